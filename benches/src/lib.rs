@@ -1,0 +1,1 @@
+//! Benchmarks of mpquic; see `benches/` and `RESULTS.md`.

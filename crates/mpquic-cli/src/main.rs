@@ -1,0 +1,2 @@
+//! The `mpquic` tool.
+fn main() {}

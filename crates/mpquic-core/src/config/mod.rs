@@ -1,0 +1,115 @@
+//! Configuration of endpoints and connections.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn_proto::TokenStore;
+
+use crate::crypto;
+
+mod transport;
+
+pub use transport::TransportConfig;
+
+/// Parameters of an endpoint, shared by all of its connections.
+#[derive(Debug, Clone)]
+pub struct EndpointConfig {
+    /// Bytes of the connection IDs we issue, 4 to 20. Multipath needs a non-zero length (MP-008).
+    pub connection_id_length: usize,
+    /// Secret that stateless reset tokens are derived from; keep it across restarts so that peers
+    /// learn of them.
+    pub reset_key: [u8; 32],
+    /// Largest UDP payload we take; announced to peers. At least 1200.
+    pub max_udp_payload_size: u16,
+    /// Clear the QUIC bit now and then towards peers that allow it (RFC 9287), and allow it.
+    pub grease_quic_bit: bool,
+}
+
+impl EndpointConfig {
+    /// Defaults with this secret for stateless reset tokens.
+    pub fn new(reset_key: [u8; 32]) -> Self {
+        Self {
+            connection_id_length: 8,
+            reset_key,
+            max_udp_payload_size: 65527,
+            grease_quic_bit: true,
+        }
+    }
+}
+
+/// What a client needs to connect.
+#[derive(Clone)]
+pub struct ClientConfig {
+    /// Transport behaviour.
+    pub transport: Arc<TransportConfig>,
+    /// TLS.
+    pub crypto: Arc<dyn crypto::ClientConfig>,
+    /// Where NEW_TOKEN tokens are kept between connections; `None` keeps none.
+    pub token_store: Option<Arc<dyn TokenStore>>,
+}
+
+impl ClientConfig {
+    /// Joins TLS and transport.
+    pub fn new(crypto: Arc<dyn crypto::ClientConfig>, transport: Arc<TransportConfig>) -> Self {
+        Self {
+            transport,
+            crypto,
+            token_store: None,
+        }
+    }
+}
+
+impl fmt::Debug for ClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientConfig")
+            .field("transport", &self.transport)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a server needs to accept connections.
+#[derive(Clone)]
+pub struct ServerConfig {
+    /// Transport behaviour.
+    pub transport: Arc<TransportConfig>,
+    /// TLS.
+    pub crypto: Arc<dyn crypto::ServerConfig>,
+    /// Secret that seals Retry and NEW_TOKEN tokens.
+    pub token_key: [u8; 32],
+    /// How long a Retry token is good for.
+    pub retry_token_lifetime: Duration,
+    /// How long a NEW_TOKEN token is good for; zero sends none.
+    pub token_lifetime: Duration,
+    /// Take address changes of clients (RFC 9000 section 9).
+    pub migration: bool,
+    /// Connection attempts not yet accepted or refused that may wait; more are refused.
+    pub max_incoming: usize,
+}
+
+impl ServerConfig {
+    /// Joins TLS and transport, with this secret for tokens.
+    pub fn new(
+        crypto: Arc<dyn crypto::ServerConfig>,
+        transport: Arc<TransportConfig>,
+        token_key: [u8; 32],
+    ) -> Self {
+        Self {
+            transport,
+            crypto,
+            token_key,
+            retry_token_lifetime: Duration::from_secs(15),
+            token_lifetime: Duration::from_secs(14 * 24 * 3600),
+            migration: true,
+            max_incoming: 1 << 16,
+        }
+    }
+}
+
+impl fmt::Debug for ServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerConfig")
+            .field("transport", &self.transport)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! [`TransportConfig`]: what one connection may use and how it behaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::congestion::ControllerFactory;
+use crate::sched::SchedulerFactory;
+
+/// Parameters of a connection. There is no default scheduler or controller: the crates above the
+/// core choose them.
+#[derive(Debug, Clone)]
+pub struct TransportConfig {
+    /// Chooses the path of each packet.
+    pub scheduler: Arc<dyn SchedulerFactory>,
+    /// Limits what each path has in flight.
+    pub controller: Arc<dyn ControllerFactory>,
+    /// Highest path ID ever allowed at one time plus one; 0 turns multipath off. As paths close,
+    /// MAX_PATH_ID rises so that this many can be open.
+    pub max_concurrent_paths: u32,
+    /// `active_connection_id_limit`, per path (MP-016). At least 2.
+    pub active_connection_id_limit: u64,
+    /// Concurrent bidirectional streams the peer may open.
+    pub max_concurrent_bidi_streams: u64,
+    /// Concurrent unidirectional streams the peer may open.
+    pub max_concurrent_uni_streams: u64,
+    /// Receive window of a stream at the start, bytes. It grows to twice the bandwidth-delay
+    /// product of all paths (decision D11) as long as the hard cap allows.
+    pub initial_stream_receive_window: u64,
+    /// Receive window of the connection at the start, bytes.
+    pub initial_receive_window: u64,
+    /// Hard cap of every receive window and so of reorder memory, bytes.
+    pub max_receive_window: u64,
+    /// Unacknowledged and unsent stream bytes buffered for the connection before writes block.
+    pub send_window: u64,
+    /// Connection-wide idle timeout; `None` turns ours off (the peer's still counts).
+    pub max_idle_timeout: Option<Duration>,
+    /// Send a PING on every path that was silent for this long; `None` for never.
+    pub keep_alive_interval: Option<Duration>,
+    /// RTT assumed before the first sample (RFC 9002 section 6.2.2).
+    pub initial_rtt: Duration,
+    /// UDP payload assumed to pass every path; at least 1200.
+    pub initial_mtu: u16,
+    /// Largest UDP payload DPLPMTUD looks for; equal to `initial_mtu` turns discovery off.
+    pub max_mtu: u16,
+    /// Longest delay of our acknowledgements, announced as `max_ack_delay`.
+    pub max_ack_delay: Duration,
+    /// Ack-eliciting packets received before an acknowledgement is sent at once (RFC 9000 section
+    /// 13.2.2 asks for 2; larger values save CPU on fast paths).
+    pub ack_eliciting_threshold: u64,
+    /// Reordering, in packets, before a packet counts as lost (RFC 9002 section 6.1.1).
+    pub packet_threshold: u64,
+    /// Factor of the RTT before a packet counts as lost (RFC 9002 section 6.1.2).
+    pub time_threshold: f64,
+    /// Mark packets ECT(0) and react to ECN-CE where the path supports it.
+    pub ecn: bool,
+    /// Bytes of DATAGRAM payload buffered for the application; `None` refuses DATAGRAM frames.
+    pub datagram_receive_buffer: Option<usize>,
+    /// Bytes of DATAGRAM payload buffered for sending.
+    pub datagram_send_buffer: usize,
+    /// Bytes of CRYPTO data buffered out of order; at least 4096 (RFC 9000 section 7.5).
+    pub crypto_buffer: usize,
+    /// Largest number of datagrams one `poll_transmit` call may fill.
+    pub max_transmit_segments: usize,
+    /// Pace packets instead of sending whole windows at once.
+    pub pacing: bool,
+    /// Spin the latency spin bit (RFC 9000 section 17.4).
+    pub spin_bit: bool,
+}
+
+impl TransportConfig {
+    /// Defaults for bulk transfer and services alike, with the given policies.
+    pub fn new(
+        scheduler: Arc<dyn SchedulerFactory>,
+        controller: Arc<dyn ControllerFactory>,
+    ) -> Self {
+        Self {
+            scheduler,
+            controller,
+            max_concurrent_paths: 8,
+            active_connection_id_limit: 3,
+            max_concurrent_bidi_streams: 100,
+            max_concurrent_uni_streams: 100,
+            initial_stream_receive_window: 1 << 20,
+            initial_receive_window: 2 << 20,
+            max_receive_window: 64 << 20,
+            send_window: 16 << 20,
+            max_idle_timeout: Some(Duration::from_secs(30)),
+            keep_alive_interval: None,
+            initial_rtt: Duration::from_millis(333),
+            initial_mtu: 1200,
+            max_mtu: 1452,
+            max_ack_delay: Duration::from_millis(25),
+            ack_eliciting_threshold: 2,
+            packet_threshold: 3,
+            time_threshold: 9.0 / 8.0,
+            ecn: true,
+            datagram_receive_buffer: Some(1 << 20),
+            datagram_send_buffer: 1 << 20,
+            crypto_buffer: 64 << 10,
+            max_transmit_segments: 64,
+            pacing: true,
+            spin_bit: false,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What the core asks of TLS and of packet protection.
+//!
+//! [`rustls`] implements these traits; the simulator has a null implementation. They know nothing
+//! of connections, so both can be tested alone.
+
+use std::sync::Arc;
+
+use ::rustls::pki_types::CertificateDer;
+use quinn_proto::ConnectionId;
+
+use crate::error::TransportError;
+use crate::ids::PathId;
+use crate::wire::transport_parameters::TransportParameters;
+
+pub(crate) mod key_phase;
+pub mod rustls;
+pub(crate) mod tokens;
+
+/// The TLS state of one connection.
+pub trait Session: Send {
+    /// What was negotiated so far: ALPN and, on a server, the name the client asked for.
+    fn handshake_data(&self) -> Option<HandshakeData>;
+    /// The peer's certificate chain, once authenticated.
+    fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>>;
+    /// 0-RTT keys: a client's for sealing, a server's for opening.
+    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)>;
+    /// Client: whether the server took the 0-RTT data; `None` until known.
+    fn early_data_accepted(&self) -> Option<bool>;
+    /// True until the TLS handshake is complete.
+    fn is_handshaking(&self) -> bool;
+    /// Takes CRYPTO bytes in order. Errors carry CRYPTO_ERROR with the alert.
+    fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError>;
+    /// The peer's transport parameters once they arrived.
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError>;
+    /// Appends CRYPTO bytes to send at the current level. When it returns keys, they are for the
+    /// next level (Handshake first, then 1-RTT) and bytes of later calls belong to that level.
+    fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys>;
+    /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
+    fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
+    /// Exports keying material (RFC 5705); fails during the handshake.
+    fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError>;
+}
+
+/// What the handshake has settled.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HandshakeData {
+    /// The application protocol.
+    pub protocol: Option<Vec<u8>>,
+    /// Server only: the name in the client's SNI.
+    pub server_name: Option<String>,
+}
+
+/// Keying material cannot be exported yet, or the output is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("keying material cannot be exported")]
+pub struct ExportKeyingMaterialError;
+
+/// One value per direction.
+pub struct KeyPair<T> {
+    /// For what we send.
+    pub local: T,
+    /// For what we receive.
+    pub remote: T,
+}
+
+/// All keys of one encryption level.
+pub struct Keys {
+    /// Header protection.
+    pub header: KeyPair<Box<dyn HeaderKey>>,
+    /// Packet protection.
+    pub packet: KeyPair<Box<dyn PacketKey>>,
+}
+
+/// The packet could not be authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CryptoError;
+
+/// Seals and opens packets of one direction and key generation (RFC 9001 section 5.3).
+pub trait PacketKey: Send + Sync {
+    /// Seals in place: `packet` is header, plaintext and room for the tag. The nonce contains the
+    /// path ID (MP-030); path 0 gives the nonce of RFC 9001.
+    fn encrypt(&self, path: PathId, packet_number: u64, packet: &mut [u8], header_length: usize);
+    /// Opens `payload` in place and returns the length of the plaintext.
+    fn decrypt(
+        &self,
+        path: PathId,
+        packet_number: u64,
+        header: &[u8],
+        payload: &mut [u8],
+    ) -> Result<usize, CryptoError>;
+    /// Bytes of the tag.
+    fn tag_length(&self) -> usize;
+    /// Packets that may be sealed with this key (RFC 9001 section 6.6).
+    fn confidentiality_limit(&self) -> u64;
+    /// Packets that may fail to open with this key.
+    fn integrity_limit(&self) -> u64;
+}
+
+/// Masks packet headers (RFC 9001 section 5.4).
+pub trait HeaderKey: Send + Sync {
+    /// Removes the mask; the packet number starts at `offset`. False if the packet is too short.
+    #[must_use]
+    fn decrypt(&self, offset: usize, packet: &mut [u8]) -> bool;
+    /// Applies the mask to a sealed packet.
+    fn encrypt(&self, offset: usize, packet: &mut [u8]);
+}
+
+/// Starts client sessions.
+pub trait ClientConfig: Send + Sync {
+    /// Starts TLS towards `server_name`.
+    fn start_session(
+        self: Arc<Self>,
+        server_name: &str,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, InvalidServerName>;
+    /// Initial keys for the client's first destination connection ID (RFC 9001 section 5.2).
+    fn initial_keys(&self, destination: &ConnectionId) -> Keys;
+    /// Retry integrity tag (RFC 9001 section 5.8).
+    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16];
+}
+
+/// Starts server sessions.
+pub trait ServerConfig: Send + Sync {
+    /// Starts TLS.
+    fn start_session(
+        self: Arc<Self>,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, TransportError>;
+    /// Initial keys for the client's first destination connection ID (RFC 9001 section 5.2).
+    fn initial_keys(&self, destination: &ConnectionId) -> Keys;
+    /// Retry integrity tag (RFC 9001 section 5.8).
+    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16];
+}
+
+/// The name is not a valid server name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is neither a DNS name nor an IP address")]
+pub struct InvalidServerName(pub String);

@@ -1,0 +1,1 @@
+//! [`PacketBuilder`]: header, room for frames, seal.

@@ -1,0 +1,9 @@
+//! Packets: building and sealing, opening, and what becomes of the frames in them.
+
+pub(crate) mod builder;
+pub(crate) mod delivery;
+pub(crate) mod opener;
+mod transmit;
+pub(crate) mod writer;
+
+pub use transmit::Transmit;

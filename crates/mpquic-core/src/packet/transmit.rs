@@ -1,0 +1,20 @@
+//! [`Transmit`]: datagrams that are ready to leave.
+
+use quinn_proto::EcnCodepoint;
+
+use crate::ids::{FourTuple, PathId};
+
+/// Datagrams for one four-tuple, concatenated in the buffer given to `poll_transmit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// The path, or `None` for datagrams an endpoint sends without a connection.
+    pub path: Option<PathId>,
+    /// Between which addresses.
+    pub four_tuple: FourTuple,
+    /// ECN codepoint of all of them.
+    pub ecn: Option<EcnCodepoint>,
+    /// Bytes in the buffer.
+    pub size: usize,
+    /// Size of every datagram but the last, which may be smaller; `None` if there is only one.
+    pub segment_size: Option<usize>,
+}

@@ -1,0 +1,82 @@
+//! [`FrameWriter`]: the room left in the packet under construction. Components write their frames
+//! into it and say for each who hears of its delivery.
+
+use smallvec::SmallVec;
+
+use super::delivery::Delivery;
+
+/// The deliveries of one packet; three fit without an allocation.
+pub(crate) type Deliveries = SmallVec<[Delivery; 3]>;
+
+/// A frame that can be written.
+pub(crate) trait Encode {
+    /// Bytes `encode` appends, type included.
+    fn size(&self) -> usize;
+    /// Appends the frame.
+    fn encode(&self, out: &mut Vec<u8>);
+    /// False only for ACK, PATH_ACK, PADDING and CONNECTION_CLOSE (RFC 9002 section 2).
+    fn is_ack_eliciting(&self) -> bool {
+        true
+    }
+}
+
+/// Writes frames into a packet until it is full.
+#[derive(Debug)]
+pub(crate) struct FrameWriter<'a> {
+    buf: &'a mut Vec<u8>,
+    limit: usize,
+    deliveries: Deliveries,
+    ack_eliciting: bool,
+}
+
+impl<'a> FrameWriter<'a> {
+    /// A writer that appends to `buf` and never lets it grow past `limit` bytes.
+    pub(crate) fn new(buf: &'a mut Vec<u8>, limit: usize) -> Self {
+        Self {
+            buf,
+            limit,
+            deliveries: Deliveries::new(),
+            ack_eliciting: false,
+        }
+    }
+
+    /// Bytes left.
+    pub(crate) fn remaining(&self) -> usize {
+        self.limit.saturating_sub(self.buf.len())
+    }
+
+    /// Writes `frame` if it fits; says whether it did.
+    #[must_use]
+    pub(crate) fn try_write(&mut self, frame: &impl Encode, delivery: Delivery) -> bool {
+        if frame.size() > self.remaining() {
+            return false;
+        }
+        frame.encode(self.buf);
+        self.note(delivery, frame.is_ack_eliciting());
+        true
+    }
+
+    /// Records a frame that was appended through [`Self::buffer`].
+    pub(crate) fn note(&mut self, delivery: Delivery, ack_eliciting: bool) {
+        self.ack_eliciting |= ack_eliciting;
+        if delivery != Delivery::Nothing {
+            self.deliveries.push(delivery);
+        }
+    }
+
+    /// The packet's bytes, for frames whose content is copied straight from a send buffer. The
+    /// caller must have checked [`Self::remaining`].
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.buf
+    }
+
+    /// True once a frame that must be acknowledged was written.
+    pub(crate) fn is_ack_eliciting(&self) -> bool {
+        self.ack_eliciting
+    }
+
+    /// Ends writing.
+    pub(crate) fn into_deliveries(self) -> Deliveries {
+        self.deliveries
+    }
+}

@@ -1,0 +1,1 @@
+//! When an acknowledgement is due.

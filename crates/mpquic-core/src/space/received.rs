@@ -1,0 +1,1 @@
+//! Packets received: duplicates, and ranges to acknowledge.

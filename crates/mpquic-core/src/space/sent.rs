@@ -1,0 +1,1 @@
+//! Packets sent and not yet resolved.

@@ -1,0 +1,1 @@
+//! connection_id.

@@ -1,0 +1,1 @@
+//! wire/packet_number
