@@ -33,6 +33,6 @@ pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;
 pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, Dir, EcnCodepoint, FinishError, Side,
-    StreamId, VarInt, WriteError,
+    StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
 };
 pub use stream::{ReadStreamError, RecvStream, SendStream, StreamEvent, Written};

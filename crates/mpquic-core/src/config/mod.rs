@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn_proto::TokenStore;
+use quinn_proto::{StdSystemTime, TimeSource, TokenStore};
 
 use crate::crypto;
 
@@ -81,6 +81,8 @@ pub struct ServerConfig {
     pub retry_token_lifetime: Duration,
     /// How long a NEW_TOKEN token is good for; zero sends none.
     pub token_lifetime: Duration,
+    /// The wall clock tokens are dated with, so that they survive a restart.
+    pub time_source: Arc<dyn TimeSource>,
     /// Take address changes of clients (RFC 9000 section 9).
     pub migration: bool,
     /// Connection attempts not yet accepted or refused that may wait; more are refused.
@@ -100,6 +102,7 @@ impl ServerConfig {
             token_key,
             retry_token_lifetime: Duration::from_secs(15),
             token_lifetime: Duration::from_secs(14 * 24 * 3600),
+            time_source: Arc::new(StdSystemTime),
             migration: true,
             max_incoming: 1 << 16,
         }

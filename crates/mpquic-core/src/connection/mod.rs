@@ -14,6 +14,10 @@ use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::packet::Transmit;
 use crate::stream::{RecvStream, SendStream, StreamEvent};
 
+pub(crate) mod setup;
+
+use setup::ConnectionSetup;
+
 /// A datagram that an endpoint found to belong to a connection.
 #[derive(Debug)]
 pub struct Datagram {
@@ -238,6 +242,9 @@ pub enum SendDatagramError {
 pub struct Connection {}
 
 impl Connection {
+    pub(crate) fn new(setup: ConnectionSetup) -> Self {
+        todo!()
+    }
     /// Takes a datagram.
     pub fn handle_datagram(&mut self, datagram: Datagram) {
         todo!()

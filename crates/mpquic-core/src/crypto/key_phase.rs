@@ -1,1 +1,260 @@
-//! key_phase.
+//! 1-RTT keys of a connection: one set for all paths (MP-036), key update (RFC 9001 section 6) and
+//! the limits of the AEAD.
+
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use super::{HeaderKey, KeyPair, Keys, PacketKey, Session};
+use crate::error::{TransportError, TransportErrorCode};
+use crate::ids::PathId;
+
+/// Packets left under a key when an update becomes urgent.
+const UPDATE_MARGIN: u64 = 1 << 16;
+/// Old keys stay, and a new update waits, this many probe timeouts (RFC 9001 sections 6.1, 6.5).
+const SETTLE_TIMEOUTS: u32 = 3;
+
+/// All 1-RTT keys.
+pub(crate) struct OneRttKeys {
+    header: KeyPair<Box<dyn HeaderKey>>,
+    current: KeyPair<Box<dyn PacketKey>>,
+    /// Made ahead of time, so that a peer's update takes no longer than any other packet
+    /// (RFC 9001 section 6.3). `None` only if the session cannot make it.
+    next: Option<KeyPair<Box<dyn PacketKey>>>,
+    previous: Option<Previous>,
+    phase: bool,
+    generation: u32,
+    /// Packets sealed with the current key, all paths together (MP-038).
+    sealed: u64,
+    /// Packets that could not be opened, all paths and generations together (MP-038).
+    failed: u64,
+    update: NextUpdate,
+}
+
+/// The keys before the last update, for packets that were under way.
+struct Previous {
+    key: Box<dyn PacketKey>,
+    /// Known once a packet of the current phase has arrived.
+    discard_at: Option<Instant>,
+    /// The lowest packet number of the current phase that arrived, for each path that has one.
+    lowest_in_phase: SmallVec<[(PathId, u64); 4]>,
+}
+
+/// When we may start an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextUpdate {
+    /// Not before a packet of the current phase is acknowledged.
+    AwaitsAck,
+    /// At this time.
+    At(Instant),
+}
+
+/// Which key a packet is to be opened with; give it back to [`OneRttKeys::on_opened`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct KeyChoice {
+    key: Key,
+    path: PathId,
+    packet_number: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Previous,
+    Current,
+    Next,
+}
+
+impl OneRttKeys {
+    /// Starts with the keys of the handshake.
+    pub(crate) fn new(keys: Keys, session: &mut dyn Session) -> Self {
+        Self {
+            header: keys.header,
+            current: keys.packet,
+            next: session.next_one_rtt_keys(),
+            previous: None,
+            phase: false,
+            generation: 0,
+            sealed: 0,
+            failed: 0,
+            update: NextUpdate::AwaitsAck,
+        }
+    }
+
+    /// The mask of received packets; the same in all phases.
+    pub(crate) fn remote_header(&self) -> &dyn HeaderKey {
+        &*self.header.remote
+    }
+
+    /// Keys and phase bit for the next packet.
+    pub(crate) fn sealing(&self) -> (&dyn HeaderKey, &dyn PacketKey, bool) {
+        (&*self.header.local, &*self.current.local, self.phase)
+    }
+
+    /// Counts key updates; belongs in the record of every packet sent.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The key for a received packet, or `None` if it is gone (MP-041).
+    pub(crate) fn opening(
+        &self,
+        phase: bool,
+        packet_number: u64,
+        path: PathId,
+    ) -> Option<(&dyn PacketKey, KeyChoice)> {
+        let (packet_key, key) = if phase == self.phase {
+            (&self.current.remote, Key::Current)
+        } else {
+            match &self.previous {
+                // RFC 9001 section 6.5, within one path's space (MP-042)
+                Some(previous) if !previous.is_overtaken(packet_number, path) => {
+                    (&previous.key, Key::Previous)
+                }
+                _ => (&self.next.as_ref()?.remote, Key::Next),
+            }
+        };
+        let choice = KeyChoice {
+            key,
+            path,
+            packet_number,
+        };
+        Some((&**packet_key, choice))
+    }
+
+    /// The generation a choice stands for: a packet of generation `g` that acknowledges one of ours
+    /// of a later generation is a KEY_UPDATE_ERROR (RFC 9001 section 6.2).
+    pub(crate) fn generation_of(&self, choice: KeyChoice) -> u32 {
+        match choice.key {
+            Key::Previous => self.generation.wrapping_sub(1),
+            Key::Current => self.generation,
+            Key::Next => self.generation.wrapping_add(1),
+        }
+    }
+
+    /// A packet was authenticated. Commits the peer's key update if it was one; says whether.
+    pub(crate) fn on_opened(
+        &mut self,
+        choice: KeyChoice,
+        now: Instant,
+        session: &mut dyn Session,
+        largest_pto: impl FnOnce() -> Duration,
+    ) -> bool {
+        match (choice.key, &mut self.previous) {
+            (Key::Current, None) | (Key::Previous, _) => return false,
+            (Key::Current, Some(_)) => {}
+            (Key::Next, _) => self.update(session),
+        }
+        if let Some(previous) = &mut self.previous {
+            previous.on_current(choice.path, choice.packet_number);
+            previous
+                .discard_at
+                .get_or_insert_with(|| now + SETTLE_TIMEOUTS * largest_pto());
+        }
+        choice.key == Key::Next
+    }
+
+    /// A packet could not be authenticated. Fails once there were too many.
+    pub(crate) fn on_open_failed(&mut self) -> Result<(), TransportError> {
+        self.failed += 1;
+        // RFC 9001 section 6.6
+        if self.failed > self.current.remote.integrity_limit() {
+            return Err(TransportError::new(
+                TransportErrorCode::AEAD_LIMIT_REACHED,
+                "too many packets could not be authenticated",
+            ));
+        }
+        Ok(())
+    }
+
+    /// A packet was sealed with the keys of [`Self::sealing`].
+    pub(crate) fn on_sealed(&mut self) {
+        self.sealed += 1;
+    }
+
+    /// True if [`Self::initiate`] should be called: the key is nearly used up.
+    pub(crate) fn wants_update(&self) -> bool {
+        let limit = self.current.local.confidentiality_limit();
+        self.sealed >= limit - limit.min(UPDATE_MARGIN).min(limit / 2)
+    }
+
+    /// True if nothing may be sealed any more: close with AEAD_LIMIT_REACHED. The packets with the
+    /// close are within the margin left for them.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        const CLOSE_MARGIN: u64 = 128;
+        let limit = self.current.local.confidentiality_limit();
+        self.sealed >= limit - limit.min(CLOSE_MARGIN)
+    }
+
+    /// Starts a key update. False if one is not allowed yet; the caller makes sure that the
+    /// handshake is confirmed (RFC 9001 section 6.1).
+    pub(crate) fn initiate(&mut self, now: Instant, session: &mut dyn Session) -> bool {
+        // MP-040
+        let allowed = matches!(self.update, NextUpdate::At(time) if time <= now);
+        if !allowed || self.previous.is_some() || self.next.is_none() {
+            return false;
+        }
+        self.update(session);
+        true
+    }
+
+    /// A 1-RTT packet of this generation was acknowledged, on any path (MP-043).
+    pub(crate) fn on_acked(
+        &mut self,
+        generation: u32,
+        now: Instant,
+        largest_pto: impl FnOnce() -> Duration,
+    ) {
+        if self.update == NextUpdate::AwaitsAck && generation == self.generation {
+            // MP-040; the handshake's keys are nobody's update, so nothing need settle
+            let settle = match self.generation {
+                0 => Duration::ZERO,
+                _ => SETTLE_TIMEOUTS * largest_pto(),
+            };
+            self.update = NextUpdate::At(now + settle);
+        }
+    }
+
+    /// When old keys are to be dropped.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.previous.as_ref()?.discard_at
+    }
+
+    /// Drops old keys when their time has come.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if self.next_timeout().is_some_and(|time| time <= now) {
+            self.previous = None;
+        }
+    }
+
+    fn update(&mut self, session: &mut dyn Session) {
+        let Some(next) = self.next.take() else { return };
+        self.next = session.next_one_rtt_keys();
+        let old = std::mem::replace(&mut self.current, next);
+        self.previous = Some(Previous {
+            key: old.remote,
+            discard_at: None,
+            lowest_in_phase: SmallVec::new(),
+        });
+        self.phase = !self.phase;
+        self.generation = self.generation.wrapping_add(1);
+        self.sealed = 0;
+        self.update = NextUpdate::AwaitsAck;
+    }
+}
+
+impl Previous {
+    /// True if a packet of the current phase with a lower number arrived on the path, so that this
+    /// one cannot be older than the update.
+    fn is_overtaken(&self, packet_number: u64, path: PathId) -> bool {
+        self.lowest_in_phase
+            .iter()
+            .any(|&(id, lowest)| id == path && packet_number > lowest)
+    }
+
+    fn on_current(&mut self, path: PathId, packet_number: u64) {
+        match self.lowest_in_phase.iter_mut().find(|(id, _)| *id == path) {
+            Some((_, lowest)) => *lowest = packet_number.min(*lowest),
+            None => self.lowest_in_phase.push((path, packet_number)),
+        }
+    }
+}

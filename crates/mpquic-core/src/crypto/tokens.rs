@@ -1,1 +1,278 @@
-//! tokens.
+//! Secrets that outlive connections: stateless reset tokens and address validation tokens.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quinn_proto::{ConnectionId, TimeSource};
+
+#[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+use aws_lc_rs::{aead, hmac};
+#[cfg(feature = "ring")]
+use ring::{aead, hmac};
+
+/// Bytes of the random part of a token.
+const NONCE_LENGTH: usize = 16;
+/// Addresses one NEW_TOKEN token is good for.
+const MAX_ADDRESSES: usize = 8;
+
+/// Derives stateless reset tokens from connection IDs (RFC 9000 section 10.3.2).
+pub(crate) struct ResetKey(hmac::Key);
+
+impl ResetKey {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    /// The token of a connection ID; the same in every process that knows the secret.
+    pub(crate) fn token(&self, cid: &ConnectionId) -> [u8; 16] {
+        let mut token = [0; 16];
+        token.copy_from_slice(&hmac::sign(&self.0, cid).as_ref()[..16]);
+        token
+    }
+}
+
+impl fmt::Debug for ResetKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ResetKey")
+    }
+}
+
+/// Seals and opens tokens. Each token has its own AEAD key, derived from its 16 random bytes, so
+/// any number of tokens may be sealed.
+pub(crate) struct TokenKey(hmac::Key);
+
+impl TokenKey {
+    pub(crate) fn new(secret: &[u8; 32]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+    }
+
+    fn aead(&self, nonce: &[u8]) -> Option<aead::LessSafeKey> {
+        let secret = hmac::sign(&self.0, nonce);
+        let key = aead::UnboundKey::new(&aead::CHACHA20_POLY1305, secret.as_ref()).ok()?;
+        Some(aead::LessSafeKey::new(key))
+    }
+
+    /// The nonce, then the sealed `plaintext`, then the tag. Empty if sealing fails, which cannot
+    /// happen for texts as short as ours.
+    pub(crate) fn seal(&self, nonce: [u8; NONCE_LENGTH], plaintext: &[u8]) -> Vec<u8> {
+        let mut sealed = plaintext.to_vec();
+        let done = self.aead(&nonce).is_some_and(|key| {
+            key.seal_in_place_append_tag(zero_nonce(), aead::Aad::empty(), &mut sealed)
+                .is_ok()
+        });
+        if !done {
+            return Vec::new();
+        }
+        let mut token = Vec::with_capacity(NONCE_LENGTH + sealed.len());
+        token.extend_from_slice(&nonce);
+        token.extend_from_slice(&sealed);
+        token
+    }
+
+    /// The nonce and the plaintext, if this key sealed the token.
+    pub(crate) fn open(&self, token: &[u8]) -> Option<(u128, Vec<u8>)> {
+        let (nonce, sealed) = token.split_first_chunk::<NONCE_LENGTH>()?;
+        let mut sealed = sealed.to_vec();
+        let key = self.aead(nonce)?;
+        let length = key
+            .open_in_place(zero_nonce(), aead::Aad::empty(), &mut sealed)
+            .ok()?
+            .len();
+        sealed.truncate(length);
+        Some((u128::from_be_bytes(*nonce), sealed))
+    }
+}
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TokenKey")
+    }
+}
+
+/// Every token has a key of its own, so the AEAD's nonce may be constant.
+fn zero_nonce() -> aead::Nonce {
+    aead::Nonce::assume_unique_for_key([0; 12])
+}
+
+/// What an address validation token says (RFC 9000 section 8.1). Times have a resolution of one
+/// second.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// From a Retry packet.
+    Retry {
+        address: SocketAddr,
+        /// Destination connection ID of the client's very first Initial.
+        original_dcid: ConnectionId,
+        /// Source connection ID of the Retry.
+        retry_scid: ConnectionId,
+        issued: SystemTime,
+    },
+    /// From a NEW_TOKEN frame: good from any of the addresses.
+    Validation {
+        addresses: Vec<IpAddr>,
+        issued: SystemTime,
+    },
+}
+
+impl Token {
+    /// Seals the token; `nonce` must be random.
+    pub(crate) fn seal(&self, key: &TokenKey, nonce: [u8; NONCE_LENGTH]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(80);
+        match self {
+            Self::Retry {
+                address,
+                original_dcid,
+                retry_scid,
+                issued,
+            } => {
+                out.push(0);
+                put_time(&mut out, *issued);
+                put_ip(&mut out, address.ip());
+                out.extend_from_slice(&address.port().to_be_bytes());
+                put_cid(&mut out, original_dcid);
+                put_cid(&mut out, retry_scid);
+            }
+            Self::Validation { addresses, issued } => {
+                out.push(1);
+                put_time(&mut out, *issued);
+                for ip in addresses.iter().take(MAX_ADDRESSES) {
+                    put_ip(&mut out, *ip);
+                }
+            }
+        }
+        key.seal(nonce, &out)
+    }
+
+    /// Opens a token and says which random bytes it was sealed with.
+    pub(crate) fn open(key: &TokenKey, token: &[u8]) -> Option<(u128, Self)> {
+        let (nonce, plaintext) = key.open(token)?;
+        let mut rest = plaintext.as_slice();
+        let kind = take::<1>(&mut rest)?[0];
+        let issued = take_time(&mut rest)?;
+        let token = match kind {
+            0 => Self::Retry {
+                issued,
+                address: SocketAddr::new(take_ip(&mut rest)?, u16::from_be_bytes(take(&mut rest)?)),
+                original_dcid: take_cid(&mut rest)?,
+                retry_scid: take_cid(&mut rest)?,
+            },
+            1 => {
+                let mut addresses = Vec::with_capacity(MAX_ADDRESSES);
+                while !rest.is_empty() {
+                    addresses.push(take_ip(&mut rest)?);
+                }
+                Self::Validation { addresses, issued }
+            }
+            _ => return None,
+        };
+        rest.is_empty().then_some((nonce, token))
+    }
+}
+
+/// Makes the tokens a server sends in NEW_TOKEN frames.
+#[derive(Clone)]
+pub(crate) struct TokenIssuer {
+    key: Arc<TokenKey>,
+    time_source: Arc<dyn TimeSource>,
+}
+
+impl TokenIssuer {
+    pub(crate) fn new(key: Arc<TokenKey>, time_source: Arc<dyn TimeSource>) -> Self {
+        Self { key, time_source }
+    }
+
+    /// A token for later connections from any of `addresses`, all of them validated on this
+    /// connection (MP-087). Only the first eight count; `nonce` must be random.
+    pub(crate) fn token(&self, addresses: &[IpAddr], nonce: [u8; NONCE_LENGTH]) -> Vec<u8> {
+        let token = Token::Validation {
+            addresses: addresses.to_vec(),
+            issued: self.time_source.now(),
+        };
+        token.seal(&self.key, nonce)
+    }
+}
+
+/// True if a token issued then is no older than `lifetime`. Tokens from the future are as good as
+/// new: the clocks of the servers that share a key differ a little.
+pub(crate) fn is_fresh(issued: SystemTime, lifetime: Duration, now: SystemTime) -> bool {
+    now.duration_since(issued)
+        .map_or(true, |age| age <= lifetime)
+}
+
+const RETRY_KEY: [u8; 16] = [
+    0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
+];
+const RETRY_NONCE: [u8; 12] = [
+    0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
+];
+
+/// Retry integrity tag over a Retry packet without its tag (RFC 9001 section 5.8).
+pub(crate) fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+    let mut pseudo_packet = Vec::with_capacity(1 + original_dcid.len() + packet.len());
+    put_cid(&mut pseudo_packet, original_dcid);
+    pseudo_packet.extend_from_slice(packet);
+    let mut tag = [0; 16];
+    let sealed = aead::UnboundKey::new(&aead::AES_128_GCM, &RETRY_KEY).and_then(|key| {
+        aead::LessSafeKey::new(key).seal_in_place_separate_tag(
+            aead::Nonce::assume_unique_for_key(RETRY_NONCE),
+            aead::Aad::from(&pseudo_packet),
+            &mut [],
+        )
+    });
+    if let Ok(sealed) = sealed {
+        tag.copy_from_slice(sealed.as_ref());
+    }
+    tag
+}
+
+fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
+    out.push(cid.len() as u8);
+    out.extend_from_slice(cid);
+}
+
+fn put_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => {
+            out.push(4);
+            out.extend_from_slice(&ip.octets());
+        }
+        IpAddr::V6(ip) => {
+            out.push(6);
+            out.extend_from_slice(&ip.octets());
+        }
+    }
+}
+
+fn put_time(out: &mut Vec<u8>, time: SystemTime) {
+    let seconds = time
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    out.extend_from_slice(&seconds.to_be_bytes());
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, tail) = rest.split_first_chunk::<N>()?;
+    *rest = tail;
+    Some(*head)
+}
+
+fn take_cid(rest: &mut &[u8]) -> Option<ConnectionId> {
+    let length = take::<1>(rest)?[0] as usize;
+    let (cid, tail) = rest.split_at_checked(length)?;
+    *rest = tail;
+    (length <= 20).then(|| ConnectionId::new(cid))
+}
+
+fn take_ip(rest: &mut &[u8]) -> Option<IpAddr> {
+    match take::<1>(rest)?[0] {
+        4 => Some(IpAddr::from(take::<4>(rest)?)),
+        6 => Some(IpAddr::from(take::<16>(rest)?)),
+        _ => None,
+    }
+}
+
+fn take_time(rest: &mut &[u8]) -> Option<SystemTime> {
+    UNIX_EPOCH.checked_add(Duration::from_secs(u64::from_be_bytes(take(rest)?)))
+}

@@ -1,0 +1,104 @@
+//! [`ConnectionSetup`]: what an endpoint hands to a new connection.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use quinn_proto::{ConnectionId, Side, TokenStore};
+
+use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
+use crate::crypto::tokens::{ResetKey, TokenIssuer};
+use crate::crypto::{ClientConfig, Keys, Session};
+use crate::ids::{FourTuple, PathId};
+use crate::wire::transport_parameters::TransportParameters;
+
+/// Everything a connection starts from.
+pub(crate) struct ConnectionSetup {
+    pub(crate) now: Instant,
+    pub(crate) four_tuple: FourTuple,
+    pub(crate) endpoint: Arc<EndpointConfig>,
+    pub(crate) transport: Arc<TransportConfig>,
+    /// What differs between client and server.
+    pub(crate) role: Role,
+    /// Started with `local_parameters`.
+    pub(crate) session: Box<dyn Session>,
+    /// What the session announces to the peer.
+    pub(crate) local_parameters: TransportParameters,
+    /// Keys for Initial packets, derived from `initial_dcid`.
+    pub(crate) initial_keys: Keys,
+    /// Destination connection ID of the client's Initial: the one of the Initial being accepted,
+    /// so on a server after Retry, the Retry's source connection ID.
+    pub(crate) initial_dcid: ConnectionId,
+    /// Our connection ID, sequence number 0 of path 0.
+    pub(crate) local_cid: ConnectionId,
+    /// Where to send to first: a server's client's source connection ID; on a client, `initial_dcid`.
+    pub(crate) peer_cid: ConnectionId,
+    /// Derives the stateless reset token of every connection ID we issue.
+    pub(crate) reset_key: Arc<ResetKey>,
+    /// Everything random in the connection derives from this.
+    pub(crate) seed: [u8; 32],
+}
+
+impl ConnectionSetup {
+    /// Which side the connection is.
+    pub(crate) fn side(&self) -> Side {
+        match self.role {
+            Role::Client(_) => Side::Client,
+            Role::Server(_) => Side::Server,
+        }
+    }
+}
+
+/// What differs between client and server.
+pub(crate) enum Role {
+    Client(ClientSetup),
+    Server(ServerSetup),
+}
+
+/// What only a client needs.
+pub(crate) struct ClientSetup {
+    /// Checks Retry packets and derives Initial keys again after one.
+    pub(crate) crypto: Arc<dyn ClientConfig>,
+    /// The key under which `token_store` keeps tokens.
+    pub(crate) server_name: Arc<str>,
+    /// Takes tokens of NEW_TOKEN frames.
+    pub(crate) token_store: Option<Arc<dyn TokenStore>>,
+    /// Token for the first Initial, empty if there is none.
+    pub(crate) token: Bytes,
+}
+
+/// What only a server needs.
+pub(crate) struct ServerSetup {
+    pub(crate) config: Arc<ServerConfig>,
+    /// A token proved the client's address: no anti-amplification limit on path 0.
+    pub(crate) address_validated: bool,
+    /// Seals NEW_TOKEN tokens; `None` if none are to be sent.
+    pub(crate) token_issuer: Option<TokenIssuer>,
+}
+
+/// The parameters one side announces, without those only a server sends.
+pub(crate) fn local_parameters(
+    endpoint: &EndpointConfig,
+    transport: &TransportConfig,
+    local_cid: ConnectionId,
+) -> TransportParameters {
+    TransportParameters {
+        max_idle_timeout: transport.max_idle_timeout.unwrap_or(Duration::ZERO),
+        max_udp_payload_size: endpoint.max_udp_payload_size.max(1200).into(),
+        initial_max_data: transport.initial_receive_window,
+        initial_max_stream_data_bidi_local: transport.initial_stream_receive_window,
+        initial_max_stream_data_bidi_remote: transport.initial_stream_receive_window,
+        initial_max_stream_data_uni: transport.initial_stream_receive_window,
+        initial_max_streams_bidi: transport.max_concurrent_bidi_streams,
+        initial_max_streams_uni: transport.max_concurrent_uni_streams,
+        max_ack_delay: transport.max_ack_delay,
+        active_connection_id_limit: transport.active_connection_id_limit.max(2),
+        initial_source_connection_id: Some(local_cid),
+        max_datagram_frame_size: transport
+            .datagram_receive_buffer
+            .map_or(0, |bytes| bytes.min(65535) as u64),
+        grease_quic_bit: endpoint.grease_quic_bit,
+        initial_max_path_id: transport.max_concurrent_paths.checked_sub(1).map(PathId),
+        ..TransportParameters::default()
+    }
+}
