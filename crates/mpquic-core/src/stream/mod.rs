@@ -79,7 +79,8 @@ pub struct Written {
 
 /// The sending half of a stream, lent by a connection.
 pub struct SendStream<'a> {
-    _streams: &'a mut (),
+    streams: &'a mut set::Streams,
+    id: StreamId,
 }
 
 #[allow(clippy::todo, unused_variables, reason = "skeleton")]
@@ -116,7 +117,8 @@ impl SendStream<'_> {
 
 /// The receiving half of a stream, lent by a connection.
 pub struct RecvStream<'a> {
-    _streams: &'a mut (),
+    streams: &'a mut set::Streams,
+    id: StreamId,
 }
 
 #[allow(clippy::todo, unused_variables, reason = "skeleton")]
