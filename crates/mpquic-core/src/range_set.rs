@@ -1,1 +1,217 @@
-//! range_set.
+//! [`RangeSet`]: ordered ranges of `u64`, for packet numbers and stream offsets.
+
+use std::collections::VecDeque;
+use std::collections::vec_deque;
+use std::ops::Range;
+
+/// A set of integers kept as disjoint half-open ranges that do not touch, in ascending order.
+///
+/// Growing at the upper end and shrinking at the lower one takes constant time; changes elsewhere
+/// cost a binary search and a move of the ranges on the shorter side.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    ranges: VecDeque<Range<u64>>,
+}
+
+impl RangeSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self {
+            ranges: VecDeque::new(),
+        }
+    }
+
+    /// Adds every integer of `range`; says whether any of them was missing.
+    pub fn insert(&mut self, range: Range<u64>) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        match self.ranges.back_mut() {
+            Some(last) if range.start > last.end => self.ranges.push_back(range),
+            Some(last) if range.start >= last.start => {
+                let grows = range.end > last.end;
+                last.end = last.end.max(range.end);
+                return grows;
+            }
+            Some(_) => return self.insert_below_last(range),
+            None => self.ranges.push_back(range),
+        }
+        true
+    }
+
+    /// The general case: `range` starts below the last range.
+    fn insert_below_last(&mut self, range: Range<u64>) -> bool {
+        // Ranges `first..end` overlap or touch the new one and become one with it.
+        let first = self.ranges.partition_point(|r| r.end < range.start);
+        let end = self.ranges.partition_point(|r| r.start <= range.end);
+        if first == end {
+            self.ranges.insert(first, range);
+            return true;
+        }
+        let (Some(lowest), Some(highest)) = (self.ranges.get(first), self.ranges.get(end - 1))
+        else {
+            return false;
+        };
+        let merged = lowest.start.min(range.start)..highest.end.max(range.end);
+        if *lowest == merged {
+            return false;
+        }
+        if let Some(target) = self.ranges.get_mut(first) {
+            *target = merged;
+        }
+        self.ranges.drain(first + 1..end);
+        true
+    }
+
+    /// Adds one integer below `u64::MAX`; says whether it was missing.
+    pub fn insert_one(&mut self, value: u64) -> bool {
+        self.insert(value..value.saturating_add(1))
+    }
+
+    /// Takes every integer of `range` out; says whether any of them was there.
+    pub fn remove(&mut self, range: Range<u64>) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        let mut first = self.ranges.partition_point(|r| r.end <= range.start);
+        let mut end = self.ranges.partition_point(|r| r.start < range.end);
+        if first >= end {
+            return false;
+        }
+        // The parts of the outermost ranges that reach beyond `range` stay.
+        let below = self.ranges[first].start..range.start;
+        let above = range.end..self.ranges[end - 1].end;
+        match (below.is_empty(), above.is_empty()) {
+            (false, false) if end - first == 1 => {
+                self.ranges[first] = above;
+                self.ranges.insert(first, below);
+                return true;
+            }
+            (keeps_none_below, keeps_none_above) => {
+                if !keeps_none_below {
+                    self.ranges[first] = below;
+                    first += 1;
+                }
+                if !keeps_none_above {
+                    self.ranges[end - 1] = above;
+                    end -= 1;
+                }
+            }
+        }
+        self.ranges.drain(first..end);
+        true
+    }
+
+    /// Takes every integer below `bound` out.
+    pub fn remove_below(&mut self, bound: u64) {
+        while let Some(lowest) = self.ranges.front_mut() {
+            if lowest.end > bound {
+                lowest.start = lowest.start.max(bound);
+                return;
+            }
+            self.ranges.pop_front();
+        }
+    }
+
+    /// True if `value` is in the set.
+    pub fn contains(&self, value: u64) -> bool {
+        self.range_around(value).is_some_and(|r| r.start <= value)
+    }
+
+    /// True if every integer of `range` is in the set; so for an empty range.
+    pub fn contains_range(&self, range: Range<u64>) -> bool {
+        range.is_empty()
+            || self
+                .range_around(range.start)
+                .is_some_and(|r| r.start <= range.start && range.end <= r.end)
+    }
+
+    /// The range that holds `value`, or else the next one above it.
+    fn range_around(&self, value: u64) -> Option<&Range<u64>> {
+        // Questions are mostly about the newest range.
+        match self.ranges.back() {
+            Some(last) if last.start <= value => Some(last).filter(|r| r.end > value),
+            _ => self
+                .ranges
+                .get(self.ranges.partition_point(|r| r.end <= value)),
+        }
+    }
+
+    /// The ranges in ascending order.
+    pub fn iter(&self) -> Iter<'_> {
+        Iter(self.ranges.iter())
+    }
+
+    /// The lowest integer.
+    pub fn min(&self) -> Option<u64> {
+        self.ranges.front().map(|r| r.start)
+    }
+
+    /// The highest integer.
+    pub fn max(&self) -> Option<u64> {
+        self.ranges.back().map(|r| r.end - 1)
+    }
+
+    /// Number of ranges, not of integers.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// True if nothing is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Takes the lowest range out.
+    pub fn pop_min(&mut self) -> Option<Range<u64>> {
+        self.ranges.pop_front()
+    }
+
+    /// Takes everything out; keeps the memory.
+    pub fn clear(&mut self) {
+        self.ranges.clear();
+    }
+}
+
+impl<'a> IntoIterator for &'a RangeSet {
+    type Item = Range<u64>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
+
+impl FromIterator<Range<u64>> for RangeSet {
+    fn from_iter<I: IntoIterator<Item = Range<u64>>>(ranges: I) -> Self {
+        let mut set = Self::new();
+        for range in ranges {
+            set.insert(range);
+        }
+        set
+    }
+}
+
+/// Ranges of a [`RangeSet`] in ascending order.
+#[derive(Debug, Clone)]
+pub struct Iter<'a>(vec_deque::Iter<'a, Range<u64>>);
+
+impl Iterator for Iter<'_> {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        self.0.next().cloned()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Range<u64>> {
+        self.0.next_back().cloned()
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}

@@ -1,1 +1,132 @@
-//! wire/buf
+//! Variable-length integers and the other small pieces all formats are made of.
+
+use bytes::{Buf, Bytes};
+use quinn_proto::ConnectionId;
+
+/// Largest value a variable-length integer can hold: 2^62 - 1 (RFC 9000 section 16).
+pub const VARINT_MAX: u64 = (1 << 62) - 1;
+
+/// Longest connection ID of QUIC version 1, bytes (RFC 9000 section 17.2).
+pub const MAX_CID_LENGTH: usize = 20;
+
+/// Bytes the shortest encoding of `value` takes: 1, 2, 4 or 8.
+#[inline]
+pub const fn varint_size(value: u64) -> usize {
+    match value {
+        0..0x40 => 1,
+        0x40..0x4000 => 2,
+        0x4000..0x4000_0000 => 4,
+        _ => 8,
+    }
+}
+
+/// Appends the shortest encoding of `value`, which must not exceed [`VARINT_MAX`].
+#[inline]
+pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+    debug_assert!(value <= VARINT_MAX, "{value} does not fit a varint");
+    match value {
+        0..0x40 => out.push(value as u8),
+        0x40..0x4000 => out.extend_from_slice(&(value as u16 | 0x4000).to_be_bytes()),
+        0x4000..0x4000_0000 => out.extend_from_slice(&(value as u32 | 0x8000_0000).to_be_bytes()),
+        _ => out.extend_from_slice(&(value | 0xc000_0000_0000_0000).to_be_bytes()),
+    }
+}
+
+/// Reads a variable-length integer of any, even a needlessly long, encoding; `None` if `buf` ends
+/// before it does.
+#[inline]
+pub fn take_varint(buf: &mut impl Buf) -> Option<u64> {
+    let chunk = buf.chunk();
+    let length = 1usize << (chunk.first()? >> 6);
+    let word = match chunk.first_chunk() {
+        Some(word) => *word,
+        None => short_word(chunk.get(..length)?),
+    };
+    buf.advance(length);
+    // The two bits of the length go out at the top, what follows the integer at the bottom.
+    Some((u64::from_be_bytes(word) << 2) >> (66 - 8 * length))
+}
+
+/// Fills up an integer that ends less than eight bytes before its buffer does.
+fn short_word(bytes: &[u8]) -> [u8; 8] {
+    let mut word = [0; 8];
+    for (to, from) in word.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    word
+}
+
+/// Cuts the next `length` bytes off. The end of a buffer is handed over, not shared.
+pub(crate) fn take_bytes(buf: &mut Bytes, length: u64) -> Option<Bytes> {
+    let length = usize::try_from(length).ok()?;
+    match length.cmp(&buf.len()) {
+        std::cmp::Ordering::Less => Some(buf.split_to(length)),
+        std::cmp::Ordering::Equal => Some(std::mem::take(buf)),
+        std::cmp::Ordering::Greater => None,
+    }
+}
+
+/// Reads `N` bytes.
+pub(crate) fn take_array<const N: usize>(buf: &mut impl Buf) -> Option<[u8; N]> {
+    if buf.remaining() < N {
+        return None;
+    }
+    let mut array = [0; N];
+    buf.copy_to_slice(&mut array);
+    Some(array)
+}
+
+/// Cuts off a byte string with its length in one byte before it.
+pub(crate) fn take_short_bytes<'a>(buf: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (&length, rest) = buf.split_first()?;
+    let (bytes, rest) = rest.split_at_checked(length.into())?;
+    *buf = rest;
+    Some(bytes)
+}
+
+/// A connection ID from bytes, unless they are too many for QUIC version 1.
+pub(crate) fn cid(bytes: &[u8]) -> Option<ConnectionId> {
+    (bytes.len() <= MAX_CID_LENGTH).then(|| ConnectionId::new(bytes))
+}
+
+/// Where encodings go. Each format is written down once and serves both to measure and to encode.
+pub(crate) trait Sink {
+    /// Takes an integer in its shortest encoding.
+    fn varint(&mut self, value: u64);
+    /// Takes bytes as they are.
+    fn bytes(&mut self, bytes: &[u8]);
+    /// Takes a byte string with its length in one byte before it.
+    fn short_bytes(&mut self, bytes: &[u8]) {
+        debug_assert!(bytes.len() <= 255);
+        self.bytes(&[bytes.len() as u8]);
+        self.bytes(bytes);
+    }
+}
+
+impl Sink for Vec<u8> {
+    #[inline]
+    fn varint(&mut self, value: u64) {
+        put_varint(self, value);
+    }
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Counts the bytes it is given.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(pub(crate) usize);
+
+impl Sink for Counter {
+    #[inline]
+    fn varint(&mut self, value: u64) {
+        self.0 += varint_size(value);
+    }
+
+    #[inline]
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len();
+    }
+}

@@ -1,8 +1,16 @@
 //! ACK and PATH_ACK and their ranges.
 
+use std::iter::FusedIterator;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+
+use super::table::frame_type;
+use super::{truncated, varint};
+use crate::error::TransportError;
+use crate::ids::PathId;
+use crate::range_set::RangeSet;
+use crate::wire::buf::{Counter, Sink, put_varint, take_bytes, take_varint, varint_size};
 
 /// An acknowledgement, of either frame type.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,9 +22,9 @@ pub struct Ack {
     /// ECN counts, if the frame carried them.
     pub ecn: Option<EcnCounts>,
     /// First Range onwards, validated when the frame was decoded, still in wire form.
-    pub(super) ranges: Bytes,
+    ranges: Bytes,
     /// Number of ranges after the first.
-    pub(super) range_count: u64,
+    range_count: u64,
 }
 
 /// ECN counts of one packet number space (RFC 9000 section 19.3.2).
@@ -31,8 +39,198 @@ pub struct EcnCounts {
 }
 
 impl Ack {
-    /// Acknowledged packet numbers, highest range first.
-    pub fn ranges(&self) -> impl Iterator<Item = RangeInclusive<u64>> + '_ {
-        std::iter::empty()
+    /// Acknowledges all of `received`; `None` if that is nothing. `delay` is already shifted.
+    pub fn new(received: &RangeSet, delay: u64, ecn: Option<EcnCounts>) -> Option<Self> {
+        let mut ranges = Vec::new();
+        let (largest, range_count) = put_ranges(&mut ranges, received, usize::MAX)?;
+        Some(Self {
+            largest,
+            delay,
+            ecn,
+            ranges: ranges.into(),
+            range_count,
+        })
     }
+
+    /// Acknowledged packet numbers, highest range first; no two ranges touch.
+    pub fn ranges(&self) -> AckRanges<'_> {
+        AckRanges {
+            rest: &self.ranges,
+            start: self.largest,
+            left: self.range_count.saturating_add(1),
+            is_first: true,
+        }
+    }
+
+    /// Decodes what follows the type and the path ID.
+    #[inline]
+    pub(super) fn decode(buf: &mut Bytes, has_ecn: bool) -> Result<Self, TransportError> {
+        let largest = varint(buf)?;
+        let delay = varint(buf)?;
+        let range_count = varint(buf)?;
+        let mut rest: &[u8] = buf;
+        let first = varint(&mut rest)?;
+        let mut smallest = largest.checked_sub(first).ok_or_else(below_zero)?;
+        // Ends with the packet at the latest: a range takes two bytes at least.
+        for _ in 0..range_count {
+            let gap = varint(&mut rest)?;
+            let length = varint(&mut rest)?;
+            // RFC 9000 section 19.3.1, MP-055
+            smallest = smallest
+                .checked_sub(gap + 2 + length)
+                .ok_or_else(below_zero)?;
+        }
+        let size = buf.len() - rest.len();
+        let ranges = take_bytes(buf, size as u64).ok_or_else(truncated)?;
+        let ecn = has_ecn.then(|| EcnCounts::decode(buf)).transpose()?;
+        Ok(Self {
+            largest,
+            delay,
+            ecn,
+            ranges,
+            range_count,
+        })
+    }
+
+    /// Writes what follows the type and the path ID.
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        out.varint(self.largest);
+        out.varint(self.delay);
+        out.varint(self.range_count);
+        out.bytes(&self.ranges);
+        if let Some(ecn) = &self.ecn {
+            ecn.write(out);
+        }
+    }
+}
+
+fn below_zero() -> TransportError {
+    TransportError::frame_encoding("acknowledged range below zero")
+}
+
+impl EcnCounts {
+    fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
+        Ok(Self {
+            ect0: varint(buf)?,
+            ect1: varint(buf)?,
+            ce: varint(buf)?,
+        })
+    }
+
+    fn write(&self, out: &mut impl Sink) {
+        out.varint(self.ect0);
+        out.varint(self.ect1);
+        out.varint(self.ce);
+    }
+}
+
+/// The ranges of an [`Ack`], highest first.
+#[derive(Debug, Clone)]
+pub struct AckRanges<'a> {
+    /// Ranges not yet read.
+    rest: &'a [u8],
+    /// Start of the last range read, or the largest number acknowledged before the first.
+    start: u64,
+    left: u64,
+    is_first: bool,
+}
+
+impl Iterator for AckRanges<'_> {
+    type Item = RangeInclusive<u64>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RangeInclusive<u64>> {
+        self.left = self.left.checked_sub(1)?;
+        let end = if self.is_first {
+            self.is_first = false;
+            self.start
+        } else {
+            self.start.checked_sub(take_varint(&mut self.rest)? + 2)?
+        };
+        self.start = end.checked_sub(take_varint(&mut self.rest)?)?;
+        Some(self.start..=end)
+    }
+}
+
+impl FusedIterator for AckRanges<'_> {}
+
+/// Appends ACK, or PATH_ACK if there is a `path`: the newest ranges of `received`, as many as fit
+/// into `max_size` bytes. Returns how many were written, or `None`, with nothing appended, if not
+/// even one fits. `delay` is already shifted.
+pub fn encode_ack(
+    out: &mut Vec<u8>,
+    path: Option<PathId>,
+    received: &RangeSet,
+    delay: u64,
+    ecn: Option<EcnCounts>,
+    max_size: usize,
+) -> Option<usize> {
+    let largest = received.max()?;
+    let mut fixed = Counter::default();
+    put_start(&mut fixed, path, ecn.is_some(), largest, delay);
+    if let Some(ecn) = &ecn {
+        ecn.write(&mut fixed);
+    }
+    let count = count_that_fit(received, max_size.checked_sub(fixed.0)?)?;
+
+    put_start(out, path, ecn.is_some(), largest, delay);
+    put_varint(out, count as u64 - 1);
+    put_ranges(out, received, count);
+    if let Some(ecn) = &ecn {
+        ecn.write(out);
+    }
+    Some(count)
+}
+
+/// Type to ACK Delay.
+fn put_start(out: &mut impl Sink, path: Option<PathId>, has_ecn: bool, largest: u64, delay: u64) {
+    match path {
+        Some(path) => {
+            out.varint(frame_type::PATH_ACK | u64::from(has_ecn));
+            out.varint(path.into());
+        }
+        None => out.varint(frame_type::ACK | u64::from(has_ecn)),
+    }
+    out.varint(largest);
+    out.varint(delay);
+}
+
+/// The gap before a range and its length as they go on the wire, newest first; the first range has
+/// no gap.
+fn gaps_and_lengths(received: &RangeSet) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
+    let mut above = None;
+    received.iter().rev().map(move |range| {
+        let gap = above.map(|start: u64| start - range.end - 1);
+        above = Some(range.start);
+        (gap, range.end - range.start - 1)
+    })
+}
+
+/// How many of the newest ranges fit into `room` together with their count; `None` if none does.
+fn count_that_fit(received: &RangeSet, room: usize) -> Option<usize> {
+    let mut count = 0;
+    let mut size = 0;
+    for (gap, length) in gaps_and_lengths(received) {
+        size += gap.map_or(0, varint_size) + varint_size(length);
+        if size + varint_size(count) > room {
+            break;
+        }
+        count += 1;
+    }
+    usize::try_from(count).ok().filter(|&count| count > 0)
+}
+
+/// Appends the newest `limit` ranges. Returns the largest number and how many ranges followed the
+/// first, or `None` if there are no ranges.
+fn put_ranges(out: &mut Vec<u8>, received: &RangeSet, limit: usize) -> Option<(u64, u64)> {
+    let largest = received.max()?;
+    let mut count = 0;
+    for (gap, length) in gaps_and_lengths(received).take(limit) {
+        if let Some(gap) = gap {
+            put_varint(out, gap);
+            count += 1;
+        }
+        put_varint(out, length);
+    }
+    Some((largest, count))
 }

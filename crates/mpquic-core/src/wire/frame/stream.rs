@@ -1,1 +1,130 @@
-//! stream.
+//! STREAM, RESET_STREAM and STOP_SENDING.
+
+use bytes::Bytes;
+use quinn_proto::StreamId;
+
+use super::table::frame_type;
+use super::{ResetStream, StopSending, Stream, data, stream_id, varint};
+use crate::error::TransportError;
+use crate::wire::buf::{Counter, Sink, VARINT_MAX};
+
+/// What precedes the bytes of a STREAM frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamHeader {
+    /// The stream.
+    pub id: StreamId,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// True if the stream ends with this frame.
+    pub fin: bool,
+    /// Bytes that follow; `None` if they extend to the end of the packet.
+    pub length: Option<u64>,
+}
+
+impl StreamHeader {
+    /// Bytes `encode` appends.
+    pub fn size(&self) -> usize {
+        let mut counter = Counter::default();
+        self.write(&mut counter);
+        counter.0
+    }
+
+    /// Appends the header; the bytes are to follow.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.write(out);
+    }
+
+    pub(super) fn frame_type(&self) -> u64 {
+        let mut frame_type = frame_type::STREAM;
+        if self.offset > 0 {
+            frame_type |= frame_type::STREAM_OFFSET;
+        }
+        if self.length.is_some() {
+            frame_type |= frame_type::STREAM_LENGTH;
+        }
+        if self.fin {
+            frame_type |= frame_type::STREAM_FIN;
+        }
+        frame_type
+    }
+
+    #[inline]
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        out.varint(self.frame_type());
+        out.varint(self.id.into());
+        if self.offset > 0 {
+            out.varint(self.offset);
+        }
+        if let Some(length) = self.length {
+            out.varint(length);
+        }
+    }
+}
+
+impl Stream {
+    /// The header of this frame, with its length.
+    pub(super) fn header(&self) -> StreamHeader {
+        StreamHeader {
+            id: self.id,
+            offset: self.offset,
+            fin: self.fin,
+            length: Some(self.data.len() as u64),
+        }
+    }
+
+    #[inline]
+    pub(super) fn decode(frame_type: u64, buf: &mut Bytes) -> Result<Self, TransportError> {
+        let id = stream_id(buf)?;
+        let offset = if frame_type & frame_type::STREAM_OFFSET != 0 {
+            varint(buf)?
+        } else {
+            0
+        };
+        let data = if frame_type & frame_type::STREAM_LENGTH != 0 {
+            data(buf)?
+        } else {
+            std::mem::take(buf)
+        };
+        // RFC 9000 section 19.8
+        if offset + data.len() as u64 > VARINT_MAX {
+            return Err(TransportError::frame_encoding("offset beyond 2^62 - 1"));
+        }
+        let fin = frame_type & frame_type::STREAM_FIN != 0;
+        Ok(Self {
+            id,
+            offset,
+            fin,
+            data,
+        })
+    }
+}
+
+impl ResetStream {
+    pub(super) fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
+        Ok(Self {
+            id: stream_id(buf)?,
+            error_code: varint(buf)?,
+            final_size: varint(buf)?,
+        })
+    }
+
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        out.varint(self.id.into());
+        out.varint(self.error_code);
+        out.varint(self.final_size);
+    }
+}
+
+impl StopSending {
+    pub(super) fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
+        Ok(Self {
+            id: stream_id(buf)?,
+            error_code: varint(buf)?,
+        })
+    }
+
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        out.varint(self.id.into());
+        out.varint(self.error_code);
+    }
+}

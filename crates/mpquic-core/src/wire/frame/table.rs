@@ -1,1 +1,203 @@
-//! table.
+//! The frame table: type numbers, and what may be done with each frame (RFC 9000 section 12.4,
+//! RFC 9221 section 4, RFC 10069 section 4).
+#![warn(clippy::wildcard_enum_match_arm)]
+
+use quinn_proto::Dir;
+
+use super::{Close, Frame};
+use crate::ids::PathStatus;
+
+/// Frame types as they travel.
+pub(super) mod frame_type {
+    pub(in crate::wire) const PADDING: u64 = 0x00;
+    pub(in crate::wire) const PING: u64 = 0x01;
+    pub(in crate::wire) const ACK: u64 = 0x02;
+    pub(in crate::wire) const ACK_ECN: u64 = 0x03;
+    pub(in crate::wire) const RESET_STREAM: u64 = 0x04;
+    pub(in crate::wire) const STOP_SENDING: u64 = 0x05;
+    pub(in crate::wire) const CRYPTO: u64 = 0x06;
+    pub(in crate::wire) const NEW_TOKEN: u64 = 0x07;
+    /// To this, [`STREAM_FIN`], [`STREAM_LENGTH`] and [`STREAM_OFFSET`] are added.
+    pub(in crate::wire) const STREAM: u64 = 0x08;
+    pub(in crate::wire) const STREAM_LAST: u64 = 0x0f;
+    pub(in crate::wire) const STREAM_FIN: u64 = 0x01;
+    pub(in crate::wire) const STREAM_LENGTH: u64 = 0x02;
+    pub(in crate::wire) const STREAM_OFFSET: u64 = 0x04;
+    pub(in crate::wire) const MAX_DATA: u64 = 0x10;
+    pub(in crate::wire) const MAX_STREAM_DATA: u64 = 0x11;
+    pub(in crate::wire) const MAX_STREAMS_BIDI: u64 = 0x12;
+    pub(in crate::wire) const MAX_STREAMS_UNI: u64 = 0x13;
+    pub(in crate::wire) const DATA_BLOCKED: u64 = 0x14;
+    pub(in crate::wire) const STREAM_DATA_BLOCKED: u64 = 0x15;
+    pub(in crate::wire) const STREAMS_BLOCKED_BIDI: u64 = 0x16;
+    pub(in crate::wire) const STREAMS_BLOCKED_UNI: u64 = 0x17;
+    pub(in crate::wire) const NEW_CONNECTION_ID: u64 = 0x18;
+    pub(in crate::wire) const RETIRE_CONNECTION_ID: u64 = 0x19;
+    pub(in crate::wire) const PATH_CHALLENGE: u64 = 0x1a;
+    pub(in crate::wire) const PATH_RESPONSE: u64 = 0x1b;
+    pub(in crate::wire) const CONNECTION_CLOSE: u64 = 0x1c;
+    pub(in crate::wire) const APPLICATION_CLOSE: u64 = 0x1d;
+    pub(in crate::wire) const HANDSHAKE_DONE: u64 = 0x1e;
+    pub(in crate::wire) const DATAGRAM: u64 = 0x30;
+    pub(in crate::wire) const DATAGRAM_LENGTH: u64 = 0x31;
+    pub(in crate::wire) const PATH_ACK: u64 = 0x3e;
+    pub(in crate::wire) const PATH_ACK_ECN: u64 = 0x3f;
+    pub(in crate::wire) const PATH_ABANDON: u64 = 0x3e75;
+    pub(in crate::wire) const PATH_STATUS_BACKUP: u64 = 0x3e76;
+    pub(in crate::wire) const PATH_STATUS_AVAILABLE: u64 = 0x3e77;
+    pub(in crate::wire) const PATH_NEW_CONNECTION_ID: u64 = 0x3e78;
+    pub(in crate::wire) const PATH_RETIRE_CONNECTION_ID: u64 = 0x3e79;
+    pub(in crate::wire) const MAX_PATH_ID: u64 = 0x3e7a;
+    pub(in crate::wire) const PATHS_BLOCKED: u64 = 0x3e7b;
+    pub(in crate::wire) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
+}
+
+use frame_type as ty;
+
+/// The kinds of packets that carry frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PacketType {
+    /// Initial.
+    Initial,
+    /// 0-RTT.
+    ZeroRtt,
+    /// Handshake.
+    Handshake,
+    /// 1-RTT.
+    OneRtt,
+}
+
+/// Which path may carry a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Affinity {
+    /// Only the path it was made for.
+    Bound,
+    /// Best its own path, but any will do.
+    Preferred,
+    /// Any path.
+    Movable,
+}
+
+/// Packet types as a set of bits.
+const INITIAL: u8 = 1 << PacketType::Initial as u8;
+const ZERO_RTT: u8 = 1 << PacketType::ZeroRtt as u8;
+const HANDSHAKE: u8 = 1 << PacketType::Handshake as u8;
+const ONE_RTT: u8 = 1 << PacketType::OneRtt as u8;
+
+const ALL: u8 = INITIAL | HANDSHAKE | ZERO_RTT | ONE_RTT;
+const NOT_ZERO_RTT: u8 = INITIAL | HANDSHAKE | ONE_RTT;
+const DATA: u8 = ZERO_RTT | ONE_RTT;
+
+/// One line of the table.
+struct Row {
+    frame_type: u64,
+    packets: u8,
+    ack_eliciting: bool,
+    probing: bool,
+    affinity: Affinity,
+}
+
+/// The line of a frame that elicits an acknowledgement, is no probe and moves freely.
+const fn row(frame_type: u64, packets: u8) -> Row {
+    Row {
+        frame_type,
+        packets,
+        ack_eliciting: true,
+        probing: false,
+        affinity: Affinity::Movable,
+    }
+}
+
+impl Row {
+    const fn not_ack_eliciting(mut self) -> Self {
+        self.ack_eliciting = false;
+        self
+    }
+
+    /// RFC 9000 section 9.1.
+    const fn probing(mut self) -> Self {
+        self.probing = true;
+        self
+    }
+
+    const fn on(mut self, affinity: Affinity) -> Self {
+        self.affinity = affinity;
+        self
+    }
+}
+
+impl Frame {
+    /// The table. What RFC 9000 section 12.5 lets a server reject in 0-RTT packets is rejected;
+    /// the frames of RFC 10069 need 1-RTT packets (MP-004) and are no probes (MP-054).
+    #[rustfmt::skip]
+    #[inline]
+    fn row(&self) -> Row {
+        use Affinity::{Bound, Preferred};
+        match self {
+            Self::Padding => row(ty::PADDING, ALL).not_ack_eliciting().probing().on(Bound),
+            Self::Ping => row(ty::PING, ALL).on(Bound),
+            Self::Ack(ack) => row(ty::ACK | u64::from(ack.ecn.is_some()), NOT_ZERO_RTT).not_ack_eliciting().on(Preferred),
+            Self::ResetStream(_) => row(ty::RESET_STREAM, DATA),
+            Self::StopSending(_) => row(ty::STOP_SENDING, DATA),
+            Self::Crypto(_) => row(ty::CRYPTO, NOT_ZERO_RTT),
+            Self::NewToken(_) => row(ty::NEW_TOKEN, ONE_RTT),
+            Self::Stream(stream) => row(stream.header().frame_type(), DATA),
+            Self::MaxData(_) => row(ty::MAX_DATA, DATA),
+            Self::MaxStreamData(..) => row(ty::MAX_STREAM_DATA, DATA),
+            Self::MaxStreams(Dir::Bi, _) => row(ty::MAX_STREAMS_BIDI, DATA),
+            Self::MaxStreams(Dir::Uni, _) => row(ty::MAX_STREAMS_UNI, DATA),
+            Self::DataBlocked(_) => row(ty::DATA_BLOCKED, DATA),
+            Self::StreamDataBlocked(..) => row(ty::STREAM_DATA_BLOCKED, DATA),
+            Self::StreamsBlocked(Dir::Bi, _) => row(ty::STREAMS_BLOCKED_BIDI, DATA),
+            Self::StreamsBlocked(Dir::Uni, _) => row(ty::STREAMS_BLOCKED_UNI, DATA),
+            Self::NewConnectionId(_) => row(ty::NEW_CONNECTION_ID, DATA).probing(),
+            Self::RetireConnectionId(_) => row(ty::RETIRE_CONNECTION_ID, ONE_RTT),
+            Self::PathChallenge(_) => row(ty::PATH_CHALLENGE, DATA).probing().on(Bound),
+            Self::PathResponse(_) => row(ty::PATH_RESPONSE, ONE_RTT).probing().on(Bound),
+            Self::ConnectionClose(Close::Connection(_)) => row(ty::CONNECTION_CLOSE, ALL).not_ack_eliciting(),
+            Self::ConnectionClose(Close::Application(..)) => row(ty::APPLICATION_CLOSE, DATA).not_ack_eliciting(),
+            Self::HandshakeDone => row(ty::HANDSHAKE_DONE, ONE_RTT),
+            Self::Datagram(_) => row(ty::DATAGRAM_LENGTH, DATA),
+            Self::PathAck(_, ack) => row(ty::PATH_ACK | u64::from(ack.ecn.is_some()), ONE_RTT).not_ack_eliciting().on(Preferred),
+            Self::PathAbandon(..) => row(ty::PATH_ABANDON, ONE_RTT),
+            Self::PathStatus(_, PathStatus::Backup, _) => row(ty::PATH_STATUS_BACKUP, ONE_RTT),
+            Self::PathStatus(_, PathStatus::Available, _) => row(ty::PATH_STATUS_AVAILABLE, ONE_RTT),
+            Self::PathNewConnectionId(..) => row(ty::PATH_NEW_CONNECTION_ID, ONE_RTT),
+            Self::PathRetireConnectionId(..) => row(ty::PATH_RETIRE_CONNECTION_ID, ONE_RTT),
+            Self::MaxPathId(_) => row(ty::MAX_PATH_ID, ONE_RTT),
+            Self::PathsBlocked(_) => row(ty::PATHS_BLOCKED, ONE_RTT),
+            Self::PathCidsBlocked(..) => row(ty::PATH_CIDS_BLOCKED, ONE_RTT),
+        }
+    }
+
+    /// The type this frame is encoded with. STREAM and DATAGRAM are counted with their length.
+    #[inline]
+    pub fn frame_type(&self) -> u64 {
+        self.row().frame_type
+    }
+
+    /// True if a packet of this type may carry the frame; if not, receiving it there is a
+    /// PROTOCOL_VIOLATION.
+    #[inline]
+    pub fn is_allowed_in(&self, packet: PacketType) -> bool {
+        self.row().packets & (1 << packet as u8) != 0
+    }
+
+    /// False only for ACK, PATH_ACK, PADDING and CONNECTION_CLOSE (RFC 9002 section 2).
+    #[inline]
+    pub fn is_ack_eliciting(&self) -> bool {
+        self.row().ack_eliciting
+    }
+
+    /// True if the frame alone does not make a packet non-probing (RFC 9000 section 9.1).
+    #[inline]
+    pub fn is_probing(&self) -> bool {
+        self.row().probing
+    }
+
+    /// Which path may carry the frame.
+    #[inline]
+    pub fn affinity(&self) -> Affinity {
+        self.row().affinity
+    }
+}
