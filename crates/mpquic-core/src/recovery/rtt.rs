@@ -1,1 +1,99 @@
-//! rtt.
+//! Round-trip time of one path (RFC 9002 section 5).
+
+use std::time::{Duration, Instant};
+
+use crate::congestion::RttSnapshot;
+
+/// Timer granularity: the shortest time any timer is set for (RFC 9002 section 6.1.2).
+pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// Latest, smoothed and smallest RTT, and the variation.
+#[derive(Debug, Clone)]
+pub(crate) struct RttEstimator {
+    latest: Duration,
+    smoothed: Duration,
+    variance: Duration,
+    min: Duration,
+    samples: u64,
+    first_sample: Option<Instant>,
+}
+
+impl RttEstimator {
+    /// No sample yet: `initial` is assumed (RFC 9002 section 6.2.2).
+    pub(crate) fn new(initial: Duration) -> Self {
+        Self {
+            latest: initial,
+            smoothed: initial,
+            variance: initial / 2,
+            min: initial,
+            samples: 0,
+            first_sample: None,
+        }
+    }
+
+    /// Takes a sample. `ack_delay` is what the peer reported, already limited to its
+    /// `max_ack_delay` where that applies.
+    pub(crate) fn on_sample(&mut self, now: Instant, sample: Duration, ack_delay: Duration) {
+        self.latest = sample;
+        self.samples += 1;
+        if self.first_sample.is_none() {
+            // RFC 9002 section 5.3: the first sample sets everything.
+            self.first_sample = Some(now);
+            self.min = sample;
+            self.smoothed = sample;
+            self.variance = sample / 2;
+            return;
+        }
+        self.min = self.min.min(sample);
+        // RFC 9002 section 5.3: the delay is not subtracted when that would undercut min_rtt.
+        let adjusted = match sample.checked_sub(ack_delay) {
+            Some(adjusted) if adjusted >= self.min => adjusted,
+            _ => sample,
+        };
+        let deviation = self.smoothed.abs_diff(adjusted);
+        self.variance = (self.variance * 3 + deviation) / 4;
+        self.smoothed = (self.smoothed * 7 + adjusted) / 8;
+    }
+
+    /// Measures the minimum afresh from the latest sample: after persistent congestion (RFC 9002
+    /// section 5.2), or when acknowledgements change their path (MP-154).
+    pub(crate) fn restart_min(&mut self) {
+        self.min = self.latest;
+    }
+
+    /// The newest sample, or the assumed RTT.
+    pub(crate) fn latest(&self) -> Duration {
+        self.latest
+    }
+
+    /// The smoothed RTT, or the assumed RTT.
+    pub(crate) fn smoothed(&self) -> Duration {
+        self.smoothed
+    }
+
+    /// The smallest sample, or the assumed RTT.
+    pub(crate) fn min(&self) -> Duration {
+        self.min
+    }
+
+    /// When the first sample was taken.
+    pub(crate) fn first_sample(&self) -> Option<Instant> {
+        self.first_sample
+    }
+
+    /// The probe timeout without the peer's delay and without backoff (RFC 9002 section 6.2.1).
+    pub(crate) fn pto_base(&self) -> Duration {
+        self.smoothed + (self.variance * 4).max(GRANULARITY)
+    }
+
+    /// All values, for controllers and schedulers.
+    pub(crate) fn snapshot(&self) -> RttSnapshot {
+        RttSnapshot {
+            latest: self.latest,
+            smoothed: self.smoothed,
+            variance: self.variance,
+            min: self.min,
+            samples: self.samples,
+        }
+    }
+}
