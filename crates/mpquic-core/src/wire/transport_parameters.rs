@@ -1,12 +1,62 @@
 //! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 10069 section 2.1).
 
-use std::net::{SocketAddrV4, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
 
 use quinn_proto::{ConnectionId, Side};
 
+use super::buf::{Counter, Sink, VARINT_MAX, cid, take_array, take_short_bytes, take_varint};
+use super::frame::MAX_STREAM_COUNT;
 use crate::error::TransportError;
 use crate::ids::PathId;
+
+/// Parameter IDs as they travel.
+mod id {
+    pub(super) const ORIGINAL_DESTINATION_CONNECTION_ID: u64 = 0x00;
+    pub(super) const MAX_IDLE_TIMEOUT: u64 = 0x01;
+    pub(super) const STATELESS_RESET_TOKEN: u64 = 0x02;
+    pub(super) const MAX_UDP_PAYLOAD_SIZE: u64 = 0x03;
+    pub(super) const INITIAL_MAX_DATA: u64 = 0x04;
+    pub(super) const INITIAL_MAX_STREAM_DATA_BIDI_LOCAL: u64 = 0x05;
+    pub(super) const INITIAL_MAX_STREAM_DATA_BIDI_REMOTE: u64 = 0x06;
+    pub(super) const INITIAL_MAX_STREAM_DATA_UNI: u64 = 0x07;
+    pub(super) const INITIAL_MAX_STREAMS_BIDI: u64 = 0x08;
+    pub(super) const INITIAL_MAX_STREAMS_UNI: u64 = 0x09;
+    pub(super) const ACK_DELAY_EXPONENT: u64 = 0x0a;
+    pub(super) const MAX_ACK_DELAY: u64 = 0x0b;
+    pub(super) const DISABLE_ACTIVE_MIGRATION: u64 = 0x0c;
+    pub(super) const PREFERRED_ADDRESS: u64 = 0x0d;
+    pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
+    pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
+    pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// RFC 9221.
+    pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
+    /// RFC 10069.
+    pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
+    /// RFC 9287.
+    pub(super) const GREASE_QUIC_BIT: u64 = 0x2ab2;
+
+    /// The bit that stands for a parameter in a set of them; 0 for those nobody assigned.
+    pub(super) const fn bit(id: u64) -> u64 {
+        match id {
+            0..=INITIAL_MAX_PATH_ID => 1 << id,
+            GREASE_QUIC_BIT => 1 << 63,
+            _ => 0,
+        }
+    }
+}
+
+/// Parameters a client must not send (RFC 9000 section 18.2).
+const SERVER_ONLY: u64 = id::bit(id::ORIGINAL_DESTINATION_CONNECTION_ID)
+    | id::bit(id::STATELESS_RESET_TOKEN)
+    | id::bit(id::PREFERRED_ADDRESS)
+    | id::bit(id::RETRY_SOURCE_CONNECTION_ID);
+
+const MIN_UDP_PAYLOAD_SIZE: u64 = 1200;
+const MAX_ACK_DELAY_EXPONENT: u64 = 20;
+/// 2^14 ms and above are not valid.
+const MAX_ACK_DELAY_BOUND: u64 = 1 << 14;
+const MIN_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
 
 /// The values one side announces. `Default` gives what an absent parameter means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,15 +144,288 @@ impl Default for TransportParameters {
 }
 
 impl TransportParameters {
-    /// Appends what `side` announces.
+    /// Appends what `side` announces. Values equal to the default are left out, and so are
+    /// parameters only a server may send if `side` is the client.
     pub fn encode(&self, side: Side, out: &mut Vec<u8>) {
-        let _ = (side, out);
+        let default = Self::default();
+        let mut integer = |id, value: u64, default: u64| {
+            if value != default {
+                put(out, id, |out| out.varint(value.min(VARINT_MAX)));
+            }
+        };
+        for (id, value) in self.initial_credits() {
+            integer(id, value, 0);
+        }
+        integer(id::MAX_IDLE_TIMEOUT, milliseconds(self.max_idle_timeout), 0);
+        integer(
+            id::MAX_UDP_PAYLOAD_SIZE,
+            self.max_udp_payload_size,
+            default.max_udp_payload_size,
+        );
+        integer(
+            id::ACK_DELAY_EXPONENT,
+            self.ack_delay_exponent.into(),
+            default.ack_delay_exponent.into(),
+        );
+        integer(
+            id::MAX_ACK_DELAY,
+            milliseconds(self.max_ack_delay),
+            milliseconds(default.max_ack_delay),
+        );
+        integer(
+            id::ACTIVE_CONNECTION_ID_LIMIT,
+            self.active_connection_id_limit,
+            default.active_connection_id_limit,
+        );
+        integer(id::MAX_DATAGRAM_FRAME_SIZE, self.max_datagram_frame_size, 0);
+        if self.disable_active_migration {
+            put(out, id::DISABLE_ACTIVE_MIGRATION, |_| {});
+        }
+        if self.grease_quic_bit {
+            put(out, id::GREASE_QUIC_BIT, |_| {});
+        }
+        if let Some(cid) = &self.initial_source_connection_id {
+            put(out, id::INITIAL_SOURCE_CONNECTION_ID, |out| out.bytes(cid));
+        }
+        if let Some(path) = self.initial_max_path_id {
+            put(out, id::INITIAL_MAX_PATH_ID, |out| out.varint(path.into()));
+        }
+        if side.is_server() {
+            self.encode_server_only(out);
+        }
     }
 
-    /// Decodes what `sender` announced. Which connection IDs must be there, and equal to which, is
-    /// for the connection to check (RFC 9000 section 7.3).
-    pub fn decode(sender: Side, bytes: &[u8]) -> Result<Self, TransportError> {
-        let _ = (sender, bytes);
-        Ok(Self::default())
+    fn initial_credits(&self) -> [(u64, u64); 6] {
+        [
+            (id::INITIAL_MAX_DATA, self.initial_max_data),
+            (
+                id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL,
+                self.initial_max_stream_data_bidi_local,
+            ),
+            (
+                id::INITIAL_MAX_STREAM_DATA_BIDI_REMOTE,
+                self.initial_max_stream_data_bidi_remote,
+            ),
+            (
+                id::INITIAL_MAX_STREAM_DATA_UNI,
+                self.initial_max_stream_data_uni,
+            ),
+            (
+                id::INITIAL_MAX_STREAMS_BIDI,
+                self.initial_max_streams_bidi.min(MAX_STREAM_COUNT),
+            ),
+            (
+                id::INITIAL_MAX_STREAMS_UNI,
+                self.initial_max_streams_uni.min(MAX_STREAM_COUNT),
+            ),
+        ]
     }
+
+    fn encode_server_only(&self, out: &mut Vec<u8>) {
+        if let Some(cid) = &self.original_destination_connection_id {
+            put(out, id::ORIGINAL_DESTINATION_CONNECTION_ID, |out| {
+                out.bytes(cid);
+            });
+        }
+        if let Some(token) = &self.stateless_reset_token {
+            put(out, id::STATELESS_RESET_TOKEN, |out| out.bytes(token));
+        }
+        if let Some(address) = &self.preferred_address {
+            put(out, id::PREFERRED_ADDRESS, |out| address.write(out));
+        }
+        if let Some(cid) = &self.retry_source_connection_id {
+            put(out, id::RETRY_SOURCE_CONNECTION_ID, |out| out.bytes(cid));
+        }
+    }
+
+    /// Decodes what `sender` announced; every error is a TRANSPORT_PARAMETER_ERROR. Which
+    /// connection IDs must be there, and equal to which, is for the connection to check (RFC 9000
+    /// section 7.3).
+    pub fn decode(sender: Side, mut bytes: &[u8]) -> Result<Self, TransportError> {
+        let mut parameters = Self::default();
+        let mut seen = 0;
+        while !bytes.is_empty() {
+            let id = take_varint(&mut bytes).ok_or_else(truncated)?;
+            let length = take_varint(&mut bytes).ok_or_else(truncated)?;
+            let (value, rest) = usize::try_from(length)
+                .ok()
+                .and_then(|length| bytes.split_at_checked(length))
+                .ok_or_else(truncated)?;
+            bytes = rest;
+            let bit = id::bit(id);
+            // RFC 9000 section 7.4, MP-007
+            if seen & bit != 0 {
+                return Err(TransportError::transport_parameter("duplicate parameter"));
+            }
+            seen |= bit;
+            // RFC 9000 section 18.2
+            if sender.is_client() && bit & SERVER_ONLY != 0 {
+                return Err(TransportError::transport_parameter(
+                    "parameter that only a server may send",
+                ));
+            }
+            parameters.set(id, value)?;
+        }
+        Ok(parameters)
+    }
+
+    /// Takes one parameter; unknown ones are ignored (RFC 9000 section 7.4.2).
+    fn set(&mut self, id: u64, value: &[u8]) -> Result<(), TransportError> {
+        match id {
+            id::ORIGINAL_DESTINATION_CONNECTION_ID => {
+                self.original_destination_connection_id = Some(connection_id(value)?);
+            }
+            id::MAX_IDLE_TIMEOUT => self.max_idle_timeout = Duration::from_millis(integer(value)?),
+            id::STATELESS_RESET_TOKEN => {
+                let token = value.try_into().map_err(|_| malformed())?;
+                self.stateless_reset_token = Some(token);
+            }
+            id::MAX_UDP_PAYLOAD_SIZE => {
+                self.max_udp_payload_size = at_least(MIN_UDP_PAYLOAD_SIZE, value)?;
+            }
+            id::INITIAL_MAX_DATA => self.initial_max_data = integer(value)?,
+            id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL => {
+                self.initial_max_stream_data_bidi_local = integer(value)?;
+            }
+            id::INITIAL_MAX_STREAM_DATA_BIDI_REMOTE => {
+                self.initial_max_stream_data_bidi_remote = integer(value)?;
+            }
+            id::INITIAL_MAX_STREAM_DATA_UNI => {
+                self.initial_max_stream_data_uni = integer(value)?;
+            }
+            id::INITIAL_MAX_STREAMS_BIDI => {
+                self.initial_max_streams_bidi = at_most(MAX_STREAM_COUNT, value)?;
+            }
+            id::INITIAL_MAX_STREAMS_UNI => {
+                self.initial_max_streams_uni = at_most(MAX_STREAM_COUNT, value)?;
+            }
+            id::ACK_DELAY_EXPONENT => {
+                self.ack_delay_exponent = at_most(MAX_ACK_DELAY_EXPONENT, value)? as u8;
+            }
+            id::MAX_ACK_DELAY => {
+                let delay = at_most(MAX_ACK_DELAY_BOUND - 1, value)?;
+                self.max_ack_delay = Duration::from_millis(delay);
+            }
+            id::DISABLE_ACTIVE_MIGRATION => self.disable_active_migration = flag(value)?,
+            id::PREFERRED_ADDRESS => {
+                self.preferred_address = Some(PreferredAddress::decode(value)?);
+            }
+            id::ACTIVE_CONNECTION_ID_LIMIT => {
+                self.active_connection_id_limit = at_least(MIN_ACTIVE_CONNECTION_ID_LIMIT, value)?;
+            }
+            id::INITIAL_SOURCE_CONNECTION_ID => {
+                self.initial_source_connection_id = Some(connection_id(value)?);
+            }
+            id::RETRY_SOURCE_CONNECTION_ID => {
+                self.retry_source_connection_id = Some(connection_id(value)?);
+            }
+            id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = integer(value)?,
+            id::GREASE_QUIC_BIT => self.grease_quic_bit = flag(value)?,
+            id::INITIAL_MAX_PATH_ID => {
+                // MP-006
+                let path = at_most(u32::MAX.into(), value)?;
+                self.initial_max_path_id = Some(PathId(path as u32));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl PreferredAddress {
+    fn write(&self, out: &mut dyn Sink) {
+        let ipv4 = self.ipv4.unwrap_or(NO_IPV4);
+        out.bytes(&ipv4.ip().octets());
+        out.bytes(&ipv4.port().to_be_bytes());
+        let ipv6 = self.ipv6.unwrap_or(NO_IPV6);
+        out.bytes(&ipv6.ip().octets());
+        out.bytes(&ipv6.port().to_be_bytes());
+        out.short_bytes(&self.connection_id);
+        out.bytes(&self.stateless_reset_token);
+    }
+
+    fn decode(mut value: &[u8]) -> Result<Self, TransportError> {
+        let value = &mut value;
+        let ipv4 = SocketAddrV4::new(array::<4>(value)?.into(), port(value)?);
+        let ipv6 = SocketAddrV6::new(array::<16>(value)?.into(), port(value)?, 0, 0);
+        let connection_id = connection_id(take_short_bytes(value).ok_or_else(malformed)?)?;
+        let stateless_reset_token = array(value)?;
+        // RFC 9000 section 18.2
+        if connection_id.is_empty() || !value.is_empty() {
+            return Err(malformed());
+        }
+        // An unspecified address or port 0 says that there is none of that family.
+        let is_usable = |unspecified: bool, port: u16| !unspecified && port != 0;
+        Ok(Self {
+            ipv4: Some(ipv4).filter(|a| is_usable(a.ip().is_unspecified(), a.port())),
+            ipv6: Some(ipv6).filter(|a| is_usable(a.ip().is_unspecified(), a.port())),
+            connection_id,
+            stateless_reset_token,
+        })
+    }
+}
+
+const NO_IPV4: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
+const NO_IPV6: SocketAddrV6 = SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, 0, 0, 0);
+
+/// Appends one parameter; `write` is called twice, to measure and to encode.
+fn put(out: &mut Vec<u8>, id: u64, write: impl Fn(&mut dyn Sink)) {
+    let mut length = Counter::default();
+    write(&mut length);
+    out.varint(id);
+    out.varint(length.0 as u64);
+    write(out);
+}
+
+/// Whole milliseconds, rounded up: a short timeout must not become zero, which means none.
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn truncated() -> TransportError {
+    TransportError::transport_parameter("truncated parameter")
+}
+
+fn malformed() -> TransportError {
+    TransportError::transport_parameter("malformed value")
+}
+
+/// Exactly one variable-length integer (MP-007).
+fn integer(mut value: &[u8]) -> Result<u64, TransportError> {
+    take_varint(&mut value)
+        .filter(|_| value.is_empty())
+        .ok_or_else(malformed)
+}
+
+fn at_least(minimum: u64, value: &[u8]) -> Result<u64, TransportError> {
+    let value = integer(value)?;
+    if value < minimum {
+        return Err(TransportError::transport_parameter("value too small"));
+    }
+    Ok(value)
+}
+
+fn at_most(maximum: u64, value: &[u8]) -> Result<u64, TransportError> {
+    let value = integer(value)?;
+    if value > maximum {
+        return Err(TransportError::transport_parameter("value too large"));
+    }
+    Ok(value)
+}
+
+/// A parameter without a value.
+fn flag(value: &[u8]) -> Result<bool, TransportError> {
+    value.is_empty().then_some(true).ok_or_else(malformed)
+}
+
+fn connection_id(value: &[u8]) -> Result<ConnectionId, TransportError> {
+    cid(value).ok_or_else(malformed)
+}
+
+fn array<const N: usize>(value: &mut &[u8]) -> Result<[u8; N], TransportError> {
+    take_array(value).ok_or_else(malformed)
+}
+
+fn port(value: &mut &[u8]) -> Result<u16, TransportError> {
+    Ok(u16::from_be_bytes(array(value)?))
 }
