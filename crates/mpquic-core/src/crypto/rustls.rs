@@ -1,1 +1,531 @@
-//! rustls.
+//! TLS 1.3 and packet protection by rustls, over ring or aws-lc-rs.
+//!
+//! [`QuicClientConfig`] and [`QuicServerConfig`] wrap any rustls configuration whose provider
+//! implements the multipath nonce; their other constructors cover the usual cases. Those honour
+//! `SSLKEYLOGFILE`.
+
+use std::fmt;
+use std::sync::Arc;
+
+#[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+use aws_lc_rs::digest;
+use quinn_proto::{ConnectionId, Side};
+#[cfg(feature = "ring")]
+use ring::digest;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::quic::{self, Connection, KeyChange, Secrets, Suite, Version};
+use rustls::{CipherSuite, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
+
+use super::{
+    ClientConfig, CryptoError, ExportKeyingMaterialError, HandshakeData, HeaderKey,
+    InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session, tokens,
+};
+use crate::error::{TransportError, TransportErrorCode};
+use crate::ids::PathId;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// Why a rustls configuration cannot be used for multipath QUIC.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TlsConfigError {
+    /// Initial packets need this suite (RFC 9001 section 5).
+    #[error("the TLS provider lacks TLS13_AES_128_GCM_SHA256")]
+    NoInitialSuite,
+    /// The provider's keys of this suite do not know path IDs.
+    #[error("the TLS provider's {0:?} does not support multipath QUIC")]
+    NoMultipath(CipherSuite),
+    /// rustls refuses the configuration.
+    #[error(transparent)]
+    Tls(#[from] rustls::Error),
+}
+
+/// The compiled-in provider with the suites of TLS 1.3, AES-128-GCM first: it is the fastest where
+/// the processor helps, and the keys of all suites are strong enough.
+pub fn provider() -> CryptoProvider {
+    #[cfg(feature = "ring")]
+    let mut provider = rustls::crypto::ring::default_provider();
+    #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider
+        .cipher_suites
+        .retain(|suite| suite.tls13().is_some());
+    provider
+        .cipher_suites
+        .sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    provider
+}
+
+/// SHA-256 of a certificate's DER encoding: what [`QuicClientConfig::with_pin`] compares.
+pub fn certificate_fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    let mut fingerprint = [0; 32];
+    fingerprint.copy_from_slice(digest::digest(&digest::SHA256, certificate).as_ref());
+    fingerprint
+}
+
+/// A client's TLS configuration.
+pub struct QuicClientConfig {
+    inner: Arc<rustls::ClientConfig>,
+    initial: Suite,
+}
+
+impl QuicClientConfig {
+    /// Wraps a configuration. 0-RTT needs its `enable_early_data`.
+    pub fn new(inner: Arc<rustls::ClientConfig>) -> Result<Self, TlsConfigError> {
+        let initial = checked_initial_suite(inner.crypto_provider())?;
+        // Whatever else rustls may find fault with shows here instead of at every connection.
+        let name = ServerName::try_from("mpquic.invalid").map_err(|_| {
+            TlsConfigError::Tls(rustls::Error::General("no server name".to_owned()))
+        })?;
+        quic::ClientConnection::new(inner.clone(), Version::V1, name, Vec::new())?;
+        Ok(Self { inner, initial })
+    }
+
+    /// Trusts servers whose certificate leads to one of `roots`.
+    pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self::finish(config, alpn)
+    }
+
+    /// Trusts the server whose certificate has this SHA-256 (see [`certificate_fingerprint`]),
+    /// whatever its name, issuer and dates.
+    pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        Self::with_verifier(Some(fingerprint), alpn)
+    }
+
+    /// Trusts every server: encryption without authentication. For tests and measurements.
+    pub fn dangerous_trusting_any_certificate(alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        Self::with_verifier(None, alpn)
+    }
+
+    fn with_verifier(pin: Option<[u8; 32]>, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        let provider = Arc::new(provider());
+        let verifier = PinVerifier {
+            pin,
+            algorithms: provider.signature_verification_algorithms,
+        };
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        Self::finish(config, alpn)
+    }
+
+    fn finish(mut config: rustls::ClientConfig, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.enable_early_data = true;
+        config.key_log = Arc::new(KeyLogFile::new());
+        Self::new(Arc::new(config))
+    }
+}
+
+impl fmt::Debug for QuicClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicClientConfig").finish_non_exhaustive()
+    }
+}
+
+impl ClientConfig for QuicClientConfig {
+    fn start_session(
+        self: Arc<Self>,
+        server_name: &str,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, InvalidServerName> {
+        let invalid = || InvalidServerName(server_name.to_owned());
+        let name = ServerName::try_from(server_name)
+            .map_err(|_| invalid())?
+            .to_owned();
+        let mut encoded = Vec::new();
+        parameters.encode(Side::Client, &mut encoded);
+        // `new` has shown that nothing but the name can be at fault.
+        let inner = quic::ClientConnection::new(self.inner.clone(), Version::V1, name, encoded)
+            .map_err(|_| invalid())?;
+        Ok(Box::new(TlsSession {
+            inner: Connection::Client(inner),
+            next_secrets: None,
+        }))
+    }
+
+    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
+        let side = rustls::Side::Client;
+        convert_keys(self.initial.keys(destination, side, Version::V1))
+    }
+
+    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        tokens::retry_tag(original_destination, packet)
+    }
+}
+
+/// A server's TLS configuration.
+pub struct QuicServerConfig {
+    inner: Arc<rustls::ServerConfig>,
+    initial: Suite,
+}
+
+impl QuicServerConfig {
+    /// Wraps a configuration. Its `max_early_data_size` must be 0 (no 0-RTT) or `u32::MAX`.
+    pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
+        let initial = checked_initial_suite(inner.crypto_provider())?;
+        quic::ServerConnection::new(inner.clone(), Version::V1, Vec::new())?;
+        Ok(Self { inner, initial })
+    }
+
+    /// Shows this certificate, takes 0-RTT and speaks the given protocols, the preferred one first.
+    pub fn with_certificate(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.max_early_data_size = u32::MAX;
+        config.key_log = Arc::new(KeyLogFile::new());
+        Self::new(Arc::new(config))
+    }
+}
+
+impl fmt::Debug for QuicServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicServerConfig").finish_non_exhaustive()
+    }
+}
+
+impl ServerConfig for QuicServerConfig {
+    fn start_session(
+        self: Arc<Self>,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, TransportError> {
+        let mut encoded = Vec::new();
+        parameters.encode(Side::Server, &mut encoded);
+        let inner = quic::ServerConnection::new(self.inner.clone(), Version::V1, encoded)
+            .map_err(|_| TransportError::internal("TLS could not be started"))?;
+        Ok(Box::new(TlsSession {
+            inner: Connection::Server(inner),
+            next_secrets: None,
+        }))
+    }
+
+    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
+        let side = rustls::Side::Server;
+        convert_keys(self.initial.keys(destination, side, Version::V1))
+    }
+
+    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        tokens::retry_tag(original_destination, packet)
+    }
+}
+
+/// The suite of Initial packets, once all suites have shown that they know path IDs: rustls lets
+/// a provider leave that out, and then fails at every packet.
+fn checked_initial_suite(provider: &CryptoProvider) -> Result<Suite, TlsConfigError> {
+    let mut initial = None;
+    for suite in &provider.cipher_suites {
+        let Some(quic) = suite.tls13().and_then(|suite| suite.quic_suite()) else {
+            continue;
+        };
+        let keys = quic.keys(&[], rustls::Side::Client, Version::V1);
+        if keys
+            .local
+            .packet
+            .encrypt_in_place_for_path(1, 0, &[], &mut [0; 16])
+            .is_err()
+        {
+            return Err(TlsConfigError::NoMultipath(suite.suite()));
+        }
+        if suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256 {
+            initial = Some(quic);
+        }
+    }
+    initial.ok_or(TlsConfigError::NoInitialSuite)
+}
+
+/// The TLS state of one connection.
+struct TlsSession {
+    inner: Connection,
+    /// What later 1-RTT keys derive from.
+    next_secrets: Option<Secrets>,
+}
+
+impl TlsSession {
+    fn server_name(&self) -> Option<&str> {
+        match &self.inner {
+            Connection::Client(_) => None,
+            Connection::Server(server) => server.server_name(),
+        }
+    }
+}
+
+impl Session for TlsSession {
+    fn handshake_data(&self) -> Option<HandshakeData> {
+        let protocol = self.inner.alpn_protocol();
+        let server_name = self.server_name();
+        let is_known = protocol.is_some() || server_name.is_some() || !self.inner.is_handshaking();
+        is_known.then(|| HandshakeData {
+            protocol: protocol.map(<[u8]>::to_vec),
+            server_name: server_name.map(str::to_owned),
+        })
+    }
+
+    fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let certificates = self.inner.peer_certificates()?;
+        Some(
+            certificates
+                .iter()
+                .map(|certificate| certificate.clone().into_owned())
+                .collect(),
+        )
+    }
+
+    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        let keys = self.inner.zero_rtt_keys()?;
+        Some((
+            Box::new(TlsHeaderKey(keys.header)),
+            Box::new(TlsPacketKey(keys.packet)),
+        ))
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        match &self.inner {
+            Connection::Client(client) if !client.is_handshaking() => {
+                Some(client.is_early_data_accepted())
+            }
+            _ => None,
+        }
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.inner.is_handshaking()
+    }
+
+    fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError> {
+        self.inner.read_hs(data).map_err(|error| {
+            tracing::debug!(%error, "TLS failed");
+            let reason = reason(&error);
+            // RFC 9001 section 4.8
+            match self.inner.alert() {
+                Some(alert) => {
+                    TransportError::new(TransportErrorCode::crypto(alert.into()), reason)
+                }
+                None => TransportError::protocol_violation(reason),
+            }
+        })
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        let sender = match self.inner {
+            Connection::Client(_) => Side::Server,
+            Connection::Server(_) => Side::Client,
+        };
+        self.inner
+            .quic_transport_parameters()
+            .map(|encoded| TransportParameters::decode(sender, encoded))
+            .transpose()
+    }
+
+    fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
+        match self.inner.write_hs(buf)? {
+            KeyChange::Handshake { keys } => Some(convert_keys(keys)),
+            KeyChange::OneRtt { keys, next } => {
+                self.next_secrets = Some(next);
+                Some(convert_keys(keys))
+            }
+        }
+    }
+
+    fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        let keys = self.next_secrets.as_mut()?.next_packet_keys();
+        Some(KeyPair {
+            local: Box::new(TlsPacketKey(keys.local)),
+            remote: Box::new(TlsPacketKey(keys.remote)),
+        })
+    }
+
+    fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        self.inner
+            .export_keying_material(output, label, Some(context))
+            .map(|_| ())
+            .map_err(|_| ExportKeyingMaterialError)
+    }
+}
+
+/// What the user is told; the details go to the log.
+fn reason(error: &rustls::Error) -> &'static str {
+    use rustls::{CertificateError as Certificate, Error};
+    match error {
+        Error::InvalidCertificate(Certificate::UnknownIssuer) => {
+            "the certificate's issuer is not trusted"
+        }
+        Error::InvalidCertificate(
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
+        ) => "the certificate is not valid for this server name",
+        Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
+            "the certificate has expired"
+        }
+        Error::InvalidCertificate(Certificate::ApplicationVerificationFailure) => {
+            "the certificate is not the pinned one"
+        }
+        Error::InvalidCertificate(_) => "the certificate is not valid",
+        Error::NoApplicationProtocol => "no application protocol in common",
+        Error::PeerIncompatible(_) => "the peer's TLS parameters are incompatible",
+        Error::PeerMisbehaved(_) | Error::InvalidMessage(_) => "the peer broke the rules of TLS",
+        Error::DecryptError => "a TLS message could not be verified",
+        _ => "TLS failed",
+    }
+}
+
+fn convert_keys(keys: quic::Keys) -> Keys {
+    Keys {
+        header: KeyPair {
+            local: Box::new(TlsHeaderKey(keys.local.header)),
+            remote: Box::new(TlsHeaderKey(keys.remote.header)),
+        },
+        packet: KeyPair {
+            local: Box::new(TlsPacketKey(keys.local.packet)),
+            remote: Box::new(TlsPacketKey(keys.remote.packet)),
+        },
+    }
+}
+
+/// Always builds the nonce with the path ID: for path 0, which is the path of all packets that
+/// are not 1-RTT, that is the nonce of RFC 9001 (MP-033).
+struct TlsPacketKey(Box<dyn quic::PacketKey>);
+
+impl PacketKey for TlsPacketKey {
+    fn encrypt(&self, path: PathId, packet_number: u64, packet: &mut [u8], header_length: usize) {
+        let tag_offset = packet.len().saturating_sub(self.0.tag_len());
+        let (sealed, tag_room) = packet.split_at_mut(tag_offset);
+        let (header, payload) = sealed.split_at_mut(header_length.min(tag_offset));
+        match self
+            .0
+            .encrypt_in_place_for_path(path.0, packet_number, header, payload)
+        {
+            Ok(tag) => tag_room.copy_from_slice(tag.as_ref()),
+            // Packets are far below the AEAD's limit; still, plaintext must not leave.
+            Err(_) => payload.fill(0),
+        }
+    }
+
+    fn decrypt(
+        &self,
+        path: PathId,
+        packet_number: u64,
+        header: &[u8],
+        payload: &mut [u8],
+    ) -> Result<usize, CryptoError> {
+        self.0
+            .decrypt_in_place_for_path(path.0, packet_number, header, payload)
+            .map(<[u8]>::len)
+            .map_err(|_| CryptoError)
+    }
+
+    fn tag_length(&self) -> usize {
+        self.0.tag_len()
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        self.0.confidentiality_limit()
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        self.0.integrity_limit()
+    }
+}
+
+struct TlsHeaderKey(Box<dyn quic::HeaderProtectionKey>);
+
+impl TlsHeaderKey {
+    /// The first byte, the four bytes where the packet number is, and the sample after them
+    /// (RFC 9001 section 5.4.2).
+    fn split<'a>(
+        &self,
+        offset: usize,
+        packet: &'a mut [u8],
+    ) -> Option<(&'a mut u8, &'a mut [u8], &'a [u8])> {
+        let (header, rest) = packet.split_at_mut_checked(offset.checked_add(4)?)?;
+        let (first, header) = header.split_first_mut()?;
+        Some((
+            first,
+            header.get_mut(offset.checked_sub(1)?..)?,
+            rest.get(..self.0.sample_len())?,
+        ))
+    }
+}
+
+impl HeaderKey for TlsHeaderKey {
+    fn decrypt(&self, offset: usize, packet: &mut [u8]) -> bool {
+        self.split(offset, packet)
+            .is_some_and(|(first, number, sample)| {
+                self.0.decrypt_in_place(sample, first, number).is_ok()
+            })
+    }
+
+    fn encrypt(&self, offset: usize, packet: &mut [u8]) {
+        let masked = self
+            .split(offset, packet)
+            .is_some_and(|(first, number, sample)| {
+                self.0.encrypt_in_place(sample, first, number).is_ok()
+            });
+        debug_assert!(masked, "the builder pads packets so that there is a sample");
+    }
+}
+
+/// Takes the pinned certificate, or any. That the server holds its private key is always checked.
+#[derive(Debug)]
+struct PinVerifier {
+    pin: Option<[u8; 32]>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for PinVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.pin {
+            Some(pin) if pin != certificate_fingerprint(end_entity) => {
+                Err(rustls::CertificateError::ApplicationVerificationFailure.into())
+            }
+            _ => Ok(ServerCertVerified::assertion()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
