@@ -1,1 +1,128 @@
-//! mpquic-cc.
+//! Congestion controllers for mpquic: how much each path may have in flight.
+//!
+//! A controller implements [`mpquic_core::congestion::Controller`], one object for all paths of a
+//! connection. Coupled algorithms look at all paths so that a connection takes no more than one
+//! fair share of a bottleneck its paths have in common; algorithms for a single path implement
+//! [`PathController`] and become a controller through [`Uncoupled`].
+//!
+//! | name | type | |
+//! |---|---|---|
+//! | `olia` (default) | [`Olia`] | coupled, favours the better paths |
+//! | `cubic` | [`Uncoupled`]`<`[`Cubic`]`>` | RFC 9438 on each path |
+//! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
+//!
+//! All of them leave the first slow start by HyStart++ (RFC 9406), before the bottleneck's queue
+//! overflows.
+
+use std::sync::Arc;
+
+use mpquic_core::congestion::{Controller, ControllerFactory, factory};
+use thiserror::Error;
+
+mod cubic;
+mod new_reno;
+mod olia;
+mod path_map;
+mod slow_start;
+mod uncoupled;
+mod window;
+
+#[cfg(test)]
+mod testing;
+
+pub use cubic::Cubic;
+pub use new_reno::NewReno;
+pub use olia::Olia;
+pub use uncoupled::{PathController, Uncoupled};
+
+/// A built-in controller, as listed for people.
+#[derive(Debug, Clone, Copy)]
+pub struct ControllerInfo {
+    /// What [`by_name`] takes.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub description: &'static str,
+    /// The publication it comes from.
+    pub source: &'static str,
+    make: fn() -> Box<dyn Controller>,
+}
+
+static CONTROLLERS: [ControllerInfo; 3] = [
+    ControllerInfo {
+        name: "olia",
+        description: "coupled: one fair share of a common bottleneck, better paths favoured (the default)",
+        source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
+        make: || Box::new(Olia::default()),
+    },
+    ControllerInfo {
+        name: "cubic",
+        description: "CUBIC on each path, every path a fair share of its own",
+        source: "RFC 9438",
+        make: || Box::new(Uncoupled::<Cubic>::default()),
+    },
+    ControllerInfo {
+        name: "newreno",
+        description: "NewReno on each path, every path a fair share of its own",
+        source: "RFC 9002 section 7",
+        make: || Box::new(Uncoupled::<NewReno>::default()),
+    },
+];
+
+/// All controllers of this crate, the default first.
+pub fn list() -> &'static [ControllerInfo] {
+    &CONTROLLERS
+}
+
+/// No controller has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no congestion controller is called `{name}`; there are: {}", names())]
+pub struct UnknownController {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+fn names() -> String {
+    let names: Vec<_> = CONTROLLERS.iter().map(|info| info.name).collect();
+    names.join(", ")
+}
+
+/// The controller with this name (see [`list`]).
+///
+/// # Errors
+///
+/// [`UnknownController`], whose message lists the names there are.
+pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownController> {
+    CONTROLLERS
+        .iter()
+        .find(|info| info.name == name)
+        .map(|info| factory(info.name, info.make))
+        .ok_or_else(|| UnknownController { name: name.into() })
+}
+
+/// The controller to use when there is no reason for another: `olia`.
+pub fn default() -> Arc<dyn ControllerFactory> {
+    let info = &CONTROLLERS[0];
+    factory(info.name, info.make)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_name_builds_a_controller_of_that_name() {
+        for info in list() {
+            assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
+        }
+        assert_eq!(default().build().name(), "olia");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_names_there_are() {
+        let error = by_name("vegas").unwrap_err().to_string();
+        assert!(error.contains("`vegas`"), "{error}");
+        for info in list() {
+            assert!(error.contains(info.name), "{error}");
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! CUBIC (RFC 9438).
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
+
+use crate::uncoupled::PathController;
+use crate::window::{Reaction, Window};
+
+/// What a loss leaves of the window (RFC 9438 section 4.6).
+const BETA: f64 = 0.7;
+/// How fast the curve rises, datagrams per second cubed (RFC 9438 section 5.1).
+const C: f64 = 0.4;
+/// Growth of the Reno-friendly estimate, datagrams per round trip (RFC 9438 section 4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+/// The window grows by at most this factor per round trip (RFC 9438 section 4.2).
+const MAX_GROWTH_PER_ROUND: f64 = 1.5;
+
+/// A stage of congestion avoidance, from the end of a recovery period (or of slow start) to the
+/// next loss.
+#[derive(Debug, Clone, Copy)]
+struct Stage {
+    /// Seconds until the curve is back at `Curve::w_max`.
+    k: f64,
+    /// Time in the stage during which the window was the limit (RFC 9438 section 5.8).
+    elapsed: Duration,
+    /// Up to when time has been accounted for.
+    counted_until: Instant,
+    /// What Reno would have by now.
+    w_est: f64,
+}
+
+/// What is put back when a loss proves spurious.
+#[derive(Debug, Clone, Copy)]
+struct Curve {
+    /// The window the curve levels off at, bytes; 0 before the first loss.
+    w_max: f64,
+    /// The window before the last cut, bytes.
+    prior_window: f64,
+    stage: Option<Stage>,
+}
+
+/// Grows along a cubic curve of the time since the last loss: quickly back to where the loss was,
+/// carefully around it, then quickly again. Fair to Reno where Reno would be faster.
+#[derive(Debug, Clone)]
+pub struct Cubic {
+    window: Window,
+    curve: Curve,
+    before_cut: Curve,
+    smoothed_rtt: Duration,
+}
+
+impl Curve {
+    /// The curve `seconds` after the stage began, bytes (RFC 9438 section 4.2).
+    fn at(&self, k: f64, seconds: f64, mtu: f64) -> f64 {
+        C * mtu * (seconds - k).powi(3) + self.w_max
+    }
+
+    fn begin_stage(&mut self, now: Instant, window: &Window) -> Stage {
+        self.w_max = self.w_max.max(window.bytes);
+        Stage {
+            k: ((self.w_max - window.bytes) / (C * window.mtu())).cbrt(),
+            elapsed: Duration::ZERO,
+            counted_until: now,
+            w_est: window.bytes,
+        }
+    }
+}
+
+impl Cubic {
+    fn avoid_congestion(&mut self, acked: f64, ack: &Acked) {
+        let (bytes, mtu) = (self.window.bytes, self.window.mtu());
+        let mut stage = match self.curve.stage {
+            Some(stage) => stage,
+            None => self.curve.begin_stage(ack.now, &self.window),
+        };
+        stage.elapsed += ack.now.saturating_duration_since(stage.counted_until);
+        stage.counted_until = ack.now;
+        let time = stage.elapsed.as_secs_f64();
+        let share = (acked / bytes).min(1.0);
+
+        let caught_up = stage.w_est >= self.curve.prior_window;
+        stage.w_est += if caught_up { 1.0 } else { ALPHA } * mtu * share;
+        let next = if self.curve.at(stage.k, time, mtu) < stage.w_est {
+            stage.w_est.max(bytes)
+        } else {
+            let ahead = time + ack.rtt.smoothed.as_secs_f64();
+            let target = self.curve.at(stage.k, ahead, mtu);
+            bytes + (target.clamp(bytes, MAX_GROWTH_PER_ROUND * bytes) - bytes) * share
+        };
+        self.window.set(next);
+        self.curve.stage = Some(stage);
+    }
+
+    /// Leaves the time up to `now` out of the stage.
+    fn skip_until(&mut self, now: Instant) {
+        if let Some(stage) = &mut self.curve.stage {
+            stage.counted_until = now;
+        }
+    }
+}
+
+impl PathController for Cubic {
+    const NAME: &'static str = "cubic";
+
+    fn new(_: Instant, mtu: u16) -> Self {
+        let curve = Curve {
+            w_max: 0.0,
+            prior_window: 0.0,
+            stage: None,
+        };
+        Self {
+            window: Window::new(mtu),
+            curve,
+            before_cut: curve,
+            smoothed_rtt: Duration::ZERO,
+        }
+    }
+
+    fn on_mtu_update(&mut self, mtu: u16) {
+        self.window.on_mtu_update(mtu);
+    }
+
+    fn on_packet_sent(&mut self, sent: &Sent) {
+        let was_idle = sent.in_flight <= sent.bytes;
+        if was_idle {
+            self.skip_until(sent.now);
+        }
+    }
+
+    fn on_ack(&mut self, ack: &Acked) {
+        self.smoothed_rtt = ack.rtt.smoothed;
+        match self.window.on_ack(ack) {
+            Some(acked) => self.avoid_congestion(acked, ack),
+            None => self.skip_until(ack.now),
+        }
+    }
+
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        let bytes = self.window.bytes;
+        match self.window.on_congestion_event(event, BETA) {
+            Reaction::None => {}
+            Reaction::Cut => {
+                self.before_cut = self.curve;
+                // RFC 9438 section 4.7: a flow that loses ground makes room for others.
+                let fast_convergence = bytes < self.curve.w_max;
+                self.curve = Curve {
+                    w_max: bytes
+                        * if fast_convergence {
+                            (1.0 + BETA) / 2.0
+                        } else {
+                            1.0
+                        },
+                    prior_window: bytes,
+                    stage: None,
+                };
+            }
+            // RFC 9438 section 4.8: the next stage starts level.
+            Reaction::Collapsed => {
+                self.curve.w_max = 0.0;
+                self.curve.stage = None;
+            }
+            Reaction::Restored => {
+                self.curve = self.before_cut;
+                self.skip_until(event.now);
+            }
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.window.rounded()
+    }
+
+    fn slow_start_threshold(&self) -> Option<u64> {
+        self.window.threshold()
+    }
+
+    fn in_recovery(&self) -> bool {
+        self.window.in_recovery()
+    }
+
+    fn window_after_round(&self, window: u64) -> u64 {
+        let bytes = window as f64;
+        if let Some(next) = self.window.slow_start_round(bytes) {
+            return next as u64;
+        }
+        let mtu = self.window.mtu();
+        let w_max = if self.curve.w_max > 0.0 {
+            self.curve.w_max
+        } else {
+            bytes
+        };
+        // Where on the curve this window is, seconds from the level part.
+        let position = ((bytes - w_max) / (C * mtu)).cbrt();
+        let ahead = position + self.smoothed_rtt.as_secs_f64();
+        let cubic = C * mtu * ahead.powi(3) + w_max;
+        cubic
+            .clamp(bytes, MAX_GROWTH_PER_ROUND * bytes)
+            .max(bytes + ALPHA * mtu) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::congestion::CongestionKind;
+
+    use super::*;
+    use crate::testing::{acked, congestion, start};
+
+    /// A path of `rtt` whose window is used up and acknowledged, datagram by datagram.
+    struct Flow {
+        cubic: Cubic,
+        now: Instant,
+        rtt: Duration,
+    }
+
+    impl Flow {
+        fn with_window(bytes: f64, rtt: Duration) -> Self {
+            let now = start();
+            let mut cubic = Cubic::new(now, 1200);
+            cubic.window.set(bytes);
+            cubic.window.slow_start_threshold = bytes;
+            Self { cubic, now, rtt }
+        }
+
+        fn round(&mut self) {
+            let packets = self.cubic.window() / 1200;
+            let sent_at = self.now;
+            for index in 1..=packets as u32 {
+                let now = sent_at + self.rtt + self.rtt * index / packets as u32;
+                let mut ack = acked(now, sent_at + self.rtt * index / packets as u32, 1200);
+                ack.rtt = crate::testing::rtt(self.rtt);
+                self.cubic.on_ack(&ack);
+            }
+            self.now += self.rtt;
+        }
+
+        fn lose(&mut self) {
+            let event = congestion(
+                CongestionKind::Loss,
+                self.now + self.rtt,
+                self.now + self.rtt,
+            );
+            self.cubic.on_congestion_event(&event);
+            self.now += self.rtt;
+        }
+    }
+
+    #[test]
+    fn returns_to_the_old_window_after_k_seconds() {
+        // 1000 datagrams at 100 ms: far beyond what Reno could win back in this time.
+        let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        flow.lose();
+        assert_eq!(flow.cubic.window(), 840_000);
+        // K = cbrt(300 / 0.4) = 9.086 s
+        let mut windows = Vec::new();
+        for _ in 0..120 {
+            flow.round();
+            windows.push(flow.cubic.window());
+        }
+        let at = |seconds: f64| windows[(seconds * 10.0) as usize];
+        assert!(at(4.5).abs_diff(1_157_000) < 15_000, "{}", at(4.5));
+        assert!(at(9.1).abs_diff(1_200_000) < 3_000, "{}", at(9.1));
+        // Beyond the old window: 0.4 * 2.8^3 = 8.8 datagrams above it after 11.9 s.
+        let last = windows[118];
+        assert!((1_205_000..1_216_000).contains(&last), "{last}");
+        assert!(windows.is_sorted());
+    }
+
+    #[test]
+    fn is_no_slower_than_reno_on_short_paths() {
+        let mut flow = Flow::with_window(24_000.0, Duration::from_millis(10));
+        flow.lose();
+        let before = flow.cubic.window();
+        for _ in 0..40 {
+            flow.round();
+        }
+        // 0.53 datagrams per round for the first 6, then one per round: 34.7 if windows were
+        // acknowledged whole.
+        let grown = (flow.cubic.window() - before) / 1200;
+        assert!((31..=35).contains(&grown), "{grown}");
+    }
+
+    #[test]
+    fn fast_convergence_gives_way() {
+        let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        flow.lose();
+        assert_eq!(flow.cubic.curve.w_max, 1_200_000.0);
+        flow.round();
+        let bytes = flow.cubic.window.bytes;
+        flow.lose();
+        assert!((flow.cubic.curve.w_max - bytes * 0.85).abs() < 1.0);
+    }
+
+    #[test]
+    fn idle_and_application_limited_time_does_not_count() {
+        let mut busy = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        busy.lose();
+        let mut idle = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        idle.lose();
+        for _ in 0..5 {
+            busy.round();
+            idle.round();
+        }
+        idle.now += Duration::from_secs(10);
+        idle.cubic.on_packet_sent(&Sent {
+            now: idle.now + idle.rtt,
+            packet_number: 0,
+            bytes: 1200,
+            in_flight: 1200,
+            app_limited: true,
+        });
+        let mut slow = acked(idle.now + Duration::from_secs(2), idle.now + idle.rtt, 1200);
+        slow.app_limited = true;
+        idle.cubic.on_ack(&slow);
+        idle.now += Duration::from_secs(2) - idle.rtt;
+        busy.round();
+        idle.round();
+        let difference = busy.cubic.window().abs_diff(idle.cubic.window());
+        assert!(difference < 12_000, "{difference}");
+    }
+
+    #[test]
+    fn persistent_congestion_starts_level() {
+        let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
+        flow.cubic.on_congestion_event(&event);
+        assert_eq!(flow.cubic.window(), 2_400);
+        assert_eq!(flow.cubic.slow_start_threshold(), Some(840_000));
+        while flow.cubic.window() < 840_000 {
+            flow.round();
+        }
+        assert_eq!(flow.cubic.curve.stage.map(|stage| stage.k), Some(0.0));
+    }
+
+    #[test]
+    fn a_spurious_loss_restores_the_curve() {
+        let mut flow = Flow::with_window(600_000.0, Duration::from_millis(50));
+        flow.lose();
+        for _ in 0..10 {
+            flow.round();
+        }
+        let (window, w_max) = (flow.cubic.window(), flow.cubic.curve.w_max);
+        flow.lose();
+        let at = flow.now;
+        let spurious = congestion(CongestionKind::Spurious, at + flow.rtt, at);
+        flow.cubic.on_congestion_event(&spurious);
+        assert_eq!(flow.cubic.window(), window);
+        assert_eq!(flow.cubic.curve.w_max, w_max);
+        assert!(flow.cubic.curve.stage.is_some());
+    }
+
+    #[test]
+    fn the_round_ahead_is_what_a_round_gives() {
+        let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+        assert_eq!(flow.cubic.window_after_round(600_000), 1_200_000);
+        flow.lose();
+        for _ in 0..20 {
+            flow.round();
+            let predicted = flow.cubic.window_after_round(flow.cubic.window());
+            let mut next = Flow {
+                cubic: flow.cubic.clone(),
+                ..flow
+            };
+            next.round();
+            let actual = next.cubic.window();
+            assert!(predicted.abs_diff(actual) < 6_000, "{predicted} {actual}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! State per path, for the handful of paths a connection has.
+
+use mpquic_core::PathId;
+
+/// Values by path, sorted by ID: a search in a few adjacent entries beats any tree or hash.
+#[derive(Debug, Clone)]
+pub(crate) struct PathMap<T> {
+    entries: Vec<(PathId, T)>,
+}
+
+impl<T> PathMap<T> {
+    fn position(&self, path: PathId) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&path, |(id, _)| *id)
+    }
+
+    /// Adds or replaces.
+    pub(crate) fn insert(&mut self, path: PathId, value: T) {
+        match self.position(path) {
+            Ok(index) => self.entries[index].1 = value,
+            Err(index) => self.entries.insert(index, (path, value)),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, path: PathId) {
+        if let Ok(index) = self.position(path) {
+            self.entries.remove(index);
+        }
+    }
+
+    pub(crate) fn find(&self, path: PathId) -> Option<&T> {
+        let index = self.position(path).ok()?;
+        Some(&self.entries[index].1)
+    }
+
+    pub(crate) fn find_mut(&mut self, path: PathId) -> Option<&mut T> {
+        let index = self.position(path).ok()?;
+        Some(&mut self.entries[index].1)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PathId, &T)> + Clone {
+        self.entries.iter().map(|(id, value)| (*id, value))
+    }
+}
+
+impl<T> Default for PathMap<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+        }
+    }
+}

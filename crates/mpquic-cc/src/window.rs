@@ -1,0 +1,335 @@
+//! What all window-based controllers share: limits of the window, slow start, recovery periods,
+//! and taking back the reaction to a loss that was none (RFC 9002 section 7).
+
+use std::time::Instant;
+
+use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind};
+
+use crate::slow_start::{SlowStart, Step};
+
+/// Bytes of the largest initial window (RFC 9002 section 7.2).
+const MAX_INITIAL_WINDOW: f64 = 14_720.0;
+
+/// What a congestion event did to a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reaction {
+    /// Nothing: it belongs to the recovery period under way, or there was nothing to take back.
+    None,
+    /// The window was cut and a recovery period began.
+    Cut,
+    /// Persistent congestion: down to the minimum.
+    Collapsed,
+    /// The last cut was taken back.
+    Restored,
+}
+
+/// The window as it was before the last cut.
+#[derive(Debug, Clone, Copy)]
+struct Snapshot {
+    bytes: f64,
+    slow_start_threshold: f64,
+    /// The recovery period before the one the cut began.
+    previous_recovery: Option<Instant>,
+}
+
+/// A congestion window in bytes, fractions kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) bytes: f64,
+    /// Infinite until slow start ended for the first time.
+    pub(crate) slow_start_threshold: f64,
+    mtu: f64,
+    slow_start: SlowStart,
+    recovery_start: Option<Instant>,
+    recovering: bool,
+    snapshot: Option<Snapshot>,
+}
+
+impl Window {
+    pub(crate) fn new(mtu: u16) -> Self {
+        let mtu = f64::from(mtu);
+        Self {
+            bytes: initial(mtu),
+            slow_start_threshold: f64::INFINITY,
+            mtu,
+            slow_start: SlowStart::new(),
+            recovery_start: None,
+            recovering: false,
+            snapshot: None,
+        }
+    }
+
+    /// Largest datagram, bytes.
+    pub(crate) fn mtu(&self) -> f64 {
+        self.mtu
+    }
+
+    /// The window in whole bytes.
+    pub(crate) fn rounded(&self) -> u64 {
+        self.bytes as u64
+    }
+
+    /// The smallest window (RFC 9002 section 7.2).
+    pub(crate) fn minimum(&self) -> f64 {
+        2.0 * self.mtu
+    }
+
+    pub(crate) fn threshold(&self) -> Option<u64> {
+        let threshold = self.slow_start_threshold;
+        threshold.is_finite().then_some(threshold as u64)
+    }
+
+    pub(crate) fn in_slow_start(&self) -> bool {
+        self.bytes < self.slow_start_threshold
+    }
+
+    pub(crate) fn in_recovery(&self) -> bool {
+        self.recovering
+    }
+
+    pub(crate) fn on_mtu_update(&mut self, mtu: u16) {
+        // RFC 9002 section 7.2: the initial window follows the datagram size.
+        let untouched = self.bytes == initial(self.mtu);
+        self.mtu = f64::from(mtu);
+        if untouched {
+            self.bytes = initial(self.mtu);
+        }
+        self.bytes = self.bytes.max(self.minimum());
+    }
+
+    /// Grows the window if it is in slow start. Returns the acknowledged bytes that count for
+    /// congestion avoidance: none in slow start, in a recovery period, or if the window was not
+    /// what limited sending (RFC 9002 sections 7.3.2 and 7.8).
+    pub(crate) fn on_ack(&mut self, ack: &Acked) -> Option<f64> {
+        if self
+            .recovery_start
+            .is_some_and(|start| ack.sent_at <= start)
+        {
+            return None;
+        }
+        self.recovering = false;
+        if ack.app_limited {
+            return None;
+        }
+        let bytes = ack.bytes as f64;
+        if !self.in_slow_start() {
+            return Some(bytes);
+        }
+        let mut growth = bytes;
+        if self.slow_start_threshold.is_infinite() {
+            match self.slow_start.on_ack(ack) {
+                Step::Grow(share) => growth *= share,
+                Step::Exit => {
+                    self.slow_start_threshold = self.bytes;
+                    return Some(bytes);
+                }
+            }
+        }
+        let room = self.slow_start_threshold - self.bytes;
+        self.bytes += growth.min(room);
+        (growth > room).then_some(growth - room)
+    }
+
+    /// Reacts to a congestion event; a cut leaves `factor` of the window.
+    pub(crate) fn on_congestion_event(&mut self, event: &CongestionEvent, factor: f64) -> Reaction {
+        match event.kind {
+            CongestionKind::Loss | CongestionKind::Ecn => {
+                if self.cut(event, factor) {
+                    Reaction::Cut
+                } else {
+                    Reaction::None
+                }
+            }
+            // RFC 9002 section 7.6.2
+            CongestionKind::Persistent => {
+                self.cut(event, factor);
+                self.bytes = self.minimum();
+                self.snapshot = None;
+                Reaction::Collapsed
+            }
+            CongestionKind::Spurious => self.restore(event),
+        }
+    }
+
+    /// Begins a recovery period unless the event belongs to the last one.
+    fn cut(&mut self, event: &CongestionEvent, factor: f64) -> bool {
+        let previous_recovery = self.recovery_start;
+        // RFC 9002 section 7.3.2: one cut per round trip.
+        if previous_recovery.is_some_and(|start| event.sent_at <= start) {
+            return false;
+        }
+        self.snapshot = Some(Snapshot {
+            bytes: self.bytes,
+            slow_start_threshold: self.slow_start_threshold,
+            previous_recovery,
+        });
+        self.recovery_start = Some(event.now);
+        self.recovering = true;
+        self.slow_start_threshold = (self.bytes * factor).max(self.minimum());
+        self.bytes = self.slow_start_threshold;
+        true
+    }
+
+    fn restore(&mut self, event: &CongestionEvent) -> Reaction {
+        // Packets of an earlier recovery period say nothing about the last cut.
+        let concerns_last_cut = |snapshot: &mut Snapshot| {
+            let previous = snapshot.previous_recovery;
+            previous.is_none_or(|start| event.sent_at > start)
+        };
+        let Some(snapshot) = self.snapshot.take_if(concerns_last_cut) else {
+            return Reaction::None;
+        };
+        self.bytes = self.bytes.max(snapshot.bytes);
+        self.slow_start_threshold = self.slow_start_threshold.max(snapshot.slow_start_threshold);
+        self.recovery_start = snapshot.previous_recovery;
+        self.recovering = false;
+        Reaction::Restored
+    }
+
+    /// Sets the window, keeping it at or above the minimum.
+    pub(crate) fn set(&mut self, bytes: f64) {
+        self.bytes = bytes.max(self.minimum());
+    }
+
+    /// A window of `bytes` after a loss-free round in slow start; `None` in congestion avoidance.
+    pub(crate) fn slow_start_round(&self, bytes: f64) -> Option<f64> {
+        (bytes < self.slow_start_threshold)
+            .then(|| (2.0 * bytes).min(self.slow_start_threshold.max(bytes)))
+    }
+}
+
+/// RFC 9002 section 7.2
+fn initial(mtu: f64) -> f64 {
+    (10.0 * mtu).min(MAX_INITIAL_WINDOW.max(2.0 * mtu))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{acked, congestion, start};
+
+    const RTT: Duration = Duration::from_millis(20);
+
+    #[test]
+    fn initial_window_follows_the_datagram_size() {
+        for (mtu, expected) in [
+            (1200, 12_000),
+            (1472, 14_720),
+            (1500, 14_720),
+            (9000, 18_000),
+        ] {
+            assert_eq!(Window::new(mtu).rounded(), expected);
+            let mut window = Window::new(1200);
+            window.on_mtu_update(mtu);
+            assert_eq!(window.rounded(), expected);
+        }
+    }
+
+    #[test]
+    fn slow_start_grows_by_what_is_acknowledged_up_to_the_threshold() {
+        let now = start();
+        let mut window = Window::new(1200);
+        assert_eq!(window.on_ack(&acked(now + RTT, now, 2400)), None);
+        assert_eq!(window.rounded(), 14_400);
+        window.slow_start_threshold = 15_000.0;
+        assert_eq!(window.on_ack(&acked(now + RTT, now, 2400)), Some(1800.0));
+        assert_eq!(window.rounded(), 15_000);
+    }
+
+    #[test]
+    fn one_cut_per_round_trip() {
+        let now = start();
+        let mut window = Window::new(1200);
+        let loss = congestion(CongestionKind::Loss, now + RTT, now);
+        assert_eq!(window.on_congestion_event(&loss, 0.5), Reaction::Cut);
+        assert_eq!(window.rounded(), 6_000);
+        assert!(window.in_recovery());
+
+        // Sent before the cut: same period, and their acknowledgements do not grow the window.
+        let ecn = congestion(CongestionKind::Ecn, now + RTT * 3 / 2, now + RTT);
+        assert_eq!(window.on_congestion_event(&ecn, 0.5), Reaction::None);
+        assert_eq!(
+            window.on_ack(&acked(now + RTT * 3 / 2, now + RTT, 1200)),
+            None
+        );
+        assert!(window.in_recovery());
+
+        let sent_at = now + RTT * 3 / 2;
+        let ack = acked(sent_at + RTT, sent_at, 1200);
+        assert_eq!(window.on_ack(&ack), Some(1200.0));
+        assert!(!window.in_recovery());
+        let loss = congestion(CongestionKind::Loss, sent_at + RTT, sent_at);
+        assert_eq!(window.on_congestion_event(&loss, 0.5), Reaction::Cut);
+        assert_eq!(window.rounded(), 3_000);
+    }
+
+    #[test]
+    fn never_below_two_datagrams() {
+        let mut now = start();
+        let mut window = Window::new(1200);
+        for _ in 0..10 {
+            let loss = congestion(CongestionKind::Loss, now + RTT, now);
+            window.on_congestion_event(&loss, 0.5);
+            now += 2 * RTT;
+        }
+        assert_eq!(window.rounded(), 2_400);
+        window.on_mtu_update(1400);
+        assert_eq!(window.rounded(), 2_800);
+    }
+
+    #[test]
+    fn no_growth_while_the_application_is_the_limit() {
+        let now = start();
+        let mut window = Window::new(1200);
+        let mut ack = acked(now + RTT, now, 12_000);
+        ack.app_limited = true;
+        assert_eq!(window.on_ack(&ack), None);
+        assert_eq!(window.rounded(), 12_000);
+    }
+
+    #[test]
+    fn persistent_congestion_collapses_whichever_event_comes_first() {
+        let now = start();
+        let loss = congestion(CongestionKind::Loss, now + RTT, now);
+        let persistent = congestion(CongestionKind::Persistent, now + RTT, now);
+        for events in [[loss, persistent], [persistent, loss]] {
+            let mut window = Window::new(1200);
+            for event in &events {
+                window.on_congestion_event(event, 0.5);
+            }
+            assert_eq!(window.rounded(), 2_400);
+            assert_eq!(window.threshold(), Some(6_000));
+        }
+    }
+
+    #[test]
+    fn a_spurious_loss_is_taken_back_once() {
+        let now = start();
+        let mut window = Window::new(1200);
+        let loss = congestion(CongestionKind::Loss, now + RTT, now);
+        let spurious = congestion(CongestionKind::Spurious, now + 2 * RTT, now);
+        window.on_congestion_event(&loss, 0.5);
+        assert_eq!(
+            window.on_congestion_event(&spurious, 0.5),
+            Reaction::Restored
+        );
+        assert_eq!((window.rounded(), window.threshold()), (12_000, None));
+        assert!(!window.in_recovery());
+        assert_eq!(window.on_congestion_event(&spurious, 0.5), Reaction::None);
+    }
+
+    #[test]
+    fn news_of_an_older_loss_does_not_take_back_a_newer_one() {
+        let now = start();
+        let mut window = Window::new(1200);
+        let first = congestion(CongestionKind::Loss, now + RTT, now);
+        window.on_congestion_event(&first, 0.5);
+        let second = congestion(CongestionKind::Loss, now + 3 * RTT, now + 2 * RTT);
+        window.on_congestion_event(&second, 0.5);
+        let spurious = congestion(CongestionKind::Spurious, now + 4 * RTT, now);
+        assert_eq!(window.on_congestion_event(&spurious, 0.5), Reaction::None);
+        assert_eq!(window.rounded(), 3_000);
+    }
+}
