@@ -1,1 +1,124 @@
-//! generator.
+//! Connection IDs from a seed, never the same one twice while it is in use.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use quinn_proto::{ConnectionId, ConnectionIdGenerator};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Longest connection ID of QUIC v1, bytes (RFC 9000 section 17.2).
+const MAX_LENGTH: usize = 20;
+
+/// Tries before a generator counts as exhausted.
+const ATTEMPTS: usize = 64;
+
+/// Random connection IDs that a seed determines.
+pub(crate) struct SeededGenerator {
+    rng: StdRng,
+    length: usize,
+}
+
+impl SeededGenerator {
+    /// Connection IDs of `length` bytes, at most 20.
+    pub(crate) fn new(seed: [u8; 32], length: usize) -> Self {
+        Self {
+            rng: StdRng::from_seed(seed),
+            length: length.min(MAX_LENGTH),
+        }
+    }
+}
+
+impl ConnectionIdGenerator for SeededGenerator {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut bytes = [0; MAX_LENGTH];
+        let bytes = &mut bytes[..self.length];
+        self.rng.fill_bytes(bytes);
+        ConnectionId::new(bytes)
+    }
+
+    fn cid_len(&self) -> usize {
+        self.length
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// The source of a connection's own connection IDs: any generator, with the promise that no value
+/// is handed out while the connection still uses it, on whichever path (MP-095).
+pub(crate) struct CidSource {
+    generator: Box<dyn ConnectionIdGenerator>,
+    in_use: BTreeSet<ConnectionId>,
+}
+
+impl CidSource {
+    /// A source over `generator`.
+    pub(crate) fn new(generator: Box<dyn ConnectionIdGenerator>) -> Self {
+        Self {
+            generator,
+            in_use: BTreeSet::new(),
+        }
+    }
+
+    /// Reserves a connection ID that was made elsewhere, such as the handshake's.
+    pub(crate) fn reserve(&mut self, cid: ConnectionId) {
+        self.in_use.insert(cid);
+    }
+
+    /// A connection ID that is not in use; `None` if the generator keeps repeating itself.
+    pub(crate) fn generate(&mut self) -> Option<ConnectionId> {
+        (0..ATTEMPTS)
+            .map(|_| self.generator.generate_cid())
+            .find(|&cid| self.in_use.insert(cid))
+    }
+
+    /// Gives a connection ID back once it routes no more packets.
+    pub(crate) fn release(&mut self, cid: &ConnectionId) {
+        self.in_use.remove(cid);
+    }
+}
+
+impl fmt::Debug for CidSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CidSource")
+            .field("in_use", &self.in_use.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(length: usize) -> CidSource {
+        CidSource::new(Box::new(SeededGenerator::new([7; 32], length)))
+    }
+
+    #[test]
+    fn a_seed_determines_the_sequence() {
+        let (mut a, mut b) = (source(8), source(8));
+        let first: Vec<_> = (0..10).map(|_| a.generate()).collect();
+        let second: Vec<_> = (0..10).map(|_| b.generate()).collect();
+        assert_eq!(first, second);
+        assert!(first.iter().flatten().all(|cid| cid.len() == 8));
+        let mut other = CidSource::new(Box::new(SeededGenerator::new([8; 32], 8)));
+        assert_ne!(first[0], other.generate());
+    }
+
+    #[test]
+    fn mp_095_values_in_use_are_never_repeated() {
+        let mut source = source(1);
+        let mut all = BTreeSet::new();
+        while let Some(cid) = source.generate() {
+            assert!(all.insert(cid), "{cid} came twice");
+        }
+        assert!(all.len() > 128, "only {} of 256 were found", all.len());
+        let cid = *all.iter().next().unwrap();
+        source.release(&cid);
+        source.reserve(cid);
+        assert!((0..20).all(|_| source.generate() != Some(cid)));
+    }
+}

@@ -1,1 +1,189 @@
-//! local.
+//! [`LocalCids`]: the connection IDs we issued for one path.
+
+use quinn_proto::ConnectionId;
+use smallvec::SmallVec;
+
+use crate::error::TransportError;
+use crate::ids::PathId;
+use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::writer::FrameWriter;
+use crate::wire::frame::{Frame, NewConnectionId};
+
+/// Connection IDs we keep active on a path at most, however many the peer would store.
+const MAX_ACTIVE: u64 = 8;
+
+#[derive(Debug, Clone)]
+struct Issued {
+    sequence: u64,
+    cid: ConnectionId,
+    reset_token: [u8; 16],
+    progress: Progress,
+}
+
+/// The connection IDs we issued for one path: packets with one of them as destination belong to
+/// the path.
+///
+/// The peer decides when one is retired; we only replace what it retired.
+#[derive(Debug)]
+pub(crate) struct LocalCids {
+    path: PathId,
+    /// Those the peer may use, by sequence number.
+    active: SmallVec<[Issued; 4]>,
+    next_sequence: u64,
+    /// True if one of `active` may be queued.
+    queued: bool,
+    abandoned: bool,
+}
+
+impl LocalCids {
+    /// No connection IDs; the first one issued gets sequence number 0 (MP-092).
+    pub(crate) fn new(path: PathId) -> Self {
+        Self {
+            path,
+            active: SmallVec::new(),
+            next_sequence: 0,
+            queued: false,
+            abandoned: false,
+        }
+    }
+
+    /// Adds a connection ID that the peer learns of without a frame: the one of the handshake,
+    /// sequence number 0, and after it that of preferred_address, 1 (RFC 9000 section 5.1.1).
+    pub(crate) fn add_announced(&mut self, cid: ConnectionId, reset_token: [u8; 16]) {
+        self.push(cid, reset_token, Progress::Delivered);
+    }
+
+    /// Adds a connection ID and queues it for the peer. Returns its sequence number.
+    pub(crate) fn issue(&mut self, cid: ConnectionId, reset_token: [u8; 16]) -> u64 {
+        self.queued = true;
+        self.push(cid, reset_token, Progress::Queued)
+    }
+
+    fn push(&mut self, cid: ConnectionId, reset_token: [u8; 16], progress: Progress) -> u64 {
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.active.push(Issued {
+            sequence,
+            cid,
+            reset_token,
+            progress,
+        });
+        sequence
+    }
+
+    /// How many more connection IDs to issue so that the peer holds `target` of them. The caller
+    /// keeps `target` within the peer's `active_connection_id_limit`, which counts per path ID
+    /// (MP-016); 8 is never exceeded. An abandoned path gets no replacements (MP-100).
+    pub(crate) fn wanted(&self, target: u64) -> usize {
+        if self.abandoned {
+            return 0;
+        }
+        let target = usize::try_from(target.min(MAX_ACTIVE)).unwrap_or(usize::MAX);
+        target.saturating_sub(self.active.len())
+    }
+
+    /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID for this path, in a packet addressed to
+    /// `destination`. Returns the connection ID that routes no more packets, or `None` if it had
+    /// been retired before.
+    pub(crate) fn on_retire(
+        &mut self,
+        sequence: u64,
+        destination: &ConnectionId,
+    ) -> Result<Option<ConnectionId>, TransportError> {
+        // MP-106, RFC 9000 section 19.16
+        if sequence >= self.next_sequence {
+            return Err(TransportError::protocol_violation(
+                "retirement of a connection ID that was never issued",
+            ));
+        }
+        let Some(index) = self.active.iter().position(|i| i.sequence == sequence) else {
+            return Ok(None);
+        };
+        // MP-106, RFC 9000 section 19.16; this also covers zero-length connection IDs
+        if self.active[index].cid == *destination {
+            return Err(TransportError::protocol_violation(
+                "retirement of the connection ID the packet was addressed to",
+            ));
+        }
+        Ok(Some(self.active.remove(index).cid))
+    }
+
+    /// PATH_CIDS_BLOCKED. True if the peer knows all we issued, and so has reason to ask for more;
+    /// false if the frame is out of date (MP-144).
+    pub(crate) fn on_cids_blocked(&self, next_sequence: u64) -> Result<bool, TransportError> {
+        // MP-143
+        if next_sequence > self.next_sequence {
+            return Err(TransportError::protocol_violation(
+                "PATH_CIDS_BLOCKED ahead of the connection IDs issued",
+            ));
+        }
+        Ok(next_sequence == self.next_sequence && !self.abandoned)
+    }
+
+    /// Writes what is queued: PATH_NEW_CONNECTION_ID once multipath is negotiated, else (path 0
+    /// only) NEW_CONNECTION_ID (MP-091).
+    pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
+        if !self.queued {
+            return;
+        }
+        for issued in self.active.iter_mut().filter(|i| i.progress.is_queued()) {
+            let body = NewConnectionId {
+                sequence: issued.sequence,
+                retire_prior_to: 0,
+                id: issued.cid,
+                reset_token: issued.reset_token,
+            };
+            let frame = if multipath {
+                Frame::PathNewConnectionId(self.path, body)
+            } else {
+                Frame::NewConnectionId(body)
+            };
+            let delivery = Delivery::NewConnectionId {
+                path: self.path,
+                sequence: issued.sequence,
+            };
+            if !w.try_write(&frame, delivery) {
+                return;
+            }
+            issued.progress = Progress::Sent;
+        }
+        self.queued = false;
+    }
+
+    /// What became of a [`Delivery::NewConnectionId`] of this path.
+    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        let Delivery::NewConnectionId { sequence, .. } = delivery else {
+            return;
+        };
+        if self.abandoned {
+            return;
+        }
+        if let Some(issued) = self.active.iter_mut().find(|i| i.sequence == sequence) {
+            issued.progress.on_fate(fate);
+            self.queued |= issued.progress.is_queued();
+        }
+    }
+
+    /// True if [`Self::write_frames`] has something to write.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.queued
+    }
+
+    /// The connection IDs the peer may use.
+    pub(crate) fn active(&self) -> impl ExactSizeIterator<Item = &ConnectionId> {
+        self.active.iter().map(|issued| &issued.cid)
+    }
+
+    /// The path is abandoned: nothing more is announced (MP-130), but packets to our connection
+    /// IDs are still taken until [`Self::drain`] (MP-124).
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+        self.queued = false;
+    }
+
+    /// Ends the path: returns the connection IDs that route no more packets.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = ConnectionId> + '_ {
+        self.abandon();
+        self.active.drain(..).map(|issued| issued.cid)
+    }
+}

@@ -1,1 +1,412 @@
-//! peer.
+//! [`PeerCids`]: the connection IDs the peer issued for one path.
+
+use quinn_proto::ConnectionId;
+use smallvec::SmallVec;
+
+use crate::error::{TransportError, TransportErrorCode};
+use crate::ids::PathId;
+use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::writer::FrameWriter;
+use crate::range_set::RangeSet;
+use crate::wire::frame::{Frame, NewConnectionId};
+
+/// Retirements the peer has not acknowledged that are always tolerated (MP-107).
+const MIN_RETIREMENTS: usize = 32;
+
+/// Gaps in the sequence numbers that are tolerated beyond `active_connection_id_limit`. An honest
+/// peer has fewer: it counts up by one and issues no more than the limit.
+const EXTRA_GAPS: usize = 16;
+
+/// The endpoint's set of stateless reset tokens changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResetTokenChange {
+    /// Datagrams that end in the token now reset the connection.
+    Added([u8; 16]),
+    /// They no longer do.
+    Removed([u8; 16]),
+}
+
+/// Changes in the order they happened.
+pub(crate) type ResetTokenChanges = SmallVec<[ResetTokenChange; 2]>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PeerCid {
+    sequence: u64,
+    cid: ConnectionId,
+    /// Unknown for a client's handshake connection ID.
+    reset_token: Option<[u8; 16]>,
+}
+
+#[derive(Debug)]
+struct Retirement {
+    sequence: u64,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+struct Blocked {
+    next_sequence: u64,
+    progress: Progress,
+}
+
+/// The connection IDs the peer issued for one path: the destination of what we send on it.
+///
+/// At most one is in use, the *current* one. Only its reset token counts: RFC 9000 section 10.3.1
+/// forbids looking for tokens of connection IDs that were not used or are retired (MP-108).
+#[derive(Debug)]
+pub(crate) struct PeerCids {
+    path: PathId,
+    /// Our `active_connection_id_limit`.
+    limit: u64,
+    current: Option<PeerCid>,
+    /// Never sent to, by sequence number.
+    unused: SmallVec<[PeerCid; 4]>,
+    /// Sequence numbers at or above `retire_prior_to` that arrived.
+    seen: RangeSet,
+    /// All below are retired, or are to be when they arrive.
+    retire_prior_to: u64,
+    next_sequence: u64,
+    /// Retirements the peer has not acknowledged.
+    retirements: Vec<Retirement>,
+    blocked: Option<Blocked>,
+    /// True if a retirement or `blocked` may be queued.
+    queued: bool,
+    in_use: bool,
+    abandoned: bool,
+}
+
+impl PeerCids {
+    /// No connection IDs. `limit` is the `active_connection_id_limit` we announced.
+    pub(crate) fn new(path: PathId, limit: u64) -> Self {
+        Self {
+            path,
+            limit,
+            current: None,
+            unused: SmallVec::new(),
+            seen: RangeSet::new(),
+            retire_prior_to: 0,
+            next_sequence: 0,
+            retirements: Vec::new(),
+            blocked: None,
+            queued: false,
+            in_use: false,
+            abandoned: false,
+        }
+    }
+
+    /// Path 0: the connection ID to send to during the handshake, sequence number 0. A client
+    /// calls it again when the server chooses another one (RFC 9000 section 7.2).
+    pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
+        self.in_use = true;
+        self.note_seen(0);
+        self.current = Some(PeerCid {
+            sequence: 0,
+            cid,
+            reset_token: None,
+        });
+    }
+
+    /// Path 0 of a client: the server's `stateless_reset_token` parameter.
+    pub(crate) fn set_handshake_token(&mut self, token: [u8; 16]) -> ResetTokenChanges {
+        let mut changes = ResetTokenChanges::new();
+        if let Some(current) = self.current.as_mut().filter(|cid| cid.sequence == 0) {
+            current.reset_token = Some(token);
+            changes.push(ResetTokenChange::Added(token));
+        }
+        changes
+    }
+
+    /// Path 0 of a client: the connection ID of `preferred_address`, sequence number 1 (MP-018).
+    pub(crate) fn add_preferred(&mut self, cid: ConnectionId, token: [u8; 16]) {
+        self.note_seen(1);
+        self.add_unused(PeerCid {
+            sequence: 1,
+            cid,
+            reset_token: Some(token),
+        });
+    }
+
+    /// The connection ID to send to; `None` before the path is used, and while the peer has made
+    /// us retire it and issued no other.
+    pub(crate) fn current(&self) -> Option<&ConnectionId> {
+        self.current.as_ref().map(|current| &current.cid)
+    }
+
+    /// True if there is a connection ID to open the path with or to rotate to.
+    pub(crate) fn has_unused(&self) -> bool {
+        !self.unused.is_empty()
+    }
+
+    /// True if `cid` is one of this path's: the same bytes on another path would be a fault of the
+    /// peer (MP-095).
+    pub(crate) fn contains(&self, cid: &ConnectionId) -> bool {
+        self.current
+            .iter()
+            .chain(&self.unused)
+            .any(|known| known.cid == *cid)
+    }
+
+    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path.
+    pub(crate) fn on_new_connection_id(
+        &mut self,
+        frame: &NewConnectionId,
+    ) -> Result<ResetTokenChanges, TransportError> {
+        let mut changes = ResetTokenChanges::new();
+        // MP-130
+        if self.abandoned {
+            return Ok(changes);
+        }
+        self.check(frame)?;
+        let is_known = self.seen.contains(frame.sequence);
+        if frame.sequence >= self.retire_prior_to.max(frame.retire_prior_to) {
+            self.note_seen(frame.sequence);
+            if !is_known {
+                self.add_unused(PeerCid {
+                    sequence: frame.sequence,
+                    cid: frame.id,
+                    reset_token: Some(frame.reset_token),
+                });
+                self.blocked = None;
+            }
+        } else {
+            // MP-104: a late frame of a connection ID that was retired already
+            self.queue_retirement(frame.sequence);
+        }
+        if frame.retire_prior_to > self.retire_prior_to {
+            self.retire_below(frame.retire_prior_to, &mut changes);
+        }
+        if self.in_use && self.current.is_none() {
+            self.advance(&mut changes);
+        }
+        self.check_limits()?;
+        Ok(changes)
+    }
+
+    fn check(&self, frame: &NewConnectionId) -> Result<(), TransportError> {
+        // RFC 9000 section 19.15
+        if self.current.is_some_and(|current| current.cid.is_empty()) {
+            return Err(TransportError::protocol_violation(
+                "NEW_CONNECTION_ID although the peer chose a zero-length connection ID",
+            ));
+        }
+        // MP-104
+        if frame.retire_prior_to > frame.sequence {
+            return Err(TransportError::frame_encoding(
+                "Retire Prior To above the sequence number",
+            ));
+        }
+        // MP-104
+        if frame.id.is_empty() {
+            return Err(TransportError::frame_encoding("zero-length connection ID"));
+        }
+        // MP-095
+        let conflict = self.current.iter().chain(&self.unused).any(|known| {
+            let same_cid = known.cid == frame.id;
+            let same_sequence = known.sequence == frame.sequence;
+            let same_token = known
+                .reset_token
+                .is_none_or(|token| token == frame.reset_token);
+            (same_cid || same_sequence) && !(same_cid && same_sequence && same_token)
+        });
+        if conflict {
+            return Err(TransportError::protocol_violation(
+                "connection ID, sequence number and reset token do not match an earlier frame",
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self) -> Result<(), TransportError> {
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let active = self.unused.len() + usize::from(self.current.is_some());
+        // MP-105
+        let reason = if active > limit {
+            "more connection IDs than active_connection_id_limit"
+        } else if self.seen.len() > limit.saturating_add(EXTRA_GAPS) {
+            "too many gaps in the sequence numbers of connection IDs"
+        } else if self.retirements.len() > self.max_retirements() {
+            // MP-107
+            "too many connection IDs in need of retirement"
+        } else {
+            return Ok(());
+        };
+        Err(TransportError::new(
+            TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
+            reason,
+        ))
+    }
+
+    fn max_retirements(&self) -> usize {
+        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        limit.saturating_mul(2).max(MIN_RETIREMENTS)
+    }
+
+    /// Begins to use the unused connection ID with the lowest sequence number, and retires the
+    /// current one. The first call opens the path. `None` if there is no unused one, or if too
+    /// many retirements are under way already (MP-107).
+    pub(crate) fn rotate(&mut self) -> Option<ResetTokenChanges> {
+        if self.unused.is_empty() || self.retirements.len() >= self.max_retirements() {
+            return None;
+        }
+        let mut changes = ResetTokenChanges::new();
+        self.in_use = true;
+        self.retire_current(&mut changes);
+        self.advance(&mut changes);
+        Some(changes)
+    }
+
+    /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
+    /// (MP-101, MP-144). Only after multipath is negotiated.
+    pub(crate) fn request(&mut self) {
+        let next_sequence = self.next_sequence;
+        let asked = self
+            .blocked
+            .as_ref()
+            .is_some_and(|blocked| blocked.next_sequence == next_sequence);
+        if asked || self.has_unused() || self.abandoned {
+            return;
+        }
+        self.blocked = Some(Blocked {
+            next_sequence,
+            progress: Progress::Queued,
+        });
+        self.queued = true;
+    }
+
+    /// Writes queued retirements, with PATH_RETIRE_CONNECTION_ID once multipath is negotiated,
+    /// else (path 0 only) RETIRE_CONNECTION_ID (MP-091), and PATH_CIDS_BLOCKED.
+    pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
+        if !self.queued {
+            return;
+        }
+        let path = self.path;
+        for retirement in &mut self.retirements {
+            if !retirement.progress.is_queued() {
+                continue;
+            }
+            let sequence = retirement.sequence;
+            let frame = if multipath {
+                Frame::PathRetireConnectionId(path, sequence)
+            } else {
+                Frame::RetireConnectionId(sequence)
+            };
+            if !w.try_write(&frame, Delivery::RetireConnectionId { path, sequence }) {
+                return;
+            }
+            retirement.progress = Progress::Sent;
+        }
+        if let Some(blocked) = &mut self.blocked
+            && blocked.progress.is_queued()
+            && multipath
+        {
+            let next_sequence = blocked.next_sequence;
+            let delivery = Delivery::PathCidsBlocked {
+                path,
+                next_sequence,
+            };
+            if !w.try_write(&Frame::PathCidsBlocked(path, next_sequence), delivery) {
+                return;
+            }
+            blocked.progress = Progress::Sent;
+        }
+        self.queued = false;
+    }
+
+    /// What became of a [`Delivery::RetireConnectionId`] or [`Delivery::PathCidsBlocked`] of this
+    /// path.
+    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        match (delivery, fate) {
+            (Delivery::RetireConnectionId { sequence, .. }, Fate::Acked) => {
+                self.retirements.retain(|r| r.sequence != sequence);
+            }
+            (Delivery::RetireConnectionId { sequence, .. }, Fate::Lost) => {
+                if let Some(retirement) =
+                    self.retirements.iter_mut().find(|r| r.sequence == sequence)
+                {
+                    retirement.progress = Progress::Queued;
+                    self.queued = true;
+                }
+            }
+            (Delivery::PathCidsBlocked { next_sequence, .. }, fate) => {
+                if let Some(blocked) = &mut self.blocked
+                    && blocked.next_sequence == next_sequence
+                {
+                    blocked.progress.on_fate(fate);
+                    self.queued |= blocked.progress.is_queued();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// True if [`Self::write_frames`] has something to write.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.queued
+    }
+
+    /// The path is abandoned: all its connection IDs are retired at once, without frames (MP-121),
+    /// and what was to be said about them is forgotten (MP-130).
+    pub(crate) fn abandon(&mut self) -> ResetTokenChanges {
+        let mut changes = ResetTokenChanges::new();
+        self.retire_current(&mut changes);
+        self.abandoned = true;
+        self.unused.clear();
+        self.seen.clear();
+        self.retirements.clear();
+        self.blocked = None;
+        self.queued = false;
+        changes
+    }
+
+    fn note_seen(&mut self, sequence: u64) {
+        self.seen.insert_one(sequence);
+        self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
+    }
+
+    fn add_unused(&mut self, cid: PeerCid) {
+        let index = self
+            .unused
+            .partition_point(|known| known.sequence < cid.sequence);
+        self.unused.insert(index, cid);
+    }
+
+    fn advance(&mut self, changes: &mut ResetTokenChanges) {
+        if self.unused.is_empty() {
+            return;
+        }
+        let next = self.unused.remove(0);
+        changes.extend(next.reset_token.map(ResetTokenChange::Added));
+        self.current = Some(next);
+    }
+
+    fn retire_current(&mut self, changes: &mut ResetTokenChanges) {
+        if let Some(current) = self.current.take() {
+            changes.extend(current.reset_token.map(ResetTokenChange::Removed));
+            self.queue_retirement(current.sequence);
+        }
+    }
+
+    /// MP-103, RFC 9000 section 5.1.2.
+    fn retire_below(&mut self, bound: u64, changes: &mut ResetTokenChanges) {
+        self.retire_prior_to = bound;
+        self.seen.remove_below(bound);
+        let retired = self.unused.partition_point(|known| known.sequence < bound);
+        let retired: SmallVec<[PeerCid; 4]> = self.unused.drain(..retired).collect();
+        for cid in retired {
+            self.queue_retirement(cid.sequence);
+        }
+        if self.current.is_some_and(|current| current.sequence < bound) {
+            self.retire_current(changes);
+        }
+    }
+
+    fn queue_retirement(&mut self, sequence: u64) {
+        if self.retirements.iter().all(|r| r.sequence != sequence) {
+            self.retirements.push(Retirement {
+                sequence,
+                progress: Progress::Queued,
+            });
+            self.queued = true;
+        }
+    }
+}

@@ -71,3 +71,30 @@ pub enum Fate {
     /// matters. May be followed by `Acked` (the loss was spurious) or by another `Lost`.
     Lost,
 }
+
+/// How far a statement that the peer must hear has come: the owner keeps one beside each value it
+/// announces and sends the value again when it is back at `Queued`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// To be written.
+    Queued,
+    /// In a packet under way.
+    Sent,
+    /// The peer has it; later fates of other copies change nothing.
+    Delivered,
+}
+
+impl Progress {
+    /// Takes the fate of one copy.
+    pub(crate) fn on_fate(&mut self, fate: Fate) {
+        *self = match (*self, fate) {
+            (Self::Delivered, _) | (_, Fate::Acked) => Self::Delivered,
+            (_, Fate::Lost) => Self::Queued,
+        };
+    }
+
+    /// True if it is to be written.
+    pub(crate) fn is_queued(self) -> bool {
+        self == Self::Queued
+    }
+}

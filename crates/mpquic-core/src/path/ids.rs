@@ -1,1 +1,238 @@
-//! ids.
+//! [`PathIds`]: which path IDs may be used, by whom, and which never again.
+
+use crate::error::TransportError;
+use crate::ids::PathId;
+use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::writer::FrameWriter;
+use crate::range_set::RangeSet;
+use crate::wire::frame::Frame;
+
+/// Path IDs in all: they have 32 bits (MP-005).
+const PATH_IDS: u64 = 1 << 32;
+
+/// The path IDs of a connection: both sides' limits, and who used what.
+///
+/// An ID is *unused*, then *open*, then *closed*, and never anything else again (MP-037). Our limit
+/// follows the closed ones, so that always the same number of IDs is unused or open (MP-131); that
+/// also bounds the memory held here and by paths.
+#[derive(Debug)]
+pub(crate) struct PathIds {
+    /// IDs that may be unused or open at one time; 0 turns multipath off.
+    max_concurrent: u32,
+    /// Number of IDs at or below our limit.
+    local_count: u64,
+    /// What the peer was told of `local_count`.
+    announced_count: u64,
+    progress: Progress,
+    /// The peer's limit; `None` until multipath is negotiated.
+    peer: Option<PeerLimit>,
+    /// IDs that were open once.
+    used: RangeSet,
+    /// IDs whose path is gone.
+    closed: RangeSet,
+    closed_count: u64,
+    /// PATHS_BLOCKED: the peer's limit it names.
+    blocked: Option<(PathId, Progress)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PeerLimit {
+    /// The `initial_max_path_id` parameter.
+    initial: PathId,
+    current: PathId,
+}
+
+impl PathIds {
+    /// Path 0 is open. Up to `max_concurrent` paths may be open at one time; 0 means that
+    /// multipath is not offered.
+    pub(crate) fn new(max_concurrent: u32) -> Self {
+        let count = u64::from(max_concurrent).max(1);
+        let mut used = RangeSet::new();
+        used.insert_one(0);
+        Self {
+            max_concurrent,
+            local_count: count,
+            announced_count: count,
+            progress: Progress::Delivered,
+            peer: None,
+            used,
+            closed: RangeSet::new(),
+            closed_count: 0,
+            blocked: None,
+        }
+    }
+
+    /// The `initial_max_path_id` to announce, `None` if multipath is not offered (MP-013).
+    pub(crate) fn initial_max_path_id(&self) -> Option<PathId> {
+        self.max_concurrent.checked_sub(1).map(PathId)
+    }
+
+    /// The peer's `initial_max_path_id`, once the handshake is complete (MP-003). Says whether
+    /// multipath is negotiated (MP-001).
+    pub(crate) fn set_peer_parameter(&mut self, initial_max_path_id: Option<PathId>) -> bool {
+        if self.max_concurrent > 0 {
+            self.peer = initial_max_path_id.map(|initial| PeerLimit {
+                initial,
+                current: initial,
+            });
+        }
+        self.is_multipath()
+    }
+
+    /// True once multipath is negotiated.
+    pub(crate) fn is_multipath(&self) -> bool {
+        self.peer.is_some()
+    }
+
+    /// Checks a path ID that a frame names.
+    pub(crate) fn check(&self, path: PathId) -> Result<(), TransportError> {
+        // MP-050, MP-142: against what we announced, whether or not it was acknowledged (MP-099)
+        if u64::from(path) < self.announced_count {
+            Ok(())
+        } else {
+            Err(TransportError::protocol_violation(
+                "path ID above the limit",
+            ))
+        }
+    }
+
+    /// True if the ID was opened at some time, be it closed by now or not.
+    pub(crate) fn is_used(&self, path: PathId) -> bool {
+        self.used.contains(path.into())
+    }
+
+    /// The highest ID both sides allow (MP-015).
+    pub(crate) fn limit(&self) -> PathId {
+        let local = u32::try_from(self.announced_count - 1).unwrap_or(u32::MAX);
+        self.peer
+            .map_or(PathId::ZERO, |peer| peer.current.min(PathId(local)))
+    }
+
+    /// Unused IDs that both sides allow, lowest first: connection IDs are issued for them
+    /// (MP-093, MP-094, MP-096), and a client opens the first one that has some from each side
+    /// (MP-071). At most `max_concurrent` of them.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = PathId> + '_ {
+        let end = u64::from(self.limit()) + 1;
+        let starts = self.used.iter().map(|range| range.end);
+        let ends = self.used.iter().skip(1).map(|range| range.start);
+        starts
+            .zip(ends.chain(std::iter::once(end)))
+            .flat_map(move |(from, to)| from..to.min(end))
+            .filter_map(|id| u32::try_from(id).ok())
+            .map(PathId)
+    }
+
+    /// Marks an ID as used: the client opens it, or a packet of the peer opened it. False if it
+    /// was used before (MP-037) or a limit forbids it.
+    #[must_use]
+    pub(crate) fn open(&mut self, path: PathId) -> bool {
+        path <= self.limit() && self.used.insert_one(path.into())
+    }
+
+    /// The path is gone with all its state, or its ID was abandoned without ever being used
+    /// (MP-125): the ID is spent, and our limit rises by one in exchange (MP-131). `path` must have
+    /// passed [`Self::check`].
+    pub(crate) fn close(&mut self, path: PathId) {
+        self.used.insert_one(path.into());
+        if !self.closed.insert_one(path.into()) {
+            return;
+        }
+        self.closed_count += 1;
+        let count = (self.closed_count + u64::from(self.max_concurrent)).min(PATH_IDS);
+        if self.is_multipath() && count > self.local_count {
+            self.local_count = count;
+            self.progress = Progress::Queued;
+        }
+    }
+
+    /// True if the ID is spent: frames that name it are ignored (MP-051).
+    pub(crate) fn is_closed(&self, path: PathId) -> bool {
+        self.closed.contains(path.into())
+    }
+
+    /// The client would open a path and no unused ID is left: tells the peer if its limit is the
+    /// one that binds, once per limit (MP-097, MP-144). Ours rises by itself.
+    pub(crate) fn request(&mut self) {
+        let Some(peer) = self.peer else {
+            return;
+        };
+        let asked = self.blocked.is_some_and(|(at, _)| at == peer.current);
+        if !asked
+            && u64::from(peer.current) < self.local_count - 1
+            && self.unused().next().is_none()
+        {
+            self.blocked = Some((peer.current, Progress::Queued));
+        }
+    }
+
+    /// MAX_PATH_ID. True if the limit rose (MP-014).
+    pub(crate) fn on_max_path_id(&mut self, limit: PathId) -> Result<bool, TransportError> {
+        let Some(peer) = &mut self.peer else {
+            return Ok(false);
+        };
+        // MP-140
+        if limit < peer.initial {
+            return Err(TransportError::protocol_violation(
+                "MAX_PATH_ID below initial_max_path_id",
+            ));
+        }
+        // MP-141
+        if limit <= peer.current {
+            return Ok(false);
+        }
+        peer.current = limit;
+        self.blocked = None;
+        Ok(true)
+    }
+
+    /// PATHS_BLOCKED. True if the peer is at the limit it was told last; false if the frame is out
+    /// of date (MP-144).
+    pub(crate) fn on_paths_blocked(&self, limit: PathId) -> Result<bool, TransportError> {
+        self.check(limit)?;
+        Ok(u64::from(limit) + 1 == self.local_count)
+    }
+
+    /// Writes MAX_PATH_ID and PATHS_BLOCKED if they are queued.
+    pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>) {
+        if self.progress.is_queued() {
+            let limit = PathId(u32::try_from(self.local_count - 1).unwrap_or(u32::MAX));
+            if !w.try_write(&Frame::MaxPathId(limit), Delivery::MaxPathId(limit)) {
+                return;
+            }
+            self.progress = Progress::Sent;
+            self.announced_count = self.local_count;
+        }
+        if let Some((limit, progress)) = &mut self.blocked
+            && progress.is_queued()
+            && w.try_write(&Frame::PathsBlocked(*limit), Delivery::PathsBlocked(*limit))
+        {
+            *progress = Progress::Sent;
+        }
+    }
+
+    /// What became of a [`Delivery::MaxPathId`] or [`Delivery::PathsBlocked`]. A lost frame that
+    /// is out of date is not repeated.
+    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        match delivery {
+            Delivery::MaxPathId(limit) if u64::from(limit) + 1 == self.local_count => {
+                self.progress.on_fate(fate);
+            }
+            Delivery::PathsBlocked(limit) => {
+                if let Some((at, progress)) = &mut self.blocked
+                    && *at == limit
+                {
+                    progress.on_fate(fate);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// True if [`Self::write_frames`] has something to write.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.progress.is_queued()
+            || self
+                .blocked
+                .is_some_and(|(_, progress)| progress.is_queued())
+    }
+}

@@ -1,1 +1,226 @@
-//! validation.
+//! [`Validation`]: proving that a four-tuple works. [`Responses`]: answering the peer's proofs.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use crate::ids::FourTuple;
+use crate::packet::delivery::Delivery;
+use crate::packet::writer::FrameWriter;
+use crate::wire::frame::Frame;
+
+/// Smallest size of a datagram with PATH_CHALLENGE or PATH_RESPONSE, bytes, unless the
+/// anti-amplification limit forbids it (RFC 9000 sections 8.2.1 and 8.2.2).
+pub(crate) const VALIDATION_DATAGRAM_SIZE: usize = 1200;
+
+/// Challenges a response may still answer. The doubling interval keeps far below it.
+const MAX_OUTSTANDING: usize = 16;
+
+/// PATH_RESPONSEs kept for one four-tuple.
+const MAX_RESPONSES_PER_FOUR_TUPLE: usize = 4;
+
+/// PATH_RESPONSEs kept in all.
+const MAX_RESPONSES: usize = 16;
+
+/// Challenges are never closer together than this (kGranularity, RFC 9002 section 6.1.2).
+const GRANULARITY: Duration = Duration::from_millis(1);
+
+/// What a PATH_RESPONSE proved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Validated {
+    /// The peer owns its address, and datagrams of 1200 bytes pass. Validation is over.
+    Path,
+    /// The peer owns its address, but the challenge travelled in a smaller datagram: validation
+    /// goes on with a full-sized one (MP-079).
+    AddressOnly,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Challenge {
+    data: [u8; 8],
+    full_size: bool,
+}
+
+#[derive(Debug)]
+struct Round {
+    pto: Duration,
+    timeout: Duration,
+    /// When validation has failed.
+    deadline: Instant,
+    /// Until the next challenge; doubles with each.
+    interval: Duration,
+    /// When the next challenge is due, `None` while one is.
+    resend_at: Option<Instant>,
+    /// Those a response may answer, oldest first.
+    outstanding: SmallVec<[Challenge; 4]>,
+}
+
+/// Path validation of one four-tuple (RFC 9000 section 8.2, MP-085).
+#[derive(Debug, Default)]
+pub(crate) struct Validation {
+    round: Option<Round>,
+}
+
+impl Validation {
+    /// Nothing to prove.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts validation, anew if it is running. `pto` is the path's probe timeout, `initial_pto`
+    /// the one that follows from the initial RTT.
+    pub(crate) fn start(&mut self, now: Instant, pto: Duration, initial_pto: Duration) {
+        let pto = pto.max(GRANULARITY);
+        // RFC 9000 section 8.2.4
+        let timeout = pto.max(initial_pto).saturating_mul(3);
+        self.round = Some(Round {
+            pto,
+            timeout,
+            deadline: now + timeout,
+            interval: pto,
+            resend_at: None,
+            outstanding: SmallVec::new(),
+        });
+    }
+
+    /// Ends validation, whatever came of it.
+    pub(crate) fn stop(&mut self) {
+        self.round = None;
+    }
+
+    /// True until a response, failure or [`Self::stop`].
+    pub(crate) fn is_running(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// True if a challenge is due.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.round
+            .as_ref()
+            .is_some_and(|round| round.resend_at.is_none())
+    }
+
+    /// Writes a challenge if one is due and fits. `data` are fresh unpredictable bytes, new for
+    /// each call; `full_size` says that the datagram will have at least
+    /// [`VALIDATION_DATAGRAM_SIZE`] bytes. Says whether `data` was used.
+    pub(crate) fn write_frames(
+        &mut self,
+        w: &mut FrameWriter<'_>,
+        now: Instant,
+        data: [u8; 8],
+        full_size: bool,
+    ) -> bool {
+        let Some(round) = self
+            .round
+            .as_mut()
+            .filter(|round| round.resend_at.is_none())
+        else {
+            return false;
+        };
+        if !w.try_write(&Frame::PathChallenge(data), Delivery::Nothing) {
+            return false;
+        }
+        if round.outstanding.len() == MAX_OUTSTANDING {
+            round.outstanding.remove(0);
+        }
+        round.outstanding.push(Challenge { data, full_size });
+        round.resend_at = Some(now + round.interval);
+        round.interval = round.interval.saturating_mul(2);
+        true
+    }
+
+    /// PATH_RESPONSE, received on any four-tuple (RFC 9000 section 8.2.3). `None` if it answers no
+    /// challenge of ours.
+    pub(crate) fn on_path_response(&mut self, now: Instant, data: [u8; 8]) -> Option<Validated> {
+        let round = self.round.as_mut()?;
+        let challenge = *round.outstanding.iter().find(|c| c.data == data)?;
+        if challenge.full_size {
+            self.round = None;
+            return Some(Validated::Path);
+        }
+        // RFC 9000 section 8.2.1, MP-079: a second validation. The response to a full-sized
+        // challenge already under way counts for it.
+        round.outstanding.retain(|c| c.full_size);
+        if round.outstanding.is_empty() {
+            round.resend_at = None;
+        }
+        round.interval = round.pto;
+        round.deadline = now + round.timeout;
+        Some(Validated::AddressOnly)
+    }
+
+    /// When [`Self::on_timeout`] is to be called.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.round.as_ref().map(|round| {
+            round
+                .resend_at
+                .map_or(round.deadline, |at| at.min(round.deadline))
+        })
+    }
+
+    /// Time has come. True if validation failed: nobody answered (MP-084 says what follows).
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> bool {
+        let Some(round) = &mut self.round else {
+            return false;
+        };
+        if now >= round.deadline {
+            self.round = None;
+            return true;
+        }
+        if round.resend_at.is_some_and(|at| now >= at) {
+            round.resend_at = None;
+        }
+        false
+    }
+}
+
+/// The PATH_RESPONSEs a path owes, each bound to the four-tuple its challenge came on (MP-077).
+#[derive(Debug, Default)]
+pub(crate) struct Responses {
+    /// Oldest first.
+    queue: VecDeque<(FourTuple, [u8; 8])>,
+}
+
+impl Responses {
+    /// Owes nothing.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// PATH_CHALLENGE. When too many are owed, the oldest is forgotten: the peer repeats what it
+    /// still wants to know.
+    pub(crate) fn on_path_challenge(&mut self, four_tuple: FourTuple, data: [u8; 8]) {
+        let same = |owed: &&(FourTuple, [u8; 8])| owed.0 == four_tuple;
+        if self.queue.iter().filter(same).count() >= MAX_RESPONSES_PER_FOUR_TUPLE {
+            let oldest = self.queue.iter().position(|owed| owed.0 == four_tuple);
+            self.queue.remove(oldest.unwrap_or(0));
+        } else if self.queue.len() >= MAX_RESPONSES {
+            self.queue.pop_front();
+        }
+        self.queue.push_back((four_tuple, data));
+    }
+
+    /// The four-tuple to answer on next.
+    pub(crate) fn next_four_tuple(&self) -> Option<FourTuple> {
+        self.queue.front().map(|owed| owed.0)
+    }
+
+    /// Writes what is owed to `four_tuple`, each response once (RFC 9000 section 8.2.2). A lost
+    /// response is not repeated: another challenge follows.
+    pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>, four_tuple: &FourTuple) {
+        self.queue.retain(|(owed, data)| {
+            owed != four_tuple || !w.try_write(&Frame::PathResponse(*data), Delivery::Nothing)
+        });
+    }
+
+    /// True if anything is owed.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Forgets everything: the path is abandoned.
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+    }
+}
