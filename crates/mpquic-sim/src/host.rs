@@ -1,0 +1,377 @@
+//! [`Host`]: an endpoint, its connections and the applications on them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig};
+use mpquic_core::{
+    ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event,
+    FourTuple, Incoming, Transmit,
+};
+
+use crate::application::Application;
+use crate::invariants::Invariants;
+use crate::network::Network;
+use crate::packet::Packet;
+
+/// Datagrams leave in batches of at most this many, as with segmentation offload.
+const MAX_BATCH: usize = 64;
+/// Received datagrams are cut from blocks of this size.
+const BLOCK: usize = 64 << 10;
+
+/// What a server does with connection attempts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AcceptPolicy {
+    /// Accepts all.
+    #[default]
+    Accept,
+    /// Accepts attempts from proven addresses, answers others with a Retry.
+    Retry,
+    /// Refuses all.
+    Refuse,
+    /// Drops all.
+    Ignore,
+}
+
+/// A connection on a host, with its application.
+pub struct Hosted<A> {
+    /// The connection. After calling it directly, use [`Host::connection_mut`] so that the host
+    /// learns of the change.
+    pub connection: Connection,
+    /// What runs on it.
+    pub application: A,
+    handle: ConnectionHandle,
+    events: Vec<(Instant, Event)>,
+    drained: bool,
+    dirty: bool,
+    /// The wake-up that was asked for; stale if the connection's own is later.
+    wake: Option<Instant>,
+    pub(crate) invariants: Invariants,
+}
+
+impl<A> Hosted<A> {
+    /// Everything but stream activity that the connection reported, and when.
+    pub fn events(&self) -> &[(Instant, Event)] {
+        &self.events
+    }
+
+    /// True once the endpoint has forgotten the connection.
+    pub fn is_drained(&self) -> bool {
+        self.drained
+    }
+}
+
+/// A machine with one endpoint and any number of connections.
+pub struct Host<A> {
+    endpoint: Endpoint,
+    accept: AcceptPolicy,
+    make_application: Box<dyn FnMut() -> A>,
+    /// Never shrinks, so that an index stays valid.
+    connections: Vec<Hosted<A>>,
+    by_handle: BTreeMap<ConnectionHandle, usize>,
+    dirty: Vec<usize>,
+    wake_ups: Vec<(Instant, usize)>,
+    transmit_buffer: Vec<u8>,
+    block: BytesMut,
+    up: bool,
+    checks: bool,
+}
+
+impl<A: Application> Host<A> {
+    /// A host; `make_application` is called for each connection.
+    pub fn new(
+        config: EndpointConfig,
+        server: Option<ServerConfig>,
+        seed: u64,
+        make_application: impl FnMut() -> A + 'static,
+    ) -> Self {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&seed.to_le_bytes());
+        Self {
+            endpoint: Endpoint::new(Arc::new(config), server.map(Arc::new), bytes),
+            accept: AcceptPolicy::default(),
+            make_application: Box::new(make_application),
+            connections: Vec::new(),
+            by_handle: BTreeMap::new(),
+            dirty: Vec::new(),
+            wake_ups: Vec::new(),
+            transmit_buffer: Vec::new(),
+            block: BytesMut::new(),
+            up: true,
+            checks: true,
+        }
+    }
+
+    /// Says what to do with connection attempts.
+    pub fn set_accept_policy(&mut self, accept: AcceptPolicy) {
+        self.accept = accept;
+    }
+
+    /// Checks invariants after each event; on unless turned off.
+    pub fn set_checks(&mut self, checks: bool) {
+        self.checks = checks;
+    }
+
+    /// Crashes the host: it takes and sends nothing until [`Self::restart`].
+    pub fn crash(&mut self) {
+        self.up = false;
+    }
+
+    /// Starts over with a new endpoint (the old one's state is lost) and no connections routed.
+    pub fn restart(&mut self, endpoint: Endpoint) {
+        self.endpoint = endpoint;
+        self.by_handle.clear();
+        for hosted in &mut self.connections {
+            hosted.drained = true;
+        }
+        self.up = true;
+    }
+
+    /// Starts a connection and returns its index.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        config: ClientConfig,
+        four_tuple: FourTuple,
+        server_name: &str,
+    ) -> Result<usize, ConnectError> {
+        let (handle, connection) = self
+            .endpoint
+            .connect(now, config, four_tuple, server_name)?;
+        Ok(self.insert(handle, connection))
+    }
+
+    /// Connections ever made, by index.
+    pub fn connections(&self) -> &[Hosted<A>] {
+        &self.connections
+    }
+
+    /// A connection, to be called; the host attends to it at the next step.
+    pub fn connection_mut(&mut self, index: usize) -> &mut Hosted<A> {
+        mark(&mut self.connections, &mut self.dirty, index);
+        &mut self.connections[index]
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    fn insert(&mut self, handle: ConnectionHandle, connection: Connection) -> usize {
+        let index = self.connections.len();
+        self.connections.push(Hosted {
+            connection,
+            application: (self.make_application)(),
+            handle,
+            events: Vec::new(),
+            drained: false,
+            dirty: false,
+            wake: None,
+            invariants: Invariants::default(),
+        });
+        self.by_handle.insert(handle, index);
+        mark(&mut self.connections, &mut self.dirty, index);
+        index
+    }
+
+    /// Takes a packet from the network.
+    pub(crate) fn receive(&mut self, now: Instant, packet: Packet, network: &mut Network) {
+        if !self.up {
+            return;
+        }
+        let four_tuple = FourTuple::new(packet.destination, packet.source);
+        let buffer = &mut self.transmit_buffer;
+        let event = self
+            .endpoint
+            .handle_datagram(now, four_tuple, packet.ecn, packet.data, buffer);
+        match event {
+            Some(DatagramEvent::Connection(handle, datagram)) => {
+                if let Some(index) = self.by_handle.get(&handle).copied() {
+                    self.connections[index].connection.handle_datagram(datagram);
+                    mark(&mut self.connections, &mut self.dirty, index);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.decide(now, incoming, network),
+            Some(DatagramEvent::Response(transmit)) => self.transmit(now, &transmit, network),
+            Some(DatagramEvent::StatelessReset(handle)) => {
+                if let Some(index) = self.by_handle.get(&handle).copied() {
+                    let hosted = &mut self.connections[index];
+                    hosted.connection.handle_stateless_reset(now);
+                    mark(&mut self.connections, &mut self.dirty, index);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn decide(&mut self, now: Instant, incoming: Incoming, network: &mut Network) {
+        let buffer = &mut self.transmit_buffer;
+        buffer.clear();
+        let response = match self.accept {
+            AcceptPolicy::Ignore => {
+                self.endpoint.ignore(incoming);
+                None
+            }
+            AcceptPolicy::Refuse => Some(self.endpoint.refuse(incoming, buffer)),
+            AcceptPolicy::Retry if !incoming.remote_address_validated() => {
+                self.endpoint.retry(now, incoming, buffer).ok()
+            }
+            AcceptPolicy::Accept | AcceptPolicy::Retry => {
+                match self.endpoint.accept(now, incoming, buffer) {
+                    Ok((handle, connection)) => {
+                        self.insert(handle, connection);
+                        None
+                    }
+                    Err(error) => error.response,
+                }
+            }
+        };
+        if let Some(transmit) = response {
+            self.transmit(now, &transmit, network);
+        }
+    }
+
+    /// Calls what is due at `now` for a connection, if it is still due.
+    pub(crate) fn wake(&mut self, now: Instant, index: usize) {
+        let hosted = &mut self.connections[index];
+        // Moved to another time since: this wake-up is stale or already done.
+        if hosted.wake.is_none_or(|wake| wake > now) {
+            return;
+        }
+        hosted.wake = None;
+        if !self.up || hosted.drained {
+            return;
+        }
+        let is_due = |time: Option<Instant>| time.is_some_and(|time| time <= now);
+        let timeout = is_due(hosted.connection.poll_timeout().map(|(time, _)| time));
+        if timeout {
+            hosted.invariants.on_timeout(now, &hosted.connection);
+            hosted.connection.handle_timeout(now);
+        }
+        let application = is_due(hosted.application.next_timeout());
+        if application {
+            hosted.application.on_timeout(now, &mut hosted.connection);
+        }
+        if timeout || application {
+            mark(&mut self.connections, &mut self.dirty, index);
+        } else {
+            self.arm(index);
+        }
+    }
+
+    /// True if [`Self::service`] has something to do.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Attends to all connections that something happened to: events, datagrams, timers.
+    pub(crate) fn service(&mut self, now: Instant, network: &mut Network) {
+        while let Some(index) = self.dirty.pop() {
+            self.connections[index].dirty = false;
+            if self.up && !self.connections[index].drained {
+                self.service_connection(now, index, network);
+            }
+        }
+    }
+
+    fn service_connection(&mut self, now: Instant, index: usize, network: &mut Network) {
+        self.poll_events(now, index);
+        let mut buffer = std::mem::take(&mut self.transmit_buffer);
+        loop {
+            buffer.clear();
+            let hosted = &mut self.connections[index];
+            let Some(transmit) = hosted.connection.poll_transmit(now, MAX_BATCH, &mut buffer)
+            else {
+                break;
+            };
+            if self.checks {
+                hosted.invariants.on_transmit(now, &transmit, &buffer);
+            }
+            self.send_batch(now, &transmit, &buffer, network);
+        }
+        self.transmit_buffer = buffer;
+        // Sending may itself have produced events.
+        self.poll_events(now, index);
+        let hosted = &mut self.connections[index];
+        if self.checks {
+            hosted.invariants.check(now, &hosted.connection);
+        }
+        self.arm(index);
+    }
+
+    /// Asks to be woken if that is now needed earlier than asked before.
+    fn arm(&mut self, index: usize) {
+        let hosted = &mut self.connections[index];
+        let timeout = hosted.connection.poll_timeout().map(|(time, _)| time);
+        let next = [timeout, hosted.application.next_timeout()];
+        let next = next.into_iter().flatten().min();
+        if let Some(next) = next
+            && hosted.wake.is_none_or(|wake| next < wake)
+        {
+            hosted.wake = Some(next);
+            self.wake_ups.push((next, index));
+        }
+    }
+
+    fn poll_events(&mut self, now: Instant, index: usize) {
+        let hosted = &mut self.connections[index];
+        while let Some(event) = hosted.connection.poll() {
+            hosted
+                .application
+                .on_event(now, &mut hosted.connection, &event);
+            if !matches!(event, Event::Stream(_) | Event::DatagramReceived) {
+                hosted.events.push((now, event));
+            }
+        }
+        while let Some(event) = hosted.connection.poll_endpoint_event() {
+            if event == EndpointEvent::Drained {
+                hosted.drained = true;
+                self.by_handle.remove(&hosted.handle);
+            }
+            self.endpoint.handle_event(hosted.handle, event);
+        }
+    }
+
+    /// Wake-ups asked for since the last call: when, and for which connection.
+    pub(crate) fn take_wake_ups(&mut self) -> std::vec::Drain<'_, (Instant, usize)> {
+        self.wake_ups.drain(..)
+    }
+
+    /// Sends what an endpoint wrote into the transmit buffer.
+    fn transmit(&mut self, now: Instant, transmit: &Transmit, network: &mut Network) {
+        let buffer = std::mem::take(&mut self.transmit_buffer);
+        self.send_batch(now, transmit, &buffer, network);
+        self.transmit_buffer = buffer;
+    }
+
+    fn send_batch(
+        &mut self,
+        now: Instant,
+        transmit: &Transmit,
+        buffer: &[u8],
+        network: &mut Network,
+    ) {
+        let FourTuple { local, remote } = transmit.four_tuple;
+        let route = network.route(local, remote);
+        let bytes = &buffer[..transmit.size];
+        let segment = transmit.segment_size.unwrap_or(transmit.size).max(1);
+        for datagram in bytes.chunks(segment) {
+            if self.block.capacity() < datagram.len() {
+                // Reuses the block if all that was cut from it is gone.
+                self.block.reserve(BLOCK);
+            }
+            self.block.extend_from_slice(datagram);
+            let packet = Packet::new(local, remote, transmit.ecn, self.block.split());
+            network.send_on(now, route, packet);
+        }
+    }
+}
+
+fn mark<A>(connections: &mut [Hosted<A>], dirty: &mut Vec<usize>, index: usize) {
+    if !connections[index].dirty {
+        connections[index].dirty = true;
+        dirty.push(index);
+    }
+}

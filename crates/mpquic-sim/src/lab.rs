@@ -1,0 +1,165 @@
+//! [`Lab`]: hosts on a network, and the virtual clock.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use crate::application::Application;
+use crate::host::Host;
+use crate::network::{HostId, Network};
+
+/// The time limit passed before the condition held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("it did not happen within {limit:?} of virtual time")]
+pub struct TimedOut {
+    /// The limit.
+    pub limit: Duration,
+}
+
+/// The instant virtual time starts at: the same for all labs of a process.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "virtual time must start at some instant; only differences matter"
+)]
+pub(crate) fn epoch() -> Instant {
+    static EPOCH: OnceLock<Instant> = OnceLock::new();
+    *EPOCH.get_or_init(Instant::now)
+}
+
+/// Hosts with endpoints, joined by a network, in virtual time.
+///
+/// Nothing happens but in [`Self::step`], which takes all events of the next instant at which
+/// there are any. Equal seeds and equal calls give equal runs.
+pub struct Lab<A> {
+    now: Instant,
+    /// The network.
+    pub network: Network,
+    hosts: Vec<Host<A>>,
+    /// When connections want to be woken: time, host, connection.
+    wake_ups: BinaryHeap<Reverse<(Instant, usize, usize)>>,
+    steps: u64,
+}
+
+impl<A: Application> Lab<A> {
+    /// An empty lab; links draw their randomness from `seed`.
+    pub fn new(seed: u64) -> Self {
+        let now = epoch();
+        Self {
+            now,
+            network: Network::new(seed, now),
+            hosts: Vec::new(),
+            wake_ups: BinaryHeap::new(),
+            steps: 0,
+        }
+    }
+
+    /// Adds a host.
+    pub fn add_host(&mut self, host: Host<A>) -> HostId {
+        self.hosts.push(host);
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// A host.
+    pub fn host(&self, id: HostId) -> &Host<A> {
+        &self.hosts[id.0]
+    }
+
+    /// A host, to be called.
+    pub fn host_mut(&mut self, id: HostId) -> &mut Host<A> {
+        &mut self.hosts[id.0]
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Virtual time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.now - epoch()
+    }
+
+    /// Instants at which something happened.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// When something happens next; `None` if nothing ever will.
+    pub fn next_event(&mut self) -> Option<Instant> {
+        self.service();
+        let wake_up = self.wake_ups.peek().map(|Reverse((time, ..))| *time);
+        match (self.network.next_event(), wake_up) {
+            (Some(network), Some(wake_up)) => Some(network.min(wake_up)),
+            (network, wake_up) => network.or(wake_up),
+        }
+    }
+
+    /// Goes to the next event and takes all that happens at that instant. False if nothing does.
+    pub fn step(&mut self) -> bool {
+        let Some(time) = self.next_event() else {
+            return false;
+        };
+        self.advance_to(time);
+        while let Some((host, packet)) = self.network.poll(self.now) {
+            self.hosts[host.0].receive(self.now, packet, &mut self.network);
+        }
+        while let Some(Reverse((time, host, connection))) = self.wake_ups.peek().copied() {
+            if time > self.now {
+                break;
+            }
+            self.wake_ups.pop();
+            self.hosts[host].wake(self.now, connection);
+        }
+        self.service();
+        self.steps += 1;
+        true
+    }
+
+    /// Lets virtual time pass.
+    pub fn drive(&mut self, duration: Duration) {
+        let end = self.now + duration;
+        while self.next_event().is_some_and(|time| time <= end) {
+            self.step();
+        }
+        self.advance_to(end);
+    }
+
+    /// Steps until `done`, and returns the time that took.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`] if it does not happen within `limit`, or never can.
+    pub fn run_until(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<Duration, TimedOut> {
+        let start = self.now;
+        while !done(self) {
+            match self.next_event() {
+                Some(time) if time <= start + limit => self.step(),
+                _ => return Err(TimedOut { limit }),
+            };
+        }
+        Ok(self.now - start)
+    }
+
+    fn advance_to(&mut self, time: Instant) {
+        self.now = self.now.max(time);
+        self.network.set_now(self.now);
+    }
+
+    fn service(&mut self) {
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            if host.is_dirty() {
+                host.service(self.now, &mut self.network);
+            }
+            for (time, connection) in host.take_wake_ups() {
+                self.wake_ups.push(Reverse((time, index, connection)));
+            }
+        }
+    }
+}

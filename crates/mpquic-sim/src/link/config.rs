@@ -1,0 +1,339 @@
+//! [`LinkConfig`]: what a link does to packets, now and later.
+
+use std::time::Duration;
+
+/// Parameters of one direction. Probabilities are shares from 0 to 1.
+///
+/// ```
+/// use mpquic_sim::LinkConfig;
+/// use std::time::Duration;
+/// let lte = LinkConfig::new(20.0, Duration::from_millis(30)).loss(0.001);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkConfig {
+    /// Rate in bit/s of IP packets; `None` takes no time to serialise.
+    pub rate: Option<f64>,
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Random part of the delay.
+    pub jitter: Jitter,
+    /// Let jitter and shrinking delays change the order of packets.
+    pub jitter_reorders: bool,
+    /// Random loss. It happens after serialisation: a lost packet has used its share of the rate.
+    pub loss: Loss,
+    /// Share of packets delivered twice.
+    pub duplicate: f64,
+    /// Share of packets that come `reorder_delay` later than they should.
+    pub reorder: f64,
+    /// How much later.
+    pub reorder_delay: Duration,
+    /// When the queue drops arriving packets; `None` allows one round trip (twice the delay) or
+    /// 50 ms of the rate, whichever is larger.
+    pub queue: Option<Backlog>,
+    /// Backlog above which ECN-capable packets are marked CE; `None` never marks.
+    pub ecn: Option<Backlog>,
+    /// Larger IP packets are dropped.
+    pub mtu: usize,
+    /// The link is a black hole.
+    pub outage: bool,
+    /// What changes later, by time since the link was made.
+    pub schedule: Vec<(Duration, Change)>,
+    /// Regular random variation around the values in force.
+    pub variation: Option<Variation>,
+}
+
+impl LinkConfig {
+    /// A loss-free link with a rate in Mbit/s (infinite for none) and a delay.
+    pub fn new(rate_mbit: f64, delay: Duration) -> Self {
+        Self {
+            rate: rate_mbit.is_finite().then_some(rate_mbit * 1e6),
+            delay,
+            jitter: Jitter::None,
+            jitter_reorders: false,
+            loss: Loss::None,
+            duplicate: 0.0,
+            reorder: 0.0,
+            reorder_delay: Duration::from_millis(5),
+            queue: None,
+            ecn: None,
+            mtu: 1500,
+            outage: false,
+            schedule: Vec::new(),
+            variation: None,
+        }
+    }
+
+    /// Loses each packet with this probability, independently.
+    #[must_use]
+    pub fn loss(mut self, probability: f64) -> Self {
+        self.loss = Loss::bernoulli(probability);
+        self
+    }
+
+    /// Loses packets in bursts: this share in the mean, in bursts of this mean length.
+    #[must_use]
+    pub fn burst_loss(mut self, mean: f64, burst: f64) -> Self {
+        self.loss = Loss::gilbert(mean, burst);
+        self
+    }
+
+    /// Adds a uniform jitter of plus or minus `jitter`, keeping order.
+    #[must_use]
+    pub fn jitter(mut self, jitter: Duration) -> Self {
+        self.jitter = Jitter::Uniform(jitter);
+        self
+    }
+
+    /// Adds a normally distributed jitter of this standard deviation, keeping order.
+    #[must_use]
+    pub fn normal_jitter(mut self, deviation: Duration) -> Self {
+        self.jitter = Jitter::Normal(deviation);
+        self
+    }
+
+    /// Delivers this share of packets twice.
+    #[must_use]
+    pub fn duplicate(mut self, probability: f64) -> Self {
+        self.duplicate = probability;
+        self
+    }
+
+    /// Delays this share of packets by `delay`, past their successors.
+    #[must_use]
+    pub fn reorder(mut self, probability: f64, delay: Duration) -> Self {
+        self.reorder = probability;
+        self.reorder_delay = delay;
+        self
+    }
+
+    /// Sets the queue limit.
+    #[must_use]
+    pub fn queue(mut self, limit: Backlog) -> Self {
+        self.queue = Some(limit);
+        self
+    }
+
+    /// Marks CE above this backlog.
+    #[must_use]
+    pub fn ecn(mut self, threshold: Backlog) -> Self {
+        self.ecn = Some(threshold);
+        self
+    }
+
+    /// Drops IP packets larger than `mtu` bytes.
+    #[must_use]
+    pub fn mtu(mut self, mtu: usize) -> Self {
+        self.mtu = mtu;
+        self
+    }
+
+    /// Adds a change at a time since the link was made.
+    #[must_use]
+    pub fn at(mut self, time: Duration, change: Change) -> Self {
+        self.schedule.push((time, change));
+        self
+    }
+
+    /// Makes the link a black hole between two times.
+    #[must_use]
+    pub fn outage(self, from: Duration, to: Duration) -> Self {
+        self.at(from, Change::Outage(true))
+            .at(to, Change::Outage(false))
+    }
+
+    /// Varies rate, delay and loss regularly.
+    #[must_use]
+    pub fn vary(mut self, variation: Variation) -> Self {
+        self.variation = Some(variation);
+        self
+    }
+
+    /// The queue limit in force.
+    pub(super) fn queue_limit(&self) -> Backlog {
+        self.queue
+            .unwrap_or_else(|| Backlog::time((self.delay * 2).max(Duration::from_millis(50))))
+    }
+
+    /// The shortest time a packet can spend after serialisation.
+    pub(super) fn min_delay(&self) -> Duration {
+        match self.jitter {
+            Jitter::None => self.delay,
+            Jitter::Uniform(jitter) => self.delay.saturating_sub(jitter),
+            Jitter::Normal(_) => Duration::ZERO,
+        }
+    }
+
+    /// Serialisation time of a packet.
+    pub(super) fn serialisation(&self, bytes: usize) -> Duration {
+        self.rate.map_or(Duration::ZERO, |rate| {
+            Duration::from_nanos((bytes as f64 * 8e9 / rate) as u64)
+        })
+    }
+
+    pub(super) fn apply(&mut self, change: &Change) {
+        match *change {
+            Change::Rate(mbit) => self.rate = mbit.is_finite().then_some(mbit * 1e6),
+            Change::Delay(delay) => self.delay = delay,
+            Change::Jitter(jitter) => self.jitter = jitter,
+            Change::Loss(loss) => self.loss = loss,
+            Change::Duplicate(share) => self.duplicate = share,
+            Change::Reorder(share, delay) => {
+                self.reorder = share;
+                self.reorder_delay = delay;
+            }
+            Change::Queue(limit) => self.queue = Some(limit),
+            Change::Ecn(threshold) => self.ecn = threshold,
+            Change::Mtu(mtu) => self.mtu = mtu,
+            Change::Outage(outage) => self.outage = outage,
+        }
+    }
+}
+
+/// The random part of a delay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Jitter {
+    /// None.
+    None,
+    /// Uniform within plus or minus this.
+    Uniform(Duration),
+    /// Normal with this standard deviation; the delay never becomes negative.
+    Normal(Duration),
+}
+
+/// Random loss.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Loss {
+    /// None.
+    None,
+    /// Each packet independently.
+    Bernoulli(f64),
+    /// The Gilbert-Elliott model: a good and a bad state, one step per packet.
+    GilbertElliott {
+        /// Probability of turning bad.
+        to_bad: f64,
+        /// Probability of turning good.
+        to_good: f64,
+        /// Loss in the good state.
+        loss_good: f64,
+        /// Loss in the bad state.
+        loss_bad: f64,
+    },
+}
+
+impl Loss {
+    /// Independent loss with this probability.
+    pub fn bernoulli(probability: f64) -> Self {
+        if probability > 0.0 {
+            Self::Bernoulli(probability)
+        } else {
+            Self::None
+        }
+    }
+
+    /// Everything is lost in the bad state, nothing in the good one: bursts of `burst` packets in
+    /// the mean (at least 1), `mean` (below 1) of all packets.
+    pub fn gilbert(mean: f64, burst: f64) -> Self {
+        let to_good = 1.0 / burst.max(1.0);
+        Self::GilbertElliott {
+            to_bad: (to_good * mean / (1.0 - mean)).min(1.0),
+            to_good,
+            loss_good: 0.0,
+            loss_bad: 1.0,
+        }
+    }
+}
+
+/// A limit on what waits in a queue, the packet being sent included; a packet that would exceed
+/// any of the three is over it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backlog {
+    /// Bytes of IP packets.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<usize>,
+    /// Serialisation time of all bytes at the rate in force.
+    pub time: Option<Duration>,
+}
+
+impl Backlog {
+    /// No limit.
+    pub const UNLIMITED: Self = Self {
+        bytes: None,
+        packets: None,
+        time: None,
+    };
+
+    /// Limits the bytes.
+    pub const fn bytes(bytes: u64) -> Self {
+        Self {
+            bytes: Some(bytes),
+            ..Self::UNLIMITED
+        }
+    }
+
+    /// Limits the packets.
+    pub const fn packets(packets: usize) -> Self {
+        Self {
+            packets: Some(packets),
+            ..Self::UNLIMITED
+        }
+    }
+
+    /// Limits the queueing time.
+    pub const fn time(time: Duration) -> Self {
+        Self {
+            time: Some(time),
+            ..Self::UNLIMITED
+        }
+    }
+
+    pub(super) fn is_exceeded(&self, bytes: u64, packets: usize, rate: Option<f64>) -> bool {
+        let too_long = |limit: Duration| {
+            rate.is_some_and(|rate| bytes as f64 * 8.0 > limit.as_secs_f64() * rate)
+        };
+        self.bytes.is_some_and(|limit| bytes > limit)
+            || self.packets.is_some_and(|limit| packets > limit)
+            || self.time.is_some_and(too_long)
+    }
+}
+
+/// A change of a link's parameters.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Change {
+    /// The rate in Mbit/s; infinite for none. The packet being sent continues at the new rate.
+    Rate(f64),
+    /// The propagation delay, for packets that have not yet been serialised.
+    Delay(Duration),
+    /// The jitter.
+    Jitter(Jitter),
+    /// The loss.
+    Loss(Loss),
+    /// The share of duplicates.
+    Duplicate(f64),
+    /// The share of late packets, and how late.
+    Reorder(f64, Duration),
+    /// The queue limit.
+    Queue(Backlog),
+    /// The CE threshold.
+    Ecn(Option<Backlog>),
+    /// The MTU, in bytes of IP packets.
+    Mtu(usize),
+    /// Black hole or not.
+    Outage(bool),
+}
+
+/// Regular variation, uniform around the values in force (as in the ns-3 experiments).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Variation {
+    /// How often new values are drawn.
+    pub every: Duration,
+    /// Of the rate: plus or minus this share.
+    pub rate: f64,
+    /// Of the delay: plus or minus this share.
+    pub delay: f64,
+    /// Of the probability of an additional, independent loss: drawn around zero, plus or minus
+    /// this, negative draws counting as zero when there is no Bernoulli loss to lower.
+    pub loss: f64,
+    /// Seed of the draws: links with equal seeds vary alike.
+    pub seed: u64,
+}

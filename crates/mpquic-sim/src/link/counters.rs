@@ -1,0 +1,108 @@
+//! [`LinkCounters`]: what a link did.
+
+use std::time::{Duration, Instant};
+
+/// Counters of a link since it was made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LinkCounters {
+    /// Packets that arrived at the queue.
+    pub packets_in: u64,
+    /// Their IP bytes.
+    pub bytes_in: u64,
+    /// Packets handed out at the far end, duplicates included.
+    pub packets_out: u64,
+    /// Their IP bytes.
+    pub bytes_out: u64,
+    /// Dropped because the queue was full.
+    pub dropped_queue: u64,
+    /// Lost at random.
+    pub dropped_loss: u64,
+    /// Dropped by a black hole.
+    pub dropped_outage: u64,
+    /// Dropped for their size.
+    pub dropped_mtu: u64,
+    /// Marked CE.
+    pub ce_marked: u64,
+    /// Delivered twice.
+    pub duplicated: u64,
+    /// Made late.
+    pub reordered: u64,
+    /// Largest backlog, bytes.
+    pub max_queue_bytes: u64,
+    /// Longest wait for the packets ahead.
+    pub max_queue_delay: Duration,
+    /// Sum of all waits.
+    pub total_queue_delay: Duration,
+    /// Packets serialised.
+    pub departed: u64,
+    start: Instant,
+    interval: Option<Duration>,
+    intervals: Vec<u64>,
+}
+
+impl LinkCounters {
+    pub(super) fn new(start: Instant) -> Self {
+        Self {
+            packets_in: 0,
+            bytes_in: 0,
+            packets_out: 0,
+            bytes_out: 0,
+            dropped_queue: 0,
+            dropped_loss: 0,
+            dropped_outage: 0,
+            dropped_mtu: 0,
+            ce_marked: 0,
+            duplicated: 0,
+            reordered: 0,
+            max_queue_bytes: 0,
+            max_queue_delay: Duration::ZERO,
+            total_queue_delay: Duration::ZERO,
+            departed: 0,
+            start,
+            interval: None,
+            intervals: Vec::new(),
+        }
+    }
+
+    /// All packets that did not come out.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_queue + self.dropped_loss + self.dropped_outage + self.dropped_mtu
+    }
+
+    /// Mean wait in the queue.
+    pub fn mean_queue_delay(&self) -> Duration {
+        let departed = u32::try_from(self.departed).unwrap_or(u32::MAX);
+        self.total_queue_delay
+            .checked_div(departed)
+            .unwrap_or_default()
+    }
+
+    /// IP bytes handed out in each interval, if the link is traced.
+    pub fn bytes_per_interval(&self) -> &[u64] {
+        &self.intervals
+    }
+
+    pub(super) fn trace(&mut self, interval: Duration) {
+        self.interval = Some(interval.max(Duration::from_micros(1)));
+        self.intervals.clear();
+    }
+
+    pub(super) fn on_departed(&mut self, waited: Duration) {
+        self.departed += 1;
+        self.total_queue_delay += waited;
+        self.max_queue_delay = self.max_queue_delay.max(waited);
+    }
+
+    pub(super) fn on_delivered(&mut self, due: Instant, bytes: usize) {
+        self.packets_out += 1;
+        self.bytes_out += bytes as u64;
+        if let Some(interval) = self.interval {
+            let index = (due - self.start).as_nanos() / interval.as_nanos();
+            let index = usize::try_from(index).unwrap_or(usize::MAX);
+            if index >= self.intervals.len() {
+                self.intervals.resize(index + 1, 0);
+            }
+            self.intervals[index] += bytes as u64;
+        }
+    }
+}

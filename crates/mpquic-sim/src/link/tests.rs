@@ -1,0 +1,250 @@
+use super::*;
+use bytes::BytesMut;
+use mpquic_core::EcnCodepoint;
+
+const MS: Duration = Duration::from_millis(1);
+
+#[expect(clippy::disallowed_methods, reason = "any instant will do")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+/// A packet of `size` IP bytes that carries a number.
+fn packet(size: usize, number: u32) -> Packet {
+    let mut data = BytesMut::zeroed(size - 28);
+    data[..4].copy_from_slice(&number.to_be_bytes());
+    let address = "10.0.0.1:1".parse().unwrap();
+    Packet::new(address, address, Some(EcnCodepoint::Ect0), data)
+}
+
+fn number(packet: &Packet) -> u32 {
+    u32::from_be_bytes(packet.data[..4].try_into().unwrap())
+}
+
+/// Everything that comes out, at the times the link asks to be looked at.
+fn drain(link: &mut Link) -> Vec<(Instant, Packet)> {
+    let mut out = Vec::new();
+    while let Some(time) = link.next_arrival() {
+        while let Some(packet) = link.receive(time) {
+            out.push((time, packet));
+        }
+    }
+    out
+}
+
+fn numbers(out: &[(Instant, Packet)]) -> Vec<u32> {
+    out.iter().map(|(_, packet)| number(packet)).collect()
+}
+
+#[test]
+fn rate_and_delay_set_arrival_times() {
+    let t = start();
+    // 1000 bytes at 8 Mbit/s take 1 ms.
+    let mut link = Link::new(LinkConfig::new(8.0, 10 * MS), 1, t);
+    for i in 0..3 {
+        link.send(t, packet(1000, i));
+    }
+    let out = drain(&mut link);
+    let times: Vec<_> = out.iter().map(|(time, _)| *time - t).collect();
+    assert_eq!(times, [11 * MS, 12 * MS, 13 * MS]);
+    assert_eq!(numbers(&out), [0, 1, 2]);
+    assert_eq!(link.counters().max_queue_bytes, 3000);
+    assert_eq!(link.counters().total_queue_delay, 3 * MS);
+    assert_eq!(link.packets(), 0);
+}
+
+#[test]
+fn the_default_queue_holds_fifty_milliseconds_or_a_round_trip() {
+    let t = start();
+    for (delay, packets) in [(MS, 50), (100 * MS, 200)] {
+        let mut link = Link::new(LinkConfig::new(8.0, delay), 1, t);
+        for i in 0..300 {
+            link.send(t, packet(1000, i));
+        }
+        assert_eq!(drain(&mut link).len(), packets);
+        assert_eq!(link.counters().dropped_queue, 300 - packets as u64);
+    }
+}
+
+#[test]
+fn explicit_queue_limits_count_the_packet_being_sent() {
+    let t = start();
+    for (limit, kept) in [
+        (Backlog::packets(3), 3),
+        (Backlog::bytes(2500), 2),
+        (Backlog::bytes(10), 1),
+        (Backlog::time(5 * MS), 5),
+    ] {
+        let mut link = Link::new(LinkConfig::new(8.0, MS).queue(limit), 1, t);
+        for i in 0..10 {
+            link.send(t, packet(1000, i));
+        }
+        assert_eq!(drain(&mut link).len(), kept, "{limit:?}");
+    }
+}
+
+#[test]
+fn congestion_is_marked_above_the_threshold() {
+    let t = start();
+    let config = LinkConfig::new(8.0, MS).ecn(Backlog::packets(2));
+    let mut link = Link::new(config, 1, t);
+    for i in 0..4 {
+        let mut packet = packet(1000, i);
+        if i == 3 {
+            packet.ecn = None;
+        }
+        link.send(t, packet);
+    }
+    let out = drain(&mut link);
+    let ecn: Vec<_> = out.iter().map(|(_, packet)| packet.ecn).collect();
+    let ect = Some(EcnCodepoint::Ect0);
+    assert_eq!(ecn, [ect, ect, Some(EcnCodepoint::Ce), None]);
+    assert_eq!(link.counters().ce_marked, 1);
+}
+
+#[test]
+fn loss_models_hit_their_mean_and_burst_length() {
+    let t = start();
+    let count = 200_000;
+    for (config, mean, burst) in [
+        (LinkConfig::new(f64::INFINITY, MS).loss(0.02), 0.02, 1.02),
+        (
+            LinkConfig::new(f64::INFINITY, MS).burst_loss(0.05, 4.0),
+            0.05,
+            4.0,
+        ),
+    ] {
+        let mut link = Link::new(config, 7, t);
+        let mut seen = vec![false; count];
+        for i in 0..count {
+            let now = t + Duration::from_micros(i as u64);
+            link.send(now, packet(100, i as u32));
+            while let Some(packet) = link.receive(now) {
+                seen[number(&packet) as usize] = true;
+            }
+        }
+        for (_, packet) in drain(&mut link) {
+            seen[number(&packet) as usize] = true;
+        }
+        let lost = seen.iter().filter(|seen| !**seen).count() as f64;
+        let bursts = seen.windows(2).filter(|w| w[0] && !w[1]).count() as f64;
+        let share = lost / count as f64;
+        assert!((share / mean - 1.0).abs() < 0.1, "{share} for {mean}");
+        assert!((lost / bursts / burst - 1.0).abs() < 0.1);
+    }
+}
+
+#[test]
+fn jitter_keeps_order_unless_told_otherwise() {
+    let t = start();
+    for reorders in [false, true] {
+        let mut config = LinkConfig::new(f64::INFINITY, 10 * MS).jitter(9 * MS);
+        config.jitter_reorders = reorders;
+        let mut link = Link::new(config, 3, t);
+        for i in 0..100 {
+            link.send(t + MS * i, packet(100, i));
+        }
+        let out = drain(&mut link);
+        let sorted = numbers(&out).is_sorted();
+        assert_eq!((out.len(), sorted), (100, !reorders));
+        for (time, packet) in &out {
+            let delay = *time - (t + MS * number(packet));
+            assert!(delay >= MS && (delay <= 19 * MS || !reorders), "{delay:?}");
+        }
+    }
+}
+
+#[test]
+fn duplicates_and_late_packets() {
+    let t = start();
+    let config = LinkConfig::new(f64::INFINITY, MS)
+        .duplicate(0.25)
+        .reorder(0.25, 5 * MS);
+    let mut link = Link::new(config, 5, t);
+    for i in 0..1000 {
+        link.send(t + MS * i, packet(100, i));
+    }
+    let out = drain(&mut link);
+    let counters = link.counters();
+    assert_eq!(out.len() as u64, 1000 + counters.duplicated);
+    assert!((200..300).contains(&counters.duplicated));
+    assert!((200..300).contains(&counters.reordered));
+    assert!(!numbers(&out).is_sorted());
+}
+
+#[test]
+fn the_schedule_changes_rate_in_mid_packet_and_opens_outages() {
+    let t = start();
+    let config = LinkConfig::new(8.0, MS)
+        .at(Duration::from_micros(500), Change::Rate(4.0))
+        .outage(10 * MS, 20 * MS);
+    let mut link = Link::new(config, 1, t);
+    link.send(t, packet(1000, 0));
+    // Half of it at 8 Mbit/s, half at 4, and 1 ms on the way.
+    assert_eq!(drain(&mut link)[0].0 - t, Duration::from_micros(2500));
+    link.send(t + 9 * MS, packet(1000, 1)); // still being sent when the outage starts
+    link.send(t + 15 * MS, packet(1000, 2));
+    link.send(t + 20 * MS, packet(1000, 3));
+    assert_eq!(numbers(&drain(&mut link)), [3]);
+    assert_eq!(link.counters().dropped_outage, 2);
+}
+
+#[test]
+fn large_packets_are_dropped() {
+    let t = start();
+    let mut link = Link::new(LinkConfig::new(8.0, MS).mtu(1300), 1, t);
+    link.send(t, packet(1300, 0));
+    link.send(t, packet(1301, 1));
+    assert_eq!(numbers(&drain(&mut link)), [0]);
+    assert_eq!(link.counters().dropped_mtu, 1);
+}
+
+#[test]
+fn variation_moves_rate_and_delay_within_bounds_and_alike_for_equal_seeds() {
+    let t = start();
+    let variation = Variation {
+        every: 100 * MS,
+        rate: 0.5,
+        delay: 0.1,
+        loss: 0.0,
+        seed: 9,
+    };
+    let config = LinkConfig::new(8.0, 100 * MS).vary(variation);
+    let mut links = [1, 2].map(|seed| Link::new(config.clone(), seed, t));
+    let mut rates = Vec::new();
+    for step in 0..50 {
+        let now = t + 100 * MS * step;
+        links
+            .iter_mut()
+            .for_each(|link| link.send(now, packet(100, 0)));
+        let rate = links[0].config().rate.unwrap();
+        assert!((4e6..=12e6).contains(&rate));
+        let delay = links[0].config().delay;
+        assert!(delay >= 90 * MS && delay <= 110 * MS);
+        assert_eq!(links[0].config().rate, links[1].config().rate);
+        rates.push(rate);
+    }
+    rates.dedup();
+    assert!(rates.len() > 40);
+}
+
+#[test]
+fn equal_seeds_give_equal_runs_and_tracing_counts_every_byte() {
+    let t = start();
+    let run = |seed| {
+        let config = LinkConfig::new(8.0, 5 * MS).loss(0.1).jitter(4 * MS);
+        let mut link = Link::new(config, seed, t);
+        link.trace(10 * MS);
+        for i in 0..100 {
+            link.send(t + MS * i, packet(500, i));
+        }
+        let out = drain(&mut link);
+        let traced: u64 = link.counters().bytes_per_interval().iter().sum();
+        assert_eq!(traced, link.counters().bytes_out);
+        out.iter()
+            .map(|(time, p)| (*time, number(p)))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}

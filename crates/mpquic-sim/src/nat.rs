@@ -1,0 +1,83 @@
+//! [`Nat`]: an address translator that forgets on request.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// Translates inside addresses to ports of one outside IP at a time.
+///
+/// Bindings do not depend on the destination and never expire by themselves; [`Self::rebind`]
+/// drops them all, as a reboot or an idle timeout would.
+#[derive(Debug, Clone)]
+pub struct Nat {
+    outside: IpAddr,
+    next_port: u16,
+    /// Inside and outside addresses; a handful at most.
+    bindings: Vec<(SocketAddr, SocketAddr)>,
+}
+
+impl Nat {
+    pub(crate) fn new(outside: IpAddr) -> Self {
+        Self {
+            outside,
+            next_port: 40_000,
+            bindings: Vec::new(),
+        }
+    }
+
+    /// Forgets all bindings: the next packet out gets a new port, packets to old ports are lost.
+    pub fn rebind(&mut self) {
+        self.bindings.clear();
+    }
+
+    /// Forgets all bindings and takes another outside IP, which must be routed.
+    pub fn rebind_to(&mut self, outside: IpAddr) {
+        self.outside = outside;
+        self.rebind();
+    }
+
+    /// The outside address an inside address appears as, if it is bound.
+    pub fn outside_of(&self, inside: SocketAddr) -> Option<SocketAddr> {
+        let mut bindings = self.bindings.iter();
+        let binding = bindings.find(|(bound, _)| *bound == inside);
+        binding.map(|(_, outside)| *outside)
+    }
+
+    pub(crate) fn outbound(&mut self, inside: SocketAddr) -> SocketAddr {
+        if let Some(outside) = self.outside_of(inside) {
+            return outside;
+        }
+        let outside = SocketAddr::new(self.outside, self.next_port);
+        self.next_port = self.next_port.checked_add(1).unwrap_or(1024);
+        self.bindings.push((inside, outside));
+        outside
+    }
+
+    pub(crate) fn inbound(&self, outside: SocketAddr) -> Option<SocketAddr> {
+        let mut bindings = self.bindings.iter();
+        let binding = bindings.find(|(_, bound)| *bound == outside);
+        binding.map(|(inside, _)| *inside)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bindings_are_stable_until_rebinding() {
+        let inside: SocketAddr = "10.0.0.1:5000".parse().unwrap();
+        let other: SocketAddr = "10.0.0.1:5001".parse().unwrap();
+        let mut nat = Nat::new("192.0.2.1".parse().unwrap());
+        let first = nat.outbound(inside);
+        assert_eq!(nat.outbound(inside), first);
+        assert_ne!(nat.outbound(other), first);
+        assert_eq!(nat.inbound(first), Some(inside));
+        nat.rebind();
+        assert_eq!(nat.inbound(first), None);
+        let second = nat.outbound(inside);
+        assert_eq!(second.ip(), first.ip());
+        assert_ne!(second.port(), first.port());
+        nat.rebind_to("192.0.2.2".parse().unwrap());
+        assert_eq!(nat.outside_of(inside), None);
+        assert_eq!(nat.outbound(inside).ip().to_string(), "192.0.2.2");
+    }
+}

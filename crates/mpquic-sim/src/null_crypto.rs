@@ -1,0 +1,398 @@
+//! Crypto without cryptography: the handshake's messages and levels, and nothing secret.
+//!
+//! Packets are not encrypted. The tag holds what the nonce and the key would depend on (level,
+//! direction, generation, path, packet number), so a packet opened with the wrong key or on the
+//! wrong path still fails as it would with real keys. Never use it outside of the lab.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mpquic_core::config::TransportConfig;
+use mpquic_core::crypto::{
+    ClientConfig, CryptoError, ExportKeyingMaterialError, HandshakeData, HeaderKey,
+    InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session,
+};
+use mpquic_core::wire::transport_parameters::TransportParameters;
+use mpquic_core::{ConnectionId, PathId, Side, TransportError, TransportErrorCode};
+
+/// As long as the tags of AES-GCM and ChaCha20-Poly1305.
+const TAG_LENGTH: usize = 16;
+/// Bytes of header protection sample.
+const SAMPLE_LENGTH: usize = 16;
+/// Sizes of the messages, as with a typical small certificate: the server's flight fits the
+/// anti-amplification limit.
+const CLIENT_HELLO_LENGTH: usize = 280;
+const SERVER_HELLO_LENGTH: usize = 90;
+const CERTIFICATE_LENGTH: usize = 700;
+const FINISHED_LENGTH: usize = 36;
+/// TLS alerts (RFC 8446 section 6).
+const UNEXPECTED_MESSAGE: u8 = 10;
+const DECODE_ERROR: u8 = 50;
+
+/// Crypto configuration of both sides.
+#[derive(Debug, Clone, Default)]
+pub struct NullCrypto {
+    alpn: Vec<u8>,
+}
+
+impl NullCrypto {
+    /// A configuration that negotiates this application protocol.
+    pub fn new(alpn: &[u8]) -> Arc<Self> {
+        Arc::new(Self {
+            alpn: alpn.to_vec(),
+        })
+    }
+
+    /// A core client configuration with it.
+    pub fn client(
+        self: Arc<Self>,
+        transport: Arc<TransportConfig>,
+    ) -> mpquic_core::config::ClientConfig {
+        mpquic_core::config::ClientConfig::new(self, transport)
+    }
+
+    /// A core server configuration with it.
+    pub fn server(
+        self: Arc<Self>,
+        transport: Arc<TransportConfig>,
+    ) -> mpquic_core::config::ServerConfig {
+        mpquic_core::config::ServerConfig::new(self, transport, [7; 32])
+    }
+}
+
+/// What a key depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NullKey {
+    /// 0 for Initial, 1 for Handshake, 2 and up for generations of 1-RTT.
+    generation: u32,
+    sender: Side,
+    /// Initial keys depend on the connection ID.
+    salt: u32,
+}
+
+impl NullKey {
+    fn pair(generation: u32, side: Side, salt: u32) -> KeyPair<Self> {
+        let key = |sender| Self {
+            generation,
+            sender,
+            salt,
+        };
+        KeyPair {
+            local: key(side),
+            remote: key(!side),
+        }
+    }
+
+    fn keys(generation: u32, side: Side, salt: u32) -> Keys {
+        let packet = Self::pair(generation, side, salt);
+        Keys {
+            header: KeyPair {
+                local: Box::new(NullHeaderKey),
+                remote: Box::new(NullHeaderKey),
+            },
+            packet: KeyPair {
+                local: Box::new(packet.local),
+                remote: Box::new(packet.remote),
+            },
+        }
+    }
+
+    fn tag(&self, path: PathId, packet_number: u64) -> [u8; TAG_LENGTH] {
+        let sender = u32::from(self.sender.is_server());
+        let key = (self.generation << 1 | sender) ^ self.salt;
+        let mut tag = [0; TAG_LENGTH];
+        tag[..4].copy_from_slice(&key.to_be_bytes());
+        tag[4..8].copy_from_slice(&path.0.to_be_bytes());
+        tag[8..].copy_from_slice(&packet_number.to_be_bytes());
+        tag
+    }
+}
+
+impl PacketKey for NullKey {
+    fn encrypt(&self, path: PathId, packet_number: u64, packet: &mut [u8], _header_length: usize) {
+        if let Some(tag) = packet.last_chunk_mut() {
+            *tag = self.tag(path, packet_number);
+        }
+    }
+
+    fn decrypt(
+        &self,
+        path: PathId,
+        packet_number: u64,
+        _header: &[u8],
+        payload: &mut [u8],
+    ) -> Result<usize, CryptoError> {
+        if payload.last_chunk() == Some(&self.tag(path, packet_number)) {
+            Ok(payload.len() - TAG_LENGTH)
+        } else {
+            Err(CryptoError)
+        }
+    }
+
+    fn tag_length(&self) -> usize {
+        TAG_LENGTH
+    }
+
+    fn confidentiality_limit(&self) -> u64 {
+        1 << 23
+    }
+
+    fn integrity_limit(&self) -> u64 {
+        1 << 52
+    }
+}
+
+/// Leaves headers as they are.
+struct NullHeaderKey;
+
+impl HeaderKey for NullHeaderKey {
+    fn decrypt(&self, offset: usize, packet: &mut [u8]) -> bool {
+        packet.len() >= offset + 4 + SAMPLE_LENGTH
+    }
+
+    fn encrypt(&self, _offset: usize, _packet: &mut [u8]) {}
+}
+
+fn initial_keys(side: Side, destination: &ConnectionId) -> Keys {
+    NullKey::keys(0, side, digest(destination))
+}
+
+/// FNV-1a: spreads, hides nothing.
+fn digest(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+fn retry_tag(original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+    let mut tag = [0; 16];
+    tag[..4].copy_from_slice(&digest(original_destination).to_be_bytes());
+    tag[4..8].copy_from_slice(&digest(packet).to_be_bytes());
+    tag
+}
+
+impl ClientConfig for NullCrypto {
+    fn start_session(
+        self: Arc<Self>,
+        server_name: &str,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, InvalidServerName> {
+        let mut encoded = Vec::new();
+        parameters.encode(Side::Client, &mut encoded);
+        let mut session = NullSession::new(Side::Client, self);
+        let name = server_name.as_bytes();
+        let fields = [&session.config.alpn[..], name, &encoded];
+        let hello = message(Message::ClientHello, &fields, CLIENT_HELLO_LENGTH);
+        session.output.push_back((hello, None));
+        Ok(Box::new(session))
+    }
+
+    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
+        initial_keys(Side::Client, destination)
+    }
+
+    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        retry_tag(original_destination, packet)
+    }
+}
+
+impl ServerConfig for NullCrypto {
+    fn start_session(
+        self: Arc<Self>,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, TransportError> {
+        let mut session = NullSession::new(Side::Server, self);
+        parameters.encode(Side::Server, &mut session.local_parameters);
+        Ok(Box::new(session))
+    }
+
+    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
+        initial_keys(Side::Server, destination)
+    }
+
+    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+        retry_tag(original_destination, packet)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Message {
+    ClientHello = 1,
+    ServerHello = 2,
+    Certificate = 11,
+    Finished = 20,
+}
+
+/// A message in the form of TLS: type, 24-bit length, fields with 16-bit lengths, padding.
+fn message(kind: Message, fields: &[&[u8]], padded_length: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    for field in fields {
+        let length = u16::try_from(field.len()).unwrap_or(u16::MAX);
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(&field[..length.into()]);
+    }
+    let length: usize = fields.iter().map(|field| field.len()).sum();
+    body.resize(body.len().max(length + padded_length - 4), 0);
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    let mut message = ((kind as u32) << 24 | length).to_be_bytes().to_vec();
+    message.extend_from_slice(&body);
+    message
+}
+
+/// Takes one field off the front of a message's body.
+fn take_field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], TransportError> {
+    let malformed = || alert(DECODE_ERROR, "malformed null handshake message");
+    let (length, rest) = body.split_first_chunk().ok_or_else(malformed)?;
+    let length = u16::from_be_bytes(*length).into();
+    let (field, rest) = rest.split_at_checked(length).ok_or_else(malformed)?;
+    *body = rest;
+    Ok(field)
+}
+
+fn alert(alert: u8, reason: &'static str) -> TransportError {
+    TransportError::new(TransportErrorCode::crypto(alert), reason)
+}
+
+/// The handshake of one connection.
+struct NullSession {
+    side: Side,
+    config: Arc<NullCrypto>,
+    /// The server's own, to be sent with its certificate.
+    local_parameters: Vec<u8>,
+    peer_parameters: Option<Vec<u8>>,
+    server_name: Option<String>,
+    input: Vec<u8>,
+    expected: Option<Message>,
+    /// Messages to send, each with the generation of the keys that follow it.
+    output: VecDeque<(Vec<u8>, Option<u32>)>,
+    next_generation: u32,
+}
+
+impl NullSession {
+    fn new(side: Side, config: Arc<NullCrypto>) -> Self {
+        let expected = match side {
+            Side::Client => Message::ServerHello,
+            Side::Server => Message::ClientHello,
+        };
+        Self {
+            side,
+            config,
+            local_parameters: Vec::new(),
+            peer_parameters: None,
+            server_name: None,
+            input: Vec::new(),
+            expected: Some(expected),
+            output: VecDeque::new(),
+            next_generation: 3,
+        }
+    }
+
+    fn on_message(&mut self, kind: Message, mut body: &[u8]) -> Result<(), TransportError> {
+        self.expected = match kind {
+            Message::ClientHello => {
+                let alpn = take_field(&mut body)?;
+                if alpn != self.config.alpn {
+                    return Err(alert(120, "no common application protocol"));
+                }
+                let name = String::from_utf8_lossy(take_field(&mut body)?);
+                self.server_name = Some(name.into_owned());
+                self.peer_parameters = Some(take_field(&mut body)?.to_vec());
+                let hello = message(Message::ServerHello, &[], SERVER_HELLO_LENGTH);
+                let parameters = [&self.local_parameters[..]];
+                let certificate = message(Message::Certificate, &parameters, CERTIFICATE_LENGTH);
+                self.output.push_back((hello, Some(1)));
+                self.output.push_back((certificate, Some(2)));
+                Some(Message::Finished)
+            }
+            Message::ServerHello => {
+                self.output.push_back((Vec::new(), Some(1)));
+                Some(Message::Certificate)
+            }
+            Message::Certificate => {
+                self.peer_parameters = Some(take_field(&mut body)?.to_vec());
+                let finished = message(Message::Finished, &[], FINISHED_LENGTH);
+                self.output.push_back((finished, Some(2)));
+                None
+            }
+            Message::Finished => None,
+        };
+        Ok(())
+    }
+}
+
+impl Session for NullSession {
+    fn handshake_data(&self) -> Option<HandshakeData> {
+        self.peer_parameters.as_ref().map(|_| HandshakeData {
+            protocol: Some(self.config.alpn.clone()),
+            server_name: self.server_name.clone(),
+        })
+    }
+
+    fn peer_certificates(&self) -> Option<Vec<rustls::pki_types::CertificateDer<'static>>> {
+        None
+    }
+
+    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        None
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        None
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.expected.is_some()
+    }
+
+    fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError> {
+        self.input.extend_from_slice(data);
+        while let Some(header) = self.input.first_chunk() {
+            let header = u32::from_be_bytes(*header);
+            let end = 4 + (header & 0xff_ffff) as usize;
+            if self.input.len() < end {
+                break;
+            }
+            let kind = self.expected.filter(|kind| *kind as u32 == header >> 24);
+            let kind = kind.ok_or_else(|| alert(UNEXPECTED_MESSAGE, "unexpected message"))?;
+            let rest = self.input.split_off(end);
+            let message = std::mem::replace(&mut self.input, rest);
+            self.on_message(kind, &message[4..])?;
+        }
+        Ok(())
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        let parameters = self.peer_parameters.as_deref();
+        parameters
+            .map(|encoded| TransportParameters::decode(!self.side, encoded))
+            .transpose()
+    }
+
+    fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
+        let (message, keys) = self.output.pop_front()?;
+        buf.extend_from_slice(&message);
+        keys.map(|generation| NullKey::keys(generation, self.side, 0))
+    }
+
+    fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        let pair = NullKey::pair(self.next_generation, self.side, 0);
+        self.next_generation += 1;
+        Some(KeyPair {
+            local: Box::new(pair.local),
+            remote: Box::new(pair.remote),
+        })
+    }
+
+    fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        let seed = digest(label) ^ digest(context).rotate_left(16);
+        for (index, byte) in output.iter_mut().enumerate() {
+            *byte = (seed >> (8 * (index % 4))) as u8;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,57 @@
+//! [`Packet`]: what links carry.
+
+use std::net::SocketAddr;
+
+use bytes::BytesMut;
+use mpquic_core::EcnCodepoint;
+
+/// One UDP datagram in its IP packet.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    /// Who sent it; NAT boxes rewrite it.
+    pub source: SocketAddr,
+    /// Whom it is for; NAT boxes rewrite it.
+    pub destination: SocketAddr,
+    /// Its ECN codepoint; links may turn ECT into CE.
+    pub ecn: Option<EcnCodepoint>,
+    /// The UDP payload.
+    pub data: BytesMut,
+    /// Set by the network: the route it travels and the hops it has taken.
+    pub(crate) route: usize,
+    pub(crate) hop: usize,
+}
+
+impl Packet {
+    /// A packet that has not left yet.
+    pub fn new(
+        source: SocketAddr,
+        destination: SocketAddr,
+        ecn: Option<EcnCodepoint>,
+        data: BytesMut,
+    ) -> Self {
+        Self {
+            source,
+            destination,
+            ecn,
+            data,
+            route: 0,
+            hop: 0,
+        }
+    }
+
+    /// Bytes of the IP packet: payload, 8 bytes of UDP and 20 or 40 of IP. Rates, queues and MTUs
+    /// count these.
+    pub fn wire_size(&self) -> usize {
+        let header = if self.source.is_ipv4() { 28 } else { 48 };
+        self.data.len() + header
+    }
+
+    /// Turns ECT(0) and ECT(1) into CE; false if the packet is not ECN-capable.
+    pub(crate) fn mark_ce(&mut self) -> bool {
+        if self.ecn.is_some() {
+            self.ecn = Some(EcnCodepoint::Ce);
+            return true;
+        }
+        false
+    }
+}

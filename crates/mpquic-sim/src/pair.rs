@@ -1,0 +1,576 @@
+//! [`Pair`]: a client and a server on a topology, ready to connect.
+
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
+use mpquic_core::{
+    Connection, Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, StreamId,
+    VarInt,
+};
+
+use crate::host::{AcceptPolicy, Host, Hosted};
+use crate::lab::{Lab, TimedOut};
+use crate::link::{Change, LinkCounters};
+use crate::network::HostId;
+use crate::null_crypto::NullCrypto;
+use crate::tls::{SERVER_NAME, Tls};
+use crate::topology::{PathLinks, Topology};
+use crate::transfers::Transfers;
+
+/// UDP ports of the two sides.
+const CLIENT_PORT: u16 = 50_000;
+const SERVER_PORT: u16 = 4433;
+const ALPN: &[u8] = b"mpquic-sim";
+
+/// How packets are protected.
+#[derive(Debug, Clone, Default)]
+pub enum Crypto {
+    /// Not at all: fast, and enough to study transport behaviour.
+    #[default]
+    Null,
+    /// TLS 1.3 as on the wire. Give two pairs clones of one [`Tls`] and the second can resume.
+    Tls(Tls),
+}
+
+impl Crypto {
+    /// TLS with a fresh configuration.
+    pub fn tls() -> Self {
+        Self::Tls(Tls::new(ALPN))
+    }
+}
+
+/// What a pair is made from.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Everything random derives from it.
+    pub seed: u64,
+    /// How packets are protected.
+    pub crypto: Crypto,
+    /// The client's transport.
+    pub client: TransportConfig,
+    /// The server's transport.
+    pub server: TransportConfig,
+    /// Bytes of connection IDs, both sides.
+    pub connection_id_length: usize,
+    /// What the server does with connection attempts.
+    pub accept: AcceptPolicy,
+    /// Take address changes of the client.
+    pub migration: bool,
+    /// Check invariants of both connections all the time.
+    pub checks: bool,
+}
+
+impl Setup {
+    /// Default scheduler and controller, default transport.
+    pub fn new() -> Self {
+        Self::with_policies(mpquic_sched::default(), mpquic_cc::default())
+    }
+
+    /// Default transport with these policies on both sides.
+    pub fn with_policies(
+        scheduler: Arc<dyn mpquic_core::sched::SchedulerFactory>,
+        controller: Arc<dyn mpquic_core::congestion::ControllerFactory>,
+    ) -> Self {
+        let transport = TransportConfig::new(scheduler, controller);
+        Self {
+            seed: 1,
+            crypto: Crypto::default(),
+            client: transport.clone(),
+            server: transport,
+            connection_id_length: 8,
+            accept: AcceptPolicy::default(),
+            migration: true,
+            checks: true,
+        }
+    }
+
+    /// Sets the seed.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Uses real TLS.
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.crypto = Crypto::tls();
+        self
+    }
+
+    /// Changes both sides' transport.
+    #[must_use]
+    pub fn transport(mut self, change: impl Fn(&mut TransportConfig)) -> Self {
+        change(&mut self.client);
+        change(&mut self.server);
+        self
+    }
+
+    fn endpoint_config(&self, reset_key: u8) -> EndpointConfig {
+        EndpointConfig {
+            connection_id_length: self.connection_id_length,
+            ..EndpointConfig::new([reset_key; 32])
+        }
+    }
+
+    fn client_config(&self) -> ClientConfig {
+        let transport = Arc::new(self.client.clone());
+        match &self.crypto {
+            Crypto::Null => NullCrypto::new(ALPN).client(transport),
+            Crypto::Tls(tls) => tls.client(transport),
+        }
+    }
+
+    fn server_config(&self) -> ServerConfig {
+        let transport = Arc::new(self.server.clone());
+        let config = match &self.crypto {
+            Crypto::Null => NullCrypto::new(ALPN).server(transport),
+            Crypto::Tls(tls) => tls.server(transport),
+        };
+        ServerConfig {
+            migration: self.migration,
+            ..config
+        }
+    }
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Which side of a pair.
+pub use mpquic_core::Side;
+
+/// A client host and a server host, joined by the paths of a topology.
+///
+/// It dereferences to its [`Lab`] for everything that concerns time and network.
+pub struct Pair {
+    lab: Lab<Transfers>,
+    setup: Setup,
+    client_host: HostId,
+    server_host: HostId,
+    paths: Vec<PathLinks>,
+    client: Option<usize>,
+    restarts: u8,
+}
+
+impl Deref for Pair {
+    type Target = Lab<Transfers>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.lab
+    }
+}
+
+impl DerefMut for Pair {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.lab
+    }
+}
+
+impl Pair {
+    /// Both hosts, not yet connected.
+    pub fn new(topology: &Topology, setup: Setup) -> Self {
+        let mut lab = Lab::new(setup.seed);
+        let mut client = Host::new(
+            setup.endpoint_config(1),
+            None,
+            setup.seed.wrapping_mul(2) + 1,
+            Transfers::default,
+        );
+        let mut server = Host::new(
+            setup.endpoint_config(2),
+            Some(setup.server_config()),
+            setup.seed.wrapping_mul(2) + 2,
+            Transfers::default,
+        );
+        client.set_checks(setup.checks);
+        server.set_checks(setup.checks);
+        server.set_accept_policy(setup.accept);
+        let client_host = lab.add_host(client);
+        let server_host = lab.add_host(server);
+        let paths = topology.build(&mut lab.network, client_host, server_host, 0);
+        Self {
+            lab,
+            setup,
+            client_host,
+            server_host,
+            paths,
+            client: None,
+            restarts: 0,
+        }
+    }
+
+    /// Both hosts, connected: the handshake is confirmed, on the first path of the topology.
+    pub fn connected(topology: &Topology, setup: Setup) -> Self {
+        let mut pair = Self::new(topology, setup);
+        pair.connect();
+        if let Err(error) = pair.run_until_confirmed(Duration::from_secs(60)) {
+            panic!("not connected: {error}; {:?}", pair.events(Side::Client));
+        }
+        pair
+    }
+
+    /// Starts a connection over the first path. A second call starts a further one, which the
+    /// methods of this type then mean.
+    pub fn connect(&mut self) {
+        self.connect_over(0);
+    }
+
+    /// Starts a connection over a path of the topology.
+    pub fn connect_over(&mut self, path: usize) {
+        let four_tuple = self.four_tuple(path);
+        let config = self.setup.client_config();
+        let now = self.lab.now();
+        let client = self.lab.host_mut(self.client_host);
+        match client.connect(now, config, four_tuple, SERVER_NAME) {
+            Ok(index) => self.client = Some(index),
+            Err(error) => panic!("cannot connect: {error}"),
+        }
+    }
+
+    /// The four-tuple of a path, from the client's point of view.
+    pub fn four_tuple(&self, path: usize) -> FourTuple {
+        let path = &self.paths[path];
+        FourTuple::new(
+            SocketAddr::new(path.client, CLIENT_PORT),
+            SocketAddr::new(path.server, SERVER_PORT),
+        )
+    }
+
+    /// The paths of the topology.
+    pub fn links(&self) -> &[PathLinks] {
+        &self.paths
+    }
+
+    /// The position of a named path in the topology.
+    pub fn index_of(&self, name: &str) -> usize {
+        let index = self.paths.iter().position(|path| path.name == name);
+        index.unwrap_or_else(|| panic!("the topology has no path {name}"))
+    }
+
+    /// Changes both links of a named path now.
+    pub fn change(&mut self, name: &str, change: Change) {
+        let links = self.paths[self.index_of(name)].links();
+        for link in links {
+            self.lab.network.change_link(link, &change);
+        }
+    }
+
+    /// Makes a named path a black hole, or ends that.
+    pub fn set_outage(&mut self, name: &str, outage: bool) {
+        self.change(name, Change::Outage(outage));
+    }
+
+    /// Rebinds the NAT box of a named path: to another port, or to another IP as well.
+    pub fn rebind(&mut self, name: &str, other_ip: bool) {
+        let path = &self.paths[self.index_of(name)];
+        let Some((nat, outside)) = &path.nat else {
+            panic!("path {name} has no NAT box");
+        };
+        let nat = self.lab.network.nat(*nat);
+        if other_ip {
+            nat.rebind_to(outside[1]);
+        } else {
+            nat.rebind();
+        }
+    }
+
+    /// Counters of both links of a named path: from the client, and to it.
+    pub fn counters(&self, name: &str) -> [&LinkCounters; 2] {
+        let links = self.paths[self.index_of(name)].links();
+        links.map(|link| self.lab.network.link(link).counters())
+    }
+
+    /// The hosts' IDs.
+    pub fn host_id(&self, side: Side) -> HostId {
+        match side {
+            Side::Client => self.client_host,
+            Side::Server => self.server_host,
+        }
+    }
+
+    /// The index of the current connection on its host, once there is one. Connections appear on
+    /// the server in the order their Initials arrive.
+    fn index(&self, side: Side) -> Option<usize> {
+        let host = self.lab.host(self.host_id(side));
+        let index = self.client?;
+        (index < host.connections().len()).then_some(index)
+    }
+
+    /// A side's connection with its application, if it exists.
+    pub fn hosted(&self, side: Side) -> Option<&Hosted<Transfers>> {
+        let index = self.index(side)?;
+        Some(&self.lab.host(self.host_id(side)).connections()[index])
+    }
+
+    /// The same, to be called.
+    pub fn hosted_mut(&mut self, side: Side) -> &mut Hosted<Transfers> {
+        let Some(index) = self.index(side) else {
+            panic!("the {side:?} has no connection yet");
+        };
+        self.lab.host_mut(self.host_id(side)).connection_mut(index)
+    }
+
+    /// A side's connection.
+    pub fn connection(&mut self, side: Side) -> &mut Connection {
+        &mut self.hosted_mut(side).connection
+    }
+
+    /// The client's connection.
+    pub fn client(&mut self) -> &mut Connection {
+        self.connection(Side::Client)
+    }
+
+    /// The server's connection.
+    pub fn server(&mut self) -> &mut Connection {
+        self.connection(Side::Server)
+    }
+
+    /// What a side's connection reported so far, without stream activity.
+    pub fn events(&self, side: Side) -> Vec<Event> {
+        let events = self.hosted(side).map(Hosted::events).unwrap_or_default();
+        events.iter().map(|(_, event)| event.clone()).collect()
+    }
+
+    /// True if a side's connection has reported this event.
+    pub fn has_event(&self, side: Side, wanted: &Event) -> bool {
+        let events = self.hosted(side).map(Hosted::events).unwrap_or_default();
+        events.iter().any(|(_, event)| event == wanted)
+    }
+
+    /// True if a side's connection has reported this path event.
+    pub fn has_path_event(&self, side: Side, wanted: &PathEvent) -> bool {
+        self.has_event(side, &Event::Path(wanted.clone()))
+    }
+
+    /// Steps until `done`, and returns the time that took.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`] if it does not happen within `limit`, or never can.
+    pub fn run_until(
+        &mut self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<Duration, TimedOut> {
+        let start = self.now();
+        while !done(self) {
+            match self.next_event() {
+                Some(time) if time <= start + limit => self.step(),
+                _ => return Err(TimedOut { limit }),
+            };
+        }
+        Ok(self.now() - start)
+    }
+
+    /// Goes to the next event and takes all that happens at that instant. False if nothing does.
+    ///
+    /// # Panics
+    ///
+    /// If a stream delivered anything but what its sender wrote, or an invariant does not hold.
+    pub fn step(&mut self) -> bool {
+        let stepped = self.lab.step();
+        for side in [Side::Client, Side::Server] {
+            if let Some((id, offset)) = self.hosted(side).and_then(|h| h.application.corruption()) {
+                panic!("the {side:?} read wrong bytes on stream {id} from offset {offset}");
+            }
+        }
+        stepped
+    }
+
+    /// Lets virtual time pass.
+    pub fn drive(&mut self, duration: Duration) {
+        self.lab.drive(duration);
+    }
+
+    /// Runs until the client may open paths.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`].
+    pub fn run_until_confirmed(&mut self, limit: Duration) -> Result<Duration, TimedOut> {
+        self.run_until(limit, |pair| {
+            pair.has_event(Side::Client, &Event::HandshakeConfirmed)
+        })
+    }
+
+    /// Opens a named path of the topology.
+    ///
+    /// # Errors
+    ///
+    /// What [`Connection::open_path`] answers.
+    pub fn open_path(&mut self, name: &str, status: PathStatus) -> Result<PathId, OpenPathError> {
+        let four_tuple = self.four_tuple(self.index_of(name));
+        let now = self.now();
+        self.client().open_path(now, four_tuple, status)
+    }
+
+    /// Opens all further paths of the topology, waiting where the peer must first allow them,
+    /// and until all are established on both sides. Returns the IDs, path 0 included.
+    ///
+    /// # Panics
+    ///
+    /// If that takes a minute.
+    pub fn open_all_paths(&mut self) -> Vec<PathId> {
+        let limit = Duration::from_secs(60);
+        let mut ids = vec![PathId::ZERO];
+        let names: Vec<_> = self.paths.iter().map(|path| path.name.clone()).collect();
+        for name in names.iter().skip(1) {
+            let mut opened = None;
+            let result = self.run_until(limit, |pair| {
+                opened = pair.open_path(name, PathStatus::Available).ok();
+                opened.is_some()
+            });
+            match (opened, result) {
+                (Some(id), Ok(_)) => ids.push(id),
+                (_, result) => panic!("path {name} cannot be opened: {result:?}"),
+            }
+        }
+        for id in &ids[1..] {
+            let established = PathEvent::Established(*id);
+            let result = self.run_until(limit, |pair| {
+                pair.has_path_event(Side::Client, &established)
+                    && pair.has_path_event(Side::Server, &established)
+            });
+            if let Err(error) = result {
+                panic!("path {id} is not established: {error}");
+            }
+        }
+        ids
+    }
+
+    /// Starts a transfer of `size` generated bytes from a side to the other.
+    pub fn send(&mut self, from: Side, size: u64) -> Option<StreamId> {
+        let now = self.now();
+        let hosted = self.hosted_mut(from);
+        hosted.application.send(now, &mut hosted.connection, size)
+    }
+
+    /// Runs until all that either side sent was read by the other and acknowledged, and returns
+    /// the time from now until the last byte was read.
+    ///
+    /// # Errors
+    ///
+    /// [`TimedOut`].
+    pub fn run_transfers(&mut self, limit: Duration) -> Result<Duration, TimedOut> {
+        self.run_until(limit, |pair| {
+            pair.is_delivered(Side::Client) && pair.is_delivered(Side::Server)
+        })
+    }
+
+    /// True if all that a side sent was read to the end by the other.
+    pub fn is_delivered(&self, from: Side) -> bool {
+        let (Some(sender), Some(receiver)) = (self.hosted(from), self.hosted(!from)) else {
+            return false;
+        };
+        sender.application.is_all_opened()
+            && sender.application.outgoing().keys().all(|id| {
+                let incoming = receiver.application.incoming().get(id);
+                incoming.is_some_and(|incoming| incoming.finished.is_some())
+            })
+    }
+
+    /// Sends `size` bytes from a side and returns how long that took, until the last byte was
+    /// read.
+    ///
+    /// # Panics
+    ///
+    /// If it takes longer than `limit`.
+    pub fn transfer(&mut self, from: Side, size: u64, limit: Duration) -> Duration {
+        self.send(from, size);
+        match self.run_transfers(limit) {
+            Ok(took) => took,
+            Err(error) => panic!(
+                "transfer from {from:?}: {error}; client {:?}; server {:?}",
+                self.progress(Side::Client),
+                self.progress(Side::Server)
+            ),
+        }
+    }
+
+    /// What the connection of a side looks like, for messages.
+    pub fn progress(&self, side: Side) -> String {
+        let Some(hosted) = self.hosted(side) else {
+            return "no connection".into();
+        };
+        let connection = &hosted.connection;
+        let paths: Vec<_> = connection
+            .paths()
+            .filter_map(|path| connection.path_stats(path))
+            .collect();
+        format!(
+            "sent {:?}, received {} bytes, events {:?}, next {:?}, paths {paths:#?}",
+            hosted.application.outgoing(),
+            hosted.application.received(),
+            hosted.events(),
+            connection
+                .poll_timeout()
+                .map(|(time, reason)| (time.saturating_duration_since(self.lab.now()), reason)),
+        )
+    }
+
+    /// Closes a side's connection with code 0 and runs until both endpoints have forgotten it.
+    ///
+    /// # Panics
+    ///
+    /// If state is left after a minute.
+    pub fn close(&mut self, side: Side) {
+        let now = self.now();
+        self.connection(side)
+            .close(now, VarInt::from_u32(0), bytes::Bytes::new());
+        self.run_until_drained(Duration::from_secs(60));
+    }
+
+    /// Runs until both endpoints have forgotten the connection, then checks that nothing is left.
+    ///
+    /// # Panics
+    ///
+    /// If that takes longer than `limit`.
+    pub fn run_until_drained(&mut self, limit: Duration) {
+        let drained = |pair: &mut Self, side| pair.hosted(side).is_none_or(Hosted::is_drained);
+        let result = self.run_until(limit, |pair| {
+            drained(pair, Side::Client) && drained(pair, Side::Server)
+        });
+        if let Err(error) = result {
+            let client = self.progress(Side::Client);
+            panic!(
+                "state is left: {error}; {client}; {}",
+                self.progress(Side::Server)
+            );
+        }
+        for side in [Side::Client, Side::Server] {
+            let Some(hosted) = self.hosted(side) else {
+                continue;
+            };
+            let connection = &hosted.connection;
+            assert!(connection.is_drained(), "{side:?} is not drained");
+            assert_eq!(connection.poll_timeout(), None, "{side:?} has a timer");
+        }
+    }
+
+    /// Connections a side's endpoint still knows.
+    pub fn open_connections(&mut self, side: Side) -> usize {
+        let host = self.host_id(side);
+        self.lab.host_mut(host).endpoint().open_connections()
+    }
+
+    /// Loses all of the server's state; its reset key stays. It takes packets again at once.
+    pub fn restart_server(&mut self) {
+        self.restarts += 1;
+        let mut seed = [0xee; 32];
+        seed[0] = self.restarts;
+        let endpoint = Endpoint::new(
+            Arc::new(self.setup.endpoint_config(2)),
+            Some(Arc::new(self.setup.server_config())),
+            seed,
+        );
+        let host = self.server_host;
+        self.lab.host_mut(host).restart(endpoint);
+    }
+}

@@ -1,0 +1,94 @@
+//! Real TLS for the lab: configurations with a self-signed certificate of constant size.
+
+use std::sync::{Arc, OnceLock};
+
+use mpquic_core::config::{ClientConfig, ServerConfig, TransportConfig};
+use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// The name in the certificate.
+pub const SERVER_NAME: &str = "server.test";
+
+/// An Ed25519 key in PKCS #8: a fixed prefix and 32 bytes of seed. It protects nothing; being
+/// constant, it makes handshakes equally long in every run.
+const KEY: [u8; 48] = {
+    let prefix = [
+        0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04,
+        0x20,
+    ];
+    let mut key = [0x6d; 48];
+    let mut index = 0;
+    while index < prefix.len() {
+        key[index] = prefix[index];
+        index += 1;
+    }
+    key
+};
+
+/// TLS configuration of both sides: the client trusts the server's certificate.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    client: Arc<QuicClientConfig>,
+    server: Arc<QuicServerConfig>,
+}
+
+impl Tls {
+    /// A configuration that negotiates this application protocol.
+    pub fn new(alpn: &[u8]) -> Self {
+        let (certificate, key) = certificate();
+        let mut roots = RootCertStore::empty();
+        let client = roots.add(certificate.clone()).map(|()| roots);
+        let client = client.map(|roots| QuicClientConfig::with_roots(roots, &[alpn]));
+        let server = QuicServerConfig::with_certificate(vec![certificate], key, &[alpn]);
+        match (client, server) {
+            (Ok(Ok(client)), Ok(server)) => Self {
+                client: Arc::new(client),
+                server: Arc::new(server),
+            },
+            (client, server) => {
+                panic!("the test certificate does not work: {client:?}, {server:?}")
+            }
+        }
+    }
+
+    /// A core client configuration with it. Configurations of one `Tls` share session tickets.
+    pub fn client(&self, transport: Arc<TransportConfig>) -> ClientConfig {
+        ClientConfig::new(self.client.clone(), transport)
+    }
+
+    /// A core server configuration with it.
+    pub fn server(&self, transport: Arc<TransportConfig>) -> ServerConfig {
+        ServerConfig::new(self.server.clone(), transport, [7; 32])
+    }
+}
+
+/// A self-signed certificate for [`SERVER_NAME`] and its key: the same each time.
+pub fn certificate() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    static CERTIFICATE: OnceLock<CertificateDer<'static>> = OnceLock::new();
+    let certificate = CERTIFICATE.get_or_init(|| match self_sign() {
+        Ok(certificate) => certificate,
+        Err(error) => panic!("the test certificate cannot be made: {error}"),
+    });
+    let key = PrivatePkcs8KeyDer::from(KEY.to_vec());
+    (certificate.clone(), key.into())
+}
+
+fn self_sign() -> Result<CertificateDer<'static>, rcgen::Error> {
+    let key = PrivatePkcs8KeyDer::from(&KEY[..]);
+    let key = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ED25519)?;
+    let mut parameters = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])?;
+    parameters.serial_number = Some(1u64.into());
+    Ok(parameters.self_signed(&key)?.der().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_certificate_is_always_the_same() {
+        assert_eq!(self_sign().unwrap(), self_sign().unwrap());
+        let _ = Tls::new(b"test");
+    }
+}

@@ -1,0 +1,178 @@
+//! [`Topology`]: which paths join a client and a server, written as a list.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use crate::link::LinkConfig;
+use crate::network::{Hop, HostId, LinkId, NatId, Network};
+
+/// Paths between two hosts. Each has a client address and, unless told otherwise, a server
+/// address of its own.
+///
+/// ```
+/// use mpquic_sim::{LinkConfig, Topology};
+/// use std::time::Duration;
+/// let ms = Duration::from_millis;
+/// let topology = Topology::new()
+///     .path("wifi", LinkConfig::new(40.0, ms(8)))
+///     .asymmetric_path("dsl", LinkConfig::new(10.0, ms(20)), LinkConfig::new(50.0, ms(20)))
+///     .natted_path("lte", LinkConfig::new(20.0, ms(30)).loss(0.001));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Topology {
+    paths: Vec<PathPlan>,
+    single_server_address: bool,
+    ipv6: bool,
+    bottleneck: Option<(LinkConfig, LinkConfig)>,
+}
+
+#[derive(Debug, Clone)]
+struct PathPlan {
+    name: String,
+    up: LinkConfig,
+    down: LinkConfig,
+    natted: bool,
+}
+
+/// A path of a topology in a network.
+#[derive(Debug, Clone)]
+pub struct PathLinks {
+    /// Its name.
+    pub name: String,
+    /// The link from the client to the server.
+    pub up: LinkId,
+    /// The link from the server to the client.
+    pub down: LinkId,
+    /// The client's IP.
+    pub client: IpAddr,
+    /// The server's IP.
+    pub server: IpAddr,
+    /// The NAT box before the client, and the outside IPs it may use.
+    pub nat: Option<(NatId, Vec<IpAddr>)>,
+}
+
+impl Topology {
+    /// No paths.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a path with the same link in both directions.
+    #[must_use]
+    pub fn path(self, name: &str, link: LinkConfig) -> Self {
+        self.asymmetric_path(name, link.clone(), link)
+    }
+
+    /// Adds a path with a link from the client (`up`) and one from the server (`down`).
+    #[must_use]
+    pub fn asymmetric_path(mut self, name: &str, up: LinkConfig, down: LinkConfig) -> Self {
+        self.paths.push(PathPlan {
+            name: name.into(),
+            up,
+            down,
+            natted: false,
+        });
+        self
+    }
+
+    /// Adds a path with a NAT box before the client.
+    #[must_use]
+    pub fn natted_path(self, name: &str, link: LinkConfig) -> Self {
+        let mut topology = self.path(name, link);
+        if let Some(path) = topology.paths.last_mut() {
+            path.natted = true;
+        }
+        topology
+    }
+
+    /// Gives the server one address for all paths instead of one for each.
+    #[must_use]
+    pub fn single_server_address(mut self) -> Self {
+        self.single_server_address = true;
+        self
+    }
+
+    /// Uses IPv6 addresses.
+    #[must_use]
+    pub fn ipv6(mut self) -> Self {
+        self.ipv6 = true;
+        self
+    }
+
+    /// Leads all paths through one more link per direction, shared by all.
+    #[must_use]
+    pub fn shared_bottleneck(mut self, link: LinkConfig) -> Self {
+        self.bottleneck = Some((link.clone(), link));
+        self
+    }
+
+    /// Names of the paths, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.paths.iter().map(|path| path.name.as_str())
+    }
+
+    /// Adds links and routes between two hosts to a network. `group` keeps the addresses of
+    /// several topologies apart.
+    pub fn build(
+        &self,
+        network: &mut Network,
+        client: HostId,
+        server: HostId,
+        group: u8,
+    ) -> Vec<PathLinks> {
+        let shared = self
+            .bottleneck
+            .as_ref()
+            .map(|(up, down)| (network.add_link(up.clone()), network.add_link(down.clone())));
+        let mut built = Vec::new();
+        for (plan, index) in self.paths.iter().zip(0u8..) {
+            let server_index = if self.single_server_address { 0 } else { index };
+            let mut path = PathLinks {
+                name: plan.name.clone(),
+                up: network.add_link(plan.up.clone()),
+                down: network.add_link(plan.down.clone()),
+                client: self.address(group, index, 1),
+                server: self.address(group, server_index, 2),
+                nat: None,
+            };
+            let mut up = vec![Hop::Link(path.up)];
+            let mut down = Vec::new();
+            if let Some((shared_up, shared_down)) = shared {
+                up.push(Hop::Link(shared_up));
+                down.push(Hop::Link(shared_down));
+            }
+            down.push(Hop::Link(path.down));
+            if plan.natted {
+                let outside: Vec<_> = (100..104)
+                    .map(|last| self.address(group, index, last))
+                    .collect();
+                let nat = network.add_nat(outside[0]);
+                up.push(Hop::NatOut(nat));
+                down.push(Hop::NatIn(nat));
+                for outside in &outside {
+                    network.add_route(path.server, *outside, down.clone(), client);
+                }
+                path.nat = Some((nat, outside));
+            }
+            network.add_route(path.client, path.server, up, server);
+            network.add_route(path.server, path.client, down, client);
+            built.push(path);
+        }
+        built
+    }
+
+    fn address(&self, group: u8, path: u8, last: u8) -> IpAddr {
+        if self.ipv6 {
+            let (group, path, last) = (group.into(), path.into(), last.into());
+            Ipv6Addr::new(0xfd00, group, path, 0, 0, 0, 0, last).into()
+        } else {
+            Ipv4Addr::new(10, group, path, last).into()
+        }
+    }
+}
+
+impl PathLinks {
+    /// Both links.
+    pub fn links(&self) -> [LinkId; 2] {
+        [self.up, self.down]
+    }
+}
