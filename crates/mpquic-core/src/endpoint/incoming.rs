@@ -1,1 +1,156 @@
-//! incoming.
+//! Connection attempts that wait for a decision.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use quinn_proto::{ConnectionId, EcnCodepoint};
+
+use super::Server;
+use super::token::Admission;
+use crate::connection::Datagram;
+use crate::crypto::Keys;
+use crate::ids::{FourTuple, PathId};
+
+/// Bytes kept of what follows the first datagram of an attempt.
+const MAX_BUFFERED: usize = 32 << 10;
+/// The same for all attempts together.
+const MAX_BUFFERED_TOTAL: usize = 8 << 20;
+/// A client has given up after this time, so the attempt no longer counts.
+const LIFETIME: Duration = Duration::from_secs(30);
+
+/// A client's first datagram, waiting for a decision: [`accept`](super::Endpoint::accept),
+/// [`refuse`](super::Endpoint::refuse), [`retry`](super::Endpoint::retry) or
+/// [`ignore`](super::Endpoint::ignore).
+#[must_use = "an attempt that is dropped keeps its place among those that wait"]
+pub struct Incoming {
+    pub(super) key: u64,
+    pub(super) first: Arrived,
+    /// Destination connection ID of the Initial, and the client's source connection ID.
+    pub(super) dcid: ConnectionId,
+    pub(super) scid: ConnectionId,
+    pub(super) admission: Admission,
+    pub(super) keys: Keys,
+    /// As it was when the attempt arrived.
+    pub(super) server: Arc<Server>,
+}
+
+impl Incoming {
+    /// Between which addresses.
+    pub fn four_tuple(&self) -> FourTuple {
+        self.first.four_tuple
+    }
+
+    /// True if a token proved the client's address.
+    pub fn remote_address_validated(&self) -> bool {
+        self.admission.address_validated
+    }
+
+    /// True if the client has not answered a Retry yet.
+    pub fn may_retry(&self) -> bool {
+        self.admission.retry_scid.is_none()
+    }
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Incoming")
+            .field("four_tuple", &self.first.four_tuple)
+            .field("admission", &self.admission)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A datagram that waits, in a buffer of its own: it pins no larger one.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    pub(super) four_tuple: FourTuple,
+    pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) data: BytesMut,
+}
+
+impl Arrived {
+    /// A copy in a buffer of its own.
+    pub(super) fn clone_alone(&self) -> Self {
+        Self {
+            data: BytesMut::from(&self.data[..]),
+            ..*self
+        }
+    }
+
+    pub(super) fn into_datagram(self, now: Instant) -> Datagram {
+        Datagram {
+            now,
+            four_tuple: self.four_tuple,
+            ecn: self.ecn,
+            path: PathId::ZERO,
+            data: self.data,
+        }
+    }
+}
+
+/// What is kept of an attempt besides its [`Incoming`].
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) initial_dcid: ConnectionId,
+    /// What arrived after the first datagram.
+    pub(super) datagrams: Vec<Arrived>,
+    since: Instant,
+    bytes: usize,
+}
+
+/// All attempts, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct PendingTable {
+    entries: BTreeMap<u64, Pending>,
+    next_key: u64,
+    bytes: usize,
+}
+
+impl PendingTable {
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn insert(&mut self, now: Instant, initial_dcid: ConnectionId) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        let pending = Pending {
+            initial_dcid,
+            datagrams: Vec::new(),
+            since: now,
+            bytes: 0,
+        };
+        self.entries.insert(key, pending);
+        key
+    }
+
+    /// Keeps a datagram for an attempt, or drops it when there is no room.
+    pub(super) fn buffer(&mut self, key: u64, datagram: Arrived) {
+        let size = datagram.data.len();
+        if let Some(pending) = self.entries.get_mut(&key)
+            && pending.bytes + size <= MAX_BUFFERED
+            && self.bytes + size <= MAX_BUFFERED_TOTAL
+        {
+            pending.bytes += size;
+            self.bytes += size;
+            pending.datagrams.push(datagram.clone_alone());
+        }
+    }
+
+    /// Takes an attempt out, unless it has expired.
+    pub(super) fn remove(&mut self, key: u64) -> Option<Pending> {
+        let pending = self.entries.remove(&key)?;
+        self.bytes -= pending.bytes;
+        Some(pending)
+    }
+
+    /// Takes the oldest attempt out if its time is over.
+    pub(super) fn expire(&mut self, now: Instant) -> Option<(u64, Pending)> {
+        let (&key, oldest) = self.entries.first_key_value()?;
+        let expired = now.saturating_duration_since(oldest.since) >= LIFETIME;
+        expired.then(|| self.remove(key).map(|pending| (key, pending)))?
+    }
+}

@@ -1,23 +1,44 @@
 //! The endpoint: routes datagrams to connections and starts new ones.
 
-#![allow(clippy::todo, unused_variables, reason = "skeleton: bodies follow")]
-
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use quinn_proto::EcnCodepoint;
+use quinn_proto::{ConnectionId, EcnCodepoint};
+use rand::rngs::StdRng;
+use rand::{Rng, RngExt, SeedableRng};
 use thiserror::Error;
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::connection::setup::{ClientSetup, ConnectionSetup, Role, ServerSetup, local_parameters};
 use crate::connection::{Connection, Datagram, EndpointEvent};
-use crate::error::ConnectionError;
+use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
+use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::FourTuple;
 use crate::packet::Transmit;
+use crate::wire::header::{self, PacketKind, Peek, VERSION_1};
+use incoming::{Arrived, Pending, PendingTable};
+use reset::ResetLimiter;
+use routes::{InitialRoute, Routes};
+use token::{Admission, UsedTokens};
 
 mod incoming;
+mod initial;
 mod reset;
+mod routes;
 mod token;
+
+pub use incoming::Incoming;
+
+/// Smallest datagram with an Initial packet (RFC 9000 section 14.1).
+const MIN_INITIAL_DATAGRAM: usize = 1200;
+/// Shortest destination connection ID a client may make up (RFC 9000 section 7.2).
+const MIN_INITIAL_DCID: usize = 8;
+/// NEW_TOKEN tokens remembered as used, twice.
+const USED_TOKENS: usize = 1 << 16;
+/// Tries before connection IDs count as exhausted.
+const CID_ATTEMPTS: usize = 64;
 
 /// Names a connection within its endpoint; reused after the connection is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,26 +51,11 @@ pub enum DatagramEvent {
     Connection(ConnectionHandle, Datagram),
     /// A client wants to connect.
     NewConnection(Incoming),
-    /// Send the bytes in `buf`: a Version Negotiation, Retry, close or stateless reset.
+    /// Send the bytes in `buf`: a Version Negotiation, close or stateless reset.
     Response(Transmit),
     /// The peer of this connection lost its state (RFC 9000 section 10.3): call
     /// [`Connection::handle_stateless_reset`].
     StatelessReset(ConnectionHandle),
-}
-
-/// A client's first datagram, waiting for a decision.
-#[derive(Debug)]
-pub struct Incoming {}
-
-impl Incoming {
-    /// Between which addresses.
-    pub fn four_tuple(&self) -> FourTuple {
-        todo!()
-    }
-    /// True if a token proved the client's address.
-    pub fn remote_address_validated(&self) -> bool {
-        todo!()
-    }
 }
 
 /// Why a connection could not be started.
@@ -61,6 +67,9 @@ pub enum ConnectError {
     /// The remote address has no port or is unspecified.
     #[error("{0} is not an address one can connect to")]
     InvalidRemoteAddress(std::net::SocketAddr),
+    /// The configured length leaves no connection ID free.
+    #[error("connection IDs are exhausted")]
+    CidsExhausted,
 }
 
 /// Why an incoming connection failed at once.
@@ -72,8 +81,39 @@ pub struct AcceptError {
     pub response: Option<Transmit>,
 }
 
+/// A server configuration and the key made from it.
+#[derive(Debug)]
+struct Server {
+    config: Arc<ServerConfig>,
+    token_key: Arc<TokenKey>,
+}
+
+impl Server {
+    fn new(config: Arc<ServerConfig>) -> Arc<Self> {
+        let token_key = Arc::new(TokenKey::new(&config.token_key));
+        Arc::new(Self { config, token_key })
+    }
+
+    fn token_issuer(&self) -> Option<TokenIssuer> {
+        let time_source = self.config.time_source.clone();
+        (!self.config.token_lifetime.is_zero())
+            .then(|| TokenIssuer::new(self.token_key.clone(), time_source))
+    }
+}
+
 /// Routes datagrams for any number of connections, client and server.
-pub struct Endpoint {}
+pub struct Endpoint {
+    config: Arc<EndpointConfig>,
+    server: Option<Arc<Server>>,
+    /// New connections are refused; `server` is what they are refused with.
+    is_refusing: bool,
+    reset_key: Arc<ResetKey>,
+    rng: StdRng,
+    routes: Routes,
+    pending: PendingTable,
+    used_tokens: UsedTokens,
+    reset_limiter: ResetLimiter,
+}
 
 impl Endpoint {
     /// An endpoint; without `server` it takes no incoming connections. Everything random derives
@@ -83,8 +123,24 @@ impl Endpoint {
         server: Option<Arc<ServerConfig>>,
         seed: [u8; 32],
     ) -> Self {
-        todo!()
+        let mut config = config;
+        let length = config.connection_id_length.clamp(4, 20);
+        if length != config.connection_id_length {
+            Arc::make_mut(&mut config).connection_id_length = length;
+        }
+        Self {
+            reset_key: Arc::new(ResetKey::new(&config.reset_key)),
+            config,
+            server: server.map(Server::new),
+            is_refusing: false,
+            rng: StdRng::from_seed(seed),
+            routes: Routes::default(),
+            pending: PendingTable::default(),
+            used_tokens: UsedTokens::new(USED_TOKENS),
+            reset_limiter: ResetLimiter::new(),
+        }
     }
+
     /// Starts a connection.
     pub fn connect(
         &mut self,
@@ -93,8 +149,46 @@ impl Endpoint {
         four_tuple: FourTuple,
         server_name: &str,
     ) -> Result<(ConnectionHandle, Connection), ConnectError> {
-        todo!()
+        let remote = four_tuple.remote;
+        if remote.port() == 0 || remote.ip().is_unspecified() {
+            return Err(ConnectError::InvalidRemoteAddress(remote));
+        }
+        let local_cid = self.new_cid().ok_or(ConnectError::CidsExhausted)?;
+        let local_parameters = local_parameters(&self.config, &config.transport, local_cid);
+        let session = config
+            .crypto
+            .clone()
+            .start_session(server_name, &local_parameters)?;
+        let initial_dcid = random_cid(&mut self.rng, MIN_INITIAL_DCID);
+        let token = config
+            .token_store
+            .as_ref()
+            .and_then(|store| store.take(server_name))
+            .unwrap_or_default();
+        let handle = self.routes.insert(local_cid, None);
+        let connection = Connection::new(ConnectionSetup {
+            now,
+            four_tuple,
+            endpoint: self.config.clone(),
+            transport: config.transport,
+            session,
+            local_parameters,
+            initial_keys: config.crypto.initial_keys(&initial_dcid),
+            initial_dcid,
+            local_cid,
+            peer_cid: initial_dcid,
+            reset_key: self.reset_key.clone(),
+            seed: self.rng.random(),
+            role: Role::Client(ClientSetup {
+                crypto: config.crypto,
+                server_name: server_name.into(),
+                token_store: config.token_store,
+                token,
+            }),
+        });
+        Ok((handle, connection))
     }
+
     /// Finds out whose a datagram is. Responses are written to `buf`, which is cleared first.
     pub fn handle_datagram(
         &mut self,
@@ -104,8 +198,124 @@ impl Endpoint {
         data: BytesMut,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        todo!()
+        buf.clear();
+        let peek = header::peek(&data, self.config.connection_id_length)?;
+        if peek.kind == PacketKind::UnsupportedVersion {
+            return self.negotiate_version(&peek, data.len(), four_tuple, buf);
+        }
+        let (kind, dcid) = (peek.kind, ConnectionId::new(peek.dcid));
+        // RFC 9000 section 17.2, RFC 9287
+        if !peek.has_fixed_bit && !self.config.grease_quic_bit {
+            return None;
+        }
+        if let Some((handle, path)) = self.routes.connection(&dcid) {
+            let datagram = Datagram {
+                now,
+                four_tuple,
+                ecn,
+                path,
+                data,
+            };
+            return Some(DatagramEvent::Connection(handle, datagram));
+        }
+        if let Some(handle) = self.routes.reset(&data) {
+            return Some(DatagramEvent::StatelessReset(handle));
+        }
+        match kind {
+            PacketKind::Initial | PacketKind::ZeroRtt => {
+                let arrived = Arrived {
+                    four_tuple,
+                    ecn,
+                    data,
+                };
+                self.handle_initial(now, kind, dcid, arrived, buf)
+            }
+            PacketKind::OneRtt => self.reset(now, dcid, data.len(), four_tuple, buf),
+            _ => None,
+        }
     }
+
+    /// Takes an Initial or 0-RTT packet to a connection ID that is not ours.
+    fn handle_initial(
+        &mut self,
+        now: Instant,
+        kind: PacketKind,
+        dcid: ConnectionId,
+        arrived: Arrived,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        match self.routes.initial(&dcid) {
+            Some(InitialRoute::Connection(handle)) => {
+                let datagram = arrived.into_datagram(now);
+                Some(DatagramEvent::Connection(handle, datagram))
+            }
+            Some(InitialRoute::Pending(key)) => {
+                self.pending.buffer(key, arrived);
+                None
+            }
+            None if kind == PacketKind::Initial => self.handle_first(now, dcid, arrived, buf),
+            None => None,
+        }
+    }
+
+    /// Takes what may be the first Initial of a client.
+    fn handle_first(
+        &mut self,
+        now: Instant,
+        dcid: ConnectionId,
+        arrived: Arrived,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        let server = self.server.clone()?;
+        // RFC 9000 section 14.1
+        if arrived.data.len() < MIN_INITIAL_DATAGRAM {
+            return None;
+        }
+        let first = arrived.clone_alone();
+        let four_tuple = arrived.four_tuple;
+        let opened = initial::open(arrived.data, &*server.config.crypto)?;
+        // RFC 9000 section 7.2; after a Retry the connection ID is one of ours
+        if dcid.len() < MIN_INITIAL_DCID && opened.token.is_empty() {
+            return None;
+        }
+        let refused = initial::Refused {
+            four_tuple,
+            client_cid: opened.scid,
+            server_cid: random_cid(&mut self.rng, self.config.connection_id_length),
+        };
+        let admission = Admission::new(
+            dcid,
+            &opened.token,
+            four_tuple.remote,
+            (&server.config, &server.token_key),
+            &mut self.used_tokens,
+        );
+        let Ok(admission) = admission else {
+            let code = TransportErrorCode::INVALID_TOKEN;
+            return refused
+                .close(&opened.keys, code, buf)
+                .map(DatagramEvent::Response);
+        };
+        self.expire(now);
+        if self.is_refusing || self.pending.len() >= server.config.max_incoming {
+            let code = TransportErrorCode::CONNECTION_REFUSED;
+            return refused
+                .close(&opened.keys, code, buf)
+                .map(DatagramEvent::Response);
+        }
+        let key = self.pending.insert(now, dcid);
+        self.routes.insert_pending(dcid, key);
+        Some(DatagramEvent::NewConnection(Incoming {
+            key,
+            first,
+            dcid,
+            scid: opened.scid,
+            admission,
+            keys: opened.keys,
+            server,
+        }))
+    }
+
     /// Accepts: the connection has already processed the first datagram.
     pub fn accept(
         &mut self,
@@ -113,35 +323,223 @@ impl Endpoint {
         incoming: Incoming,
         buf: &mut Vec<u8>,
     ) -> Result<(ConnectionHandle, Connection), AcceptError> {
-        todo!()
+        buf.clear();
+        let pending = self.remove_pending(&incoming);
+        let config = incoming.server.config.clone();
+        let Some(local_cid) = self.new_cid() else {
+            return Err(AcceptError {
+                cause: ConnectionError::CidsExhausted,
+                response: self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf),
+            });
+        };
+        let mut local_parameters = local_parameters(&self.config, &config.transport, local_cid);
+        local_parameters.original_destination_connection_id =
+            Some(incoming.admission.original_dcid);
+        local_parameters.retry_source_connection_id = incoming.admission.retry_scid;
+        local_parameters.stateless_reset_token = Some(self.reset_key.token(&local_cid));
+        local_parameters.disable_active_migration = !config.migration;
+        // MP-010
+        if incoming.scid.is_empty() {
+            local_parameters.initial_max_path_id = None;
+        }
+        let session = match config.crypto.clone().start_session(&local_parameters) {
+            Ok(session) => session,
+            Err(error) => {
+                return Err(AcceptError {
+                    response: self.close(&incoming, error.code, buf),
+                    cause: error.into(),
+                });
+            }
+        };
+        let handle = self.routes.insert(local_cid, Some(incoming.dcid));
+        let mut connection = Connection::new(ConnectionSetup {
+            now,
+            four_tuple: incoming.first.four_tuple,
+            endpoint: self.config.clone(),
+            transport: config.transport.clone(),
+            session,
+            local_parameters,
+            initial_keys: incoming.keys,
+            initial_dcid: incoming.dcid,
+            local_cid,
+            peer_cid: incoming.scid,
+            reset_key: self.reset_key.clone(),
+            seed: self.rng.random(),
+            role: Role::Server(ServerSetup {
+                config,
+                address_validated: incoming.admission.address_validated,
+                token_issuer: incoming.server.token_issuer(),
+            }),
+        });
+        connection.handle_datagram(incoming.first.into_datagram(now));
+        for datagram in pending.into_iter().flat_map(|pending| pending.datagrams) {
+            connection.handle_datagram(datagram.into_datagram(now));
+        }
+        Ok((handle, connection))
     }
+
     /// Refuses with CONNECTION_REFUSED.
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
-        todo!()
+        buf.clear();
+        self.remove_pending(&incoming);
+        self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf)
+            .unwrap_or_else(|| response(incoming.four_tuple(), buf))
     }
-    /// Asks the client to prove its address. Fails if it already has.
+
+    /// Asks the client to prove its address. Fails if it already has, after a Retry.
+    #[expect(
+        clippy::result_large_err,
+        reason = "the attempt goes back to its owner"
+    )]
     pub fn retry(
         &mut self,
         now: Instant,
         incoming: Incoming,
         buf: &mut Vec<u8>,
     ) -> Result<Transmit, Incoming> {
-        todo!()
+        self.expire(now);
+        // RFC 9000 section 17.2.5.1
+        if !incoming.may_retry() {
+            return Err(incoming);
+        }
+        buf.clear();
+        self.remove_pending(&incoming);
+        let Server { config, token_key } = &*incoming.server;
+        let retry_scid = random_cid(&mut self.rng, self.config.connection_id_length);
+        let token = Token::Retry {
+            address: incoming.four_tuple().remote,
+            original_dcid: incoming.dcid,
+            retry_scid,
+            issued: config.time_source.now(),
+        };
+        let token = token.seal(token_key, self.rng.random());
+        header::encode_retry(buf, VERSION_1, &incoming.scid, &retry_scid, &token);
+        let tag = config.crypto.retry_tag(&incoming.dcid, buf);
+        buf.extend_from_slice(&tag);
+        Ok(response(incoming.four_tuple(), buf))
     }
+
     /// Forgets the attempt silently.
     pub fn ignore(&mut self, incoming: Incoming) {
-        todo!()
+        self.remove_pending(&incoming);
     }
+
     /// Takes what a connection tells its endpoint.
     pub fn handle_event(&mut self, connection: ConnectionHandle, event: EndpointEvent) {
-        todo!()
+        self.routes.on_event(connection, event);
     }
+
     /// Connections not yet drained.
     pub fn open_connections(&self) -> usize {
-        todo!()
+        self.routes.len()
     }
+
     /// Replaces the server configuration; `None` refuses new connections from now on.
     pub fn set_server_config(&mut self, server: Option<Arc<ServerConfig>>) {
-        todo!()
+        self.is_refusing = server.is_none();
+        if let Some(server) = server {
+            self.server = Some(Server::new(server));
+        }
+    }
+
+    fn remove_pending(&mut self, incoming: &Incoming) -> Option<Pending> {
+        self.routes.remove_pending(&incoming.dcid, incoming.key);
+        self.pending.remove(incoming.key)
+    }
+
+    /// Forgets attempts nobody decided on in time.
+    fn expire(&mut self, now: Instant) {
+        while let Some((key, expired)) = self.pending.expire(now) {
+            self.routes.remove_pending(&expired.initial_dcid, key);
+        }
+    }
+
+    fn close(
+        &mut self,
+        incoming: &Incoming,
+        code: TransportErrorCode,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let refused = initial::Refused {
+            four_tuple: incoming.four_tuple(),
+            client_cid: incoming.scid,
+            server_cid: random_cid(&mut self.rng, self.config.connection_id_length),
+        };
+        refused.close(&incoming.keys, code, buf)
+    }
+
+    /// Answers a packet of another version (RFC 9000 section 6).
+    fn negotiate_version(
+        &mut self,
+        peek: &Peek<'_>,
+        size: usize,
+        four_tuple: FourTuple,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        // RFC 9000 sections 5.2.2 and 14.1: no answer to what would be no connection attempt
+        if self.server.is_none() || size < MIN_INITIAL_DATAGRAM {
+            return None;
+        }
+        // RFC 9000 section 6.3: a version nobody speaks, other than the client's
+        let reserved = match peek.version {
+            0x1a2a_3a4a => 0x2a3a_4a5a,
+            _ => 0x1a2a_3a4a,
+        };
+        let versions = [VERSION_1, reserved];
+        header::encode_version_negotiation(buf, peek.scid, peek.dcid, &versions);
+        Some(DatagramEvent::Response(response(four_tuple, buf)))
+    }
+
+    /// Answers a packet of a connection that is not known here.
+    fn reset(
+        &mut self,
+        now: Instant,
+        dcid: ConnectionId,
+        trigger: usize,
+        four_tuple: FourTuple,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        let size = reset::reset_size(trigger, &mut self.rng)?;
+        if !self.reset_limiter.take(now) {
+            return None;
+        }
+        let token = self.reset_key.token(&dcid);
+        reset::write_reset(buf, size, token, &mut self.rng);
+        Some(DatagramEvent::Response(response(four_tuple, buf)))
+    }
+
+    fn new_cid(&mut self) -> Option<ConnectionId> {
+        (0..CID_ATTEMPTS)
+            .map(|_| random_cid(&mut self.rng, self.config.connection_id_length))
+            .find(|cid| self.routes.connection(cid).is_none())
     }
 }
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("connections", &self.routes.len())
+            .field("pending", &self.pending.len())
+            .finish_non_exhaustive()
+    }
+}
+
+fn random_cid(rng: &mut StdRng, length: usize) -> ConnectionId {
+    let mut bytes = [0; 20];
+    rng.fill_bytes(&mut bytes);
+    ConnectionId::new(&bytes[..length.min(20)])
+}
+
+/// A datagram without a connection: all of `buf`.
+fn response(four_tuple: FourTuple, buf: &[u8]) -> Transmit {
+    Transmit {
+        path: None,
+        four_tuple,
+        ecn: None,
+        size: buf.len(),
+        segment_size: None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

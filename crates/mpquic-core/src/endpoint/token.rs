@@ -1,1 +1,136 @@
-//! token.
+//! Address validation with the token of a client's first Initial (RFC 9000 section 8.1).
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use quinn_proto::ConnectionId;
+
+use crate::config::ServerConfig;
+use crate::crypto::tokens::{Token, TokenKey, is_fresh};
+
+/// What a client's first Initial says about the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Admission {
+    /// Destination connection ID of the client's very first Initial.
+    pub(super) original_dcid: ConnectionId,
+    /// Source connection ID of our Retry, if there was one.
+    pub(super) retry_scid: Option<ConnectionId>,
+    /// The client receives what is sent to its address.
+    pub(super) address_validated: bool,
+}
+
+/// The token is from a Retry and not good: the client gave up its right to anything else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct InvalidToken;
+
+impl Admission {
+    /// Judges the token of an Initial that was sent to `dcid`. A token that is not ours, or from a
+    /// NEW_TOKEN frame and not good, counts as none (RFC 9000 section 8.1.3).
+    pub(super) fn new(
+        dcid: ConnectionId,
+        token: &[u8],
+        remote: SocketAddr,
+        (config, key): (&ServerConfig, &TokenKey),
+        used: &mut UsedTokens,
+    ) -> Result<Self, InvalidToken> {
+        let now = config.time_source.now();
+        match Token::open(key, token) {
+            Some((
+                _,
+                Token::Retry {
+                    address,
+                    original_dcid,
+                    retry_scid,
+                    issued,
+                },
+            )) => {
+                let is_good = address == remote
+                    && retry_scid == dcid
+                    && is_fresh(issued, config.retry_token_lifetime, now);
+                is_good
+                    .then_some(Self {
+                        original_dcid,
+                        retry_scid: Some(dcid),
+                        address_validated: true,
+                    })
+                    .ok_or(InvalidToken)
+            }
+            validation => Ok(Self {
+                original_dcid: dcid,
+                retry_scid: None,
+                address_validated: validation.is_some_and(|(nonce, token)| match token {
+                    Token::Validation { addresses, issued } => {
+                        addresses.contains(&remote.ip())
+                            && is_fresh(issued, config.token_lifetime, now)
+                            && used.insert(nonce, issued)
+                    }
+                    Token::Retry { .. } => false,
+                }),
+            }),
+        }
+    }
+}
+
+/// Remembers NEW_TOKEN tokens, so that each is good once (RFC 9000 section 8.1.4). When memory runs
+/// out, the older half is forgotten and with it all tokens as old as the forgotten ones.
+#[derive(Debug)]
+pub(super) struct UsedTokens {
+    newer: HashSet<u128>,
+    older: HashSet<u128>,
+    newest_issued: [SystemTime; 2],
+    /// Tokens issued up to this time are refused.
+    floor: SystemTime,
+    capacity: usize,
+}
+
+impl UsedTokens {
+    /// Remembers up to twice `capacity` tokens.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            newer: HashSet::new(),
+            older: HashSet::new(),
+            newest_issued: [SystemTime::UNIX_EPOCH; 2],
+            floor: SystemTime::UNIX_EPOCH,
+            capacity,
+        }
+    }
+
+    /// Uses a token up; false if it was used before, or may have been.
+    fn insert(&mut self, nonce: u128, issued: SystemTime) -> bool {
+        if issued <= self.floor || self.older.contains(&nonce) || self.newer.contains(&nonce) {
+            return false;
+        }
+        if self.newer.len() >= self.capacity {
+            let [newer, older] = self.newest_issued;
+            self.floor = self.floor.max(older);
+            self.newest_issued = [SystemTime::UNIX_EPOCH, newer];
+            self.older = std::mem::take(&mut self.newer);
+            if issued <= self.floor {
+                return false;
+            }
+        }
+        self.newest_issued[0] = self.newest_issued[0].max(issued);
+        self.newer.insert(nonce)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_token_is_good_twice_even_when_memory_runs_out() {
+        let at = |second: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(1 + second);
+        let mut used = UsedTokens::new(10);
+        for token in 0..1000 {
+            assert!(used.insert(token.into(), at(token)), "{token}");
+            assert!(used.newer.len() <= 10 && used.older.len() <= 10);
+            for old in 0..=token {
+                assert!(!used.insert(old.into(), at(old)), "{old} after {token}");
+            }
+        }
+    }
+}

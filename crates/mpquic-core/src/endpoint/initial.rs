@@ -1,0 +1,81 @@
+//! A client's first Initial, and the Initial that turns it down.
+
+use bytes::{Bytes, BytesMut};
+use quinn_proto::ConnectionId;
+
+use super::response;
+use crate::crypto::{Keys, ServerConfig};
+use crate::error::{ConnectionClose, TransportErrorCode};
+use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::packet::Transmit;
+use crate::packet::builder::{PacketBuilder, PacketStart};
+use crate::packet::delivery::Delivery;
+use crate::packet::opener;
+use crate::wire::frame::{Close, Frame};
+use crate::wire::header::{self, Header, PacketHeader, VERSION_1};
+
+/// An authentic first Initial.
+pub(super) struct Opened {
+    pub(super) scid: ConnectionId,
+    pub(super) token: Bytes,
+    pub(super) keys: Keys,
+}
+
+/// Opens the Initial at the start of a datagram, so that noise never becomes an attempt.
+pub(super) fn open(mut datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<Opened> {
+    let mut packet = header::next_packet(&mut datagram, 0).ok()?;
+    let Header::Initial {
+        dcid, scid, token, ..
+    } = packet.header.clone()
+    else {
+        return None;
+    };
+    let keys = crypto.initial_keys(&dcid);
+    let unprotected = opener::unprotect(&mut packet, &*keys.header.remote, 0)?;
+    opener::open(packet, &unprotected, &*keys.packet.remote, PathId::ZERO).ok()?;
+    Some(Opened { scid, token, keys })
+}
+
+/// Whom to turn down.
+pub(super) struct Refused {
+    pub(super) four_tuple: FourTuple,
+    pub(super) client_cid: ConnectionId,
+    pub(super) server_cid: ConnectionId,
+}
+
+impl Refused {
+    /// Appends an Initial that closes the connection before it began.
+    pub(super) fn close(
+        &self,
+        keys: &Keys,
+        code: TransportErrorCode,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let header = PacketHeader::Initial {
+            version: VERSION_1,
+            dcid: self.client_cid,
+            scid: self.server_cid,
+            token: Bytes::new(),
+        };
+        let start = PacketStart {
+            header: &header,
+            space: SpaceId::Initial,
+            packet_number: 0,
+            largest_acked: None,
+            tag_length: keys.packet.local.tag_length(),
+            limit: super::MIN_INITIAL_DATAGRAM,
+        };
+        let packet = PacketBuilder::start(buf, start)?;
+        let close = Frame::ConnectionClose(Close::Connection(ConnectionClose {
+            code,
+            frame_type: 0,
+            reason: Bytes::new(),
+        }));
+        if !packet.writer(buf).try_write(&close, Delivery::Nothing) {
+            packet.abandon(buf);
+            return None;
+        }
+        packet.finish(buf, &*keys.header.local, &*keys.packet.local, None);
+        Some(response(self.four_tuple, buf))
+    }
+}

@@ -1,0 +1,165 @@
+//! Who gets a datagram.
+
+use std::collections::HashMap;
+
+use quinn_proto::ConnectionId;
+use slab::Slab;
+
+use super::ConnectionHandle;
+use crate::connection::EndpointEvent;
+use crate::ids::PathId;
+
+/// Where Initial and 0-RTT packets go that still carry the connection ID the client made up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum InitialRoute {
+    /// To an attempt that waits for a decision.
+    Pending(u64),
+    /// To a connection.
+    Connection(ConnectionHandle),
+}
+
+/// What an endpoint knows of its connections. The maps are bounded by what each connection issues
+/// or stores, and are never iterated.
+#[derive(Debug, Default)]
+pub(super) struct Routes {
+    connections: Slab<Registered>,
+    cids: HashMap<ConnectionId, (ConnectionHandle, PathId)>,
+    initial: HashMap<ConnectionId, InitialRoute>,
+    reset_tokens: HashMap<[u8; 16], ConnectionHandle>,
+}
+
+/// What is to be forgotten with a connection.
+#[derive(Debug, Default)]
+struct Registered {
+    cids: Vec<ConnectionId>,
+    initial_dcid: Option<ConnectionId>,
+    reset_tokens: Vec<[u8; 16]>,
+}
+
+impl Routes {
+    /// Connections not yet drained.
+    pub(super) fn len(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Registers a connection under its first connection ID and, on a server, under the one its
+    /// client made up.
+    pub(super) fn insert(
+        &mut self,
+        local_cid: ConnectionId,
+        initial_dcid: Option<ConnectionId>,
+    ) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.connections.insert(Registered {
+            initial_dcid,
+            ..Registered::default()
+        }));
+        self.issue(handle, local_cid, PathId::ZERO);
+        if let Some(dcid) = initial_dcid {
+            self.initial.insert(dcid, InitialRoute::Connection(handle));
+        }
+        handle
+    }
+
+    /// The connection and path a connection ID was issued for.
+    pub(super) fn connection(&self, dcid: &ConnectionId) -> Option<(ConnectionHandle, PathId)> {
+        self.cids.get(dcid).copied()
+    }
+
+    /// The destination of an Initial or 0-RTT packet.
+    pub(super) fn initial(&self, dcid: &ConnectionId) -> Option<InitialRoute> {
+        self.initial.get(dcid).copied()
+    }
+
+    /// The connection whose peer would end a stateless reset with this token.
+    pub(super) fn reset(&self, datagram: &[u8]) -> Option<ConnectionHandle> {
+        self.reset_tokens.get(datagram.last_chunk()?).copied()
+    }
+
+    pub(super) fn insert_pending(&mut self, initial_dcid: ConnectionId, key: u64) {
+        self.initial
+            .insert(initial_dcid, InitialRoute::Pending(key));
+    }
+
+    /// Removes the route to a pending attempt, unless it leads elsewhere by now.
+    pub(super) fn remove_pending(&mut self, initial_dcid: &ConnectionId, key: u64) {
+        if self.initial(initial_dcid) == Some(InitialRoute::Pending(key)) {
+            self.initial.remove(initial_dcid);
+        }
+    }
+
+    pub(super) fn on_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
+        match event {
+            EndpointEvent::ConnectionIdIssued(cid, path) => self.issue(handle, cid, path),
+            EndpointEvent::ConnectionIdRetired(cid) => {
+                if let Some(registered) = self.connections.get_mut(handle.0)
+                    && remove_from(&mut registered.cids, &cid)
+                {
+                    self.cids.remove(&cid);
+                }
+            }
+            EndpointEvent::ResetTokenAdded(token) => {
+                // A token that is known already stays with the connection it was first told to.
+                if let Some(registered) = self.connections.get_mut(handle.0)
+                    && !self.reset_tokens.contains_key(&token)
+                {
+                    registered.reset_tokens.push(token);
+                    self.reset_tokens.insert(token, handle);
+                }
+            }
+            EndpointEvent::ResetTokenRemoved(token) => {
+                if let Some(registered) = self.connections.get_mut(handle.0)
+                    && remove_from(&mut registered.reset_tokens, &token)
+                {
+                    self.reset_tokens.remove(&token);
+                }
+            }
+            EndpointEvent::Drained => self.remove(handle),
+        }
+    }
+
+    fn issue(&mut self, handle: ConnectionHandle, cid: ConnectionId, path: PathId) {
+        if let Some(registered) = self.connections.get_mut(handle.0)
+            && !self.cids.contains_key(&cid)
+        {
+            registered.cids.push(cid);
+            self.cids.insert(cid, (handle, path));
+        }
+    }
+
+    fn remove(&mut self, handle: ConnectionHandle) {
+        let Some(registered) = self.connections.try_remove(handle.0) else {
+            return;
+        };
+        for cid in &registered.cids {
+            self.cids.remove(cid);
+        }
+        for token in &registered.reset_tokens {
+            self.reset_tokens.remove(token);
+        }
+        if let Some(dcid) = registered.initial_dcid
+            && self.initial(&dcid) == Some(InitialRoute::Connection(handle))
+        {
+            self.initial.remove(&dcid);
+        }
+    }
+
+    /// True if nothing is left of any connection or attempt.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.connections.is_empty()
+            && self.cids.is_empty()
+            && self.initial.is_empty()
+            && self.reset_tokens.is_empty()
+    }
+}
+
+/// Removes one value; says whether it was there.
+fn remove_from<T: PartialEq>(list: &mut Vec<T>, value: &T) -> bool {
+    match list.iter().position(|known| known == value) {
+        Some(index) => {
+            list.swap_remove(index);
+            true
+        }
+        None => false,
+    }
+}
