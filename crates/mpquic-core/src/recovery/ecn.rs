@@ -2,21 +2,134 @@
 
 use quinn_proto::EcnCodepoint;
 
+use crate::space::PacketNumberSpace;
+use crate::wire::frame::EcnCounts;
+
+/// Packets marked to find out whether the path supports it (RFC 9000 A.4).
+const TESTING_PACKETS: u32 = 10;
+
+/// Probe timeouts in a row after which marking is suspended while the path is still untested: the
+/// path may drop marked packets.
+const TESTING_TIMEOUTS: u32 = 2;
+
 /// Whether packets of a path are marked ECT(0).
 #[derive(Debug, Clone)]
 pub(crate) struct EcnState {
-    enabled: bool,
+    validation: Validation,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Validation {
+    /// The first packets are marked.
+    Testing { sent: u32, lost: u32 },
+    /// Enough were marked; nothing is known yet, so no more are.
+    Unknown { lost: u32 },
+    /// Marks arrive and are reported.
+    Capable,
+    /// The path or the peer spoils marks, or marking is turned off.
+    Failed,
 }
 
 impl EcnState {
     /// Starts testing the path, or never marks if not `enabled`.
     pub(crate) fn new(enabled: bool) -> Self {
-        Self { enabled }
+        let validation = if enabled {
+            Validation::Testing { sent: 0, lost: 0 }
+        } else {
+            Validation::Failed
+        };
+        Self { validation }
     }
 
     /// How to mark the next packet. Set [`SentPacket::ecn_marked`](crate::space::SentPacket) to
     /// match.
     pub(crate) fn codepoint(&self) -> Option<EcnCodepoint> {
-        todo!()
+        match self.validation {
+            Validation::Testing { .. } | Validation::Capable => Some(EcnCodepoint::Ect0),
+            Validation::Unknown { .. } | Validation::Failed => None,
+        }
+    }
+
+    /// True once the path was found to carry marks.
+    pub(crate) fn is_capable(&self) -> bool {
+        self.validation == Validation::Capable
+    }
+
+    pub(super) fn on_marked_packet_sent(&mut self) {
+        if let Validation::Testing { sent, lost } = &mut self.validation {
+            *sent += 1;
+            if *sent >= TESTING_PACKETS {
+                self.validation = Validation::Unknown { lost: *lost };
+            }
+        }
+    }
+
+    pub(super) fn on_marked_packet_lost(&mut self) {
+        match &mut self.validation {
+            Validation::Testing { lost, .. } => *lost += 1,
+            Validation::Unknown { lost } => {
+                *lost += 1;
+                // RFC 9000 A.4: all marked packets were lost
+                if *lost >= TESTING_PACKETS {
+                    self.validation = Validation::Failed;
+                }
+            }
+            Validation::Capable | Validation::Failed => {}
+        }
+    }
+
+    pub(super) fn on_probe_timeout(&mut self, pto_count: u32) {
+        if let Validation::Testing { lost, .. } = self.validation
+            && pto_count >= TESTING_TIMEOUTS
+        {
+            self.validation = Validation::Unknown { lost };
+        }
+    }
+
+    /// Checks the counts of an acknowledgement that raised the largest acknowledged number of
+    /// `space` and newly acknowledged `newly_marked` marked packets. True if CE was reported for
+    /// packets it had not been reported for before.
+    pub(super) fn on_counts(
+        &mut self,
+        space: &mut PacketNumberSpace,
+        counts: Option<EcnCounts>,
+        newly_marked: u64,
+    ) -> bool {
+        if self.validation == Validation::Failed {
+            return false;
+        }
+        let Some(counts) = counts else {
+            if newly_marked > 0 {
+                // RFC 9000 section 13.4.2.1: the peer reports no counts, or marks were erased
+                self.validation = Validation::Failed;
+            }
+            return false;
+        };
+        let ecn = &mut space.ecn;
+        let previous = std::mem::replace(&mut ecn.reported, counts);
+        if !is_plausible(previous, counts, newly_marked, ecn.marked) {
+            self.validation = Validation::Failed;
+            return false;
+        }
+        if newly_marked > 0 {
+            self.validation = Validation::Capable;
+        }
+        counts.ce > previous.ce
     }
 }
+
+/// RFC 9000 section 13.4.2.1. ECT(1) is never sent, so it must not be reported.
+fn is_plausible(previous: EcnCounts, counts: EcnCounts, newly_marked: u64, marked: u64) -> bool {
+    let (Some(ect0), Some(ce)) = (
+        counts.ect0.checked_sub(previous.ect0),
+        counts.ce.checked_sub(previous.ce),
+    ) else {
+        return false;
+    };
+    counts.ect1 == 0
+        && ect0.saturating_add(ce) >= newly_marked
+        && counts.ect0.saturating_add(counts.ce) <= marked
+}
+
+#[cfg(test)]
+mod tests;

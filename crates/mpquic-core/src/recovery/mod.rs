@@ -1,8 +1,10 @@
 //! Loss recovery of one path (RFC 9002): what was acknowledged, what is lost, when to probe.
 
+mod ack;
 pub(crate) mod delivery_rate;
 pub(crate) mod ecn;
 pub(crate) mod loss;
+mod loss_rate;
 pub(crate) mod pacer;
 pub(crate) mod pto;
 pub(crate) mod rtt;
@@ -11,16 +13,17 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
+use delivery_rate::DeliveryRateEstimator;
 pub(crate) use ecn::EcnState;
+use loss::{LossEvent, Thresholds};
+use loss_rate::LossRate;
 pub(crate) use pacer::Pacer;
 pub(crate) use pto::{RecoveryTimeout, TimeoutContext, TimeoutKind};
 pub(crate) use rtt::RttEstimator;
 
 use crate::config::TransportConfig;
 use crate::congestion::{Acked, CongestionEvent};
-use crate::error::TransportError;
 use crate::space::{PacketNumberSpace, SentPacket};
-use crate::wire::frame::Ack;
 
 /// What the connection knows when it processes an acknowledgement or a loss timer.
 #[derive(Debug, Clone, Copy)]
@@ -38,10 +41,10 @@ pub(crate) struct AckContext {
     pub(crate) peer_validated_address: bool,
 }
 
-/// What an acknowledgement or a timeout changed. Reused: call [`Self::clear`] when done.
+/// What an acknowledgement or a timeout changed. Reused, so that it need not be allocated again.
 #[derive(Debug, Default)]
 pub(crate) struct AckOutcome {
-    /// Newly acknowledged packets.
+    /// Newly acknowledged packets: highest range first, numbers rising within a range.
     pub(crate) acked: Vec<(u64, SentPacket)>,
     /// Packets declared lost, oldest first.
     pub(crate) lost: Vec<(u64, SentPacket)>,
@@ -79,6 +82,19 @@ pub(crate) struct Recovery {
     pub(crate) ecn: EcnState,
     bytes_in_flight: u64,
     pto_count: u32,
+    last_probe_timeout: Option<Instant>,
+    /// When an ack-eliciting packet last left, something was newly acknowledged, or a probe
+    /// timeout passed.
+    last_activity: Instant,
+    delivery_rate: DeliveryRateEstimator,
+    loss_rate: LossRate,
+    is_app_limited: bool,
+    /// No congestion was noticed yet.
+    is_starting: bool,
+    thresholds: Thresholds,
+    loss_event: Option<LossEvent>,
+    /// When the address last changed.
+    address_since: Option<Instant>,
 }
 
 impl Recovery {
@@ -90,6 +106,15 @@ impl Recovery {
             ecn: EcnState::new(config.ecn),
             bytes_in_flight: 0,
             pto_count: 0,
+            last_probe_timeout: None,
+            last_activity: now,
+            delivery_rate: DeliveryRateEstimator::new(now),
+            loss_rate: LossRate::default(),
+            is_app_limited: false,
+            is_starting: true,
+            thresholds: Thresholds::new(config),
+            loss_event: None,
+            address_since: None,
         }
     }
 
@@ -105,81 +130,102 @@ impl Recovery {
 
     /// Share of packets lost among the last 1000 resolved: (lost + 1/2) / (resolved + 1).
     pub(crate) fn loss_rate(&self) -> f64 {
-        todo!()
+        self.loss_rate.share()
     }
 
     /// Largest delivery rate of the last ten round trips, bytes per second.
     pub(crate) fn delivery_rate(&self) -> Option<u64> {
-        todo!()
+        self.delivery_rate.max()
     }
 
-    /// The connection has nothing more to send on this path although its window has room. Holds
+    /// The connection has nothing more to send on this path although its window has room. It holds
     /// until the next packet in flight leaves; acknowledgements that arrive meanwhile are reported
-    /// as `app_limited`. Being held by the pacer or by flow control of another kind is not this.
+    /// as `app_limited`. A path held by its window or its pacer is not application-limited (RFC
+    /// 9002 section 7.8).
     pub(crate) fn set_app_limited(&mut self) {
-        todo!()
+        if !self.is_app_limited {
+            self.is_app_limited = true;
+            self.delivery_rate.set_app_limited(self.bytes_in_flight);
+        }
     }
 
-    /// The rate for [`Pacer::available`]: the controller's, or 1.25 windows per smoothed RTT.
-    pub(crate) fn pacing_rate(&self, _window: u64, _controller_rate: Option<u64>) -> u64 {
-        todo!()
+    /// The rate for [`Pacer::available`], bytes per second: the controller's, or 1.25 windows per
+    /// smoothed RTT (RFC 9002 section 7.7); 2 windows until congestion is first noticed, so that
+    /// slow start can double.
+    pub(crate) fn pacing_rate(&self, window: u64, controller_rate: Option<u64>) -> u64 {
+        controller_rate.unwrap_or_else(|| {
+            let quarters = if self.is_starting { 8 } else { 5 };
+            let nanos = self.rtt.smoothed().as_nanos().max(1);
+            let rate = u128::from(window) * quarters * 250_000_000 / nanos;
+            u64::try_from(rate).unwrap_or(u64::MAX)
+        })
     }
 
     /// A packet left with a number from this space's `take_packet_number`. Every packet is
     /// reported, also those that only acknowledge (RFC 9002 A.5).
     pub(crate) fn on_packet_sent(
         &mut self,
-        _space: &mut PacketNumberSpace,
-        _packet_number: u64,
-        _packet: SentPacket,
+        space: &mut PacketNumberSpace,
+        packet_number: u64,
+        mut packet: SentPacket,
     ) {
-        todo!()
-    }
-
-    /// An ACK or PATH_ACK for `space` arrived. `out` must be clear.
-    ///
-    /// # Errors
-    /// PROTOCOL_VIOLATION if it names a packet that was never sent (MP-055).
-    pub(crate) fn on_ack(
-        &mut self,
-        _space: &mut PacketNumberSpace,
-        _ack: &Ack,
-        _cx: &AckContext,
-        _out: &mut AckOutcome,
-    ) -> Result<(), TransportError> {
-        todo!()
-    }
-
-    /// Declares packets lost when the loss timer of `space` fires (RFC 9002 section 6.1). `out`
-    /// must be clear.
-    pub(crate) fn detect_lost(
-        &mut self,
-        _space: &mut PacketNumberSpace,
-        _cx: &AckContext,
-        _out: &mut AckOutcome,
-    ) {
-        todo!()
+        let now = packet.time_sent;
+        if packet.in_flight {
+            packet.rate = self.delivery_rate.on_packet_sent(now, self.bytes_in_flight);
+            self.bytes_in_flight += u64::from(packet.bytes);
+            self.is_app_limited = false;
+        }
+        if packet.ack_eliciting {
+            space.last_ack_eliciting_sent = Some(now);
+            space.probes = space.probes.saturating_sub(1);
+            self.last_activity = now;
+        }
+        if packet.ecn_marked {
+            space.ecn.marked += 1;
+            self.ecn.on_marked_packet_sent();
+        }
+        space.sent.insert(packet_number, packet);
     }
 
     /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a
     /// Retry arrived or the path is gone. They are appended to `drained`, neither acknowledged nor
-    /// lost; the space itself remains usable.
+    /// lost; the space itself remains usable (RFC 9002 A.11).
     pub(crate) fn discard_space(
         &mut self,
-        _space: &mut PacketNumberSpace,
-        _drained: &mut Vec<(u64, SentPacket)>,
+        space: &mut PacketNumberSpace,
+        drained: &mut Vec<(u64, SentPacket)>,
     ) {
-        todo!()
+        self.bytes_in_flight -= space.sent.bytes_in_flight();
+        drained.extend(space.sent.drain());
+        space.lost.clear();
+        space.lost_since = None;
+        space.loss_time = None;
+        space.last_ack_eliciting_sent = None;
+        space.probes = 0;
+        self.pto_count = 0;
+        self.last_probe_timeout = None;
     }
 
     /// The path's address changed: RTT, ECN and pacing start over, and packets sent before count
     /// neither for the RTT nor for congestion control (RFC 9000 section 9.4).
     pub(crate) fn reset_for_new_address(
         &mut self,
-        _space: &mut PacketNumberSpace,
-        _config: &TransportConfig,
-        _now: Instant,
+        space: &mut PacketNumberSpace,
+        config: &TransportConfig,
+        now: Instant,
     ) {
-        todo!()
+        self.bytes_in_flight -= space.sent.bytes_in_flight();
+        space.sent.leave_flight();
+        space.lost_since = None;
+        *self = Self {
+            bytes_in_flight: self.bytes_in_flight,
+            address_since: Some(now),
+            ..Self::new(config, now)
+        };
     }
 }
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

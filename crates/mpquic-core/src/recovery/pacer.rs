@@ -1,12 +1,25 @@
 //! Spreads packets over the round trip (RFC 9002 section 7.7).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Datagrams that may always leave at once: an initial window's worth.
+const MIN_BURST: u64 = 10;
+/// Datagrams that may leave at once at most.
+const MAX_BURST: u64 = 256;
+/// What collects in this time may leave at once: timers fire late by about as much.
+const BURST_TIME: Duration = Duration::from_millis(2);
+/// An empty bucket is asked again when this much has collected: one timer serves a batch.
+const BATCH_TIME: Duration = Duration::from_millis(1);
+/// Datagrams in a batch at most.
+const MAX_BATCH: u64 = 64;
 
 /// A token bucket.
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
+    /// Bytes that may leave.
     tokens: u64,
-    last: Instant,
+    /// Up to when tokens were added.
+    filled: Instant,
 }
 
 impl Pacer {
@@ -14,23 +27,128 @@ impl Pacer {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             tokens: u64::MAX,
-            last: now,
+            filled: now,
         }
     }
 
     /// Bytes that may leave now (at least one `mtu`), or when to ask again. `rate` is in bytes per
     /// second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate).
-    pub(crate) fn available(
-        &mut self,
-        _now: Instant,
-        _rate: u64,
-        _mtu: u16,
-    ) -> Result<u64, Instant> {
-        todo!()
+    pub(crate) fn available(&mut self, now: Instant, rate: u64, mtu: u16) -> Result<u64, Instant> {
+        let rate = rate.max(1);
+        let mtu = u64::from(mtu.max(1));
+        let capacity = bytes_in(BURST_TIME, rate).clamp(MIN_BURST * mtu, MAX_BURST * mtu);
+        let elapsed = now.saturating_duration_since(self.filled);
+        let earned = bytes_in(elapsed, rate);
+        if self.tokens.saturating_add(earned) >= capacity {
+            self.tokens = capacity;
+            self.filled = now;
+        } else if earned > 0 {
+            self.tokens += earned;
+            // The time of a fraction of a byte is kept for the next call.
+            self.filled += time_for(earned, rate).min(elapsed);
+        }
+        if self.tokens >= mtu {
+            return Ok(self.tokens);
+        }
+        let batch = bytes_in(BATCH_TIME, rate).clamp(mtu, MAX_BATCH * mtu);
+        // A nanosecond more, since `time_for` rounds down.
+        let wait = time_for(batch - self.tokens, rate) + Duration::from_nanos(1);
+        Err(self.filled + wait)
     }
 
     /// A packet that counts as in flight left.
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         self.tokens = self.tokens.saturating_sub(bytes);
+    }
+}
+
+fn bytes_in(time: Duration, rate: u64) -> u64 {
+    let bytes = time.as_nanos() * u128::from(rate) / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Rounded down.
+fn time_for(bytes: u64, rate: u64) -> Duration {
+    // One datagram at one byte per second takes less than a day; larger values are cut off there.
+    const LONGEST: u128 = 86_400 * 1_000_000_000;
+    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+    Duration::from_nanos(nanos.min(LONGEST) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MTU: u16 = 1000;
+
+    /// Sends whenever allowed for `seconds`; returns bytes sent and the number of waits.
+    fn run(rate: u64, seconds: u64, lateness: Duration) -> (u64, u32) {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start);
+        let (mut now, mut sent, mut waits) = (start, 0, 0);
+        while now < start + Duration::from_secs(seconds) {
+            match pacer.available(now, rate, MTU) {
+                Ok(budget) => {
+                    let bytes = budget.min(64 * u64::from(MTU));
+                    pacer.on_sent(bytes);
+                    sent += bytes;
+                }
+                Err(at) => {
+                    assert!(at > now);
+                    now = at + lateness;
+                    waits += 1;
+                }
+            }
+        }
+        (sent, waits)
+    }
+
+    #[test]
+    fn keeps_the_rate() {
+        for rate in [1_000, 125_000, 12_500_000, 125_000_000, 1_250_000_000] {
+            for lateness in [Duration::ZERO, Duration::from_micros(900)] {
+                let (sent, waits) = run(rate, 10, lateness);
+                // The rate, and one burst at the start; the last batch may fall beyond the end.
+                let burst = (rate / 500).clamp(10_000, 256_000);
+                let expected = rate * 10;
+                if rate <= 125_000_000 {
+                    assert!(sent + 2000 >= expected, "{rate}: {sent} is too little");
+                }
+                assert!(sent <= expected + burst, "{rate}: {sent} is too much");
+                assert!(waits <= 160_000, "{rate}: {waits} waits");
+            }
+        }
+    }
+
+    #[test]
+    fn bursts_are_bounded_after_idling() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(start);
+        assert_eq!(pacer.available(start, 125_000, MTU), Ok(10_000));
+        let later = start + Duration::from_secs(3600);
+        assert_eq!(pacer.available(later, 125_000, MTU), Ok(10_000));
+        assert_eq!(pacer.available(later, 125_000_000, MTU), Ok(10_000));
+        let later = later + Duration::from_secs(1);
+        assert_eq!(pacer.available(later, 50_000_000, MTU), Ok(100_000));
+        assert_eq!(pacer.available(later, u64::MAX, MTU), Ok(100_000));
+        let later = later + Duration::from_nanos(1);
+        assert_eq!(pacer.available(later, u64::MAX, MTU), Ok(256_000));
+    }
+
+    #[test]
+    fn waits_for_one_packet_at_low_rates_and_a_batch_at_high_ones() {
+        let start = Instant::now();
+        let wait = |rate| {
+            let mut pacer = Pacer::new(start);
+            while let Ok(budget) = pacer.available(start, rate, MTU) {
+                pacer.on_sent(budget);
+            }
+            pacer.available(start, rate, MTU).unwrap_err() - start
+        };
+        assert_eq!(wait(1000), Duration::from_secs(1) + Duration::from_nanos(1));
+        let batch = Duration::from_millis(1) + Duration::from_nanos(1);
+        assert_eq!(wait(10_000_000), batch);
+        // 64 datagrams
+        assert_eq!(wait(128_000_000), batch / 2 + Duration::from_nanos(1));
     }
 }

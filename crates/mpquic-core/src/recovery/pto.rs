@@ -6,6 +6,10 @@ use super::Recovery;
 use crate::ids::SpaceId;
 use crate::space::PacketNumberSpace;
 
+/// Backoff ends here: a path that came back is noticed within a minute (as RFC 6298 section 2.5
+/// allows for TCP).
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
 /// What the connection knows when a path's recovery timer is set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeoutContext {
@@ -51,17 +55,94 @@ impl Recovery {
     /// The earliest timeout of the path's spaces: a loss timer if there is one, else the probe
     /// timeout (RFC 9002 A.8). With nothing in flight there is one only for a client whose peer may
     /// be held by the anti-amplification limit.
-    pub(crate) fn next_timeout<'a>(
+    pub(crate) fn next_timeout<'a, I>(
         &self,
-        _spaces: impl IntoIterator<Item = &'a PacketNumberSpace>,
-        _cx: &TimeoutContext,
+        spaces: I,
+        cx: &TimeoutContext,
+    ) -> Option<RecoveryTimeout>
+    where
+        I: IntoIterator<Item = &'a PacketNumberSpace>,
+        I::IntoIter: Clone,
+    {
+        let spaces = spaces.into_iter();
+        let loss = spaces.clone().filter_map(|space| {
+            Some(RecoveryTimeout {
+                at: space.loss_time?,
+                space: space.id(),
+                kind: TimeoutKind::Loss,
+            })
+        });
+        if let Some(timeout) = loss.min_by_key(|timeout| timeout.at) {
+            return Some(timeout);
+        }
+        // RFC 9002 section 6.2.2.1
+        if cx.amplification_limited {
+            return None;
+        }
+        spaces
+            .filter_map(|space| self.probe_timeout(space, cx))
+            .min_by_key(|timeout| timeout.at)
+            .or_else(|| self.deadlock_timeout(cx))
+    }
+
+    /// When to probe because ack-eliciting packets of `space` are not acknowledged.
+    fn probe_timeout(
+        &self,
+        space: &PacketNumberSpace,
+        cx: &TimeoutContext,
     ) -> Option<RecoveryTimeout> {
-        todo!()
+        if space.sent.ack_eliciting() == 0 {
+            return None;
+        }
+        let max_ack_delay = match space.id() {
+            SpaceId::Initial | SpaceId::Handshake => Duration::ZERO,
+            // RFC 9002 section 6.2.1: not before the handshake is confirmed
+            SpaceId::Data(_) if cx.handshake_confirmed => cx.peer_max_ack_delay,
+            SpaceId::Data(_) => return None,
+        };
+        // The last probe timeout counts too, in case its probe could not be sent.
+        let since = space.last_ack_eliciting_sent.max(self.last_probe_timeout)?;
+        Some(RecoveryTimeout {
+            at: since + self.backed_off(self.pto(max_ack_delay)),
+            space: space.id(),
+            kind: TimeoutKind::Probe,
+        })
+    }
+
+    /// When a client must send something, lest the server wait for it forever (RFC 9002 section
+    /// 6.2.2.1).
+    fn deadlock_timeout(&self, cx: &TimeoutContext) -> Option<RecoveryTimeout> {
+        if cx.peer_validated_address {
+            return None;
+        }
+        Some(RecoveryTimeout {
+            at: self.last_activity + self.backed_off(self.pto(Duration::ZERO)),
+            space: if cx.has_handshake_keys {
+                SpaceId::Handshake
+            } else {
+                SpaceId::Initial
+            },
+            kind: TimeoutKind::Probe,
+        })
+    }
+
+    fn backed_off(&self, pto: Duration) -> Duration {
+        let factor = 1u32.checked_shl(self.pto_count).unwrap_or(u32::MAX);
+        // An RTT beyond the limit still waits one whole PTO.
+        pto.saturating_mul(factor).min(MAX_BACKOFF.max(pto))
     }
 
     /// A probe timeout passed: backs off and asks for probes in `space`. Nothing is declared lost
     /// (MP-156).
-    pub(crate) fn on_probe_timeout(&mut self, _space: &mut PacketNumberSpace, _now: Instant) {
-        todo!()
+    pub(crate) fn on_probe_timeout(&mut self, space: &mut PacketNumberSpace, now: Instant) {
+        self.pto_count = self.pto_count.saturating_add(1);
+        self.last_probe_timeout = Some(now);
+        self.last_activity = now;
+        self.ecn.on_probe_timeout(self.pto_count);
+        // RFC 9002 section 6.2.4: one or two, and never more than what might be missing
+        space.probes = space.sent.ack_eliciting().clamp(1, 2) as u8;
     }
 }
+
+#[cfg(test)]
+mod tests;

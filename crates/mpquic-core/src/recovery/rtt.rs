@@ -21,6 +21,8 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     /// No sample yet: `initial` is assumed (RFC 9002 section 6.2.2).
     pub(crate) fn new(initial: Duration) -> Self {
+        // Any multiple of it must remain a time.
+        let initial = initial.min(Duration::from_secs(3600));
         Self {
             latest: initial,
             smoothed: initial,

@@ -24,7 +24,10 @@ impl AckPolicy {
     pub(crate) fn from_config(config: &TransportConfig) -> Self {
         Self {
             ack_eliciting_threshold: config.ack_eliciting_threshold.max(1),
-            max_ack_delay: config.max_ack_delay,
+            // RFC 9000 section 18.2
+            max_ack_delay: config
+                .max_ack_delay
+                .min(Duration::from_millis((1 << 14) - 1)),
         }
     }
 }

@@ -2,16 +2,20 @@
 //! and Handshake.
 
 pub(crate) mod ack_policy;
+pub(crate) mod lost;
 pub(crate) mod received;
+mod seen;
 pub(crate) mod sent;
 
 use std::time::Instant;
 
 pub(crate) use ack_policy::{AckPolicy, AckState};
+pub(crate) use lost::{LostPacket, LostPackets};
 pub(crate) use received::Received;
 pub(crate) use sent::{SentPacket, SentPackets};
 
 use crate::ids::SpaceId;
+use crate::wire::frame::EcnCounts;
 
 /// One packet number space.
 #[derive(Debug)]
@@ -22,12 +26,31 @@ pub(crate) struct PacketNumberSpace {
     /// What we sent.
     pub(crate) sent: SentPackets,
     next: u64,
-    largest_acked: Option<u64>,
+    skipping: Option<Skipping>,
+    /// The number left out last.
+    pub(crate) skipped: Option<u64>,
+    pub(crate) largest_acked: Option<u64>,
+    /// What was declared lost not long ago.
+    pub(crate) lost: LostPackets,
     /// When the oldest packet below the largest acknowledged one counts as lost by time.
     pub(crate) loss_time: Option<Instant>,
+    /// When the first ack-eliciting packet left of an unbroken run of lost ones (RFC 9002 section
+    /// 7.6).
+    pub(crate) lost_since: Option<Instant>,
+    pub(crate) last_ack_eliciting_sent: Option<Instant>,
     /// Ack-eliciting packets to send now whatever the congestion window says, because a probe
     /// timeout passed (RFC 9002 section 6.2.4). Each one sent is subtracted.
     pub(crate) probes: u8,
+    pub(crate) ecn: SpaceEcn,
+}
+
+/// ECN counts of one space (MP-056).
+#[derive(Debug, Default)]
+pub(crate) struct SpaceEcn {
+    /// Packets sent with ECT(0).
+    pub(crate) marked: u64,
+    /// What the peer reported last.
+    pub(crate) reported: EcnCounts,
 }
 
 impl PacketNumberSpace {
@@ -35,12 +58,18 @@ impl PacketNumberSpace {
     pub(crate) fn new(id: SpaceId) -> Self {
         Self {
             id,
-            received: Received::new(),
+            received: Received::default(),
             sent: SentPackets::default(),
             next: 0,
+            skipping: None,
+            skipped: None,
             largest_acked: None,
+            lost: LostPackets::default(),
             loss_time: None,
+            lost_since: None,
+            last_ack_eliciting_sent: None,
             probes: 0,
+            ecn: SpaceEcn::default(),
         }
     }
 
@@ -51,8 +80,8 @@ impl PacketNumberSpace {
 
     /// From now on skips a number at unpredictable distances, so that a peer that acknowledges
     /// packets it has not seen is caught (RFC 9000 section 21.4). `random` seeds the distances.
-    pub(crate) fn skip_numbers(&mut self, _random: u64) {
-        todo!()
+    pub(crate) fn skip_numbers(&mut self, random: u64) {
+        self.skipping = Some(Skipping::new(random, self.next));
     }
 
     /// The number [`Self::take_packet_number`] will return.
@@ -64,6 +93,13 @@ impl PacketNumberSpace {
     pub(crate) fn take_packet_number(&mut self) -> u64 {
         let number = self.next;
         self.next += 1;
+        if let Some(skipping) = &mut self.skipping
+            && skipping.at <= self.next
+        {
+            self.skipped = Some(self.next);
+            self.next += 1;
+            skipping.plan(self.next);
+        }
         number
     }
 
@@ -77,3 +113,43 @@ impl PacketNumberSpace {
         self.received.largest().map_or(0, |largest| largest + 1)
     }
 }
+
+/// When to leave out a packet number.
+#[derive(Debug)]
+struct Skipping {
+    random: u64,
+    /// The next number to leave out.
+    at: u64,
+    /// Distances lie between this and twice as much.
+    distance: u64,
+}
+
+impl Skipping {
+    const FIRST_DISTANCE: u64 = 32;
+    const MAX_DISTANCE: u64 = 1 << 16;
+
+    fn new(random: u64, next: u64) -> Self {
+        let mut skipping = Self {
+            random,
+            at: 0,
+            distance: Self::FIRST_DISTANCE,
+        };
+        skipping.plan(next);
+        skipping
+    }
+
+    /// Picks the number to leave out after `next`.
+    fn plan(&mut self, next: u64) {
+        // SplitMix64: seeded by real randomness, and little of its output can be seen.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        self.at = next + self.distance + mixed % self.distance;
+        self.distance = (self.distance * 2).min(Self::MAX_DISTANCE);
+    }
+}
+
+#[cfg(test)]
+mod tests;

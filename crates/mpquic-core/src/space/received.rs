@@ -5,52 +5,144 @@ use std::time::Instant;
 use quinn_proto::EcnCodepoint;
 
 use super::ack_policy::{AckPolicy, AckState};
+use super::seen::Seen;
 use crate::ids::PathId;
+use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
+use crate::range_set::RangeSet;
+use crate::wire::frame::EcnCounts;
+use crate::wire::frame::ack::encode_ack;
+
+/// Ranges kept for acknowledgement; the oldest go first. All fit into one packet of 1200 bytes,
+/// and each one is repeated until it is confirmed or this many newer ones exist.
+const MAX_RANGES: usize = 256;
+
+/// With more ranges than this, confirmation is wanted after [`ACKS_WITH_RANGES`].
+const FEW_RANGES: usize = 4;
+/// Acknowledgements between requests for confirmation while there are many ranges.
+const ACKS_WITH_RANGES: u32 = 32;
+/// Acknowledgements between requests for confirmation otherwise; it bounds what the sent packets
+/// that only acknowledge occupy.
+const ACKS_WITHOUT_RANGES: u32 = 256;
 
 /// What was received in one packet number space and has to be acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
-    largest: Option<u64>,
+    seen: Seen,
+    /// Numbers that acknowledgements report.
+    ranges: RangeSet,
+    /// Numbers below are no longer reported, unless they arrive late.
+    forgotten_below: u64,
+    largest: Option<(u64, Instant)>,
+    largest_ack_eliciting: Option<u64>,
+    /// The smallest number that no acknowledgement has reported yet.
+    smallest_unreported: Option<u64>,
+    /// Ack-eliciting packets since the last acknowledgement.
+    ack_eliciting: u64,
+    due: bool,
+    deadline: Option<Instant>,
+    ecn: EcnCounts,
+    /// Acknowledgements since one left in an ack-eliciting packet.
+    unconfirmed_acks: u32,
 }
 
 impl Received {
-    /// Nothing received yet.
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// True if the packet was seen before, or is so old that this cannot be excluded: it must not
     /// be processed (RFC 9000 section 12.3).
-    pub(crate) fn is_duplicate(&self, _packet_number: u64) -> bool {
-        todo!()
+    pub(crate) fn is_duplicate(&self, packet_number: u64) -> bool {
+        self.seen.contains(packet_number)
     }
 
     /// Takes note of a packet that was opened and is not a duplicate.
     pub(crate) fn on_packet(
         &mut self,
-        _packet_number: u64,
-        _now: Instant,
-        _ecn: Option<EcnCodepoint>,
-        _ack_eliciting: bool,
-        _policy: &AckPolicy,
+        packet_number: u64,
+        now: Instant,
+        ecn: Option<EcnCodepoint>,
+        ack_eliciting: bool,
+        policy: &AckPolicy,
     ) {
-        todo!()
+        self.seen.insert(packet_number);
+        self.ranges.insert_one(packet_number);
+        self.drop_excess_range(packet_number);
+        if self
+            .largest
+            .is_none_or(|(largest, _)| packet_number > largest)
+        {
+            self.largest = Some((packet_number, now));
+        }
+        let smallest = self.smallest_unreported.unwrap_or(packet_number);
+        self.smallest_unreported = Some(smallest.min(packet_number));
+        match ecn {
+            Some(EcnCodepoint::Ect0) => self.ecn.ect0 += 1,
+            Some(EcnCodepoint::Ect1) => self.ecn.ect1 += 1,
+            Some(EcnCodepoint::Ce) => self.ecn.ce += 1,
+            None => {}
+        }
+        if !ack_eliciting {
+            return;
+        }
+        self.ack_eliciting += 1;
+        // RFC 9000 section 13.2.1: out of order, or CE-marked
+        let urgent = self.is_out_of_order(packet_number) || ecn == Some(EcnCodepoint::Ce);
+        self.largest_ack_eliciting = self.largest_ack_eliciting.max(Some(packet_number));
+        if urgent || self.ack_eliciting >= policy.ack_eliciting_threshold {
+            self.due = true;
+            self.deadline = None;
+        } else if !self.due && self.deadline.is_none() {
+            self.deadline = Some(now + policy.max_ack_delay);
+        }
+    }
+
+    /// True if the ack-eliciting packet just received has a smaller number than an earlier one, or
+    /// if numbers between the largest earlier one and this one are missing.
+    fn is_out_of_order(&self, packet_number: u64) -> bool {
+        self.largest_ack_eliciting.is_some_and(|largest| {
+            let next = (largest + 1).max(self.forgotten_below);
+            packet_number < largest || !self.ranges.contains_range(next..packet_number)
+        })
+    }
+
+    /// Keeps the number of ranges bounded, but never forgets the packet just received.
+    fn drop_excess_range(&mut self, just_received: u64) {
+        if self.ranges.len() > MAX_RANGES {
+            let oldest = self
+                .ranges
+                .iter()
+                .find(|range| !range.contains(&just_received));
+            if let Some(oldest) = oldest {
+                self.ranges.remove(oldest);
+            }
+        }
     }
 
     /// The largest packet number received.
     pub(crate) fn largest(&self) -> Option<u64> {
-        self.largest
+        self.largest.map(|(largest, _)| largest)
     }
 
     /// Whether an acknowledgement is due.
-    pub(crate) fn ack_state(&self, _now: Instant) -> AckState {
-        todo!()
+    pub(crate) fn ack_state(&self, now: Instant) -> AckState {
+        if self.ack_eliciting == 0 {
+            AckState::None
+        } else if self.due || self.deadline.is_some_and(|deadline| deadline <= now) {
+            AckState::Due
+        } else {
+            AckState::Pending
+        }
     }
 
     /// When a pending acknowledgement becomes due.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        todo!()
+        self.deadline
+    }
+
+    /// Makes a pending acknowledgement due if its time has come.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.deadline = None;
+            self.due = true;
+        }
     }
 
     /// Writes ACK (`path` is `None`) or PATH_ACK; false if there is nothing to acknowledge or no
@@ -58,31 +150,64 @@ impl Received {
     #[must_use]
     pub(crate) fn write_ack(
         &mut self,
-        _w: &mut FrameWriter<'_>,
-        _now: Instant,
-        _path: Option<PathId>,
-        _ack_delay_exponent: u8,
-        _ecn: bool,
+        w: &mut FrameWriter<'_>,
+        now: Instant,
+        path: Option<PathId>,
+        ack_delay_exponent: u8,
+        ecn: bool,
     ) -> bool {
-        todo!()
+        let Some((largest, received_at)) = self.largest else {
+            return false;
+        };
+        let delay = now.saturating_duration_since(received_at).as_micros() as u64;
+        let delay = delay >> ack_delay_exponent.min(20);
+        let ecn = Some(self.ecn).filter(|counts| ecn && *counts != EcnCounts::default());
+        let room = w.remaining();
+        if encode_ack(w.buffer(), path, &self.ranges, delay, ecn, room).is_none() {
+            return false;
+        }
+        let path = path.unwrap_or(PathId::ZERO);
+        w.note(Delivery::Ack { path, largest }, false);
+        self.smallest_unreported = None;
+        self.ack_eliciting = 0;
+        self.due = false;
+        self.deadline = None;
+        self.unconfirmed_acks = self.unconfirmed_acks.saturating_add(1);
+        true
     }
 
     /// True if the packet with the next acknowledgement should carry a PING (when the window
     /// allows), so that the peer confirms it and old ranges can be forgotten (RFC 9000 section
-    /// 13.2.4). Call [`Self::on_confirmation_requested`] when any ack-eliciting packet carries an
-    /// acknowledgement of this space.
+    /// 13.2.4).
     pub(crate) fn wants_confirmation(&self) -> bool {
-        todo!()
+        let patience = if self.ranges.len() > FEW_RANGES {
+            ACKS_WITH_RANGES
+        } else {
+            ACKS_WITHOUT_RANGES
+        };
+        self.unconfirmed_acks >= patience
     }
 
-    /// An acknowledgement left in an ack-eliciting packet.
+    /// An acknowledgement of this space left in an ack-eliciting packet.
     pub(crate) fn on_confirmation_requested(&mut self) {
-        todo!()
+        self.unconfirmed_acks = 0;
     }
 
     /// The peer has our acknowledgement whose largest number is `largest`: older ranges need not be
     /// repeated (RFC 9000 section 13.2.4).
-    pub(crate) fn on_ack_delivered(&mut self, _largest: u64) {
-        todo!()
+    pub(crate) fn on_ack_delivered(&mut self, largest: u64) {
+        let Some((newest, _)) = self.largest else {
+            return;
+        };
+        // The largest number stays: the peer's ECN validation relies on it (RFC 9000 section
+        // 13.2.3). So does whatever arrived late and was never reported.
+        let bound = (largest + 1)
+            .min(newest)
+            .min(self.smallest_unreported.unwrap_or(u64::MAX));
+        self.ranges.remove_below(bound);
+        self.forgotten_below = self.forgotten_below.max(bound);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Packets sent and not yet resolved.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use crate::packet::writer::Deliveries;
@@ -50,50 +51,198 @@ impl SentPacket {
             rate: SendState::unset(time_sent),
         }
     }
+
+    /// A packet that only acknowledges: the peer may never acknowledge it in turn.
+    fn is_bare_ack(&self) -> bool {
+        !self.ack_eliciting && !self.in_flight
+    }
 }
 
+/// Bare acknowledgements are forgotten, oldest first, when there are more than this many and more
+/// than anything else: a peer that never acknowledges must not make the ring grow.
+const MANY_BARE_ACKS: usize = 1024;
+/// How many of them are kept then.
+const KEPT_BARE_ACKS: usize = 256;
+/// Numbers left out between two packets get slots of their own up to this many, so that the place
+/// of a number can be calculated.
+const MAX_FILLED_GAP: u64 = 8;
+
 #[derive(Debug)]
-pub(super) struct Slot {
+struct Slot {
     number: u64,
-    content: SlotContent,
+    content: Content,
 }
 
 #[derive(Debug)]
-enum SlotContent {
+enum Content {
     Sent(SentPacket),
     Acked,
+    /// The number was never sent.
     Skipped,
 }
 
+impl Slot {
+    fn packet(&self) -> Option<(u64, &SentPacket)> {
+        match &self.content {
+            Content::Sent(packet) => Some((self.number, packet)),
+            Content::Acked | Content::Skipped => None,
+        }
+    }
+}
+
 /// Packets of one space that are neither acknowledged nor lost, by number.
+///
+/// Losses leave at the front, so acknowledged slots are only ever left standing within the
+/// reordering threshold below the largest acknowledged number: walking over them is cheap.
 #[derive(Debug, Default)]
 pub(crate) struct SentPackets {
     slots: VecDeque<Slot>,
     bytes_in_flight: u64,
     ack_eliciting: usize,
+    bare_acks: usize,
 }
 
 impl SentPackets {
     /// Adds a packet; numbers must rise.
-    pub(crate) fn insert(&mut self, _number: u64, _packet: SentPacket) {
-        todo!()
+    pub(crate) fn insert(&mut self, number: u64, packet: SentPacket) {
+        if let Some(last) = self.slots.back() {
+            debug_assert!(last.number < number, "packet numbers must rise");
+            let gap = last.number + 1..number;
+            if gap.end - gap.start <= MAX_FILLED_GAP {
+                self.slots.extend(gap.map(|number| Slot {
+                    number,
+                    content: Content::Skipped,
+                }));
+            }
+        }
+        self.count(&packet, true);
+        let is_bare_ack = packet.is_bare_ack();
+        self.slots.push_back(Slot {
+            number,
+            content: Content::Sent(packet),
+        });
+        if is_bare_ack && self.bare_acks > MANY_BARE_ACKS.max(self.slots.len() / 2) {
+            self.forget_bare_acks();
+        }
+    }
+
+    fn forget_bare_acks(&mut self) {
+        let mut excess = self.bare_acks.saturating_sub(KEPT_BARE_ACKS);
+        self.bare_acks -= excess;
+        self.slots.retain(|slot| {
+            let forget = excess > 0
+                && slot
+                    .packet()
+                    .is_some_and(|(_, packet)| packet.is_bare_ack());
+            excess -= usize::from(forget);
+            !forget
+        });
+    }
+
+    /// Adds a packet to the sums, or takes it out.
+    fn count(&mut self, packet: &SentPacket, add: bool) {
+        let bytes = u64::from(packet.bytes) * u64::from(packet.in_flight);
+        let ack_eliciting = usize::from(packet.ack_eliciting);
+        let bare_ack = usize::from(packet.is_bare_ack());
+        if add {
+            self.bytes_in_flight += bytes;
+            self.ack_eliciting += ack_eliciting;
+            self.bare_acks += bare_ack;
+        } else {
+            self.bytes_in_flight -= bytes;
+            self.ack_eliciting -= ack_eliciting;
+            self.bare_acks -= bare_ack;
+        }
+    }
+
+    /// Takes the packets with these numbers out; others are left alone. Costs nothing for numbers
+    /// that are not under way.
+    pub(crate) fn acknowledge(
+        &mut self,
+        numbers: &RangeInclusive<u64>,
+        acked: &mut Vec<(u64, SentPacket)>,
+    ) {
+        let before = acked.len();
+        let first = self.position(*numbers.start());
+        for slot in self.slots.range_mut(first..) {
+            if slot.number > *numbers.end() {
+                break;
+            }
+            if matches!(slot.content, Content::Sent(_))
+                && let Content::Sent(packet) = std::mem::replace(&mut slot.content, Content::Acked)
+            {
+                acked.push((slot.number, packet));
+            }
+        }
+        for (_, packet) in &acked[before..] {
+            self.count(packet, false);
+        }
+    }
+
+    /// Index of the first slot with this number or a larger one.
+    fn position(&self, number: u64) -> usize {
+        let distance = self
+            .slots
+            .front()
+            .and_then(|front| number.checked_sub(front.number));
+        let Some(distance) = distance else {
+            return 0;
+        };
+        let guess = usize::try_from(distance).unwrap_or(usize::MAX);
+        match self.slots.get(guess) {
+            Some(slot) if slot.number == number => guess,
+            _ => self.slots.partition_point(|slot| slot.number < number),
+        }
+    }
+
+    /// Frees slots at the front that hold no packet any more; true if one of them had been
+    /// acknowledged.
+    pub(crate) fn pop_resolved(&mut self) -> bool {
+        let mut any_acked = false;
+        while let Some(slot) = self.slots.front() {
+            match slot.content {
+                Content::Sent(_) => break,
+                Content::Acked => any_acked = true,
+                Content::Skipped => {}
+            }
+            self.slots.pop_front();
+        }
+        any_acked
+    }
+
+    /// The oldest packet, once [`Self::pop_resolved`] has cleared the way to it.
+    pub(crate) fn front(&self) -> Option<(u64, &SentPacket)> {
+        self.slots.front().and_then(Slot::packet)
+    }
+
+    /// Takes out what [`Self::front`] shows.
+    pub(crate) fn pop_front(&mut self) -> Option<(u64, SentPacket)> {
+        self.front()?;
+        let slot = self.slots.pop_front()?;
+        let Content::Sent(packet) = slot.content else {
+            return None;
+        };
+        self.count(&packet, false);
+        Some((slot.number, packet))
+    }
+
+    /// A number no packet under way is below.
+    pub(crate) fn first_number(&self) -> Option<u64> {
+        self.slots.front().map(|slot| slot.number)
     }
 
     /// Packets under way, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &SentPacket)> {
-        self.slots.iter().filter_map(|slot| match &slot.content {
-            SlotContent::Sent(packet) => Some((slot.number, packet)),
-            SlotContent::Acked | SlotContent::Skipped => None,
-        })
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &SentPacket)> {
+        self.slots.iter().filter_map(Slot::packet)
     }
 
-    /// Packets under way, oldest first. Size and the in-flight flag must not be changed.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut SentPacket)> {
+    /// Packets under way, oldest first. Their size and what they count for must not be changed.
+    pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (u64, &mut SentPacket)> {
         self.slots
             .iter_mut()
             .filter_map(|slot| match &mut slot.content {
-                SlotContent::Sent(packet) => Some((slot.number, packet)),
-                SlotContent::Acked | SlotContent::Skipped => None,
+                Content::Sent(packet) => Some((slot.number, packet)),
+                Content::Acked | Content::Skipped => None,
             })
     }
 
@@ -107,14 +256,30 @@ impl SentPackets {
         self.ack_eliciting
     }
 
+    /// From now on no packet under way counts as in flight.
+    pub(crate) fn leave_flight(&mut self) {
+        self.bytes_in_flight = 0;
+        self.bare_acks = 0;
+        for slot in &mut self.slots {
+            if let Content::Sent(packet) = &mut slot.content {
+                packet.in_flight = false;
+                self.bare_acks += usize::from(packet.is_bare_ack());
+            }
+        }
+    }
+
     /// Takes all packets out, oldest first. The path's count of bytes in flight does not follow:
     /// use [`Recovery::discard_space`](crate::recovery::Recovery::discard_space).
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u64, SentPacket)> {
         self.bytes_in_flight = 0;
         self.ack_eliciting = 0;
+        self.bare_acks = 0;
         self.slots.drain(..).filter_map(|slot| match slot.content {
-            SlotContent::Sent(packet) => Some((slot.number, packet)),
-            SlotContent::Acked | SlotContent::Skipped => None,
+            Content::Sent(packet) => Some((slot.number, packet)),
+            Content::Acked | Content::Skipped => None,
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Packets declared lost not long ago: their acknowledgement may only be late.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+use std::time::Instant;
+
+use super::SentPacket;
+
+/// More losses than this within a few round trips are hardly spurious.
+const CAPACITY: usize = 128;
+
+/// A packet declared lost.
+#[derive(Debug)]
+pub(crate) struct LostPacket {
+    pub(crate) number: u64,
+    /// When it was declared lost.
+    pub(crate) declared: Instant,
+    pub(crate) packet: SentPacket,
+}
+
+/// A short memory of lost packets, by number.
+#[derive(Debug, Default)]
+pub(crate) struct LostPackets {
+    packets: VecDeque<LostPacket>,
+}
+
+impl LostPackets {
+    /// Remembers a packet; numbers must rise.
+    pub(crate) fn insert(&mut self, lost: LostPacket) {
+        if self.packets.len() == CAPACITY {
+            self.packets.pop_front();
+        }
+        self.packets.push_back(lost);
+    }
+
+    /// Forgets packets declared lost before `time`.
+    pub(crate) fn expire(&mut self, time: Instant) {
+        while self
+            .packets
+            .front()
+            .is_some_and(|lost| lost.declared < time)
+        {
+            self.packets.pop_front();
+        }
+    }
+
+    /// Takes out what these numbers name.
+    pub(crate) fn take(
+        &mut self,
+        numbers: &RangeInclusive<u64>,
+    ) -> impl Iterator<Item = LostPacket> {
+        let start = self
+            .packets
+            .partition_point(|lost| lost.number < *numbers.start());
+        let end = self
+            .packets
+            .partition_point(|lost| lost.number <= *numbers.end());
+        self.packets.drain(start..end.max(start))
+    }
+
+    /// The smallest number remembered.
+    pub(crate) fn first_number(&self) -> Option<u64> {
+        self.packets.front().map(|lost| lost.number)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.packets.clear();
+    }
+}
