@@ -187,3 +187,6 @@ impl LocalCids {
         self.active.drain(..).map(|issued| issued.cid)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,3 +3,6 @@
 pub(crate) mod generator;
 pub(crate) mod local;
 pub(crate) mod peer;
+
+#[cfg(test)]
+mod tests;

@@ -410,3 +410,6 @@ impl PeerCids {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,3 +80,24 @@ impl<'a> FrameWriter<'a> {
         self.deliveries
     }
 }
+
+/// For tests of components: the frames that `write` puts into a packet with room for `room` bytes,
+/// and who hears of them.
+#[cfg(test)]
+pub(crate) fn written(
+    room: usize,
+    write: impl FnOnce(&mut FrameWriter<'_>),
+) -> (Vec<crate::wire::frame::Frame>, Deliveries) {
+    let mut packet = Vec::new();
+    let mut writer = FrameWriter::new(&mut packet, room);
+    write(&mut writer);
+    let deliveries = writer.into_deliveries();
+    assert!(packet.len() <= room, "{} bytes for {room}", packet.len());
+    if packet.is_empty() {
+        return (Vec::new(), deliveries);
+    }
+    let frames = crate::wire::frame::FrameIter::new(packet.into(), true)
+        .collect::<Result<_, _>>()
+        .expect("what is written can be read");
+    (frames, deliveries)
+}

@@ -236,3 +236,6 @@ impl PathIds {
                 .is_some_and(|(_, progress)| progress.is_queued())
     }
 }
+
+#[cfg(test)]
+mod tests;

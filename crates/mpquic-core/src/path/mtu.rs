@@ -255,3 +255,6 @@ impl BlackHoleDetector {
         self.losses >= BLACK_HOLE_LOSSES
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -118,3 +118,103 @@ impl PathStatuses {
         self.announced = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use PathStatus::{Available, Backup};
+
+    use super::*;
+    use crate::packet::writer::written;
+
+    const PATH: PathId = PathId(1);
+
+    fn frames(statuses: &mut PathStatuses) -> Vec<Frame> {
+        written(100, |w| statuses.write_frames(w)).0
+    }
+
+    fn delivery(sequence: u64) -> Delivery {
+        Delivery::PathStatus {
+            path: PATH,
+            sequence,
+        }
+    }
+
+    #[test]
+    fn mp_110_nothing_said_is_not_available() {
+        let mut statuses = PathStatuses::new(PATH);
+        assert_eq!((statuses.local(), statuses.peer()), (Available, None));
+        assert!(!statuses.wants_to_send());
+        statuses.set_local(Available);
+        assert_eq!(
+            frames(&mut statuses),
+            [Frame::PathStatus(PATH, Available, 0)]
+        );
+    }
+
+    #[test]
+    fn mp_111_sequence_numbers_increase_over_both_types() {
+        let mut statuses = PathStatuses::new(PATH);
+        for (sequence, status) in [Backup, Available, Backup].into_iter().enumerate() {
+            statuses.set_local(status);
+            let expected = Frame::PathStatus(PATH, status, sequence as u64);
+            assert_eq!(frames(&mut statuses), [expected]);
+            statuses.set_local(status);
+            assert!(!statuses.wants_to_send(), "already said");
+        }
+    }
+
+    #[test]
+    fn mp_112_old_frames_are_ignored() {
+        let mut statuses = PathStatuses::new(PATH);
+        assert!(statuses.on_path_status(Backup, 5));
+        assert!(!statuses.on_path_status(Available, 5));
+        assert!(!statuses.on_path_status(Available, 0));
+        assert_eq!(statuses.peer(), Some(Backup));
+        assert!(!statuses.on_path_status(Backup, 6), "newer, but the same");
+        assert!(statuses.on_path_status(Available, u64::MAX));
+        assert_eq!(statuses.peer(), Some(Available));
+    }
+
+    #[test]
+    fn mp_114_backup_if_either_side_says_so() {
+        let mut statuses = PathStatuses::new(PATH);
+        assert_eq!(statuses.effective(), Available);
+        statuses.on_path_status(Backup, 0);
+        assert_eq!(statuses.effective(), Backup);
+        statuses.on_path_status(Available, 1);
+        assert_eq!(statuses.effective(), Available);
+        statuses.set_local(Backup);
+        assert_eq!(statuses.effective(), Backup);
+    }
+
+    #[test]
+    fn only_the_newest_status_is_repeated() {
+        let mut statuses = PathStatuses::new(PATH);
+        statuses.set_local(Backup);
+        let _ = frames(&mut statuses);
+        statuses.set_local(Available);
+        let _ = frames(&mut statuses);
+        statuses.on_delivery(delivery(0), Fate::Lost);
+        assert!(!statuses.wants_to_send());
+        statuses.on_delivery(delivery(1), Fate::Lost);
+        assert_eq!(
+            frames(&mut statuses),
+            [Frame::PathStatus(PATH, Available, 1)]
+        );
+        statuses.on_delivery(delivery(1), Fate::Acked);
+        statuses.on_delivery(delivery(1), Fate::Lost);
+        assert!(!statuses.wants_to_send());
+    }
+
+    #[test]
+    fn mp_130_an_abandoned_path_has_no_status_to_tell() {
+        let mut statuses = PathStatuses::new(PATH);
+        statuses.set_local(Backup);
+        statuses.abandon();
+        assert!(!statuses.wants_to_send());
+        statuses.on_delivery(delivery(0), Fate::Lost);
+        statuses.set_local(Available);
+        assert!(!statuses.wants_to_send());
+        assert!(!statuses.on_path_status(Backup, 9));
+    }
+}

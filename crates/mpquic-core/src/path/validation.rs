@@ -224,3 +224,6 @@ impl Responses {
         self.queue.clear();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+use proptest::prelude::*;
+
+use super::ResetTokenChange::{Added, Removed};
+use super::*;
+use crate::packet::writer::written;
+
+const PATH: PathId = PathId(2);
+const LIMIT: u64 = 3;
+
+fn cid(n: u64) -> ConnectionId {
+    ConnectionId::new(&n.to_be_bytes())
+}
+
+fn token(n: u64) -> [u8; 16] {
+    u128::from(n).to_be_bytes()
+}
+
+fn frame(sequence: u64, retire_prior_to: u64) -> NewConnectionId {
+    NewConnectionId {
+        sequence,
+        retire_prior_to,
+        id: cid(sequence),
+        reset_token: token(sequence),
+    }
+}
+
+fn retire(sequence: u64) -> Frame {
+    Frame::PathRetireConnectionId(PATH, sequence)
+}
+
+fn frames(cids: &mut PeerCids) -> Vec<Frame> {
+    written(1200, |w| cids.write_frames(w, true)).0
+}
+
+/// An open path with sequence numbers `0..count`, 0 in use.
+fn open(count: u64) -> PeerCids {
+    let mut cids = PeerCids::new(PATH, LIMIT);
+    for sequence in 0..count {
+        assert!(
+            cids.on_new_connection_id(&frame(sequence, 0))
+                .unwrap()
+                .is_empty()
+        );
+    }
+    assert_eq!(cids.current(), None);
+    assert_eq!(cids.rotate().unwrap()[..], [Added(token(0))]);
+    cids
+}
+
+fn code(result: Result<ResetTokenChanges, TransportError>) -> TransportErrorCode {
+    result.unwrap_err().code
+}
+
+#[test]
+fn mp_098_rotation_takes_the_next_of_the_same_path_and_retires_the_old() {
+    let mut cids = open(3);
+    assert_eq!(cids.current(), Some(&cid(0)));
+    let changes = cids.rotate().unwrap();
+    assert_eq!(changes[..], [Removed(token(0)), Added(token(1))]);
+    assert_eq!(cids.current(), Some(&cid(1)));
+    assert_eq!(frames(&mut cids), [retire(0)]);
+    assert!(cids.rotate().is_some());
+    assert!(!cids.has_unused());
+    assert!(cids.rotate().is_none());
+    assert_eq!(cids.current(), Some(&cid(2)));
+}
+
+#[test]
+fn mp_108_only_the_token_of_the_connection_id_in_use_counts() {
+    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
+    cids.set_handshake_cid(cid(0));
+    assert_eq!(cids.set_handshake_token(token(0))[..], [Added(token(0))]);
+    assert!(cids.on_new_connection_id(&frame(1, 0)).unwrap().is_empty());
+    let changes = cids.on_new_connection_id(&frame(2, 2)).unwrap();
+    assert_eq!(changes[..], [Removed(token(0)), Added(token(2))]);
+}
+
+#[test]
+fn mp_091_path_0_retires_with_the_plain_frame_without_multipath() {
+    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
+    cids.set_handshake_cid(cid(0));
+    cids.add_preferred(cid(1), token(1));
+    assert!(cids.rotate().is_some());
+    let (frames, deliveries) = written(1200, |w| cids.write_frames(w, false));
+    assert_eq!(frames, [Frame::RetireConnectionId(0)]);
+    let delivery = Delivery::RetireConnectionId {
+        path: PathId::ZERO,
+        sequence: 0,
+    };
+    assert_eq!(deliveries[..], [delivery]);
+}
+
+#[test]
+fn the_handshake_connection_id_can_be_replaced() {
+    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
+    cids.set_handshake_cid(cid(70));
+    cids.set_handshake_cid(cid(80));
+    assert_eq!(cids.current(), Some(&cid(80)));
+    assert!(cids.contains(&cid(80)) && !cids.contains(&cid(70)));
+    assert!(!cids.wants_to_send());
+}
+
+#[test]
+fn mp_103_retire_prior_to_moves_to_a_newer_connection_id() {
+    let mut cids = open(3);
+    let changes = cids.on_new_connection_id(&frame(3, 2)).unwrap();
+    assert_eq!(changes[..], [Removed(token(0)), Added(token(2))]);
+    let mut retired = frames(&mut cids);
+    retired.sort_by_key(|f| format!("{f:?}"));
+    assert_eq!(retired, [retire(0), retire(1)]);
+    assert!(cids.has_unused());
+}
+
+#[test]
+fn mp_103_a_path_left_without_connection_id_takes_the_next_that_arrives() {
+    let mut cids = open(1);
+    let _ = cids.on_new_connection_id(&frame(3, 0)).unwrap();
+    assert!(cids.rotate().is_some());
+    assert_eq!(cids.current(), Some(&cid(3)));
+    let _ = cids.on_new_connection_id(&frame(1, 0)).unwrap();
+    assert!(cids.rotate().is_some());
+    // 3 was retired before; repeated with a higher bound it takes 1 away, too.
+    assert_eq!(
+        cids.on_new_connection_id(&frame(3, 2)).unwrap()[..],
+        [Removed(token(1))]
+    );
+    assert_eq!(cids.current(), None);
+    assert_eq!(
+        cids.on_new_connection_id(&frame(4, 2)).unwrap()[..],
+        [Added(token(4))]
+    );
+    assert_eq!(cids.current(), Some(&cid(4)));
+}
+
+#[test]
+fn mp_104_a_late_connection_id_is_retired_at_once() {
+    let mut cids = open(1);
+    let _ = cids.on_new_connection_id(&frame(5, 4)).unwrap();
+    assert_eq!(frames(&mut cids), [retire(0)]);
+    assert!(cids.on_new_connection_id(&frame(2, 0)).unwrap().is_empty());
+    assert_eq!(frames(&mut cids), [retire(2)]);
+    assert!(!cids.has_unused());
+    assert_eq!(cids.current(), Some(&cid(5)));
+}
+
+#[test]
+fn mp_104_bad_fields_are_frame_encoding_errors() {
+    let mut cids = open(1);
+    let above = cids.on_new_connection_id(&frame(1, 2));
+    assert_eq!(code(above), TransportErrorCode::FRAME_ENCODING_ERROR);
+    let mut empty = frame(1, 0);
+    empty.id = ConnectionId::new(&[]);
+    let empty = cids.on_new_connection_id(&empty);
+    assert_eq!(code(empty), TransportErrorCode::FRAME_ENCODING_ERROR);
+}
+
+#[test]
+fn a_peer_with_a_zero_length_connection_id_may_not_issue_others() {
+    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
+    cids.set_handshake_cid(ConnectionId::new(&[]));
+    let result = cids.on_new_connection_id(&frame(1, 0));
+    assert_eq!(code(result), TransportErrorCode::PROTOCOL_VIOLATION);
+}
+
+#[test]
+fn mp_095_contradicting_frames_are_protocol_violations() {
+    let original = frame(1, 0);
+    let other_sequence = NewConnectionId {
+        sequence: 2,
+        ..original
+    };
+    let other_token = NewConnectionId {
+        reset_token: token(9),
+        ..original
+    };
+    let other_cid = NewConnectionId {
+        id: cid(9),
+        ..original
+    };
+    for contradiction in [other_sequence, other_token, other_cid] {
+        let mut cids = open(2);
+        // A plain repetition is fine.
+        assert!(cids.on_new_connection_id(&original).unwrap().is_empty());
+        let result = cids.on_new_connection_id(&contradiction);
+        assert_eq!(code(result), TransportErrorCode::PROTOCOL_VIOLATION);
+    }
+}
+
+#[test]
+fn mp_095_a_path_knows_its_own_connection_ids() {
+    let cids = open(2);
+    assert!(cids.contains(&cid(0)) && cids.contains(&cid(1)));
+    assert!(!cids.contains(&cid(2)));
+}
+
+#[test]
+fn mp_105_too_many_active_connection_ids() {
+    let mut cids = open(3);
+    // Repetitions do not count, nor does one that retires another.
+    let _ = cids.on_new_connection_id(&frame(2, 0)).unwrap();
+    let _ = cids.on_new_connection_id(&frame(3, 1)).unwrap();
+    let result = cids.on_new_connection_id(&frame(4, 1));
+    assert_eq!(code(result), TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+}
+
+#[test]
+fn mp_107_retirements_the_peer_does_not_acknowledge_are_bounded() {
+    let mut cids = open(1);
+    let mut accepted = 0;
+    let error = loop {
+        let next = accepted + 1;
+        match cids.on_new_connection_id(&frame(next, next)) {
+            Ok(_) => accepted = next,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    // RFC 9000 section 5.1.2 asks for room for twice the limit.
+    assert!(accepted >= 2 * LIMIT && accepted < 100, "{accepted}");
+}
+
+#[test]
+fn mp_107_our_own_rotations_stop_before_the_bound() {
+    let mut cids = open(1);
+    let mut next = 1;
+    while cids.on_new_connection_id(&frame(next, 0)).is_ok() && cids.rotate().is_some() {
+        next += 1;
+        assert!(next < 100);
+    }
+    assert_eq!(cids.retirements.len(), MIN_RETIREMENTS);
+    let _ = frames(&mut cids);
+    cids.on_delivery(
+        Delivery::RetireConnectionId {
+            path: PATH,
+            sequence: 0,
+        },
+        Fate::Acked,
+    );
+    assert!(cids.rotate().is_some());
+}
+
+#[test]
+fn lost_retirements_are_repeated_until_acknowledged() {
+    let mut cids = open(2);
+    assert!(cids.rotate().is_some());
+    let (_, deliveries) = written(1200, |w| cids.write_frames(w, true));
+    cids.on_delivery(deliveries[0], Fate::Lost);
+    assert!(cids.wants_to_send());
+    assert_eq!(frames(&mut cids), [retire(0)]);
+    cids.on_delivery(deliveries[0], Fate::Acked);
+    cids.on_delivery(deliveries[0], Fate::Lost);
+    assert!(!cids.wants_to_send());
+}
+
+#[test]
+fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
+    let mut cids = PeerCids::new(PATH, LIMIT);
+    cids.request();
+    assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 0)]);
+    let delivery = Delivery::PathCidsBlocked {
+        path: PATH,
+        next_sequence: 0,
+    };
+    cids.request();
+    assert!(!cids.wants_to_send());
+    cids.on_delivery(delivery, Fate::Lost);
+    assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 0)]);
+    // MP-144: no answer after an acknowledgement means no.
+    cids.on_delivery(delivery, Fate::Acked);
+    cids.on_delivery(delivery, Fate::Lost);
+    cids.request();
+    assert!(!cids.wants_to_send());
+    let _ = cids.on_new_connection_id(&frame(0, 0)).unwrap();
+    cids.request();
+    assert!(!cids.wants_to_send(), "there is an unused one");
+    assert!(cids.rotate().is_some());
+    cids.request();
+    assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 1)]);
+}
+
+#[test]
+fn mp_121_abandoning_retires_everything_without_frames() {
+    let mut cids = open(3);
+    assert!(cids.rotate().is_some());
+    cids.request();
+    assert_eq!(cids.abandon()[..], [Removed(token(1))]);
+    assert_eq!(cids.current(), None);
+    assert!(!cids.wants_to_send() && !cids.has_unused());
+    assert!(cids.rotate().is_none());
+    cids.request();
+    assert!(!cids.wants_to_send());
+    // MP-130: whatever still arrives is ignored, even nonsense.
+    assert!(cids.on_new_connection_id(&frame(7, 9)).unwrap().is_empty());
+    assert_eq!(cids.current(), None);
+}
+
+proptest! {
+    /// Whatever arrives, nothing panics and memory stays bounded until the connection is closed.
+    #[test]
+    fn hostile_frames_are_refused_or_cost_little(
+        frames in prop::collection::vec((0..60u64, 0..60u64, prop::bool::weighted(0.2)), 1..200),
+    ) {
+        let mut cids = PeerCids::new(PATH, LIMIT);
+        for (sequence, bound, rotate) in frames {
+            if cids.on_new_connection_id(&frame(sequence, bound.min(sequence))).is_err() {
+                break;
+            }
+            if rotate {
+                let _ = cids.rotate();
+            }
+            prop_assert!(cids.unused.len() + usize::from(cids.current.is_some()) <= LIMIT as usize);
+            prop_assert!(cids.retirements.len() <= MIN_RETIREMENTS);
+            prop_assert!(cids.seen.len() <= LIMIT as usize + EXTRA_GAPS);
+            prop_assert!(cids.unused.is_sorted_by_key(|known| known.sequence));
+        }
+    }
+}
