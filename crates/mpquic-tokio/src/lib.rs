@@ -1,1 +1,103 @@
-//! mpquic-tokio.
+//! Multipath QUIC (RFC 10069) for tokio.
+//!
+//! A connection uses several network paths at once: a phone's Wi-Fi and mobile network, a server's
+//! two uplinks. Data flows over all of them, and goes on when one of them dies. The names are those
+//! of `quinn`; what is new is [`Connection::paths`], [`Connection::open_path`] and
+//! [`Connection::path_events`].
+//!
+//! ```no_run
+//! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! // A server that echoes every stream.
+//! let (config, certificate) = ServerConfig::self_signed(&["localhost"], &[b"echo"])?;
+//! let server = Endpoint::server(config, "127.0.0.1:4433".parse()?)?;
+//! tokio::spawn(async move {
+//!     while let Some(incoming) = server.accept().await {
+//!         tokio::spawn(async move {
+//!             let connection = incoming.await?;
+//!             loop {
+//!                 let (mut send, mut recv) = connection.accept_bi().await?;
+//!                 while let Some(chunk) = recv.read_chunk(usize::MAX, true).await? {
+//!                     send.write_chunk(chunk.bytes).await?;
+//!                 }
+//!                 send.finish()?;
+//!             }
+//!             # #[allow(unreachable_code, reason = "gives the task its type")]
+//!             # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+//!         });
+//!     }
+//! });
+//!
+//! // A client with two local addresses: it opens a path from each.
+//! let pin = certificate_fingerprint(&certificate);
+//! let client = Endpoint::builder()
+//!     .bind("127.0.0.1:0".parse()?)
+//!     .bind("127.0.0.2:0".parse()?)
+//!     .client(ClientConfig::with_pin(pin, &[b"echo"])?)
+//!     .build()?;
+//! let connection = client.connect("127.0.0.1:4433".parse()?, "localhost")?.await?;
+//! let (mut send, mut recv) = connection.open_bi().await?;
+//! send.write_all(b"hello").await?;
+//! send.finish()?;
+//! assert_eq!(recv.read_to_end(1024).await?, b"hello");
+//! for path in connection.path_stats() {
+//!     println!("path {}: {} -> {}", path.id, path.four_tuple.local, path.four_tuple.remote);
+//! }
+//! connection.close(0u32.into(), b"done");
+//! client.wait_idle().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`EndpointBuilder::all_interfaces`] uses every network interface and follows them as they come
+//! and go; [`EndpointBuilder::bind_interface`] uses some. Servers may listen on several addresses,
+//! which clients reach as [`ClientConfig::server_addresses`].
+//!
+//! # How it runs
+//!
+//! Each socket has a task. It takes a batch of datagrams from the kernel (`recvmmsg` and GRO),
+//! routes each to its connection, and runs that connection to completion under one short lock:
+//! packets are opened in place, the application is woken, and what is due leaves in trains of up to
+//! 64 datagrams per call (GSO). Application calls that write much send at once in the same way;
+//! small writes are collected. No datagram crosses a channel or wakes a task of its own.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the crate that reads the clock"
+)]
+
+mod builder;
+mod config;
+mod connecting;
+mod connection;
+mod driver;
+mod endpoint;
+mod interface;
+mod path;
+mod path_plan;
+mod recv_stream;
+mod send_stream;
+mod shared;
+mod slab;
+mod socket;
+
+pub use builder::EndpointBuilder;
+pub use config::{
+    ClientConfig, ConfigError, ServerConfig, certificate_fingerprint, default_transport,
+};
+pub use connecting::{Connecting, Incoming, IncomingFuture, RetryError};
+pub use connection::{Connection, OpenPathError, SendDatagramError};
+pub use endpoint::{ConnectError, Endpoint};
+pub use interface::{InterfaceAddress, usable_addresses};
+pub use path::{Path, PathEvents};
+pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream};
+pub use send_stream::{SendStream, WriteError};
+
+pub use mpquic_core as core;
+pub use mpquic_core::config::{EndpointConfig, TransportConfig};
+pub use mpquic_core::crypto::HandshakeData;
+pub use mpquic_core::{
+    ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,
+    ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus, Side,
+    StreamId, TransportError, TransportErrorCode, VarInt, Written,
+};

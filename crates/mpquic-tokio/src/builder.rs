@@ -1,0 +1,146 @@
+//! [`EndpointBuilder`].
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use mpquic_core::config::EndpointConfig;
+
+use crate::config::{ClientConfig, ServerConfig, random};
+use crate::endpoint::{Endpoint, EndpointShared};
+use crate::interface::{self, Selection};
+use crate::socket::Socket;
+
+/// Bytes asked for as the kernel's buffer of each socket, per direction.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+/// Puts an [`Endpoint`] together: local addresses, interfaces, roles.
+///
+/// Without any local address or interface, one socket takes whatever address the system chooses.
+#[derive(Debug)]
+#[must_use = "call build"]
+pub struct EndpointBuilder {
+    addresses: Vec<SocketAddr>,
+    interfaces: Option<Selection>,
+    server: Option<ServerConfig>,
+    client: Option<ClientConfig>,
+    endpoint: Option<EndpointConfig>,
+    socket_buffer: usize,
+}
+
+impl EndpointBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            addresses: Vec::new(),
+            interfaces: None,
+            server: None,
+            client: None,
+            endpoint: None,
+            socket_buffer: SOCKET_BUFFER,
+        }
+    }
+
+    /// Uses a local address; call it again for more. Port 0 takes any.
+    pub fn bind(mut self, address: SocketAddr) -> Self {
+        self.addresses.push(address);
+        self
+    }
+
+    /// Uses the addresses of a network interface, one per IP version, as they come and go; call it
+    /// again for more interfaces.
+    pub fn bind_interface(mut self, name: &str) -> Self {
+        let mut names = match self.interfaces {
+            Some(Selection::Named(names)) => names,
+            Some(Selection::All) | None => Vec::new(),
+        };
+        names.push(name.to_owned());
+        self.interfaces = Some(Selection::Named(names));
+        self
+    }
+
+    /// Uses every network interface that leads anywhere, as they come and go.
+    pub fn all_interfaces(mut self) -> Self {
+        self.interfaces = Some(Selection::All);
+        self
+    }
+
+    /// Accepts connections.
+    pub fn server(mut self, config: ServerConfig) -> Self {
+        self.server = Some(config);
+        self
+    }
+
+    /// The configuration [`Endpoint::connect`] uses.
+    pub fn client(mut self, config: ClientConfig) -> Self {
+        self.client = Some(config);
+        self
+    }
+
+    /// Connection ID length, stateless reset key and the like.
+    pub fn endpoint_config(mut self, config: EndpointConfig) -> Self {
+        self.endpoint = Some(config);
+        self
+    }
+
+    /// Bytes asked for as the kernel's buffer of each socket, per direction; 8 MiB by default. The
+    /// kernel has a limit of its own.
+    pub fn socket_buffer(mut self, bytes: usize) -> Self {
+        self.socket_buffer = bytes;
+        self
+    }
+
+    /// Binds the sockets and starts reading them. Must be called within a tokio runtime.
+    pub fn build(self) -> io::Result<Endpoint> {
+        let mut sockets = Vec::new();
+        for address in &self.addresses {
+            sockets.push(Socket::bind(*address, None, self.socket_buffer)?);
+        }
+        if let Some(selection) = &self.interfaces {
+            for address in interface::usable(selection)? {
+                let local = SocketAddr::new(address.ip, 0);
+                sockets.push(Socket::bind(
+                    local,
+                    Some(&address.name),
+                    self.socket_buffer,
+                )?);
+            }
+            if sockets.is_empty() {
+                return Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "no network interface has a usable address",
+                ));
+            }
+        }
+        if sockets.is_empty() {
+            sockets.push(bind_any(self.socket_buffer)?);
+        }
+        let config = match self.endpoint {
+            Some(config) => config,
+            None => EndpointConfig::new(random().map_err(io::Error::other)?),
+        };
+        let seed = random().map_err(io::Error::other)?;
+        let server = self.server.as_ref();
+        let core = mpquic_core::Endpoint::new(
+            Arc::new(config),
+            server.map(|server| Arc::new(server.core.clone())),
+            seed,
+        );
+        let shared = Arc::new(EndpointShared::new(
+            core,
+            server,
+            self.client,
+            self.socket_buffer,
+        ));
+        if let Some(selection) = self.interfaces {
+            tokio::spawn(interface::watch(Arc::downgrade(&shared), selection));
+        }
+        Ok(Endpoint::start(shared, sockets))
+    }
+}
+
+/// One socket for both IP versions, or for IPv4 where there is no IPv6.
+fn bind_any(buffer: usize) -> io::Result<Socket> {
+    let v6 = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+    let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    Socket::bind(v6, None, buffer).or_else(|_| Socket::bind(v4, None, buffer))
+}

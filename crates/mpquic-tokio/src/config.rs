@@ -1,0 +1,239 @@
+//! [`ClientConfig`] and [`ServerConfig`]: TLS and transport with defaults that work.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use mpquic_core::config::{self, TransportConfig};
+use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use thiserror::Error;
+
+pub use mpquic_core::crypto::rustls::certificate_fingerprint;
+
+/// The application protocol offered when none is named (decision D13 of the project: HTTP/3).
+const DEFAULT_ALPN: &[&[u8]] = &[b"h3"];
+
+/// Why a configuration cannot be made.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// TLS refuses it.
+    #[error(transparent)]
+    Tls(#[from] TlsConfigError),
+    /// Not a PEM file, or not the expected kind.
+    #[error("not valid PEM")]
+    Pem(#[source] pem::Error),
+    /// The PEM file has no certificate.
+    #[error("no certificate found")]
+    NoCertificate,
+    /// A certificate is not valid.
+    #[error("not a valid certificate")]
+    Certificate(#[from] rustls::Error),
+    /// A self-signed certificate cannot be made for these names.
+    #[error("cannot make a self-signed certificate")]
+    SelfSigned(#[from] rcgen::Error),
+    /// No source of randomness.
+    #[error("no randomness available")]
+    Random,
+}
+
+/// Transport parameters with the default scheduler (`lrf`) and congestion controller (`olia`).
+pub fn default_transport() -> TransportConfig {
+    TransportConfig::new(mpquic_sched::default(), mpquic_cc::default())
+}
+
+/// 32 random bytes from the TLS provider.
+pub(crate) fn random() -> Result<[u8; 32], ConfigError> {
+    let mut bytes = [0; 32];
+    provider()
+        .secure_random
+        .fill(&mut bytes)
+        .map_err(|_| ConfigError::Random)?;
+    Ok(bytes)
+}
+
+/// How a client connects: whom it trusts, what it speaks, which paths it opens.
+///
+/// The constructors take the application protocols to offer (ALPN), the preferred one first; an
+/// empty list means `h3`.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    pub(crate) core: config::ClientConfig,
+    pub(crate) automatic_paths: bool,
+    pub(crate) server_addresses: Vec<SocketAddr>,
+}
+
+impl ClientConfig {
+    /// Any TLS configuration.
+    pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientConfig>) -> Self {
+        Self {
+            core: config::ClientConfig::new(crypto, Arc::new(default_transport())),
+            automatic_paths: true,
+            server_addresses: Vec::new(),
+        }
+    }
+
+    /// Trusts what the operating system trusts.
+    pub fn with_native_roots(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        Self::with_roots(roots, alpn)
+    }
+
+    /// Trusts servers whose certificate leads to one of `roots`.
+    pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let crypto = QuicClientConfig::with_roots(roots, protocols(alpn))?;
+        Ok(Self::new(Arc::new(crypto)))
+    }
+
+    /// Trusts servers whose certificate leads to one of those in a PEM file.
+    pub fn with_ca_pem(ca: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(ca)? {
+            roots.add(certificate)?;
+        }
+        Self::with_roots(roots, alpn)
+    }
+
+    /// Trusts the server whose certificate has this SHA-256; see [`certificate_fingerprint`].
+    pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let crypto = QuicClientConfig::with_pin(fingerprint, protocols(alpn))?;
+        Ok(Self::new(Arc::new(crypto)))
+    }
+
+    /// Trusts every server: encryption without authentication. For tests and measurements.
+    pub fn dangerous_insecure(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let crypto = QuicClientConfig::dangerous_trusting_any_certificate(protocols(alpn))?;
+        Ok(Self::new(Arc::new(crypto)))
+    }
+
+    /// Replaces the transport parameters; start from [`default_transport`].
+    #[must_use]
+    pub fn transport(mut self, transport: TransportConfig) -> Self {
+        self.core.transport = Arc::new(transport);
+        self
+    }
+
+    /// Where tokens for faster connections to known servers are kept.
+    #[must_use]
+    pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {
+        self.core.token_store = Some(store);
+        self
+    }
+
+    /// Whether paths open on their own, one from every local address to every server address; on
+    /// by default. Otherwise [`Connection::open_path`](crate::Connection::open_path) opens them.
+    #[must_use]
+    pub fn automatic_paths(mut self, automatic: bool) -> Self {
+        self.automatic_paths = automatic;
+        self
+    }
+
+    /// Further addresses of the server that paths are opened to.
+    #[must_use]
+    pub fn server_addresses(mut self, addresses: Vec<SocketAddr>) -> Self {
+        self.server_addresses = addresses;
+        self
+    }
+
+    /// The configuration of the protocol core.
+    pub fn core_mut(&mut self) -> &mut config::ClientConfig {
+        &mut self.core
+    }
+}
+
+/// How a server takes connections: its certificate, what it speaks, how much it allows.
+///
+/// The constructors take the application protocols (ALPN), the preferred one first; an empty list
+/// means `h3`.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    pub(crate) core: config::ServerConfig,
+}
+
+impl ServerConfig {
+    /// Any TLS configuration.
+    pub fn new(crypto: Arc<dyn mpquic_core::crypto::ServerConfig>) -> Result<Self, ConfigError> {
+        let transport = Arc::new(default_transport());
+        let core = config::ServerConfig::new(crypto, transport, random()?);
+        Ok(Self { core })
+    }
+
+    /// Shows a certificate chain, its own first.
+    pub fn with_certificate(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, ConfigError> {
+        let crypto = QuicServerConfig::with_certificate(chain, key, protocols(alpn))?;
+        Self::new(Arc::new(crypto))
+    }
+
+    /// Shows the certificate chain of a PEM file, with the key of another (or the same) one.
+    pub fn with_pem(chain: &[u8], key: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(ConfigError::Pem)?;
+        Self::with_certificate(certificates(chain)?, key, alpn)
+    }
+
+    /// Makes and shows a self-signed certificate for these names, which clients have to pin.
+    /// Returns it as well.
+    pub fn self_signed(
+        names: &[&str],
+        alpn: &[&[u8]],
+    ) -> Result<(Self, CertificateDer<'static>), ConfigError> {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let certified = rcgen::generate_simple_self_signed(names)?;
+        let certificate = certified.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+        let config = Self::with_certificate(vec![certificate.clone()], key.into(), alpn)?;
+        Ok((config, certificate))
+    }
+
+    /// Replaces the transport parameters; start from [`default_transport`].
+    #[must_use]
+    pub fn transport(mut self, transport: TransportConfig) -> Self {
+        self.core.transport = Arc::new(transport);
+        self
+    }
+
+    /// The configuration of the protocol core.
+    pub fn core_mut(&mut self) -> &mut config::ServerConfig {
+        &mut self.core
+    }
+}
+
+fn protocols<'a>(alpn: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
+    if alpn.is_empty() { DEFAULT_ALPN } else { alpn }
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let certificates = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(ConfigError::Pem)?;
+    if certificates.is_empty() {
+        return Err(ConfigError::NoCertificate);
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_files_are_read_and_wrong_ones_refused() {
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let chain = certified.cert.pem();
+        let key = certified.signing_key.serialize_pem();
+        ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), &[]).unwrap();
+        ClientConfig::with_ca_pem(chain.as_bytes(), &[]).unwrap();
+        for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), ("junk", "junk")] {
+            assert!(ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), &[]).is_err());
+        }
+        assert!(matches!(
+            ClientConfig::with_ca_pem(key.as_bytes(), &[]),
+            Err(ConfigError::NoCertificate)
+        ));
+    }
+}

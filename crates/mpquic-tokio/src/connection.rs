@@ -1,0 +1,393 @@
+//! [`Connection`]: a handle to an established connection.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mpquic_core::crypto::HandshakeData;
+use mpquic_core::{
+    ConnectionError, ConnectionStats, Dir, FourTuple, PathId, PathState, PathStats, PathStatus,
+    Side, StreamId, TransportErrorCode, VarInt,
+};
+use rustls::pki_types::CertificateDer;
+use thiserror::Error;
+
+use crate::path::{Path, PathEvents};
+use crate::recv_stream::RecvStream;
+use crate::send_stream::SendStream;
+use crate::shared::{Locked, Shared, index};
+
+/// Keeps a connection open: it is closed when the last handle or stream is dropped.
+#[derive(Clone)]
+pub(crate) struct ConnectionRef(Arc<CloseOnDrop>);
+
+struct CloseOnDrop(Arc<Shared>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close(VarInt::from_u32(0), Bytes::new());
+    }
+}
+
+impl ConnectionRef {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(Arc::new(CloseOnDrop(shared)))
+    }
+
+    /// The addresses of the first path.
+    pub(crate) fn first_path(&self) -> Option<FourTuple> {
+        let state = self.lock();
+        let first = state.core.paths().next()?;
+        state.core.path_stats(first).map(|stats| stats.four_tuple)
+    }
+}
+
+impl Deref for ConnectionRef {
+    type Target = Shared;
+    fn deref(&self) -> &Shared {
+        &self.0.0
+    }
+}
+
+impl fmt::Debug for ConnectionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.handle.0).finish()
+    }
+}
+
+/// An established connection. Cloning gives another handle to it.
+///
+/// Dropping the last handle, with all streams, closes the connection with code 0.
+#[derive(Debug, Clone)]
+pub struct Connection(ConnectionRef);
+
+/// Why a datagram was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SendDatagramError {
+    /// The peer takes no datagrams.
+    #[error("the peer takes no datagrams")]
+    UnsupportedByPeer,
+    /// Larger than [`Connection::max_datagram_size`].
+    #[error("the datagram is larger than a packet")]
+    TooLarge,
+    /// The send buffer is full; [`Connection::send_datagram_wait`] waits for room.
+    #[error("the datagram send buffer is full")]
+    Blocked,
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+}
+
+/// Why a path was not opened.
+#[derive(Debug, Error)]
+pub enum OpenPathError {
+    /// The connection does not allow it.
+    #[error(transparent)]
+    Refused(#[from] mpquic_core::OpenPathError),
+    /// The local address cannot be used.
+    #[error("cannot use the local address {0}")]
+    Local(SocketAddr, #[source] io::Error),
+    /// The path did not work, or the peer does not want it.
+    #[error("the path could not be validated")]
+    Failed,
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+}
+
+impl Connection {
+    pub(crate) fn new(connection: ConnectionRef) -> Self {
+        Self(connection)
+    }
+
+    /// Opens a bidirectional stream; waits while the peer allows no more. The peer hears of it when
+    /// something is sent on it. Cancel-safe.
+    pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let id = self.open(Dir::Bi).await?;
+        Ok((
+            SendStream::new(self.0.clone(), id),
+            RecvStream::new(self.0.clone(), id),
+        ))
+    }
+
+    /// Opens a unidirectional stream; waits while the peer allows no more. Cancel-safe.
+    pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
+        let id = self.open(Dir::Uni).await?;
+        Ok(SendStream::new(self.0.clone(), id))
+    }
+
+    /// The next bidirectional stream the peer opened. Cancel-safe.
+    pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
+        let id = self.accept(Dir::Bi).await?;
+        Ok((
+            SendStream::new(self.0.clone(), id),
+            RecvStream::new(self.0.clone(), id),
+        ))
+    }
+
+    /// The next unidirectional stream the peer opened. Cancel-safe.
+    pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
+        let id = self.accept(Dir::Uni).await?;
+        Ok(RecvStream::new(self.0.clone(), id))
+    }
+
+    async fn open(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let notify = &self.0.wake.available[index(dir)];
+        let attempt = |state: &mut Locked<'_>| match &state.error {
+            Some(error) => Some(Err(error.clone())),
+            None => {
+                let id = state.core.open(dir);
+                if id.is_none() {
+                    state.wake_task(); // STREAMS_BLOCKED may be due.
+                }
+                id.map(Ok)
+            }
+        };
+        self.0.until(notify, attempt).await
+    }
+
+    async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+        let notify = &self.0.wake.opened[index(dir)];
+        let attempt = |state: &mut Locked<'_>| {
+            // Streams that arrived before the end can still be read.
+            if let Some(id) = state.core.accept(dir) {
+                state.wake_task(); // MAX_STREAMS may be due.
+                return Some(Ok(id));
+            }
+            state.error.clone().map(Err)
+        };
+        self.0.until(notify, attempt).await
+    }
+
+    /// The next datagram. Cancel-safe.
+    pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
+        let attempt = |state: &mut Locked<'_>| match state.core.recv_datagram() {
+            Some(data) => Some(Ok(data)),
+            None => state.error.clone().map(Err),
+        };
+        self.0.until(&self.0.wake.datagram_received, attempt).await
+    }
+
+    /// Sends a datagram, unreliably and unordered, at most [`Self::max_datagram_size`] bytes.
+    pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        try_send_datagram(&mut self.0.lock(), data)
+    }
+
+    /// Sends a datagram as soon as the send buffer has room. Cancel-safe.
+    pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
+        let attempt = |state: &mut Locked<'_>| match try_send_datagram(state, data.clone()) {
+            Err(SendDatagramError::Blocked) => None,
+            result => Some(result),
+        };
+        let notify = &self.0.wake.datagrams_unblocked;
+        self.0.until(notify, attempt).await
+    }
+
+    /// Largest datagram that can be sent now; `None` if the peer takes none. It changes with the
+    /// MTU and the set of paths.
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.0.lock().core.max_datagram_size()
+    }
+
+    /// Closes the connection at once; the peer's application gets code and reason. Data that was
+    /// not acknowledged may be lost: wait for the peer's answer, or for
+    /// [`SendStream::stopped`](crate::SendStream::stopped), first.
+    pub fn close(&self, error_code: VarInt, reason: &[u8]) {
+        self.0.close(error_code, Bytes::copy_from_slice(reason));
+    }
+
+    /// Waits until the connection ends, and tells why.
+    pub async fn closed(&self) -> ConnectionError {
+        let attempt = |state: &mut Locked<'_>| state.error.clone();
+        self.0.until(&self.0.wake.closed, attempt).await
+    }
+
+    /// Why the connection ended, if it did.
+    pub fn close_reason(&self) -> Option<ConnectionError> {
+        self.0.lock().error.clone()
+    }
+
+    /// Opens a path and waits until it is validated (client only). A socket is bound to the IP of
+    /// `local` if there is none yet. Waits while the peer allows no more paths.
+    ///
+    /// Clients open paths from all local addresses on their own unless
+    /// [`ClientConfig::automatic_paths`](crate::ClientConfig::automatic_paths) is off.
+    pub async fn open_path(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> Result<Path, OpenPathError> {
+        let endpoint = &self.0.endpoint;
+        let local = match endpoint.socket(local) {
+            Some(socket) if local.port() != 0 => socket.local_towards(remote),
+            _ => match endpoint.local_with_ip(local.ip()) {
+                Some(bound) => bound,
+                None => endpoint
+                    .bind(local, None)
+                    .map_err(|error| OpenPathError::Local(local, error))?,
+            },
+        };
+        let four_tuple = FourTuple::new(local, remote);
+        let open = |state: &mut Locked<'_>| open_path(state, four_tuple).transpose();
+        let id = self.0.until(&self.0.wake.paths, open).await?;
+        let established = |state: &mut Locked<'_>| {
+            if let Some(error) = &state.error {
+                return Some(Err(error.clone().into()));
+            }
+            match state.core.path_stats(id).map(|stats| stats.state) {
+                Some(PathState::Validating) => None,
+                Some(PathState::Active | PathState::Suspect) => Some(Ok(())),
+                Some(PathState::Abandoned) | None => Some(Err(OpenPathError::Failed)),
+            }
+        };
+        self.0.until(&self.0.wake.paths, established).await?;
+        Ok(Path::new(self.0.clone(), id))
+    }
+
+    /// All paths that are not discarded, by ascending ID.
+    pub fn paths(&self) -> Vec<Path> {
+        let state = self.0.lock();
+        let paths = state.core.paths();
+        paths.map(|id| Path::new(self.0.clone(), id)).collect()
+    }
+
+    /// The path with this ID, if it exists.
+    pub fn path(&self, id: PathId) -> Option<Path> {
+        let state = self.0.lock();
+        let exists = state.core.paths().any(|path| path == id);
+        exists.then(|| Path::new(self.0.clone(), id))
+    }
+
+    /// What happens to paths from now on.
+    pub fn path_events(&self) -> PathEvents {
+        PathEvents::new(self.0.lock().subscribe())
+    }
+
+    /// True if both sides support multipath.
+    pub fn is_multipath(&self) -> bool {
+        self.0.lock().core.is_multipath()
+    }
+
+    /// Counters of the connection.
+    pub fn stats(&self) -> ConnectionStats {
+        self.0.lock().core.stats()
+    }
+
+    /// Counters and measurements of every path.
+    pub fn path_stats(&self) -> Vec<PathStats> {
+        let state = self.0.lock();
+        let paths = state.core.paths();
+        paths.filter_map(|id| state.core.path_stats(id)).collect()
+    }
+
+    /// The smallest smoothed RTT of the paths in use.
+    pub fn rtt(&self) -> Option<Duration> {
+        let stats = self.path_stats();
+        let active = stats.iter().filter(|path| path.state == PathState::Active);
+        active.map(|path| path.rtt).min()
+    }
+
+    /// The peer's address on the first path.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.0.first_path().map(|tuple| tuple.remote)
+    }
+
+    /// Our address on the first path.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.0.first_path().map(|tuple| tuple.local)
+    }
+
+    /// ALPN and server name.
+    pub fn handshake_data(&self) -> Option<HandshakeData> {
+        self.0.lock().core.handshake_data()
+    }
+
+    /// The peer's certificates, its own first.
+    pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        self.0.lock().core.peer_certificates()
+    }
+
+    /// Which side we are.
+    pub fn side(&self) -> Side {
+        self.0.lock().core.side()
+    }
+
+    /// Starts a key update; false if one is not allowed yet.
+    pub fn initiate_key_update(&self) -> bool {
+        let mut state = self.0.lock();
+        let started = state.core.initiate_key_update();
+        state.wake_task();
+        started
+    }
+
+    /// Names the connection within its endpoint; the same for all clones of the handle.
+    pub fn stable_id(&self) -> usize {
+        self.0.handle.0
+    }
+}
+
+fn try_send_datagram(state: &mut Locked<'_>, data: Bytes) -> Result<(), SendDatagramError> {
+    if let Some(error) = &state.error {
+        return Err(error.clone().into());
+    }
+    let bytes = data.len();
+    state
+        .core
+        .send_datagram(data)
+        .map_err(|error| match error {
+            mpquic_core::SendDatagramError::UnsupportedByPeer => {
+                SendDatagramError::UnsupportedByPeer
+            }
+            mpquic_core::SendDatagramError::TooLarge => SendDatagramError::TooLarge,
+            mpquic_core::SendDatagramError::Blocked => SendDatagramError::Blocked,
+        })?;
+    state.wrote(bytes);
+    Ok(())
+}
+
+/// Opens a path; `None` while that has to wait.
+fn open_path(
+    state: &mut Locked<'_>,
+    four_tuple: FourTuple,
+) -> Result<Option<PathId>, OpenPathError> {
+    use mpquic_core::OpenPathError as E;
+    if let Some(error) = &state.error {
+        return Err(error.clone().into());
+    }
+    let now = Instant::now();
+    match state.core.open_path(now, four_tuple, PathStatus::Available) {
+        Ok(id) => {
+            if let Some(plan) = &mut state.plan {
+                plan.on_application(four_tuple, Some(id));
+            }
+            state.run(now);
+            Ok(Some(id))
+        }
+        Err(E::PathsBlocked | E::NoConnectionId | E::NotConfirmed) => {
+            state.run(now); // PATHS_BLOCKED may be due.
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Abandons a path on behalf of the application.
+pub(crate) fn close_path(
+    connection: &Shared,
+    id: PathId,
+    error_code: TransportErrorCode,
+) -> Result<(), mpquic_core::ClosedPath> {
+    let mut state = connection.lock();
+    let four_tuple = state.core.path_stats(id).map(|stats| stats.four_tuple);
+    let now = Instant::now();
+    state.core.close_path(now, id, error_code)?;
+    if let (Some(plan), Some(four_tuple)) = (&mut state.plan, four_tuple) {
+        plan.on_application(four_tuple, None);
+    }
+    state.run(now);
+    Ok(())
+}

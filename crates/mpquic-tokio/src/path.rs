@@ -1,0 +1,105 @@
+//! [`Path`] and [`PathEvents`].
+
+use std::net::SocketAddr;
+
+use mpquic_core::{
+    ClosedPath, FourTuple, PathEvent, PathId, PathStats, PathStatus, TransportErrorCode,
+};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+use crate::connection::{ConnectionRef, close_path};
+
+/// A path of a connection. It keeps the connection open, but closing it is up to
+/// [`Self::close`]; dropping the handle does nothing to the path.
+#[derive(Debug, Clone)]
+pub struct Path {
+    connection: ConnectionRef,
+    id: PathId,
+}
+
+impl Path {
+    pub(crate) fn new(connection: ConnectionRef, id: PathId) -> Self {
+        Self { connection, id }
+    }
+
+    /// Its ID, never used twice in a connection.
+    pub fn id(&self) -> PathId {
+        self.id
+    }
+
+    /// Our status of the path and the peer's, if it sent one.
+    pub fn status(&self) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
+        self.connection.lock().core.path_status(self.id)
+    }
+
+    /// Tells the peer how to treat the path, and treats it so ourselves.
+    pub fn set_status(&self, status: PathStatus) -> Result<(), ClosedPath> {
+        let mut state = self.connection.lock();
+        state.core.set_path_status(self.id, status)?;
+        state.wake_task();
+        Ok(())
+    }
+
+    /// Counters and measurements; `None` once the path is discarded.
+    pub fn stats(&self) -> Option<PathStats> {
+        self.connection.lock().core.path_stats(self.id)
+    }
+
+    /// Abandons the path. Abandoning the last one closes the connection.
+    pub fn close(&self) -> Result<(), ClosedPath> {
+        self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)
+    }
+
+    /// Abandons the path and gives the peer a reason.
+    pub fn close_with(&self, error_code: TransportErrorCode) -> Result<(), ClosedPath> {
+        close_path(&self.connection, self.id, error_code)
+    }
+
+    /// Sends a PING on the path, to see whether it works.
+    pub fn ping(&self) -> Result<(), ClosedPath> {
+        let mut state = self.connection.lock();
+        state.core.ping_path(self.id)?;
+        state.wake_task();
+        Ok(())
+    }
+
+    /// Between which addresses it runs.
+    pub fn four_tuple(&self) -> Option<FourTuple> {
+        self.stats().map(|stats| stats.four_tuple)
+    }
+
+    /// Our address.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.four_tuple().map(|tuple| tuple.local)
+    }
+
+    /// The peer's address.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.four_tuple().map(|tuple| tuple.remote)
+    }
+}
+
+/// What happens to the paths of a connection.
+///
+/// A listener that is 64 events behind misses the oldest; [`Connection::paths`] tells the state.
+///
+/// [`Connection::paths`]: crate::Connection::paths
+#[derive(Debug)]
+pub struct PathEvents(broadcast::Receiver<PathEvent>);
+
+impl PathEvents {
+    pub(crate) fn new(receiver: broadcast::Receiver<PathEvent>) -> Self {
+        Self(receiver)
+    }
+
+    /// The next event; `None` once the connection ended. Cancel-safe.
+    pub async fn next(&mut self) -> Option<PathEvent> {
+        loop {
+            match self.0.recv().await {
+                Ok(event) => return Some(event),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! [`PathPlan`]: which paths a client wants, and when to try them.
+//!
+//! Every local address gets a path to every address of the server, nearest to the diagonal first,
+//! so that a low limit still spreads over all of both. The plan opens what is missing, waits when
+//! the peer allows no more, backs off from paths that failed, and follows local addresses that
+//! come and go.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mpquic_core::{
+    Connection, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, TransportErrorCode,
+};
+
+use crate::socket::Socket;
+
+/// How long a failed path rests before its second try; doubles up to [`MAX_REST`].
+const FIRST_REST: Duration = Duration::from_secs(1);
+/// Longest rest of a failed path.
+const MAX_REST: Duration = Duration::from_secs(60);
+
+/// The paths a client connection wants.
+#[derive(Debug)]
+pub(crate) struct PathPlan {
+    remotes: Vec<SocketAddr>,
+    locals: Vec<Arc<Socket>>,
+    wishes: Vec<Wish>,
+    /// Set from the confirmed handshake on, until opening is impossible for good.
+    confirmed: bool,
+    /// Set while the peer allows no more paths.
+    waiting: bool,
+}
+
+/// One four-tuple that should have a path.
+#[derive(Debug)]
+struct Wish {
+    four_tuple: FourTuple,
+    path: Option<PathId>,
+    /// Not before this time.
+    rest_until: Option<Instant>,
+    rest: Duration,
+    /// The peer will never take it.
+    hopeless: bool,
+}
+
+impl Wish {
+    fn new(four_tuple: FourTuple) -> Self {
+        Self {
+            four_tuple,
+            path: None,
+            rest_until: None,
+            rest: FIRST_REST,
+            hopeless: false,
+        }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.path.is_none() && !self.hopeless && self.rest_until.is_none_or(|until| until <= now)
+    }
+}
+
+impl PathPlan {
+    /// A plan whose path 0 is the handshake's; `server_addresses` are further targets.
+    pub(crate) fn new(first: FourTuple, server_addresses: &[SocketAddr]) -> Self {
+        let mut remotes = vec![first.remote];
+        for address in server_addresses {
+            if !remotes.contains(address) {
+                remotes.push(*address);
+            }
+        }
+        let mut wish = Wish::new(first);
+        wish.path = Some(PathId::ZERO);
+        Self {
+            remotes,
+            locals: Vec::new(),
+            wishes: vec![wish],
+            confirmed: false,
+            waiting: false,
+        }
+    }
+
+    /// The local addresses there are now. Wishes without a path follow; those with one need
+    /// [`Self::follow`].
+    pub(crate) fn set_locals(&mut self, locals: Vec<Arc<Socket>>) {
+        self.locals = locals;
+        let wanted = wanted(&self.locals, &self.remotes);
+        self.wishes
+            .retain(|wish| wish.path.is_some() || wanted.contains(&wish.four_tuple));
+        for four_tuple in wanted {
+            if !self.wishes.iter().any(|wish| wish.four_tuple == four_tuple) {
+                self.wishes.push(Wish::new(four_tuple));
+            }
+        }
+    }
+
+    /// Abandons paths whose local address is gone. If none would be left, one of them is kept, and
+    /// moves to a new local address as soon as there is one.
+    pub(crate) fn follow(&mut self, core: &mut Connection, now: Instant) {
+        let locals = &self.locals;
+        let is_gone = |wish: &Wish| !locals.iter().any(|s| s.owns(wish.four_tuple.local));
+        let mut alive = self
+            .wishes
+            .iter()
+            .any(|wish| wish.path.is_some() && !is_gone(wish));
+        let mut moved = None;
+        for wish in &mut self.wishes {
+            let Some(path) = wish.path.filter(|_| is_gone(wish)) else {
+                continue;
+            };
+            let remote = wish.four_tuple.remote;
+            let next = locals.iter().find(|socket| socket.reaches(remote));
+            let result = match next {
+                // Abandoning tells the peer at once, by a path that works.
+                _ if alive => {
+                    wish.path = None;
+                    core.close_path(now, path, TransportErrorCode::APPLICATION_ABANDON_PATH)
+                }
+                Some(socket) => {
+                    alive = true;
+                    wish.four_tuple.local = socket.local_towards(remote);
+                    moved = Some(wish.four_tuple);
+                    core.set_local_address(now, path, wish.four_tuple.local)
+                        .and_then(|()| core.set_path_usable(now, path, true))
+                }
+                None => core.set_path_usable(now, path, false),
+            };
+            // An abandoned path is where we want it to be.
+            let _ = result;
+        }
+        self.wishes.retain(|wish| {
+            wish.path.is_some() || !(is_gone(wish) || Some(wish.four_tuple) == moved)
+        });
+    }
+
+    /// The handshake is confirmed: paths may be opened if the peer supports it.
+    pub(crate) fn on_confirmed(&mut self, core: &mut Connection) {
+        self.confirmed = core.is_multipath();
+    }
+
+    /// Something happened to a path.
+    pub(crate) fn on_event(&mut self, event: &PathEvent, now: Instant) {
+        match event {
+            PathEvent::Available => self.waiting = false,
+            PathEvent::Established(path) => {
+                if let Some(wish) = self.wish(*path) {
+                    wish.rest = FIRST_REST;
+                }
+            }
+            PathEvent::Abandoned { path, .. } => {
+                if let Some(wish) = self.wish(*path) {
+                    wish.path = None;
+                    wish.rest_until = Some(now + wish.rest);
+                    wish.rest = (wish.rest * 2).min(MAX_REST);
+                }
+            }
+            PathEvent::Discarded(_)
+            | PathEvent::Suspect(_)
+            | PathEvent::Recovered(_)
+            | PathEvent::RemoteStatus(..)
+            | PathEvent::Migrated(..) => {}
+        }
+    }
+
+    fn wish(&mut self, path: PathId) -> Option<&mut Wish> {
+        self.wishes.iter_mut().find(|wish| wish.path == Some(path))
+    }
+
+    /// The application closed or opened a path itself: the plan does not undo it.
+    pub(crate) fn on_application(&mut self, four_tuple: FourTuple, path: Option<PathId>) {
+        self.wishes.retain(|wish| wish.four_tuple != four_tuple);
+        let mut wish = Wish::new(four_tuple);
+        wish.hopeless = path.is_none();
+        wish.path = path;
+        self.wishes.push(wish);
+    }
+
+    /// When a path may be tried again.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        if !self.confirmed || self.waiting {
+            return None;
+        }
+        let resting = |wish: &&Wish| wish.path.is_none() && !wish.hopeless;
+        let waiting = self.wishes.iter().filter(resting);
+        waiting.filter_map(|wish| wish.rest_until).min()
+    }
+
+    /// Opens what is due.
+    pub(crate) fn open(&mut self, core: &mut Connection, now: Instant) {
+        if !self.confirmed || self.waiting {
+            return;
+        }
+        for wish in self.wishes.iter_mut().filter(|wish| wish.is_due(now)) {
+            match core.open_path(now, wish.four_tuple, PathStatus::Available) {
+                Ok(path) => {
+                    wish.path = Some(path);
+                    wish.rest_until = None;
+                }
+                Err(OpenPathError::PathsBlocked | OpenPathError::NoConnectionId) => {
+                    self.waiting = true;
+                    return;
+                }
+                Err(OpenPathError::AddressForbidden) => wish.hopeless = true,
+                Err(
+                    OpenPathError::ServerSide
+                    | OpenPathError::NotConfirmed
+                    | OpenPathError::NotNegotiated
+                    | OpenPathError::Closed,
+                ) => {
+                    self.confirmed = false;
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Every pair of a local address and a server address of one family; the pairs of an offset are
+/// (local 0, remote 0+offset), (local 1, remote 1+offset), ...
+fn wanted(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> Vec<FourTuple> {
+    let mut pairs = Vec::new();
+    for offset in 0..remotes.len() {
+        for (index, local) in locals.iter().enumerate() {
+            let remote = remotes.iter().cycle().nth(index + offset);
+            if let Some(remote) = remote.filter(|remote| local.reaches(**remote)) {
+                let pair = FourTuple::new(local.local_towards(*remote), *remote);
+                if !pairs.contains(&pair) {
+                    pairs.push(pair);
+                }
+            }
+        }
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(address: &str) -> Arc<Socket> {
+        Arc::new(Socket::bind(address.parse().unwrap(), None, 1 << 16).unwrap())
+    }
+
+    #[tokio::test]
+    async fn pairs_cover_all_addresses_of_both_sides_first() {
+        let locals = [socket("127.0.0.1:0"), socket("127.0.0.2:0")];
+        let remotes: Vec<SocketAddr> = ["127.0.0.3:1", "127.0.0.4:1", "[::1]:1"]
+            .iter()
+            .map(|address| address.parse().unwrap())
+            .collect();
+        let pairs = wanted(&locals, &remotes);
+        assert_eq!(pairs.len(), 4, "IPv6 cannot be reached: {pairs:?}");
+        assert_ne!(pairs[0].local, pairs[1].local);
+        assert_ne!(pairs[0].remote, pairs[1].remote);
+    }
+
+    #[tokio::test]
+    async fn failed_paths_rest_and_lost_addresses_are_forgotten() {
+        let now = Instant::now();
+        let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.2:0"));
+        let first = FourTuple::new(a.local(), "127.0.0.3:1".parse().unwrap());
+        let mut plan = PathPlan::new(first, &[]);
+        plan.set_locals(vec![a.clone(), b.clone()]);
+        assert_eq!(plan.wishes.len(), 2);
+        plan.confirmed = true;
+        plan.wishes[1].path = Some(PathId(1));
+        for rest in [1, 2, 4] {
+            plan.wishes[1].path = Some(PathId(1));
+            plan.on_event(
+                &PathEvent::Abandoned {
+                    path: PathId(1),
+                    error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
+                    by_peer: false,
+                },
+                now,
+            );
+            let until = now + Duration::from_secs(rest);
+            assert_eq!(plan.next_timeout(), Some(until));
+            assert!(!plan.wishes[1].is_due(now) && plan.wishes[1].is_due(until));
+        }
+        plan.set_locals(vec![a]);
+        assert_eq!(plan.wishes.len(), 1);
+    }
+}

@@ -1,0 +1,317 @@
+//! [`RecvStream`]: the receiving half of a stream.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::{Chunk, ClosedStream, ConnectionError, ReadStreamError, StreamId, VarInt};
+use thiserror::Error;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::connection::ConnectionRef;
+
+/// The receiving half of a stream.
+///
+/// Dropped before its end, the peer is asked to stop sending, with code 0.
+#[derive(Debug)]
+pub struct RecvStream {
+    connection: ConnectionRef,
+    id: StreamId,
+    end: Option<End>,
+}
+
+/// How the stream ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// All bytes were read.
+    Finished,
+    Reset(VarInt),
+    /// We do not want it.
+    Stopped,
+}
+
+/// Why nothing was read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// The peer gave the stream up.
+    #[error("stream reset by the peer: code {0}")]
+    Reset(VarInt),
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+    /// The stream was stopped before.
+    #[error("closed stream")]
+    ClosedStream,
+    /// An ordered read after an unordered one.
+    #[error("ordered read after an unordered one")]
+    IllegalOrderedRead,
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> Self {
+        let kind = match &error {
+            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::ConnectionLost(_) | ReadError::ClosedStream => io::ErrorKind::NotConnected,
+            ReadError::IllegalOrderedRead => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Why [`RecvStream::read_exact`] failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReadExactError {
+    /// The stream ended after this many bytes.
+    #[error("the stream ended after {0} bytes")]
+    FinishedEarly(usize),
+    /// Reading failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// Why [`RecvStream::read_to_end`] failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReadToEndError {
+    /// The stream is larger than the limit.
+    #[error("the stream is too long")]
+    TooLong,
+    /// Reading failed.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+impl RecvStream {
+    pub(crate) fn new(connection: ConnectionRef, id: StreamId) -> Self {
+        Self {
+            connection,
+            id,
+            end: None,
+        }
+    }
+
+    /// Its ID.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// The next bytes in order, as many as there are and `buf` holds; `None` at the end.
+    /// Cancel-safe.
+    pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
+        let mut buf = ReadBuf::new(buf);
+        if buf.remaining() == 0 {
+            return Ok(Some(0));
+        }
+        poll_fn(|cx| self.poll_read_buf(cx, &mut buf)).await?;
+        Ok(Some(buf.filled().len()).filter(|read| *read > 0))
+    }
+
+    /// Exactly as many bytes as `buf` holds. Not cancel-safe.
+    pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ReadExactError> {
+        let mut filled = 0;
+        while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read(rest).await? {
+                Some(read) => filled += read,
+                None => return Err(ReadExactError::FinishedEarly(filled)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next piece of at most `max_length` bytes, without copying; `None` at the end. Unordered,
+    /// pieces come as they arrive, which makes ordered reads impossible from then on. Cancel-safe.
+    pub async fn read_chunk(
+        &mut self,
+        max_length: usize,
+        ordered: bool,
+    ) -> Result<Option<Chunk>, ReadError> {
+        poll_fn(|cx| self.poll_read_chunk(cx, max_length, ordered)).await
+    }
+
+    /// Fills `chunks` with the next pieces in order, without copying; returns how many, `None` at
+    /// the end. Waits only while there are none. Cancel-safe.
+    pub async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, ReadError> {
+        if chunks.is_empty() {
+            return Ok(Some(0));
+        }
+        poll_fn(|cx| {
+            let mut rest = chunks.iter_mut();
+            let mut count = 0;
+            ready!(self.poll_pieces(cx, true, |stream| {
+                let Some(slot) = rest.next() else {
+                    return Ok(Step::Full);
+                };
+                Ok(match stream.read_chunk(usize::MAX, true)? {
+                    Some(chunk) => {
+                        *slot = chunk.bytes;
+                        count += 1;
+                        Step::Read
+                    }
+                    None => Step::End,
+                })
+            }))?;
+            Poll::Ready(Ok(Some(count).filter(|count| *count > 0)))
+        })
+        .await
+    }
+
+    /// All bytes up to the end of the stream, at most `size_limit`. Not cancel-safe.
+    pub async fn read_to_end(&mut self, size_limit: usize) -> Result<Vec<u8>, ReadToEndError> {
+        let mut pieces: [Bytes; 32] = Default::default();
+        let mut data = BytesMut::new();
+        while let Some(count) = self.read_chunks(&mut pieces).await? {
+            for piece in pieces.iter_mut().take(count) {
+                if data.len() + piece.len() > size_limit {
+                    return Err(ReadToEndError::TooLong);
+                }
+                data.extend_from_slice(piece);
+                *piece = Bytes::new();
+            }
+        }
+        Ok(data.into())
+    }
+
+    /// Asks the peer to stop sending; what arrives is dropped.
+    pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
+        let mut state = self.connection.lock();
+        if state.error.is_some() {
+            return Ok(());
+        }
+        state.core.recv_stream(self.id).stop(error_code)?;
+        self.end = Some(End::Stopped);
+        state.wake_task();
+        Ok(())
+    }
+
+    /// Like [`Self::read_chunk`], for hand-written futures.
+    pub fn poll_read_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        max_length: usize,
+        ordered: bool,
+    ) -> Poll<Result<Option<Chunk>, ReadError>> {
+        let mut result = None;
+        ready!(self.poll_pieces(cx, ordered, |stream| {
+            if result.is_some() {
+                return Ok(Step::Full);
+            }
+            result = stream.read_chunk(max_length, ordered)?;
+            Ok(result.as_ref().map_or(Step::End, |_| Step::Read))
+        }))?;
+        Poll::Ready(Ok(result))
+    }
+
+    /// Like [`Self::read`], for hand-written futures. Fills nothing at the end of the stream.
+    pub fn poll_read_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<Result<(), ReadError>> {
+        self.poll_pieces(cx, true, |stream| {
+            if buf.remaining() == 0 {
+                return Ok(Step::Full);
+            }
+            Ok(match stream.read_chunk(buf.remaining(), true)? {
+                Some(chunk) => {
+                    buf.put_slice(&chunk.bytes);
+                    Step::Read
+                }
+                None => Step::End,
+            })
+        })
+    }
+
+    /// Calls `read` until it has enough or there is no more for now; ready if it read anything.
+    fn poll_pieces(
+        &mut self,
+        cx: &mut Context<'_>,
+        ordered: bool,
+        mut read: impl FnMut(&mut mpquic_core::RecvStream<'_>) -> Result<Step, ReadStreamError>,
+    ) -> Poll<Result<(), ReadError>> {
+        match self.end {
+            Some(End::Finished) => return Poll::Ready(Ok(())),
+            Some(End::Reset(code)) => return Poll::Ready(Err(ReadError::Reset(code))),
+            Some(End::Stopped) => return Poll::Ready(Err(ReadError::ClosedStream)),
+            None => {}
+        }
+        let mut state = self.connection.lock();
+        let mut any = false;
+        let error = loop {
+            match read(&mut state.core.recv_stream(self.id)) {
+                Ok(Step::Read) => any = true,
+                Ok(Step::Full) => break None,
+                Ok(Step::End) => {
+                    self.end = Some(End::Finished);
+                    break None;
+                }
+                Err(_) if any => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        if error != Some(ReadStreamError::Blocked) {
+            state.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS may be due.
+        }
+        Poll::Ready(match error {
+            None => Ok(()),
+            Some(ReadStreamError::Blocked) => {
+                if let Some(error) = &state.error {
+                    return Poll::Ready(Err(error.clone().into()));
+                }
+                state.readers.insert(self.id, cx.waker().clone());
+                return Poll::Pending;
+            }
+            Some(ReadStreamError::Reset(code)) => {
+                self.end = Some(End::Reset(code));
+                Err(ReadError::Reset(code))
+            }
+            Some(ReadStreamError::ClosedStream) => Err(ReadError::ClosedStream),
+            Some(ReadStreamError::IllegalOrderedRead) => {
+                debug_assert!(ordered, "unordered reads are always legal");
+                Err(ReadError::IllegalOrderedRead)
+            }
+        })
+    }
+}
+
+/// What one step of a read came to.
+enum Step {
+    Read,
+    /// The reader has enough.
+    Full,
+    /// The end of the stream.
+    End,
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        if self.end.is_some() {
+            return;
+        }
+        let mut state = self.connection.lock();
+        state.readers.remove(&self.id);
+        if state.error.is_none()
+            && state
+                .core
+                .recv_stream(self.id)
+                .stop(VarInt::from_u32(0))
+                .is_ok()
+        {
+            state.wake_task();
+        }
+    }
+}
+
+impl AsyncRead for RecvStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if buf.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.get_mut().poll_read_buf(cx, buf))?;
+        Poll::Ready(Ok(()))
+    }
+}

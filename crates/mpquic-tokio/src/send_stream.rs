@@ -1,0 +1,244 @@
+//! [`SendStream`]: the sending half of a stream.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use mpquic_core::{ClosedStream, ConnectionError, FinishError, StreamId, VarInt, Written};
+use thiserror::Error;
+use tokio::io::AsyncWrite;
+
+use crate::connection::ConnectionRef;
+
+/// The sending half of a stream.
+///
+/// Dropped, it is finished, unless it was finished or reset before: bytes written so far are
+/// delivered as long as the connection lives.
+#[derive(Debug)]
+pub struct SendStream {
+    connection: ConnectionRef,
+    id: StreamId,
+}
+
+/// Why nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WriteError {
+    /// The peer does not want the rest of the stream.
+    #[error("sending stopped by the peer: code {0}")]
+    Stopped(VarInt),
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+    /// The stream was finished or reset before.
+    #[error("closed stream")]
+    ClosedStream,
+}
+
+impl From<WriteError> for io::Error {
+    fn from(error: WriteError) -> Self {
+        let kind = match &error {
+            WriteError::Stopped(_) => io::ErrorKind::ConnectionReset,
+            WriteError::ConnectionLost(_) | WriteError::ClosedStream => io::ErrorKind::NotConnected,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl SendStream {
+    pub(crate) fn new(connection: ConnectionRef, id: StreamId) -> Self {
+        Self { connection, id }
+    }
+
+    /// Its ID.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Writes as many bytes as the send buffer and flow control take, at least one; waits while
+    /// they take none. Cancel-safe.
+    pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        poll_fn(|cx| self.poll_write(cx, data)).await
+    }
+
+    /// Writes everything. Not cancel-safe: it may have written part of `data`.
+    pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            let written = self.write(data).await?;
+            data = data.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Writes all of `chunk` without copying it. Not cancel-safe.
+    pub async fn write_chunk(&mut self, chunk: Bytes) -> Result<(), WriteError> {
+        self.write_all_chunks(&mut [chunk]).await
+    }
+
+    /// Writes as many chunks as the send buffer and flow control take, without copying; waits while
+    /// they take none. A chunk taken in part is advanced. Cancel-safe.
+    pub async fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
+        poll_fn(|cx| {
+            self.poll_with(cx, |stream| {
+                let written = stream.write_chunks(chunks)?;
+                Ok((written, written.bytes))
+            })
+        })
+        .await
+    }
+
+    /// Writes all chunks without copying them. Not cancel-safe.
+    pub async fn write_all_chunks(&mut self, mut chunks: &mut [Bytes]) -> Result<(), WriteError> {
+        loop {
+            let empty = chunks.iter().take_while(|chunk| chunk.is_empty()).count();
+            chunks = chunks.get_mut(empty..).unwrap_or_default();
+            if chunks.is_empty() {
+                return Ok(());
+            }
+            let written = self.write_chunks(chunks).await?;
+            chunks = chunks.get_mut(written.chunks..).unwrap_or_default();
+        }
+    }
+
+    /// Like [`Self::write`], for hand-written futures.
+    pub fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<Result<usize, WriteError>> {
+        if data.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_with(cx, |stream| {
+            let written = stream.write(data)?;
+            Ok((written, written))
+        })
+    }
+
+    /// Runs `write`, which returns its result and the bytes it took.
+    fn poll_with<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut write: impl FnMut(
+            &mut mpquic_core::SendStream<'_>,
+        ) -> Result<(T, usize), mpquic_core::WriteError>,
+    ) -> Poll<Result<T, WriteError>> {
+        let mut state = self.connection.lock();
+        if let Some(error) = &state.error {
+            return Poll::Ready(Err(error.clone().into()));
+        }
+        match write(&mut state.core.send_stream(self.id)) {
+            Ok((result, bytes)) => {
+                state.wrote(bytes);
+                Poll::Ready(Ok(result))
+            }
+            Err(mpquic_core::WriteError::Blocked) => {
+                state.writers.insert(self.id, cx.waker().clone());
+                Poll::Pending
+            }
+            Err(mpquic_core::WriteError::Stopped(code)) => {
+                Poll::Ready(Err(WriteError::Stopped(code)))
+            }
+            Err(mpquic_core::WriteError::ClosedStream) => {
+                Poll::Ready(Err(WriteError::ClosedStream))
+            }
+        }
+    }
+
+    /// Ends the stream after the bytes written so far. Does not wait: see [`Self::stopped`].
+    pub fn finish(&mut self) -> Result<(), ClosedStream> {
+        let mut state = self.connection.lock();
+        match state.core.send_stream(self.id).finish() {
+            Ok(()) => {
+                state.wake_task();
+                Ok(())
+            }
+            Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
+            // As if the bytes were lost: the peer does not want them.
+            Err(FinishError::Stopped(_)) => Ok(()),
+        }
+    }
+
+    /// Drops unsent bytes and tells the peer so.
+    pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
+        let mut state = self.connection.lock();
+        if state.error.is_some() {
+            return Ok(());
+        }
+        state.core.send_stream(self.id).reset(error_code)?;
+        state.wake_task();
+        Ok(())
+    }
+
+    /// Larger is more urgent; 0 is the default.
+    pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
+        let mut state = self.connection.lock();
+        state.core.send_stream(self.id).set_priority(priority)
+    }
+
+    /// The priority.
+    pub fn priority(&self) -> Result<i32, ClosedStream> {
+        self.connection.lock().core.send_stream(self.id).priority()
+    }
+
+    /// Waits until the peer stops the stream (its code), or has acknowledged all of a finished
+    /// stream (`None`). Cancel-safe.
+    pub async fn stopped(&self) -> Result<Option<VarInt>, ConnectionError> {
+        poll_fn(|cx| {
+            let mut state = self.connection.lock();
+            match state.core.send_stream(self.id).stopped() {
+                Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
+                Err(_) => return Poll::Ready(Ok(None)),
+                Ok(None) => {}
+            }
+            if let Some(error) = &state.error {
+                return Poll::Ready(Err(error.clone()));
+            }
+            state.finishing.insert(self.id, cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for SendStream {
+    fn drop(&mut self) {
+        let mut state = self.connection.lock();
+        state.writers.remove(&self.id);
+        state.finishing.remove(&self.id);
+        if state.error.is_some() {
+            return;
+        }
+        match state.core.send_stream(self.id).finish() {
+            Ok(()) => state.wake_task(),
+            Err(FinishError::Stopped(code)) => {
+                // Nobody wants the rest; a reset lets both sides forget the stream.
+                if state.core.send_stream(self.id).reset(code).is_ok() {
+                    state.wake_task();
+                }
+            }
+            Err(FinishError::ClosedStream) => {}
+        }
+    }
+}
+
+impl AsyncWrite for SendStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Self::poll_write(self.get_mut(), cx, data))?;
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let result = self.get_mut().finish();
+        Poll::Ready(result.map_err(|error| io::Error::new(io::ErrorKind::NotConnected, error)))
+    }
+}

@@ -1,0 +1,337 @@
+//! [`Socket`]: one UDP socket, bound to one local address or interface.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
+use quinn_udp::{RecvMeta, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::sync::Notify;
+use tracing::{debug, trace};
+
+/// A UDP socket with segmentation offload, ECN and packet information.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    io: UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    interface: Option<String>,
+    closed: Notify,
+}
+
+/// What became of datagrams handed to [`Socket::send`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// The kernel took them, or dropped them as a network may.
+    All,
+    /// The socket's buffer is full; bytes from here on were not taken.
+    Blocked {
+        /// Offset of the first byte not taken.
+        from: usize,
+    },
+    /// The kernel has no way to the peer from this socket now.
+    Unreachable,
+}
+
+impl Socket {
+    /// Binds to `local` and, where the system allows, to a network interface, so that packets leave
+    /// by that interface whatever the routing table prefers.
+    pub(crate) fn bind(
+        local: SocketAddr,
+        interface: Option<&str>,
+        buffer_size: usize,
+    ) -> io::Result<Self> {
+        let socket = socket2::Socket::new(
+            socket2::Domain::for_address(local),
+            socket2::Type::DGRAM,
+            Some(socket2::Protocol::UDP),
+        )?;
+        if local.is_ipv6() {
+            socket.set_only_v6(!local.ip().is_unspecified())?;
+        }
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        if let Some(name) = interface
+            && let Err(error) = socket.bind_device(Some(name.as_bytes()))
+        {
+            // Older kernels ask for a privilege; the bound address then has to do.
+            debug!(name, %error, "cannot bind to the interface, only to its address");
+        }
+        // The kernel silently takes less than asked for; a small buffer is not worth failing for.
+        let _ = socket.set_recv_buffer_size(buffer_size);
+        let _ = socket.set_send_buffer_size(buffer_size);
+        socket.bind(&local.into())?;
+        Self::from_std(socket.into(), interface.map(str::to_owned))
+    }
+
+    /// Takes a socket that is bound already.
+    pub(crate) fn from_std(
+        socket: std::net::UdpSocket,
+        interface: Option<String>,
+    ) -> io::Result<Self> {
+        let state = UdpSocketState::new((&socket).into())?;
+        let local = socket.local_addr()?;
+        let io = UdpSocket::from_std(socket)?;
+        Ok(Self {
+            io,
+            state,
+            local,
+            interface,
+            closed: Notify::new(),
+        })
+    }
+
+    /// The address it is bound to.
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The interface it is bound to.
+    pub(crate) fn interface(&self) -> Option<&str> {
+        self.interface.as_deref()
+    }
+
+    /// Datagrams one call to the kernel may carry.
+    pub(crate) fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// True if it can carry datagrams to `remote`'s address family.
+    pub(crate) fn reaches(&self, remote: SocketAddr) -> bool {
+        match self.local {
+            SocketAddr::V4(_) => remote.is_ipv4(),
+            SocketAddr::V6(local) => remote.is_ipv6() || local.ip().is_unspecified(),
+        }
+    }
+
+    /// The local half of a four-tuple towards `remote`.
+    pub(crate) fn local_towards(&self, remote: SocketAddr) -> SocketAddr {
+        if self.local.ip().is_unspecified() && remote.is_ipv4() {
+            SocketAddr::new(IpAddr::from([0, 0, 0, 0]), self.local.port())
+        } else {
+            self.local
+        }
+    }
+
+    /// True if datagrams from `local` leave by this socket.
+    pub(crate) fn owns(&self, local: SocketAddr) -> bool {
+        self.local == local
+            || (self.local.port() == local.port()
+                && (self.local.ip().is_unspecified() || self.local.ip() == local.ip()))
+    }
+
+    /// Ends the task that reads the socket.
+    pub(crate) fn close(&self) {
+        self.closed.notify_one();
+    }
+
+    /// Resolves once after [`Self::close`].
+    pub(crate) async fn closed(&self) {
+        self.closed.notified().await;
+    }
+
+    /// Waits for datagrams.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        self.io.readable().await
+    }
+
+    /// Waits for room in the send buffer.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.io.writable().await
+    }
+
+    /// Fills buffers with received datagrams and returns how many were filled.
+    pub(crate) fn receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        self.io.try_io(Interest::READABLE, || {
+            self.state.recv((&self.io).into(), buffers, meta)
+        })
+    }
+
+    /// Between which addresses a received datagram travelled. IPv4 addresses that a dual-stack
+    /// socket shows as IPv6 ones come out as IPv4.
+    pub(crate) fn four_tuple(&self, meta: &RecvMeta) -> FourTuple {
+        let remote = canonical(meta.addr);
+        let local = match meta.dst_ip {
+            Some(ip) if self.local.ip().is_unspecified() => {
+                SocketAddr::new(ip.to_canonical(), self.local.port())
+            }
+            _ => self.local_towards(remote),
+        };
+        FourTuple::new(local, remote)
+    }
+
+    /// Sends the datagrams of a transmit, as few calls as the kernel allows. Only a full send buffer
+    /// keeps bytes back: UDP may lose datagrams, and QUIC notices.
+    pub(crate) fn send(&self, transmit: &Transmit, contents: &[u8]) -> Sent {
+        let segment = transmit.segment_size.unwrap_or(contents.len()).max(1);
+        let mut from = 0;
+        while from < contents.len() {
+            let train = segment.saturating_mul(self.max_segments().max(1));
+            let end = contents.len().min(from.saturating_add(train));
+            let part = contents.get(from..end).unwrap_or_default();
+            match self.send_part(transmit, part, segment) {
+                Ok(()) => from = end,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Sent::Blocked { from };
+                }
+                // The kernel or driver refused the train: `max_segments` is 1 from here on.
+                Err(error) if part.len() > segment && self.max_segments() == 1 => {
+                    debug!(%error, "segmentation offload does not work, sending one by one");
+                }
+                Err(error) if is_unreachable(&error) => {
+                    debug!(%error, local = %self.local, remote = %transmit.four_tuple.remote, "unreachable");
+                    return Sent::Unreachable;
+                }
+                // Too large for the link (an MTU probe), or a passing fault.
+                Err(error) => {
+                    trace!(%error, local = %self.local, "datagram not sent");
+                    from = end;
+                }
+            }
+        }
+        Sent::All
+    }
+
+    fn send_part(&self, transmit: &Transmit, contents: &[u8], segment: usize) -> io::Result<()> {
+        let source = transmit.four_tuple.local.ip();
+        let wildcard = self.local.ip().is_unspecified();
+        let transmit = quinn_udp::Transmit {
+            destination: self.destination(transmit.four_tuple.remote),
+            ecn: transmit
+                .ecn
+                .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            contents,
+            segment_size: (contents.len() > segment).then_some(segment),
+            src_ip: (wildcard && !source.is_unspecified()).then_some(source),
+        };
+        // Tried without asking the runtime first: a fresh socket is not yet known to be writable.
+        let result = self.state.try_send((&self.io).into(), &transmit);
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            // Clears the readiness, so that `writable` waits for the next one.
+            let blocked = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+            let _ = self.io.try_io(Interest::WRITABLE, blocked);
+        }
+        result
+    }
+
+    fn destination(&self, remote: SocketAddr) -> SocketAddr {
+        match (self.local, remote) {
+            (SocketAddr::V6(_), SocketAddr::V4(v4)) => {
+                let ip: Ipv6Addr = v4.ip().to_ipv6_mapped();
+                SocketAddrV6::new(ip, v4.port(), 0, 0).into()
+            }
+            _ => remote,
+        }
+    }
+}
+
+/// The ECN codepoint in the core's terms.
+pub(crate) fn ecn(meta: &RecvMeta) -> Option<EcnCodepoint> {
+    meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8))
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(v4.into(), v6.port()),
+            None => address,
+        },
+        SocketAddr::V4(_) => address,
+    }
+}
+
+fn is_unreachable(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkDown
+            | io::ErrorKind::AddrNotAvailable
+            | io::ErrorKind::NotFound
+    ) || error.raw_os_error() == Some(NO_SUCH_DEVICE)
+}
+
+/// ENODEV, which has no `ErrorKind`.
+const NO_SUCH_DEVICE: i32 = 19;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transmit(from: &Socket, to: &Socket, size: usize, segment: Option<usize>) -> Transmit {
+        Transmit {
+            path: None,
+            four_tuple: FourTuple::new(from.local(), to.local()),
+            ecn: Some(EcnCodepoint::Ect0),
+            size,
+            segment_size: segment,
+        }
+    }
+
+    async fn receive(socket: &Socket) -> (Vec<u8>, RecvMeta) {
+        let mut data = vec![0; 1 << 16];
+        let mut meta = [RecvMeta::default()];
+        loop {
+            socket.readable().await.unwrap();
+            match socket.receive(&mut [IoSliceMut::new(&mut data)], &mut meta) {
+                Ok(_) => break,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        }
+        data.truncate(meta[0].len);
+        (data, meta[0])
+    }
+
+    #[tokio::test]
+    async fn trains_arrive_whole_with_ecn_and_addresses() {
+        let a = Socket::bind("127.0.0.2:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let b = Socket::bind("0.0.0.0:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let target = SocketAddr::new([127, 0, 0, 1].into(), b.local().port());
+        let contents: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
+        let mut transmit = transmit(&a, &b, contents.len(), Some(1200));
+        transmit.four_tuple.remote = target;
+        assert_eq!(a.send(&transmit, &contents), Sent::All);
+        let mut all = Vec::new();
+        while all.len() < contents.len() {
+            let (data, meta) = receive(&b).await;
+            assert_eq!(ecn(&meta), Some(EcnCodepoint::Ect0));
+            let tuple = b.four_tuple(&meta);
+            assert_eq!(tuple, FourTuple::new(target, a.local()));
+            all.extend(data);
+        }
+        assert_eq!(all, contents);
+    }
+
+    #[tokio::test]
+    async fn a_dual_stack_socket_speaks_ipv4() {
+        let Ok(a) = Socket::bind("[::]:0".parse().unwrap(), None, 1 << 20) else {
+            return; // no IPv6 here
+        };
+        let b = Socket::bind("127.0.0.1:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let mut out = transmit(&a, &b, 3, None);
+        out.four_tuple.local = a.local_towards(b.local());
+        assert_eq!(a.send(&out, b"abc"), Sent::All);
+        let (_, meta) = receive(&b).await;
+        let mut back = transmit(&b, &a, 3, None);
+        back.four_tuple.remote = b.four_tuple(&meta).remote;
+        assert_eq!(b.send(&back, b"def"), Sent::All);
+        let (data, meta) = receive(&a).await;
+        assert_eq!(data, b"def");
+        let tuple = a.four_tuple(&meta);
+        assert_eq!(tuple.remote, b.local());
+        assert!(tuple.local.is_ipv4() && a.owns(tuple.local));
+    }
+
+    #[test]
+    fn unreachable_is_told_apart_from_passing_faults() {
+        assert!(is_unreachable(&io::Error::from_raw_os_error(19)));
+        assert!(is_unreachable(&io::ErrorKind::NetworkUnreachable.into()));
+        assert!(!is_unreachable(&io::ErrorKind::ConnectionRefused.into()));
+    }
+}
