@@ -215,3 +215,116 @@ impl DoubleEndedIterator for Iter<'_> {
 }
 
 impl ExactSizeIterator for Iter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn set(ranges: &[Range<u64>]) -> RangeSet {
+        ranges.iter().cloned().collect()
+    }
+
+    fn ranges(set: &RangeSet) -> Vec<Range<u64>> {
+        set.iter().collect()
+    }
+
+    #[test]
+    fn touching_ranges_become_one() {
+        let mut set = set(&[0..2, 4..6, 8..10]);
+        assert!(set.insert(2..4));
+        assert_eq!(ranges(&set), [0..6, 8..10]);
+        assert!(set.insert(5..9));
+        assert_eq!(ranges(&set), [0..10]);
+        assert!(!set.insert(3..10));
+        assert!(!set.insert_one(9));
+        assert!(set.insert_one(10));
+        assert!(!set.insert(7..7));
+        assert_eq!((set.min(), set.max(), set.len()), (Some(0), Some(10), 1));
+    }
+
+    #[test]
+    fn removing_splits_and_trims() {
+        let mut set = set(&[0..10, 20..30]);
+        assert!(set.remove(3..5));
+        assert_eq!(ranges(&set), [0..3, 5..10, 20..30]);
+        assert!(set.remove(8..25));
+        assert_eq!(ranges(&set), [0..3, 5..8, 25..30]);
+        assert!(!set.remove(8..25));
+        set.remove_below(6);
+        assert_eq!(ranges(&set), [6..8, 25..30]);
+        assert_eq!(set.pop_min(), Some(6..8));
+        assert!(set.contains_range(25..30) && !set.contains_range(24..26));
+        set.remove_below(u64::MAX);
+        assert!(set.is_empty() && set.min().is_none() && set.pop_min().is_none());
+    }
+
+    #[test]
+    fn the_end_of_the_number_space_is_safe() {
+        let mut set = RangeSet::new();
+        assert!(set.insert(u64::MAX - 2..u64::MAX));
+        assert!(!set.insert_one(u64::MAX - 1));
+        assert!(!set.insert_one(u64::MAX));
+        assert_eq!(set.max(), Some(u64::MAX - 1));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Operation {
+        Insert(Range<u64>),
+        Remove(Range<u64>),
+        RemoveBelow(u64),
+        PopMin,
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let range = (0u64..100, 0u64..20).prop_map(|(start, length)| start..start + length);
+        prop_oneof![
+            4 => range.clone().prop_map(Operation::Insert),
+            2 => range.prop_map(Operation::Remove),
+            1 => (0u64..100).prop_map(Operation::RemoveBelow),
+            1 => Just(Operation::PopMin),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_set_of_integers(operations in prop::collection::vec(operation(), 0..60)) {
+            let mut set = RangeSet::new();
+            let mut model = BTreeSet::new();
+            for operation in operations {
+                let before = model.len();
+                match operation {
+                    Operation::Insert(range) => {
+                        model.extend(range.clone());
+                        prop_assert_eq!(set.insert(range), model.len() > before);
+                    }
+                    Operation::Remove(range) => {
+                        model.retain(|value| !range.contains(value));
+                        prop_assert_eq!(set.remove(range), model.len() < before);
+                    }
+                    Operation::RemoveBelow(bound) => {
+                        model.retain(|value| *value >= bound);
+                        set.remove_below(bound);
+                    }
+                    Operation::PopMin => {
+                        if let Some(range) = set.pop_min() {
+                            prop_assert!(range.clone().all(|value| model.remove(&value)));
+                        }
+                    }
+                }
+                let ranges = ranges(&set);
+                prop_assert!(ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
+                prop_assert!(ranges.iter().cloned().flatten().eq(model.iter().copied()));
+                for value in 0..125 {
+                    prop_assert_eq!(set.contains(value), model.contains(&value));
+                    let end = (value + 5).min(125);
+                    let all = (value..end).all(|value| model.contains(&value));
+                    prop_assert_eq!(set.contains_range(value..end), all);
+                }
+            }
+        }
+    }
+}

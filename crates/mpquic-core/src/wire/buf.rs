@@ -130,3 +130,62 @@ impl Sink for Counter {
         self.0 += bytes.len();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 9000 appendix A.1.
+    #[test]
+    fn sample_integers() {
+        let samples: [(&[u8], u64); 5] = [
+            (
+                &[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c],
+                151_288_809_941_952_652,
+            ),
+            (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
+            (&[0x7b, 0xbd], 15_293),
+            (&[0x25], 37),
+            (&[0x40, 0x25], 37),
+        ];
+        for (bytes, value) in samples {
+            for trailing in 0..9 {
+                let mut buf = [bytes, &vec![0xff; trailing]].concat();
+                let mut rest = &buf[..];
+                assert_eq!(take_varint(&mut rest), Some(value));
+                assert_eq!(rest.len(), trailing);
+                buf.truncate(bytes.len() - 1);
+                assert_eq!(take_varint(&mut &buf[..]), None);
+            }
+        }
+    }
+
+    #[test]
+    fn the_shortest_encoding_is_chosen() {
+        for (value, size) in [
+            (0, 1),
+            (63, 1),
+            (64, 2),
+            (16_383, 2),
+            (16_384, 4),
+            ((1 << 30) - 1, 4),
+            (1 << 30, 8),
+            (VARINT_MAX, 8),
+        ] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!((out.len(), varint_size(value)), (size, size));
+            assert_eq!(take_varint(&mut &out[..]), Some(value));
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_buffer_is_handed_over() {
+        let mut buf = Bytes::from(vec![1, 2, 3]);
+        let start = buf.as_ptr();
+        assert_eq!(take_bytes(&mut buf, 4), None);
+        assert_eq!(take_bytes(&mut buf, u64::MAX), None);
+        let taken = take_bytes(&mut buf, 3).unwrap();
+        assert_eq!((taken.as_ptr(), buf.len()), (start, 0));
+    }
+}

@@ -31,3 +31,61 @@ pub fn expand(truncated: u32, length: usize, expected_next: u64) -> u64 {
         candidate
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// RFC 9000 section 17.1 and appendix A.2.
+    #[test]
+    fn sample_lengths() {
+        assert_eq!(encoded_length(0xac_5c02, Some(0xab_e8b3)), 2);
+        assert_eq!(encoded_length(0xac_e8fe, Some(0xab_e8b3)), 3);
+        assert_eq!(encoded_length(0, None), 1);
+        assert_eq!(encoded_length(127, None), 1);
+        assert_eq!(encoded_length(128, None), 2);
+        assert_eq!(encoded_length(5, Some(9)), 1);
+        assert_eq!(encoded_length(u64::MAX, None), 4);
+    }
+
+    /// RFC 9000 appendix A.3.
+    #[test]
+    fn sample_expansion() {
+        assert_eq!(expand(0x9b32, 2, 0xa82f_30ea + 1), 0xa82f_9b32);
+    }
+
+    #[test]
+    fn expansion_stays_in_the_number_space() {
+        assert_eq!(expand(0xff, 1, 0), 0xff);
+        assert_eq!(expand(0xff, 1, 0x100), 0xff);
+        assert_eq!(expand(0, 1, 0xff), 0x100);
+        assert_eq!(expand(0, 1, (1 << 62) - 1), (1 << 62) - 0x100);
+        let _ = expand(u32::MAX, 4, u64::MAX);
+    }
+
+    #[test]
+    fn low_bytes_are_written() {
+        let mut out = Vec::new();
+        put(&mut out, 0x0102_0304_0506, 3);
+        assert_eq!(out, [4, 5, 6]);
+    }
+
+    proptest! {
+        /// Whatever the receiver has opened of the packets sent since the last acknowledgement.
+        #[test]
+        fn truncation_can_be_undone(
+            acked in prop::option::of(0u64..1 << 62),
+            distance in 1u64..1 << 31,
+            opened in 0.0f64..1.0,
+        ) {
+            let first = acked.map_or(0, |acked| acked + 1);
+            let packet_number = (first + distance - 1).min((1 << 62) - 1);
+            let length = encoded_length(packet_number, acked);
+            let truncated = packet_number & (u64::MAX >> (64 - 8 * length));
+            let expected = first + (opened * packet_number.saturating_sub(first) as f64) as u64;
+            prop_assert_eq!(expand(truncated as u32, length, expected), packet_number);
+        }
+    }
+}
