@@ -1,0 +1,276 @@
+//! Whatever can be written is read back the same; whatever arrives does no harm.
+
+use std::net::{SocketAddrV4, SocketAddrV6};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::wire::frame::{
+    Ack, Close, Crypto, EcnCounts, Frame, NewConnectionId, ResetStream, StopSending, Stream,
+};
+use mpquic_core::wire::header::next_packet;
+use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
+use mpquic_core::{
+    ConnectionClose, ConnectionId, Dir, PathId, PathStatus, Side, StreamId, TransportErrorCode,
+};
+use proptest::prelude::*;
+
+use super::frames::{decoded, encoded};
+use super::stream_id;
+
+fn varint() -> impl Strategy<Value = u64> {
+    prop_oneof![0..64u64, 0..1u64 << 14, 0..1u64 << 30, 0..1u64 << 62]
+}
+
+fn data() -> impl Strategy<Value = Bytes> {
+    prop::collection::vec(any::<u8>(), 0..80).prop_map(Bytes::from)
+}
+
+fn offset() -> impl Strategy<Value = u64> {
+    varint().prop_map(|offset| offset.min((1 << 62) - 100))
+}
+
+fn path() -> impl Strategy<Value = PathId> {
+    prop_oneof![0..10u32, any::<u32>()].prop_map(PathId)
+}
+
+fn any_stream_id() -> impl Strategy<Value = StreamId> {
+    varint().prop_map(stream_id)
+}
+
+fn direction() -> impl Strategy<Value = Dir> {
+    prop_oneof![Just(Dir::Bi), Just(Dir::Uni)]
+}
+
+fn code() -> impl Strategy<Value = TransportErrorCode> {
+    varint().prop_map(TransportErrorCode::from_u64)
+}
+
+fn cid(lengths: RangeInclusive<usize>) -> impl Strategy<Value = ConnectionId> {
+    prop::collection::vec(any::<u8>(), lengths).prop_map(|bytes| ConnectionId::new(&bytes))
+}
+
+prop_compose! {
+    fn ack()(
+        gaps_and_lengths in prop::collection::vec((0..100_000u64, 1..10_000u64), 1..40),
+        delay in varint(),
+        ecn in prop::option::of([varint(), varint(), varint()]),
+    ) -> Ack {
+        let mut end = 0;
+        let ranges = gaps_and_lengths.into_iter().map(|(gap, length)| {
+            let start = end + gap;
+            end = start + length;
+            start..end
+        });
+        let ecn = ecn.map(|[ect0, ect1, ce]| EcnCounts { ect0, ect1, ce });
+        Ack::new(&ranges.collect(), delay, ecn).unwrap()
+    }
+}
+
+prop_compose! {
+    fn new_connection_id()(
+        numbers in [varint(), varint()],
+        id in cid(1..=20),
+        reset_token in any::<[u8; 16]>(),
+    ) -> NewConnectionId {
+        let [a, b] = numbers;
+        NewConnectionId { sequence: a.max(b), retire_prior_to: a.min(b), id, reset_token }
+    }
+}
+
+prop_compose! {
+    fn stream()(
+        id in any_stream_id(),
+        offset in offset(),
+        fin in any::<bool>(),
+        data in data(),
+    ) -> Stream {
+        Stream { id, offset, fin, data }
+    }
+}
+
+prop_compose! {
+    fn reset_stream()(
+        id in any_stream_id(),
+        error_code in varint(),
+        final_size in varint(),
+    ) -> ResetStream {
+        ResetStream { id, error_code, final_size }
+    }
+}
+
+prop_compose! {
+    fn connection_close()(
+        code in code(),
+        frame_type in varint(),
+        reason in data(),
+    ) -> ConnectionClose {
+        ConnectionClose { code, frame_type, reason }
+    }
+}
+
+fn control_frame() -> impl Strategy<Value = Frame> {
+    prop_oneof![
+        Just(Frame::Padding),
+        Just(Frame::Ping),
+        Just(Frame::HandshakeDone),
+        ack().prop_map(Frame::Ack),
+        any::<[u8; 8]>().prop_map(Frame::PathChallenge),
+        any::<[u8; 8]>().prop_map(Frame::PathResponse),
+        new_connection_id().prop_map(Frame::NewConnectionId),
+        varint().prop_map(Frame::RetireConnectionId),
+        (varint(), data()).prop_map(|(c, r)| Frame::ConnectionClose(Close::Application(c, r))),
+        connection_close().prop_map(|close| Frame::ConnectionClose(Close::Connection(close))),
+    ]
+}
+
+fn stream_frame() -> impl Strategy<Value = Frame> {
+    let token = data().prop_filter("tokens have bytes", |token| !token.is_empty());
+    prop_oneof![
+        stream().prop_map(Frame::Stream),
+        reset_stream().prop_map(Frame::ResetStream),
+        (any_stream_id(), varint())
+            .prop_map(|(id, error_code)| Frame::StopSending(StopSending { id, error_code })),
+        (offset(), data()).prop_map(|(offset, data)| Frame::Crypto(Crypto { offset, data })),
+        token.prop_map(Frame::NewToken),
+        data().prop_map(Frame::Datagram),
+    ]
+}
+
+fn limit_frame() -> impl Strategy<Value = Frame> {
+    let count = 0..=1u64 << 60;
+    prop_oneof![
+        varint().prop_map(Frame::MaxData),
+        varint().prop_map(Frame::DataBlocked),
+        (any_stream_id(), varint()).prop_map(|(id, v)| Frame::MaxStreamData(id, v)),
+        (any_stream_id(), varint()).prop_map(|(id, v)| Frame::StreamDataBlocked(id, v)),
+        (direction(), count.clone()).prop_map(|(dir, v)| Frame::MaxStreams(dir, v)),
+        (direction(), count).prop_map(|(dir, v)| Frame::StreamsBlocked(dir, v)),
+    ]
+}
+
+fn multipath_frame() -> impl Strategy<Value = Frame> {
+    let status = prop_oneof![Just(PathStatus::Backup), Just(PathStatus::Available)];
+    prop_oneof![
+        (path(), ack()).prop_map(|(path, ack)| Frame::PathAck(path, ack)),
+        (path(), code()).prop_map(|(path, code)| Frame::PathAbandon(path, code)),
+        (path(), status, varint()).prop_map(|(path, status, v)| Frame::PathStatus(path, status, v)),
+        (path(), new_connection_id()).prop_map(|(path, n)| Frame::PathNewConnectionId(path, n)),
+        (path(), varint()).prop_map(|(path, v)| Frame::PathRetireConnectionId(path, v)),
+        path().prop_map(Frame::MaxPathId),
+        path().prop_map(Frame::PathsBlocked),
+        (path(), varint()).prop_map(|(path, v)| Frame::PathCidsBlocked(path, v)),
+    ]
+}
+
+fn any_frame() -> impl Strategy<Value = Frame> {
+    prop_oneof![
+        control_frame(),
+        stream_frame(),
+        limit_frame(),
+        multipath_frame()
+    ]
+}
+
+prop_compose! {
+    fn preferred_address()(
+        ipv4 in prop::option::of((1..=u32::MAX, 1..=u16::MAX)),
+        ipv6 in prop::option::of((1..=u128::MAX, 1..=u16::MAX)),
+        connection_id in cid(1..=20),
+        stateless_reset_token in any::<[u8; 16]>(),
+    ) -> PreferredAddress {
+        PreferredAddress {
+            ipv4: ipv4.map(|(ip, port)| SocketAddrV4::new(ip.into(), port)),
+            ipv6: ipv6.map(|(ip, port)| SocketAddrV6::new(ip.into(), port, 0, 0)),
+            connection_id,
+            stateless_reset_token,
+        }
+    }
+}
+
+prop_compose! {
+    fn transport_parameters()(
+        integers in prop::array::uniform6(varint()),
+        streams in prop::array::uniform2(0..=1u64 << 60),
+        max_udp_payload_size in 1200..1u64 << 62,
+        ack_delay_exponent in 0..=20u8,
+        max_ack_delay in (0..1u64 << 14).prop_map(Duration::from_millis),
+        active_connection_id_limit in 2..1u64 << 62,
+        flags in any::<[bool; 2]>(),
+        cids in prop::array::uniform3(prop::option::of(cid(0..=20))),
+        stateless_reset_token in any::<Option<[u8; 16]>>(),
+        preferred_address in prop::option::of(preferred_address()),
+        initial_max_path_id in prop::option::of(path()),
+    ) -> TransportParameters {
+        TransportParameters {
+            original_destination_connection_id: cids[0],
+            max_idle_timeout: Duration::from_millis(integers[0]),
+            stateless_reset_token,
+            max_udp_payload_size,
+            initial_max_data: integers[1],
+            initial_max_stream_data_bidi_local: integers[2],
+            initial_max_stream_data_bidi_remote: integers[3],
+            initial_max_stream_data_uni: integers[4],
+            initial_max_streams_bidi: streams[0],
+            initial_max_streams_uni: streams[1],
+            ack_delay_exponent,
+            max_ack_delay,
+            disable_active_migration: flags[0],
+            preferred_address,
+            active_connection_id_limit,
+            initial_source_connection_id: cids[1],
+            retry_source_connection_id: cids[2],
+            max_datagram_frame_size: integers[5],
+            grease_quic_bit: flags[1],
+            initial_max_path_id,
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn frames_survive(frame in any_frame()) {
+        let bytes = encoded(&frame);
+        prop_assert_eq!(decoded(&bytes, true), Ok(vec![frame]));
+    }
+
+    #[test]
+    fn packets_full_of_frames_survive(mut frames in prop::collection::vec(any_frame(), 1..20)) {
+        // A run of PADDING is one item.
+        frames.dedup_by(|a, b| *a == Frame::Padding && *b == Frame::Padding);
+        let bytes: Vec<u8> = frames.iter().flat_map(encoded).collect();
+        prop_assert_eq!(decoded(&bytes, true), Ok(frames));
+    }
+
+    #[test]
+    fn transport_parameters_survive(parameters in transport_parameters()) {
+        let mut out = Vec::new();
+        parameters.encode(Side::Server, &mut out);
+        prop_assert_eq!(TransportParameters::decode(Side::Server, &out), Ok(parameters.clone()));
+        out.clear();
+        parameters.encode(Side::Client, &mut out);
+        let expected = TransportParameters {
+            original_destination_connection_id: None,
+            stateless_reset_token: None,
+            preferred_address: None,
+            retry_source_connection_id: None,
+            ..parameters
+        };
+        prop_assert_eq!(TransportParameters::decode(Side::Client, &out), Ok(expected));
+    }
+
+    #[test]
+    fn noise_does_no_harm(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        local_cid_length in 0..=20usize,
+    ) {
+        let _ = decoded(&bytes, true);
+        let _ = TransportParameters::decode(Side::Server, &bytes);
+        let mut datagram = BytesMut::from(&bytes[..]);
+        while !datagram.is_empty() {
+            let before = datagram.len();
+            let _ = next_packet(&mut datagram, local_cid_length);
+            prop_assert!(datagram.len() < before);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Transport parameters: samples, golden encodings, malformed input.
+
+use std::time::Duration;
+
+use mpquic_core::wire::transport_parameters::TransportParameters;
+use mpquic_core::{ConnectionId, PathId, Side, TransportErrorCode};
+
+use super::hex;
+
+/// The extension in the client's Initial of RFC 9001 appendix A.2.
+#[test]
+fn sample_parameters() {
+    let bytes = hex(
+        "0408ffffffffffffffff 05048000ffff 07048000ffff 080110 010480007530 090110 \
+         0f088394c8f03e515708 06048000ffff",
+    );
+    let expected = TransportParameters {
+        max_idle_timeout: Duration::from_secs(30),
+        initial_max_data: (1 << 62) - 1,
+        initial_max_stream_data_bidi_local: 65535,
+        initial_max_stream_data_bidi_remote: 65535,
+        initial_max_stream_data_uni: 65535,
+        initial_max_streams_bidi: 16,
+        initial_max_streams_uni: 16,
+        initial_source_connection_id: Some(ConnectionId::new(&hex("8394c8f03e515708"))),
+        ..TransportParameters::default()
+    };
+    assert_eq!(
+        TransportParameters::decode(Side::Client, &bytes),
+        Ok(expected)
+    );
+}
+
+#[test]
+fn absent_parameters_have_defaults() {
+    let mut out = Vec::new();
+    TransportParameters::default().encode(Side::Server, &mut out);
+    assert!(out.is_empty());
+    let decoded = TransportParameters::decode(Side::Server, &[]);
+    assert_eq!(decoded, Ok(TransportParameters::default()));
+}
+
+/// MP-005, MP-013.
+#[test]
+fn initial_max_path_id() {
+    for (bytes, limit) in [
+        ("3e0100", 0),
+        ("3e0102", 2),
+        ("3e08c0000000ffffffff", u32::MAX),
+    ] {
+        let parameters = TransportParameters {
+            initial_max_path_id: Some(PathId(limit)),
+            ..TransportParameters::default()
+        };
+        let mut out = Vec::new();
+        parameters.encode(Side::Client, &mut out);
+        assert_eq!(out, hex(bytes));
+        assert_eq!(
+            TransportParameters::decode(Side::Client, &out),
+            Ok(parameters)
+        );
+    }
+}
+
+/// Zero would mean that there is no timeout.
+#[test]
+fn short_timeouts_are_rounded_up() {
+    let parameters = TransportParameters {
+        max_idle_timeout: Duration::from_micros(1),
+        ..TransportParameters::default()
+    };
+    let mut out = Vec::new();
+    parameters.encode(Side::Client, &mut out);
+    assert_eq!(out, hex("010101"));
+}
+
+const ADDRESSES: &str = "01020304 01bb 00112233445566778899aabbccddeeff 01bb";
+const TOKEN: &str = "000102030405060708090a0b0c0d0e0f";
+
+#[track_caller]
+fn assert_refused(sender: Side, bytes: &str) {
+    let error = TransportParameters::decode(sender, &hex(bytes)).expect_err(bytes);
+    assert_eq!(
+        error.code,
+        TransportErrorCode::TRANSPORT_PARAMETER_ERROR,
+        "{bytes}"
+    );
+}
+
+#[test]
+fn malformed_parameters_are_errors() {
+    let long_cid = "00".repeat(21);
+    for bytes in [
+        "04",                                   // no length
+        "04 02 40",                             // ends within the value
+        "04 ffffffffffffffff 00",               // likewise
+        "04 02 05 05",                          // two integers (MP-007)
+        "04 01 40",                             // half an integer
+        "04 00",                                // no integer
+        "04 01 05 04 01 05",                    // duplicate (RFC 9000 section 7.4)
+        "6ab2 00 6ab2 00",                      // duplicate
+        "3e 01 02 3e 01 02",                    // duplicate (MP-007)
+        "3e 02 02 02",                          // two integers (MP-007)
+        "3e 00",                                // no integer (MP-007)
+        "3e 08 c000000100000000",               // above 2^32 - 1 (MP-006)
+        "03 02 44af",                           // max_udp_payload_size 1199
+        "08 08 d000000000000001",               // more than 2^60 streams
+        "09 08 d000000000000001",               // more than 2^60 streams
+        "0a 01 15",                             // ack_delay_exponent 21
+        "0b 04 80004000",                       // max_ack_delay 2^14
+        "0c 01 00",                             // a flag with a value
+        "6ab2 01 00",                           // a flag with a value
+        "0e 01 01",                             // active_connection_id_limit 1
+        "02 0f 000102030405060708090a0b0c0d0e", // token of 15 bytes
+        &format!("00 15 {long_cid}"),           // connection IDs of 21 bytes
+        &format!("0f 15 {long_cid}"),
+        &format!("10 15 {long_cid}"),
+        "0d 00",
+        &format!("0d 29 {ADDRESSES} 00 {TOKEN}"), // empty connection ID
+        &format!("0d 29 {ADDRESSES} 01 aa {}", &TOKEN[2..]), // token of 15 bytes
+        &format!("0d 2b {ADDRESSES} 01 aa {TOKEN} 00"), // one byte too many
+    ] {
+        assert_refused(Side::Server, bytes);
+    }
+}
+
+/// RFC 9000 section 18.2.
+#[test]
+fn some_parameters_are_the_servers() {
+    for bytes in [
+        "00 01 aa",
+        &format!("02 10 {TOKEN}"),
+        "10 01 aa",
+        &format!("0d 2a {ADDRESSES} 01 aa {TOKEN}"),
+    ] {
+        assert!(
+            TransportParameters::decode(Side::Server, &hex(bytes)).is_ok(),
+            "{bytes}"
+        );
+        assert_refused(Side::Client, bytes);
+    }
+}
+
+/// RFC 9000 section 7.4.2.
+#[test]
+fn unknown_parameters_are_ignored() {
+    let decoded = TransportParameters::decode(Side::Client, &hex("1b 03 010203 3a 00 7fff 00"));
+    assert_eq!(decoded, Ok(TransportParameters::default()));
+}
+
+#[test]
+fn an_unspecified_preferred_address_is_none() {
+    let bytes = format!("0d 2a 00000000 0000 00112233445566778899aabbccddeeff 01bb 01 aa {TOKEN}");
+    let decoded = TransportParameters::decode(Side::Server, &hex(&bytes)).unwrap();
+    let address = decoded.preferred_address.unwrap();
+    assert_eq!(address.ipv4, None);
+    assert_eq!(address.ipv6.unwrap().port(), 443);
+}
