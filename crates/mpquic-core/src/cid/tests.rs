@@ -252,7 +252,7 @@ impl Model {
     }
 
     fn settle_current(&mut self) {
-        if !self.current.is_some_and(|current| current >= self.bound) {
+        if self.current.is_none_or(|current| current < self.bound) {
             self.current = self.active().first().copied();
         }
     }

@@ -7,7 +7,7 @@ use crate::ids::PathId;
 /// A frame under way. It names the owner and just enough for the owner to act on loss: owners send
 /// the *current* state again, not the old bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
+pub(crate) enum Delivery {
     /// ACK or PATH_ACK: the largest number acknowledged, to forget ranges the peer knows we got.
     Ack {
         path: PathId,
@@ -64,7 +64,7 @@ pub enum Delivery {
 
 /// What became of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// Its packet was acknowledged.
     Acked,
     /// Its packet was declared lost, or its path is suspect: send the content again if it still
