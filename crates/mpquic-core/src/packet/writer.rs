@@ -4,21 +4,10 @@
 use smallvec::SmallVec;
 
 use super::delivery::Delivery;
+use crate::wire::frame::Frame;
 
 /// The deliveries of one packet; three fit without an allocation.
 pub(crate) type Deliveries = SmallVec<[Delivery; 3]>;
-
-/// A frame that can be written.
-pub(crate) trait Encode {
-    /// Bytes `encode` appends, type included.
-    fn size(&self) -> usize;
-    /// Appends the frame.
-    fn encode(&self, out: &mut Vec<u8>);
-    /// False only for ACK, PATH_ACK, PADDING and CONNECTION_CLOSE (RFC 9002 section 2).
-    fn is_ack_eliciting(&self) -> bool {
-        true
-    }
-}
 
 /// Writes frames into a packet until it is full.
 #[derive(Debug)]
@@ -47,7 +36,7 @@ impl<'a> FrameWriter<'a> {
 
     /// Writes `frame` if it fits; says whether it did.
     #[must_use]
-    pub(crate) fn try_write(&mut self, frame: &impl Encode, delivery: Delivery) -> bool {
+    pub(crate) fn try_write(&mut self, frame: &Frame, delivery: Delivery) -> bool {
         if frame.size() > self.remaining() {
             return false;
         }
@@ -87,7 +76,7 @@ impl<'a> FrameWriter<'a> {
 pub(crate) fn written(
     room: usize,
     write: impl FnOnce(&mut FrameWriter<'_>),
-) -> (Vec<crate::wire::frame::Frame>, Deliveries) {
+) -> (Vec<Frame>, Deliveries) {
     let mut packet = Vec::new();
     let mut writer = FrameWriter::new(&mut packet, room);
     write(&mut writer);

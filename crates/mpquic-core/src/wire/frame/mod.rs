@@ -8,7 +8,6 @@ use quinn_proto::{ConnectionId, Dir, StreamId, VarInt};
 use super::buf::{Counter, Sink, take_array, take_bytes, take_varint, varint_size};
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::{PathId, PathStatus};
-use crate::packet::writer::Encode;
 
 pub mod ack;
 mod basic;
@@ -304,20 +303,6 @@ impl Frame {
             ty::PATH_CIDS_BLOCKED => Self::PathCidsBlocked(path_id(buf)?, varint(buf)?),
             _ => return Err(unknown_type()),
         })
-    }
-}
-
-impl Encode for Frame {
-    fn size(&self) -> usize {
-        self.size()
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        self.encode(out);
-    }
-
-    fn is_ack_eliciting(&self) -> bool {
-        self.is_ack_eliciting()
     }
 }
 
