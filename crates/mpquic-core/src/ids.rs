@@ -92,4 +92,13 @@ impl SpaceId {
             Self::Data(path) => path,
         }
     }
+
+    /// The space a plain ACK frame speaks of when it arrives in this one: ACK in the application
+    /// space always means path 0 (MP-060).
+    pub(crate) fn for_plain_ack(self) -> Self {
+        match self {
+            Self::Initial | Self::Handshake => self,
+            Self::Data(_) => Self::Data(PathId::ZERO),
+        }
+    }
 }

@@ -132,6 +132,21 @@ impl PeerCids {
         self.current.as_ref().map(|current| &current.cid)
     }
 
+    /// True if the connection ID in use has this reset token (MP-108).
+    pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
+        // Without early exit: timing must not tell how much of a guess was right (RFC 9000
+        // section 10.3.1).
+        self.current
+            .and_then(|current| current.reset_token)
+            .is_some_and(|known| {
+                known
+                    .iter()
+                    .zip(token)
+                    .fold(0, |differs, (a, b)| differs | (a ^ b))
+                    == 0
+            })
+    }
+
     /// True if there is a connection ID to open the path with or to rotate to.
     pub(crate) fn has_unused(&self) -> bool {
         !self.unused.is_empty()

@@ -102,4 +102,9 @@ impl TransportConfig {
             spin_bit: false,
         }
     }
+
+    /// The probe timeout that follows from the initial RTT (RFC 9002 section 6.2.2).
+    pub(crate) fn initial_pto(&self) -> Duration {
+        3 * self.initial_rtt
+    }
 }

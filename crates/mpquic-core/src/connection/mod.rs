@@ -1,317 +1,243 @@
-//! One connection.
+//! One connection: joins handshake, paths and streams.
+//!
+//! Input: [`Connection::handle_datagram`], [`Connection::handle_timeout`] and what the application
+//! calls. Output: `poll_transmit`, `poll_timeout`, `poll` and `poll_endpoint_event`. Nothing is sent
+//! from inside a handler; `now` never goes backwards.
 
-#![allow(clippy::todo, unused_variables, reason = "skeleton: bodies follow")]
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
 
-use std::time::{Duration, Instant};
+use bytes::Bytes;
+use quinn_proto::{Dir, Side, StreamId, VarInt};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use rustls::pki_types::CertificateDer;
 
-use bytes::{Bytes, BytesMut};
-use quinn_proto::{ConnectionId, Dir, EcnCodepoint, Side, StreamId, VarInt};
-use thiserror::Error;
-
+use crate::cid::generator::{CidSource, SeededGenerator};
+use crate::config::{EndpointConfig, TransportConfig};
+use crate::congestion::Controller;
 use crate::crypto::HandshakeData;
-use crate::error::{ConnectionError, TransportErrorCode};
+use crate::crypto::tokens::ResetKey;
+use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
-use crate::packet::Transmit;
-use crate::stream::{RecvStream, SendStream, StreamEvent};
+use crate::packet::delivery::Delivery;
+use crate::path::Path;
+use crate::path::ids::PathIds;
+use crate::path::set::Paths;
+use crate::recovery::AckOutcome;
+use crate::stream::datagrams::Datagrams;
+use crate::stream::set::Streams;
+use crate::stream::{RecvStream, SendStream};
+use crate::wire::frame::Close;
+use crate::wire::transport_parameters::TransportParameters;
 
+mod closing;
+mod delivery;
+mod egress;
+mod failover;
+mod handshake;
+mod ingress;
+mod management;
+mod migration;
+mod movable;
+mod packet;
+mod report;
 pub(crate) mod setup;
+mod timers;
+mod window;
 
-use setup::ConnectionSetup;
+pub use report::{
+    ClosedPath, ConnectionStats, Datagram, EndpointEvent, Event, OpenPathError, PathEvent,
+    PathState, PathStats, SendDatagramError, TimeoutReason,
+};
+use setup::{ConnectionSetup, Role};
 
-/// A datagram that an endpoint found to belong to a connection.
-#[derive(Debug)]
-pub struct Datagram {
-    /// When it arrived.
-    pub now: Instant,
-    /// Between which addresses.
-    pub four_tuple: FourTuple,
-    /// Its ECN codepoint.
-    pub ecn: Option<EcnCodepoint>,
-    /// The path its destination connection ID was issued for.
-    pub path: PathId,
-    /// Its bytes.
-    pub data: BytesMut,
-}
+use closing::Closing;
+use handshake::Handshake;
+use movable::Movable;
+use timers::Idle;
+use window::ReceiveWindow;
 
-/// Something the application should know.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// ALPN and server name are known.
-    HandshakeDataReady,
-    /// The handshake is complete.
-    Connected {
-        /// Both sides support multipath.
-        multipath: bool,
-    },
-    /// The handshake is confirmed (RFC 9001 section 4.1.2): the client may open paths.
-    HandshakeConfirmed,
-    /// The connection ended.
-    ConnectionLost {
-        /// Why.
-        reason: ConnectionError,
-    },
-    /// Stream activity.
-    Stream(StreamEvent),
-    /// At least one DATAGRAM can be read.
-    DatagramReceived,
-    /// DATAGRAMs can be sent again.
-    DatagramsUnblocked,
-    /// Path activity.
-    Path(PathEvent),
-}
-
-/// Something happened to a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PathEvent {
-    /// The path was validated; on a server, the client opened it.
-    Established(PathId),
-    /// The path is no longer used.
-    Abandoned {
-        /// Which.
-        path: PathId,
-        /// The code of PATH_ABANDON.
-        error_code: TransportErrorCode,
-        /// True if the peer abandoned it first.
-        by_peer: bool,
-    },
-    /// All state of an abandoned path is gone.
-    Discarded(PathId),
-    /// Nothing was heard for a probe timeout; its data moved to other paths (decision D12).
-    Suspect(PathId),
-    /// A suspect path was heard of again.
-    Recovered(PathId),
-    /// The peer set a status for the path.
-    RemoteStatus(PathId, PathStatus),
-    /// The path's four-tuple changed and was validated (NAT rebinding or migration).
-    Migrated(PathId, FourTuple),
-    /// MAX_PATH_ID rose or connection IDs arrived: `open_path` may succeed now.
-    Available,
-}
-
-/// What an endpoint must know to route datagrams.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EndpointEvent {
-    /// Datagrams to this connection ID belong to the connection, on this path.
-    ConnectionIdIssued(ConnectionId, PathId),
-    /// Datagrams to this connection ID belong to nobody any more.
-    ConnectionIdRetired(ConnectionId),
-    /// A datagram ending in this token is a stateless reset of the connection.
-    ResetTokenAdded([u8; 16]),
-    /// It no longer is.
-    ResetTokenRemoved([u8; 16]),
-    /// The connection is over; forget it.
-    Drained,
-}
-
-/// Why a timeout is set; the earliest of them is what `poll_timeout` returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum TimeoutReason {
-    /// A packet is to be declared lost, or a probe sent.
-    LossDetection(PathId),
-    /// An acknowledgement is due.
-    AckDelay(PathId),
-    /// The pacer opens.
-    Pacing(PathId),
-    /// Path validation is to be repeated or has failed.
-    PathValidation(PathId),
-    /// An abandoned path's state is to be dropped.
-    PathDrain(PathId),
-    /// A silent path is due a PING.
-    KeepAlive(PathId),
-    /// The connection idled too long.
-    Idle,
-    /// Closing or draining ends.
-    Close,
-    /// Old 1-RTT keys are to be dropped.
-    KeyDiscard,
-    /// The scheduler asked to be called.
-    Scheduler,
-}
-
-/// Why a path could not be opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum OpenPathError {
-    /// Only clients open paths (MP-070).
-    #[error("only the client opens paths")]
-    ServerSide,
-    /// The handshake is not confirmed yet.
-    #[error("the handshake is not confirmed yet")]
-    NotConfirmed,
-    /// The peer does not support multipath.
-    #[error("the peer does not support multipath")]
-    NotNegotiated,
-    /// The peer allows no more path IDs now; retry after [`PathEvent::Available`].
-    #[error("the peer allows no more paths now")]
-    PathsBlocked,
-    /// No connection ID for the path has arrived yet; retry after [`PathEvent::Available`].
-    #[error("no connection ID for a new path has arrived yet")]
-    NoConnectionId,
-    /// The peer does not take further paths to this address (MP-017).
-    #[error("the peer does not take further paths to this address")]
-    AddressForbidden,
-    /// The connection is closed.
-    #[error("the connection is closed")]
-    Closed,
-}
-
-/// The path does not exist, or was abandoned already.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("no such open path")]
-pub struct ClosedPath;
-
-/// Counters and measurements of one path.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PathStats {
-    /// The path.
-    pub id: PathId,
-    /// Its addresses.
-    pub four_tuple: FourTuple,
-    /// Where it is in its life.
-    pub state: PathState,
-    /// Smoothed RTT, or the assumed one before the first sample.
-    pub rtt: Duration,
-    /// Smallest RTT.
-    pub min_rtt: Duration,
-    /// Congestion window, bytes.
-    pub window: u64,
-    /// Bytes in flight.
-    pub in_flight: u64,
-    /// Largest datagram, bytes.
-    pub mtu: u16,
-    /// Datagram bytes sent.
-    pub bytes_sent: u64,
-    /// Datagram bytes received.
-    pub bytes_received: u64,
-    /// Packets sent.
-    pub packets_sent: u64,
-    /// Packets received.
-    pub packets_received: u64,
-    /// Packets declared lost.
-    pub packets_lost: u64,
-    /// Loss or ECN events that cut the window.
-    pub congestion_events: u64,
-    /// Probe timeouts.
-    pub probe_timeouts: u64,
-}
-
-/// Where a path is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathState {
-    /// Being validated.
-    Validating,
-    /// In use.
-    Active,
-    /// Validated, but silent for a probe timeout or more.
-    Suspect,
-    /// PATH_ABANDON was sent or received.
-    Abandoned,
-}
-
-/// Counters of a connection.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ConnectionStats {
-    /// Datagrams sent.
-    pub datagrams_sent: u64,
-    /// Datagrams received.
-    pub datagrams_received: u64,
-    /// Bytes sent.
-    pub bytes_sent: u64,
-    /// Bytes received.
-    pub bytes_received: u64,
-    /// Packets that could not be opened or were malformed.
-    pub packets_dropped: u64,
-    /// Stream bytes sent again on another path before they were lost.
-    pub bytes_reinjected: u64,
-}
-
-/// Why DATAGRAM was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum SendDatagramError {
-    /// The peer takes no DATAGRAM frames.
-    #[error("the peer takes no datagrams")]
-    UnsupportedByPeer,
-    /// Larger than any usable path carries now.
-    #[error("the datagram is larger than a packet")]
-    TooLarge,
-    /// The send buffer is full; a [`Event::DatagramsUnblocked`] will follow.
-    #[error("the datagram send buffer is full")]
-    Blocked,
-}
+/// The longest connection ID of QUIC version 1.
+const MAX_CID_LENGTH: usize = 20;
 
 /// A QUIC connection with any number of paths.
-pub struct Connection {}
+pub struct Connection {
+    side: Side,
+    config: Arc<TransportConfig>,
+    endpoint_config: Arc<EndpointConfig>,
+    rng: StdRng,
+    cids: CidSource,
+    /// Memory for moving data from one path to others.
+    requeued: Vec<Delivery>,
+    reset_key: Arc<ResetKey>,
+    handshake: Handshake,
+    paths: Paths,
+    streams: Streams,
+    datagrams: Datagrams,
+    controller: Box<dyn Controller>,
+    movable: Movable,
+    peer: TransportParameters,
+    multipath: bool,
+    window: ReceiveWindow,
+    closing: Closing,
+    idle: Idle,
+    events: VecDeque<Event>,
+    endpoint_events: VecDeque<EndpointEvent>,
+    outcome: AckOutcome,
+    stats: ConnectionStats,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("side", &self.side)
+            .field("paths", &self.paths.iter().count())
+            .field("closing", &self.closing)
+            .finish_non_exhaustive()
+    }
+}
 
 impl Connection {
     pub(crate) fn new(setup: ConnectionSetup) -> Self {
-        todo!()
+        let mut rng = StdRng::from_seed(setup.seed);
+        let now = setup.now;
+        let config = setup.transport.clone();
+        let side = setup.side();
+        let validated = match &setup.role {
+            // The server chose to answer from there.
+            Role::Client(_) => true,
+            Role::Server(server) => server.address_validated,
+        };
+        let mut path = Path::new(PathId::ZERO, setup.four_tuple, side, now, &config);
+        path.established = true;
+        if validated {
+            path.tuple.set_validated();
+        }
+        let cid_limit = setup.local_parameters.active_connection_id_limit;
+        let mut paths = Paths::new(PathIds::new(config.max_concurrent_paths), cid_limit);
+        let generator = SeededGenerator::new(rng.random(), setup.endpoint.connection_id_length);
+        let mut cids = CidSource::new(Box::new(generator));
+        cids.reserve(setup.local_cid);
+        let slot = paths.slot_or_new(PathId::ZERO);
+        slot.local_cids
+            .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
+        slot.peer_cids.set_handshake_cid(setup.peer_cid);
+        slot.path = Some(Box::new(path));
+        let mut controller = config.controller.build();
+        controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
+        let mut connection = Self {
+            side,
+            endpoint_config: setup.endpoint.clone(),
+            cids,
+            requeued: Vec::new(),
+            reset_key: setup.reset_key.clone(),
+            paths,
+            streams: Streams::new(side, &config),
+            datagrams: Datagrams::new(&config),
+            controller,
+            movable: Movable::new(config.scheduler.build()),
+            peer: TransportParameters::default(),
+            multipath: false,
+            window: ReceiveWindow::new(now),
+            closing: Closing::Open,
+            idle: Idle::new(config.max_idle_timeout, now),
+            events: VecDeque::new(),
+            endpoint_events: VecDeque::new(),
+            outcome: AckOutcome::default(),
+            stats: ConnectionStats::default(),
+            handshake: Handshake::new(setup),
+            config,
+            rng,
+        };
+        if side == Side::Client {
+            let started = connection.drive_handshake();
+            connection.close_on_error(now, started);
+        }
+        connection
     }
-    /// Takes a datagram.
-    pub fn handle_datagram(&mut self, datagram: Datagram) {
-        todo!()
-    }
-    /// Takes the endpoint's word that the peer sent a stateless reset.
-    pub fn handle_stateless_reset(&mut self, now: Instant) {
-        todo!()
-    }
-    /// Call when the time of [`Self::poll_timeout`] has come; harmless otherwise.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        todo!()
-    }
-    /// Fills `buf` (cleared by the caller) with datagrams for one four-tuple: up to `max_datagrams`
-    /// of the same size, the last one possibly smaller. Call until it returns `None`.
-    pub fn poll_transmit(
-        &mut self,
-        now: Instant,
-        max_datagrams: usize,
-        buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
-        todo!()
-    }
-    /// The next time [`Self::handle_timeout`] must be called, and why. Ask again after every other call.
-    pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
-        todo!()
-    }
+
     /// The next event for the application.
     pub fn poll(&mut self) -> Option<Event> {
-        todo!()
+        self.events
+            .pop_front()
+            .or_else(|| self.streams.poll().map(Event::Stream))
     }
+
     /// The next event for the endpoint. Drain after every other call, before sending.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        todo!()
+        self.endpoint_events.pop_front()
     }
+
     /// Opens a stream if the peer's limit allows.
     pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        todo!()
+        if self.closing.is_open() {
+            self.streams.open(dir)
+        } else {
+            None
+        }
     }
+
     /// The next stream the peer opened.
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        todo!()
+        self.streams.accept(dir)
     }
+
     /// Lends the sending half of a stream.
     pub fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
-        todo!()
+        self.streams.send_stream(id)
     }
+
     /// Lends the receiving half of a stream.
     pub fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
-        todo!()
+        self.streams.recv_stream(id)
     }
+
     /// Queues a DATAGRAM.
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        todo!()
+        let max = self
+            .max_datagram_size()
+            .ok_or(SendDatagramError::UnsupportedByPeer)?;
+        if data.len() > max {
+            return Err(SendDatagramError::TooLarge);
+        }
+        self.datagrams
+            .send(data)
+            .map_err(|_| SendDatagramError::Blocked)
     }
+
     /// The next received DATAGRAM.
     pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        todo!()
+        self.datagrams.recv()
     }
+
     /// Largest DATAGRAM payload that fits the largest packet of every usable path; `None` if the
     /// peer takes none.
     pub fn max_datagram_size(&self) -> Option<usize> {
-        todo!()
+        let packet = self
+            .paths
+            .iter()
+            .filter(|path| path.is_usable())
+            .map(Path::datagram_size)
+            .min()
+            .unwrap_or(crate::path::MIN_DATAGRAM);
+        // First byte, connection ID, packet number, tag.
+        let overhead = 1 + MAX_CID_LENGTH + 4 + 16;
+        self.datagrams.max_payload(packet.saturating_sub(overhead))
     }
+
     /// Ends the connection; the peer's application gets the code and reason.
     pub fn close(&mut self, now: Instant, error_code: VarInt, reason: Bytes) {
-        todo!()
+        if self.closing.is_open() {
+            let frame = Close::Application(error_code.into(), reason);
+            let until = now + self.closing_period();
+            self.closing = Closing::farewell(frame, until);
+            self.release();
+        }
     }
+
     /// Opens a path (client only). It carries data once [`PathEvent::Established`] was reported.
     pub fn open_path(
         &mut self,
@@ -319,8 +245,9 @@ impl Connection {
         four_tuple: FourTuple,
         status: PathStatus,
     ) -> Result<PathId, OpenPathError> {
-        todo!()
+        self.start_path(now, four_tuple, status)
     }
+
     /// Abandons a path. Abandoning the last one closes the connection.
     pub fn close_path(
         &mut self,
@@ -328,29 +255,50 @@ impl Connection {
         path: PathId,
         error_code: TransportErrorCode,
     ) -> Result<(), ClosedPath> {
-        todo!()
+        self.paths.open(path).ok_or(ClosedPath)?;
+        self.abandon_path(now, path, error_code, false);
+        Ok(())
     }
+
     /// Tells the peer how to treat the path, and treats it so ourselves.
     pub fn set_path_status(&mut self, path: PathId, status: PathStatus) -> Result<(), ClosedPath> {
-        todo!()
+        self.paths.open(path).ok_or(ClosedPath)?;
+        if let Some(slot) = self.paths.slot_mut(path) {
+            slot.statuses.set_local(status);
+        }
+        self.movable.on_path_status(path, status);
+        Ok(())
     }
+
     /// Our status of the path and the peer's, if it sent one.
     pub fn path_status(
         &self,
         path: PathId,
     ) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
-        todo!()
+        self.paths.open(path).ok_or(ClosedPath)?;
+        let slot = self.paths.slot(path).ok_or(ClosedPath)?;
+        Ok((slot.statuses.local(), slot.statuses.peer()))
     }
+
     /// Tells a client that its local address for a path changed (an interface came back with
     /// another one): the path migrates to it.
     pub fn set_local_address(
         &mut self,
         now: Instant,
         path: PathId,
-        local: std::net::SocketAddr,
+        local: SocketAddr,
     ) -> Result<(), ClosedPath> {
-        todo!()
+        let remote = self
+            .paths
+            .open(path)
+            .ok_or(ClosedPath)?
+            .tuple
+            .four_tuple
+            .remote;
+        self.migrate(now, path, FourTuple::new(local, remote));
+        Ok(())
     }
+
     /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path
     /// that is down counts as suspect at once.
     pub fn set_path_usable(
@@ -359,54 +307,121 @@ impl Connection {
         path: PathId,
         up: bool,
     ) -> Result<(), ClosedPath> {
-        todo!()
+        let open = self.paths.open_mut(path).ok_or(ClosedPath)?;
+        open.down = !up;
+        if up {
+            open.ping = true;
+        } else {
+            self.suspect(now, path);
+        }
+        Ok(())
     }
+
     /// Sends a PING on the path.
     pub fn ping_path(&mut self, path: PathId) -> Result<(), ClosedPath> {
-        todo!()
+        self.paths.open_mut(path).ok_or(ClosedPath)?.ping = true;
+        Ok(())
     }
+
     /// Paths that are not discarded, in order of ID.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        std::iter::empty()
+        self.paths
+            .slots()
+            .iter()
+            .filter(|slot| slot.path.is_some())
+            .map(|slot| slot.id)
     }
+
     /// Statistics of a path.
     pub fn path_stats(&self, path: PathId) -> Option<PathStats> {
-        todo!()
+        let slot = self.paths.slot(path)?;
+        let abandoned = slot.abandon.is_some();
+        let window = if abandoned {
+            0
+        } else {
+            self.controller.window(path)
+        };
+        slot.path.as_ref().map(|path| path.stats(abandoned, window))
     }
+
     /// Statistics of the connection.
     pub fn stats(&self) -> ConnectionStats {
-        todo!()
+        self.stats.clone()
     }
-    /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
-    pub fn initiate_key_update(&mut self) -> bool {
-        todo!()
-    }
+
     /// ALPN and server name, once known.
     pub fn handshake_data(&self) -> Option<HandshakeData> {
-        todo!()
+        self.handshake.session.handshake_data()
     }
+
     /// The peer's certificates, once the handshake is complete.
-    pub fn peer_certificates(&self) -> Option<Vec<rustls::pki_types::CertificateDer<'static>>> {
-        todo!()
+    pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        self.handshake.session.peer_certificates()
     }
+
+    /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
+    pub fn initiate_key_update(&mut self, now: Instant) -> bool {
+        let confirmed = self.handshake.confirmed;
+        let Handshake {
+            one_rtt, session, ..
+        } = &mut self.handshake;
+        match one_rtt {
+            Some(keys) if confirmed => keys.initiate(now, &mut **session),
+            Some(_) | None => false,
+        }
+    }
+
     /// Which side we are.
     pub fn side(&self) -> Side {
-        todo!()
+        self.side
     }
+
     /// True until the handshake is complete.
     pub fn is_handshaking(&self) -> bool {
-        todo!()
+        !self.handshake.complete
     }
+
     /// True once `close` was called or the connection was lost.
     pub fn is_closed(&self) -> bool {
-        todo!()
+        !self.closing.is_open()
     }
+
     /// True once nothing more will be sent or received.
     pub fn is_drained(&self) -> bool {
-        todo!()
+        self.closing.is_drained()
     }
+
     /// True if both sides support multipath; known once connected.
     pub fn is_multipath(&self) -> bool {
-        todo!()
+        self.multipath
+    }
+
+    /// Ends the connection because of a fault and tells the application.
+    fn close_on_error(&mut self, now: Instant, result: Result<(), TransportError>) {
+        if let Err(error) = result
+            && self.closing.is_open()
+        {
+            tracing::debug!(%error, frame = error.frame_type, "closing");
+            let until = now + self.closing_period();
+            self.closing = Closing::fault(&error, until);
+            self.lose(ConnectionError::TransportError(error));
+        }
+    }
+
+    /// Tells the application that the connection is over.
+    fn lose(&mut self, reason: ConnectionError) {
+        self.events.push_back(Event::ConnectionLost { reason });
+        self.release();
+    }
+
+    /// Frees what a connection on its way out no longer needs.
+    fn release(&mut self) {
+        let mut drained = Vec::new();
+        for slot in self.paths.slots_mut() {
+            if let Some(path) = &mut slot.path {
+                path.recovery.discard_space(&mut path.space, &mut drained);
+                drained.clear();
+            }
+        }
     }
 }

@@ -1,7 +1,245 @@
 //! Paths: validation, connection IDs, MTU, status, and the IDs themselves.
+//!
+//! "Path" has two meanings in the RFCs and two types here: a [`Path`] is what a path ID names, with
+//! its packet number space and recovery; a [`Tuple`] is a pair of addresses such a path runs
+//! between, with its validation and its 3x budget. NAT rebinding and migration replace the tuple
+//! and keep the path.
+
+use std::time::Instant;
+
+use quinn_proto::Side;
+
+use crate::config::TransportConfig;
+use crate::connection::{PathState, PathStats};
+use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::recovery::Recovery;
+use crate::space::PacketNumberSpace;
 
 pub(crate) mod amplification;
 pub(crate) mod ids;
 pub(crate) mod mtu;
+pub(crate) mod set;
 pub(crate) mod status;
 pub(crate) mod validation;
+pub(crate) mod view;
+
+use amplification::Amplification;
+use mtu::MtuDiscovery;
+use validation::{Responses, Validation};
+
+/// The smallest datagram every path must carry (RFC 9000 section 14.1).
+pub(crate) const MIN_DATAGRAM: usize = 1200;
+
+/// A pair of addresses and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Tuple {
+    pub(crate) four_tuple: FourTuple,
+    /// The peer has answered here.
+    pub(crate) validated: bool,
+    pub(crate) amplification: Amplification,
+    pub(crate) validation: Validation,
+}
+
+impl Tuple {
+    /// A tuple not validated yet. Only servers are held by the 3x limit: a client's peer is where
+    /// the client chose to go.
+    pub(crate) fn new(four_tuple: FourTuple, side: Side) -> Self {
+        let amplification = match side {
+            Side::Client => Amplification::validated(),
+            Side::Server => Amplification::unvalidated(),
+        };
+        Self {
+            four_tuple,
+            validated: false,
+            amplification,
+            validation: Validation::new(),
+        }
+    }
+
+    pub(crate) fn set_validated(&mut self) {
+        self.validated = true;
+        self.amplification.validate();
+    }
+}
+
+/// Counters of one path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes_sent: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_acked: u64,
+    pub(crate) bytes_lost: u64,
+    pub(crate) packets_sent: u64,
+    pub(crate) packets_received: u64,
+    pub(crate) packets_lost: u64,
+    pub(crate) congestion_events: u64,
+    pub(crate) probe_timeouts: u64,
+}
+
+/// What a path ID names: one packet number space and the state of sending in it.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) id: PathId,
+    pub(crate) tuple: Tuple,
+    /// While a new tuple is validated: the one to fall back to.
+    pub(crate) previous: Option<Tuple>,
+    /// Addresses that sent something on this path without having become its tuple.
+    pub(crate) stranger: Option<Tuple>,
+    /// PATH_RESPONSEs owed.
+    pub(crate) responses: Responses,
+    pub(crate) space: PacketNumberSpace,
+    pub(crate) recovery: Recovery,
+    pub(crate) mtu: MtuDiscovery,
+    /// The application was told that the path is established.
+    pub(crate) established: bool,
+    /// A probe timeout passed and nothing was acknowledged since (decision D12).
+    pub(crate) suspect: bool,
+    /// The driver says that the interface is gone.
+    pub(crate) down: bool,
+    /// A PING is to be sent.
+    pub(crate) ping: bool,
+    /// The latency spin bit (RFC 9000 section 17.4).
+    pub(crate) spin: bool,
+    /// When a packet was last received or an ack-eliciting one sent.
+    pub(crate) last_activity: Instant,
+    pub(crate) counters: Counters,
+}
+
+impl Path {
+    pub(crate) fn new(
+        id: PathId,
+        four_tuple: FourTuple,
+        side: Side,
+        now: Instant,
+        config: &TransportConfig,
+    ) -> Self {
+        Self {
+            id,
+            tuple: Tuple::new(four_tuple, side),
+            previous: None,
+            stranger: None,
+            responses: Responses::new(),
+            space: PacketNumberSpace::new(SpaceId::Data(id)),
+            recovery: Recovery::new(config, now),
+            mtu: MtuDiscovery::new(config.initial_mtu, config.max_mtu),
+            established: false,
+            suspect: false,
+            down: false,
+            ping: false,
+            spin: false,
+            last_activity: now,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The path was validated and may carry data.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.tuple.validated && self.established
+    }
+
+    /// Every address the path knows.
+    pub(crate) fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
+        std::iter::once(&mut self.tuple)
+            .chain(self.previous.as_mut())
+            .chain(self.stranger.as_mut())
+    }
+
+    /// Bytes that may be sent to an address now (RFC 9000 section 8).
+    pub(crate) fn budget_for(&self, four_tuple: FourTuple) -> usize {
+        std::iter::once(&self.tuple)
+            .chain(&self.previous)
+            .chain(&self.stranger)
+            .find(|tuple| tuple.four_tuple == four_tuple)
+            .map_or(0, |tuple| {
+                usize::try_from(tuple.amplification.budget()).unwrap_or(usize::MAX)
+            })
+    }
+
+    /// A datagram for the path arrived from these addresses.
+    pub(crate) fn on_datagram_received(&mut self, four_tuple: FourTuple, size: usize, side: Side) {
+        self.counters.bytes_received += size as u64;
+        if self.tuple.four_tuple.matches(&four_tuple) {
+            self.tuple.amplification.on_received(size);
+            return;
+        }
+        if !self
+            .tuples_mut()
+            .any(|tuple| tuple.four_tuple == four_tuple)
+        {
+            self.stranger = Some(Tuple::new(four_tuple, side));
+        }
+        for tuple in self
+            .tuples_mut()
+            .filter(|tuple| tuple.four_tuple == four_tuple)
+        {
+            tuple.amplification.on_received(size);
+        }
+    }
+
+    /// Datagrams left for an address.
+    pub(crate) fn on_datagram_sent(&mut self, four_tuple: FourTuple, size: usize) {
+        self.counters.bytes_sent += size as u64;
+        for tuple in self
+            .tuples_mut()
+            .filter(|tuple| tuple.four_tuple == four_tuple)
+        {
+            tuple.amplification.on_sent(size);
+        }
+    }
+
+    /// The earliest time validation wants attention.
+    pub(crate) fn validation_timeout(&self) -> Option<Instant> {
+        std::iter::once(&self.tuple)
+            .chain(&self.previous)
+            .filter_map(|tuple| tuple.validation.next_timeout())
+            .min()
+    }
+
+    /// Largest datagram, bytes.
+    pub(crate) fn datagram_size(&self) -> usize {
+        usize::from(self.mtu.mtu())
+    }
+
+    /// True while a datagram that carries nothing urgent should stay away from the path.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.suspect || self.down
+    }
+
+    /// Updates the spin bit for a packet with the largest number so far (RFC 9000 section 17.4).
+    pub(crate) fn on_spin(&mut self, side: Side, spin: bool) {
+        self.spin = match side {
+            Side::Client => !spin,
+            Side::Server => spin,
+        };
+    }
+
+    pub(crate) fn stats(&self, abandoned: bool, window: u64) -> PathStats {
+        let rtt = self.recovery.rtt.snapshot();
+        let state = if abandoned {
+            PathState::Abandoned
+        } else if !self.tuple.validated {
+            PathState::Validating
+        } else if self.is_suspect() {
+            PathState::Suspect
+        } else {
+            PathState::Active
+        };
+        PathStats {
+            id: self.id,
+            four_tuple: self.tuple.four_tuple,
+            state,
+            rtt: rtt.smoothed,
+            min_rtt: rtt.min,
+            window,
+            in_flight: self.recovery.bytes_in_flight(),
+            mtu: self.mtu.mtu(),
+            bytes_sent: self.counters.bytes_sent,
+            bytes_received: self.counters.bytes_received,
+            packets_sent: self.counters.packets_sent,
+            packets_received: self.counters.packets_received,
+            packets_lost: self.counters.packets_lost,
+            congestion_events: self.counters.congestion_events,
+            probe_timeouts: self.counters.probe_timeouts,
+        }
+    }
+}

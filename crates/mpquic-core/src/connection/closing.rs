@@ -1,0 +1,121 @@
+//! The end of a connection: closing, draining, drained (RFC 9000 section 10).
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::error::{ConnectionClose, TransportError};
+use crate::wire::frame::Close;
+
+/// Where a connection is on its way out.
+#[derive(Debug)]
+pub(super) enum Closing {
+    /// In use.
+    Open,
+    /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
+    Closing(Farewell),
+    /// The peer closed or reset: nothing is sent any more (RFC 9000 section 10.2.2).
+    Draining(Instant),
+    /// Over.
+    Drained,
+}
+
+/// The CONNECTION_CLOSE we send, and when.
+#[derive(Debug)]
+pub(super) struct Farewell {
+    pub(super) frame: Close,
+    until: Instant,
+    pending: bool,
+    received: u32,
+    answer_after: u32,
+}
+
+impl Closing {
+    /// Starts closing because of a fault of the peer or of ours.
+    pub(super) fn fault(error: &TransportError, until: Instant) -> Self {
+        Self::farewell(
+            Close::Connection(ConnectionClose {
+                code: error.code,
+                frame_type: error.frame_type,
+                reason: Bytes::from_static(error.reason.as_bytes()),
+            }),
+            until,
+        )
+    }
+
+    /// Starts closing by the application's wish.
+    pub(super) fn farewell(frame: Close, until: Instant) -> Self {
+        Self::Closing(Farewell {
+            frame,
+            until,
+            pending: true,
+            received: 0,
+            answer_after: 1,
+        })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self, Self::Open)
+    }
+
+    pub(super) fn is_drained(&self) -> bool {
+        matches!(self, Self::Drained)
+    }
+
+    /// A datagram arrived while closing: answer ever more rarely (RFC 9000 section 10.2.1).
+    pub(super) fn on_datagram(&mut self) {
+        if let Self::Closing(farewell) = self {
+            farewell.received = farewell.received.saturating_add(1);
+            if farewell.received >= farewell.answer_after {
+                farewell.received = 0;
+                farewell.answer_after = farewell.answer_after.saturating_mul(2);
+                farewell.pending = true;
+            }
+        }
+    }
+
+    /// The frame to send now, if one is due.
+    pub(super) fn take_frame(&mut self) -> Option<Close> {
+        match self {
+            Self::Closing(farewell) if farewell.pending => {
+                farewell.pending = false;
+                Some(farewell.frame.clone())
+            }
+            Self::Open | Self::Closing(_) | Self::Draining(_) | Self::Drained => None,
+        }
+    }
+
+    /// The peer closed: stop sending. Keeps the end of a closing period already running.
+    pub(super) fn drain(&mut self, now: Instant, period: Duration) {
+        let until = match self {
+            Self::Open => now + period,
+            Self::Closing(farewell) => farewell.until,
+            Self::Draining(until) => *until,
+            Self::Drained => return,
+        };
+        *self = Self::Draining(until);
+    }
+
+    /// The peer closes too: nothing more needs saying.
+    pub(super) fn stop_answering(&mut self) {
+        if let Self::Closing(farewell) = self {
+            *self = Self::Draining(farewell.until);
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        match self {
+            Self::Closing(Farewell { until, .. }) | Self::Draining(until) => Some(*until),
+            Self::Open | Self::Drained => None,
+        }
+    }
+
+    /// True when the period just ended.
+    pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
+        let over = self.next_timeout().is_some_and(|until| until <= now);
+        if over {
+            *self = Self::Drained;
+        }
+        over
+    }
+}

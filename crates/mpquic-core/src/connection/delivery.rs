@@ -1,0 +1,236 @@
+//! Acknowledgements and losses: to the components that sent the frames, the controller and the
+//! scheduler.
+
+use std::time::Instant;
+
+use super::Connection;
+use crate::congestion::CongestionKind;
+use crate::error::TransportError;
+use crate::ids::{PathId, SpaceId};
+use crate::packet::delivery::{Delivery, Fate};
+use crate::recovery::{AckContext, AckOutcome};
+use crate::space::SentPacket;
+use crate::wire::frame::Ack;
+
+impl Connection {
+    pub(super) fn ack_context(&self, now: Instant) -> AckContext {
+        AckContext {
+            now,
+            peer_ack_delay_exponent: self.peer.ack_delay_exponent,
+            peer_max_ack_delay: self.peer.max_ack_delay,
+            handshake_confirmed: self.handshake.confirmed,
+            peer_validated_address: !self.handshake.peer_may_be_blocked(self.side),
+        }
+    }
+
+    /// ACK or PATH_ACK for `space`.
+    pub(super) fn on_ack(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        ack: &Ack,
+    ) -> Result<(), TransportError> {
+        let cx = self.ack_context(now);
+        let mut outcome = std::mem::take(&mut self.outcome);
+        let result = match space {
+            SpaceId::Data(id) => {
+                let used = self.paths.ids.is_used(id);
+                match self.paths.any_mut(id) {
+                    Some(path) => path
+                        .recovery
+                        .on_ack(&mut path.space, ack, &cx, &mut outcome),
+                    // MP-051: the path is forgotten.
+                    None if used => Ok(()),
+                    // MP-055
+                    None => Err(TransportError::protocol_violation(
+                        "PATH_ACK for an unused path",
+                    )),
+                }
+            }
+            SpaceId::Initial | SpaceId::Handshake => {
+                match (
+                    self.handshake.level_mut(space),
+                    self.paths.any_mut(PathId::ZERO),
+                ) {
+                    (Some(level), Some(path)) => {
+                        path.recovery
+                            .on_ack(&mut level.space, ack, &cx, &mut outcome)
+                    }
+                    _ => Ok(()),
+                }
+            }
+        };
+        self.settle(now, space, outcome);
+        result
+    }
+
+    /// Tells everyone what an acknowledgement or a timeout changed.
+    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: AckOutcome) {
+        let id = space.path();
+        for (number, packet) in outcome.acked.drain(..) {
+            self.on_packet_acked(now, space, number, &packet, outcome.rtt_sample);
+        }
+        for (number, packet) in outcome.late.drain(..) {
+            self.on_packet_acked(now, space, number, &packet, None);
+        }
+        let open = self.paths.open(id).is_some();
+        if !outcome.lost.is_empty() && self.is_mtu_black_hole(space, &outcome) {
+            // Too large for the path, and so no sign of congestion.
+            outcome
+                .congestion
+                .retain(|event| event.kind != CongestionKind::Loss);
+        }
+        for (number, packet) in outcome.lost.drain(..) {
+            self.on_packet_lost(now, space, number, &packet);
+        }
+        if let Some(summary) = outcome.summary.filter(|_| open) {
+            self.controller.on_ack(id, &summary);
+            self.recover(id);
+        }
+        for event in outcome.congestion.iter().filter(|_| open) {
+            let before = self.controller.window(id);
+            self.controller.on_congestion_event(id, event);
+            if self.controller.window(id) < before
+                && let Some(path) = self.paths.any_mut(id)
+            {
+                path.counters.congestion_events += 1;
+            }
+            self.movable.on_congestion(id, event.kind);
+        }
+        if outcome.rtt_sample.is_some() {
+            self.movable.on_rtt_updated(id);
+        }
+        outcome.clear();
+        self.outcome = outcome;
+    }
+
+    /// Lets MTU discovery look at what was lost together.
+    fn is_mtu_black_hole(&mut self, space: SpaceId, outcome: &AckOutcome) -> bool {
+        let SpaceId::Data(id) = space else {
+            return false;
+        };
+        let Some(path) = self.paths.open_mut(id) else {
+            return false;
+        };
+        let lost = outcome.lost.iter().filter(|(_, packet)| !packet.mtu_probe);
+        let black_hole = path
+            .mtu
+            .on_lost(lost.map(|(number, packet)| (*number, packet.bytes)));
+        if black_hole {
+            self.controller.on_mtu_update(id, path.mtu.mtu());
+        }
+        black_hole
+    }
+
+    fn on_packet_acked(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        number: u64,
+        packet: &SentPacket,
+        sample: Option<std::time::Duration>,
+    ) {
+        if let SpaceId::Data(id) = space {
+            let open = self.paths.open(id).is_some();
+            if let Some(path) = self.paths.any_mut(id) {
+                path.counters.bytes_acked += u64::from(packet.bytes);
+                if !packet.mtu_probe {
+                    path.mtu.on_acked(number, packet.bytes);
+                } else if path.mtu.on_probe_acked(now, packet.bytes) && open {
+                    self.controller.on_mtu_update(id, path.mtu.mtu());
+                }
+            }
+            if let Some(keys) = &mut self.handshake.one_rtt {
+                let (paths, delay) = (&self.paths, self.config.max_ack_delay);
+                keys.on_acked(packet.key_phase_generation, now, || {
+                    paths.largest_pto(delay)
+                });
+            }
+            self.movable.on_acked(id, number, packet, sample);
+        }
+        for delivery in &packet.deliveries {
+            self.on_delivered(space, *delivery);
+        }
+    }
+
+    fn on_packet_lost(&mut self, now: Instant, space: SpaceId, number: u64, packet: &SentPacket) {
+        if let Some(path) = self.paths.any_mut(space.path()) {
+            path.counters.bytes_lost += u64::from(packet.bytes);
+            path.counters.packets_lost += 1;
+            if packet.mtu_probe {
+                path.mtu.on_probe_lost(now, packet.bytes);
+            }
+        }
+        if let SpaceId::Data(id) = space {
+            self.movable.on_lost(id, number, packet);
+        }
+        // What was sent again on another path is in that path's care now.
+        if !packet.reinjected {
+            for delivery in &packet.deliveries {
+                self.on_lost_in(space, *delivery);
+            }
+        }
+    }
+
+    fn on_delivered(&mut self, space: SpaceId, delivery: Delivery) {
+        match (delivery, space) {
+            (Delivery::Ack { largest, .. }, SpaceId::Initial | SpaceId::Handshake) => {
+                if let Some(level) = self.handshake.level_mut(space) {
+                    level.space.received.on_ack_delivered(largest);
+                }
+            }
+            (Delivery::Crypto { .. }, _) => self.route_crypto(space, delivery, Fate::Acked),
+            _ => self.route_delivery(delivery, Fate::Acked),
+        }
+    }
+
+    fn on_lost_in(&mut self, space: SpaceId, delivery: Delivery) {
+        match delivery {
+            Delivery::Crypto { .. } => self.route_crypto(space, delivery, Fate::Lost),
+            _ => self.route_delivery(delivery, Fate::Lost),
+        }
+    }
+
+    fn route_crypto(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
+        if let Some(crypto) = self.handshake.crypto_mut(space) {
+            crypto.on_delivery(delivery, fate);
+        }
+    }
+
+    /// Routes the fate of a frame of a 1-RTT packet.
+    pub(super) fn route_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        match delivery {
+            Delivery::Ack { path, largest } => {
+                if fate == Fate::Acked
+                    && let Some(path) = self.paths.any_mut(path)
+                {
+                    path.space.received.on_ack_delivered(largest);
+                }
+            }
+            Delivery::Crypto { .. } => self.handshake.crypto.on_delivery(delivery, fate),
+            Delivery::Stream { .. }
+            | Delivery::ResetStream(_)
+            | Delivery::StopSending(_)
+            | Delivery::MaxData
+            | Delivery::MaxStreamData(_)
+            | Delivery::MaxStreams(_)
+            | Delivery::DataBlocked
+            | Delivery::StreamDataBlocked(_)
+            | Delivery::StreamsBlocked(_) => self.streams.on_delivery(delivery, fate),
+            Delivery::HandshakeDone => self.handshake.done_pending |= fate == Fate::Lost,
+            Delivery::NewToken => {
+                if fate == Fate::Lost && self.handshake.new_token.is_none() {
+                    self.offer_token();
+                }
+            }
+            Delivery::NewConnectionId { .. }
+            | Delivery::RetireConnectionId { .. }
+            | Delivery::PathAbandon(_)
+            | Delivery::PathStatus { .. }
+            | Delivery::MaxPathId(_)
+            | Delivery::PathsBlocked(_)
+            | Delivery::PathCidsBlocked { .. } => self.paths.on_delivery(delivery, fate),
+            Delivery::Datagram | Delivery::Nothing => {}
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Failover (decision D12): a path is suspect after a probe timeout; what it carries leaves on the
+//! other paths at once, and the path is used again when it answers.
+
+use std::time::Instant;
+
+use super::{Connection, Event, PathEvent};
+use crate::ids::PathId;
+use crate::packet::delivery::{Delivery, Fate};
+
+/// Packets whose content a probe of the only path repeats.
+const PROBE_PACKETS: usize = 2;
+
+impl Connection {
+    /// A probe timeout passed on an open path.
+    pub(super) fn on_path_silent(&mut self, now: Instant, id: PathId) {
+        if self.paths.alternative(id).is_some() {
+            self.suspect(now, id);
+        } else {
+            self.requeue_oldest(id);
+        }
+    }
+
+    /// Marks a path suspect and moves its data.
+    pub(super) fn suspect(&mut self, _now: Instant, id: PathId) {
+        let Some(path) = self.paths.open_mut(id) else {
+            return;
+        };
+        if !path.suspect {
+            path.suspect = true;
+            tracing::debug!(path = %id, "path is suspect");
+            self.movable.on_path_suspect(id);
+            self.events.push_back(Event::Path(PathEvent::Suspect(id)));
+        }
+        self.reinject(id);
+    }
+
+    /// An acknowledgement proves that the path works again.
+    pub(super) fn recover(&mut self, id: PathId) {
+        if let Some(path) = self.paths.open_mut(id)
+            && path.suspect
+        {
+            path.suspect = false;
+            tracing::debug!(path = %id, "path works again");
+            self.movable.on_path_recovered(id);
+            self.events.push_back(Event::Path(PathEvent::Recovered(id)));
+        }
+    }
+
+    /// Queues what is unacknowledged on a path for other paths; each packet once. The packets stay
+    /// in flight: an acknowledgement that comes after all is as good as one of the copy.
+    pub(super) fn reinject(&mut self, id: PathId) {
+        let mut deliveries = std::mem::take(&mut self.requeued);
+        let mut bytes = 0;
+        if let Some(path) = self.paths.any_mut(id) {
+            for (_, packet) in path.space.sent.iter_mut() {
+                if packet.reinjected || packet.mtu_probe {
+                    continue;
+                }
+                packet.reinjected = true;
+                bytes += u64::from(packet.bytes);
+                deliveries.extend(packet.deliveries.iter().copied());
+            }
+        }
+        self.stats.bytes_reinjected += bytes;
+        self.requeue(deliveries);
+    }
+
+    /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4).
+    fn requeue_oldest(&mut self, id: PathId) {
+        let mut deliveries = std::mem::take(&mut self.requeued);
+        if let Some(path) = self.paths.any(id) {
+            let oldest = path
+                .space
+                .sent
+                .iter()
+                .filter(|(_, packet)| packet.ack_eliciting);
+            for (_, packet) in oldest.take(PROBE_PACKETS) {
+                deliveries.extend(packet.deliveries.iter().copied());
+            }
+        }
+        self.requeue(deliveries);
+    }
+
+    fn requeue(&mut self, mut deliveries: Vec<Delivery>) {
+        for delivery in deliveries.drain(..) {
+            self.route_delivery(delivery, Fate::Lost);
+        }
+        self.requeued = deliveries;
+    }
+}

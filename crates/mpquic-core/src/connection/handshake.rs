@@ -1,0 +1,393 @@
+//! The handshake: TLS and its two packet number spaces, keys, parameter checks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use quinn_proto::{ConnectionId, Side};
+use rand::RngExt;
+
+use super::setup::{ConnectionSetup, Role};
+use super::{Connection, EndpointEvent, Event, PathEvent};
+use crate::crypto::key_phase::OneRttKeys;
+use crate::crypto::{Keys, Session};
+use crate::error::{ConnectionError, TransportError};
+use crate::ids::{PathId, SpaceId};
+use crate::space::{AckState, PacketNumberSpace};
+use crate::stream::crypto_stream::CryptoStream;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// One of the two encryption levels of the handshake.
+pub(super) struct Level {
+    pub(super) keys: Keys,
+    pub(super) space: PacketNumberSpace,
+    pub(super) crypto: CryptoStream,
+}
+
+impl Level {
+    fn new(id: SpaceId, keys: Keys) -> Self {
+        Self {
+            keys,
+            space: PacketNumberSpace::new(id),
+            crypto: CryptoStream::default(),
+        }
+    }
+
+    /// True if the level has something to send.
+    pub(super) fn wants(&self, now: Instant) -> bool {
+        self.wants_to_elicit() || self.space.received.ack_state(now) == AckState::Due
+    }
+
+    /// True if the level has something to send that must be acknowledged.
+    pub(super) fn wants_to_elicit(&self) -> bool {
+        self.crypto.wants_to_send() || self.space.probes > 0
+    }
+}
+
+/// The state of the handshake, and what outlives it: TLS and the 1-RTT keys.
+pub(super) struct Handshake {
+    pub(super) role: Role,
+    pub(super) session: Box<dyn Session>,
+    pub(super) initial: Option<Level>,
+    pub(super) handshake: Option<Level>,
+    pub(super) one_rtt: Option<OneRttKeys>,
+    /// CRYPTO of the 1-RTT level: session tickets.
+    pub(super) crypto: CryptoStream,
+    local_parameters: TransportParameters,
+    /// Our first source connection ID.
+    pub(super) local_cid: ConnectionId,
+    /// Where the handshake runs to.
+    pub(super) peer_address: SocketAddr,
+    /// Destination of the client's Initial packets, which the Initial keys derive from.
+    pub(super) initial_dcid: ConnectionId,
+    /// The same before a Retry.
+    original_dcid: ConnectionId,
+    pub(super) retry_scid: Option<ConnectionId>,
+    /// The peer's first source connection ID.
+    pub(super) peer_scid: Option<ConnectionId>,
+    /// Token for our Initial packets.
+    pub(super) token: Bytes,
+    /// TLS is done (RFC 9001 section 4.1.1).
+    pub(super) complete: bool,
+    /// RFC 9001 section 4.1.2.
+    pub(super) confirmed: bool,
+    /// HANDSHAKE_DONE is to be sent.
+    pub(super) done_pending: bool,
+    /// A NEW_TOKEN frame with this token is to be sent.
+    pub(super) new_token: Option<Bytes>,
+    data_reported: bool,
+    parameters_known: bool,
+}
+
+impl Handshake {
+    pub(super) fn new(setup: ConnectionSetup) -> Self {
+        let token = match &setup.role {
+            Role::Client(client) => client.token.clone(),
+            Role::Server(_) => Bytes::new(),
+        };
+        let peer_scid = match &setup.role {
+            Role::Client(_) => None,
+            Role::Server(_) => Some(setup.peer_cid),
+        };
+        Self {
+            role: setup.role,
+            session: setup.session,
+            initial: Some(Level::new(SpaceId::Initial, setup.initial_keys)),
+            handshake: None,
+            one_rtt: None,
+            crypto: CryptoStream::default(),
+            local_parameters: setup.local_parameters,
+            local_cid: setup.local_cid,
+            peer_address: setup.four_tuple.remote,
+            initial_dcid: setup.initial_dcid,
+            original_dcid: setup.initial_dcid,
+            retry_scid: None,
+            peer_scid,
+            token,
+            complete: false,
+            confirmed: false,
+            done_pending: false,
+            new_token: None,
+            data_reported: false,
+            parameters_known: false,
+        }
+    }
+
+    /// The packet number space and CRYPTO stream of a handshake level.
+    pub(super) fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {
+        match space {
+            SpaceId::Initial => self.initial.as_mut(),
+            SpaceId::Handshake => self.handshake.as_mut(),
+            SpaceId::Data(_) => None,
+        }
+    }
+
+    /// The CRYPTO stream of any level.
+    pub(super) fn crypto_mut(&mut self, space: SpaceId) -> Option<&mut CryptoStream> {
+        match space {
+            SpaceId::Data(_) => Some(&mut self.crypto),
+            SpaceId::Initial | SpaceId::Handshake => {
+                self.level_mut(space).map(|level| &mut level.crypto)
+            }
+        }
+    }
+
+    /// A client whose address the server may not know as valid must keep probing
+    /// (RFC 9002 section 6.2.2.1).
+    pub(super) fn peer_may_be_blocked(&self, side: Side) -> bool {
+        side == Side::Client && !self.confirmed && !self.handshake_acked()
+    }
+
+    fn handshake_acked(&self) -> bool {
+        self.handshake
+            .as_ref()
+            .is_some_and(|level| level.space.largest_acked().is_some())
+    }
+
+    /// A Retry arrived: start over with its connection ID and token (RFC 9000 section 17.2.5).
+    pub(super) fn on_retry(&mut self, scid: ConnectionId, token: Bytes) {
+        self.retry_scid = Some(scid);
+        self.initial_dcid = scid;
+        self.token = token;
+        if let (Role::Client(client), Some(level)) = (&self.role, &mut self.initial) {
+            level.keys = client.crypto.initial_keys(&scid);
+            level.crypto.resend();
+        }
+    }
+
+    /// Checks the peer's connection IDs against those the handshake used (RFC 9000 section 7.3).
+    fn check_parameters(&self, peer: &TransportParameters) -> Result<(), TransportError> {
+        let mismatch = |reason| Err(TransportError::transport_parameter(reason));
+        if peer.initial_source_connection_id != self.peer_scid {
+            return mismatch("initial_source_connection_id does not match");
+        }
+        if matches!(self.role, Role::Client(_)) {
+            if peer.original_destination_connection_id != Some(self.original_dcid) {
+                return mismatch("original_destination_connection_id does not match");
+            }
+            if peer.retry_source_connection_id != self.retry_scid {
+                return mismatch("retry_source_connection_id does not match");
+            }
+        }
+        if peer.initial_max_path_id.is_some()
+            && (peer
+                .initial_source_connection_id
+                .is_none_or(|cid| cid.is_empty())
+                || self.initial_dcid.is_empty())
+        {
+            // MP-009
+            return Err(TransportError::protocol_violation(
+                "initial_max_path_id in a packet with a zero-length connection ID",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Moves bytes between TLS and the CRYPTO streams until nothing changes.
+    pub(super) fn drive_handshake(&mut self) -> Result<(), TransportError> {
+        for space in [
+            SpaceId::Initial,
+            SpaceId::Handshake,
+            SpaceId::Data(PathId::ZERO),
+        ] {
+            while let Some(data) = self
+                .handshake
+                .crypto_mut(space)
+                .and_then(CryptoStream::read)
+            {
+                self.handshake.session.read_handshake(&data)?;
+                // Each piece may unlock keys that the next one needs.
+                self.write_handshake();
+            }
+        }
+        self.write_handshake();
+        self.report_handshake_data();
+        if !self.handshake.parameters_known
+            && let Some(peer) = self.handshake.session.transport_parameters()?
+        {
+            self.handshake.check_parameters(&peer)?;
+            self.handshake.parameters_known = true;
+            self.on_peer_parameters(peer);
+        }
+        if !self.handshake.complete && !self.handshake.session.is_handshaking() {
+            self.on_handshake_complete()?;
+        }
+        Ok(())
+    }
+
+    fn write_handshake(&mut self) {
+        loop {
+            let mut bytes = Vec::new();
+            let keys = self.handshake.session.write_handshake(&mut bytes);
+            let done = keys.is_none() && bytes.is_empty();
+            if !bytes.is_empty() {
+                let handshake = &mut self.handshake;
+                let crypto = if handshake.one_rtt.is_some() {
+                    &mut handshake.crypto
+                } else if let Some(level) =
+                    handshake.handshake.as_mut().or(handshake.initial.as_mut())
+                {
+                    &mut level.crypto
+                } else {
+                    &mut handshake.crypto
+                };
+                crypto.write(Bytes::from(bytes));
+            }
+            match keys {
+                Some(keys) if self.handshake.handshake.is_none() => {
+                    self.handshake.handshake = Some(Level::new(SpaceId::Handshake, keys));
+                }
+                Some(keys) => {
+                    let session = &mut *self.handshake.session;
+                    self.handshake.one_rtt = Some(OneRttKeys::new(keys, session));
+                }
+                None => {}
+            }
+            if done {
+                return;
+            }
+        }
+    }
+
+    fn report_handshake_data(&mut self) {
+        if !self.handshake.data_reported && self.handshake.session.handshake_data().is_some() {
+            self.handshake.data_reported = true;
+            self.events.push_back(Event::HandshakeDataReady);
+        }
+    }
+
+    /// The peer's parameters arrived; on a server before it sends 0.5-RTT data.
+    fn on_peer_parameters(&mut self, peer: TransportParameters) {
+        self.streams.set_peer_parameters(&peer);
+        self.datagrams.set_peer_limit(peer.max_datagram_frame_size);
+        self.idle.set_peer(peer.max_idle_timeout);
+        // A side that does not announce it, such as a server facing a zero-length connection ID
+        // (MP-010), does not take it either.
+        let announced = self.handshake.local_parameters.initial_max_path_id;
+        let offered = peer.initial_max_path_id.filter(|_| announced.is_some());
+        self.multipath = self.paths.ids.set_peer_parameter(offered);
+        if let Some(path) = self.paths.any_mut(PathId::ZERO) {
+            path.mtu.limit_to(peer.max_udp_payload_size);
+        }
+        if let (Some(token), Some(slot)) = (
+            peer.stateless_reset_token,
+            self.paths.slot_mut(PathId::ZERO),
+        ) {
+            let changes = slot.peer_cids.set_handshake_token(token);
+            self.apply_token_changes(changes);
+        }
+        self.peer = peer;
+    }
+
+    fn on_handshake_complete(&mut self) -> Result<(), TransportError> {
+        if !self.handshake.parameters_known {
+            return Err(TransportError {
+                code: crate::error::TransportErrorCode::crypto(109),
+                frame_type: 0,
+                reason: "transport parameters are missing",
+            });
+        }
+        self.handshake.complete = true;
+        self.events.push_back(Event::Connected {
+            multipath: self.multipath,
+        });
+        self.movable.on_path_added(PathId::ZERO);
+        self.issue_cids();
+        if self.side == Side::Server {
+            // RFC 9001 section 4.1.2: complete means confirmed on a server.
+            self.handshake.done_pending = true;
+            self.offer_token();
+            self.confirm_handshake();
+        }
+        Ok(())
+    }
+
+    /// Seals a token that is good for every client address validated so far (MP-087).
+    pub(super) fn offer_token(&mut self) {
+        if let Role::Server(server) = &self.handshake.role
+            && let Some(issuer) = &server.token_issuer
+        {
+            let addresses: Vec<_> = self
+                .paths
+                .iter()
+                .filter(|path| path.tuple.validated)
+                .map(|path| path.tuple.four_tuple.remote.ip())
+                .collect();
+            self.handshake.new_token = Some(issuer.token(&addresses, self.rng.random()).into());
+        }
+    }
+
+    /// HANDSHAKE_DONE arrived, or we are a server and TLS is done.
+    pub(super) fn confirm_handshake(&mut self) {
+        if !self.handshake.confirmed {
+            self.handshake.confirmed = true;
+            // RFC 9001 section 4.9.2
+            self.discard_level(SpaceId::Handshake);
+            self.discard_level(SpaceId::Initial);
+            self.events.push_back(Event::HandshakeConfirmed);
+            if self.multipath {
+                self.events.push_back(Event::Path(PathEvent::Available));
+            }
+        }
+    }
+
+    /// Drops a level with its keys and what it had in flight (RFC 9002 section 6.4).
+    pub(super) fn discard_level(&mut self, space: SpaceId) {
+        let level = match space {
+            SpaceId::Initial => self.handshake.initial.take(),
+            SpaceId::Handshake => self.handshake.handshake.take(),
+            SpaceId::Data(_) => None,
+        };
+        if let (Some(mut level), Some(path)) = (level, self.paths.any_mut(PathId::ZERO)) {
+            path.recovery
+                .discard_space(&mut level.space, &mut Vec::new());
+        }
+    }
+
+    /// A NEW_TOKEN frame arrived.
+    pub(super) fn on_new_token(&mut self, token: Bytes) -> Result<(), TransportError> {
+        match &self.handshake.role {
+            // RFC 9000 section 19.7
+            Role::Server(_) => Err(TransportError::protocol_violation(
+                "NEW_TOKEN from a client",
+            )),
+            Role::Client(_) if token.is_empty() => {
+                Err(TransportError::frame_encoding("empty NEW_TOKEN"))
+            }
+            Role::Client(client) => {
+                if let Some(store) = &client.token_store {
+                    store.insert(&client.server_name, token);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A Version Negotiation packet arrived (RFC 9000 section 6.2).
+    pub(super) fn on_version_negotiation(&mut self, versions: &[u32]) {
+        let untouched = self.side == Side::Client && self.handshake.peer_scid.is_none();
+        if untouched && self.handshake.retry_scid.is_none() && !versions.contains(&QUIC_V1) {
+            self.closing = super::Closing::Drained;
+            self.lose(ConnectionError::VersionMismatch);
+            self.endpoint_events.push_back(EndpointEvent::Drained);
+        }
+    }
+
+    /// True if a Retry with this integrity tag is genuine and may be followed.
+    pub(super) fn accepts_retry(&self, scid: &ConnectionId, packet: &[u8], tag: &[u8; 16]) -> bool {
+        let Role::Client(client) = &self.handshake.role else {
+            return false;
+        };
+        // RFC 9000 section 17.2.5.2: only one, and none once a packet was processed.
+        self.handshake.retry_scid.is_none()
+            && self.handshake.peer_scid.is_none()
+            && *scid != self.handshake.original_dcid
+            && Arc::clone(&client.crypto).retry_tag(&self.handshake.original_dcid, packet) == *tag
+    }
+}
+
+/// QUIC version 1 (RFC 9000).
+pub(super) const QUIC_V1: u32 = 1;

@@ -1,0 +1,586 @@
+//! Datagram to packets to frames, and the one match that gives each frame to its owner.
+
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use quinn_proto::{ConnectionId, EcnCodepoint, Side};
+
+use super::handshake::QUIC_V1;
+use super::{Closing, Connection, Datagram, Event};
+use crate::error::{ConnectionError, TransportError};
+use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::packet::opener::{self, OpenError};
+use crate::space::AckPolicy;
+use crate::wire::frame::{Close, Frame, FrameIter, PacketType};
+use crate::wire::header::{self, Header, ProtectedPacket};
+
+/// Where a packet came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub(super) now: Instant,
+    pub(super) four_tuple: FourTuple,
+    pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) path: PathId,
+    pub(super) size: usize,
+}
+
+/// A packet that was opened.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opened {
+    pub(super) space: SpaceId,
+    pub(super) packet_type: PacketType,
+    pub(super) packet_number: u64,
+    /// The connection ID it was sent to.
+    pub(super) destination: ConnectionId,
+}
+
+/// What the frames of a packet were.
+#[derive(Debug, Clone, Copy, Default)]
+struct Content {
+    ack_eliciting: bool,
+    non_probing: bool,
+}
+
+impl Connection {
+    /// Takes a datagram.
+    pub fn handle_datagram(&mut self, datagram: Datagram) {
+        let Datagram {
+            now,
+            four_tuple,
+            ecn,
+            path,
+            data,
+        } = datagram;
+        let size = data.len();
+        self.stats.datagrams_received += 1;
+        self.stats.bytes_received += size as u64;
+        match &mut self.closing {
+            Closing::Open => {}
+            Closing::Closing(_) => {
+                self.closing.on_datagram();
+                self.look_for_close(data);
+                return;
+            }
+            Closing::Draining(_) | Closing::Drained => return,
+        }
+        let arrival = Arrival {
+            now,
+            four_tuple,
+            ecn,
+            path,
+            size,
+        };
+        // MP-086: a client takes nothing from a server address it did not choose.
+        if self.side == Side::Client && !self.is_known_remote(&arrival) {
+            self.stats.packets_dropped += 1;
+            return;
+        }
+        self.credit_datagram(&arrival);
+        let result = self.handle_packets(arrival, data);
+        self.close_on_error(now, result);
+    }
+
+    /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).
+    pub fn handle_stateless_reset(&mut self, now: Instant) {
+        if matches!(self.closing, Closing::Open | Closing::Closing(_)) {
+            let open = self.closing.is_open();
+            let period = self.closing_period();
+            self.closing.drain(now, period);
+            if open {
+                self.lose(ConnectionError::Reset);
+            }
+        }
+    }
+
+    fn is_known_remote(&self, arrival: &Arrival) -> bool {
+        let remote = arrival.four_tuple.remote;
+        self.paths.any(arrival.path).is_some_and(|path| {
+            path.tuple.four_tuple.remote == remote
+                || path
+                    .previous
+                    .as_ref()
+                    .is_some_and(|old| old.four_tuple.remote == remote)
+        })
+    }
+
+    /// Bytes received raise the 3x limit of the tuple they came on (RFC 9000 section 8.1).
+    fn credit_datagram(&mut self, arrival: &Arrival) {
+        let side = self.side;
+        if let Some(path) = self.paths.any_mut(arrival.path) {
+            path.on_datagram_received(arrival.four_tuple, arrival.size, side);
+        }
+    }
+
+    fn handle_packets(
+        &mut self,
+        arrival: Arrival,
+        mut data: BytesMut,
+    ) -> Result<(), TransportError> {
+        let cid_length = self.endpoint_config.connection_id_length;
+        let mut first = true;
+        while !data.is_empty() && self.closing.is_open() {
+            let Ok(packet) = header::next_packet(&mut data, cid_length) else {
+                self.stats.packets_dropped += u64::from(first);
+                return Ok(());
+            };
+            first = false;
+            self.handle_packet(arrival, packet)?;
+        }
+        Ok(())
+    }
+
+    fn handle_packet(
+        &mut self,
+        arrival: Arrival,
+        packet: ProtectedPacket,
+    ) -> Result<(), TransportError> {
+        match &packet.header {
+            Header::Short { .. } => self.handle_one_rtt(arrival, packet),
+            Header::Initial {
+                version: QUIC_V1,
+                scid,
+                ..
+            } => {
+                let scid = *scid;
+                if self.handshake.peer_scid.is_some_and(|known| known != scid) {
+                    // RFC 9000 section 7.2: the peer's first source connection ID is final.
+                    self.stats.packets_dropped += 1;
+                    return Ok(());
+                }
+                if self.handle_long(arrival, packet, SpaceId::Initial)? {
+                    self.learn_peer_scid(scid);
+                    self.drive_handshake()?;
+                }
+                Ok(())
+            }
+            Header::Handshake {
+                version: QUIC_V1, ..
+            } => {
+                if self.handle_long(arrival, packet, SpaceId::Handshake)? {
+                    self.on_handshake_packet();
+                    self.drive_handshake()?;
+                }
+                Ok(())
+            }
+            Header::ZeroRtt { .. } | Header::Initial { .. } | Header::Handshake { .. } => {
+                self.stats.packets_dropped += 1;
+                Ok(())
+            }
+            Header::Retry {
+                scid, token, tag, ..
+            } => {
+                let without_tag = packet.data.len().saturating_sub(tag.len());
+                if !token.is_empty() && self.accepts_retry(scid, &packet.data[..without_tag], tag) {
+                    let (scid, token) = (*scid, token.clone());
+                    self.follow_retry(scid, token);
+                }
+                Ok(())
+            }
+            Header::VersionNegotiation { versions, .. } => {
+                self.on_version_negotiation(versions);
+                Ok(())
+            }
+        }
+    }
+
+    fn learn_peer_scid(&mut self, scid: ConnectionId) {
+        if self.handshake.peer_scid.is_none() {
+            self.handshake.peer_scid = Some(scid);
+            if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
+                slot.peer_cids.set_handshake_cid(scid);
+            }
+        }
+    }
+
+    fn follow_retry(&mut self, scid: ConnectionId, token: Bytes) {
+        self.handshake.on_retry(scid, token);
+        if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
+            slot.peer_cids.set_handshake_cid(scid);
+        }
+        if let (Some(level), Some(path)) = (
+            &mut self.handshake.initial,
+            self.paths.any_mut(PathId::ZERO),
+        ) {
+            // The number goes on; what was in flight is forgotten (RFC 9000 section 17.2.5.3).
+            path.recovery
+                .discard_space(&mut level.space, &mut Vec::new());
+        }
+    }
+
+    /// A Handshake packet proves the client's address and ends Initial keys on the server
+    /// (RFC 9000 section 8.1, RFC 9001 section 4.9.1).
+    fn on_handshake_packet(&mut self) {
+        if self.side == Side::Server {
+            if let Some(path) = self.paths.any_mut(PathId::ZERO) {
+                path.tuple.set_validated();
+            }
+            self.discard_level(SpaceId::Initial);
+        }
+    }
+
+    /// Opens a long header packet and handles its frames; false if it was dropped.
+    fn handle_long(
+        &mut self,
+        arrival: Arrival,
+        mut packet: ProtectedPacket,
+        space: SpaceId,
+    ) -> Result<bool, TransportError> {
+        let destination = *packet.header.dcid();
+        let Some(level) = self.handshake.level_mut(space) else {
+            self.stats.packets_dropped += 1;
+            return Ok(false);
+        };
+        let expected = level.space.expected_next();
+        let opened = opener::unprotect(&mut packet, &*level.keys.header.remote, expected).map(
+            |unprotected| {
+                let key = &*level.keys.packet.remote;
+                let number = unprotected.packet_number;
+                opener::open(packet, &unprotected, key, PathId::ZERO).map(|bytes| (number, bytes))
+            },
+        );
+        let (packet_number, payload) = match opened {
+            Some(Ok(opened)) => opened,
+            Some(Err(OpenError::Transport(error))) => return Err(error),
+            Some(Err(OpenError::NotAuthentic)) | None => {
+                self.stats.packets_dropped += 1;
+                return Ok(false);
+            }
+        };
+        if level.space.received.is_duplicate(packet_number) {
+            return Ok(false);
+        }
+        let packet_type = match space {
+            SpaceId::Initial => PacketType::Initial,
+            SpaceId::Handshake | SpaceId::Data(_) => PacketType::Handshake,
+        };
+        let opened = Opened {
+            space,
+            packet_type,
+            packet_number,
+            destination,
+        };
+        self.handle_payload(arrival, opened, payload)?;
+        Ok(true)
+    }
+
+    fn handle_one_rtt(
+        &mut self,
+        arrival: Arrival,
+        mut packet: ProtectedPacket,
+    ) -> Result<(), TransportError> {
+        let Header::Short { dcid } = packet.header else {
+            return Ok(());
+        };
+        // RFC 9001 section 5.7: no 1-RTT packet is processed before the handshake is complete.
+        let complete = self.handshake.complete;
+        let Some(keys) = self.handshake.one_rtt.as_mut().filter(|_| complete) else {
+            self.stats.packets_dropped += 1;
+            return Ok(());
+        };
+        let Some(slot) = self.paths.slot(arrival.path) else {
+            self.stats.packets_dropped += 1;
+            return Ok(());
+        };
+        // MP-035: expand the number in the space of the path the connection ID names.
+        let expected = slot
+            .path
+            .as_ref()
+            .map_or(0, |path| path.space.expected_next());
+        let tail = reset_token(&packet.data);
+        let opened =
+            opener::unprotect(&mut packet, keys.remote_header(), expected).and_then(|un| {
+                let phase = un.key_phase();
+                let spin = un.spin();
+                let (key, choice) = keys.opening(phase, un.packet_number, arrival.path)?;
+                Some((
+                    opener::open(packet, &un, key, arrival.path),
+                    choice,
+                    un.packet_number,
+                    spin,
+                ))
+            });
+        match opened {
+            Some((Ok(payload), choice, packet_number, spin)) => {
+                let paths = &self.paths;
+                let delay = self.config.max_ack_delay;
+                let pto = || paths.largest_pto(delay);
+                keys.on_opened(choice, arrival.now, &mut *self.handshake.session, pto);
+                let opened = Opened {
+                    space: SpaceId::Data(arrival.path),
+                    packet_type: PacketType::OneRtt,
+                    packet_number,
+                    destination: dcid,
+                };
+                self.handle_one_rtt_payload(arrival, opened, payload, spin)
+            }
+            Some((Err(OpenError::Transport(error)), ..)) => Err(error),
+            Some((Err(OpenError::NotAuthentic), ..)) => {
+                self.stats.packets_dropped += 1;
+                if tail.is_some_and(|token| self.paths.is_reset_token(token)) {
+                    self.handle_stateless_reset(arrival.now);
+                    return Ok(());
+                }
+                keys_mut(&mut self.handshake)?.on_open_failed()
+            }
+            None => {
+                self.stats.packets_dropped += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn handle_one_rtt_payload(
+        &mut self,
+        arrival: Arrival,
+        opened: Opened,
+        payload: Bytes,
+        spin: bool,
+    ) -> Result<(), TransportError> {
+        if !self.admit_path(arrival) {
+            self.stats.packets_dropped += 1;
+            return Ok(());
+        }
+        let side = self.side;
+        let Some(path) = self.paths.any_mut(arrival.path) else {
+            return Ok(());
+        };
+        if path.space.received.is_duplicate(opened.packet_number) {
+            return Ok(());
+        }
+        let newest = opened.packet_number >= path.space.expected_next();
+        if newest && self.config.spin_bit {
+            path.on_spin(side, spin);
+        }
+        let content = self.handle_payload(arrival, opened, payload)?;
+        self.after_one_rtt(arrival, newest && content.non_probing);
+        Ok(())
+    }
+
+    /// Gives every frame to its owner, then records the packet as received.
+    fn handle_payload(
+        &mut self,
+        arrival: Arrival,
+        opened: Opened,
+        payload: Bytes,
+    ) -> Result<Content, TransportError> {
+        if payload.is_empty() {
+            // RFC 9000 section 12.4
+            return Err(TransportError::protocol_violation("packet without frames"));
+        }
+        let mut content = Content::default();
+        for frame in FrameIter::new(payload, self.multipath && self.handshake.complete) {
+            let frame = frame?;
+            let frame_type = frame.frame_type();
+            // RFC 9000 section 12.4, MP-004
+            if !frame.is_allowed_in(opened.packet_type) {
+                return Err(
+                    TransportError::protocol_violation("frame not allowed in this packet")
+                        .in_frame(frame_type),
+                );
+            }
+            content.ack_eliciting |= frame.is_ack_eliciting();
+            content.non_probing |= !frame.is_probing();
+            self.on_frame(arrival, opened, frame)
+                .map_err(|error| error.in_frame(frame_type))?;
+            if !self.closing.is_open() {
+                return Ok(content);
+            }
+        }
+        self.on_packet_received(arrival, opened, content.ack_eliciting);
+        Ok(content)
+    }
+
+    fn on_packet_received(&mut self, arrival: Arrival, opened: Opened, ack_eliciting: bool) {
+        let Arrival { now, ecn, .. } = arrival;
+        self.idle.on_received(now);
+        let space = match opened.space {
+            SpaceId::Data(id) => {
+                let Some(path) = self.paths.any_mut(id) else {
+                    return;
+                };
+                path.last_activity = now;
+                path.counters.packets_received += 1;
+                &mut path.space
+            }
+            SpaceId::Initial | SpaceId::Handshake => {
+                if let Some(path) = self.paths.any_mut(PathId::ZERO) {
+                    path.counters.packets_received += 1;
+                }
+                match self.handshake.level_mut(opened.space) {
+                    Some(level) => &mut level.space,
+                    None => return,
+                }
+            }
+        };
+        let policy = match opened.space {
+            SpaceId::Data(_) => AckPolicy::from_config(&self.config),
+            SpaceId::Initial | SpaceId::Handshake => AckPolicy::IMMEDIATE,
+        };
+        space
+            .received
+            .on_packet(opened.packet_number, now, ecn, ack_eliciting, &policy);
+    }
+
+    fn on_frame(
+        &mut self,
+        arrival: Arrival,
+        opened: Opened,
+        frame: Frame,
+    ) -> Result<(), TransportError> {
+        let now = arrival.now;
+        match frame {
+            Frame::Padding | Frame::Ping => Ok(()),
+            Frame::Stream(stream) => self.on_stream(stream, now),
+            Frame::Ack(ack) => self.on_ack(now, opened.space.for_plain_ack(), &ack),
+            Frame::PathAck(id, ack) => {
+                self.paths.ids.check(id)?;
+                self.on_ack(now, SpaceId::Data(id), &ack)
+            }
+            Frame::Crypto(crypto) => self.on_crypto(opened.space, crypto),
+            Frame::ResetStream(reset) => self.streams.on_reset_stream(&reset),
+            Frame::StopSending(stop) => self.streams.on_stop_sending(&stop),
+            Frame::MaxData(limit) => {
+                self.streams.on_max_data(limit);
+                Ok(())
+            }
+            Frame::MaxStreamData(id, limit) => self.streams.on_max_stream_data(id, limit),
+            Frame::MaxStreams(dir, limit) => self.streams.on_max_streams(dir, limit),
+            Frame::DataBlocked(limit) => {
+                self.streams.on_data_blocked(limit);
+                Ok(())
+            }
+            Frame::StreamDataBlocked(id, limit) => self.streams.on_stream_data_blocked(id, limit),
+            Frame::StreamsBlocked(dir, limit) => self.streams.on_streams_blocked(dir, limit),
+            Frame::Datagram(data) => self.on_datagram_frame(data),
+            Frame::NewToken(token) => self.on_new_token(token),
+            Frame::HandshakeDone => self.on_handshake_done(),
+            Frame::ConnectionClose(close) => {
+                self.on_close(now, close);
+                Ok(())
+            }
+            Frame::PathChallenge(_)
+            | Frame::PathResponse(_)
+            | Frame::NewConnectionId(_)
+            | Frame::RetireConnectionId(_)
+            | Frame::PathAbandon(..)
+            | Frame::PathStatus(..)
+            | Frame::PathNewConnectionId(..)
+            | Frame::PathRetireConnectionId(..)
+            | Frame::MaxPathId(_)
+            | Frame::PathsBlocked(_)
+            | Frame::PathCidsBlocked(..) => self.on_path_frame(arrival, opened, frame),
+        }
+    }
+
+    fn on_stream(
+        &mut self,
+        stream: crate::wire::frame::Stream,
+        now: Instant,
+    ) -> Result<(), TransportError> {
+        let bytes = stream.data.len() as u64;
+        self.streams.on_stream(stream)?;
+        let paths = &self.paths;
+        if let Some(target) = self.window.on_received(bytes, now, || paths.largest_rtt()) {
+            self.streams.set_receive_window_target(target);
+        }
+        Ok(())
+    }
+
+    fn on_crypto(
+        &mut self,
+        space: SpaceId,
+        crypto: crate::wire::frame::Crypto,
+    ) -> Result<(), TransportError> {
+        let limit = self.config.crypto_buffer;
+        if let Some(stream) = self.handshake.crypto_mut(space) {
+            stream.on_crypto(crypto, limit)?;
+        }
+        match space {
+            // Session tickets; the handshake levels are driven when their packet is done.
+            SpaceId::Data(_) => self.drive_handshake(),
+            SpaceId::Initial | SpaceId::Handshake => Ok(()),
+        }
+    }
+
+    fn on_datagram_frame(&mut self, data: Bytes) -> Result<(), TransportError> {
+        if self.datagrams.on_datagram(data)? {
+            self.events.push_back(Event::DatagramReceived);
+        }
+        Ok(())
+    }
+
+    fn on_handshake_done(&mut self) -> Result<(), TransportError> {
+        if self.side == Side::Server {
+            // RFC 9000 section 19.20
+            return Err(TransportError::protocol_violation(
+                "HANDSHAKE_DONE from a client",
+            ));
+        }
+        self.confirm_handshake();
+        Ok(())
+    }
+
+    fn on_close(&mut self, now: Instant, close: Close) {
+        let period = self.closing_period();
+        self.closing.drain(now, period);
+        let reason = match close {
+            Close::Connection(close) => ConnectionError::ConnectionClosed(close),
+            Close::Application(code, reason) => {
+                ConnectionError::ApplicationClosed(quinn_proto::ApplicationClose {
+                    error_code: quinn_proto::VarInt::from_u64(code).unwrap_or_default(),
+                    reason,
+                })
+            }
+        };
+        self.lose(reason);
+    }
+
+    /// While closing: a CONNECTION_CLOSE of the peer ends our own repetitions.
+    fn look_for_close(&mut self, mut data: BytesMut) {
+        let cid_length = self.endpoint_config.connection_id_length;
+        let Some(keys) = &self.handshake.one_rtt else {
+            return;
+        };
+        if let Ok(mut packet) = header::next_packet(&mut data, cid_length)
+            && let Header::Short { dcid } = packet.header
+            && let Some(slot) = self
+                .paths
+                .slots()
+                .iter()
+                .find(|slot| slot.local_cids.active().any(|cid| *cid == dcid))
+        {
+            let expected = slot
+                .path
+                .as_ref()
+                .map_or(0, |path| path.space.expected_next());
+            let payload =
+                opener::unprotect(&mut packet, keys.remote_header(), expected).and_then(|un| {
+                    let phase = un.key_phase();
+                    let (key, _) = keys.opening(phase, un.packet_number, slot.id)?;
+                    opener::open(packet, &un, key, slot.id).ok()
+                });
+            let closed = payload.is_some_and(|payload| {
+                FrameIter::new(payload, self.multipath)
+                    .any(|frame| matches!(frame, Ok(Frame::ConnectionClose(_))))
+            });
+            if closed {
+                // The period ends when ours would have; `drain` keeps that time.
+                self.closing.stop_answering();
+            }
+        }
+    }
+}
+
+/// The last 16 bytes of a datagram, where a stateless reset has its token.
+fn reset_token(data: &[u8]) -> Option<[u8; 16]> {
+    data.last_chunk().copied()
+}
+
+fn keys_mut(
+    handshake: &mut super::Handshake,
+) -> Result<&mut crate::crypto::key_phase::OneRttKeys, TransportError> {
+    handshake
+        .one_rtt
+        .as_mut()
+        .ok_or(TransportError::internal("1-RTT keys are gone"))
+}

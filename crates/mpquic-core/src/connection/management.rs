@@ -1,0 +1,396 @@
+//! Path management (RFC 10069 section 3): opening, connection IDs, abandoning, forgetting.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::Side;
+use rand::RngExt;
+
+use super::ingress::{Arrival, Opened};
+use super::{Closing, Connection, EndpointEvent, Event, OpenPathError, PathEvent};
+use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
+use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::path::Path;
+use crate::wire::frame::{Frame, NewConnectionId};
+
+/// Connection IDs kept ready on a path, one of them in use (MP-093).
+const CIDS_PER_PATH: u64 = 2;
+/// State of an abandoned path stays for this many of the largest PTO (MP-124, MP-126).
+const DRAIN_TIMEOUTS: u32 = 3;
+
+impl Connection {
+    /// Opens a path as a client (MP-070, MP-071).
+    pub(super) fn start_path(
+        &mut self,
+        now: Instant,
+        four_tuple: FourTuple,
+        status: PathStatus,
+    ) -> Result<PathId, OpenPathError> {
+        if !self.closing.is_open() {
+            return Err(OpenPathError::Closed);
+        }
+        if self.side == Side::Server {
+            return Err(OpenPathError::ServerSide);
+        }
+        if !self.handshake.confirmed {
+            return Err(OpenPathError::NotConfirmed);
+        }
+        if !self.multipath {
+            return Err(OpenPathError::NotNegotiated);
+        }
+        // MP-017
+        if self.peer.disable_active_migration && four_tuple.remote == self.handshake_address() {
+            return Err(OpenPathError::AddressForbidden);
+        }
+        let Some(id) = self.paths.ids.unused().next() else {
+            self.paths.ids.request();
+            return Err(OpenPathError::PathsBlocked);
+        };
+        let slot = self.paths.slot_or_new(id);
+        // MP-072: a fresh connection ID of the unused path ID.
+        let Some(changes) = slot.peer_cids.rotate() else {
+            slot.peer_cids.request();
+            return Err(OpenPathError::NoConnectionId);
+        };
+        slot.statuses.set_local(status);
+        self.apply_token_changes(changes);
+        self.create_path(now, id, four_tuple);
+        Ok(id)
+    }
+
+    fn handshake_address(&self) -> std::net::SocketAddr {
+        self.handshake.peer_address
+    }
+
+    /// Sets up a path and begins to validate it (MP-074, MP-075).
+    fn create_path(&mut self, now: Instant, id: PathId, four_tuple: FourTuple) {
+        if !self.paths.ids.open(id) {
+            return;
+        }
+        // A four-tuple that another path has validated needs no validation of its own.
+        let validated = self
+            .paths
+            .iter()
+            .any(|path| path.is_usable() && path.tuple.four_tuple == four_tuple);
+        let mut path = Path::new(id, four_tuple, self.side, now, &self.config);
+        if validated {
+            path.tuple.set_validated();
+        }
+        path.mtu.limit_to(self.peer.max_udp_payload_size);
+        path.space.skip_numbers(self.rng.random());
+        // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
+        // makes the client's new path known to the server.
+        let pto = path.recovery.pto(self.peer.max_ack_delay);
+        path.tuple
+            .validation
+            .start(now, pto, self.config.initial_pto());
+        self.controller.on_path_opened(id, now, path.mtu.mtu());
+        if let Some(slot) = self.paths.slot_mut(id) {
+            slot.path = Some(Box::new(path));
+        }
+        if validated {
+            self.establish(id);
+        }
+        self.issue_cids();
+    }
+
+    /// Makes sure that the path of an opened packet exists; false if the packet must be dropped.
+    pub(super) fn admit_path(&mut self, arrival: Arrival) -> bool {
+        let Some(slot) = self.paths.slot(arrival.path) else {
+            return false;
+        };
+        if slot.path.is_some() {
+            return true;
+        }
+        // Only the client opens paths (MP-070); an abandoned ID is never used again (MP-037).
+        if self.side == Side::Client || slot.abandon.is_some() || !self.multipath {
+            return false;
+        }
+        let slot = self.paths.slot_or_new(arrival.path);
+        match slot.peer_cids.rotate() {
+            Some(changes) => {
+                self.apply_token_changes(changes);
+                self.create_path(arrival.now, arrival.path, arrival.four_tuple);
+                true
+            }
+            // The client will retry: its PATH_NEW_CONNECTION_ID is still on its way.
+            None => false,
+        }
+    }
+
+    /// The path works: tells application and scheduler.
+    pub(super) fn establish(&mut self, id: PathId) {
+        if let Some(path) = self.paths.open_mut(id)
+            && !path.established
+        {
+            path.established = true;
+            self.movable.on_path_added(id);
+            self.events
+                .push_back(Event::Path(PathEvent::Established(id)));
+            if self.side == Side::Server && id != PathId::ZERO {
+                self.offer_token();
+            }
+        }
+    }
+
+    /// Keeps the peer supplied with connection IDs for open paths and for those it may open next
+    /// (MP-093, MP-094, MP-096).
+    pub(super) fn issue_cids(&mut self) {
+        let target = CIDS_PER_PATH.min(self.peer.active_connection_id_limit);
+        let ceiling = if self.multipath {
+            self.paths.ids.limit()
+        } else {
+            PathId::ZERO
+        };
+        let mut next = Some(PathId::ZERO);
+        while let Some(id) = next.filter(|id| *id <= ceiling) {
+            next = id.next();
+            if self.paths.ids.is_used(id) && self.paths.slot(id).is_none() {
+                continue;
+            }
+            let slot = self.paths.slot_or_new(id);
+            if slot.abandon.is_some() {
+                continue;
+            }
+            for _ in 0..slot.local_cids.wanted(target) {
+                let Some(cid) = self.cids.generate() else {
+                    return;
+                };
+                slot.local_cids.issue(cid, self.reset_key.token(&cid));
+                self.endpoint_events
+                    .push_back(EndpointEvent::ConnectionIdIssued(cid, id));
+            }
+        }
+    }
+
+    pub(super) fn apply_token_changes(&mut self, changes: ResetTokenChanges) {
+        self.endpoint_events
+            .extend(changes.into_iter().map(|change| match change {
+                ResetTokenChange::Added(token) => EndpointEvent::ResetTokenAdded(token),
+                ResetTokenChange::Removed(token) => EndpointEvent::ResetTokenRemoved(token),
+            }));
+    }
+
+    /// Gives path management frames to their owners.
+    pub(super) fn on_path_frame(
+        &mut self,
+        arrival: Arrival,
+        opened: Opened,
+        frame: Frame,
+    ) -> Result<(), TransportError> {
+        match frame {
+            Frame::PathChallenge(data) => self.on_path_challenge(arrival, data),
+            Frame::PathResponse(data) => self.on_path_response(arrival, data),
+            Frame::NewConnectionId(new) => self.on_new_cid(PathId::ZERO, &new)?,
+            Frame::PathNewConnectionId(id, new) => {
+                self.paths.ids.check(id)?;
+                self.on_new_cid(id, &new)?;
+            }
+            Frame::RetireConnectionId(sequence) => {
+                self.on_retire(PathId::ZERO, sequence, opened)?
+            }
+            Frame::PathRetireConnectionId(id, sequence) => {
+                self.paths.ids.check(id)?;
+                self.on_retire(id, sequence, opened)?;
+            }
+            Frame::PathAbandon(id, error_code) => {
+                self.paths.ids.check(id)?;
+                self.on_path_abandon(arrival.now, id, error_code);
+            }
+            Frame::PathStatus(id, status, sequence) => {
+                self.paths.ids.check(id)?;
+                self.on_path_status(id, status, sequence);
+            }
+            Frame::MaxPathId(limit) => {
+                if self.paths.ids.on_max_path_id(limit)? {
+                    self.issue_cids();
+                    self.events.push_back(Event::Path(PathEvent::Available));
+                }
+            }
+            Frame::PathsBlocked(limit) => {
+                // Our limit rises by itself as paths close; the frame is only checked.
+                self.paths.ids.on_paths_blocked(limit)?;
+            }
+            Frame::PathCidsBlocked(id, next_sequence) => {
+                self.paths.ids.check(id)?;
+                if let Some(slot) = self.paths.slot(id).filter(|slot| slot.abandon.is_none()) {
+                    slot.local_cids.on_cids_blocked(next_sequence)?;
+                }
+                self.issue_cids();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn on_new_cid(&mut self, id: PathId, new: &NewConnectionId) -> Result<(), TransportError> {
+        // MP-051: a path that was abandoned or forgotten is past.
+        if self.paths.ids.is_used(id) && self.paths.open(id).is_none() {
+            return Ok(());
+        }
+        // MP-095: the same bytes on a second path ID.
+        if self
+            .paths
+            .slots()
+            .iter()
+            .any(|slot| slot.id != id && slot.peer_cids.contains(&new.id))
+        {
+            return Err(TransportError::protocol_violation(
+                "connection ID issued for two paths",
+            ));
+        }
+        let slot = self.paths.slot_or_new(id);
+        if slot.abandon.is_some() {
+            return Ok(());
+        }
+        let changes = slot.peer_cids.on_new_connection_id(new)?;
+        self.apply_token_changes(changes);
+        if self.side == Side::Client && self.multipath && self.paths.ids.unused().next() == Some(id)
+        {
+            self.events.push_back(Event::Path(PathEvent::Available));
+        }
+        Ok(())
+    }
+
+    fn on_retire(
+        &mut self,
+        id: PathId,
+        sequence: u64,
+        opened: Opened,
+    ) -> Result<(), TransportError> {
+        let Some(slot) = self.paths.slot_mut(id) else {
+            return Ok(());
+        };
+        if let Some(cid) = slot.local_cids.on_retire(sequence, &opened.destination)? {
+            self.cids.release(&cid);
+            self.endpoint_events
+                .push_back(EndpointEvent::ConnectionIdRetired(cid));
+            // MP-100
+            self.issue_cids();
+        }
+        Ok(())
+    }
+
+    fn on_path_status(&mut self, id: PathId, status: PathStatus, sequence: u64) {
+        if self.paths.ids.is_used(id) && self.paths.open(id).is_none() {
+            return;
+        }
+        let slot = self.paths.slot_or_new(id);
+        if slot.statuses.on_path_status(status, sequence) {
+            self.movable.on_path_status(id, status);
+            self.events
+                .push_back(Event::Path(PathEvent::RemoteStatus(id, status)));
+        }
+    }
+
+    fn on_path_abandon(&mut self, now: Instant, id: PathId, error_code: TransportErrorCode) {
+        if self.paths.ids.is_closed(id) {
+            return;
+        }
+        // MP-125: also valid for a path never used.
+        self.paths.slot_or_new(id);
+        // MP-123
+        self.abandon_path(now, id, error_code, true);
+        let deadline = now + self.drain_period();
+        if let Some(slot) = self.paths.slot_mut(id) {
+            slot.on_peer_abandon(deadline);
+        }
+    }
+
+    fn drain_period(&self) -> Duration {
+        DRAIN_TIMEOUTS * self.paths.largest_pto(self.config.max_ack_delay)
+    }
+
+    /// Closing and draining last three times the largest PTO (MP-146).
+    pub(super) fn closing_period(&self) -> Duration {
+        self.drain_period()
+    }
+
+    /// Stops using a path: sends PATH_ABANDON, retires the peer's connection IDs, moves what was
+    /// in flight to other paths (MP-120, MP-121).
+    pub(super) fn abandon_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        error_code: TransportErrorCode,
+        by_peer: bool,
+    ) {
+        let open = self.paths.open(id).is_some();
+        if open && self.paths.iter().all(|path| path.id == id) {
+            self.close_without_path(now, by_peer);
+            return;
+        }
+        let deadline = now + self.drain_period();
+        let Some(slot) = self.paths.slot_mut(id) else {
+            return;
+        };
+        if !slot.abandon(error_code, deadline) {
+            return;
+        }
+        let changes = slot.peer_cids.abandon();
+        slot.local_cids.abandon();
+        slot.statuses.abandon();
+        let existed = slot.path.is_some();
+        self.apply_token_changes(changes);
+        if existed {
+            self.controller.on_path_closed(id);
+            self.movable.on_path_removed(id);
+            let event = PathEvent::Abandoned {
+                path: id,
+                error_code,
+                by_peer,
+            };
+            self.events.push_back(Event::Path(event));
+            self.reinject(id);
+        }
+    }
+
+    /// The last path is gone (MP-128).
+    fn close_without_path(&mut self, now: Instant, by_peer: bool) {
+        if !self.closing.is_open() {
+            return;
+        }
+        let error = TransportError::new(TransportErrorCode::NO_VIABLE_PATH, "no path is left");
+        let until = now + self.closing_period();
+        self.closing = Closing::fault(&error, until);
+        if by_peer {
+            self.lose(ConnectionError::TransportError(error));
+        } else {
+            self.lose(ConnectionError::LocallyClosed);
+        }
+    }
+
+    /// Drops the state of abandoned paths whose time is over (MP-127).
+    pub(super) fn discard_paths(&mut self, now: Instant) {
+        while let Some(id) = self
+            .paths
+            .slots()
+            .iter()
+            .find(|slot| {
+                slot.drain_deadline()
+                    .is_some_and(|deadline| deadline <= now)
+            })
+            .map(|slot| slot.id)
+        {
+            self.forget_path(id);
+        }
+    }
+
+    fn forget_path(&mut self, id: PathId) {
+        self.reinject(id);
+        let Some(mut slot) = self.paths.remove(id) else {
+            return;
+        };
+        // MP-131: the ID is spent, and our limit rises in exchange.
+        self.paths.ids.close(id);
+        for cid in slot.local_cids.drain() {
+            self.cids.release(&cid);
+            self.endpoint_events
+                .push_back(EndpointEvent::ConnectionIdRetired(cid));
+        }
+        if slot.path.is_some() {
+            self.events.push_back(Event::Path(PathEvent::Discarded(id)));
+        }
+        self.issue_cids();
+    }
+}

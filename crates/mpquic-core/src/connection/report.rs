@@ -1,0 +1,231 @@
+//! What a connection tells: events for the application and the endpoint, errors, statistics.
+
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use quinn_proto::{ConnectionId, EcnCodepoint};
+use thiserror::Error;
+
+use crate::error::{ConnectionError, TransportErrorCode};
+use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::stream::StreamEvent;
+
+/// A datagram that an endpoint found to belong to a connection.
+#[derive(Debug)]
+pub struct Datagram {
+    /// When it arrived.
+    pub now: Instant,
+    /// Between which addresses.
+    pub four_tuple: FourTuple,
+    /// Its ECN codepoint.
+    pub ecn: Option<EcnCodepoint>,
+    /// The path its destination connection ID was issued for.
+    pub path: PathId,
+    /// Its bytes.
+    pub data: BytesMut,
+}
+
+/// Something the application should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// ALPN and server name are known.
+    HandshakeDataReady,
+    /// The handshake is complete.
+    Connected {
+        /// Both sides support multipath.
+        multipath: bool,
+    },
+    /// The handshake is confirmed (RFC 9001 section 4.1.2): the client may open paths.
+    HandshakeConfirmed,
+    /// The connection ended.
+    ConnectionLost {
+        /// Why.
+        reason: ConnectionError,
+    },
+    /// Stream activity.
+    Stream(StreamEvent),
+    /// At least one DATAGRAM can be read.
+    DatagramReceived,
+    /// DATAGRAMs can be sent again.
+    DatagramsUnblocked,
+    /// Path activity.
+    Path(PathEvent),
+}
+
+/// Something happened to a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PathEvent {
+    /// The path was validated; on a server, the client opened it.
+    Established(PathId),
+    /// The path is no longer used.
+    Abandoned {
+        /// Which.
+        path: PathId,
+        /// The code of PATH_ABANDON.
+        error_code: TransportErrorCode,
+        /// True if the peer abandoned it first.
+        by_peer: bool,
+    },
+    /// All state of an abandoned path is gone.
+    Discarded(PathId),
+    /// Nothing was heard for a probe timeout; its data moved to other paths (decision D12).
+    Suspect(PathId),
+    /// A suspect path was heard of again.
+    Recovered(PathId),
+    /// The peer set a status for the path.
+    RemoteStatus(PathId, PathStatus),
+    /// The path's four-tuple changed and was validated (NAT rebinding or migration).
+    Migrated(PathId, FourTuple),
+    /// MAX_PATH_ID rose or connection IDs arrived: `open_path` may succeed now.
+    Available,
+}
+
+/// What an endpoint must know to route datagrams.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndpointEvent {
+    /// Datagrams to this connection ID belong to the connection, on this path.
+    ConnectionIdIssued(ConnectionId, PathId),
+    /// Datagrams to this connection ID belong to nobody any more.
+    ConnectionIdRetired(ConnectionId),
+    /// A datagram ending in this token is a stateless reset of the connection.
+    ResetTokenAdded([u8; 16]),
+    /// It no longer is.
+    ResetTokenRemoved([u8; 16]),
+    /// The connection is over; forget it.
+    Drained,
+}
+
+/// Why a timeout is set; the earliest of them is what `poll_timeout` returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimeoutReason {
+    /// A packet is to be declared lost, or a probe sent.
+    LossDetection(PathId),
+    /// An acknowledgement is due.
+    AckDelay(PathId),
+    /// The pacer opens.
+    Pacing(PathId),
+    /// Path validation is to be repeated or has failed.
+    PathValidation(PathId),
+    /// An abandoned path's state is to be dropped.
+    PathDrain(PathId),
+    /// A silent path is due a PING.
+    KeepAlive(PathId),
+    /// The connection idled too long.
+    Idle,
+    /// Closing or draining ends.
+    Close,
+    /// Old 1-RTT keys are to be dropped.
+    KeyDiscard,
+    /// The scheduler asked to be called.
+    Scheduler,
+}
+
+/// Why a path could not be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum OpenPathError {
+    /// Only clients open paths (MP-070).
+    #[error("only the client opens paths")]
+    ServerSide,
+    /// The handshake is not confirmed yet.
+    #[error("the handshake is not confirmed yet")]
+    NotConfirmed,
+    /// The peer does not support multipath.
+    #[error("the peer does not support multipath")]
+    NotNegotiated,
+    /// The peer allows no more path IDs now; retry after [`PathEvent::Available`].
+    #[error("the peer allows no more paths now")]
+    PathsBlocked,
+    /// No connection ID for the path has arrived yet; retry after [`PathEvent::Available`].
+    #[error("no connection ID for a new path has arrived yet")]
+    NoConnectionId,
+    /// The peer does not take further paths to this address (MP-017).
+    #[error("the peer does not take further paths to this address")]
+    AddressForbidden,
+    /// The connection is closed.
+    #[error("the connection is closed")]
+    Closed,
+}
+
+/// The path does not exist, or was abandoned already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("no such open path")]
+pub struct ClosedPath;
+
+/// Counters and measurements of one path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PathStats {
+    /// The path.
+    pub id: PathId,
+    /// Its addresses.
+    pub four_tuple: FourTuple,
+    /// Where it is in its life.
+    pub state: PathState,
+    /// Smoothed RTT, or the assumed one before the first sample.
+    pub rtt: Duration,
+    /// Smallest RTT.
+    pub min_rtt: Duration,
+    /// Congestion window, bytes.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Largest datagram, bytes.
+    pub mtu: u16,
+    /// Datagram bytes sent.
+    pub bytes_sent: u64,
+    /// Datagram bytes received.
+    pub bytes_received: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets received.
+    pub packets_received: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// Loss or ECN events that cut the window.
+    pub congestion_events: u64,
+    /// Probe timeouts.
+    pub probe_timeouts: u64,
+}
+
+/// Where a path is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathState {
+    /// Being validated.
+    Validating,
+    /// In use.
+    Active,
+    /// Validated, but silent for a probe timeout or more.
+    Suspect,
+    /// PATH_ABANDON was sent or received.
+    Abandoned,
+}
+
+/// Counters of a connection.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ConnectionStats {
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes sent.
+    pub bytes_sent: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// Packets that could not be opened or were malformed.
+    pub packets_dropped: u64,
+    /// Stream bytes sent again on another path before they were lost.
+    pub bytes_reinjected: u64,
+}
+
+/// Why DATAGRAM was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SendDatagramError {
+    /// The peer takes no DATAGRAM frames.
+    #[error("the peer takes no datagrams")]
+    UnsupportedByPeer,
+    /// Larger than any usable path carries now.
+    #[error("the datagram is larger than a packet")]
+    TooLarge,
+    /// The send buffer is full; a [`Event::DatagramsUnblocked`] will follow.
+    #[error("the datagram send buffer is full")]
+    Blocked,
+}

@@ -1,0 +1,261 @@
+//! The earliest timeout with its reason, and what happens when its time has come.
+
+use std::time::{Duration, Instant};
+
+use super::{Closing, Connection, EndpointEvent, TimeoutReason};
+use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::ids::{PathId, SpaceId};
+use crate::path::Path;
+use crate::recovery::{RecoveryTimeout, TimeoutContext, TimeoutKind};
+use crate::space::PacketNumberSpace;
+
+/// The connection's idle timer (RFC 9000 section 10.1): nothing received on any path (MP-147).
+#[derive(Debug)]
+pub(super) struct Idle {
+    ours: Option<Duration>,
+    peer: Option<Duration>,
+    since: Instant,
+    /// An ack-eliciting packet was sent since the last one received.
+    sent: bool,
+}
+
+impl Idle {
+    pub(super) fn new(ours: Option<Duration>, now: Instant) -> Self {
+        Self {
+            ours: ours.filter(|timeout| !timeout.is_zero()),
+            peer: None,
+            since: now,
+            sent: false,
+        }
+    }
+
+    pub(super) fn set_peer(&mut self, timeout: Duration) {
+        self.peer = Some(timeout).filter(|timeout| !timeout.is_zero());
+    }
+
+    pub(super) fn on_received(&mut self, now: Instant) {
+        self.since = now;
+        self.sent = false;
+    }
+
+    pub(super) fn on_ack_eliciting_sent(&mut self, now: Instant) {
+        if !self.sent {
+            self.since = now;
+            self.sent = true;
+        }
+    }
+
+    /// When the connection times out; never before three of the largest PTO (MP-148).
+    pub(super) fn deadline(&self, largest_pto: impl FnOnce() -> Duration) -> Option<Instant> {
+        let timeout = match (self.ours, self.peer) {
+            (Some(ours), Some(peer)) => ours.min(peer),
+            (ours, peer) => ours.or(peer)?,
+        };
+        Some(self.since + timeout.max(3 * largest_pto()))
+    }
+}
+
+impl Connection {
+    /// The next time [`Self::handle_timeout`] must be called, and why. Ask again after every other
+    /// call.
+    pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
+        match &self.closing {
+            Closing::Open => {}
+            Closing::Closing(_) | Closing::Draining(_) => {
+                return self
+                    .closing
+                    .next_timeout()
+                    .map(|at| (at, TimeoutReason::Close));
+            }
+            Closing::Drained => return None,
+        }
+        let mut earliest = Earliest(None);
+        let keep_alive = self.config.keep_alive_interval;
+        for slot in self.paths.slots() {
+            if let Some(at) = slot.drain_deadline() {
+                earliest.note(Some(at), TimeoutReason::PathDrain(slot.id));
+            }
+            if let Some(path) = &slot.path {
+                let ack = path.space.received.next_timeout();
+                earliest.note(ack, TimeoutReason::AckDelay(slot.id));
+            }
+            if let Some(path) = slot.open() {
+                earliest.note(
+                    path.validation_timeout(),
+                    TimeoutReason::PathValidation(slot.id),
+                );
+                let recovery = self.recovery_timeout(path).map(|timeout| timeout.at);
+                earliest.note(recovery, TimeoutReason::LossDetection(slot.id));
+                let silent = keep_alive.map(|interval| path.last_activity + interval);
+                earliest.note(silent, TimeoutReason::KeepAlive(slot.id));
+            }
+        }
+        for level in [&self.handshake.initial, &self.handshake.handshake]
+            .into_iter()
+            .flatten()
+        {
+            let ack = level.space.received.next_timeout();
+            earliest.note(ack, TimeoutReason::AckDelay(PathId::ZERO));
+        }
+        if let Some((at, path)) = self.movable.pacing {
+            earliest.note(Some(at), TimeoutReason::Pacing(path));
+        }
+        earliest.note(self.movable.next_timeout(), TimeoutReason::Scheduler);
+        let idle = self
+            .idle
+            .deadline(|| self.paths.largest_pto(self.peer.max_ack_delay));
+        earliest.note(idle, TimeoutReason::Idle);
+        let keys = self
+            .handshake
+            .one_rtt
+            .as_ref()
+            .and_then(|keys| keys.next_timeout());
+        earliest.note(keys, TimeoutReason::KeyDiscard);
+        earliest.0
+    }
+
+    fn recovery_timeout(&self, path: &Path) -> Option<RecoveryTimeout> {
+        let first = path.id == PathId::ZERO;
+        let levels = [&self.handshake.initial, &self.handshake.handshake];
+        let handshake = levels
+            .into_iter()
+            .flatten()
+            .filter(|_| first)
+            .map(|level| &level.space);
+        let spaces = handshake.chain(std::iter::once(&path.space));
+        path.recovery
+            .next_timeout(spaces, &self.timeout_context(path))
+    }
+
+    fn timeout_context(&self, path: &Path) -> TimeoutContext {
+        TimeoutContext {
+            peer_max_ack_delay: self.peer.max_ack_delay,
+            handshake_confirmed: self.handshake.confirmed,
+            peer_validated_address: path.id != PathId::ZERO
+                || !self.handshake.peer_may_be_blocked(self.side),
+            amplification_limited: path.tuple.amplification.is_blocked(1),
+            has_handshake_keys: self.handshake.handshake.is_some(),
+        }
+    }
+
+    /// Call when the time of [`Self::poll_timeout`] has come; harmless otherwise.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.closing.on_timeout(now) {
+            self.endpoint_events.push_back(EndpointEvent::Drained);
+        }
+        if !self.closing.is_open() {
+            return;
+        }
+        let largest = || self.paths.largest_pto(self.peer.max_ack_delay);
+        if self.idle.deadline(largest).is_some_and(|at| at <= now) {
+            // RFC 9000 section 10.1: closed silently.
+            self.closing = Closing::Drained;
+            self.lose(ConnectionError::TimedOut);
+            self.endpoint_events.push_back(EndpointEvent::Drained);
+            return;
+        }
+        let ids: smallvec::SmallVec<[PathId; 8]> = self.paths.iter().map(|path| path.id).collect();
+        for id in ids {
+            self.on_path_timeout(now, id);
+        }
+        self.discard_paths(now);
+        self.movable.on_timeout(now);
+        if let Some(keys) = &mut self.handshake.one_rtt {
+            keys.on_timeout(now);
+            if keys.is_exhausted() {
+                let error = TransportError::new(
+                    TransportErrorCode::AEAD_LIMIT_REACHED,
+                    "the keys are used up and the peer does not let us update them",
+                );
+                self.close_on_error(now, Err(error));
+            }
+        }
+    }
+
+    fn on_path_timeout(&mut self, now: Instant, id: PathId) {
+        self.on_recovery_timeout(now, id);
+        let keep_alive = self.config.keep_alive_interval;
+        let Some(path) = self.paths.open_mut(id) else {
+            return;
+        };
+        if keep_alive.is_some_and(|interval| path.last_activity + interval <= now) {
+            path.ping = true;
+            path.last_activity = now;
+        }
+        if let Some(previous) = &mut path.previous {
+            previous.validation.on_timeout(now);
+        }
+        if path.tuple.validation.on_timeout(now) {
+            self.on_validation_failed(now, id);
+        }
+    }
+
+    fn on_recovery_timeout(&mut self, now: Instant, id: PathId) {
+        let cx = self.ack_context(now);
+        let Some(due) = self
+            .paths
+            .open(id)
+            .and_then(|path| self.recovery_timeout(path))
+            .filter(|timeout| timeout.at <= now)
+        else {
+            return;
+        };
+        let mut outcome = std::mem::take(&mut self.outcome);
+        if let Some((recovery, space)) =
+            recovery_of(&mut self.paths, &mut self.handshake, id, due.space)
+        {
+            match due.kind {
+                TimeoutKind::Loss => recovery.detect_lost(space, &cx, &mut outcome),
+                TimeoutKind::Probe => recovery.on_probe_timeout(space, now),
+            }
+        }
+        self.settle(now, due.space, outcome);
+        if due.kind == TimeoutKind::Probe {
+            self.on_probe_timeout(now, id, due.space);
+        }
+    }
+
+    fn on_probe_timeout(&mut self, now: Instant, id: PathId, space: SpaceId) {
+        if let Some(path) = self.paths.open_mut(id) {
+            path.counters.probe_timeouts += 1;
+            tracing::debug!(path = %id, ?space, count = path.recovery.pto_count(), "probe timeout");
+        }
+        match space {
+            SpaceId::Data(_) => self.on_path_silent(now, id),
+            SpaceId::Initial | SpaceId::Handshake => {
+                if let Some(level) = self.handshake.level_mut(space) {
+                    level.crypto.resend();
+                }
+            }
+        }
+    }
+}
+
+/// The recovery state of a path and one of its spaces.
+pub(super) fn recovery_of<'a>(
+    paths: &'a mut crate::path::set::Paths,
+    handshake: &'a mut super::Handshake,
+    id: PathId,
+    space: SpaceId,
+) -> Option<(&'a mut crate::recovery::Recovery, &'a mut PacketNumberSpace)> {
+    let path = paths.any_mut(id)?;
+    match space {
+        SpaceId::Data(_) => Some((&mut path.recovery, &mut path.space)),
+        SpaceId::Initial | SpaceId::Handshake => {
+            Some((&mut path.recovery, &mut handshake.level_mut(space)?.space))
+        }
+    }
+}
+
+/// Keeps the earliest of several timeouts.
+struct Earliest(Option<(Instant, TimeoutReason)>);
+
+impl Earliest {
+    fn note(&mut self, at: Option<Instant>, reason: TimeoutReason) {
+        if let Some(at) = at
+            && self.0.is_none_or(|(earliest, _)| at < earliest)
+        {
+            self.0 = Some((at, reason));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! [`Paths`]: every path ID that is not forgotten, open or not.
+//!
+//! Connection IDs and status are exchanged for a path before it opens, and acknowledgements after
+//! it was abandoned, so a [`Slot`] outlives its [`Path`] on both ends.
+
+use std::time::{Duration, Instant};
+
+use super::Path;
+use super::ids::PathIds;
+use super::status::PathStatuses;
+use crate::cid::local::LocalCids;
+use crate::cid::peer::PeerCids;
+use crate::error::TransportErrorCode;
+use crate::ids::PathId;
+use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::writer::FrameWriter;
+use crate::wire::frame::Frame;
+
+/// The end of a path (RFC 10069 section 3.4).
+#[derive(Debug)]
+pub(crate) struct Abandon {
+    pub(crate) error_code: TransportErrorCode,
+    /// Our PATH_ABANDON is to be sent.
+    pending: bool,
+    /// The peer's PATH_ABANDON arrived.
+    pub(crate) received: bool,
+    /// When the rest of the state is dropped.
+    deadline: Instant,
+}
+
+/// What is known of one path ID.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) id: PathId,
+    pub(crate) local_cids: LocalCids,
+    pub(crate) peer_cids: PeerCids,
+    pub(crate) statuses: PathStatuses,
+    pub(crate) path: Option<Box<Path>>,
+    pub(crate) abandon: Option<Abandon>,
+}
+
+impl Slot {
+    fn new(id: PathId, cid_limit: u64) -> Self {
+        Self {
+            id,
+            local_cids: LocalCids::new(id),
+            peer_cids: PeerCids::new(id, cid_limit),
+            statuses: PathStatuses::new(id),
+            path: None,
+            abandon: None,
+        }
+    }
+
+    /// The path, unless it was abandoned.
+    pub(crate) fn open(&self) -> Option<&Path> {
+        if self.abandon.is_some() {
+            None
+        } else {
+            self.path.as_deref()
+        }
+    }
+
+    /// The path, unless it was abandoned.
+    pub(crate) fn open_mut(&mut self) -> Option<&mut Path> {
+        if self.abandon.is_some() {
+            None
+        } else {
+            self.path.as_deref_mut()
+        }
+    }
+
+    /// Starts the end of the path. False if it had started.
+    pub(crate) fn abandon(&mut self, error_code: TransportErrorCode, deadline: Instant) -> bool {
+        if self.abandon.is_some() {
+            return false;
+        }
+        self.abandon = Some(Abandon {
+            error_code,
+            pending: true,
+            received: false,
+            deadline,
+        });
+        true
+    }
+
+    /// The peer's PATH_ABANDON arrived: our issued connection IDs and the receiving half of the
+    /// space stay until `deadline` (MP-124).
+    pub(crate) fn on_peer_abandon(&mut self, deadline: Instant) {
+        if let Some(abandon) = &mut self.abandon
+            && !abandon.received
+        {
+            abandon.received = true;
+            abandon.deadline = deadline;
+        }
+    }
+
+    pub(crate) fn drain_deadline(&self) -> Option<Instant> {
+        self.abandon.as_ref().map(|abandon| abandon.deadline)
+    }
+}
+
+/// All paths of a connection.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    slots: Vec<Slot>,
+    /// Our `active_connection_id_limit`.
+    cid_limit: u64,
+    pub(crate) ids: PathIds,
+}
+
+impl Paths {
+    pub(crate) fn new(ids: PathIds, cid_limit: u64) -> Self {
+        Self {
+            slots: Vec::new(),
+            cid_limit,
+            ids,
+        }
+    }
+
+    fn position(&self, id: PathId) -> Result<usize, usize> {
+        self.slots.binary_search_by_key(&id, |slot| slot.id)
+    }
+
+    pub(crate) fn slot(&self, id: PathId) -> Option<&Slot> {
+        self.position(id).ok().map(|index| &self.slots[index])
+    }
+
+    pub(crate) fn slot_mut(&mut self, id: PathId) -> Option<&mut Slot> {
+        self.position(id).ok().map(|index| &mut self.slots[index])
+    }
+
+    /// The slot of an ID that may not have one yet. The caller has checked the limits.
+    pub(crate) fn slot_or_new(&mut self, id: PathId) -> &mut Slot {
+        let index = self.position(id).unwrap_or_else(|index| {
+            self.slots.insert(index, Slot::new(id, self.cid_limit));
+            index
+        });
+        &mut self.slots[index]
+    }
+
+    pub(crate) fn remove(&mut self, id: PathId) -> Option<Slot> {
+        self.position(id).ok().map(|index| self.slots.remove(index))
+    }
+
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    pub(crate) fn slots_mut(&mut self) -> &mut [Slot] {
+        &mut self.slots
+    }
+
+    /// The path, open or abandoned.
+    pub(crate) fn any(&self, id: PathId) -> Option<&Path> {
+        self.slot(id)?.path.as_deref()
+    }
+
+    /// The path, open or abandoned.
+    pub(crate) fn any_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.slot_mut(id)?.path.as_deref_mut()
+    }
+
+    /// The path, unless it was abandoned.
+    pub(crate) fn open(&self, id: PathId) -> Option<&Path> {
+        self.slot(id)?.open()
+    }
+
+    /// The path, unless it was abandoned.
+    pub(crate) fn open_mut(&mut self, id: PathId) -> Option<&mut Path> {
+        self.slot_mut(id)?.open_mut()
+    }
+
+    /// True if a datagram that ends so is a stateless reset of the connection (MP-108).
+    pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
+        self.slots
+            .iter()
+            .any(|slot| slot.peer_cids.is_reset_token(token))
+    }
+
+    /// Open paths in order of ID.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.slots.iter().filter_map(Slot::open)
+    }
+
+    /// Open paths in order of ID.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.slots.iter_mut().filter_map(Slot::open_mut)
+    }
+
+    /// The largest PTO of all open paths: how long the network may still deliver (MP-124, MP-146).
+    pub(crate) fn largest_pto(&self, max_ack_delay: Duration) -> Duration {
+        self.iter()
+            .map(|path| path.recovery.pto(max_ack_delay))
+            .max()
+            .unwrap_or(Duration::from_secs(1))
+    }
+
+    /// The largest smoothed RTT of the usable paths.
+    pub(crate) fn largest_rtt(&self) -> Duration {
+        self.iter()
+            .filter(|path| path.is_usable())
+            .map(|path| path.recovery.rtt.snapshot())
+            .filter(|rtt| rtt.samples > 0)
+            .map(|rtt| rtt.smoothed)
+            .max()
+            .unwrap_or_default()
+    }
+
+    /// An open validated path other than `not`, preferring ones that answer.
+    pub(crate) fn alternative(&self, not: PathId) -> Option<PathId> {
+        let validated = || {
+            self.iter()
+                .filter(|path| path.id != not && path.is_usable())
+        };
+        let id = |path: &Path| path.id;
+        validated()
+            .find(|path| !path.is_suspect())
+            .or_else(|| validated().next())
+            .map(id)
+    }
+
+    /// True if path management has something to send.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.ids.wants_to_send()
+            || self.slots.iter().any(|slot| match &slot.abandon {
+                Some(abandon) => abandon.pending,
+                None => {
+                    slot.local_cids.wants_to_send()
+                        || slot.peer_cids.wants_to_send()
+                        || slot.statuses.wants_to_send()
+                }
+            })
+    }
+
+    /// Writes what path management has to say; `multipath` chooses the frame types (MP-091).
+    pub(crate) fn write_frames(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        carrier: PathId,
+        multipath: bool,
+    ) {
+        for slot in &mut self.slots {
+            match &mut slot.abandon {
+                // On another path: the abandoned one sends nothing more (MP-121, MP-122).
+                Some(abandon) if abandon.pending && slot.id != carrier => {
+                    let frame = Frame::PathAbandon(slot.id, abandon.error_code);
+                    if writer.try_write(&frame, Delivery::PathAbandon(slot.id)) {
+                        abandon.pending = false;
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    slot.peer_cids.write_frames(writer, multipath);
+                    slot.local_cids.write_frames(writer, multipath);
+                    slot.statuses.write_frames(writer);
+                }
+            }
+        }
+        self.ids.write_frames(writer);
+    }
+
+    /// Routes the fate of a path management frame.
+    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        match delivery {
+            Delivery::NewConnectionId { path, .. } => {
+                if let Some(slot) = self.slot_mut(path) {
+                    slot.local_cids.on_delivery(delivery, fate);
+                }
+            }
+            Delivery::RetireConnectionId { path, .. } | Delivery::PathCidsBlocked { path, .. } => {
+                if let Some(slot) = self.slot_mut(path) {
+                    slot.peer_cids.on_delivery(delivery, fate);
+                }
+            }
+            Delivery::PathStatus { path, .. } => {
+                if let Some(slot) = self.slot_mut(path) {
+                    slot.statuses.on_delivery(delivery, fate);
+                }
+            }
+            Delivery::PathAbandon(path) => {
+                if let Some(abandon) = self.slot_mut(path).and_then(|slot| slot.abandon.as_mut())
+                    && fate == Fate::Lost
+                {
+                    abandon.pending = true;
+                }
+            }
+            Delivery::MaxPathId(_) | Delivery::PathsBlocked(_) => {
+                self.ids.on_delivery(delivery, fate);
+            }
+            Delivery::Ack { .. }
+            | Delivery::Crypto { .. }
+            | Delivery::Stream { .. }
+            | Delivery::ResetStream(_)
+            | Delivery::StopSending(_)
+            | Delivery::MaxData
+            | Delivery::MaxStreamData(_)
+            | Delivery::MaxStreams(_)
+            | Delivery::DataBlocked
+            | Delivery::StreamDataBlocked(_)
+            | Delivery::StreamsBlocked(_)
+            | Delivery::HandshakeDone
+            | Delivery::NewToken
+            | Delivery::Datagram
+            | Delivery::Nothing => {}
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a scheduler sees of a path.
+
+use std::time::Instant;
+
+use super::Path;
+use crate::congestion::Controller;
+use crate::ids::PathStatus;
+use crate::sched::{PathView, Sendable};
+
+impl Path {
+    /// The path as a scheduler sees it; `usable` is set by the caller, who knows the other paths.
+    pub(crate) fn view(
+        &mut self,
+        status: PathStatus,
+        now: Instant,
+        controller: &dyn Controller,
+        pacing: bool,
+    ) -> PathView {
+        let window = controller.window(self.id);
+        let mtu = self.mtu.mtu();
+        let in_flight = self.recovery.bytes_in_flight();
+        PathView {
+            id: self.id,
+            status,
+            usable: false,
+            suspect: self.is_suspect(),
+            sendable: self.sendable(now, window, controller.pacing_rate(self.id), pacing),
+            rtt: self.recovery.rtt.snapshot(),
+            window,
+            in_flight,
+            slow_start_threshold: controller.slow_start_threshold(self.id),
+            in_recovery: controller.in_recovery(self.id),
+            mtu,
+            packets_sent: self.counters.packets_sent,
+            bytes_sent: self.counters.bytes_sent,
+            bytes_acked: self.counters.bytes_acked,
+            bytes_lost: self.counters.bytes_lost,
+            loss_rate: self.recovery.loss_rate(),
+            delivery_rate: self.recovery.delivery_rate(),
+            one_way_delay: None,
+            local_queue: None,
+            local_drain_rate: None,
+        }
+    }
+
+    fn sendable(&mut self, now: Instant, window: u64, rate: Option<u64>, pacing: bool) -> Sendable {
+        let mtu = u64::from(self.mtu.mtu());
+        if !self.tuple.validated || self.tuple.amplification.budget() < mtu {
+            return Sendable::Unusable;
+        }
+        if self.recovery.bytes_in_flight() + mtu > window {
+            return Sendable::WindowFull;
+        }
+        match self.pacing_budget(now, window, rate, pacing) {
+            Ok(_) => Sendable::Now,
+            Err(at) => Sendable::At(at),
+        }
+    }
+
+    /// Bytes the pacer lets go now, or when it opens.
+    pub(crate) fn pacing_budget(
+        &mut self,
+        now: Instant,
+        window: u64,
+        rate: Option<u64>,
+        pacing: bool,
+    ) -> Result<u64, Instant> {
+        if !pacing {
+            return Ok(u64::MAX);
+        }
+        let rate = self.recovery.pacing_rate(window, rate);
+        self.recovery.pacer.available(now, rate, self.mtu.mtu())
+    }
+}
