@@ -319,7 +319,7 @@ impl Connection {
     /// Starts a key update; false if one is not allowed yet.
     pub fn initiate_key_update(&self) -> bool {
         let mut state = self.0.lock();
-        let started = state.core.initiate_key_update();
+        let started = state.core.initiate_key_update(Instant::now());
         state.wake_task();
         started
     }
