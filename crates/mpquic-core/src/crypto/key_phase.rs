@@ -258,3 +258,6 @@ impl Previous {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,3 +141,6 @@ pub trait ServerConfig: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is neither a DNS name nor an IP address")]
 pub struct InvalidServerName(pub String);
+
+#[cfg(test)]
+pub(crate) mod tests;

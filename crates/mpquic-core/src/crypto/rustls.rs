@@ -387,7 +387,7 @@ fn reason(error: &rustls::Error) -> &'static str {
     }
 }
 
-fn convert_keys(keys: quic::Keys) -> Keys {
+pub(super) fn convert_keys(keys: quic::Keys) -> Keys {
     Keys {
         header: KeyPair {
             local: Box::new(TlsHeaderKey(keys.local.header)),
@@ -402,7 +402,7 @@ fn convert_keys(keys: quic::Keys) -> Keys {
 
 /// Always builds the nonce with the path ID: for path 0, which is the path of all packets that
 /// are not 1-RTT, that is the nonce of RFC 9001 (MP-033).
-struct TlsPacketKey(Box<dyn quic::PacketKey>);
+pub(super) struct TlsPacketKey(pub(super) Box<dyn quic::PacketKey>);
 
 impl PacketKey for TlsPacketKey {
     fn encrypt(&self, path: PathId, packet_number: u64, packet: &mut [u8], header_length: usize) {

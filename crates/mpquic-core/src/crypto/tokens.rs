@@ -276,3 +276,89 @@ fn take_ip(rest: &mut &[u8]) -> Option<IpAddr> {
 fn take_time(rest: &mut &[u8]) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(u64::from_be_bytes(take(rest)?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens() -> Vec<Token> {
+        let issued = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let retry = |address: &str, cid: &[u8]| Token::Retry {
+            address: address.parse().unwrap(),
+            original_dcid: ConnectionId::new(cid),
+            retry_scid: ConnectionId::new(&[3; 8]),
+            issued,
+        };
+        let ips = ["192.0.2.1", "2001:db8::1", "198.51.100.7"];
+        vec![
+            retry("192.0.2.1:443", &[1; 20]),
+            retry("[2001:db8::1]:65535", &[]),
+            Token::Validation {
+                addresses: Vec::new(),
+                issued,
+            },
+            Token::Validation {
+                addresses: ips.map(|ip| ip.parse().unwrap()).to_vec(),
+                issued,
+            },
+        ]
+    }
+
+    #[test]
+    fn tokens_survive_sealing() {
+        let key = TokenKey::new(&[1; 32]);
+        for (index, token) in (0..).zip(tokens()) {
+            let nonce = [index; 16];
+            let sealed = token.seal(&key, nonce);
+            let opened = Token::open(&key, &sealed);
+            assert_eq!(opened, Some((u128::from_be_bytes(nonce), token)));
+        }
+    }
+
+    #[test]
+    fn tokens_of_others_or_changed_do_not_open() {
+        let key = TokenKey::new(&[1; 32]);
+        for token in tokens() {
+            let sealed = token.seal(&key, [9; 16]);
+            assert_eq!(Token::open(&TokenKey::new(&[2; 32]), &sealed), None);
+            for length in 0..sealed.len() {
+                assert_eq!(Token::open(&key, &sealed[..length]), None);
+            }
+            for byte in 0..sealed.len() {
+                let mut changed = sealed.clone();
+                changed[byte] ^= 1;
+                assert_eq!(Token::open(&key, &changed), None);
+            }
+        }
+    }
+
+    #[test]
+    fn authentic_nonsense_does_not_open() {
+        let key = TokenKey::new(&[1; 32]);
+        for text in [
+            &[][..],
+            &[0],
+            &[7; 40],
+            &[1; 11],
+            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
+        ] {
+            assert_eq!(Token::open(&key, &key.seal([0; 16], text)), None);
+        }
+        let mut long = tokens()[0].clone();
+        if let Token::Retry { issued, .. } = &mut long {
+            *issued = UNIX_EPOCH;
+        }
+        let (_, mut text) = key.open(&long.seal(&key, [0; 16])).unwrap();
+        text.push(0);
+        assert_eq!(Token::open(&key, &key.seal([0; 16], &text)), None);
+    }
+
+    #[test]
+    fn reset_tokens_depend_on_secret_and_connection_id() {
+        let key = ResetKey::new(&[1; 32]);
+        let cid = ConnectionId::new(&[1, 2, 3, 4]);
+        assert_eq!(key.token(&cid), ResetKey::new(&[1; 32]).token(&cid));
+        assert_ne!(key.token(&cid), ResetKey::new(&[2; 32]).token(&cid));
+        assert_ne!(key.token(&cid), key.token(&ConnectionId::new(&[1, 2, 3])));
+    }
+}

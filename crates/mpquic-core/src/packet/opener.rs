@@ -104,3 +104,6 @@ pub(crate) fn open(
     data.truncate(length);
     Ok(data.freeze())
 }
+
+#[cfg(test)]
+mod tests;
