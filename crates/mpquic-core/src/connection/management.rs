@@ -332,6 +332,8 @@ impl Connection {
         slot.statuses.abandon();
         let existed = slot.path.is_some();
         self.apply_token_changes(changes);
+        // MP-125: an ID that was never used is spent all the same.
+        let _was_unused = self.paths.ids.open(id);
         if existed {
             self.controller.on_path_closed(id);
             self.movable.on_path_removed(id);
