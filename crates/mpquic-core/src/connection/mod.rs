@@ -296,7 +296,10 @@ impl Connection {
             .four_tuple
             .remote;
         // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
-        let changes = self.paths.slot_mut(path).and_then(|slot| slot.peer_cids.rotate());
+        let changes = self
+            .paths
+            .slot_mut(path)
+            .and_then(|slot| slot.peer_cids.rotate());
         self.apply_token_changes(changes.unwrap_or_default());
         self.migrate(now, path, FourTuple::new(local, remote));
         Ok(())
