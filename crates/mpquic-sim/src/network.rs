@@ -221,3 +221,79 @@ impl Network {
         self.now = self.now.max(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn packet(from: SocketAddr, to: SocketAddr) -> Packet {
+        Packet::new(from, to, None, BytesMut::zeroed(972))
+    }
+
+    /// Everything that arrives, with its time since the start.
+    fn run(network: &mut Network, start: Instant) -> Vec<(Duration, HostId, Packet)> {
+        let mut arrived = Vec::new();
+        while let Some(time) = network.next_event() {
+            while let Some((host, packet)) = network.poll(time) {
+                arrived.push((time - start, host, packet));
+            }
+        }
+        arrived
+    }
+
+    #[test]
+    fn routes_share_links_and_take_hops_in_turn() {
+        let start = crate::lab::epoch();
+        let mut network = Network::new(1, start);
+        let access = [(); 2].map(|()| network.add_link(LinkConfig::new(f64::INFINITY, MS)));
+        let shared = network.add_link(LinkConfig::new(8.0, 10 * MS));
+        let server = address("10.0.0.9:1");
+        let clients = [address("10.0.0.1:1"), address("10.0.0.2:1")];
+        for (client, access) in clients.iter().zip(access) {
+            let hops = vec![Hop::Link(access), Hop::Link(shared)];
+            network.add_route(client.ip(), server.ip(), hops, HostId(7));
+        }
+        for client in clients {
+            network.send(start, packet(client, server));
+        }
+        network.send(start, packet(server, clients[0]));
+        let arrived = run(&mut network, start);
+        let times: Vec<_> = arrived.iter().map(|(time, ..)| *time).collect();
+        assert_eq!(times, [12 * MS, 13 * MS]);
+        assert!(arrived.iter().all(|(_, host, _)| *host == HostId(7)));
+        assert_eq!(network.unroutable(), 1, "there is no way back");
+        assert_eq!(network.packets(), 0);
+    }
+
+    #[test]
+    fn a_nat_box_translates_both_ways_and_forgets() {
+        let start = crate::lab::epoch();
+        let mut network = Network::new(1, start);
+        let [up, down] = [(); 2].map(|()| network.add_link(LinkConfig::new(8.0, MS)));
+        let (inside, server) = (address("192.168.0.2:5000"), address("10.0.0.9:1"));
+        let outside: IpAddr = "203.0.113.1".parse().unwrap();
+        let nat = network.add_nat(outside);
+        let out = vec![Hop::Link(up), Hop::NatOut(nat)];
+        network.add_route(inside.ip(), server.ip(), out, HostId(1));
+        let back = vec![Hop::Link(down), Hop::NatIn(nat)];
+        network.add_route(server.ip(), outside, back, HostId(0));
+
+        network.send(start, packet(inside, server));
+        let (_, host, seen) = run(&mut network, start).remove(0);
+        assert_eq!((host, seen.source.ip()), (HostId(1), outside));
+        network.send(start + 5 * MS, packet(server, seen.source));
+        let (_, host, reply) = run(&mut network, start).remove(0);
+        assert_eq!((host, reply.destination), (HostId(0), inside));
+        network.nat(nat).rebind();
+        network.send(start + 9 * MS, packet(server, seen.source));
+        assert!(run(&mut network, start).is_empty());
+        assert_eq!(network.unroutable(), 1);
+    }
+}

@@ -396,3 +396,97 @@ impl Session for NullSession {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes until nothing comes; returns messages and keys in order.
+    fn flush(session: &mut dyn Session) -> Vec<(Vec<u8>, Option<Keys>)> {
+        let mut out = Vec::new();
+        loop {
+            let mut message = Vec::new();
+            let keys = session.write_handshake(&mut message);
+            if message.is_empty() && keys.is_none() {
+                return out;
+            }
+            out.push((message, keys));
+        }
+    }
+
+    fn assert_matching(sealing: &Keys, opening: &Keys) {
+        let mut packet = [1; 40];
+        sealing.packet.local.encrypt(PathId(3), 9, &mut packet, 8);
+        let (header, payload) = packet.split_at_mut(8);
+        let open = |key: &dyn PacketKey, path, number, payload: &mut [u8]| {
+            key.decrypt(path, number, header, payload)
+        };
+        let key = &*opening.packet.remote;
+        assert_eq!(open(key, PathId(3), 9, payload), Ok(16));
+        assert_eq!(open(key, PathId(2), 9, payload), Err(CryptoError));
+        assert_eq!(open(key, PathId(3), 8, payload), Err(CryptoError));
+        let wrong = &*opening.packet.local;
+        assert_eq!(open(wrong, PathId(3), 9, payload), Err(CryptoError));
+    }
+
+    #[test]
+    fn the_handshake_carries_parameters_and_yields_matching_keys() {
+        let config = NullCrypto::new(b"test");
+        let parameters = |limit| TransportParameters {
+            initial_max_data: limit,
+            ..TransportParameters::default()
+        };
+        let mut client =
+            ClientConfig::start_session(config.clone(), "server", &parameters(1)).unwrap();
+        let mut server = ServerConfig::start_session(config, &parameters(2)).unwrap();
+
+        let hello = flush(&mut *client);
+        assert_eq!(hello.len(), 1);
+        // In pieces, as CRYPTO frames may bring it.
+        for piece in hello[0].0.chunks(100) {
+            assert!(flush(&mut *server).is_empty());
+            server.read_handshake(piece).unwrap();
+        }
+        let data = server.handshake_data().unwrap();
+        assert_eq!(data.server_name.as_deref(), Some("server"));
+        let flight = flush(&mut *server);
+        assert_eq!(flight.len(), 2);
+        assert!(server.is_handshaking());
+
+        client.read_handshake(&flight[0].0).unwrap();
+        let handshake = flush(&mut *client);
+        assert!(handshake[0].0.is_empty());
+        client.read_handshake(&flight[1].0).unwrap();
+        assert!(!client.is_handshaking());
+        let finished = flush(&mut *client);
+        server.read_handshake(&finished[0].0).unwrap();
+        assert!(!server.is_handshaking());
+
+        for (client, server) in [(&handshake[0], &flight[0]), (&finished[0], &flight[1])] {
+            let (client, server) = (client.1.as_ref().unwrap(), server.1.as_ref().unwrap());
+            assert_matching(client, server);
+            assert_matching(server, client);
+        }
+        let limit = |session: &dyn Session| {
+            let parameters = session.transport_parameters().unwrap();
+            parameters.map(|parameters| parameters.initial_max_data)
+        };
+        assert_eq!(limit(&*client), Some(2));
+        assert_eq!(limit(&*server), Some(1));
+    }
+
+    #[test]
+    fn unexpected_and_malformed_messages_are_errors() {
+        let start = || {
+            let parameters = TransportParameters::default();
+            ServerConfig::start_session(NullCrypto::new(b"a"), &parameters).unwrap()
+        };
+        let error = start().read_handshake(&message(Message::Finished, &[], 36));
+        assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(10));
+        let error = start().read_handshake(&[1, 0, 0, 1, 0]);
+        assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(50));
+        let other_protocol = message(Message::ClientHello, &[b"b", b"", b""], 100);
+        let error = start().read_handshake(&other_protocol);
+        assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(120));
+    }
+}

@@ -1,0 +1,298 @@
+//! The handshake over good and bad networks, with and without multipath.
+
+use std::time::Duration;
+
+use mpquic_core::{
+    ConnectionError, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
+};
+use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn one_path() -> Topology {
+    Topology::new().path("only", LinkConfig::new(100.0, 10 * MS))
+}
+
+fn setups() -> [Setup; 2] {
+    [Setup::new(), Setup::new().tls()]
+}
+
+/// Why a side's connection ended, if it did.
+fn lost(pair: &Pair, side: Side) -> Option<ConnectionError> {
+    pair.events(side).into_iter().find_map(|event| match event {
+        Event::ConnectionLost { reason } => Some(reason),
+        _ => None,
+    })
+}
+
+#[test]
+fn takes_one_round_trip_and_agrees_on_multipath() {
+    for setup in setups() {
+        let mut pair = Pair::new(&one_path(), setup);
+        pair.connect();
+        let connected = Event::Connected { multipath: true };
+        let took = pair
+            .run_until(SECOND, |pair| pair.has_event(Side::Client, &connected))
+            .unwrap();
+        assert!(took < 22 * MS, "{took:?}");
+        pair.run_until(SECOND, |pair| pair.has_event(Side::Server, &connected))
+            .unwrap();
+        // RFC 9001 section 4.1.2: the server confirms at once and tells the client.
+        pair.run_until_confirmed(SECOND).unwrap();
+        assert!(pair.elapsed() < 45 * MS, "{:?}", pair.elapsed());
+        assert!(pair.has_event(Side::Server, &Event::HandshakeConfirmed));
+        assert!(pair.client().is_multipath() && pair.server().is_multipath());
+        assert!(!pair.client().is_handshaking() && !pair.server().is_handshaking());
+        pair.close(Side::Client);
+    }
+}
+
+#[test]
+fn protocol_and_server_name_are_known() {
+    let mut pair = Pair::connected(&one_path(), Setup::new().tls());
+    let data = pair.server().handshake_data().unwrap();
+    assert_eq!(data.protocol.as_deref(), Some(&b"mpquic-sim"[..]));
+    assert_eq!(data.server_name.as_deref(), Some("server.test"));
+    let data = pair.client().handshake_data().unwrap();
+    assert_eq!(data.protocol.as_deref(), Some(&b"mpquic-sim"[..]));
+    let (certificate, _) = mpquic_sim::tls::certificate();
+    assert_eq!(pair.client().peer_certificates(), Some(vec![certificate]));
+    assert!(pair.has_event(Side::Client, &Event::HandshakeDataReady));
+}
+
+/// MP-001: both sides must announce the parameter.
+#[test]
+fn without_multipath_on_one_side_there_is_one_path() {
+    for off in [Side::Client, Side::Server] {
+        let mut setup = Setup::new();
+        match off {
+            Side::Client => setup.client.max_concurrent_paths = 0,
+            Side::Server => setup.server.max_concurrent_paths = 0,
+        }
+        let topology = one_path().path("other", LinkConfig::new(100.0, 10 * MS));
+        let mut pair = Pair::connected(&topology, setup);
+        let connected = Event::Connected { multipath: false };
+        assert!(pair.has_event(Side::Client, &connected));
+        assert!(pair.has_event(Side::Server, &connected));
+        assert_eq!(
+            pair.open_path("other", PathStatus::Available),
+            Err(OpenPathError::NotNegotiated)
+        );
+        pair.transfer(Side::Client, 100_000, SECOND);
+        pair.transfer(Side::Server, 100_000, SECOND);
+        pair.close(Side::Server);
+    }
+}
+
+#[test]
+fn paths_cannot_be_opened_early_or_by_the_server() {
+    let topology = one_path().path("other", LinkConfig::new(100.0, 10 * MS));
+    let mut pair = Pair::new(&topology, Setup::new());
+    pair.connect();
+    assert_eq!(
+        pair.open_path("other", PathStatus::Available),
+        Err(OpenPathError::NotConfirmed)
+    );
+    pair.run_until_confirmed(SECOND).unwrap();
+    let (now, four_tuple) = (pair.now(), pair.four_tuple(1));
+    let opened = pair
+        .server()
+        .open_path(now, four_tuple, PathStatus::Available);
+    assert_eq!(opened, Err(OpenPathError::ServerSide), "MP-070");
+}
+
+#[test]
+fn retry_proves_the_address_and_costs_one_round_trip() {
+    for mut setup in setups() {
+        setup.accept = AcceptPolicy::Retry;
+        let mut pair = Pair::connected(&one_path(), setup);
+        assert!(pair.elapsed() > 55 * MS && pair.elapsed() < 70 * MS);
+        pair.transfer(Side::Server, 50_000, SECOND);
+        pair.close(Side::Client);
+    }
+}
+
+#[test]
+fn a_refused_client_learns_it_at_once() {
+    for mut setup in setups() {
+        setup.accept = AcceptPolicy::Refuse;
+        let mut pair = Pair::new(&one_path(), setup);
+        pair.connect();
+        pair.run_until(SECOND, |pair| lost(pair, Side::Client).is_some())
+            .unwrap();
+        match lost(&pair, Side::Client) {
+            Some(ConnectionError::ConnectionClosed(close)) => {
+                assert_eq!(close.code, TransportErrorCode::CONNECTION_REFUSED);
+            }
+            other => panic!("{other:?}"),
+        }
+        pair.run_until_drained(10 * SECOND);
+        assert_eq!(pair.open_connections(Side::Server), 0);
+    }
+}
+
+#[test]
+fn an_ignored_client_times_out() {
+    let mut setup = Setup::new().transport(|transport| {
+        transport.max_idle_timeout = Some(10 * SECOND);
+    });
+    setup.accept = AcceptPolicy::Ignore;
+    let mut pair = Pair::new(&one_path(), setup);
+    pair.connect();
+    pair.run_until_drained(30 * SECOND);
+    assert_eq!(lost(&pair, Side::Client), Some(ConnectionError::TimedOut));
+    assert_eq!(pair.open_connections(Side::Server), 0);
+    // Probes backed off: a handful of Initials, not a stream of them.
+    let [up, _] = pair.counters("only");
+    assert!((3..30).contains(&up.packets_in), "{}", up.packets_in);
+}
+
+#[test]
+fn first_flights_lost_are_sent_again() {
+    for setup in setups() {
+        let link = LinkConfig::new(100.0, 10 * MS).outage(Duration::ZERO, 500 * MS);
+        let topology = Topology::new().path("only", link);
+        let mut pair = Pair::connected(&topology, setup);
+        assert!(pair.elapsed() < 2 * SECOND, "{:?}", pair.elapsed());
+        pair.close(Side::Client);
+    }
+}
+
+#[test]
+fn survives_heavy_loss_in_each_direction() {
+    for seed in 0..60 {
+        let good = LinkConfig::new(10.0, 20 * MS);
+        let bad = good.clone().loss(0.4);
+        let topology = if seed % 2 == 0 {
+            Topology::new().asymmetric_path("only", good, bad)
+        } else {
+            Topology::new().asymmetric_path("only", bad, good)
+        };
+        let setup = Setup::new().seed(seed);
+        let setup = if seed % 4 < 2 { setup } else { setup.tls() };
+        let mut pair = Pair::connected(&topology, setup);
+        pair.transfer(Side::Client, 1000, 60 * SECOND);
+        pair.transfer(Side::Server, 1000, 60 * SECOND);
+        pair.close(Side::Server);
+    }
+}
+
+/// RFC 9000 section 8.1: three times what arrived, until the address is proven.
+#[test]
+fn a_server_sends_at_most_three_times_what_it_got() {
+    let good = LinkConfig::new(100.0, 10 * MS);
+    let silent = good.clone().outage(5 * MS, 3600 * SECOND);
+    // The client's first flight arrives; nothing later does, and no answer comes back.
+    let topology = Topology::new().asymmetric_path("only", silent.clone(), silent);
+    for setup in setups() {
+        let mut pair = Pair::new(&topology, setup);
+        pair.connect();
+        pair.drive(5 * SECOND);
+        let [up, down] = pair.counters("only");
+        assert!(up.bytes_out >= 1200, "{up:?}");
+        let payload = |bytes: u64, packets: u64| bytes - 28 * packets;
+        let received = payload(up.bytes_out, up.packets_out);
+        let sent = payload(down.bytes_in, down.packets_in);
+        assert!(sent > 1200 && sent <= 3 * received, "{sent} for {received}");
+    }
+}
+
+#[test]
+fn works_over_ipv6_and_with_any_connection_id_length() {
+    for length in [4, 8, 20] {
+        let mut setup = Setup::new().tls();
+        setup.connection_id_length = length;
+        let topology = one_path()
+            .path("other", LinkConfig::new(100.0, 10 * MS))
+            .ipv6();
+        let mut pair = Pair::connected(&topology, setup);
+        pair.open_all_paths();
+        pair.transfer(Side::Client, 300_000, SECOND);
+        pair.close(Side::Client);
+    }
+}
+
+#[test]
+fn many_connections_share_a_host() {
+    let mut pair = Pair::new(&one_path(), Setup::new());
+    for _ in 0..20 {
+        pair.connect();
+    }
+    pair.drive(SECOND);
+    assert_eq!(pair.open_connections(Side::Server), 20);
+    for host in [pair.host_id(Side::Client), pair.host_id(Side::Server)] {
+        let now = pair.now();
+        for index in 0..20 {
+            let hosted = pair.host_mut(host).connection_mut(index);
+            assert!(!hosted.connection.is_handshaking());
+            let sent = hosted
+                .application
+                .send(now, &mut hosted.connection, 20_000);
+            assert!(sent.is_some());
+        }
+    }
+    pair.drive(2 * SECOND);
+    for host in [pair.host_id(Side::Client), pair.host_id(Side::Server)] {
+        let now = pair.now();
+        for index in 0..20 {
+            let hosted = pair.host_mut(host).connection_mut(index);
+            assert_eq!(hosted.application.received(), 20_000);
+            assert!(hosted.application.is_all_acknowledged());
+            let code = VarInt::from_u32(0);
+            hosted.connection.close(now, code, "done".into());
+        }
+    }
+    pair.drive(5 * SECOND);
+    assert_eq!(pair.open_connections(Side::Client), 0);
+    assert_eq!(pair.open_connections(Side::Server), 0);
+    assert_eq!(pair.next_event(), None, "something is still going on");
+}
+
+/// RFC 9001 section 6 and MP-036: one key update for all paths, with packets of both phases under
+/// way on each.
+#[test]
+fn keys_are_updated_in_mid_transfer_on_two_paths() {
+    for setup in setups() {
+        let topology = Topology::new()
+            .path("fast", LinkConfig::new(20.0, 5 * MS))
+            .path("slow", LinkConfig::new(20.0, 80 * MS).jitter(20 * MS));
+        let mut pair = Pair::connected(&topology, setup);
+        pair.open_all_paths();
+        pair.send(Side::Client, 8_000_000);
+        pair.send(Side::Server, 8_000_000);
+        let mut updates = 0;
+        for round in 0..20 {
+            pair.drive(100 * MS);
+            let side = if round % 2 == 0 {
+                Side::Client
+            } else {
+                Side::Server
+            };
+            updates += u32::from(pair.connection(side).initiate_key_update());
+        }
+        assert!(updates >= 2, "{updates}");
+        pair.run_transfers(30 * SECOND).unwrap();
+        for side in [Side::Client, Side::Server] {
+            assert_eq!(pair.connection(side).stats().packets_dropped, 0);
+        }
+        pair.close(Side::Client);
+    }
+}
+
+/// Decision D17.
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let run = |seed| {
+        let topology = Topology::new()
+            .path("a", LinkConfig::new(20.0, 5 * MS).loss(0.02))
+            .path("b", LinkConfig::new(10.0, 30 * MS).jitter(5 * MS));
+        let mut pair = Pair::connected(&topology, Setup::new().seed(seed));
+        pair.open_all_paths();
+        let took = pair.transfer(Side::Server, 2_000_000, 60 * SECOND);
+        let counters = ["a", "b"].map(|name| pair.counters(name).map(Clone::clone));
+        (took, counters, pair.steps())
+    };
+    assert_eq!(run(3), run(3));
+    assert_ne!(run(3).0, run(4).0);
+}

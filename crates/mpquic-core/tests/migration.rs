@@ -1,0 +1,155 @@
+//! A path whose addresses change: NAT rebinding and the client's own move (RFC 9000 section 9,
+//! inside one path ID, MP-082).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mpquic_core::{Event, PathEvent, PathId};
+use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn natted() -> Topology {
+    Topology::new()
+        .natted_path("home", LinkConfig::new(20.0, 10 * MS))
+        .natted_path("mobile", LinkConfig::new(20.0, 20 * MS))
+}
+
+/// The addresses a path of the server migrated to.
+fn migrations(pair: &Pair, path: PathId) -> Vec<SocketAddr> {
+    let events = pair.events(Side::Server).into_iter();
+    let migrated = |event| match event {
+        Event::Path(PathEvent::Migrated(id, four_tuple)) if id == path => Some(four_tuple.remote),
+        _ => None,
+    };
+    events.filter_map(migrated).collect()
+}
+
+fn remote(pair: &mut Pair, path: PathId) -> SocketAddr {
+    let stats = pair.server().path_stats(path).unwrap();
+    stats.four_tuple.remote
+}
+
+#[test]
+fn a_nat_gives_another_port_in_mid_transfer() {
+    for (name, path, from) in [
+        ("home", PathId(0), Side::Client),
+        ("home", PathId(0), Side::Server),
+        ("mobile", PathId(1), Side::Client),
+        ("mobile", PathId(1), Side::Server),
+    ] {
+        let mut pair = Pair::connected(&natted(), Setup::new());
+        pair.open_all_paths();
+        let before = remote(&mut pair, path);
+        pair.send(from, 6_000_000);
+        pair.drive(300 * MS);
+        pair.rebind(name, false);
+        pair.run_transfers(10 * SECOND).unwrap();
+        let after = remote(&mut pair, path);
+        assert_eq!(before.ip(), after.ip());
+        assert_ne!(before.port(), after.port());
+        assert_eq!(migrations(&pair, path), [after]);
+        let other = PathId(1 - path.0);
+        assert_eq!(migrations(&pair, other), [], "only one path moved");
+        assert_eq!(pair.server().paths().count(), 2);
+        pair.close(Side::Client);
+    }
+}
+
+#[test]
+fn a_nat_gives_another_address() {
+    let mut pair = Pair::connected(&natted(), Setup::new().tls());
+    pair.open_all_paths();
+    let before = remote(&mut pair, PathId(1));
+    pair.send(Side::Server, 6_000_000);
+    pair.drive(300 * MS);
+    pair.rebind("mobile", true);
+    pair.run_transfers(20 * SECOND).unwrap();
+    let after = remote(&mut pair, PathId(1));
+    assert_ne!(before.ip(), after.ip());
+    assert_eq!(migrations(&pair, PathId(1)), [after]);
+    pair.close(Side::Server);
+}
+
+/// A single path, so nothing else can carry the data meanwhile.
+#[test]
+fn the_only_path_survives_rebinding_again_and_again() {
+    let topology = Topology::new().natted_path("home", LinkConfig::new(20.0, 10 * MS));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.send(Side::Client, 8_000_000);
+    for _ in 0..5 {
+        pair.drive(300 * MS);
+        pair.rebind("home", false);
+    }
+    pair.run_transfers(20 * SECOND).unwrap();
+    assert!(migrations(&pair, PathId::ZERO).len() >= 4);
+    pair.close(Side::Client);
+}
+
+/// The server cannot reach a client that moved while idle; the client's next packet shows where
+/// it is.
+#[test]
+fn rebinding_while_idle_is_noticed_with_the_next_packet() {
+    let topology = Topology::new().natted_path("home", LinkConfig::new(20.0, 10 * MS));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.transfer(Side::Server, 100_000, SECOND);
+    pair.drive(5 * SECOND);
+    pair.rebind("home", false);
+    pair.transfer(Side::Client, 10_000, SECOND);
+    pair.transfer(Side::Server, 2_000_000, 5 * SECOND);
+    assert_eq!(migrations(&pair, PathId::ZERO).len(), 1);
+}
+
+/// RFC 9000 section 9.4: what was learned of the old path does not hold on the new one.
+#[test]
+fn moving_to_another_address_starts_congestion_control_over() {
+    let mut pair = Pair::connected(&natted(), Setup::new());
+    pair.send(Side::Server, 50_000_000);
+    pair.drive(2 * SECOND);
+    let before = pair.server().path_stats(PathId::ZERO).unwrap();
+    assert!(before.window > 40_000, "{before:?}");
+    pair.rebind("home", true);
+    pair.run_until(SECOND, |pair| !migrations(pair, PathId::ZERO).is_empty())
+        .unwrap();
+    let after = pair.server().path_stats(PathId::ZERO).unwrap();
+    assert!(after.window <= 20_000, "{after:?}");
+}
+
+/// RFC 9000 section 9.2: a client that moves by itself validates the new path.
+#[test]
+fn the_client_moves_a_path_to_another_local_address() {
+    let topology = Topology::new()
+        .path("old", LinkConfig::new(20.0, 10 * MS))
+        .path("new", LinkConfig::new(20.0, 10 * MS))
+        .single_server_address();
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.send(Side::Client, 4_000_000);
+    pair.send(Side::Server, 4_000_000);
+    pair.drive(300 * MS);
+    pair.set_outage("old", true);
+    let (now, local) = (pair.now(), pair.four_tuple(1).local);
+    pair.client()
+        .set_local_address(now, PathId::ZERO, local)
+        .unwrap();
+    pair.run_transfers(20 * SECOND).unwrap();
+    assert_eq!(remote(&mut pair, PathId::ZERO), local);
+    assert_eq!(pair.client().paths().collect::<Vec<_>>(), [PathId::ZERO]);
+    pair.close(Side::Client);
+}
+
+/// RFC 9000 section 9: a server may not take migration; then the old address stays.
+#[test]
+fn a_server_that_takes_no_migration_stays_where_it_is() {
+    let mut setup = Setup::new().transport(|transport| {
+        transport.max_idle_timeout = Some(5 * SECOND);
+    });
+    setup.migration = false;
+    let mut pair = Pair::connected(&natted(), setup);
+    let before = remote(&mut pair, PathId::ZERO);
+    pair.rebind("home", true);
+    pair.send(Side::Client, 100_000);
+    pair.drive(SECOND);
+    assert_eq!(remote(&mut pair, PathId::ZERO), before);
+    assert_eq!(migrations(&pair, PathId::ZERO), []);
+}
