@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::{
-    ConnectionError, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
-};
+use mpquic_core::{ConnectionError, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt};
 use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -226,9 +224,7 @@ fn many_connections_share_a_host() {
         for index in 0..20 {
             let hosted = pair.host_mut(host).connection_mut(index);
             assert!(!hosted.connection.is_handshaking());
-            let sent = hosted
-                .application
-                .send(now, &mut hosted.connection, 20_000);
+            let sent = hosted.application.send(now, &mut hosted.connection, 20_000);
             assert!(sent.is_some());
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mpquic_core::{
     Event, OpenPathError, PathEvent, PathId, PathState, PathStatus, TransportErrorCode,
 };
-use mpquic_sim::{Change, LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_sim::{Backlog, Change, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -448,17 +448,15 @@ fn a_shrinking_mtu_is_survived() {
 #[test]
 fn congestion_marks_keep_queues_short_without_loss() {
     let link = LinkConfig::new(20.0, 20 * MS).ecn(mpquic_sim::Backlog::time(5 * MS));
-    let topology = Topology::new().path("marked", link).path("plain", link_plain());
+    let topology = Topology::new()
+        .path("marked", link)
+        .path("plain", link_plain());
     let mut pair = Pair::connected(&topology, Setup::new());
     pair.open_all_paths();
     pair.transfer(Side::Client, 10_000_000, 20 * SECOND);
-    let [up, _] = pair.counters("marked");
-    assert!(up.ce_marked > 0);
     let stats = pair.client().path_stats(PathId(0)).unwrap();
     assert!(stats.congestion_events > 0, "{stats:?}");
+    let [up, _] = pair.counters("marked");
+    assert!(up.ce_marked > 0);
     assert_eq!(up.dropped_queue, 0);
-}
-
-fn link_plain() -> LinkConfig {
-    LinkConfig::new(20.0, 20 * MS)
 }

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_core::{
-    Dir, Event, ReadStreamError, SendDatagramError, StreamId, VarInt, WriteError,
-};
+use mpquic_core::{Dir, Event, ReadStreamError, SendDatagramError, StreamId, VarInt, WriteError};
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
