@@ -447,10 +447,11 @@ fn a_shrinking_mtu_is_survived() {
 /// RFC 9000 section 13.4 and MP-056: marks instead of losses, counted per path.
 #[test]
 fn congestion_marks_keep_queues_short_without_loss() {
-    let link = LinkConfig::new(20.0, 20 * MS).ecn(mpquic_sim::Backlog::time(5 * MS));
+    let plain = LinkConfig::new(20.0, 20 * MS);
+    let marked = plain.clone().ecn(Backlog::time(5 * MS));
     let topology = Topology::new()
-        .path("marked", link)
-        .path("plain", link_plain());
+        .path("marked", marked)
+        .path("plain", plain);
     let mut pair = Pair::connected(&topology, Setup::new());
     pair.open_all_paths();
     pair.transfer(Side::Client, 10_000_000, 20 * SECOND);
