@@ -265,7 +265,8 @@ fn keys_are_updated_in_mid_transfer_on_two_paths() {
             } else {
                 Side::Server
             };
-            updates += u32::from(pair.connection(side).initiate_key_update());
+            let now = pair.now();
+            updates += u32::from(pair.connection(side).initiate_key_update(now));
         }
         assert!(updates >= 2, "{updates}");
         pair.run_transfers(30 * SECOND).unwrap();

@@ -449,9 +449,7 @@ fn a_shrinking_mtu_is_survived() {
 fn congestion_marks_keep_queues_short_without_loss() {
     let plain = LinkConfig::new(20.0, 20 * MS);
     let marked = plain.clone().ecn(Backlog::time(5 * MS));
-    let topology = Topology::new()
-        .path("marked", marked)
-        .path("plain", plain);
+    let topology = Topology::new().path("marked", marked).path("plain", plain);
     let mut pair = Pair::connected(&topology, Setup::new());
     pair.open_all_paths();
     pair.transfer(Side::Client, 10_000_000, 20 * SECOND);
