@@ -220,6 +220,19 @@ fn mp_107_retirements_the_peer_does_not_acknowledge_are_bounded() {
 }
 
 #[test]
+fn sequence_numbers_that_never_arrive_do_not_add_up() {
+    let mut cids = open(1);
+    for next in (2..200).step_by(2) {
+        let _ = cids.on_new_connection_id(&frame(next, next)).unwrap();
+        assert_eq!(cids.current(), Some(&cid(next)));
+        let (_, deliveries) = written(1200, |w| cids.write_frames(w, true));
+        for delivery in deliveries {
+            cids.on_delivery(delivery, Fate::Acked);
+        }
+    }
+}
+
+#[test]
 fn mp_107_our_own_rotations_stop_before_the_bound() {
     let mut cids = open(1);
     let mut next = 1;
@@ -272,10 +285,15 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     assert!(!cids.wants_to_send());
     let _ = cids.on_new_connection_id(&frame(0, 0)).unwrap();
     cids.request();
+    cids.on_delivery(delivery, Fate::Lost);
     assert!(!cids.wants_to_send(), "there is an unused one");
     assert!(cids.rotate().is_some());
     cids.request();
-    assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 1)]);
+    let (frames, deliveries) = written(1200, |w| cids.write_frames(w, true));
+    assert_eq!(frames, [Frame::PathCidsBlocked(PATH, 1)]);
+    let _ = cids.on_new_connection_id(&frame(1, 0)).unwrap();
+    cids.on_delivery(deliveries[0], Fate::Lost);
+    assert!(!cids.wants_to_send(), "no longer blocked");
 }
 
 #[test]

@@ -132,6 +132,11 @@ fn congestion_is_no_black_hole() {
         // Small packets are lost just the same.
         assert!(!mtu.on_lost([(first, 1452), (first + 1, 60)]));
     }
+    // Large packets sent later have arrived already when the losses are noticed.
+    mtu.on_acked(5000, 1452);
+    for number in 4000..4010 {
+        assert!(!mtu.on_lost([(number, 1452)]));
+    }
     assert!(!mtu.on_lost([]));
     assert_eq!(mtu.mtu(), 1452);
 }
