@@ -142,6 +142,19 @@ impl RangeSet {
         Iter(self.ranges.iter())
     }
 
+    /// The parts of `range` that are in the set, in ascending order.
+    pub fn overlapping(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = match self.ranges.back() {
+            // Questions are mostly about what lies above the set.
+            Some(last) if last.end <= range.start => self.ranges.len(),
+            _ => self.ranges.partition_point(|r| r.end <= range.start),
+        };
+        self.ranges
+            .range(first..)
+            .take_while(move |r| r.start < range.end)
+            .map(move |r| r.start.max(range.start)..r.end.min(range.end))
+    }
+
     /// The lowest integer.
     pub fn min(&self) -> Option<u64> {
         self.ranges.front().map(|r| r.start)

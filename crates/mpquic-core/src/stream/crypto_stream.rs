@@ -1,55 +1,106 @@
 //! [`CryptoStream`]: the handshake bytes of one encryption level.
 
-#![allow(clippy::todo, unused_variables, reason = "signatures; bodies follow")]
-
 use bytes::Bytes;
 
-use crate::error::TransportError;
+use super::assembler::Assembler;
+use super::send_buffer::SendBuffer;
+use crate::error::{TransportError, TransportErrorCode};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::FrameWriter;
-use crate::wire::frame;
+use crate::wire::buf::varint_size;
+use crate::wire::frame::{Crypto, CryptoHeader};
 
-/// CRYPTO of one encryption level, both directions.
+/// CRYPTO of one encryption level, both directions. It has no end and no flow control.
 #[derive(Debug, Default)]
-pub(crate) struct CryptoStream {}
+pub(crate) struct CryptoStream {
+    assembler: Assembler,
+    buffer: SendBuffer,
+}
 
 impl CryptoStream {
-    /// Takes a frame; at most `limit` bytes may wait to be read.
-    pub(crate) fn on_crypto(
-        &mut self,
-        frame: frame::Crypto,
-        limit: usize,
-    ) -> Result<(), TransportError> {
-        todo!()
+    /// Takes a frame; at most `limit` bytes may lie between what was read and its end.
+    pub(crate) fn on_crypto(&mut self, frame: Crypto, limit: usize) -> Result<(), TransportError> {
+        let end = frame.offset.saturating_add(frame.data.len() as u64);
+        // RFC 9000 section 7.5
+        if end > self.assembler.offset().saturating_add(limit as u64) {
+            return Err(TransportError::new(
+                TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
+                "more CRYPTO data than is buffered",
+            ));
+        }
+        self.assembler.insert(frame.offset, frame.data, true);
+        Ok(())
     }
 
     /// The next bytes in order.
     pub(crate) fn read(&mut self) -> Option<Bytes> {
-        todo!()
+        Some(self.assembler.read(usize::MAX)?.bytes)
+    }
+
+    /// Bytes received that wait for a gap to be filled, or to be read. None must be left when the
+    /// level's keys change (RFC 9001 section 4.1.3).
+    pub(crate) fn unread(&self) -> u64 {
+        self.assembler.unread()
     }
 
     /// Queues bytes to send.
     pub(crate) fn write(&mut self, data: Bytes) {
-        todo!()
+        self.buffer.write_chunk(data);
     }
 
     /// Writes CRYPTO frames, lost bytes first.
     pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
-        todo!()
+        while let Some(mut range) = self.next() {
+            let mut header = CryptoHeader {
+                offset: range.start,
+                length: range.end - range.start,
+            };
+            let Some(room) = (writer.remaining())
+                .checked_sub(1 + varint_size(header.offset) + varint_size(header.length))
+                .filter(|&room| room > 0)
+            else {
+                return;
+            };
+            header.length = header.length.min(room as u64);
+            range.end = range.start + header.length;
+            let Ok(length) = u32::try_from(header.length) else {
+                return;
+            };
+            header.encode(writer.buffer());
+            self.buffer.copy_to(range.clone(), writer.buffer());
+            let offset = range.start;
+            writer.note(Delivery::Crypto { offset, length }, true);
+            self.buffer.on_sent(range);
+        }
+    }
+
+    fn next(&self) -> Option<std::ops::Range<u64>> {
+        self.buffer.next_resend().or_else(|| self.buffer.next_new())
     }
 
     /// Takes the fate of a frame of this level.
     pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
-        todo!()
+        if let Delivery::Crypto { offset, length } = delivery {
+            let offsets = offset..offset + u64::from(length);
+            match fate {
+                Fate::Acked => self.buffer.on_acked(offsets),
+                Fate::Lost => self.buffer.on_lost(offsets),
+            }
+        }
     }
 
     /// True if bytes wait to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
-        todo!()
+        self.next().is_some()
     }
 
-    /// Queues everything not acknowledged again: after Retry, or for a probe of the handshake.
+    /// True if bytes are not acknowledged yet, sent or not.
+    pub(crate) fn is_unacked(&self) -> bool {
+        self.buffer.buffered() > 0
+    }
+
+    /// Queues everything not acknowledged again: after Retry, or to probe with it.
     pub(crate) fn resend(&mut self) {
-        todo!()
+        self.buffer.on_lost(0..self.buffer.sent());
     }
 }

@@ -1,69 +1,188 @@
 //! [`Datagrams`]: the queues of RFC 9221.
 
-#![allow(clippy::todo, unused_variables, reason = "signatures; bodies follow")]
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::assembler::SMALL_SLICE;
 use crate::config::TransportConfig;
 use crate::error::TransportError;
+use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
+use crate::wire::buf::varint_size;
+use crate::wire::frame::DatagramHeader;
 
-/// DATAGRAM frames waiting to be sent and to be read.
+/// What a queued payload costs beside its bytes.
+const OVERHEAD: usize = 64;
+
+/// Payloads waiting to be read before small ones are copied, so that they do not pin the UDP
+/// datagrams they came in.
+const CROWDED: usize = 64;
+
+/// DATAGRAM frames waiting to be sent and to be read. They are neither repeated nor subject to flow
+/// control.
 #[derive(Debug)]
-pub(crate) struct Datagrams {}
+pub(crate) struct Datagrams {
+    incoming: Queue,
+    outgoing: Queue,
+    /// We announced that we take datagrams.
+    accepts: bool,
+    /// The peer's `max_datagram_frame_size`.
+    peer_limit: u64,
+    /// A `send` failed for want of room.
+    sender_waits: bool,
+}
+
+/// Payloads and what they cost, with a bound on it.
+#[derive(Debug, Default)]
+struct Queue {
+    payloads: VecDeque<Bytes>,
+    cost: usize,
+    bound: usize,
+}
+
+impl Queue {
+    fn has_room(&self, payload: &Bytes) -> bool {
+        self.cost + payload.len() + OVERHEAD <= self.bound
+    }
+
+    fn push(&mut self, payload: Bytes) {
+        self.cost += payload.len() + OVERHEAD;
+        self.payloads.push_back(payload);
+    }
+
+    fn pop(&mut self) -> Option<Bytes> {
+        let payload = self.payloads.pop_front()?;
+        self.cost -= payload.len() + OVERHEAD;
+        Some(payload)
+    }
+}
 
 impl Datagrams {
     /// Empty queues with the configured bounds.
     pub(crate) fn new(config: &TransportConfig) -> Self {
-        Self {}
+        let bounded = |bound: usize| Queue {
+            // One payload always fits.
+            bound: bound.saturating_add(OVERHEAD),
+            ..Queue::default()
+        };
+        Self {
+            incoming: bounded(config.datagram_receive_buffer.unwrap_or(0)),
+            outgoing: bounded(config.datagram_send_buffer),
+            accepts: config.datagram_receive_buffer.is_some(),
+            peer_limit: 0,
+            sender_waits: false,
+        }
     }
 
     /// Takes the peer's `max_datagram_frame_size`; 0 means it takes none.
     pub(crate) fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
-        todo!()
+        self.peer_limit = max_datagram_frame_size;
     }
 
     /// Largest payload the peer takes in a packet with `room` bytes for frames; `None` if it takes
     /// no datagrams.
     pub(crate) fn max_payload(&self, room: usize) -> Option<usize> {
-        todo!()
+        // RFC 9221 section 3: the limit counts the frame's type and length as well.
+        if self.peer_limit == 0 {
+            return None;
+        }
+        let limit = usize::try_from(self.peer_limit).unwrap_or(usize::MAX);
+        let limit = limit.saturating_sub(1 + varint_size(self.peer_limit));
+        // In a packet of its own a frame needs no length.
+        Some(limit.min(room.saturating_sub(1)))
     }
 
     /// Takes a received payload. The oldest ones make room for it; true if the reader must be told
     /// (nothing was waiting before).
     pub(crate) fn on_datagram(&mut self, data: Bytes) -> Result<bool, TransportError> {
-        todo!()
+        // RFC 9221 section 3
+        if !self.accepts {
+            return Err(TransportError::protocol_violation(
+                "DATAGRAM without max_datagram_frame_size",
+            ));
+        }
+        let was_empty = self.incoming.payloads.is_empty();
+        while !self.incoming.has_room(&data) {
+            if self.incoming.pop().is_none() {
+                // Larger than the whole buffer.
+                return Ok(false);
+            }
+        }
+        let copy = data.len() < SMALL_SLICE && self.incoming.payloads.len() >= CROWDED;
+        self.incoming.push(if copy {
+            Bytes::copy_from_slice(&data)
+        } else {
+            data
+        });
+        Ok(was_empty)
     }
 
     /// The next received payload.
     pub(crate) fn recv(&mut self) -> Option<Bytes> {
-        todo!()
+        self.incoming.pop()
     }
 
     /// Queues a payload whose size the caller checked with [`Self::max_payload`]. Gives it back if
     /// the buffer is full; [`Self::take_unblocked`] then tells when there is room.
     pub(crate) fn send(&mut self, data: Bytes) -> Result<(), Bytes> {
-        todo!()
+        // A payload larger than the whole buffer may go alone.
+        if !self.outgoing.has_room(&data) && !self.outgoing.payloads.is_empty() {
+            self.sender_waits = true;
+            return Err(data);
+        }
+        self.outgoing.push(data);
+        Ok(())
     }
 
     /// True once after room became free for a `send` that had failed.
     pub(crate) fn take_unblocked(&mut self) -> bool {
-        todo!()
+        let unblocked = self.sender_waits && self.outgoing.cost <= self.outgoing.bound / 2;
+        if unblocked {
+            self.sender_waits = false;
+        }
+        unblocked
     }
 
     /// Writes as many DATAGRAM frames as fit.
     pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
-        todo!()
+        while let Some(payload) = self.outgoing.payloads.front() {
+            let length = payload.len();
+            let room = writer.remaining();
+            let mut header = DatagramHeader {
+                length: Some(length as u64),
+            };
+            if header.size() + length > room {
+                // Without a length it must end the packet.
+                header.length = None;
+                let Some(padding) = room.checked_sub(header.size() + length) else {
+                    return;
+                };
+                let end = writer.buffer().len() + padding;
+                writer.buffer().resize(end, 0);
+            }
+            header.encode(writer.buffer());
+            writer.buffer().extend_from_slice(payload);
+            writer.note(Delivery::Datagram, true);
+            self.outgoing.pop();
+        }
     }
 
     /// True if a payload waits to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
-        todo!()
+        !self.outgoing.payloads.is_empty()
     }
 
     /// Drops queued payloads that no packet with `room` bytes for frames can carry (the MTU fell);
     /// returns how many.
     pub(crate) fn drop_oversized(&mut self, room: usize) -> usize {
-        todo!()
+        let before = self.outgoing.payloads.len();
+        let fits = |payload: &Bytes| payload.len() < room;
+        let queue = &mut self.outgoing;
+        queue.payloads.retain(fits);
+        queue.cost = (queue.payloads.iter())
+            .map(|payload| payload.len() + OVERHEAD)
+            .sum();
+        before - queue.payloads.len()
     }
 }

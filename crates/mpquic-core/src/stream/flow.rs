@@ -1,1 +1,252 @@
-//! flow.
+//! Credit (RFC 9000 section 4), written once for the connection's bytes, a stream's bytes and the
+//! number of streams.
+
+use crate::wire::buf::VARINT_MAX;
+
+/// Share of a window that must have become free before the peer is told: one part in this many.
+const UPDATE_SHARE: u64 = 4;
+
+/// Credit we give the peer.
+#[derive(Debug, Clone)]
+pub(crate) struct ReceiveCredit {
+    /// The limit the peer knows.
+    announced: u64,
+    /// What it has used.
+    received: u64,
+    /// What the application has taken, or we have thrown away.
+    consumed: u64,
+    /// How far the peer may be ahead of the application.
+    window: u64,
+    /// The limit is to be announced, however little it rose.
+    due: bool,
+}
+
+impl ReceiveCredit {
+    /// Credit for `window` units, which the transport parameters announce.
+    pub(crate) fn new(window: u64) -> Self {
+        let window = window.min(VARINT_MAX);
+        Self {
+            announced: window,
+            received: 0,
+            consumed: 0,
+            window,
+            due: false,
+        }
+    }
+
+    /// What the peer may still use.
+    pub(crate) fn available(&self) -> u64 {
+        self.announced - self.received
+    }
+
+    /// The limit the peer knows.
+    pub(crate) fn announced(&self) -> u64 {
+        self.announced
+    }
+
+    /// What the peer has used.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Takes what the peer used of its credit; false if it had not that much.
+    #[must_use]
+    pub(crate) fn on_received(&mut self, amount: u64) -> bool {
+        if amount > self.available() {
+            return false;
+        }
+        self.received += amount;
+        true
+    }
+
+    /// The application took `amount`.
+    pub(crate) fn on_consumed(&mut self, amount: u64) {
+        self.consumed += amount;
+        debug_assert!(self.consumed <= self.received);
+    }
+
+    /// Received and not consumed.
+    pub(crate) fn held(&self) -> u64 {
+        self.received - self.consumed
+    }
+
+    /// Widens the window; it never shrinks.
+    pub(crate) fn grow(&mut self, window: u64) {
+        self.window = self.window.max(window.min(VARINT_MAX));
+    }
+
+    /// True if the limit rose enough to be worth a frame, or the last frame was lost.
+    pub(crate) fn wants_update(&self) -> bool {
+        let rise = self.limit() - self.announced;
+        self.due || rise > 0 && rise >= self.window / UPDATE_SHARE
+    }
+
+    /// The limit to write into a frame.
+    pub(crate) fn limit(&self) -> u64 {
+        (self.consumed.saturating_add(self.window))
+            .clamp(self.announced, VARINT_MAX.max(self.announced))
+    }
+
+    /// Such a frame was written.
+    pub(crate) fn on_announced(&mut self) {
+        self.announced = self.limit();
+        self.due = false;
+    }
+
+    /// Such a frame was lost.
+    pub(crate) fn on_lost(&mut self) {
+        self.due = true;
+    }
+
+    /// The peer says that the limit stops it: it is told at once if it may go on.
+    pub(crate) fn on_peer_blocked(&mut self) {
+        self.due |= self.limit() > self.announced;
+    }
+}
+
+/// Credit the peer gives us.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SendCredit {
+    limit: u64,
+    used: u64,
+    /// The limit the peer was told, or is to be told, to be in our way.
+    blocked_at: Option<u64>,
+    /// It is to be told.
+    wants_report: bool,
+}
+
+impl SendCredit {
+    /// The peer's limit.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What we have used.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// What we may still use.
+    pub(crate) fn available(&self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+
+    /// Takes a new limit; says whether it rose. Smaller ones are old news.
+    pub(crate) fn raise(&mut self, limit: u64) -> bool {
+        let rises = limit > self.limit;
+        if rises {
+            self.limit = limit;
+        }
+        rises
+    }
+
+    /// Uses `amount`, which must be available.
+    pub(crate) fn take(&mut self, amount: u64) {
+        debug_assert!(amount <= self.available());
+        self.used += amount;
+    }
+
+    /// We would send if we had credit: the peer is told once for each limit.
+    pub(crate) fn on_blocked(&mut self) {
+        if !self.is_blocked() {
+            self.blocked_at = Some(self.limit);
+            self.wants_report = true;
+        }
+    }
+
+    /// True if the limit stopped us, and has not risen since.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked_at == Some(self.limit)
+    }
+
+    /// The limit to write into a BLOCKED frame, if one is due.
+    pub(crate) fn report(&self) -> Option<u64> {
+        (self.wants_report && self.available() == 0).then_some(self.limit)
+    }
+
+    /// Such a frame was written.
+    pub(crate) fn on_reported(&mut self) {
+        self.wants_report = false;
+    }
+
+    /// Such a frame was lost: told again if it still holds (RFC 9000 section 13.3).
+    pub(crate) fn on_report_lost(&mut self) {
+        self.wants_report = self.is_blocked();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_cannot_use_more_than_was_announced() {
+        let mut credit = ReceiveCredit::new(100);
+        assert!(credit.on_received(60));
+        assert!(!credit.on_received(41));
+        assert!(credit.on_received(40));
+        assert_eq!(credit.available(), 0);
+        credit.on_consumed(100);
+        // Not before the frame is written.
+        assert!(!credit.on_received(1));
+        credit.on_announced();
+        assert!(credit.on_received(100));
+    }
+
+    #[test]
+    fn updates_wait_for_a_quarter_of_the_window() {
+        let mut credit = ReceiveCredit::new(100);
+        assert!(credit.on_received(100));
+        credit.on_consumed(24);
+        assert!(!credit.wants_update());
+        credit.on_consumed(1);
+        assert!(credit.wants_update());
+        assert_eq!(credit.limit(), 125);
+        credit.on_announced();
+        assert!(!credit.wants_update());
+        credit.on_lost();
+        assert!(credit.wants_update());
+    }
+
+    #[test]
+    fn a_window_of_one_is_renewed_each_time() {
+        let mut credit = ReceiveCredit::new(1);
+        assert!(!credit.wants_update());
+        assert!(credit.on_received(1));
+        credit.on_consumed(1);
+        assert!(credit.wants_update());
+    }
+
+    #[test]
+    fn windows_grow_and_never_shrink() {
+        let mut credit = ReceiveCredit::new(100);
+        credit.grow(400);
+        assert!(credit.wants_update());
+        credit.on_announced();
+        assert_eq!(credit.announced(), 400);
+        credit.grow(10);
+        assert_eq!(credit.limit(), 400);
+        credit.grow(u64::MAX);
+        assert_eq!(credit.limit(), VARINT_MAX);
+    }
+
+    #[test]
+    fn each_limit_is_reported_once() {
+        let mut credit = SendCredit::default();
+        assert!(credit.raise(10));
+        assert!(!credit.raise(5));
+        credit.take(10);
+        credit.on_blocked();
+        assert_eq!(credit.report(), Some(10));
+        credit.on_reported();
+        credit.on_blocked();
+        assert_eq!(credit.report(), None);
+        credit.on_report_lost();
+        assert_eq!(credit.report(), Some(10));
+        assert!(credit.raise(20));
+        assert_eq!(credit.report(), None);
+        credit.on_reported();
+        credit.on_report_lost();
+        assert_eq!(credit.report(), None, "no longer blocked at that limit");
+    }
+}

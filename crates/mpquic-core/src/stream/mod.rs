@@ -1,18 +1,22 @@
 //! Streams: both halves, flow control, and what is sent next.
 
-use bytes::Bytes;
-use quinn_proto::{Chunk, ClosedStream, Dir, FinishError, StreamId, VarInt, WriteError};
+use quinn_proto::{Dir, StreamId, VarInt};
 use thiserror::Error;
 
+mod application;
 pub(crate) mod assembler;
 pub(crate) mod crypto_stream;
 pub(crate) mod datagrams;
+mod egress;
 pub(crate) mod flow;
+mod ingress;
+pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod recv;
 pub(crate) mod send;
 pub(crate) mod send_buffer;
 pub(crate) mod set;
+pub(crate) mod table;
 
 /// Something happened to streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,56 +87,8 @@ pub struct SendStream<'a> {
     id: StreamId,
 }
 
-#[allow(clippy::todo, unused_variables, reason = "skeleton")]
-impl SendStream<'_> {
-    /// Takes as much of `data` as flow control and the send buffer allow. `Blocked` if nothing.
-    pub fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
-        todo!()
-    }
-    /// Takes whole chunks without copying.
-    pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
-        todo!()
-    }
-    /// The code the peer stopped the stream with, if it did.
-    pub fn stopped(&self) -> Result<Option<VarInt>, ClosedStream> {
-        todo!()
-    }
-    /// Ends the stream after the bytes written so far.
-    pub fn finish(&mut self) -> Result<(), FinishError> {
-        todo!()
-    }
-    /// Drops unsent bytes and tells the peer.
-    pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
-        todo!()
-    }
-    /// Larger is more urgent; 0 is the default.
-    pub fn set_priority(&mut self, priority: i32) -> Result<(), ClosedStream> {
-        todo!()
-    }
-    /// The priority.
-    pub fn priority(&self) -> Result<i32, ClosedStream> {
-        todo!()
-    }
-}
-
 /// The receiving half of a stream, lent by a connection.
 pub struct RecvStream<'a> {
     streams: &'a mut set::Streams,
     id: StreamId,
-}
-
-#[allow(clippy::todo, unused_variables, reason = "skeleton")]
-impl RecvStream<'_> {
-    /// The next bytes, at most `max_length`, without copying; `None` at the end of the stream.
-    pub fn read_chunk(
-        &mut self,
-        max_length: usize,
-        ordered: bool,
-    ) -> Result<Option<Chunk>, ReadStreamError> {
-        todo!()
-    }
-    /// Asks the peer to stop sending and drops what arrives.
-    pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
-        todo!()
-    }
 }

@@ -1,1 +1,221 @@
-//! recv.
+//! [`Recv`]: the receiving half of a stream (RFC 9000 section 3.2).
+
+use bytes::Bytes;
+use quinn_proto::{Chunk, StreamId, VarInt};
+
+use super::ReadStreamError;
+use super::assembler::Assembler;
+use super::flow::ReceiveCredit;
+use crate::error::{TransportError, TransportErrorCode};
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub(crate) struct Recv {
+    pub(super) id: StreamId,
+    pub(super) credit: ReceiveCredit,
+    assembler: Assembler,
+    /// Where the stream ends, once known.
+    final_size: Option<u64>,
+    state: State,
+    /// The reader found nothing and is to be told when that changes.
+    reader_waits: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Data arrives; once the final size is known, until all of it is read.
+    Open,
+    /// The peer reset the stream; the reader does not know yet.
+    Reset(VarInt),
+    /// The reader has no interest; we wait for the final size. `due` while STOP_SENDING is to be
+    /// sent.
+    Stopped { error_code: VarInt, due: bool },
+}
+
+/// What a reader gets.
+pub(crate) enum Read {
+    /// Bytes.
+    Chunk(Chunk),
+    /// The end; the half is closed.
+    End,
+    /// A reset; the half is closed.
+    Reset(VarInt),
+}
+
+impl Recv {
+    /// A half whose peer may send `window` bytes at first.
+    pub(crate) fn new(id: StreamId, window: u64) -> Self {
+        Self {
+            id,
+            credit: ReceiveCredit::new(window),
+            assembler: Assembler::default(),
+            final_size: None,
+            state: State::Open,
+            reader_waits: true,
+        }
+    }
+
+    /// Pieces and runs held: what costs memory beside the bytes.
+    pub(crate) fn footprint(&self) -> (usize, usize) {
+        (self.assembler.pieces(), self.assembler.runs())
+    }
+
+    /// True unless the stream was reset by the peer or stopped by us.
+    pub(crate) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Takes note that the peer sent up to `end`, the final size if `fin`. Returns how many bytes
+    /// of that are new to flow control.
+    pub(crate) fn on_offset(&mut self, end: u64, fin: bool) -> Result<u64, TransportError> {
+        let received = self.credit.received();
+        // RFC 9000 section 4.5
+        let fits = match self.final_size {
+            Some(size) => end <= size && (!fin || end == size),
+            None => !fin || end >= received,
+        };
+        if !fits {
+            return Err(TransportError::new(
+                TransportErrorCode::FINAL_SIZE_ERROR,
+                "final size changed or exceeded",
+            ));
+        }
+        // RFC 9000 section 4.1
+        let new = end.saturating_sub(received);
+        if !self.credit.on_received(new) {
+            return Err(TransportError::new(
+                TransportErrorCode::FLOW_CONTROL_ERROR,
+                "more data than MAX_STREAM_DATA",
+            ));
+        }
+        if fin {
+            self.final_size = Some(end);
+        }
+        Ok(new)
+    }
+
+    /// Takes bytes that [`Self::on_offset`] let pass.
+    pub(crate) fn on_data(&mut self, offset: u64, data: Bytes, gather: bool) {
+        if self.state == State::Open {
+            self.assembler.insert(offset, data, gather);
+        }
+    }
+
+    /// Takes a reset whose final size [`Self::on_offset`] let pass.
+    pub(crate) fn on_reset(&mut self, error_code: VarInt) {
+        // RFC 9000 section 3.2: once all data is here, a reset changes nothing.
+        let complete = Some(self.assembler.bytes_read() + self.assembler.unread());
+        if self.state == State::Open && complete != self.final_size {
+            self.state = State::Reset(error_code);
+            self.assembler.clear();
+        }
+    }
+
+    /// Bytes nobody will read any more: their credit goes back to the connection.
+    pub(crate) fn take_unwanted(&mut self) -> u64 {
+        if self.state == State::Open {
+            return 0;
+        }
+        let unwanted = self.credit.held();
+        self.credit.on_consumed(unwanted);
+        unwanted
+    }
+
+    /// True once, when there is something for a reader who found nothing.
+    pub(crate) fn take_readable(&mut self) -> bool {
+        self.reader_waits && self.is_readable() && {
+            self.reader_waits = false;
+            true
+        }
+    }
+
+    fn is_readable(&self) -> bool {
+        match self.state {
+            State::Open => {
+                self.assembler.is_readable() || self.final_size == Some(self.assembler.bytes_read())
+            }
+            State::Reset(_) => true,
+            State::Stopped { .. } => false,
+        }
+    }
+
+    /// True if nobody needs the half any more though its end was not read.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, State::Stopped { .. }) && self.final_size.is_some()
+    }
+
+    /// The next bytes for the application, at most `max_length`; it may take `window` more then.
+    pub(crate) fn read(
+        &mut self,
+        max_length: usize,
+        ordered: bool,
+        window: u64,
+    ) -> Result<Read, ReadStreamError> {
+        match self.state {
+            State::Open if ordered && self.assembler.is_unordered() => {
+                return Err(ReadStreamError::IllegalOrderedRead);
+            }
+            State::Open => {}
+            State::Reset(error_code) => return Ok(Read::Reset(error_code)),
+            State::Stopped { .. } => return Err(ReadStreamError::ClosedStream),
+        }
+        let chunk = if ordered {
+            self.assembler.read(max_length)
+        } else {
+            self.assembler.read_unordered(max_length)
+        };
+        match chunk {
+            Some(chunk) => {
+                self.credit.grow(window);
+                self.credit.on_consumed(chunk.bytes.len() as u64);
+                Ok(Read::Chunk(chunk))
+            }
+            None if self.final_size == Some(self.assembler.bytes_read()) => Ok(Read::End),
+            None => {
+                self.reader_waits = true;
+                Err(ReadStreamError::Blocked)
+            }
+        }
+    }
+
+    /// The application wants no more. False if it had said so before.
+    pub(crate) fn stop(&mut self, error_code: VarInt) -> bool {
+        if matches!(self.state, State::Stopped { .. }) {
+            return false;
+        }
+        self.state = State::Stopped {
+            error_code,
+            due: true,
+        };
+        self.assembler.clear();
+        true
+    }
+
+    /// The code for STOP_SENDING, if one is due.
+    pub(crate) fn stop_due(&self) -> Option<VarInt> {
+        match self.state {
+            State::Stopped {
+                error_code,
+                due: true,
+            } => Some(error_code),
+            _ => None,
+        }
+    }
+
+    /// STOP_SENDING was sent, or lost.
+    pub(crate) fn set_stop_due(&mut self, is_due: bool) {
+        if let State::Stopped { due, .. } = &mut self.state {
+            *due = is_due;
+        }
+    }
+
+    /// True if MAX_STREAM_DATA is due. It helps only while more can come (RFC 9000 section 3.2).
+    pub(crate) fn limit_due(&self) -> bool {
+        self.state == State::Open && self.final_size.is_none() && self.credit.wants_update()
+    }
+
+    /// True if STOP_SENDING or MAX_STREAM_DATA is due.
+    pub(crate) fn wants_control(&self) -> bool {
+        self.stop_due().is_some() || self.limit_due()
+    }
+}

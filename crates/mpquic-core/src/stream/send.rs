@@ -1,1 +1,291 @@
-//! send.
+//! [`Send`]: the sending half of a stream (RFC 9000 section 3.1).
+
+use std::ops::Range;
+
+use quinn_proto::{StreamId, VarInt};
+
+use super::flow::SendCredit;
+use super::send_buffer::SendBuffer;
+use crate::packet::delivery::Fate;
+use crate::sched::StreamView;
+
+/// The sending half of a stream.
+#[derive(Debug)]
+pub(crate) struct Send {
+    pub(super) id: StreamId,
+    pub(super) priority: i32,
+    pub(super) buffer: SendBuffer,
+    /// The peer's MAX_STREAM_DATA; used by what was written, so that all that is buffered may go
+    /// as far as the stream is concerned.
+    pub(super) credit: SendCredit,
+    /// A write failed for want of that credit; the writer is to be told.
+    pub(super) writer_waits: bool,
+    /// What of this half is counted in the connection's totals.
+    pub(super) counted: Backlog,
+    fin: Fin,
+    reset: Option<Reset>,
+    stopped: Option<Stopped>,
+}
+
+/// The end of the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fin {
+    /// Not known yet.
+    Open,
+    /// To be sent with, or after, the last byte.
+    Due,
+    /// Under way.
+    Sent,
+    Acked,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Reset {
+    error_code: VarInt,
+    final_size: u64,
+    due: bool,
+    acked: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stopped {
+    error_code: VarInt,
+    /// The application knows.
+    told: bool,
+}
+
+/// What a half has in its buffer, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Backlog {
+    /// Not acknowledged, or after such a byte.
+    pub(crate) buffered: u64,
+    /// Never sent.
+    pub(crate) unsent: u64,
+    /// Lost, not sent again since.
+    pub(crate) lost: u64,
+}
+
+impl Backlog {
+    /// Replaces one part of a total.
+    pub(crate) fn replace(&mut self, before: Self, after: Self) {
+        self.buffered = self.buffered - before.buffered + after.buffered;
+        self.unsent = self.unsent - before.unsent + after.unsent;
+        self.lost = self.lost - before.lost + after.lost;
+    }
+}
+
+impl Send {
+    /// A half that may send up to `limit`.
+    pub(crate) fn new(id: StreamId, limit: u64) -> Self {
+        let mut credit = SendCredit::default();
+        credit.raise(limit);
+        Self {
+            id,
+            priority: 0,
+            buffer: SendBuffer::default(),
+            credit,
+            writer_waits: false,
+            counted: Backlog::default(),
+            fin: Fin::Open,
+            reset: None,
+            stopped: None,
+        }
+    }
+
+    /// What is buffered.
+    pub(crate) fn backlog(&self) -> Backlog {
+        Backlog {
+            buffered: self.buffer.buffered(),
+            unsent: self.buffer.unsent(),
+            lost: self.buffer.lost(),
+        }
+    }
+
+    /// True while bytes may be written.
+    pub(crate) fn is_open(&self) -> bool {
+        self.fin == Fin::Open && self.reset.is_none()
+    }
+
+    /// The code the peer stopped the stream with.
+    pub(crate) fn stopped(&self) -> Option<VarInt> {
+        self.stopped.map(|stopped| stopped.error_code)
+    }
+
+    /// The code the peer stopped the stream with; from now on the application knows it.
+    pub(crate) fn tell_stopped(&mut self) -> Option<VarInt> {
+        let stopped = self.stopped.as_mut()?;
+        stopped.told = true;
+        Some(stopped.error_code)
+    }
+
+    /// The stream ends after what was written.
+    pub(crate) fn finish(&mut self) {
+        self.fin = Fin::Due;
+    }
+
+    /// The application resets the stream. False if it was reset or fully delivered before.
+    pub(crate) fn reset(&mut self, error_code: VarInt) -> bool {
+        if let Some(stopped) = &mut self.stopped {
+            // The peer's STOP_SENDING was answered already.
+            return !std::mem::replace(&mut stopped.told, true);
+        }
+        if self.reset.is_some() {
+            return false;
+        }
+        self.start_reset(error_code);
+        true
+    }
+
+    /// The peer wants no more; says whether the application must hear of it.
+    pub(crate) fn on_stop_sending(&mut self, error_code: VarInt) -> bool {
+        if self.reset.is_some() {
+            return false;
+        }
+        self.stopped = Some(Stopped {
+            error_code,
+            // An application that has finished may never look at the stream again.
+            told: self.fin != Fin::Open,
+        });
+        // RFC 9000 section 3.5: the answer is a reset with the same code.
+        self.start_reset(error_code);
+        true
+    }
+
+    fn start_reset(&mut self, error_code: VarInt) {
+        self.reset = Some(Reset {
+            error_code,
+            final_size: self.buffer.discard(),
+            due: true,
+            acked: false,
+        });
+        self.writer_waits = false;
+    }
+
+    /// Error code and final size for RESET_STREAM, if one is due.
+    pub(crate) fn reset_due(&self) -> Option<(VarInt, u64)> {
+        self.reset
+            .filter(|reset| reset.due)
+            .map(|reset| (reset.error_code, reset.final_size))
+    }
+
+    /// RESET_STREAM was sent.
+    pub(crate) fn on_reset_sent(&mut self) {
+        if let Some(reset) = &mut self.reset {
+            reset.due = false;
+        }
+    }
+
+    /// The fate of RESET_STREAM.
+    pub(crate) fn on_reset_delivery(&mut self, fate: Fate) {
+        if let Some(reset) = &mut self.reset {
+            reset.acked |= fate == Fate::Acked;
+            reset.due = !reset.acked && (reset.due || fate == Fate::Lost);
+        }
+    }
+
+    /// True if RESET_STREAM or STREAM_DATA_BLOCKED is due.
+    pub(crate) fn wants_control(&self) -> bool {
+        self.reset_due().is_some() || self.blocked_report().is_some()
+    }
+
+    /// The limit for STREAM_DATA_BLOCKED, if one is due.
+    pub(crate) fn blocked_report(&self) -> Option<u64> {
+        self.credit.report().filter(|_| self.is_open())
+    }
+
+    /// True if something can go without credit of the connection.
+    pub(crate) fn can_resend(&self) -> bool {
+        self.buffer.next_resend().is_some() || self.bare_fin().is_some()
+    }
+
+    /// True if there are bytes above all that were sent.
+    pub(crate) fn has_new(&self) -> bool {
+        self.buffer.next_new().is_some()
+    }
+
+    /// The end of the stream on its own.
+    fn bare_fin(&self) -> Option<Range<u64>> {
+        let end = self.buffer.end();
+        (self.fin == Fin::Due && self.reset.is_none() && self.buffer.sent() == end)
+            .then_some(end..end)
+    }
+
+    /// What to send next, with `credit` of the connection for new bytes.
+    pub(crate) fn next(&self, credit: u64) -> Option<Range<u64>> {
+        self.buffer
+            .next_resend()
+            .or_else(|| {
+                let new = self.buffer.next_new()?;
+                let end = new.end.min(new.start.saturating_add(credit));
+                (new.start < end).then_some(new.start..end)
+            })
+            .or_else(|| self.bare_fin())
+    }
+
+    /// What of `offsets` is not acknowledged, with `credit` of the connection for new bytes.
+    pub(crate) fn next_in(&self, offsets: Range<u64>, credit: u64) -> Option<Range<u64>> {
+        let range = self.buffer.unacked_in(offsets)?;
+        let end = range.end.min(self.buffer.sent().saturating_add(credit));
+        (range.start < end).then_some(range.start..end)
+    }
+
+    /// True if a frame that ends at `end` ends the stream.
+    pub(crate) fn ends_at(&self, end: u64) -> bool {
+        self.fin != Fin::Open && end == self.buffer.end()
+    }
+
+    /// A frame was sent. Returns how much credit of the connection it used.
+    pub(crate) fn on_sent(&mut self, range: Range<u64>, fin: bool) -> u64 {
+        if fin && self.fin == Fin::Due {
+            self.fin = Fin::Sent;
+        }
+        if range.is_empty() {
+            return 0;
+        }
+        self.buffer.on_sent(range)
+    }
+
+    /// The fate of a frame. Fates of bytes thrown away, and repeated ones, change nothing.
+    pub(crate) fn on_delivery(&mut self, range: Range<u64>, fin: bool, fate: Fate) {
+        match fate {
+            Fate::Acked => self.buffer.on_acked(range),
+            Fate::Lost => self.buffer.on_lost(range),
+        }
+        if fin {
+            self.fin = match (self.fin, fate) {
+                (Fin::Due | Fin::Sent, Fate::Acked) => Fin::Acked,
+                (Fin::Sent, Fate::Lost) => Fin::Due,
+                (fin, _) => fin,
+            };
+        }
+    }
+
+    /// True if all bytes and the end were acknowledged.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin == Fin::Acked && self.reset.is_none() && self.buffer.buffered() == 0
+    }
+
+    /// True if nobody needs the half any more.
+    pub(crate) fn is_done(&self) -> bool {
+        let reset = self.reset.is_some_and(|reset| reset.acked);
+        self.is_finished() || reset && self.stopped.is_none_or(|stopped| stopped.told)
+    }
+
+    /// True if any byte of `offsets` is under way or lost.
+    pub(crate) fn is_unacked(&self, offsets: Range<u64>) -> bool {
+        self.buffer.under_way_in(offsets).is_some()
+    }
+
+    /// The stream as schedulers see it.
+    pub(crate) fn view(&self) -> StreamView {
+        let finished = self.fin != Fin::Open;
+        StreamView {
+            id: self.id,
+            priority: self.priority,
+            size: finished.then_some(self.buffer.end()),
+            unsent: self.buffer.unsent(),
+            offset: self.buffer.first_unsent(),
+            finished,
+        }
+    }
+}

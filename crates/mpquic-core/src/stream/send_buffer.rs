@@ -1,1 +1,284 @@
-//! send_buffer.
+//! [`SendBuffer`]: bytes written and not yet acknowledged.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use super::pending::Pending;
+use crate::range_set::RangeSet;
+
+/// Sizes of the segments that copied bytes are kept in.
+const SEGMENT_MIN: usize = 1 << 10;
+const SEGMENT_MAX: usize = 64 << 10;
+
+/// Chunks shorter than this are copied: keeping them apart would cost more.
+const SMALL_CHUNK: usize = 256;
+
+/// The bytes of a stream from the first unacknowledged one to the last written one, and what
+/// became of each: never sent, under way, lost, or acknowledged.
+#[derive(Debug, Default)]
+pub(crate) struct SendBuffer {
+    segments: VecDeque<Segment>,
+    /// Every byte below was acknowledged.
+    base: u64,
+    /// Every byte sent is below.
+    sent: u64,
+    /// End of the bytes written.
+    end: u64,
+    /// What was acknowledged above `base`.
+    acked: RangeSet,
+    /// What was lost and not sent again since.
+    lost: Pending,
+    /// What was passed over by sending from a later offset: never sent, though below `sent`.
+    skipped: Pending,
+    /// Where bytes were last taken from.
+    cursor: usize,
+}
+
+#[derive(Debug)]
+struct Segment {
+    start: u64,
+    data: Data,
+}
+
+#[derive(Debug)]
+enum Data {
+    Shared(Bytes),
+    Copied(Vec<u8>),
+}
+
+impl Segment {
+    fn bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Shared(bytes) => bytes,
+            Data::Copied(bytes) => bytes,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes().len() as u64
+    }
+}
+
+impl SendBuffer {
+    /// Offset of the first unacknowledged byte.
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Offset above every byte sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Offset above every byte written.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Bytes held for the sake of the first unacknowledged one and all that follow.
+    pub(crate) fn buffered(&self) -> u64 {
+        self.end - self.base
+    }
+
+    /// Bytes never sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.end - self.sent + self.skipped.bytes()
+    }
+
+    /// Bytes lost and not sent again since.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.bytes()
+    }
+
+    /// Offset of the first byte never sent.
+    pub(crate) fn first_unsent(&self) -> u64 {
+        self.skipped.first().map_or(self.sent, |range| range.start)
+    }
+
+    /// Appends a copy of `data`.
+    pub(crate) fn write(&mut self, mut data: &[u8]) {
+        self.end += data.len() as u64;
+        let mut capacity = SEGMENT_MIN;
+        if let Some(Segment {
+            data: Data::Copied(bytes),
+            ..
+        }) = self.segments.back_mut()
+        {
+            let (now, later) = data.split_at(data.len().min(bytes.capacity() - bytes.len()));
+            bytes.extend_from_slice(now);
+            data = later;
+            capacity = bytes.capacity() * 2;
+        }
+        while !data.is_empty() {
+            capacity = capacity.max(data.len()).min(SEGMENT_MAX);
+            let (now, later) = data.split_at(data.len().min(capacity));
+            let mut bytes = Vec::with_capacity(capacity);
+            bytes.extend_from_slice(now);
+            let start = self.end - data.len() as u64;
+            let data_of_segment = Data::Copied(bytes);
+            self.segments.push_back(Segment {
+                start,
+                data: data_of_segment,
+            });
+            data = later;
+        }
+    }
+
+    /// Appends `data` itself, unless it is very short.
+    pub(crate) fn write_chunk(&mut self, data: Bytes) {
+        if data.len() < SMALL_CHUNK {
+            return self.write(&data);
+        }
+        let start = self.end;
+        self.end += data.len() as u64;
+        self.segments.push_back(Segment {
+            start,
+            data: Data::Shared(data),
+        });
+    }
+
+    /// The next bytes that can go without new credit: lost ones, else passed over ones.
+    pub(crate) fn next_resend(&self) -> Option<Range<u64>> {
+        self.lost.first().or_else(|| self.skipped.first())
+    }
+
+    /// The bytes above everything sent.
+    pub(crate) fn next_new(&self) -> Option<Range<u64>> {
+        (self.sent < self.end).then_some(self.sent..self.end)
+    }
+
+    /// The first part of `offsets` that is held and not acknowledged, sent before or not.
+    pub(crate) fn unacked_in(&self, offsets: Range<u64>) -> Option<Range<u64>> {
+        let mut start = offsets.start.max(self.base);
+        let mut end = offsets.end.min(self.end);
+        if start >= end {
+            return None;
+        }
+        for acked in self.acked.overlapping(start..end) {
+            if acked.start > start {
+                end = acked.start;
+                break;
+            }
+            start = acked.end;
+        }
+        (start < end).then_some(start..end)
+    }
+
+    /// The first part of `offsets` that was sent and is not acknowledged.
+    pub(crate) fn under_way_in(&self, mut offsets: Range<u64>) -> Option<Range<u64>> {
+        offsets.end = offsets.end.min(self.sent);
+        while let Some(mut range) = self.unacked_in(offsets.clone()) {
+            let Some(unsent) = self.skipped.first_in(&range) else {
+                return Some(range);
+            };
+            if unsent.start > range.start {
+                range.end = unsent.start;
+                return Some(range);
+            }
+            offsets.start = unsent.end;
+        }
+        None
+    }
+
+    /// Appends the bytes of `range`, which must be held, to a packet.
+    pub(crate) fn copy_to(&mut self, mut range: Range<u64>, out: &mut Vec<u8>) {
+        let mut index = self.segment_of(range.start);
+        while let Some(segment) = self.segments.get(index)
+            && !range.is_empty()
+        {
+            let bytes = segment.bytes();
+            let from = (range.start - segment.start) as usize;
+            let to = bytes.len().min((range.end - segment.start) as usize);
+            out.extend_from_slice(&bytes[from..to]);
+            range.start = segment.start + to as u64;
+            self.cursor = index;
+            index += 1;
+        }
+        debug_assert!(range.is_empty());
+    }
+
+    /// Index of the segment that holds `offset`. Mostly it is the one used last, or the next.
+    fn segment_of(&self, offset: u64) -> usize {
+        for index in self.cursor..(self.cursor + 2).min(self.segments.len()) {
+            let segment = &self.segments[index];
+            if segment.start <= offset && offset < segment.end() {
+                return index;
+            }
+        }
+        self.segments
+            .partition_point(|segment| segment.end() <= offset)
+    }
+
+    /// Bytes of `range` were sent. Returns by how many the highest offset sent rose: that is what
+    /// flow control counts.
+    pub(crate) fn on_sent(&mut self, range: Range<u64>) -> u64 {
+        self.lost.remove(range.clone());
+        self.skipped.remove(range.clone());
+        if range.end <= self.sent {
+            return 0;
+        }
+        if range.start > self.sent {
+            self.skipped.insert(self.sent..range.start);
+        }
+        range.end - std::mem::replace(&mut self.sent, range.end)
+    }
+
+    /// Bytes of `range` were acknowledged.
+    pub(crate) fn on_acked(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.base)..range.end.min(self.sent);
+        if range.is_empty() {
+            return;
+        }
+        self.lost.remove(range.clone());
+        if range.start > self.base {
+            self.acked.insert(range);
+            return;
+        }
+        self.base = range.end;
+        if !self.acked.is_empty() {
+            self.acked.remove_below(self.base);
+            if self.acked.min() == Some(self.base)
+                && let Some(next) = self.acked.pop_min()
+            {
+                self.base = next.end;
+            }
+        }
+        while self.segments.front().is_some_and(|s| s.end() <= self.base) {
+            self.segments.pop_front();
+            self.cursor = self.cursor.saturating_sub(1);
+        }
+    }
+
+    /// Bytes of `range` were lost; those that were acknowledged since do not matter.
+    pub(crate) fn on_lost(&mut self, range: Range<u64>) {
+        let mut start = range.start.max(self.base);
+        let end = range.end.min(self.sent);
+        if start >= end {
+            return;
+        }
+        for acked in self.acked.overlapping(start..end) {
+            if start < acked.start {
+                self.lost.insert(start..acked.start);
+            }
+            start = acked.end;
+        }
+        if start < end {
+            self.lost.insert(start..end);
+        }
+    }
+
+    /// Throws all bytes away: nothing is left to send or to wait for. Returns how many were sent
+    /// at all, the final size of a stream that ends here.
+    pub(crate) fn discard(&mut self) -> u64 {
+        let sent = self.sent;
+        *self = Self {
+            base: sent,
+            sent,
+            end: sent,
+            ..Self::default()
+        };
+        sent
+    }
+}

@@ -1,167 +1,272 @@
 //! [`Streams`]: all streams of a connection. It knows no path.
 
-#![allow(clippy::todo, unused_variables, reason = "signatures; bodies follow")]
-
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use quinn_proto::{Dir, Side, StreamId};
+use slab::Slab;
 
+use super::flow::{ReceiveCredit, SendCredit};
+use super::queue::StreamQueue;
+use super::recv::Recv;
+use super::send::{Backlog, Send};
+use super::table::{Halves, StreamTable};
 use super::{RecvStream, SendStream, StreamEvent};
 use crate::config::TransportConfig;
-use crate::error::TransportError;
-use crate::packet::delivery::{Delivery, Fate};
-use crate::packet::writer::FrameWriter;
-use crate::sched::{DataSelection, QueueView, StreamView};
-use crate::wire::frame;
+use crate::sched::{QueueView, StreamView};
+use crate::wire::frame::MAX_STREAM_COUNT;
 use crate::wire::transport_parameters::TransportParameters;
+
+/// Streams a scheduler sees at most.
+const MAX_STREAM_VIEWS: usize = 64;
+
+/// Pieces of received data held before short slices are gathered.
+const CROWDED: usize = 1024;
+
+/// Bytes of receive window for each gap that may be open in received data. Each costs about 200
+/// bytes to keep track of.
+const WINDOW_PER_GAP: u64 = 1024;
+
+/// Gaps that may be open however small the window.
+const MIN_GAPS: u64 = 4096;
+
+/// Part of the send window that must be free before blocked writers are woken, one in this many.
+const WAKE_SHARE: u64 = 8;
+
+/// Free bytes that wake writers when nothing is left to send.
+const WAKE_IDLE: u64 = 16 << 10;
 
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
 pub(crate) struct Streams {
     side: Side,
+    pub(super) sends: Slab<Send>,
+    pub(super) recvs: Slab<Recv>,
+    /// By initiator (ours first) and direction.
+    tables: [[StreamTable; 2]; 2],
+    /// Halves with something to send that needs no credit of the connection: lost bytes, bytes
+    /// passed over, a bare end of stream.
+    pub(super) resend: StreamQueue,
+    /// Halves with new bytes.
+    pub(super) fresh: StreamQueue,
+    /// Halves with control frames to send.
+    pub(super) send_control: StreamQueue,
+    pub(super) recv_control: StreamQueue,
+    /// Halves whose writers wait for room in the send window.
+    pub(super) blocked_writers: StreamQueue,
+    /// The peer's MAX_DATA; used by what was sent.
+    pub(super) send_credit: SendCredit,
+    /// Our MAX_DATA.
+    pub(super) recv_credit: ReceiveCredit,
+    /// The peer's MAX_STREAMS, by direction.
+    pub(super) open_credit: [SendCredit; 2],
+    /// Our MAX_STREAMS, by direction.
+    pub(super) accept_credit: [ReceiveCredit; 2],
+    /// Index of the next stream to accept, by direction.
+    next_accept: [u64; 2],
+    /// Initial limits of our streams, by direction, and of those the peer opens.
+    initial_local: [u64; 2],
+    initial_peer: u64,
+    /// What all sending halves hold.
+    pub(super) total: Backlog,
+    pub(super) send_window: u64,
+    /// Pieces and runs all receiving halves hold.
+    held: (usize, usize),
+    max_gaps: usize,
+    initial_stream_window: u64,
+    /// Receive window of a stream now.
+    pub(super) stream_window: u64,
+    max_window: u64,
+    events: VecDeque<StreamEvent>,
+    /// The peer opened streams the application was not told of.
+    opened: [bool; 2],
+}
+
+/// A direction's place in the arrays above.
+pub(super) fn slot(dir: Dir) -> usize {
+    dir as usize
 }
 
 impl Streams {
     /// No streams, and no credit from the peer until [`Self::set_peer_parameters`].
     pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
-        Self { side }
+        // Stream counts stay below 2^60 however many streams come and go.
+        let count = |streams: u64| ReceiveCredit::new(streams.min(MAX_STREAM_COUNT / 2));
+        let max_gaps = (config.max_receive_window / WINDOW_PER_GAP).max(MIN_GAPS);
+        Self {
+            side,
+            sends: Slab::new(),
+            recvs: Slab::new(),
+            tables: Default::default(),
+            resend: StreamQueue::default(),
+            fresh: StreamQueue::default(),
+            send_control: StreamQueue::default(),
+            recv_control: StreamQueue::default(),
+            blocked_writers: StreamQueue::default(),
+            send_credit: SendCredit::default(),
+            recv_credit: ReceiveCredit::new(config.initial_receive_window),
+            open_credit: Default::default(),
+            accept_credit: [
+                count(config.max_concurrent_bidi_streams),
+                count(config.max_concurrent_uni_streams),
+            ],
+            next_accept: [0; 2],
+            initial_local: [0; 2],
+            initial_peer: 0,
+            total: Backlog::default(),
+            send_window: config.send_window,
+            held: (0, 0),
+            max_gaps: usize::try_from(max_gaps).unwrap_or(usize::MAX),
+            initial_stream_window: config.initial_stream_receive_window,
+            stream_window: config.initial_stream_receive_window,
+            max_window: config.max_receive_window,
+            events: VecDeque::new(),
+            opened: [false; 2],
+        }
     }
 
     /// Takes the peer's limits: the remembered ones for 0-RTT, then those of the handshake. Limits
     /// only rise.
     pub(crate) fn set_peer_parameters(&mut self, parameters: &TransportParameters) {
-        todo!()
+        self.initial_local = [
+            parameters.initial_max_stream_data_bidi_remote,
+            parameters.initial_max_stream_data_uni,
+        ];
+        self.initial_peer = parameters.initial_max_stream_data_bidi_local;
+        self.on_max_data(parameters.initial_max_data);
+        self.raise_stream_count(Dir::Bi, parameters.initial_max_streams_bidi);
+        self.raise_stream_count(Dir::Uni, parameters.initial_max_streams_uni);
+        let keys: Vec<(u32, StreamId)> = (self.sends.iter())
+            .map(|(key, send)| (key as u32, send.id))
+            .collect();
+        for (key, id) in keys {
+            self.raise_stream_limit(key, self.initial_send_limit(id));
+        }
     }
 
-    /// Forgets everything done in 0-RTT: its streams never existed (RFC 9001 section 4.6.2).
+    fn initial_send_limit(&self, id: StreamId) -> u64 {
+        if self.is_local(id) {
+            self.initial_local[slot(id.dir())]
+        } else {
+            self.initial_peer
+        }
+    }
+
+    /// Forgets everything done in 0-RTT: its streams never existed and the remembered limits do
+    /// not hold (RFC 9001 section 4.6.2). The parameters of the handshake are to follow.
     pub(crate) fn on_zero_rtt_rejected(&mut self) {
-        todo!()
+        for dir in [Dir::Bi, Dir::Uni] {
+            for index in 0..self.table(self.side, dir).opened() {
+                let id = StreamId::new(self.side, dir, index);
+                if let Some(key) = self.send_key(id) {
+                    self.drop_send(key);
+                }
+                if let Some(key) = self.recv_key(id) {
+                    self.drop_recv(key);
+                }
+            }
+            self.tables[0][slot(dir)] = StreamTable::default();
+        }
+        // Events of those streams are of no use to anybody.
+        let side = self.side;
+        self.events.retain(|event| match *event {
+            StreamEvent::Readable { id }
+            | StreamEvent::Writable { id }
+            | StreamEvent::Finished { id }
+            | StreamEvent::Stopped { id, .. } => id.initiator() != side,
+            StreamEvent::Opened { .. } | StreamEvent::Available { .. } => true,
+        });
+        self.open_credit = Default::default();
+        self.send_credit = SendCredit::default();
     }
 
     /// Lets receive windows grow to `bytes`, at most to the configured cap (decision D11).
     pub(crate) fn set_receive_window_target(&mut self, bytes: u64) {
-        todo!()
+        let window = bytes.min(self.max_window);
+        self.recv_credit.grow(window);
+        self.stream_window = self
+            .stream_window
+            .max(window)
+            .max(self.initial_stream_window);
     }
 
-    pub(crate) fn on_stream(&mut self, frame: frame::Stream) -> Result<(), TransportError> {
-        todo!()
+    fn table(&self, initiator: Side, dir: Dir) -> &StreamTable {
+        &self.tables[usize::from(initiator != self.side)][slot(dir)]
     }
 
-    pub(crate) fn on_reset_stream(
-        &mut self,
-        frame: &frame::ResetStream,
-    ) -> Result<(), TransportError> {
-        todo!()
+    pub(super) fn table_of(&mut self, id: StreamId) -> &mut StreamTable {
+        &mut self.tables[usize::from(!self.is_local(id))][slot(id.dir())]
     }
 
-    pub(crate) fn on_stop_sending(
-        &mut self,
-        frame: &frame::StopSending,
-    ) -> Result<(), TransportError> {
-        todo!()
+    /// True if we opened, or may open, the stream.
+    pub(super) fn is_local(&self, id: StreamId) -> bool {
+        id.initiator() == self.side
     }
 
-    pub(crate) fn on_max_data(&mut self, maximum: u64) {
-        todo!()
+    /// True if the stream was opened, by whomever.
+    pub(super) fn was_opened(&self, id: StreamId) -> bool {
+        id.index() < self.table(id.initiator(), id.dir()).opened()
     }
 
-    pub(crate) fn on_max_stream_data(
-        &mut self,
-        id: StreamId,
-        maximum: u64,
-    ) -> Result<(), TransportError> {
-        todo!()
+    fn halves(&self, id: StreamId) -> Halves {
+        let table = self.table(id.initiator(), id.dir());
+        table.halves(id.index()).unwrap_or_default()
     }
 
-    pub(crate) fn on_max_streams(&mut self, dir: Dir, maximum: u64) -> Result<(), TransportError> {
-        todo!()
+    /// Key of an open sending half.
+    pub(super) fn send_key(&self, id: StreamId) -> Option<u32> {
+        self.halves(id).send
     }
 
-    pub(crate) fn on_data_blocked(&mut self, limit: u64) {
-        todo!()
-    }
-
-    pub(crate) fn on_stream_data_blocked(
-        &mut self,
-        id: StreamId,
-        limit: u64,
-    ) -> Result<(), TransportError> {
-        todo!()
-    }
-
-    pub(crate) fn on_streams_blocked(
-        &mut self,
-        dir: Dir,
-        limit: u64,
-    ) -> Result<(), TransportError> {
-        todo!()
-    }
-
-    /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, STOP_SENDING and the BLOCKED
-    /// frames that are due.
-    pub(crate) fn write_control(&mut self, writer: &mut FrameWriter<'_>) {
-        todo!()
-    }
-
-    /// Writes STREAM frames with at most `max_bytes` of stream data; returns how many bytes of it
-    /// were written.
-    pub(crate) fn write_data(
-        &mut self,
-        writer: &mut FrameWriter<'_>,
-        selection: &DataSelection,
-        max_bytes: usize,
-    ) -> usize {
-        todo!()
-    }
-
-    /// Takes the fate of a frame written here; others are ignored.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
-        todo!()
-    }
-
-    /// True if [`Self::write_control`] has something to write.
-    pub(crate) fn wants_control(&self) -> bool {
-        todo!()
-    }
-
-    /// True if stream data or an end of stream waits to be sent, whether or not credit allows it.
-    pub(crate) fn wants_data(&self) -> bool {
-        todo!()
-    }
-
-    /// True if [`Self::write_data`] with `Next` would write something.
-    pub(crate) fn can_send_data(&self) -> bool {
-        todo!()
-    }
-
-    /// The streams' part of the scheduler's view; `control` is the caller's to fill.
-    pub(crate) fn queue_view(&self) -> QueueView {
-        todo!()
-    }
-
-    /// Appends streams with data never sent, most urgent first.
-    pub(crate) fn fill_stream_views(&self, views: &mut Vec<StreamView>) {
-        todo!()
-    }
-
-    /// True if any byte of `offsets` was sent and is not acknowledged yet.
-    pub(crate) fn is_unacked(&self, id: StreamId, offsets: Range<u64>) -> bool {
-        todo!()
-    }
-
-    /// The next event for the application.
-    pub(crate) fn poll(&mut self) -> Option<StreamEvent> {
-        todo!()
+    /// Key of an open receiving half.
+    pub(super) fn recv_key(&self, id: StreamId) -> Option<u32> {
+        self.halves(id).recv
     }
 
     /// Opens a stream if the peer's limit allows.
     pub(crate) fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        todo!()
+        let credit = &mut self.open_credit[slot(dir)];
+        if credit.available() == 0 {
+            credit.on_blocked();
+            return None;
+        }
+        credit.take(1);
+        Some(self.insert_stream(self.side, dir))
+    }
+
+    /// Opens every stream of the peer up to `index`, which [`Self::accept_credit`] allows: those
+    /// with lower numbers are opened with it (RFC 9000 section 3.2).
+    pub(super) fn open_peer_streams(&mut self, dir: Dir, index: u64) {
+        while self.table(!self.side, dir).opened() <= index {
+            self.insert_stream(!self.side, dir);
+        }
+        self.opened[slot(dir)] = true;
+    }
+
+    fn insert_stream(&mut self, initiator: Side, dir: Dir) -> StreamId {
+        let index = self.table(initiator, dir).opened();
+        let id = StreamId::new(initiator, dir, index);
+        let is_local = self.is_local(id);
+        let send = (is_local || dir == Dir::Bi).then(|| {
+            let half = Send::new(id, self.initial_send_limit(id));
+            self.sends.insert(half) as u32
+        });
+        let recv = (!is_local || dir == Dir::Bi).then(|| {
+            let half = Recv::new(id, self.initial_stream_window);
+            self.recvs.insert(half) as u32
+        });
+        self.table_of(id).push(Halves { send, recv });
+        id
     }
 
     /// The next stream the peer opened.
     pub(crate) fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        todo!()
+        let index = self.next_accept[slot(dir)];
+        if index >= self.table(!self.side, dir).opened() {
+            return None;
+        }
+        self.next_accept[slot(dir)] += 1;
+        Some(StreamId::new(!self.side, dir, index))
     }
 
     /// Lends the sending half of a stream.
@@ -174,13 +279,179 @@ impl Streams {
         RecvStream { streams: self, id }
     }
 
+    /// Brings totals and queues up to date after a sending half changed, and frees it when nobody
+    /// needs it any more.
+    pub(super) fn settle_send(&mut self, key: u32) {
+        let Some(send) = self.sends.get_mut(key as usize) else {
+            return;
+        };
+        let backlog = send.backlog();
+        self.total.replace(send.counted, backlog);
+        send.counted = backlog;
+        if send.is_done() {
+            let id = send.id;
+            if send.is_finished() {
+                self.events.push_back(StreamEvent::Finished { id });
+            }
+            return self.drop_send(key);
+        }
+        let priority = send.priority;
+        self.resend.set(key, priority, send.can_resend());
+        self.fresh.set(key, priority, send.has_new());
+        self.send_control.set(key, 0, send.wants_control());
+    }
+
+    /// Frees a sending half.
+    fn drop_send(&mut self, key: u32) {
+        for queue in [
+            &mut self.resend,
+            &mut self.fresh,
+            &mut self.send_control,
+            &mut self.blocked_writers,
+        ] {
+            queue.remove(key);
+        }
+        if let Some(send) = self.sends.try_remove(key as usize) {
+            self.total.replace(send.counted, Backlog::default());
+            if self.table_of(send.id).close_send(send.id.index()) {
+                self.on_stream_closed(send.id);
+            }
+        }
+    }
+
+    /// Brings queues up to date after a receiving half changed, returns to the connection the
+    /// credit of bytes nobody will read, and frees the half when nobody needs it any more.
+    pub(super) fn settle_recv(&mut self, key: u32) {
+        let Some(recv) = self.recvs.get_mut(key as usize) else {
+            return;
+        };
+        self.recv_credit.on_consumed(recv.take_unwanted());
+        if recv.is_done() {
+            return self.drop_recv(key);
+        }
+        self.recv_control.set(key, 0, recv.wants_control());
+    }
+
+    /// Frees a receiving half.
+    pub(super) fn drop_recv(&mut self, key: u32) {
+        self.recv_control.remove(key);
+        if let Some(recv) = self.recvs.try_remove(key as usize) {
+            self.count_held(recv.footprint(), (0, 0));
+            if self.table_of(recv.id).close_recv(recv.id.index()) {
+                self.on_stream_closed(recv.id);
+            }
+        }
+    }
+
+    fn on_stream_closed(&mut self, id: StreamId) {
+        if !self.is_local(id) {
+            self.accept_credit[slot(id.dir())].on_consumed(1);
+        }
+    }
+
+    /// Counts what a receiving half holds now instead of before.
+    pub(super) fn count_held(&mut self, before: (usize, usize), after: (usize, usize)) {
+        self.held.0 = self.held.0 - before.0 + after.0;
+        self.held.1 = self.held.1 - before.1 + after.1;
+    }
+
+    /// True if so many pieces are held that short slices should not pin datagrams.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.held.0 > CROWDED
+    }
+
+    /// True if the peer left more gaps than we keep track of.
+    pub(super) fn has_too_many_gaps(&self) -> bool {
+        self.held.1 > self.max_gaps
+    }
+
+    /// Bytes that may be written before the send window is full.
+    pub(super) fn send_room(&self) -> u64 {
+        self.send_window.saturating_sub(self.total.buffered)
+    }
+
+    /// Wakes blocked writers once it is worth their while: not for every acknowledgement, unless
+    /// there is nothing else to send.
+    pub(super) fn wake_writers(&mut self) {
+        if self.blocked_writers.is_empty() {
+            return;
+        }
+        let share = self.send_window / WAKE_SHARE;
+        let enough = if self.total.unsent == 0 {
+            share.min(WAKE_IDLE)
+        } else {
+            share
+        };
+        if self.send_room() < enough.max(1) {
+            return;
+        }
+        while let Some(key) = self.blocked_writers.front() {
+            self.blocked_writers.remove(key);
+            if let Some(send) = self.sends.get(key as usize) {
+                self.events.push_back(StreamEvent::Writable { id: send.id });
+            }
+        }
+    }
+
+    pub(super) fn push_event(&mut self, event: StreamEvent) {
+        self.events.push_back(event);
+    }
+
+    /// The next event for the application.
+    pub(crate) fn poll(&mut self) -> Option<StreamEvent> {
+        for dir in [Dir::Bi, Dir::Uni] {
+            if std::mem::take(&mut self.opened[slot(dir)]) {
+                return Some(StreamEvent::Opened { dir });
+            }
+        }
+        self.events.pop_front()
+    }
+
+    /// The streams' part of the scheduler's view; `control` is the caller's to fill.
+    pub(crate) fn queue_view(&self) -> QueueView {
+        let Backlog {
+            buffered,
+            unsent,
+            lost,
+        } = self.total;
+        let unacked = buffered.saturating_sub(unsent);
+        QueueView {
+            unsent,
+            retransmit: lost,
+            control: false,
+            flow_credit: self.send_credit.available(),
+            flow_window: self.send_credit.available().saturating_add(unacked),
+            send_buffer: self.send_window,
+            app_limited: unsent == 0 && lost == 0 && self.blocked_writers.is_empty(),
+        }
+    }
+
+    /// Appends streams with data never sent, most urgent first, at most 64.
+    pub(crate) fn fill_stream_views(&self, views: &mut Vec<StreamView>) {
+        let passed_over = (self.resend.iter()).filter(|&key| !self.fresh.contains(key));
+        views.extend(
+            (self.fresh.iter().chain(passed_over))
+                .filter_map(|key| self.sends.get(key as usize))
+                .filter(|send| send.backlog().unsent > 0)
+                .map(Send::view)
+                .take(MAX_STREAM_VIEWS),
+        );
+    }
+
+    /// True if any byte of `offsets` was sent and is not acknowledged yet.
+    pub(crate) fn is_unacked(&self, id: StreamId, offsets: Range<u64>) -> bool {
+        self.send_key(id)
+            .and_then(|key| self.sends.get(key as usize))
+            .is_some_and(|send| send.is_unacked(offsets))
+    }
+
     /// Number of halves, sending and receiving, whose state is still held.
     pub(crate) fn open_halves(&self) -> (usize, usize) {
-        todo!()
+        (self.sends.len(), self.recvs.len())
     }
 
     /// True if no half is open and nothing waits to be sent.
     pub(crate) fn is_idle(&self) -> bool {
-        todo!()
+        self.open_halves() == (0, 0) && !self.wants_control() && !self.wants_data()
     }
 }

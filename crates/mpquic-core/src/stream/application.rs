@@ -1,0 +1,217 @@
+//! What the application does with streams.
+
+use bytes::Bytes;
+use quinn_proto::{Chunk, ClosedStream, FinishError, StreamId, VarInt, WriteError};
+
+use super::recv::Read;
+use super::send::Send;
+use super::set::Streams;
+use super::{ReadStreamError, RecvStream, SendStream, Written};
+
+impl SendStream<'_> {
+    /// Takes as much of `data` as flow control and the send buffer allow. `Blocked` if nothing.
+    pub fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        self.streams.write(self.id, data.len(), |send, room| {
+            let length = room.min(data.len());
+            send.buffer.write(&data[..length]);
+            length
+        })
+    }
+
+    /// Takes chunks without copying, as many as flow control and the send buffer allow. `Blocked`
+    /// if nothing.
+    pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
+        let offered = chunks.iter().map(Bytes::len).sum();
+        let mut written = Written::default();
+        self.streams.write(self.id, offered, |send, room| {
+            for chunk in chunks {
+                let left = room - written.bytes;
+                if left < chunk.len() {
+                    send.buffer.write_chunk(chunk.split_to(left));
+                    written.bytes = room;
+                    break;
+                }
+                written.bytes += chunk.len();
+                written.chunks += 1;
+                send.buffer.write_chunk(std::mem::take(chunk));
+            }
+            written.bytes
+        })?;
+        Ok(written)
+    }
+
+    /// The code the peer stopped the stream with, if it did.
+    pub fn stopped(&self) -> Result<Option<VarInt>, ClosedStream> {
+        let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
+        Ok(send.stopped())
+    }
+
+    /// Ends the stream after the bytes written so far.
+    pub fn finish(&mut self) -> Result<(), FinishError> {
+        let result = self.streams.with_half(self.id, |send| {
+            if let Some(error_code) = send.tell_stopped() {
+                return Err(FinishError::Stopped(error_code));
+            }
+            if !send.is_open() {
+                return Err(FinishError::ClosedStream);
+            }
+            send.finish();
+            Ok(())
+        });
+        result.unwrap_or(Err(FinishError::ClosedStream))
+    }
+
+    /// Drops unsent bytes and tells the peer.
+    pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
+        let done = self
+            .streams
+            .with_half(self.id, |send| send.reset(error_code));
+        if done != Some(true) {
+            return Err(closed());
+        }
+        if let Some(key) = self.streams.send_key(self.id) {
+            self.streams.blocked_writers.remove(key);
+        }
+        self.streams.wake_writers();
+        Ok(())
+    }
+
+    /// Larger is more urgent; 0 is the default.
+    pub fn set_priority(&mut self, priority: i32) -> Result<(), ClosedStream> {
+        self.streams.set_priority(self.id, priority)
+    }
+
+    /// The priority.
+    pub fn priority(&self) -> Result<i32, ClosedStream> {
+        let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
+        Ok(send.priority)
+    }
+}
+
+impl RecvStream<'_> {
+    /// The next bytes, at most `max_length`, without copying; `None` at the end of the stream.
+    pub fn read_chunk(
+        &mut self,
+        max_length: usize,
+        ordered: bool,
+    ) -> Result<Option<Chunk>, ReadStreamError> {
+        self.streams.read_chunk(self.id, max_length, ordered)
+    }
+
+    /// Asks the peer to stop sending and drops what arrives.
+    pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
+        self.streams.stop(self.id, error_code)
+    }
+}
+
+impl Streams {
+    fn sending_half(&self, id: StreamId) -> Option<&Send> {
+        self.sends.get(self.send_key(id)? as usize)
+    }
+
+    /// Changes a sending half; `None` if it is closed.
+    fn with_half<T>(&mut self, id: StreamId, change: impl FnOnce(&mut Send) -> T) -> Option<T> {
+        let key = self.send_key(id)?;
+        let result = change(self.sends.get_mut(key as usize)?);
+        self.settle_send(key);
+        Some(result)
+    }
+
+    /// Lets `take` move up to so many bytes into a stream's buffer; `offered` are there to take.
+    fn write(
+        &mut self,
+        id: StreamId,
+        offered: usize,
+        take: impl FnOnce(&mut Send, usize) -> usize,
+    ) -> Result<usize, WriteError> {
+        let key = self.send_key(id).ok_or(WriteError::ClosedStream)?;
+        let room = self.send_room();
+        let send = (self.sends.get_mut(key as usize)).ok_or(WriteError::ClosedStream)?;
+        if let Some(error_code) = send.tell_stopped() {
+            self.settle_send(key);
+            return Err(WriteError::Stopped(error_code));
+        }
+        if !send.is_open() {
+            return Err(WriteError::ClosedStream);
+        }
+        if offered == 0 {
+            return Ok(0);
+        }
+        let credit = send.credit.available();
+        if credit == 0 {
+            // RFC 9000 section 4.1
+            send.credit.on_blocked();
+            send.writer_waits = true;
+            self.settle_send(key);
+            return Err(WriteError::Blocked);
+        }
+        if room == 0 {
+            self.blocked_writers.insert(key, 0);
+            return Err(WriteError::Blocked);
+        }
+        let room = usize::try_from(room.min(credit)).unwrap_or(usize::MAX);
+        let taken = take(send, room);
+        send.credit.take(taken as u64);
+        self.settle_send(key);
+        Ok(taken)
+    }
+
+    fn set_priority(&mut self, id: StreamId, priority: i32) -> Result<(), ClosedStream> {
+        let key = self.send_key(id).ok_or_else(closed)?;
+        let send = self.sends.get_mut(key as usize).ok_or_else(closed)?;
+        send.priority = priority;
+        self.resend.set_priority(key, priority);
+        self.fresh.set_priority(key, priority);
+        Ok(())
+    }
+
+    fn read_chunk(
+        &mut self,
+        id: StreamId,
+        max_length: usize,
+        ordered: bool,
+    ) -> Result<Option<Chunk>, ReadStreamError> {
+        let key = self.recv_key(id).ok_or(ReadStreamError::ClosedStream)?;
+        let window = self.stream_window;
+        let recv = (self.recvs.get_mut(key as usize)).ok_or(ReadStreamError::ClosedStream)?;
+        let before = recv.footprint();
+        let read = recv.read(max_length, ordered, window);
+        let after = recv.footprint();
+        let limit_due = recv.limit_due();
+        self.count_held(before, after);
+        match read? {
+            Read::Chunk(chunk) => {
+                self.recv_credit.on_consumed(chunk.bytes.len() as u64);
+                if limit_due {
+                    self.recv_control.insert(key, 0);
+                }
+                Ok(Some(chunk))
+            }
+            Read::End => {
+                self.drop_recv(key);
+                Ok(None)
+            }
+            Read::Reset(error_code) => {
+                self.drop_recv(key);
+                Err(ReadStreamError::Reset(error_code))
+            }
+        }
+    }
+
+    fn stop(&mut self, id: StreamId, error_code: VarInt) -> Result<(), ClosedStream> {
+        let key = self.recv_key(id).ok_or_else(closed)?;
+        let recv = self.recvs.get_mut(key as usize).ok_or_else(closed)?;
+        let before = recv.footprint();
+        if !recv.stop(error_code) {
+            return Err(closed());
+        }
+        let after = recv.footprint();
+        self.count_held(before, after);
+        self.settle_recv(key);
+        Ok(())
+    }
+}
+
+fn closed() -> ClosedStream {
+    ClosedStream::default()
+}

@@ -1,0 +1,342 @@
+//! What streams send, and what becomes of it.
+
+use std::ops::Range;
+
+use quinn_proto::{Dir, StreamId};
+
+use super::send::Send;
+use super::set::{Streams, slot};
+use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::writer::FrameWriter;
+use crate::sched::DataSelection;
+use crate::wire::buf::varint_size;
+use crate::wire::frame::{Frame, ResetStream, StopSending, StreamHeader};
+
+/// A packet's last bytes are not worth a frame of their own if it would carry less than this and
+/// leave more behind.
+const MIN_FRAGMENT: u64 = 16;
+
+impl Streams {
+    /// True if [`Self::write_control`] has something to write.
+    pub(crate) fn wants_control(&self) -> bool {
+        self.recv_credit.wants_update()
+            || !self.recv_control.is_empty()
+            || !self.send_control.is_empty()
+            || self.send_credit.report().is_some()
+            || (self.accept_credit.iter()).any(|credit| credit.wants_update())
+            || (self.open_credit.iter()).any(|credit| credit.report().is_some())
+    }
+
+    /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, STOP_SENDING and the BLOCKED
+    /// frames that are due.
+    pub(crate) fn write_control(&mut self, writer: &mut FrameWriter<'_>) {
+        // What does not fit stays due.
+        let _all_written = self.write_limits(writer)
+            && self.write_receivers_control(writer)
+            && self.write_senders_control(writer)
+            && self.write_blocked(writer);
+    }
+
+    fn write_limits(&mut self, writer: &mut FrameWriter<'_>) -> bool {
+        if self.recv_credit.wants_update() {
+            let frame = Frame::MaxData(self.recv_credit.limit());
+            if !writer.try_write(&frame, Delivery::MaxData) {
+                return false;
+            }
+            self.recv_credit.on_announced();
+        }
+        for dir in [Dir::Bi, Dir::Uni] {
+            let credit = &mut self.accept_credit[slot(dir)];
+            if credit.wants_update() {
+                let frame = Frame::MaxStreams(dir, credit.limit());
+                if !writer.try_write(&frame, Delivery::MaxStreams(dir)) {
+                    return false;
+                }
+                credit.on_announced();
+            }
+        }
+        true
+    }
+
+    fn write_receivers_control(&mut self, writer: &mut FrameWriter<'_>) -> bool {
+        while let Some(key) = self.recv_control.front() {
+            let Some(recv) = self.recvs.get_mut(key as usize) else {
+                self.recv_control.remove(key);
+                continue;
+            };
+            let id = recv.id;
+            if let Some(error_code) = recv.stop_due() {
+                let error_code = error_code.into_inner();
+                let frame = Frame::StopSending(StopSending { id, error_code });
+                if !writer.try_write(&frame, Delivery::StopSending(id)) {
+                    return false;
+                }
+                recv.set_stop_due(false);
+            }
+            if recv.limit_due() {
+                let frame = Frame::MaxStreamData(id, recv.credit.limit());
+                if !writer.try_write(&frame, Delivery::MaxStreamData(id)) {
+                    return false;
+                }
+                recv.credit.on_announced();
+            }
+            self.recv_control.remove(key);
+        }
+        true
+    }
+
+    fn write_senders_control(&mut self, writer: &mut FrameWriter<'_>) -> bool {
+        while let Some(key) = self.send_control.front() {
+            let Some(send) = self.sends.get_mut(key as usize) else {
+                self.send_control.remove(key);
+                continue;
+            };
+            let id = send.id;
+            if let Some((error_code, final_size)) = send.reset_due() {
+                let frame = Frame::ResetStream(ResetStream {
+                    id,
+                    error_code: error_code.into_inner(),
+                    final_size,
+                });
+                if !writer.try_write(&frame, Delivery::ResetStream(id)) {
+                    return false;
+                }
+                send.on_reset_sent();
+            }
+            if let Some(limit) = send.blocked_report() {
+                let frame = Frame::StreamDataBlocked(id, limit);
+                if !writer.try_write(&frame, Delivery::StreamDataBlocked(id)) {
+                    return false;
+                }
+                send.credit.on_reported();
+            }
+            self.send_control.remove(key);
+        }
+        true
+    }
+
+    fn write_blocked(&mut self, writer: &mut FrameWriter<'_>) -> bool {
+        if let Some(limit) = self.send_credit.report() {
+            if !writer.try_write(&Frame::DataBlocked(limit), Delivery::DataBlocked) {
+                return false;
+            }
+            self.send_credit.on_reported();
+        }
+        for dir in [Dir::Bi, Dir::Uni] {
+            let credit = &mut self.open_credit[slot(dir)];
+            if let Some(limit) = credit.report() {
+                let frame = Frame::StreamsBlocked(dir, limit);
+                if !writer.try_write(&frame, Delivery::StreamsBlocked(dir)) {
+                    return false;
+                }
+                credit.on_reported();
+            }
+        }
+        true
+    }
+
+    /// True if stream data or an end of stream waits to be sent, whether or not credit allows it.
+    pub(crate) fn wants_data(&self) -> bool {
+        !self.resend.is_empty() || !self.fresh.is_empty()
+    }
+
+    /// True if [`Self::write_data`] with `Next` would write something.
+    pub(crate) fn can_send_data(&self) -> bool {
+        !self.resend.is_empty() || !self.fresh.is_empty() && self.send_credit.available() > 0
+    }
+
+    /// Writes STREAM frames with at most `max_bytes` of stream data; returns how many bytes of it
+    /// were written.
+    pub(crate) fn write_data(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        selection: &DataSelection,
+        max_bytes: usize,
+    ) -> usize {
+        let written = match selection {
+            DataSelection::Next => self.write_next(writer, max_bytes),
+            DataSelection::Stream(id) => {
+                self.write_stream(writer, *id, max_bytes, |send, credit, _| send.next(credit))
+            }
+            DataSelection::StreamAt { id, offset } => {
+                self.write_stream(writer, *id, max_bytes, |send, credit, from| {
+                    send.next_in(from.max(*offset)..u64::MAX, credit)
+                })
+            }
+            DataSelection::Range { id, offsets } => {
+                self.write_stream(writer, *id, max_bytes, |send, _, from| {
+                    let rest = from.max(offsets.start)..offsets.end;
+                    send.buffer.under_way_in(rest)
+                })
+            }
+        };
+        self.wake_writers();
+        written
+    }
+
+    fn write_next(&mut self, writer: &mut FrameWriter<'_>, max_bytes: usize) -> usize {
+        let mut left = max_bytes;
+        loop {
+            let credit = self.send_credit.available();
+            let fresh = || self.fresh.front().filter(|_| credit > 0);
+            let Some(key) = self.resend.front().or_else(fresh) else {
+                break;
+            };
+            let Some(send) = self.sends.get_mut(key as usize) else {
+                break;
+            };
+            let Some(range) = send.next(credit) else {
+                break;
+            };
+            let Some(written) = write_frame(writer, send, range, left) else {
+                break;
+            };
+            self.send_credit.take(written.new);
+            left -= written.length;
+            self.resend.rotate(key);
+            self.fresh.rotate(key);
+            self.settle_send(key);
+        }
+        self.note_blocked();
+        max_bytes - left
+    }
+
+    /// Writes frames of one stream as long as `choose` finds ranges, given the connection's credit
+    /// and the end of the last frame.
+    fn write_stream(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        id: StreamId,
+        max_bytes: usize,
+        choose: impl Fn(&Send, u64, u64) -> Option<Range<u64>>,
+    ) -> usize {
+        let (mut left, mut from) = (max_bytes, 0);
+        if let Some(key) = self.send_key(id)
+            && let Some(send) = self.sends.get_mut(key as usize)
+        {
+            while let Some(range) = choose(send, self.send_credit.available(), from) {
+                let start = range.start;
+                let Some(written) = write_frame(writer, send, range, left) else {
+                    break;
+                };
+                self.send_credit.take(written.new);
+                left -= written.length;
+                from = start + written.length as u64;
+            }
+            self.settle_send(key);
+        }
+        self.note_blocked();
+        max_bytes - left
+    }
+
+    /// The peer is to know if its MAX_DATA is what stops us.
+    fn note_blocked(&mut self) {
+        if self.send_credit.available() == 0 && !self.fresh.is_empty() {
+            self.send_credit.on_blocked();
+        }
+    }
+
+    /// Takes the fate of a frame written here; others are ignored.
+    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        match delivery {
+            Delivery::Stream {
+                id,
+                offset,
+                length,
+                fin,
+            } => {
+                let offsets = offset..offset + u64::from(length);
+                self.with_send(id, |send| send.on_delivery(offsets, fin, fate));
+                self.wake_writers();
+            }
+            Delivery::ResetStream(id) => self.with_send(id, |send| send.on_reset_delivery(fate)),
+            delivery if fate == Fate::Lost => self.on_control_lost(delivery),
+            _ => {}
+        }
+    }
+
+    /// A lost frame is due again with what is true now (RFC 9000 section 13.3).
+    fn on_control_lost(&mut self, delivery: Delivery) {
+        match delivery {
+            Delivery::MaxData => self.recv_credit.on_lost(),
+            Delivery::MaxStreams(dir) => self.accept_credit[slot(dir)].on_lost(),
+            Delivery::DataBlocked => self.send_credit.on_report_lost(),
+            Delivery::StreamsBlocked(dir) => self.open_credit[slot(dir)].on_report_lost(),
+            Delivery::StreamDataBlocked(id) => {
+                self.with_send(id, |send| send.credit.on_report_lost());
+            }
+            Delivery::MaxStreamData(id) | Delivery::StopSending(id) => {
+                let Some(key) = self.recv_key(id) else { return };
+                if let Some(recv) = self.recvs.get_mut(key as usize) {
+                    if delivery == Delivery::StopSending(id) {
+                        recv.set_stop_due(true);
+                    } else {
+                        recv.credit.on_lost();
+                    }
+                }
+                self.settle_recv(key);
+            }
+            _ => {}
+        }
+    }
+
+    fn with_send(&mut self, id: StreamId, change: impl FnOnce(&mut Send)) {
+        if let Some(key) = self.send_key(id)
+            && let Some(send) = self.sends.get_mut(key as usize)
+        {
+            change(send);
+            self.settle_send(key);
+        }
+    }
+}
+
+/// A frame that was written.
+struct Written {
+    /// Bytes of stream data.
+    length: usize,
+    /// Credit of the connection it used.
+    new: u64,
+}
+
+/// Writes one STREAM frame with as much of `range` as fits and `max_bytes` allows.
+fn write_frame(
+    writer: &mut FrameWriter<'_>,
+    send: &mut Send,
+    mut range: Range<u64>,
+    max_bytes: usize,
+) -> Option<Written> {
+    let available = range.end - range.start;
+    let wanted = available.min(max_bytes as u64);
+    let mut header = StreamHeader {
+        id: send.id,
+        offset: range.start,
+        fin: false,
+        length: None,
+    };
+    let room = writer.remaining().checked_sub(header.size())? as u64;
+    if available > 0 && (wanted == 0 || room < MIN_FRAGMENT.min(wanted)) {
+        return None;
+    }
+    let length = if wanted > 0 && wanted >= room {
+        // It takes the rest of the packet: no length field.
+        room
+    } else {
+        let length = wanted.min(room.checked_sub(varint_size(wanted) as u64)?);
+        header.length = Some(length);
+        length
+    };
+    range.end = range.start + length;
+    header.fin = send.ends_at(range.end);
+    let delivery = Delivery::Stream {
+        id: send.id,
+        offset: range.start,
+        length: u32::try_from(length).ok()?,
+        fin: header.fin,
+    };
+    header.encode(writer.buffer());
+    send.buffer.copy_to(range.clone(), writer.buffer());
+    writer.note(delivery, true);
+    let new = send.on_sent(range, header.fin);
+    let length = length as usize;
+    Some(Written { length, new })
+}

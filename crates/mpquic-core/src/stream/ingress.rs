@@ -1,0 +1,245 @@
+//! What the peer's frames do to streams.
+
+use quinn_proto::{Dir, StreamId, VarInt};
+
+use super::StreamEvent;
+use super::set::{Streams, slot};
+use crate::error::{TransportError, TransportErrorCode};
+use crate::wire::frame::{self, MAX_STREAM_COUNT};
+
+impl Streams {
+    /// STREAM.
+    pub(crate) fn on_stream(&mut self, frame: frame::Stream) -> Result<(), TransportError> {
+        let frame::Stream {
+            id,
+            offset,
+            fin,
+            data,
+        } = frame;
+        let Some(key) = self.receiving(id)? else {
+            return Ok(());
+        };
+        let gather = self.is_crowded();
+        let Some(recv) = self.recvs.get_mut(key as usize) else {
+            return Ok(());
+        };
+        let end = offset + data.len() as u64;
+        let new = recv.on_offset(end, fin)?;
+        let before = recv.footprint();
+        recv.on_data(offset, data, gather);
+        let after = recv.footprint();
+        let readable = recv.take_readable();
+        let changes = fin || !recv.is_open();
+        self.count_held(before, after);
+        if self.has_too_many_gaps() {
+            return Err(TransportError::internal("too many gaps in stream data"));
+        }
+        self.use_credit(new)?;
+        if readable {
+            self.push_event(StreamEvent::Readable { id });
+        }
+        if changes {
+            self.settle_recv(key);
+        }
+        Ok(())
+    }
+
+    /// RESET_STREAM.
+    pub(crate) fn on_reset_stream(
+        &mut self,
+        frame: &frame::ResetStream,
+    ) -> Result<(), TransportError> {
+        let Some(key) = self.receiving(frame.id)? else {
+            return Ok(());
+        };
+        let Some(recv) = self.recvs.get_mut(key as usize) else {
+            return Ok(());
+        };
+        let new = recv.on_offset(frame.final_size, true)?;
+        let before = recv.footprint();
+        recv.on_reset(application_code(frame.error_code));
+        let after = recv.footprint();
+        let readable = recv.take_readable();
+        self.count_held(before, after);
+        self.use_credit(new)?;
+        if readable {
+            self.push_event(StreamEvent::Readable { id: frame.id });
+        }
+        self.settle_recv(key);
+        Ok(())
+    }
+
+    /// STOP_SENDING.
+    pub(crate) fn on_stop_sending(
+        &mut self,
+        frame: &frame::StopSending,
+    ) -> Result<(), TransportError> {
+        let Some(key) = self.sending(frame.id)? else {
+            return Ok(());
+        };
+        let error_code = application_code(frame.error_code);
+        if let Some(send) = self.sends.get_mut(key as usize)
+            && send.on_stop_sending(error_code)
+        {
+            let id = frame.id;
+            self.push_event(StreamEvent::Stopped { id, error_code });
+            self.blocked_writers.remove(key);
+            self.settle_send(key);
+            self.wake_writers();
+        }
+        Ok(())
+    }
+
+    /// MAX_DATA.
+    pub(crate) fn on_max_data(&mut self, maximum: u64) {
+        self.send_credit.raise(maximum);
+    }
+
+    /// MAX_STREAM_DATA.
+    pub(crate) fn on_max_stream_data(
+        &mut self,
+        id: StreamId,
+        maximum: u64,
+    ) -> Result<(), TransportError> {
+        if let Some(key) = self.sending(id)? {
+            self.raise_stream_limit(key, maximum);
+        }
+        Ok(())
+    }
+
+    pub(super) fn raise_stream_limit(&mut self, key: u32, maximum: u64) {
+        let Some(send) = self.sends.get_mut(key as usize) else {
+            return;
+        };
+        if !send.credit.raise(maximum) {
+            return;
+        }
+        if std::mem::take(&mut send.writer_waits) {
+            let id = send.id;
+            if self.send_room() > 0 {
+                self.push_event(StreamEvent::Writable { id });
+            } else {
+                self.blocked_writers.insert(key, 0);
+            }
+        }
+        self.settle_send(key);
+    }
+
+    /// MAX_STREAMS.
+    pub(crate) fn on_max_streams(&mut self, dir: Dir, maximum: u64) -> Result<(), TransportError> {
+        // RFC 9000 section 19.11
+        if maximum > MAX_STREAM_COUNT {
+            return Err(TransportError::frame_encoding("more than 2^60 streams"));
+        }
+        self.raise_stream_count(dir, maximum);
+        Ok(())
+    }
+
+    pub(super) fn raise_stream_count(&mut self, dir: Dir, maximum: u64) {
+        let credit = &mut self.open_credit[slot(dir)];
+        let was_blocked = credit.is_blocked();
+        if credit.raise(maximum) && was_blocked {
+            self.push_event(StreamEvent::Available { dir });
+        }
+    }
+
+    /// DATA_BLOCKED.
+    pub(crate) fn on_data_blocked(&mut self, _limit: u64) {
+        self.recv_credit.on_peer_blocked();
+    }
+
+    /// STREAM_DATA_BLOCKED.
+    pub(crate) fn on_stream_data_blocked(
+        &mut self,
+        id: StreamId,
+        _limit: u64,
+    ) -> Result<(), TransportError> {
+        let window = self.stream_window;
+        if let Some(key) = self.receiving(id)?
+            && let Some(recv) = self.recvs.get_mut(key as usize)
+        {
+            recv.credit.grow(window);
+            recv.credit.on_peer_blocked();
+            self.settle_recv(key);
+        }
+        Ok(())
+    }
+
+    /// STREAMS_BLOCKED.
+    pub(crate) fn on_streams_blocked(
+        &mut self,
+        dir: Dir,
+        limit: u64,
+    ) -> Result<(), TransportError> {
+        // RFC 9000 section 19.14
+        if limit > MAX_STREAM_COUNT {
+            return Err(TransportError::frame_encoding("more than 2^60 streams"));
+        }
+        self.accept_credit[slot(dir)].on_peer_blocked();
+        Ok(())
+    }
+
+    /// Takes new bytes off the connection's credit.
+    fn use_credit(&mut self, new: u64) -> Result<(), TransportError> {
+        // RFC 9000 section 4.1
+        if self.recv_credit.on_received(new) {
+            return Ok(());
+        }
+        Err(TransportError::new(
+            TransportErrorCode::FLOW_CONTROL_ERROR,
+            "more data than MAX_DATA",
+        ))
+    }
+
+    /// The receiving half a frame is for; `None` if it is closed, so that the frame is old news.
+    fn receiving(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
+        // RFC 9000 sections 19.4, 19.8 and 19.13
+        if self.is_local(id) && id.dir() == Dir::Uni {
+            return Err(wrong_state("frame for a stream that only we send on"));
+        }
+        self.ensure_open(id)?;
+        Ok(self.recv_key(id))
+    }
+
+    /// The sending half a frame is for; `None` if it is closed.
+    fn sending(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
+        // RFC 9000 sections 19.5 and 19.10
+        if !self.is_local(id) && id.dir() == Dir::Uni {
+            return Err(wrong_state(
+                "frame for a stream that only the peer sends on",
+            ));
+        }
+        self.ensure_open(id)?;
+        Ok(self.send_key(id))
+    }
+
+    /// Any frame opens the peer's stream; ours must have been opened by us.
+    fn ensure_open(&mut self, id: StreamId) -> Result<(), TransportError> {
+        if self.was_opened(id) {
+            return Ok(());
+        }
+        if self.is_local(id) {
+            return Err(wrong_state("frame for a stream not opened yet"));
+        }
+        // RFC 9000 section 4.6
+        let credit = &mut self.accept_credit[slot(id.dir())];
+        let streams = (id.index() + 1).saturating_sub(credit.received());
+        if !credit.on_received(streams) {
+            return Err(TransportError::new(
+                TransportErrorCode::STREAM_LIMIT_ERROR,
+                "more streams than MAX_STREAMS",
+            ));
+        }
+        self.open_peer_streams(id.dir(), id.index());
+        Ok(())
+    }
+}
+
+fn wrong_state(reason: &'static str) -> TransportError {
+    TransportError::new(TransportErrorCode::STREAM_STATE_ERROR, reason)
+}
+
+/// An application's code. It came as a varint, so nothing is cut off.
+fn application_code(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}
