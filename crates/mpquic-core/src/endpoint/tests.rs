@@ -1,1 +1,478 @@
+//! An endpoint alone: what it answers, and what it remembers.
 
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use quinn_proto::TimeSource;
+
+use super::*;
+use crate::config::TransportConfig;
+use crate::congestion::{Controller, ControllerFactory};
+use crate::crypto::Keys;
+use crate::crypto::tests::{initial_keys, server_config};
+use crate::ids::{PathId, SpaceId};
+use crate::packet::builder::{PacketBuilder, PacketStart};
+use crate::packet::delivery::Delivery;
+use crate::packet::opener;
+use crate::sched::{Scheduler, SchedulerFactory};
+use crate::wire::frame::{Close, Frame, FrameIter};
+use crate::wire::header::{Header, PacketHeader, next_packet};
+
+#[derive(Debug)]
+struct NoPolicy;
+
+impl SchedulerFactory for NoPolicy {
+    fn build(&self) -> Box<dyn Scheduler> {
+        unreachable!("no connection is made")
+    }
+}
+
+impl ControllerFactory for NoPolicy {
+    fn build(&self) -> Box<dyn Controller> {
+        unreachable!("no connection is made")
+    }
+}
+
+#[derive(Debug)]
+struct Clock(Mutex<SystemTime>);
+
+impl TimeSource for Clock {
+    fn now(&self) -> SystemTime {
+        *self.0.lock().unwrap()
+    }
+}
+
+struct Test {
+    endpoint: Endpoint,
+    config: ServerConfig,
+    clock: Arc<Clock>,
+    now: Instant,
+    buf: Vec<u8>,
+}
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+fn client() -> FourTuple {
+    FourTuple::new(address("192.0.2.1:443"), address("198.51.100.1:5000"))
+}
+
+fn client_scid() -> ConnectionId {
+    ConnectionId::new(&[0xc; 8])
+}
+
+fn dcid(number: u8) -> ConnectionId {
+    ConnectionId::new(&[number; 8])
+}
+
+/// A client's Initial of 1200 bytes.
+fn initial(dcid: ConnectionId, token: &[u8]) -> BytesMut {
+    initial_of(dcid, token, 1200)
+}
+
+fn initial_of(dcid: ConnectionId, token: &[u8], size: usize) -> BytesMut {
+    let keys = initial_keys(rustls::Side::Client, &dcid);
+    let header = PacketHeader::Initial {
+        version: VERSION_1,
+        dcid,
+        scid: client_scid(),
+        token: Bytes::copy_from_slice(token),
+    };
+    let start = PacketStart {
+        header: &header,
+        space: SpaceId::Initial,
+        packet_number: 0,
+        largest_acked: None,
+        tag_length: 16,
+        limit: size,
+    };
+    let mut buf = Vec::new();
+    let packet = PacketBuilder::start(&mut buf, start).unwrap();
+    assert!(
+        packet
+            .writer(&mut buf)
+            .try_write(&Frame::Ping, Delivery::Nothing)
+    );
+    packet.finish(
+        &mut buf,
+        &*keys.header.local,
+        &*keys.packet.local,
+        Some(size),
+    );
+    BytesMut::from(&buf[..])
+}
+
+impl Test {
+    #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
+    fn new() -> Self {
+        let clock = Arc::new(Clock(Mutex::new(UNIX_EPOCH + Duration::from_secs(1 << 30))));
+        let policy = Arc::new(NoPolicy);
+        let transport = Arc::new(TransportConfig::new(policy.clone(), policy));
+        let mut config = ServerConfig::new(Arc::new(server_config()), transport, [5; 32]);
+        config.time_source = clock.clone();
+        let endpoint = EndpointConfig::new([6; 32]);
+        Self {
+            endpoint: Endpoint::new(Arc::new(endpoint), Some(Arc::new(config.clone())), [7; 32]),
+            config,
+            clock,
+            now: Instant::now(),
+            buf: Vec::new(),
+        }
+    }
+
+    fn later(&mut self, duration: Duration) {
+        self.now += duration;
+        *self.clock.0.lock().unwrap() += duration;
+    }
+
+    fn receive_from(&mut self, remote: &str, data: BytesMut) -> Option<DatagramEvent> {
+        let four_tuple = FourTuple::new(client().local, address(remote));
+        self.endpoint
+            .handle_datagram(self.now, four_tuple, None, data, &mut self.buf)
+    }
+
+    fn receive(&mut self, data: impl AsRef<[u8]>) -> Option<DatagramEvent> {
+        self.receive_from("198.51.100.1:5000", BytesMut::from(data.as_ref()))
+    }
+
+    fn incoming(&mut self, data: BytesMut) -> Incoming {
+        match self.receive(data) {
+            Some(DatagramEvent::NewConnection(incoming)) => incoming,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The code of the close that answered an Initial to `dcid`.
+    fn close_code(&self, dcid: ConnectionId) -> TransportErrorCode {
+        let keys = initial_keys(rustls::Side::Client, &dcid);
+        let Keys { header, packet } = &keys;
+        let mut received = next_packet(&mut BytesMut::from(&self.buf[..]), 8).unwrap();
+        assert_eq!(*received.header.dcid(), client_scid());
+        let unprotected = opener::unprotect(&mut received, &*header.remote, 0).unwrap();
+        let payload = opener::open(received, &unprotected, &*packet.remote, PathId::ZERO);
+        match FrameIter::new(payload.unwrap(), false).next() {
+            Some(Ok(Frame::ConnectionClose(Close::Connection(close)))) => close.code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sends a Retry; returns the client's next Initial.
+    fn retry(&mut self, incoming: Incoming) -> (ConnectionId, Bytes) {
+        let original = incoming.dcid;
+        let sent = self.endpoint.retry(self.now, incoming, &mut self.buf);
+        assert_eq!(sent.unwrap().size, self.buf.len());
+        let packet = next_packet(&mut BytesMut::from(&self.buf[..]), 8).unwrap();
+        let Header::Retry {
+            dcid,
+            scid,
+            token,
+            tag,
+            ..
+        } = packet.header
+        else {
+            panic!("{:?}", packet.header);
+        };
+        assert_eq!(dcid, client_scid());
+        let unsealed = &self.buf[..self.buf.len() - 16];
+        assert_eq!(tag, crate::crypto::tokens::retry_tag(&original, unsealed));
+        (scid, token)
+    }
+
+    fn new_token(&mut self, addresses: &[&str], nonce: u8) -> Vec<u8> {
+        let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
+        let server = Server::new(Arc::new(self.config.clone()));
+        server
+            .token_issuer()
+            .unwrap()
+            .token(&addresses, [nonce; 16])
+    }
+
+    fn is_validated(&mut self, number: u8, token: &[u8]) -> bool {
+        let incoming = self.incoming(initial(dcid(number), token));
+        let validated = incoming.remote_address_validated();
+        assert!(incoming.may_retry());
+        self.endpoint.ignore(incoming);
+        validated
+    }
+}
+
+#[test]
+fn rfc_9000_6_version_negotiation_echoes_any_connection_id() {
+    let mut test = Test::new();
+    let mut datagram = vec![0x80, 0xab, 0xcd, 0xef, 0x01, 200];
+    datagram.extend_from_slice(&[1; 200]);
+    datagram.push(0);
+    datagram.resize(1199, 9);
+    assert!(test.receive(&datagram).is_none());
+    datagram.push(9);
+    let Some(DatagramEvent::Response(transmit)) = test.receive(&datagram) else {
+        panic!("no answer");
+    };
+    assert_eq!(
+        (transmit.size, transmit.four_tuple),
+        (test.buf.len(), client())
+    );
+    assert_eq!(test.buf[1..7], [0, 0, 0, 0, 0, 200]);
+    assert_eq!(test.buf[7..207], [1; 200]);
+    assert!(
+        test.buf[207..]
+            .chunks(4)
+            .any(|version| version == [0, 0, 0, 1])
+    );
+    assert!(test.buf.len() < datagram.len());
+
+    test.endpoint = Endpoint::new(test.endpoint.config.clone(), None, [1; 32]);
+    assert!(test.receive(&datagram).is_none());
+}
+
+#[test]
+fn rfc_9000_14_1_what_is_no_attempt_is_dropped() {
+    let mut test = Test::new();
+    assert!(test.receive(initial_of(dcid(1), b"", 1199)).is_none());
+    assert!(
+        test.receive(initial(ConnectionId::new(&[1; 7]), b""))
+            .is_none()
+    );
+    let mut forged = initial(dcid(1), b"");
+    forged[1150] ^= 1;
+    assert!(test.receive(forged).is_none());
+    let mut zero_rtt = initial(dcid(1), b"");
+    zero_rtt[0] |= 0x10;
+    assert!(test.receive(zero_rtt).is_none());
+    assert_eq!(test.endpoint.pending.len(), 0);
+    assert!(test.endpoint.routes.is_empty());
+}
+
+#[test]
+fn repeated_initials_belong_to_one_attempt() {
+    let mut test = Test::new();
+    let incoming = test.incoming(initial(dcid(1), b""));
+    assert_eq!(incoming.four_tuple(), client());
+    assert!(!incoming.remote_address_validated() && incoming.may_retry());
+    for _ in 0..1000 {
+        assert!(test.receive(initial(dcid(1), b"")).is_none());
+    }
+    let other = test.incoming(initial(dcid(2), b""));
+    let pending = test.endpoint.remove_pending(&incoming).unwrap();
+    assert_eq!(pending.datagrams.len(), (32 << 10) / 1200);
+    test.endpoint.ignore(other);
+    assert!(test.endpoint.routes.is_empty());
+    // Forgotten: the same Initial is a new attempt.
+    let again = test.incoming(initial(dcid(1), b""));
+    test.endpoint.ignore(again);
+}
+
+#[test]
+fn attempts_are_bounded_and_expire() {
+    let mut test = Test::new();
+    test.config.max_incoming = 2;
+    test.endpoint
+        .set_server_config(Some(Arc::new(test.config.clone())));
+    let first = test.incoming(initial(dcid(1), b""));
+    let second = test.incoming(initial(dcid(2), b""));
+    let third = test.receive(initial(dcid(3), b""));
+    assert!(matches!(third, Some(DatagramEvent::Response(_))));
+    assert_eq!(
+        test.close_code(dcid(3)),
+        TransportErrorCode::CONNECTION_REFUSED
+    );
+
+    test.later(Duration::from_secs(31));
+    let third = test.incoming(initial(dcid(3), b""));
+    assert_eq!(test.endpoint.pending.len(), 1);
+    // Deciding late is harmless.
+    test.endpoint.ignore(first);
+    test.endpoint.refuse(second, &mut test.buf);
+    assert_eq!(
+        test.close_code(dcid(2)),
+        TransportErrorCode::CONNECTION_REFUSED
+    );
+    test.endpoint.ignore(third);
+    assert!(test.endpoint.routes.is_empty());
+}
+
+#[test]
+fn without_configuration_attempts_are_refused() {
+    let mut test = Test::new();
+    test.endpoint.set_server_config(None);
+    let answer = test.receive(initial(dcid(1), b""));
+    assert!(matches!(answer, Some(DatagramEvent::Response(_))));
+    assert_eq!(
+        test.close_code(dcid(1)),
+        TransportErrorCode::CONNECTION_REFUSED
+    );
+    assert!(test.endpoint.routes.is_empty());
+}
+
+#[test]
+fn rfc_9000_8_1_2_retry_validates_the_address() {
+    let mut test = Test::new();
+    let incoming = test.incoming(initial(dcid(1), b""));
+    let (retry_scid, token) = test.retry(incoming);
+    assert!(test.endpoint.routes.is_empty());
+    let answered = test.incoming(initial(retry_scid, &token));
+    assert!(answered.remote_address_validated());
+    assert_eq!(answered.admission.original_dcid, dcid(1));
+    assert_eq!(answered.admission.retry_scid, Some(retry_scid));
+    // RFC 9000 section 17.2.5.2: one Retry is enough
+    let answered = test.endpoint.retry(test.now, answered, &mut test.buf);
+    test.endpoint.ignore(answered.unwrap_err());
+}
+
+#[test]
+fn rfc_9000_8_1_3_bad_retry_tokens_close() {
+    let mut test = Test::new();
+    let incoming = test.incoming(initial(dcid(1), b""));
+    let (retry_scid, token) = test.retry(incoming);
+
+    let mut refused = |remote: &str, dcid: ConnectionId, after: Duration| {
+        test.later(after);
+        let answer = test.receive_from(remote, initial(dcid, &token));
+        assert!(
+            matches!(answer, Some(DatagramEvent::Response(_))),
+            "{answer:?}"
+        );
+        assert_eq!(test.close_code(dcid), TransportErrorCode::INVALID_TOKEN);
+    };
+    refused("198.51.100.2:5000", retry_scid, Duration::ZERO);
+    refused("198.51.100.1:5001", retry_scid, Duration::ZERO);
+    refused("198.51.100.1:5000", dcid(1), Duration::ZERO);
+    refused("198.51.100.1:5000", retry_scid, Duration::from_secs(16));
+}
+
+#[test]
+fn rfc_9000_8_1_4_new_token_is_good_once_from_its_addresses() {
+    let mut test = Test::new();
+    let token = test.new_token(&["203.0.113.1", "198.51.100.1"], 1);
+    assert!(test.is_validated(1, &token));
+    assert!(!test.is_validated(2, &token));
+
+    let other = test.new_token(&["203.0.113.1"], 2);
+    assert!(!test.is_validated(3, &other));
+
+    let old = test.new_token(&["198.51.100.1"], 3);
+    test.later(test.config.token_lifetime + Duration::from_secs(1));
+    assert!(!test.is_validated(4, &old));
+
+    // What cannot be read counts as no token.
+    assert!(!test.is_validated(5, &[1; 60]));
+    assert!(!test.is_validated(6, b"short"));
+}
+
+#[test]
+fn rfc_9000_10_3_unknown_packets_are_answered_with_a_reset() {
+    let mut test = Test::new();
+    let mut packet = vec![0x41; 60];
+    packet[1..9].copy_from_slice(&[8; 8]);
+    let Some(DatagramEvent::Response(transmit)) = test.receive(&packet) else {
+        panic!("no reset");
+    };
+    assert_eq!(transmit.size, test.buf.len());
+    assert!((42..60).contains(&transmit.size));
+    let token = ResetKey::new(&[6; 32]).token(&ConnectionId::new(&[8; 8]));
+    assert!(test.buf.ends_with(&token));
+    // Resets of resets get smaller until they stop.
+    let mut rounds = 0;
+    let mut last = std::mem::take(&mut test.buf);
+    while test.receive(&last).is_some() {
+        assert!(test.buf.len() < last.len());
+        last = std::mem::take(&mut test.buf);
+        rounds += 1;
+    }
+    assert!(rounds < 60 && last.len() >= 21);
+}
+
+#[test]
+fn connections_are_routed_by_connection_id_and_reset_token() {
+    let mut test = Test::new();
+    let handle = test.endpoint.routes.insert(dcid(1), Some(dcid(2)));
+    let short = |cid: u8| {
+        let mut packet = [0x40; 50];
+        packet[1..9].copy_from_slice(&[cid; 8]);
+        packet
+    };
+    let path_of = |test: &mut Test, cid: u8| match test.receive(short(cid)) {
+        Some(DatagramEvent::Connection(to, datagram)) => {
+            assert_eq!(to, handle);
+            Some(datagram.path)
+        }
+        _ => None,
+    };
+    assert_eq!(path_of(&mut test, 1), Some(PathId(0)));
+    // The client's choice routes only packets that may carry it.
+    assert_eq!(path_of(&mut test, 2), None);
+    assert!(matches!(
+        test.receive(initial(dcid(2), b"")),
+        Some(DatagramEvent::Connection(_, _))
+    ));
+
+    let mut tell = |event| test.endpoint.handle_event(handle, event);
+    tell(EndpointEvent::ConnectionIdIssued(dcid(3), PathId(1)));
+    tell(EndpointEvent::ConnectionIdRetired(dcid(1)));
+    tell(EndpointEvent::ResetTokenAdded([0xaa; 16]));
+    tell(EndpointEvent::ResetTokenAdded([0xbb; 16]));
+    tell(EndpointEvent::ResetTokenRemoved([0xbb; 16]));
+    assert_eq!(path_of(&mut test, 3), Some(PathId(1)));
+    assert_eq!(path_of(&mut test, 1), None);
+    let mut reset = short(9);
+    reset[34..].fill(0xaa);
+    let event = test.receive(reset);
+    assert!(matches!(event, Some(DatagramEvent::StatelessReset(to)) if to == handle));
+    reset[34..].fill(0xbb);
+    let event = test.receive(reset);
+    assert!(!matches!(event, Some(DatagramEvent::StatelessReset(_))));
+
+    // A second connection cannot take over what the first one has.
+    let other = test.endpoint.routes.insert(dcid(4), None);
+    let mut tell = |event| test.endpoint.handle_event(other, event);
+    tell(EndpointEvent::ConnectionIdIssued(dcid(3), PathId(0)));
+    tell(EndpointEvent::ResetTokenAdded([0xaa; 16]));
+    tell(EndpointEvent::ConnectionIdRetired(dcid(3)));
+    tell(EndpointEvent::Drained);
+    assert_eq!(path_of(&mut test, 3), Some(PathId(1)));
+
+    assert_eq!(test.endpoint.open_connections(), 1);
+    test.endpoint.handle_event(handle, EndpointEvent::Drained);
+    test.endpoint.handle_event(handle, EndpointEvent::Drained);
+    assert!(test.endpoint.routes.is_empty());
+}
+
+#[test]
+fn rfc_9287_clear_quic_bit_is_an_option() {
+    for (grease, expected) in [(true, 1), (false, 0)] {
+        let mut test = Test::new();
+        let mut config = EndpointConfig::new([6; 32]);
+        config.grease_quic_bit = grease;
+        test.endpoint.config = Arc::new(config);
+        test.endpoint.routes.insert(dcid(1), None);
+        let mut packet = [0; 50];
+        packet[1..9].copy_from_slice(&[1; 8]);
+        assert_eq!(test.receive(packet).iter().count(), expected);
+    }
+}
+
+proptest! {
+    #[test]
+    fn noise_is_harmless(
+        datagrams in prop::collection::vec(
+            (any::<u8>(), prop::bool::ANY, prop::collection::vec(any::<u8>(), 0..1300)),
+            1..10,
+        ),
+    ) {
+        let mut test = Test::new();
+        for (first, is_version_1, mut datagram) in datagrams {
+            if is_version_1 && datagram.len() > 5 {
+                datagram[..5].copy_from_slice(&[first | 0x80, 0, 0, 0, 1]);
+            }
+            match test.receive(&datagram) {
+                Some(DatagramEvent::Response(_)) => prop_assert!(test.buf.len() < datagram.len()),
+                event => prop_assert!(event.is_none()),
+            }
+        }
+        prop_assert!(test.endpoint.routes.is_empty());
+    }
+}
