@@ -1,2 +1,80 @@
 //! The `mpquic` tool.
-fn main() {}
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+mod args;
+mod clock;
+mod demo;
+mod download;
+mod failure;
+mod files;
+mod get;
+mod hq;
+mod progress;
+mod protocol;
+mod report;
+mod serve;
+mod sink;
+mod trust;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let default_log = match cli.command {
+        Command::Serve(_) => "warn,mpquic=info",
+        _ => "error",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default_log.into());
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Runtime::new().map_err(Failure::other)?;
+    let result = runtime.block_on(async {
+        match command {
+            Command::Serve(args) => serve::run(args).await,
+            Command::Get(args) => until_interrupted(get::run(args)).await,
+            Command::Demo(args) => until_interrupted(demo::run(args)).await,
+            Command::Schedulers => {
+                list(mpquic_sched::list().iter().map(|s| (s.name, s.description, s.source)));
+                Ok(())
+            }
+            Command::Controllers => {
+                list(mpquic_cc::list().iter().map(|c| (c.name, c.description, c.source)));
+                Ok(())
+            }
+        }
+    });
+    // A thread that reads a file nobody wants any more is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+/// Gives up when the user asks for it; what is dropped then cleans up after itself.
+async fn until_interrupted(
+    command: impl Future<Output = Result<(), Failure>>,
+) -> Result<(), Failure> {
+    tokio::select! {
+        result = command => result,
+        () = serve::interrupted() => Err(Failure::other("interrupted")),
+    }
+}
+
+fn list(rows: impl Iterator<Item = (&'static str, &'static str, &'static str)>) {
+    for (name, description, source) in rows {
+        println!("{name:12} {description} [{source}]");
+    }
+}

@@ -1,0 +1,253 @@
+//! The command line.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::{Args, Parser, Subcommand};
+use http::Uri;
+use mpquic_core::config::TransportConfig;
+use mpquic_core::congestion::ControllerFactory;
+use mpquic_core::sched::SchedulerFactory;
+
+use crate::trust::{Fingerprint, Trust};
+
+/// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
+///
+/// Try `mpquic demo` first: it needs no arguments. Then `mpquic serve DIR` on one machine and
+/// `mpquic get URL` on another.
+///
+/// Exit codes: 0 done, 1 the transfer failed, 2 the command line is wrong. SSLKEYLOGFILE names a
+/// file for TLS secrets, so that Wireshark can decrypt; RUST_LOG sets the log level (to stderr).
+#[derive(Debug, Parser)]
+#[command(name = "mpquic", version, propagate_version = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(Serve),
+    Get(Get),
+    Demo(Demo),
+    /// List the built-in packet schedulers, with their sources
+    Schedulers,
+    /// List the built-in congestion controllers, with their sources
+    Controllers,
+}
+
+/// Serve the files of a directory
+///
+/// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of a
+/// self-signed certificate, for the --pin option of `mpquic get`. Runs until interrupted.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Directory to serve; nothing outside of it is ever sent
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Certificate chain; without it a self-signed certificate is made
+    #[arg(long, value_name = "PEM", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Private key of the certificate
+    #[arg(long, value_name = "PEM", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Application protocols to offer, the preferred one first
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "hq-interop")]
+    pub(crate) alpn: Vec<Alpn>,
+    /// Most paths a client may have open at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) max_paths: u32,
+    #[command(flatten)]
+    pub(crate) policy: Policy,
+}
+
+/// Fetch files over all paths at once
+///
+/// Paths run from every usable interface, or from the addresses given with --local, to every
+/// address of the server.
+#[derive(Debug, Args)]
+pub(crate) struct Get {
+    /// What to fetch, as https://HOST[:PORT]/FILE
+    #[arg(required = true, value_name = "URL", value_parser = parse_url)]
+    pub(crate) urls: Vec<Uri>,
+    /// Where to write; `-` is standard output [default: the URL's last part, in this directory]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
+    pub(crate) output: Option<PathBuf>,
+    /// Name the file as the URL does, in this directory (the default)
+    #[arg(short = 'O', long)]
+    pub(crate) remote_name: bool,
+    /// Name the file as the URL does, in that directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Open a path from this local address or interface; repeat for several
+    #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
+    pub(crate) local: Vec<Local>,
+    /// Connect here instead of where the URL's name leads; repeat for further addresses of the
+    /// same server
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) server_addr: Vec<SocketAddr>,
+    /// Most paths to open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) paths: Option<u32>,
+    #[command(flatten)]
+    pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+    /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// Watch a download over two paths, all in this process
+///
+/// A server and a client on loopback, two paths between 127.0.0.1 and 127.0.0.2, generated data.
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How much to transfer, MiB
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub(crate) mib: u64,
+    #[command(flatten)]
+    pub(crate) policy: Policy,
+    /// Print a JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Policy {
+    /// Packet scheduler; `mpquic schedulers` lists them
+    #[arg(long, value_name = "NAME", default_value = "lrf", value_parser = parse_scheduler)]
+    pub(crate) scheduler: Scheduler,
+    /// Congestion controller; `mpquic controllers` lists them
+    #[arg(long, value_name = "NAME", default_value = "olia", value_parser = parse_controller)]
+    pub(crate) cc: Controller,
+}
+
+impl Policy {
+    pub(crate) fn transport(&self, max_paths: u32) -> TransportConfig {
+        let mut transport = TransportConfig::new(self.scheduler.0.clone(), self.cc.0.clone());
+        transport.max_concurrent_paths = max_paths;
+        transport
+    }
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct TrustArgs {
+    /// Trust servers whose certificate was issued by one in this file, and no others
+    #[arg(long, value_name = "PEM")]
+    ca: Option<PathBuf>,
+    /// Trust exactly the certificate with this SHA-256 fingerprint
+    #[arg(long, value_name = "sha256:HEX")]
+    pin: Option<Fingerprint>,
+    /// Trust every server: anybody in between can read and change the data
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl TrustArgs {
+    pub(crate) fn trust(&self) -> Trust {
+        match (&self.ca, self.pin, self.insecure) {
+            (Some(path), ..) => Trust::Authorities(path.clone()),
+            (None, Some(pin), _) => Trust::Pin(pin),
+            (None, None, true) => Trust::Anybody,
+            (None, None, false) => Trust::System,
+        }
+    }
+}
+
+/// An application protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Alpn {
+    /// HTTP/0.9 over QUIC, as interoperability tests use it
+    HqInterop,
+}
+
+impl Alpn {
+    pub(crate) fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::HqInterop => b"hq-interop",
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Scheduler(Arc<dyn SchedulerFactory>);
+
+fn parse_scheduler(name: &str) -> Result<Scheduler, mpquic_sched::UnknownScheduler> {
+    mpquic_sched::by_name(name).map(Scheduler)
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Controller(Arc<dyn ControllerFactory>);
+
+fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownController> {
+    mpquic_cc::by_name(name).map(Controller)
+}
+
+fn parse_url(text: &str) -> Result<Uri, String> {
+    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("https"), Some(host)) if !host.is_empty() => Ok(uri),
+        (Some(scheme), _) if scheme != "https" => {
+            Err(format!("`{scheme}` is not supported; QUIC URLs start with https://"))
+        }
+        _ => Err("expected https://HOST[:PORT]/FILE".to_owned()),
+    }
+}
+
+/// Where a path starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Local {
+    Address(IpAddr),
+    Interface(String),
+}
+
+fn parse_local(text: &str) -> Result<Local, String> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let listed = || {
+        let addresses = interfaces
+            .iter()
+            .map(|interface| format!("{} ({})", interface.ip(), interface.name));
+        addresses.collect::<Vec<_>>().join(", ")
+    };
+    if let Ok(address) = text.parse::<IpAddr>() {
+        // Loopback has more addresses than its interface lists, so asking the system is the test.
+        return match UdpSocket::bind((address, 0)) {
+            Ok(_) => Ok(Local::Address(address)),
+            Err(_) => Err(format!("not an address of this machine; there are: {}", listed())),
+        };
+    }
+    if interfaces.iter().any(|interface| interface.name == text) {
+        return Ok(Local::Interface(text.to_owned()));
+    }
+    Err(format!("no such address or interface; there are: {}", listed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn urls_need_a_scheme_and_a_host() {
+        assert!(parse_url("https://example.org:4433/file").is_ok());
+        assert!(parse_url("https://[::1]:4433/file").is_ok());
+        for wrong in ["http://example.org/", "example.org/file", "https:///file", "/file", ""] {
+            assert!(parse_url(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `mpquic demo`: a server, a client, two paths and a download, all in this process.
+
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
+
+use http::Uri;
+use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
+use sha2::{Digest, Sha256};
+
+use crate::args::Demo;
+use crate::download::Download;
+use crate::failure::Failure;
+use crate::files::{Content, OpenError, Source};
+use crate::report::Report;
+use crate::serve::{self, CLOSE_TIME, all_protocols};
+use crate::sink::{Destination, hex};
+use crate::trust::{Trust, Verifier};
+
+const PATHS: u32 = 2;
+
+/// Transfers generated data and checks that it arrived unchanged.
+pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
+    let generated = Arc::new(Generated::new(args.mib << 20));
+    let alpn = all_protocols();
+    let (config, fingerprint) = serve::self_signed(&[], &alpn)?;
+    let config = config.transport(args.policy.transport(PATHS));
+    let server = two_addresses(Some(config))?;
+    let source: Arc<dyn Source> = generated.clone();
+    let accepting = tokio::spawn({
+        let server = server.clone();
+        async move { serve::accept(&server, source).await }
+    });
+
+    let addresses = server.local_addrs();
+    let first = *addresses.first().ok_or_else(|| Failure::other("no server address"))?;
+    let verifier = Verifier::new(&Trust::Pin(fingerprint))?;
+    let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
+        .transport(args.policy.transport(PATHS))
+        .server_addresses(addresses.clone());
+    let client = two_addresses(None)?;
+    let connection = client
+        .connect_with(config, first, "localhost")
+        .map_err(Failure::other)?
+        .await
+        .map_err(Failure::other)?;
+    if !args.json {
+        eprintln!("Downloading {} MiB of generated data over two paths on loopback.", args.mib);
+    }
+    let url: Uri = "https://localhost/generated".parse().map_err(Failure::other)?;
+    let mut download = Download::start(&url, &Destination::Nowhere, args.json)?;
+    download.length = Some(generated.length);
+    let report = download.run(&connection).await?;
+
+    connection.close(VarInt::from_u32(0), b"done");
+    server.close(VarInt::from_u32(0), b"done");
+    let _ = tokio::time::timeout(CLOSE_TIME, accepting).await;
+    tell(&args, &report)?;
+    let sent = generated.sha256.get().map(|hash| hex(hash));
+    match sent {
+        Some(sent) if sent == report.sha256 => {
+            if !args.json {
+                println!("SHA-256 of what was sent and of what arrived match: {sent}");
+            }
+            Ok(())
+        }
+        Some(sent) => Err(Failure::other(format!(
+            "SHA-256 differs: sent {sent}, received {}",
+            report.sha256
+        ))),
+        None => Err(Failure::other("the data was not sent to its end")),
+    }
+}
+
+fn tell(args: &Demo, report: &Report) -> Result<(), Failure> {
+    if args.json {
+        println!("{}", serde_json::to_string(report).map_err(Failure::other)?);
+    } else {
+        print!("{}", report.table());
+        println!("{}", report.summary());
+    }
+    Ok(())
+}
+
+/// An endpoint on 127.0.0.1 and 127.0.0.2, or twice on the former where the system has no other.
+fn two_addresses(server: Option<ServerConfig>) -> Result<Endpoint, Failure> {
+    let bind = |second: Ipv4Addr| {
+        let any_port = |ip: Ipv4Addr| SocketAddr::new(IpAddr::V4(ip), 0);
+        let builder = Endpoint::builder()
+            .bind(any_port(Ipv4Addr::LOCALHOST))
+            .bind(any_port(second));
+        match server.clone() {
+            Some(config) => builder.server(config).build(),
+            None => builder.build(),
+        }
+    };
+    bind(Ipv4Addr::new(127, 0, 0, 2))
+        .or_else(|_| bind(Ipv4Addr::LOCALHOST))
+        .map_err(|error| Failure::other(format!("cannot bind on loopback: {error}")))
+}
+
+/// Data that no compression and no cache can help with, hashed as it is made.
+struct Generated {
+    length: u64,
+    sha256: Arc<OnceLock<[u8; 32]>>,
+}
+
+impl Generated {
+    fn new(length: u64) -> Self {
+        Self {
+            length,
+            sha256: Arc::default(),
+        }
+    }
+}
+
+impl Source for Generated {
+    fn open(&self, _: &str) -> Result<Content, OpenError> {
+        Ok(Content {
+            length: self.length,
+            reader: Box::new(Generator {
+                state: 0x9e37_79b9_7f4a_7c15,
+                left: self.length,
+                hash: Sha256::new(),
+                sha256: self.sha256.clone(),
+            }),
+        })
+    }
+}
+
+struct Generator {
+    state: u64,
+    left: u64,
+    hash: Sha256,
+    sha256: Arc<OnceLock<[u8; 32]>>,
+}
+
+impl Generator {
+    /// The next eight bytes (the generator xorshift64).
+    fn next(&mut self) -> [u8; 8] {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state.to_le_bytes()
+    }
+}
+
+impl Read for Generator {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let length = buf.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let filled = &mut buf[..length];
+        for piece in filled.chunks_mut(8) {
+            let bytes = self.next();
+            piece.copy_from_slice(&bytes[..piece.len()]);
+        }
+        self.hash.update(&*filled);
+        self.left -= length as u64;
+        if self.left == 0 {
+            // Reading on after the end changes nothing.
+            let _ = self.sha256.set(self.hash.clone().finalize().into());
+        }
+        Ok(length)
+    }
+}

@@ -1,0 +1,56 @@
+//! How the tool ends: exit codes and one line of explanation.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Why the tool ends without success.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The command line asks for something that cannot be. Exit code 2.
+    Usage(String),
+    /// It did not work out. Exit code 1.
+    Failed(String),
+    /// It did not work out, and was said already. Exit code 1.
+    Reported,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::Usage(message.to_string())
+    }
+
+    pub(crate) fn other(message: impl Display) -> Self {
+        Self::Failed(message.to_string())
+    }
+
+    /// Says what it was about.
+    pub(crate) fn about(self, what: impl Display) -> Self {
+        match self {
+            Self::Failed(message) => Self::Failed(format!("{what}: {message}")),
+            other => other,
+        }
+    }
+
+    /// Tells the user, on one line, and gives the exit code.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Self::Usage(message) => {
+                eprintln!("mpquic: {}; see mpquic --help", one_line(message));
+                ExitCode::from(2)
+            }
+            Self::Failed(message) => {
+                eprintln!("mpquic: {}", one_line(message));
+                ExitCode::FAILURE
+            }
+            Self::Reported => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Peers may put anything into their reasons; control characters do not reach the terminal.
+pub(crate) fn one_line(message: &str) -> String {
+    message
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
+}

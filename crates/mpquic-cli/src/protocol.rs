@@ -1,0 +1,52 @@
+//! What a request looks like, whichever application protocol carries it.
+
+use std::future::Future;
+
+use bytes::Bytes;
+use http::Uri;
+use mpquic_core::ConnectionError;
+use thiserror::Error;
+
+/// Why a request was not answered in full.
+#[derive(Debug, Error)]
+pub(crate) enum RequestError {
+    #[error("not found on the server")]
+    NotFound,
+    #[error("the server could not read the file to its end")]
+    ServerFailed,
+    #[error("the server refused the request (code {0:#x})")]
+    Refused(u64),
+    #[error("connection lost: {0}")]
+    Connection(#[from] ConnectionError),
+    #[error("the answer ended after {received} of {length} bytes")]
+    Truncated { length: u64, received: u64 },
+    #[error("the request was cancelled")]
+    Cancelled,
+}
+
+/// The client's side of an application protocol, over one connection.
+pub(crate) trait Client: Sync {
+    type Body: Body;
+
+    /// Asks for a file.
+    fn get(
+        &self,
+        url: &Uri,
+    ) -> impl Future<Output = Result<Response<Self::Body>, RequestError>> + Send;
+}
+
+/// An answer.
+pub(crate) struct Response<B> {
+    /// Bytes to come, where the protocol tells.
+    pub(crate) length: Option<u64>,
+    pub(crate) body: B,
+}
+
+/// The bytes of an answer.
+pub(crate) trait Body: Send {
+    /// Fills `chunks` with what has arrived and tells how many; `None` at the end.
+    fn read(
+        &mut self,
+        chunks: &mut [Bytes],
+    ) -> impl Future<Output = Result<Option<usize>, RequestError>> + Send;
+}

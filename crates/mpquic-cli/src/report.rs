@@ -1,0 +1,195 @@
+//! What a transfer came to: as JSON for programs, as a table for people.
+
+use std::fmt::Write as _;
+
+use mpquic_core::{PathState, PathStats};
+use serde::Serialize;
+
+/// One finished transfer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Report {
+    pub(crate) url: String,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    pub(crate) sha256: String,
+    pub(crate) paths: Vec<PathReport>,
+    /// Both sides support multipath.
+    pub(crate) multipath: bool,
+    pub(crate) protocol: String,
+    /// Where the file is; absent for standard output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+}
+
+/// A path's part in a transfer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct PathReport {
+    pub(crate) id: u32,
+    pub(crate) local: String,
+    pub(crate) remote: String,
+    /// Bytes of datagrams during the transfer.
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+    pub(crate) rtt_ms: f64,
+    /// Packets of ours declared lost.
+    pub(crate) lost: u64,
+    /// Congestion window, bytes.
+    pub(crate) cwnd: u64,
+    pub(crate) state: &'static str,
+}
+
+/// A path's state in one word.
+pub(crate) fn state_name(state: PathState) -> &'static str {
+    match state {
+        PathState::Validating => "validating",
+        PathState::Active => "active",
+        PathState::Suspect => "suspect",
+        PathState::Abandoned => "abandoned",
+    }
+}
+
+/// What the paths did between two looks at their counters.
+pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport> {
+    let report = |path: &PathStats| {
+        let earlier = before.iter().find(|earlier| earlier.id == path.id);
+        let since = |counter: fn(&PathStats) -> u64| {
+            counter(path).saturating_sub(earlier.map_or(0, counter))
+        };
+        PathReport {
+            id: path.id.0,
+            local: path.four_tuple.local.to_string(),
+            remote: path.four_tuple.remote.to_string(),
+            bytes_received: since(|path| path.bytes_received),
+            bytes_sent: since(|path| path.bytes_sent),
+            rtt_ms: path.rtt.as_secs_f64() * 1e3,
+            lost: since(|path| path.packets_lost),
+            cwnd: path.window,
+            state: state_name(path.state),
+        }
+    };
+    after.iter().map(report).collect()
+}
+
+impl Report {
+    /// Bytes received on all paths, packet headers included.
+    fn received(&self) -> u64 {
+        self.paths.iter().map(|path| path.bytes_received).sum()
+    }
+
+    /// "512.0 MiB in 1.20 s, 3.58 Gbit/s, over 2 paths"
+    pub(crate) fn summary(&self) -> String {
+        let used = self.paths.iter().filter(|path| path.bytes_received > 0);
+        let count = used.count();
+        format!(
+            "{} in {:.2} s, {}, over {count} {}",
+            size(self.bytes),
+            self.seconds,
+            rate(self.bytes as f64 / self.seconds.max(1e-9)),
+            if count == 1 { "path" } else { "paths" },
+        )
+    }
+
+    /// A row per path.
+    pub(crate) fn table(&self) -> String {
+        let widest = |cell: fn(&PathReport) -> &str| {
+            self.paths.iter().map(|path| cell(path).len()).max().unwrap_or(0)
+        };
+        let local = widest(|path| &path.local).max("local".len());
+        let remote = widest(|path| &path.remote).max("remote".len());
+        let mut table = format!(
+            "path  {:local$}  {:remote$}   received  share       rtt     cwnd  lost  state\n",
+            "local", "remote"
+        );
+        for path in &self.paths {
+            let share = 100 * path.bytes_received / self.received().max(1);
+            let _ = writeln!(
+                table,
+                "{:>4}  {:local$}  {:remote$}  {:>9}  {share:>3} %  {:>5.2} ms  {:>7}  {:>4}  {}",
+                path.id,
+                path.local,
+                path.remote,
+                size(path.bytes_received),
+                path.rtt_ms,
+                size(path.cwnd),
+                path.lost,
+                path.state
+            );
+        }
+        table
+    }
+}
+
+/// "1.5 MiB"
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let decimals = usize::from(unit > 0);
+    format!("{value:.decimals$} {}", UNITS[unit])
+}
+
+/// "2.51 Gbit/s"
+pub(crate) fn rate(bytes_per_second: f64) -> String {
+    let bits = bytes_per_second * 8.0;
+    match bits {
+        ..1e6 => format!("{:.0} kbit/s", bits / 1e3),
+        1e6..1e9 => format!("{:.1} Mbit/s", bits / 1e6),
+        _ => format!("{:.2} Gbit/s", bits / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_rates() {
+        assert_eq!(size(0), "0 B");
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(1536), "1.5 KiB");
+        assert_eq!(size(1 << 20), "1.0 MiB");
+        assert_eq!(size((1 << 20) - 1), "1.0 MiB");
+        assert_eq!(size(u64::MAX), "16777216.0 TiB");
+        assert_eq!(rate(1000.0), "8 kbit/s");
+        assert_eq!(rate(1e6), "8.0 Mbit/s");
+        assert_eq!(rate(1.25e9), "10.00 Gbit/s");
+    }
+
+    #[test]
+    fn json_has_the_agreed_fields() {
+        let sha256 = "ab".repeat(32);
+        let path = PathReport {
+            id: 1,
+            local: "127.0.0.1:1".into(),
+            remote: "127.0.0.1:2".into(),
+            bytes_received: 7,
+            bytes_sent: 8,
+            rtt_ms: 1.5,
+            lost: 0,
+            cwnd: 12_000,
+            state: "active",
+        };
+        let report = Report {
+            url: "https://a/b".into(),
+            bytes: 5,
+            seconds: 0.5,
+            sha256: sha256.clone(),
+            paths: vec![path],
+            multipath: false,
+            protocol: String::new(),
+            file: None,
+        };
+        let json = serde_json::to_string(&report).unwrap();
+        assert_eq!(
+            json,
+            format!(
+                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"multipath":false,"protocol":""}}"#
+            )
+        );
+        assert!(report.table().lines().count() == 2);
+    }
+}

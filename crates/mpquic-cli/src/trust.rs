@@ -1,0 +1,272 @@
+//! Whom a client trusts, and what it says when it does not.
+
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mpquic_core::crypto::rustls::{QuicClientConfig, certificate_fingerprint, provider};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme,
+};
+
+use crate::failure::Failure;
+use crate::sink::hex;
+
+/// The SHA-256 of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint(pub(crate) [u8; 32]);
+
+impl Fingerprint {
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Self {
+        Self(certificate_fingerprint(certificate))
+    }
+}
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sha256:{}", hex(&self.0))
+    }
+}
+
+impl FromStr for Fingerprint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const EXPECTED: &str =
+            "expected `sha256:` and 64 hexadecimal digits, as `mpquic serve` prints them";
+        let digits = text.strip_prefix("sha256:").ok_or(EXPECTED)?;
+        let digits: Vec<u32> = digits
+            .chars()
+            .filter(|&digit| digit != ':')
+            .map(|digit| digit.to_digit(16).ok_or(EXPECTED))
+            .collect::<Result<_, _>>()?;
+        let mut fingerprint = [0; 32];
+        if digits.len() != 2 * fingerprint.len() {
+            return Err(EXPECTED);
+        }
+        for (byte, pair) in fingerprint.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = (pair[0] * 16 + pair[1]) as u8;
+        }
+        Ok(Self(fingerprint))
+    }
+}
+
+/// Whom to trust.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Trust {
+    /// The certification authorities the operating system trusts.
+    System,
+    /// The certificates in this PEM file.
+    Authorities(PathBuf),
+    /// The one certificate with this fingerprint.
+    Pin(Fingerprint),
+    /// Everybody.
+    Anybody,
+}
+
+/// Checks a server's certificate and remembers one that was refused.
+#[derive(Debug)]
+pub(crate) struct Verifier {
+    check: Check,
+    provider: Arc<CryptoProvider>,
+    refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
+}
+
+#[derive(Debug)]
+enum Check {
+    /// `None` if there are no authorities to trust.
+    Authorities(Option<Arc<WebPkiServerVerifier>>),
+    Pin(Fingerprint),
+    Nothing,
+}
+
+impl Verifier {
+    pub(crate) fn new(trust: &Trust) -> Result<Arc<Self>, Failure> {
+        let provider = Arc::new(provider());
+        let check = match trust {
+            Trust::Pin(fingerprint) => Check::Pin(*fingerprint),
+            Trust::Anybody => Check::Nothing,
+            Trust::System => authorities(system_roots(), &provider)?,
+            Trust::Authorities(path) => authorities(roots_in(path)?, &provider)?,
+        };
+        Ok(Arc::new(Self {
+            check,
+            provider,
+            refused: Mutex::new(None),
+        }))
+    }
+
+    /// A TLS configuration that asks this verifier. Honours `SSLKEYLOGFILE`.
+    pub(crate) fn tls(self: &Arc<Self>, alpn: &[&[u8]]) -> Result<QuicClientConfig, Failure> {
+        let mut config = rustls::ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(Failure::other)?
+            .dangerous()
+            .with_custom_certificate_verifier(self.clone())
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.key_log = Arc::new(KeyLogFile::new());
+        QuicClientConfig::new(Arc::new(config)).map_err(Failure::other)
+    }
+
+    /// What to tell the user if a certificate was refused.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let (seen, error) = refused.as_ref()?;
+        Some(match self.check {
+            Check::Pin(pinned) => {
+                format!("the server's certificate is {seen}, but {pinned} was pinned with --pin")
+            }
+            Check::Authorities(_) | Check::Nothing => format!(
+                "the server's certificate is not trusted ({}); if you know that its fingerprint \
+                 is right, use --pin {seen}; or name its issuer with --ca PEM; or check nothing \
+                 with --insecure",
+                reason(error)
+            ),
+        })
+    }
+
+    fn check(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let unknown = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
+        match &self.check {
+            Check::Nothing => Ok(()),
+            Check::Pin(pinned) if *pinned == Fingerprint::of(certificate) => Ok(()),
+            Check::Pin(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            Check::Authorities(None) => Err(unknown()),
+            Check::Authorities(Some(verifier)) => verifier
+                .verify_server_cert(certificate, intermediates, name, &[], now)
+                .map(|_| ()),
+        }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let checked = self.check(certificate, intermediates, name, now);
+        if let Err(error) = &checked {
+            let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            *refused = Some((Fingerprint::of(certificate), error.clone()));
+        }
+        checked.map(|()| ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
+    }
+}
+
+fn authorities(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Check, Failure> {
+    if roots.is_empty() {
+        return Ok(Check::Authorities(None));
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
+        .build()
+        .map_err(Failure::other)?;
+    Ok(Check::Authorities(Some(verifier)))
+}
+
+fn system_roots() -> RootCertStore {
+    let mut roots = RootCertStore::empty();
+    let loaded = rustls_native_certs::load_native_certs();
+    for error in &loaded.errors {
+        tracing::debug!(%error, "system certificates");
+    }
+    roots.add_parsable_certificates(loaded.certs);
+    roots
+}
+
+fn roots_in(path: &Path) -> Result<RootCertStore, Failure> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("--ca {}: {error}", path.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
+        let certificate = certificate.map_err(|error| unusable(&error))?;
+        roots.add(certificate).map_err(|error| unusable(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(unusable(&"no certificate in this file"));
+    }
+    Ok(roots)
+}
+
+fn reason(error: &rustls::Error) -> &'static str {
+    use CertificateError as Certificate;
+    let rustls::Error::InvalidCertificate(certificate) = error else {
+        return "it could not be checked";
+    };
+    match certificate {
+        Certificate::Expired | Certificate::ExpiredContext { .. } => "it has expired",
+        Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => "it is not valid yet",
+        Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+            "it is for another name"
+        }
+        Certificate::UnknownIssuer | Certificate::Other(_) => {
+            "it is self-signed, or its issuer is unknown"
+        }
+        _ => "it is not valid",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_read_as_they_are_printed() {
+        let fingerprint = Fingerprint(std::array::from_fn(|index| index as u8 * 7));
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+        let colons = fingerprint.to_string().to_uppercase();
+        let digits = colons.strip_prefix("SHA256:").unwrap();
+        let pairs: Vec<_> = digits
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| std::str::from_utf8(pair).unwrap())
+            .collect();
+        assert_eq!(format!("sha256:{}", pairs.join(":")).parse(), Ok(fingerprint));
+        for wrong in ["", "sha256:", "sha256:00", "md5:00", "sha256:zz", digits] {
+            assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
+        }
+    }
+}
