@@ -56,7 +56,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PEM", requires = "cert")]
     pub(crate) key: Option<PathBuf>,
     /// Application protocols to offer, the preferred one first
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "hq-interop")]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "hq-interop"
+    )]
     pub(crate) alpn: Vec<Alpn>,
     /// Most paths a client may have open at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -196,9 +201,9 @@ fn parse_url(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(host)) if !host.is_empty() => Ok(uri),
-        (Some(scheme), _) if scheme != "https" => {
-            Err(format!("`{scheme}` is not supported; QUIC URLs start with https://"))
-        }
+        (Some(scheme), _) if scheme != "https" => Err(format!(
+            "`{scheme}` is not supported; QUIC URLs start with https://"
+        )),
         _ => Err("expected https://HOST[:PORT]/FILE".to_owned()),
     }
 }
@@ -222,13 +227,19 @@ fn parse_local(text: &str) -> Result<Local, String> {
         // Loopback has more addresses than its interface lists, so asking the system is the test.
         return match UdpSocket::bind((address, 0)) {
             Ok(_) => Ok(Local::Address(address)),
-            Err(_) => Err(format!("not an address of this machine; there are: {}", listed())),
+            Err(_) => Err(format!(
+                "not an address of this machine; there are: {}",
+                listed()
+            )),
         };
     }
     if interfaces.iter().any(|interface| interface.name == text) {
         return Ok(Local::Interface(text.to_owned()));
     }
-    Err(format!("no such address or interface; there are: {}", listed()))
+    Err(format!(
+        "no such address or interface; there are: {}",
+        listed()
+    ))
 }
 
 #[cfg(test)]
@@ -246,7 +257,13 @@ mod tests {
     fn urls_need_a_scheme_and_a_host() {
         assert!(parse_url("https://example.org:4433/file").is_ok());
         assert!(parse_url("https://[::1]:4433/file").is_ok());
-        for wrong in ["http://example.org/", "example.org/file", "https:///file", "/file", ""] {
+        for wrong in [
+            "http://example.org/",
+            "example.org/file",
+            "https:///file",
+            "/file",
+            "",
+        ] {
             assert!(parse_url(wrong).is_err(), "{wrong}");
         }
     }

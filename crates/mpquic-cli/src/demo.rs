@@ -33,7 +33,9 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     });
 
     let addresses = server.local_addrs();
-    let first = *addresses.first().ok_or_else(|| Failure::other("no server address"))?;
+    let first = *addresses
+        .first()
+        .ok_or_else(|| Failure::other("no server address"))?;
     let verifier = Verifier::new(&Trust::Pin(fingerprint))?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
         .transport(args.policy.transport(PATHS))
@@ -45,9 +47,14 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .await
         .map_err(Failure::other)?;
     if !args.json {
-        eprintln!("Downloading {} MiB of generated data over two paths on loopback.", args.mib);
+        eprintln!(
+            "Downloading {} MiB of generated data over two paths on loopback.",
+            args.mib
+        );
     }
-    let url: Uri = "https://localhost/generated".parse().map_err(Failure::other)?;
+    let url: Uri = "https://localhost/generated"
+        .parse()
+        .map_err(Failure::other)?;
     let mut download = Download::start(&url, &Destination::Nowhere, args.json)?;
     download.length = Some(generated.length);
     let report = download.run(&connection).await?;
@@ -147,7 +154,9 @@ impl Generator {
 
 impl Read for Generator {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let length = buf.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let length = buf
+            .len()
+            .min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let filled = &mut buf[..length];
         for piece in filled.chunks_mut(8) {
             let bytes = self.next();

@@ -57,10 +57,14 @@ impl<'a> Download<'a> {
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
         let protocol = protocol.unwrap_or_default();
         if protocol == Alpn::HqInterop.bytes() {
-            return self.run_with(hq::Client::new(connection.clone()), connection, protocol).await;
+            return self
+                .run_with(hq::Client::new(connection.clone()), connection, protocol)
+                .await;
         }
         let protocol = String::from_utf8_lossy(&protocol);
-        Err(Failure::other(format!("the server speaks `{protocol}`, which this tool does not")))
+        Err(Failure::other(format!(
+            "the server speaks `{protocol}`, which this tool does not"
+        )))
     }
 
     async fn run_with(
@@ -71,7 +75,13 @@ impl<'a> Download<'a> {
     ) -> Result<Report, Failure> {
         let response = client.get(self.url).await.map_err(Failure::other)?;
         let length = self.length.or(response.length);
-        let title = self.url.path().rsplit('/').next().unwrap_or_default().to_owned();
+        let title = self
+            .url
+            .path()
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         let mut progress = Progress::new(title, length, self.started, self.quiet, &self.before);
         let received = AtomicU64::new(0);
         let mut ticks = tokio::time::interval(REFRESH);
@@ -132,7 +142,12 @@ async fn transfer<B: Body>(
     received: &AtomicU64,
 ) -> Result<(), TransferError> {
     let mut pieces: [Bytes; PIECES] = [const { Bytes::new() }; PIECES];
-    while let Some(count) = response.body.read(&mut pieces).await.map_err(TransferError::Request)? {
+    while let Some(count) = response
+        .body
+        .read(&mut pieces)
+        .await
+        .map_err(TransferError::Request)?
+    {
         for piece in pieces.iter_mut().take(count) {
             let piece = std::mem::take(piece);
             received.fetch_add(piece.len() as u64, Ordering::Relaxed);
@@ -142,7 +157,10 @@ async fn transfer<B: Body>(
     let received = received.load(Ordering::Relaxed);
     match response.length {
         Some(length) if length != received => {
-            Err(TransferError::Request(RequestError::Truncated { length, received }))
+            Err(TransferError::Request(RequestError::Truncated {
+                length,
+                received,
+            }))
         }
         _ => Ok(()),
     }

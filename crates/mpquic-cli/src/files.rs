@@ -145,7 +145,13 @@ mod tests {
     #[test]
     fn files_are_found_by_their_encoded_names() {
         let (_outside, directory) = directory();
-        for target in ["/a.txt", "/%61.txt", "//a.txt", "/a.txt?x=1", "/sub%20dir/b"] {
+        for target in [
+            "/a.txt",
+            "/%61.txt",
+            "//a.txt",
+            "/a.txt?x=1",
+            "/sub%20dir/b",
+        ] {
             assert!(directory.find(target).is_some(), "{target}");
         }
         assert!(directory.open("/a.txt").unwrap().length == 1);

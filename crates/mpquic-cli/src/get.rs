@@ -125,13 +125,19 @@ struct Session {
 
 impl Session {
     fn serves(&self, url: &Uri) -> bool {
-        url.authority().is_some_and(|authority| authority.as_str() == self.authority)
+        url.authority()
+            .is_some_and(|authority| authority.as_str() == self.authority)
             && self.connection.close_reason().is_none()
     }
 
     async fn connect(args: &Get, trust: &Trust, url: &Uri) -> Result<Self, Failure> {
-        let authority = url.authority().ok_or_else(|| Failure::usage("the URL names no host"))?;
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let authority = url
+            .authority()
+            .ok_or_else(|| Failure::usage("the URL names no host"))?;
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
         let addresses = if args.server_addr.is_empty() {
             resolve(host, authority.port_u16().unwrap_or(DEFAULT_PORT)).await?
         } else {
@@ -209,10 +215,11 @@ fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
         };
     }
     // A socket bound to an interface does not reach servers on this very machine.
-    if args.local.is_empty() && !is_ours(server.ip()) {
-        if let Ok(endpoint) = Endpoint::builder().all_interfaces().build() {
-            return Ok(endpoint);
-        }
+    if args.local.is_empty()
+        && !is_ours(server.ip())
+        && let Ok(endpoint) = Endpoint::builder().all_interfaces().build()
+    {
+        return Ok(endpoint);
     }
     if args.local.is_empty() {
         builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));

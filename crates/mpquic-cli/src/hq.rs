@@ -123,7 +123,9 @@ async fn answer(mut send: SendStream, mut recv: RecvStream, source: Arc<dyn Sour
 async fn read_request(recv: &mut RecvStream) -> Option<String> {
     let mut request = Vec::new();
     while !request.contains(&b'\n') {
-        let room = MAX_REQUEST.checked_sub(request.len()).filter(|&room| room > 0)?;
+        let room = MAX_REQUEST
+            .checked_sub(request.len())
+            .filter(|&room| room > 0)?;
         match recv.read_chunk(room, true).await.ok()? {
             Some(chunk) => request.extend_from_slice(&chunk.bytes),
             None => break,
@@ -170,8 +172,19 @@ mod tests {
         assert_eq!(parse("GET /a%20b?c\r\n").as_deref(), Some("/a%20b?c"));
         assert_eq!(parse("GET /\n").as_deref(), Some("/"));
         assert_eq!(parse("GET /x").as_deref(), Some("/x"));
-        assert_eq!(parse("GET /x HTTP/1.1\r\nHost: y\r\n").as_deref(), Some("/x"));
-        for wrong in ["", "GET", "GET ", "GET x\r\n", "PUT /x\r\n", "get /x\r\n", "\r\nGET /x"] {
+        assert_eq!(
+            parse("GET /x HTTP/1.1\r\nHost: y\r\n").as_deref(),
+            Some("/x")
+        );
+        for wrong in [
+            "",
+            "GET",
+            "GET ",
+            "GET x\r\n",
+            "PUT /x\r\n",
+            "get /x\r\n",
+            "\r\nGET /x",
+        ] {
             assert_eq!(parse(wrong), None, "{wrong:?}");
         }
         assert_eq!(parse_request(b"GET /\xff\r\n"), None);

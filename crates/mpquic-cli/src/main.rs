@@ -49,11 +49,19 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
             Command::Schedulers => {
-                list(mpquic_sched::list().iter().map(|s| (s.name, s.description, s.source)));
+                list(
+                    mpquic_sched::list()
+                        .iter()
+                        .map(|s| (s.name, s.description, s.source)),
+                );
                 Ok(())
             }
             Command::Controllers => {
-                list(mpquic_cc::list().iter().map(|c| (c.name, c.description, c.source)));
+                list(
+                    mpquic_cc::list()
+                        .iter()
+                        .map(|c| (c.name, c.description, c.source)),
+                );
                 Ok(())
             }
         }

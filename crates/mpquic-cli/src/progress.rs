@@ -84,7 +84,8 @@ impl Progress {
         self.updated = now;
         self.total.set_position(received);
         let speed = rate(received as f64 / elapsed);
-        self.total.set_message(format!("{}  {speed}", size(received)));
+        self.total
+            .set_message(format!("{}  {speed}", size(received)));
         let mut all = 0;
         for path in paths {
             let row = self.row(path);
@@ -104,7 +105,11 @@ impl Progress {
             let row = self.row(path);
             let bytes = row.last.saturating_sub(row.first);
             row.bar.set_position(FULL * bytes / all.max(1));
-            row.bar.set_prefix(format!("path {} from {}", path.id, path.four_tuple.local.ip()));
+            row.bar.set_prefix(format!(
+                "path {} from {}",
+                path.id,
+                path.four_tuple.local.ip()
+            ));
             row.bar.set_message(format!(
                 "{}  {}  rtt {:.1} ms  {}",
                 size(bytes),

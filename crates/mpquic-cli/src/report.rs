@@ -92,7 +92,11 @@ impl Report {
     /// A row per path.
     pub(crate) fn table(&self) -> String {
         let widest = |cell: fn(&PathReport) -> &str| {
-            self.paths.iter().map(|path| cell(path).len()).max().unwrap_or(0)
+            self.paths
+                .iter()
+                .map(|path| cell(path).len())
+                .max()
+                .unwrap_or(0)
         };
         let local = widest(|path| &path.local).max("local".len());
         let remote = widest(|path| &path.remote).max("remote".len());

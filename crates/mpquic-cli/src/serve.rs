@@ -20,9 +20,8 @@ pub(crate) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// Runs until interrupted.
 pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
-    let directory = Directory::new(&args.dir).map_err(|error| {
-        Failure::usage(format!("cannot serve {}: {error}", args.dir.display()))
-    })?;
+    let directory = Directory::new(&args.dir)
+        .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?;
     let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
     let (config, fingerprint) = match (&args.cert, &args.key) {
         (Some(cert), Some(key)) => (with_certificate(cert, key, &alpn)?, None),
@@ -38,7 +37,9 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     }
     if let Some(fingerprint) = fingerprint {
         println!("certificate {fingerprint}");
-        let port = endpoint.local_addr().map_or(DEFAULT_PORT, |local| local.port());
+        let port = endpoint
+            .local_addr()
+            .map_or(DEFAULT_PORT, |local| local.port());
         eprintln!(
             "The certificate is self-signed. Fetch with:\n  \
              mpquic get --pin {fingerprint} https://HOST:{port}/FILE"
@@ -70,7 +71,11 @@ async fn serve_client(incoming: Incoming, source: Arc<dyn Source>) {
             return;
         }
     };
-    let multipath = if connection.is_multipath() { "multipath" } else { "no multipath" };
+    let multipath = if connection.is_multipath() {
+        "multipath"
+    } else {
+        "no multipath"
+    };
     tracing::info!("{client}: connected, {multipath}");
     // One protocol so far; the next is chosen here, by the ALPN that was negotiated.
     let reason = hq::serve(connection, source).await;
@@ -80,7 +85,9 @@ async fn serve_client(incoming: Incoming, source: Arc<dyn Source>) {
 fn listen(addresses: &[SocketAddr], config: ServerConfig) -> Result<Endpoint, Failure> {
     let bind = |addresses: &[SocketAddr]| {
         let builder = Endpoint::builder().server(config.clone());
-        let builder = addresses.iter().fold(builder, |builder, address| builder.bind(*address));
+        let builder = addresses
+            .iter()
+            .fold(builder, |builder, address| builder.bind(*address));
         builder.build()
     };
     let endpoint = if addresses.is_empty() {
@@ -91,7 +98,8 @@ fn listen(addresses: &[SocketAddr], config: ServerConfig) -> Result<Endpoint, Fa
     } else {
         bind(addresses)
     };
-    endpoint.map_err(|error| Failure::other(format!("cannot listen: {error}; try another --listen")))
+    endpoint
+        .map_err(|error| Failure::other(format!("cannot listen: {error}; try another --listen")))
 }
 
 fn with_certificate(chain: &Path, key: &Path, alpn: &[&[u8]]) -> Result<ServerConfig, Failure> {

@@ -11,9 +11,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use crate::failure::Failure;
 use crate::sink::hex;
@@ -217,9 +215,8 @@ fn system_roots() -> RootCertStore {
 }
 
 fn roots_in(path: &Path) -> Result<RootCertStore, Failure> {
-    let unusable = |error: &dyn std::fmt::Display| {
-        Failure::usage(format!("--ca {}: {error}", path.display()))
-    };
+    let unusable =
+        |error: &dyn std::fmt::Display| Failure::usage(format!("--ca {}: {error}", path.display()));
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
         let certificate = certificate.map_err(|error| unusable(&error))?;
@@ -264,7 +261,10 @@ mod tests {
             .chunks(2)
             .map(|pair| std::str::from_utf8(pair).unwrap())
             .collect();
-        assert_eq!(format!("sha256:{}", pairs.join(":")).parse(), Ok(fingerprint));
+        assert_eq!(
+            format!("sha256:{}", pairs.join(":")).parse(),
+            Ok(fingerprint)
+        );
         for wrong in ["", "sha256:", "sha256:00", "md5:00", "sha256:zz", digits] {
             assert!(wrong.parse::<Fingerprint>().is_err(), "{wrong}");
         }
