@@ -233,6 +233,12 @@ impl<A: Application> Host<A> {
         }
     }
 
+    /// The wake-up a connection waits for.
+    pub(crate) fn wake_time(&self, index: usize) -> Option<Instant> {
+        let hosted = &self.connections[index];
+        hosted.wake.filter(|_| !hosted.drained)
+    }
+
     /// Calls what is due at `now` for a connection, if it is still due.
     pub(crate) fn wake(&mut self, now: Instant, index: usize) {
         let hosted = &mut self.connections[index];

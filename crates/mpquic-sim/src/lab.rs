@@ -90,6 +90,12 @@ impl<A: Application> Lab<A> {
     /// When something happens next; `None` if nothing ever will.
     pub fn next_event(&mut self) -> Option<Instant> {
         self.service();
+        let is_stale = |(time, host, connection): (Instant, usize, usize)| {
+            self.hosts[host].wake_time(connection) != Some(time)
+        };
+        while self.wake_ups.peek().is_some_and(|entry| is_stale(entry.0)) {
+            self.wake_ups.pop();
+        }
         let wake_up = self.wake_ups.peek().map(|Reverse((time, ..))| *time);
         match (self.network.next_event(), wake_up) {
             (Some(network), Some(wake_up)) => Some(network.min(wake_up)),

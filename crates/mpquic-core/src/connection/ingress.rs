@@ -104,7 +104,7 @@ impl Connection {
     }
 
     /// Bytes received raise the 3x limit of the tuple they came on (RFC 9000 section 8.1).
-    fn credit_datagram(&mut self, arrival: &Arrival) {
+    pub(super) fn credit_datagram(&mut self, arrival: &Arrival) {
         let side = self.side;
         if let Some(path) = self.paths.any_mut(arrival.path) {
             path.on_datagram_received(arrival.four_tuple, arrival.size, side);

@@ -154,6 +154,7 @@ impl Connection {
             self.endpoint_events.push_back(EndpointEvent::Drained);
             return;
         }
+        self.on_ack_timeout(now);
         let ids: smallvec::SmallVec<[PathId; 8]> = self.paths.iter().map(|path| path.id).collect();
         for id in ids {
             self.on_path_timeout(now, id);
@@ -169,6 +170,19 @@ impl Connection {
                 );
                 self.close_on_error(now, Err(error));
             }
+        }
+    }
+
+    /// Acknowledgements that are due stay so until something can carry them; their timers do not.
+    fn on_ack_timeout(&mut self, now: Instant) {
+        for slot in self.paths.slots_mut() {
+            if let Some(path) = &mut slot.path {
+                path.space.received.on_timeout(now);
+            }
+        }
+        let levels = [&mut self.handshake.initial, &mut self.handshake.handshake];
+        for level in levels.into_iter().flatten() {
+            level.space.received.on_timeout(now);
         }
     }
 
