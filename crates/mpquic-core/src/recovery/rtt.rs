@@ -99,3 +99,56 @@ impl RttEstimator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recovery::testing::{ms, start};
+
+    #[test]
+    fn initial_values_give_one_second() {
+        // RFC 9002 section 6.2.2: 333 ms make the first timeout about 1 s, as TCP's
+        let rtt = RttEstimator::new(ms(333));
+        assert_eq!(rtt.pto_base(), ms(999));
+        assert_eq!(rtt.snapshot().samples, 0);
+    }
+
+    #[test]
+    fn follows_section_5_3() {
+        let mut rtt = RttEstimator::new(ms(333));
+        rtt.on_sample(start(), ms(100), ms(50));
+        // The first sample sets everything; its delay does not matter.
+        assert_eq!((rtt.smoothed(), rtt.variance), (ms(100), ms(50)));
+        rtt.on_sample(start(), ms(180), ms(0));
+        // rttvar = 3/4 * 50 + 1/4 * |100 - 180|, smoothed = 7/8 * 100 + 1/8 * 180
+        assert_eq!(
+            (rtt.smoothed(), rtt.variance),
+            (ms(110), Duration::from_micros(57_500))
+        );
+        rtt.on_sample(start(), ms(160), ms(20));
+        // The delay is subtracted: adjusted is 140.
+        assert_eq!(rtt.smoothed(), Duration::from_micros(113_750));
+        assert_eq!(rtt.variance, Duration::from_micros(50_625));
+        assert_eq!((rtt.min(), rtt.latest()), (ms(100), ms(160)));
+    }
+
+    #[test]
+    fn ack_delay_never_undercuts_the_minimum() {
+        // RFC 9002 section 5.3: MUST NOT subtract if the result is below min_rtt
+        let mut rtt = RttEstimator::new(ms(333));
+        rtt.on_sample(start(), ms(100), ms(0));
+        rtt.on_sample(start(), ms(108), ms(9));
+        assert_eq!(rtt.smoothed(), ms(101));
+        rtt.on_sample(start(), ms(60), Duration::from_secs(1 << 40));
+        assert_eq!(rtt.min(), ms(60));
+        rtt.on_sample(start(), ms(200), ms(0));
+        rtt.restart_min();
+        assert_eq!(rtt.min(), ms(200));
+    }
+
+    #[test]
+    fn absurd_configuration_does_not_overflow() {
+        let rtt = RttEstimator::new(Duration::MAX);
+        assert!(rtt.pto_base() < Duration::from_secs(4 * 3600));
+    }
+}

@@ -1,1 +1,45 @@
+use super::*;
+use crate::ids::PathId;
 
+fn space() -> PacketNumberSpace {
+    PacketNumberSpace::new(SpaceId::Data(PathId(1)))
+}
+
+#[test]
+fn numbers_start_at_zero_and_rise() {
+    // RFC 9000 section 12.3, MP-034
+    let mut space = space();
+    assert_eq!(space.expected_next(), 0);
+    for number in 0..1000 {
+        assert_eq!(space.next_packet_number(), number);
+        assert_eq!(space.take_packet_number(), number);
+    }
+}
+
+#[test]
+fn numbers_are_skipped_ever_more_rarely() {
+    let skipped = |random| {
+        let mut space = space();
+        space.skip_numbers(random);
+        let mut skipped = Vec::new();
+        let mut next = 0;
+        while space.next < 1_000_000 {
+            let peeked = space.next_packet_number();
+            let taken = space.take_packet_number();
+            assert_eq!(peeked, taken);
+            if taken != next {
+                assert_eq!(taken, next + 1);
+                assert_eq!(space.skipped.filter(|&number| number < taken), Some(next));
+                skipped.push(next);
+            }
+            next = taken + 1;
+        }
+        skipped
+    };
+    let first = skipped(1);
+    assert!((18..40).contains(&first.len()), "{first:?}");
+    assert!((32..=64).contains(&first[0]));
+    assert!(first.windows(2).all(|pair| pair[1] - pair[0] <= 1 << 17));
+    assert_eq!(first, skipped(1));
+    assert_ne!(first, skipped(2));
+}

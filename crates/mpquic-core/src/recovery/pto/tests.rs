@@ -1,1 +1,138 @@
+#![expect(
+    clippy::single_range_in_vec_init,
+    reason = "acknowledgements are lists of ranges, often of one"
+)]
 
+use std::time::Duration;
+
+use super::*;
+use crate::ids::PathId;
+use crate::recovery::testing::{TestPath, config, ms};
+
+fn timeout(path: &TestPath) -> Option<(Duration, TimeoutKind)> {
+    let timeout = path
+        .recovery
+        .next_timeout([&path.space], &path.timeout_context());
+    timeout.map(|timeout| (path.since_start(timeout.at), timeout.kind))
+}
+
+#[test]
+fn backs_off_until_something_is_acknowledged() {
+    // RFC 9002 section 6.2.1
+    let mut path = TestPath::new();
+    path.cx.peer_max_ack_delay = ms(25);
+    assert_eq!(timeout(&path), None);
+    path.send();
+    assert_eq!(timeout(&path), Some((ms(1024), TimeoutKind::Probe)));
+    path.at(ms(1024));
+    path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    assert_eq!((path.recovery.pto_count(), path.space.probes), (1, 1));
+    assert_eq!(timeout(&path), Some((ms(1024 + 2048), TimeoutKind::Probe)));
+    path.send();
+    path.send();
+    assert_eq!(path.space.probes, 0);
+    path.at(ms(1024 + 2048));
+    path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    assert_eq!(path.space.probes, 2);
+    // Nothing is lost because of it (MP-156).
+    assert_eq!(path.space.sent.iter().count(), 3);
+    assert_eq!(
+        timeout(&path),
+        Some((ms(1024 + 2048 + 4096), TimeoutKind::Probe))
+    );
+    path.at(ms(3100)).ack(&[2..3]);
+    assert_eq!((path.recovery.pto_count(), path.space.probes), (0, 0));
+}
+
+#[test]
+fn backoff_is_bounded() {
+    let mut path = TestPath::new();
+    path.send();
+    for _ in 0..100 {
+        path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    }
+    assert_eq!(
+        timeout(&path),
+        Some((Duration::from_secs(60), TimeoutKind::Probe))
+    );
+}
+
+#[test]
+fn a_loss_timer_takes_precedence() {
+    // RFC 9002 section 6.2.1
+    let mut path = TestPath::new();
+    path.settle_rtt(ms(80));
+    let first = path.send();
+    path.send();
+    path.at(ms(80)).ack(&[first + 1..first + 2]);
+    assert_eq!(timeout(&path), Some((ms(90), TimeoutKind::Loss)));
+}
+
+#[test]
+fn application_data_waits_for_the_handshake() {
+    // RFC 9002 section 6.2.1
+    let mut path = TestPath::new();
+    path.cx.handshake_confirmed = false;
+    path.send();
+    assert_eq!(timeout(&path), None);
+    path.cx.handshake_confirmed = true;
+    assert_eq!(timeout(&path), Some((ms(999), TimeoutKind::Probe)));
+}
+
+#[test]
+fn the_earliest_space_is_probed() {
+    let mut path = TestPath::with(config(), SpaceId::Initial);
+    path.cx.peer_max_ack_delay = ms(25);
+    let mut handshake = PacketNumberSpace::new(SpaceId::Handshake);
+    let mut data = PacketNumberSpace::new(SpaceId::Data(PathId::ZERO));
+    let cx = path.timeout_context();
+    path.at(ms(10)).send();
+    std::mem::swap(&mut path.space, &mut handshake);
+    path.at(ms(5)).send();
+    std::mem::swap(&mut path.space, &mut handshake);
+    std::mem::swap(&mut path.space, &mut data);
+    path.at(ms(0)).send();
+    std::mem::swap(&mut path.space, &mut data);
+    let spaces = [&path.space, &handshake, &data];
+    let timeout = path.recovery.next_timeout(spaces, &cx).unwrap();
+    // Initial and Handshake packets are acknowledged without delay.
+    assert_eq!(
+        (path.since_start(timeout.at), timeout.space),
+        (ms(1004), SpaceId::Handshake)
+    );
+}
+
+#[test]
+fn a_client_keeps_a_blocked_server_going() {
+    // RFC 9002 section 6.2.2.1
+    let mut path = TestPath::with(config(), SpaceId::Initial);
+    path.cx.peer_validated_address = false;
+    path.send();
+    path.at(ms(200)).ack(&[0..1]);
+    // smoothed 200 + 4 * 100
+    assert_eq!(timeout(&path), Some((ms(800), TimeoutKind::Probe)));
+    let mut cx = path.timeout_context();
+    cx.has_handshake_keys = true;
+    let timeout_with_keys = path.recovery.next_timeout([&path.space], &cx).unwrap();
+    assert_eq!(timeout_with_keys.space, SpaceId::Handshake);
+    path.at(ms(800));
+    path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    assert_eq!(path.space.probes, 1);
+    assert_eq!(timeout(&path), Some((ms(800 + 1200), TimeoutKind::Probe)));
+    // An acknowledgement of an Initial packet does not end the backoff.
+    path.send();
+    path.at(ms(1000)).ack(&[0..2]);
+    assert_eq!(path.recovery.pto_count(), 1);
+    path.cx.peer_validated_address = true;
+    assert_eq!(timeout(&path), None);
+}
+
+#[test]
+fn a_server_that_may_not_send_does_not_probe() {
+    // RFC 9002 section 6.2.2.1
+    let mut path = TestPath::with(config(), SpaceId::Initial);
+    path.send();
+    let mut cx = path.timeout_context();
+    cx.amplification_limited = true;
+    assert_eq!(path.recovery.next_timeout([&path.space], &cx), None);
+}

@@ -1,1 +1,277 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
 
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::*;
+use crate::recovery::testing::start;
+use crate::space::seen::WINDOW;
+use crate::wire::frame::{Ack, Frame, FrameIter};
+
+const POLICY: AckPolicy = AckPolicy {
+    ack_eliciting_threshold: 2,
+    max_ack_delay: Duration::from_millis(25),
+};
+
+fn receive(received: &mut Received, numbers: impl IntoIterator<Item = u64>, now: Instant) {
+    for number in numbers {
+        assert!(!received.is_duplicate(number));
+        received.on_packet(number, now, None, true, &POLICY);
+    }
+}
+
+/// Writes an acknowledgement and decodes it.
+fn acknowledge(received: &mut Received, now: Instant) -> Option<Ack> {
+    let mut buf = Vec::new();
+    let mut w = FrameWriter::new(&mut buf, 1200);
+    if !received.write_ack(&mut w, now, Some(PathId(3)), 3, true) {
+        return None;
+    }
+    assert!(!w.is_ack_eliciting());
+    let deliveries = w.into_deliveries();
+    let mut frames = FrameIter::new(Bytes::from(buf), true);
+    let Some(Ok(Frame::PathAck(PathId(3), ack))) = frames.next() else {
+        panic!("no PATH_ACK");
+    };
+    let path = PathId(3);
+    assert_eq!(
+        deliveries[..],
+        [Delivery::Ack {
+            path,
+            largest: ack.largest
+        }]
+    );
+    assert_eq!(frames.next(), None);
+    Some(ack)
+}
+
+fn ranges(ack: &Ack) -> Vec<(u64, u64)> {
+    ack.ranges().map(|range| range.into_inner()).collect()
+}
+
+#[test]
+fn every_second_packet_is_acknowledged() {
+    // RFC 9000 section 13.2.2
+    let (now, mut received) = (start(), Received::default());
+    assert_eq!(received.ack_state(now), AckState::None);
+    assert!(acknowledge(&mut received, now).is_none());
+    receive(&mut received, [0], now);
+    assert_eq!(received.ack_state(now), AckState::Pending);
+    assert_eq!(received.next_timeout(), Some(now + POLICY.max_ack_delay));
+    receive(&mut received, [1], now);
+    assert_eq!(
+        (received.ack_state(now), received.next_timeout()),
+        (AckState::Due, None)
+    );
+    let later = now + Duration::from_micros(800);
+    let ack = acknowledge(&mut received, later).unwrap();
+    assert_eq!(
+        (ranges(&ack), ack.delay, ack.ecn),
+        (vec![(0, 1)], 100, None)
+    );
+    assert_eq!(received.ack_state(later), AckState::None);
+}
+
+#[test]
+fn a_single_packet_is_acknowledged_within_the_delay() {
+    // RFC 9000 section 13.2.1
+    let (now, mut received) = (start(), Received::default());
+    receive(&mut received, [0], now);
+    let deadline = received.next_timeout().unwrap();
+    received.on_timeout(deadline - Duration::from_nanos(1));
+    assert_eq!(received.ack_state(now), AckState::Pending);
+    assert_eq!(received.ack_state(deadline), AckState::Due);
+    received.on_timeout(deadline);
+    assert_eq!(
+        (received.ack_state(deadline), received.next_timeout()),
+        (AckState::Due, None)
+    );
+    // Initial and Handshake packets do not wait.
+    let mut received = Received::default();
+    received.on_packet(0, now, None, true, &AckPolicy::IMMEDIATE);
+    assert_eq!(received.ack_state(now), AckState::Due);
+}
+
+#[test]
+fn acknowledgements_are_not_acknowledged_by_themselves() {
+    // RFC 9000 section 13.2.1
+    let (now, mut received) = (start(), Received::default());
+    for number in 0..10 {
+        received.on_packet(number, now, None, false, &POLICY);
+    }
+    assert_eq!(
+        (received.ack_state(now), received.next_timeout()),
+        (AckState::None, None)
+    );
+    receive(&mut received, [10], now);
+    assert_eq!(ranges(&acknowledge(&mut received, now).unwrap()), [(0, 10)]);
+}
+
+#[test]
+fn reordering_and_gaps_are_reported_at_once() {
+    // RFC 9000 section 13.2.1
+    let (now, mut received) = (start(), Received::default());
+    let mut state_after = |number, ack_eliciting| {
+        received.on_packet(number, now, None, ack_eliciting, &POLICY);
+        let state = received.ack_state(now);
+        let _ = acknowledge(&mut received, now);
+        state
+    };
+    assert_eq!(state_after(5, true), AckState::Pending);
+    assert_eq!(state_after(6, false), AckState::None);
+    assert_eq!(state_after(7, true), AckState::Pending);
+    assert_eq!(state_after(9, true), AckState::Due);
+    assert_eq!(state_after(10, true), AckState::Pending);
+    assert_eq!(state_after(8, true), AckState::Due);
+    assert_eq!(state_after(11, true), AckState::Pending);
+}
+
+#[test]
+fn congestion_marks_are_reported_at_once() {
+    // RFC 9000 section 13.2.1
+    let (now, mut received) = (start(), Received::default());
+    received.on_packet(0, now, Some(EcnCodepoint::Ect0), true, &POLICY);
+    assert_eq!(received.ack_state(now), AckState::Pending);
+    let _ = acknowledge(&mut received, now);
+    received.on_packet(1, now, Some(EcnCodepoint::Ce), true, &POLICY);
+    assert_eq!(received.ack_state(now), AckState::Due);
+    received.on_packet(2, now, Some(EcnCodepoint::Ect1), false, &POLICY);
+    let ecn = acknowledge(&mut received, now).unwrap().ecn;
+    assert_eq!(
+        ecn,
+        Some(EcnCounts {
+            ect0: 1,
+            ect1: 1,
+            ce: 1
+        })
+    );
+}
+
+#[test]
+fn confirmed_ranges_are_forgotten() {
+    // RFC 9000 section 13.2.4
+    let (now, mut received) = (start(), Received::default());
+    receive(&mut received, [0, 1, 3, 4, 7], now);
+    let _ = acknowledge(&mut received, now);
+    receive(&mut received, [8, 9, 2], now);
+    received.on_ack_delivered(7);
+    // 2 arrived late and was never reported.
+    let ack = acknowledge(&mut received, now).unwrap();
+    assert_eq!(ranges(&ack), [(7, 9), (2, 4)]);
+    received.on_ack_delivered(9);
+    received.on_packet(10, now, None, true, &POLICY);
+    assert_eq!(received.ack_state(now), AckState::Pending);
+    // RFC 9000 section 13.2.3: the largest number is never forgotten.
+    assert_eq!(ranges(&acknowledge(&mut received, now).unwrap()), [(9, 10)]);
+    received.on_ack_delivered(1 << 61);
+    assert_eq!(
+        ranges(&acknowledge(&mut received, now).unwrap()),
+        [(10, 10)]
+    );
+    // Forgotten is not unseen.
+    assert!((0..11).all(|number| received.is_duplicate(number) != [5, 6].contains(&number)));
+    receive(&mut received, [6], now);
+    assert_eq!(
+        ranges(&acknowledge(&mut received, now).unwrap()),
+        [(10, 10), (6, 6)]
+    );
+}
+
+#[test]
+fn ranges_are_bounded_and_the_newest_are_kept() {
+    let (now, mut received) = (start(), Received::default());
+    receive(&mut received, (100..1000).map(|n| n * 2), now);
+    assert_eq!(received.ranges.len(), MAX_RANGES);
+    let ack = acknowledge(&mut received, now).unwrap();
+    assert_eq!((ack.ranges().count(), ack.largest), (MAX_RANGES, 1998));
+    // A straggler is reported even though it is older than all that is kept.
+    receive(&mut received, [3], now);
+    assert_eq!(received.ranges.len(), MAX_RANGES);
+    let ack = acknowledge(&mut received, now).unwrap();
+    assert!(ack.ranges().any(|range| range.contains(&3)));
+}
+
+#[test]
+fn too_little_room_keeps_the_acknowledgement_due() {
+    let (now, mut received) = (start(), Received::default());
+    receive(&mut received, [0, 1], now);
+    let mut buf = Vec::new();
+    let mut w = FrameWriter::new(&mut buf, 3);
+    assert!(!received.write_ack(&mut w, now, None, 3, true));
+    assert!(w.into_deliveries().is_empty() && buf.is_empty());
+    assert_eq!(received.ack_state(now), AckState::Due);
+}
+
+#[test]
+fn confirmation_is_asked_for_now_and_then() {
+    let (now, mut received) = (start(), Received::default());
+    let acks_until_asked = |received: &mut Received| {
+        let mut acks = 0;
+        while !received.wants_confirmation() {
+            assert!(acknowledge(received, now).is_some());
+            acks += 1;
+        }
+        received.on_confirmation_requested();
+        acks
+    };
+    receive(&mut received, [0], now);
+    assert_eq!(acks_until_asked(&mut received), ACKS_WITHOUT_RANGES);
+    receive(&mut received, [2, 4, 6, 8], now);
+    assert_eq!(acks_until_asked(&mut received), ACKS_WITH_RANGES);
+}
+
+#[test]
+fn numbers_far_below_the_largest_count_as_duplicates() {
+    // RFC 9000 section 12.3
+    let (now, mut received) = (start(), Received::default());
+    receive(&mut received, [0, 1 << 61], now);
+    assert!(received.is_duplicate(1) && received.is_duplicate((1 << 61) - WINDOW));
+    assert!(!received.is_duplicate((1 << 61) - WINDOW + 64));
+}
+
+/// Mostly rising numbers with gaps, stragglers and leaps.
+fn arrivals() -> impl Strategy<Value = Vec<(i64, u8)>> {
+    let step = prop_oneof![
+        20 => Just(1i64), 4 => -40..40i64, 2 => -700..700i64, 1 => -20_000..20_000i64
+    ];
+    prop::collection::vec((step, any::<u8>()), 1..400)
+}
+
+proptest! {
+    #[test]
+    fn duplicates_never_pass_and_all_is_acknowledged(arrivals in arrivals()) {
+        let (now, mut received) = (start(), Received::default());
+        let (mut model, mut reported) = (BTreeSet::new(), BTreeSet::new());
+        let mut written = Vec::new();
+        let mut number = 1i64 << 20;
+        for (step, action) in arrivals {
+            number = (number + step).max(0);
+            let arrived = number as u64;
+            let largest = model.last().copied().unwrap_or(0);
+            let is_duplicate = received.is_duplicate(arrived);
+            if model.contains(&arrived) {
+                prop_assert!(is_duplicate);
+            } else if arrived + WINDOW > largest + 64 {
+                prop_assert!(!is_duplicate);
+            }
+            if !is_duplicate {
+                received.on_packet(arrived, now, None, action % 4 != 0, &POLICY);
+                model.insert(arrived);
+            }
+            if (action % 3 == 0 || received.ack_state(now) == AckState::Due)
+                && let Some(ack) = acknowledge(&mut received, now)
+            {
+                written.push(ack.largest);
+                reported.extend(ack.ranges().flatten());
+            }
+            if action % 7 == 0 && !written.is_empty() {
+                received.on_ack_delivered(written[usize::from(action) % written.len()]);
+            }
+        }
+        let ack = acknowledge(&mut received, now).unwrap();
+        prop_assert_eq!(Some(&ack.largest), model.last());
+        reported.extend(ack.ranges().flatten());
+        prop_assert_eq!(reported, model);
+    }
+}
