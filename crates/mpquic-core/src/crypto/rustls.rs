@@ -529,3 +529,6 @@ impl ServerCertVerifier for PinVerifier {
         self.algorithms.supported_schemes()
     }
 }
+
+#[cfg(test)]
+mod tests;

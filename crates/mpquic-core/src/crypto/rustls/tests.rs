@@ -1,0 +1,239 @@
+//! Handshakes of two sessions, without packets.
+
+use rustls::pki_types::PrivatePkcs8KeyDer;
+
+use super::*;
+
+const H3: &[u8] = b"h3";
+
+struct Server {
+    config: Arc<QuicServerConfig>,
+    certificate: CertificateDer<'static>,
+}
+
+fn server(alpn: &[&[u8]]) -> Server {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let certificate = certified.cert.der().clone();
+    let config = QuicServerConfig::with_certificate(vec![certificate.clone()], key.into(), alpn);
+    Server {
+        config: Arc::new(config.unwrap()),
+        certificate,
+    }
+}
+
+fn parameters(credit: u64) -> TransportParameters {
+    TransportParameters {
+        initial_max_data: credit,
+        initial_max_path_id: Some(PathId(3)),
+        initial_source_connection_id: Some(ConnectionId::new(&[1; 8])),
+        original_destination_connection_id: (credit == 2).then(|| ConnectionId::new(&[2; 8])),
+        ..TransportParameters::default()
+    }
+}
+
+struct Pair {
+    client: Box<dyn Session>,
+    server: Box<dyn Session>,
+    /// The latest: 1-RTT keys in the end.
+    client_keys: Option<Keys>,
+    server_keys: Option<Keys>,
+}
+
+impl Pair {
+    fn new(client: &Arc<QuicClientConfig>, server: &Server) -> Self {
+        let client = client.clone().start_session("localhost", &parameters(1));
+        let server = server.config.clone().start_session(&parameters(2));
+        Self {
+            client: client.unwrap(),
+            server: server.unwrap(),
+            client_keys: None,
+            server_keys: None,
+        }
+    }
+
+    /// Moves all the bytes there are.
+    fn handshake(&mut self) -> Result<(), TransportError> {
+        for _ in 0..10 {
+            for bytes in write_all(&mut *self.client, &mut self.client_keys) {
+                self.server.read_handshake(&bytes)?;
+            }
+            for bytes in write_all(&mut *self.server, &mut self.server_keys) {
+                self.client.read_handshake(&bytes)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a session wants to send, one piece for each level, and its latest keys.
+fn write_all(session: &mut dyn Session, keys: &mut Option<Keys>) -> Vec<Vec<u8>> {
+    let mut levels = Vec::new();
+    loop {
+        let mut bytes = Vec::new();
+        let next = session.write_handshake(&mut bytes);
+        levels.push(bytes);
+        match next {
+            Some(next) => *keys = Some(next),
+            None => return levels,
+        }
+    }
+}
+
+/// Seals with one key and opens with the other.
+fn carries(local: &dyn PacketKey, remote: &dyn PacketKey, path: u32) -> bool {
+    let mut packet = [5; 50];
+    local.encrypt(PathId(path), 77, &mut packet, 10);
+    let (header, payload) = packet.split_at_mut(10);
+    remote.decrypt(PathId(path), 77, header, payload) == Ok(24) && payload[..24] == [5; 24]
+}
+
+#[test]
+fn handshake_gives_matching_keys_and_parameters() {
+    let server = server(&[b"other", H3]);
+    let mut roots = RootCertStore::empty();
+    roots.add(server.certificate.clone()).unwrap();
+    let client = Arc::new(QuicClientConfig::with_roots(roots, &[H3]).unwrap());
+    let mut pair = Pair::new(&client, &server);
+    assert!(pair.client.is_handshaking() && pair.client.handshake_data().is_none());
+    pair.handshake().unwrap();
+    assert!(!pair.client.is_handshaking() && !pair.server.is_handshaking());
+
+    let seen_by_client = pair.client.transport_parameters().unwrap().unwrap();
+    assert_eq!(seen_by_client, parameters(2));
+    let seen_by_server = pair.server.transport_parameters().unwrap().unwrap();
+    assert_eq!(seen_by_server, parameters(1));
+    let data = pair.server.handshake_data().unwrap();
+    assert_eq!(data.protocol.as_deref(), Some(H3));
+    assert_eq!(data.server_name.as_deref(), Some("localhost"));
+    assert_eq!(pair.client.handshake_data().unwrap().server_name, None);
+    let chain = pair.client.peer_certificates().unwrap();
+    assert_eq!(chain, [server.certificate.clone()]);
+
+    let (client_keys, server_keys) = (pair.client_keys.unwrap(), pair.server_keys.unwrap());
+    let update = (
+        pair.client.next_one_rtt_keys().unwrap(),
+        pair.server.next_one_rtt_keys().unwrap(),
+    );
+    for path in [0, 1, u32::MAX] {
+        assert!(carries(
+            &*client_keys.packet.local,
+            &*server_keys.packet.remote,
+            path
+        ));
+        assert!(carries(
+            &*server_keys.packet.local,
+            &*client_keys.packet.remote,
+            path
+        ));
+        assert!(carries(&*update.0.local, &*update.1.remote, path));
+        assert!(!carries(
+            &*update.0.local,
+            &*server_keys.packet.remote,
+            path
+        ));
+    }
+
+    let mut exported = [[0; 40]; 2];
+    for (session, output) in [&pair.client, &pair.server].into_iter().zip(&mut exported) {
+        session
+            .export_keying_material(output, b"label", b"context")
+            .unwrap();
+    }
+    assert_eq!(exported[0], exported[1]);
+}
+
+#[test]
+fn second_connection_has_early_data() {
+    let server = server(&[H3]);
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
+    let client = Arc::new(client.unwrap());
+    let mut first = Pair::new(&client, &server);
+    assert!(first.client.early_keys().is_none());
+    first.handshake().unwrap();
+    assert_eq!(first.client.early_data_accepted(), Some(false));
+
+    let mut second = Pair::new(&client, &server);
+    let (_, sealing) = second.client.early_keys().unwrap();
+    // The remembered parameters bound the early data.
+    let remembered = second.client.transport_parameters().unwrap().unwrap();
+    assert_eq!(remembered.initial_max_data, 2);
+    assert_eq!(second.client.early_data_accepted(), None);
+    let mut hello = Vec::new();
+    assert!(second.client.write_handshake(&mut hello).is_none());
+    second.server.read_handshake(&hello).unwrap();
+    let (_, opening) = second.server.early_keys().unwrap();
+    assert!(carries(&*sealing, &*opening, 0));
+    second.handshake().unwrap();
+    assert_eq!(second.client.early_data_accepted(), Some(true));
+}
+
+#[test]
+fn pin_decides() {
+    let server = server(&[H3]);
+    let pin = certificate_fingerprint(&server.certificate);
+    let client = Arc::new(QuicClientConfig::with_pin(pin, &[H3]).unwrap());
+    Pair::new(&client, &server).handshake().unwrap();
+
+    let client = Arc::new(QuicClientConfig::with_pin([0; 32], &[H3]).unwrap());
+    let error = Pair::new(&client, &server).handshake().unwrap_err();
+    assert_eq!(error.reason, "the certificate is not the pinned one");
+    assert_eq!(error.code.to_u64() & !0xff, 0x100);
+}
+
+#[test]
+fn rfc_9001_4_8_tls_failures_carry_the_alert() {
+    let server = server(&[H3]);
+    let client = QuicClientConfig::with_roots(RootCertStore::empty(), &[H3]).unwrap();
+    let error = Pair::new(&Arc::new(client), &server)
+        .handshake()
+        .unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::crypto(48));
+    assert_eq!(error.reason, "the certificate's issuer is not trusted");
+
+    // RFC 9001 section 8.1: no_application_protocol
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[b"hq"]).unwrap();
+    let error = Pair::new(&Arc::new(client), &server)
+        .handshake()
+        .unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::crypto(120));
+
+    let mut pair = Pair::new(
+        &Arc::new(QuicClientConfig::dangerous_trusting_any_certificate(&[H3]).unwrap()),
+        &server,
+    );
+    assert!(pair.server.read_handshake(&[0xff; 100]).is_err());
+}
+
+#[test]
+fn names_are_checked() {
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
+    let client = Arc::new(client.unwrap());
+    for (name, is_valid) in [
+        ("example.com", true),
+        ("192.0.2.1", true),
+        ("2001:db8::1", true),
+        ("not a name", false),
+        ("", false),
+    ] {
+        let session = client.clone().start_session(name, &parameters(1));
+        assert_eq!(session.is_ok(), is_valid, "{name}");
+    }
+}
+
+#[test]
+fn headers_too_short_for_a_sample_stay_masked() {
+    let keys = super::super::tests::initial_keys(rustls::Side::Client, &ConnectionId::new(&[1; 8]));
+    for length in 0..40 {
+        for offset in 0..40 {
+            let mut packet = vec![0xc3; length];
+            let done = keys.header.remote.decrypt(offset, &mut packet);
+            assert_eq!(
+                done,
+                offset >= 1 && offset + 20 <= length,
+                "{offset} {length}"
+            );
+        }
+    }
+    assert!(!keys.header.remote.decrypt(usize::MAX, &mut [0; 40]));
+}
