@@ -233,7 +233,8 @@ fn paths_are_found_however_they_are_written() {
         ("packet", ""),
         ("path", "set"),
         ("recovery", "loss"),
-        ("wire", ""),
+        ("wire", "buf"),
+        ("wire", "frame"),
     ];
     let found: Vec<_> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
     assert_eq!(found, expected);
@@ -279,8 +280,8 @@ impl Source {
         self.modules()[0]
     }
 
-    /// Every `crate::a::b` and its equivalents with `super` as `(a, b)`; `b` is empty if a group
-    /// or nothing follows.
+    /// Every `crate::a::b` and its equivalents with `super` and groups as `(a, b)`; `b` is empty if
+    /// nothing follows.
     fn core_paths(&self) -> BTreeSet<(String, String)> {
         let mut found = BTreeSet::new();
         for (before, word, after) in self.words_in_context() {
@@ -303,10 +304,11 @@ impl Source {
             let Some(rest) = rest.strip_prefix("::") else {
                 continue;
             };
-            match rest.strip_prefix('{') {
-                Some(group) => found.extend(members(group).map(first_two)),
-                None => {
-                    found.insert(first_two(rest));
+            for path in members(rest) {
+                let name = first_word(path);
+                let items = path[name.len()..].strip_prefix("::").unwrap_or_default();
+                for item in members(items) {
+                    found.insert((name.to_owned(), first_word(item).to_owned()));
                 }
             }
         }
@@ -337,27 +339,30 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-fn first_two(path: &str) -> (String, String) {
-    let word = |text: &str| text.chars().take_while(|&c| is_word(c)).collect::<String>();
-    let first = word(path);
-    let second = path[first.len()..].strip_prefix("::").map(word);
-    (first, second.unwrap_or_default())
+/// The word a text starts with.
+fn first_word(text: &str) -> &str {
+    &text[..text.find(|c| !is_word(c)).unwrap_or(text.len())]
 }
 
-/// The members of a `use` group, given the text after its opening brace.
-fn members(group: &str) -> impl Iterator<Item = &str> {
-    let mut depth = 0;
-    let end = group.find(|c| {
+/// The members of the group a text starts with; without a group, the text alone.
+fn members(text: &str) -> Vec<&str> {
+    let Some(group) = text.strip_prefix('{') else {
+        return vec![text];
+    };
+    let mut members = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in group.char_indices() {
+        if depth == 0 && (c == ',' || c == '}') {
+            members.push(group[start..at].trim());
+            start = at + 1;
+        }
         depth += i32::from(c == '{') - i32::from(c == '}');
-        depth < 0
-    });
-    let mut depth = 0;
-    group[..end.unwrap_or(group.len())]
-        .split(move |c| {
-            depth += i32::from(c == '{') - i32::from(c == '}');
-            c == ',' && depth == 0
-        })
-        .map(str::trim)
+        if depth < 0 {
+            break;
+        }
+    }
+    members.retain(|member| !member.is_empty());
+    members
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {

@@ -165,6 +165,16 @@ fn smaller_large_packets_do_not_hide_a_black_hole() {
 }
 
 #[test]
+fn late_acknowledgements_do_not_hide_a_black_hole() {
+    let mut mtu = at_1452();
+    assert!(!mtu.on_lost([(10, 1452)]));
+    mtu.on_acked(9, 1452);
+    assert!(!mtu.on_lost([(20, 1452)]));
+    mtu.on_acked(8, 1452);
+    assert!(mtu.on_lost([(30, 1452)]));
+}
+
+#[test]
 fn nothing_falls_below_1200() {
     let mut mtu = MtuDiscovery::new(1200, 1452);
     for round in 0..10 {
