@@ -456,8 +456,8 @@ impl Pair {
         hosted.application.send(now, &mut hosted.connection, size)
     }
 
-    /// Runs until all that either side sent was read by the other and acknowledged, and returns
-    /// the time from now until the last byte was read.
+    /// Runs until all that either side sent was read by the other to its end (or the stream was
+    /// reset or stopped), and returns the time that took.
     ///
     /// # Errors
     ///
@@ -468,15 +468,17 @@ impl Pair {
         })
     }
 
-    /// True if all that a side sent was read to the end by the other.
+    /// True if all that a side sent was read to the end by the other; streams that were reset or
+    /// stopped do not count.
     pub fn is_delivered(&self, from: Side) -> bool {
         let (Some(sender), Some(receiver)) = (self.hosted(from), self.hosted(!from)) else {
             return false;
         };
         sender.application.is_all_opened()
-            && sender.application.outgoing().keys().all(|id| {
+            && sender.application.outgoing().iter().all(|(id, outgoing)| {
                 let incoming = receiver.application.incoming().get(id);
-                incoming.is_some_and(|incoming| incoming.finished.is_some())
+                outgoing.stopped.is_some()
+                    || incoming.is_some_and(|i| i.finished.is_some() || i.reset.is_some())
             })
     }
 

@@ -15,6 +15,8 @@ use crate::wire::frame::{Frame, NewConnectionId};
 
 /// Connection IDs kept ready on a path, one of them in use (MP-093).
 const CIDS_PER_PATH: u64 = 2;
+/// A new path's first challenge is repeated after so many of the largest PTO of the others.
+const KNOWN_TIMEOUTS: u32 = 3;
 /// State of an abandoned path stays for this many of the largest PTO (MP-124, MP-126).
 const DRAIN_TIMEOUTS: u32 = 3;
 
@@ -80,10 +82,15 @@ impl Connection {
         path.space.skip_numbers(self.rng.random());
         // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
         // makes the client's new path known to the server.
+        // A lost challenge is repeated as soon as the other paths' experience suggests, not only
+        // after the second or more that an unknown path would be given.
+        let known = self.paths.largest_pto(self.peer.max_ack_delay);
         let pto = path.recovery.pto(self.peer.max_ack_delay);
-        path.tuple
-            .validation
-            .start(now, pto, self.config.initial_pto());
+        path.tuple.validation.start(
+            now,
+            pto.min(KNOWN_TIMEOUTS * known),
+            self.config.initial_pto(),
+        );
         self.controller.on_path_opened(id, now, path.mtu.mtu());
         if let Some(slot) = self.paths.slot_mut(id) {
             slot.path = Some(Box::new(path));
@@ -140,7 +147,7 @@ impl Connection {
     pub(super) fn issue_cids(&mut self) {
         let target = CIDS_PER_PATH.min(self.peer.active_connection_id_limit);
         let ceiling = if self.multipath {
-            self.paths.ids.limit()
+            self.paths.ids.issue_limit()
         } else {
             PathId::ZERO
         };

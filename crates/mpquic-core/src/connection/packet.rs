@@ -6,7 +6,7 @@ use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 use rand::RngExt;
 
 use super::handshake::{Level, QUIC_V1};
-use super::{Closing, Connection};
+use super::{Closing, Connection, Event, PathEvent};
 use crate::congestion::Sent;
 use crate::error::{ConnectionClose, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
@@ -149,6 +149,9 @@ impl Connection {
                 self.handshake.crypto.write_frames(writer);
                 self.streams.write_control(writer);
                 self.datagrams.write_frames(writer);
+                if self.datagrams.take_unblocked() {
+                    self.events.push_back(Event::DatagramsUnblocked);
+                }
             }
             self.streams.write_data(writer, selection, plan.max_data);
         }
@@ -208,7 +211,12 @@ impl Connection {
         {
             self.handshake.done_pending = false;
         }
+        let limit = self.paths.ids.limit();
         self.paths.write_frames(writer, carrier, self.multipath);
+        if self.side == Side::Client && self.paths.ids.limit() > limit {
+            // MAX_PATH_ID leaves: our own limit does not bind any more.
+            self.events.push_back(Event::Path(PathEvent::Available));
+        }
         if let Some(token) = self.handshake.new_token.take() {
             let frame = Frame::NewToken(token);
             if !writer.try_write(&frame, Delivery::NewToken)

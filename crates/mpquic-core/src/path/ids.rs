@@ -108,6 +108,14 @@ impl PathIds {
             .map_or(PathId::ZERO, |peer| peer.current.min(PathId(local)))
     }
 
+    /// The highest ID to issue connection IDs for: the peer's limit (MP-096), and ours even if the
+    /// peer has yet to be told of it.
+    pub(crate) fn issue_limit(&self) -> PathId {
+        let local = u32::try_from(self.local_count - 1).unwrap_or(u32::MAX);
+        self.peer
+            .map_or(PathId::ZERO, |peer| peer.current.min(PathId(local)))
+    }
+
     /// Unused IDs that both sides allow, lowest first: connection IDs are issued for them
     /// (MP-093, MP-094, MP-096), and a client opens the first one that has some from each side
     /// (MP-071). At most `max_concurrent` of them.
