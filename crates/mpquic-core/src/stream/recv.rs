@@ -103,12 +103,15 @@ impl Recv {
 
     /// Takes a reset whose final size [`Self::on_offset`] let pass.
     pub(crate) fn on_reset(&mut self, error_code: VarInt) {
-        // RFC 9000 section 3.2: once all data is here, a reset changes nothing.
-        let complete = Some(self.assembler.bytes_read() + self.assembler.unread());
-        if self.state == State::Open && complete != self.final_size {
+        if self.state == State::Open {
             self.state = State::Reset(error_code);
             self.assembler.clear();
         }
+    }
+
+    /// True once the end is known and everything before it is here.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.final_size == Some(self.assembler.bytes_read() + self.assembler.unread())
     }
 
     /// Bytes nobody will read any more: their credit goes back to the connection.
