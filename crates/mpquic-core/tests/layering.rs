@@ -371,7 +371,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
         if path.is_dir() {
             collect(&path, files);
         } else if path.extension().is_some_and(|extension| extension == "rs")
-            && path.file_name().is_some_and(|name| name != "tests.rs")
+            && path
+                .file_name()
+                .is_some_and(|name| name != "tests.rs" && name != "testing.rs")
         {
             files.push(path);
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::Side;
 use rand::RngExt;
+use smallvec::SmallVec;
 
 use super::ingress::{Arrival, Opened};
 use super::{Closing, Connection, EndpointEvent, Event, OpenPathError, PathEvent};
@@ -146,21 +147,10 @@ impl Connection {
     /// (MP-093, MP-094, MP-096).
     pub(super) fn issue_cids(&mut self) {
         let target = CIDS_PER_PATH.min(self.peer.active_connection_id_limit);
-        let ceiling = if self.multipath {
-            self.paths.ids.issue_limit()
-        } else {
-            PathId::ZERO
-        };
-        let mut next = Some(PathId::ZERO);
-        while let Some(id) = next.filter(|id| *id <= ceiling) {
-            next = id.next();
-            if self.paths.ids.is_used(id) && self.paths.slot(id).is_none() {
-                continue;
-            }
+        let open = self.paths.iter().map(|path| path.id);
+        let ids: SmallVec<[PathId; 16]> = open.chain(self.paths.ids.issuable()).collect();
+        for id in ids {
             let slot = self.paths.slot_or_new(id);
-            if slot.abandon.is_some() {
-                continue;
-            }
             for _ in 0..slot.local_cids.wanted(target) {
                 let Some(cid) = self.cids.generate() else {
                     return;
@@ -342,7 +332,7 @@ impl Connection {
         let existed = slot.path.is_some();
         self.apply_token_changes(changes);
         // MP-125: an ID that was never used is spent all the same.
-        let _was_unused = self.paths.ids.open(id);
+        self.paths.ids.abandon(id);
         if existed {
             self.controller.on_path_closed(id);
             self.movable.on_path_removed(id);

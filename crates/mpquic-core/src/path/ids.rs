@@ -108,19 +108,25 @@ impl PathIds {
             .map_or(PathId::ZERO, |peer| peer.current.min(PathId(local)))
     }
 
-    /// The highest ID to issue connection IDs for: the peer's limit (MP-096), and ours even if the
-    /// peer has yet to be told of it.
-    pub(crate) fn issue_limit(&self) -> PathId {
-        let local = u32::try_from(self.local_count - 1).unwrap_or(u32::MAX);
-        self.peer
-            .map_or(PathId::ZERO, |peer| peer.current.min(PathId(local)))
+    /// Unused IDs that both sides allow, lowest first. A client opens the first one that has
+    /// connection IDs from each side (MP-071). At most `max_concurrent` of them.
+    pub(crate) fn unused(&self) -> impl Iterator<Item = PathId> + '_ {
+        self.unused_up_to(self.limit())
     }
 
-    /// Unused IDs that both sides allow, lowest first: connection IDs are issued for them
-    /// (MP-093, MP-094, MP-096), and a client opens the first one that has some from each side
-    /// (MP-071). At most `max_concurrent` of them.
-    pub(crate) fn unused(&self) -> impl Iterator<Item = PathId> + '_ {
-        let end = u64::from(self.limit()) + 1;
+    /// Unused IDs to issue connection IDs for, lowest first (MP-093, MP-094): up to the peer's
+    /// limit (MP-096) and to ours, even if the peer has yet to be told of it. At most
+    /// `max_concurrent` of them.
+    pub(crate) fn issuable(&self) -> impl Iterator<Item = PathId> + '_ {
+        let local = PathId(u32::try_from(self.local_count - 1).unwrap_or(u32::MAX));
+        let limit = self
+            .peer
+            .map_or(PathId::ZERO, |peer| peer.current.min(local));
+        self.unused_up_to(limit)
+    }
+
+    fn unused_up_to(&self, limit: PathId) -> impl Iterator<Item = PathId> + '_ {
+        let end = u64::from(limit) + 1;
         let starts = self.used.iter().map(|range| range.end);
         let ends = self.used.iter().skip(1).map(|range| range.start);
         starts
@@ -137,9 +143,14 @@ impl PathIds {
         path <= self.limit() && self.used.insert_one(path.into())
     }
 
-    /// The path is gone with all its state, or its ID was abandoned without ever being used
-    /// (MP-125): the ID is spent, and our limit rises by one in exchange (MP-131). `path` must have
-    /// passed [`Self::check`].
+    /// The path was abandoned, perhaps without ever being used (MP-125): its ID is no longer
+    /// unused. `path` must have passed [`Self::check`].
+    pub(crate) fn abandon(&mut self, path: PathId) {
+        self.used.insert_one(path.into());
+    }
+
+    /// All state of an abandoned path is gone: its ID is spent, and our limit rises by one in
+    /// exchange (MP-131). `path` must have passed [`Self::check`].
     pub(crate) fn close(&mut self, path: PathId) {
         self.used.insert_one(path.into());
         if !self.closed.insert_one(path.into()) {

@@ -68,6 +68,8 @@ fn mp_099_the_limit_counts_from_the_moment_it_is_sent() {
     assert!(ids.open(PathId(1)));
     ids.close(PathId(1));
     assert!(is_violation(ids.check(PathId(2))), "not sent yet");
+    assert_eq!(unused(&ids), []);
+    assert_eq!(ids.issuable().collect::<Vec<_>>(), [PathId(2)]);
     assert_eq!(frames(&mut ids), [Frame::MaxPathId(PathId(2))]);
     assert_eq!(ids.check(PathId(2)), Ok(()), "sent, not acknowledged");
 }
@@ -89,6 +91,7 @@ fn mp_096_no_id_above_the_peers_limit_is_offered_for_use() {
     assert_eq!(unused(&ids), []);
     assert_eq!(ids.on_max_path_id(PathId(4)), Ok(true));
     assert_eq!(unused(&ids), [3, 4]);
+    assert_eq!(ids.issuable().collect::<Vec<_>>(), [PathId(3), PathId(4)]);
 }
 
 #[test]
@@ -106,8 +109,11 @@ fn mp_037_an_id_is_never_used_twice() {
 fn mp_125_an_id_can_be_spent_without_being_opened() {
     let mut ids = negotiated(3, 1);
     // Above the peer's own limit, below ours: the peer may still abandon it.
-    ids.close(PathId(2));
+    ids.abandon(PathId(2));
+    assert_eq!(ids.on_max_path_id(PathId(2)), Ok(true));
     assert_eq!(unused(&ids), [1]);
+    assert!(!ids.open(PathId(2)) && !ids.is_closed(PathId(2)));
+    ids.close(PathId(2));
     assert_eq!(frames(&mut ids), [Frame::MaxPathId(PathId(3))]);
 }
 
