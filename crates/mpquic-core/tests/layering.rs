@@ -369,7 +369,9 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a source folder can be read") {
         let path = entry.expect("its entries, too").path();
         if path.is_dir() {
-            collect(&path, files);
+            if path.file_name().is_some_and(|name| name != "tests") {
+                collect(&path, files);
+            }
         } else if path.extension().is_some_and(|extension| extension == "rs")
             && path
                 .file_name()

@@ -55,14 +55,8 @@ impl Streams {
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return Ok(());
         };
-        // RFC 9000 section 3.2: once all data is here, a reset changes nothing. Asked first, since
-        // the reset itself tells a final size that the data so far may happen to have.
-        let complete = recv.is_complete();
-        let new = recv.on_offset(frame.final_size, true)?;
         let before = recv.footprint();
-        if !complete {
-            recv.on_reset(application_code(frame.error_code));
-        }
+        let new = recv.on_reset(application_code(frame.error_code), frame.final_size)?;
         let after = recv.footprint();
         let readable = recv.take_readable();
         self.count_held(before, after);

@@ -17,6 +17,8 @@ pub(crate) mod send;
 pub(crate) mod send_buffer;
 pub(crate) mod set;
 pub(crate) mod table;
+#[cfg(test)]
+mod tests;
 
 /// Something happened to streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

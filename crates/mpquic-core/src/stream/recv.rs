@@ -101,12 +101,21 @@ impl Recv {
         }
     }
 
-    /// Takes a reset whose final size [`Self::on_offset`] let pass.
-    pub(crate) fn on_reset(&mut self, error_code: VarInt) {
-        if self.state == State::Open {
+    /// Takes a reset. Returns how many bytes of the final size are new to flow control.
+    pub(crate) fn on_reset(
+        &mut self,
+        error_code: VarInt,
+        final_size: u64,
+    ) -> Result<u64, TransportError> {
+        // RFC 9000 section 3.2: once all data is here, a reset changes nothing.
+        let held = self.assembler.bytes_read() + self.assembler.unread();
+        let complete = self.final_size == Some(held);
+        let new = self.on_offset(final_size, true)?;
+        if self.state == State::Open && !complete {
             self.state = State::Reset(error_code);
             self.assembler.clear();
         }
+        Ok(new)
     }
 
     /// True once the end is known and everything before it is here.

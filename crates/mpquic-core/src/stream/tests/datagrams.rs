@@ -1,0 +1,130 @@
+//! The queues of RFC 9221.
+
+use super::*;
+use crate::stream::datagrams::Datagrams;
+
+fn datagrams(limit: u64) -> Datagrams {
+    let mut datagrams = Datagrams::new(&TransportConfig {
+        datagram_send_buffer: 1000,
+        datagram_receive_buffer: Some(1000),
+        ..config()
+    });
+    datagrams.set_peer_limit(limit);
+    datagrams
+}
+
+fn payloads(packet: &Packet) -> Vec<Bytes> {
+    let frames = packet.frames().into_iter();
+    frames
+        .filter_map(|frame| match frame {
+            Frame::Datagram(data) => Some(data),
+            Frame::Padding => None,
+            other => unreachable!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn sizes_respect_the_peer_and_the_packet() {
+    assert_eq!(datagrams(0).max_payload(1200), None);
+    assert_eq!(datagrams(1 << 16).max_payload(1200), Some(1199));
+    assert_eq!(datagrams(100).max_payload(1200), Some(97));
+    assert_eq!(datagrams(1).max_payload(1200), Some(0));
+}
+
+/// RFC 9221 section 3.
+#[test]
+fn datagrams_we_did_not_ask_for() {
+    let mut datagrams = Datagrams::new(&TransportConfig {
+        datagram_receive_buffer: None,
+        ..config()
+    });
+    let result = datagrams.on_datagram(Bytes::from_static(b"x")).map(|_| ());
+    fails_with(result, TransportErrorCode::PROTOCOL_VIOLATION);
+}
+
+#[test]
+fn every_size_up_to_the_largest_fits_a_packet() {
+    for length in 0..=99 {
+        let mut datagrams = datagrams(1 << 16);
+        let data = Bytes::from(bytes_of(0..length));
+        datagrams.send(data.clone()).expect("room");
+        let packet = packet(100, |writer| datagrams.write_frames(writer));
+        let packet = packet.unwrap_or_else(|| panic!("{length} bytes fit"));
+        assert_eq!(payloads(&packet), [data]);
+        assert!(!datagrams.wants_to_send());
+    }
+}
+
+#[test]
+fn several_share_a_packet_in_order() {
+    let mut datagrams = datagrams(1 << 16);
+    for length in [30, 30, 30, 5] {
+        datagrams
+            .send(Bytes::from(bytes_of(0..length)))
+            .expect("room");
+    }
+    let first = packet(100, |writer| datagrams.write_frames(writer)).expect("datagrams");
+    let lengths: Vec<usize> = payloads(&first).iter().map(Bytes::len).collect();
+    assert_eq!(lengths, [30, 30, 30]);
+    assert_eq!(first.deliveries[..], [Delivery::Datagram; 3]);
+    let second = packet(100, |writer| datagrams.write_frames(writer)).expect("datagrams");
+    assert_eq!(payloads(&second)[0].len(), 5);
+}
+
+#[test]
+fn a_full_send_buffer_blocks_until_half_of_it_is_free() {
+    let mut datagrams = datagrams(1 << 16);
+    let mut sent = 0;
+    let data = Bytes::from(vec![0; 100]);
+    while datagrams.send(data.clone()).is_ok() {
+        sent += 1;
+    }
+    assert!((5..10).contains(&sent), "{sent}");
+    assert!(!datagrams.take_unblocked());
+    while datagrams.wants_to_send() {
+        packet(110, |writer| datagrams.write_frames(writer)).expect("datagram");
+    }
+    assert!(datagrams.take_unblocked());
+    assert!(!datagrams.take_unblocked());
+}
+
+#[test]
+fn the_oldest_make_room_for_new_ones() {
+    let mut datagrams = datagrams(0);
+    assert_eq!(datagrams.on_datagram(Bytes::from(vec![1; 400])), Ok(true));
+    assert_eq!(datagrams.on_datagram(Bytes::from(vec![2; 400])), Ok(false));
+    assert_eq!(datagrams.on_datagram(Bytes::from(vec![3; 400])), Ok(false));
+    assert_eq!(datagrams.recv(), Some(Bytes::from(vec![2; 400])));
+    assert_eq!(datagrams.recv(), Some(Bytes::from(vec![3; 400])));
+    assert_eq!(datagrams.recv(), None);
+    // One that never fits is dropped.
+    assert_eq!(datagrams.on_datagram(Bytes::from(vec![4; 2000])), Ok(false));
+    assert_eq!(datagrams.recv(), None);
+    assert_eq!(datagrams.on_datagram(Bytes::new()), Ok(true));
+    assert_eq!(datagrams.recv(), Some(Bytes::new()));
+}
+
+#[test]
+fn tiny_datagrams_are_bounded_too() {
+    let mut datagrams = datagrams(0);
+    for _ in 0..10_000 {
+        datagrams
+            .on_datagram(Bytes::from_static(b"x"))
+            .expect("asked for");
+    }
+    let held = std::iter::from_fn(|| datagrams.recv()).count();
+    assert!(held <= 16, "{held}");
+}
+
+#[test]
+fn what_no_packet_carries_is_dropped() {
+    let mut datagrams = datagrams(1 << 16);
+    for length in [50, 300, 99, 100] {
+        datagrams.send(Bytes::from(vec![0; length])).expect("room");
+    }
+    assert_eq!(datagrams.drop_oversized(100), 2);
+    let packet = packet(1200, |writer| datagrams.write_frames(writer)).expect("datagrams");
+    let lengths: Vec<usize> = payloads(&packet).iter().map(Bytes::len).collect();
+    assert_eq!(lengths, [50, 99]);
+}

@@ -1,0 +1,283 @@
+//! Every rule of RFC 9000 a peer may break, with the code it gets.
+
+use super::*;
+use crate::wire::frame::{MAX_STREAM_COUNT, ResetStream, StopSending};
+
+fn reset(id: StreamId, final_size: u64) -> Frame {
+    Frame::ResetStream(ResetStream {
+        id,
+        error_code: 9,
+        final_size,
+    })
+}
+
+fn stop(id: StreamId) -> Frame {
+    Frame::StopSending(StopSending { id, error_code: 7 })
+}
+
+fn small() -> TransportConfig {
+    TransportConfig {
+        initial_stream_receive_window: 100,
+        initial_receive_window: 150,
+        max_concurrent_bidi_streams: 2,
+        max_concurrent_uni_streams: 3,
+        ..config()
+    }
+}
+
+/// RFC 9000 sections 19.4, 19.5, 19.8, 19.10 and 19.13.
+#[test]
+fn frames_for_the_wrong_kind_of_stream() {
+    let config = config();
+    let ours = local_uni(0);
+    for frame in [
+        stream_frame(ours, 0, b"x", false),
+        reset(ours, 0),
+        Frame::StreamDataBlocked(ours, 0),
+    ] {
+        let mut streams = client(&config);
+        streams.open(Dir::Uni).expect("credit");
+        fails_with(
+            give(&mut streams, frame),
+            TransportErrorCode::STREAM_STATE_ERROR,
+        );
+    }
+    for frame in [stop(peer_uni(0)), Frame::MaxStreamData(peer_uni(0), 1)] {
+        let result = give(&mut client(&config), frame);
+        fails_with(result, TransportErrorCode::STREAM_STATE_ERROR);
+    }
+}
+
+#[test]
+fn frames_for_a_stream_we_have_not_opened() {
+    let config = config();
+    let id = StreamId::new(Side::Client, Dir::Bi, 1);
+    for frame in [
+        stream_frame(id, 0, b"x", false),
+        reset(id, 0),
+        stop(id),
+        Frame::MaxStreamData(id, 1),
+        Frame::StreamDataBlocked(id, 1),
+    ] {
+        let mut streams = client(&config);
+        streams.open(Dir::Bi).expect("credit");
+        fails_with(
+            give(&mut streams, frame),
+            TransportErrorCode::STREAM_STATE_ERROR,
+        );
+    }
+}
+
+/// RFC 9000 section 4.6.
+#[test]
+fn more_streams_than_allowed() {
+    let mut streams = client(&small());
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_bidi(1), 0, b"", false)),
+        Ok(())
+    );
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_uni(2), 0, b"", false)),
+        Ok(())
+    );
+    let result = give(&mut streams, stop(peer_bidi(2)));
+    fails_with(result, TransportErrorCode::STREAM_LIMIT_ERROR);
+    let result = give(&mut streams, reset(peer_uni(3), 0));
+    fails_with(result, TransportErrorCode::STREAM_LIMIT_ERROR);
+    let last = StreamId::new(Side::Server, Dir::Uni, MAX_STREAM_COUNT - 1);
+    let result = give(&mut streams, stream_frame(last, 0, b"", false));
+    fails_with(result, TransportErrorCode::STREAM_LIMIT_ERROR);
+}
+
+/// RFC 9000 section 4.1.
+#[test]
+fn more_data_than_allowed() {
+    let mut streams = client(&small());
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_uni(0), 50, &[0; 50], false)),
+        Ok(())
+    );
+    let result = give(&mut streams, stream_frame(peer_uni(0), 100, &[0], false));
+    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+
+    // The gap below the highest offset counts: 100 bytes are used already.
+    let mut streams = client(&small());
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_uni(0), 99, &[0], false)),
+        Ok(())
+    );
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_uni(1), 49, &[0], false)),
+        Ok(())
+    );
+    let result = give(&mut streams, stream_frame(peer_uni(2), 0, &[0], false));
+    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+
+    let mut streams = client(&small());
+    let result = give(&mut streams, reset(peer_uni(0), 101));
+    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+
+    // Data for a stopped stream counts as well.
+    let mut streams = client(&small());
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_uni(0), 0, &[0; 10], false)),
+        Ok(())
+    );
+    streams
+        .recv_stream(peer_uni(0))
+        .stop(code(1))
+        .expect("open");
+    let result = give(&mut streams, stream_frame(peer_uni(0), 100, &[0], false));
+    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+}
+
+/// RFC 9000 section 4.5.
+#[test]
+fn the_final_size_never_changes() {
+    let id = peer_uni(0);
+    let first = [
+        (stream_frame(id, 0, &[0; 20], true), "a FIN"),
+        (reset(id, 20), "a reset"),
+    ];
+    for (first, what) in first {
+        for second in [
+            stream_frame(id, 20, &[0], false),
+            stream_frame(id, 0, &[0; 21], true),
+            stream_frame(id, 0, &[0; 19], true),
+            reset(id, 19),
+            reset(id, 21),
+        ] {
+            let mut streams = client(&small());
+            assert_eq!(give(&mut streams, first.clone()), Ok(()));
+            let result = give(&mut streams, second.clone());
+            let result = result.map_err(|error| error.code);
+            let expected = Err(TransportErrorCode::FINAL_SIZE_ERROR);
+            assert_eq!(result, expected, "{second:?} after {what}");
+        }
+        for harmless in [
+            stream_frame(id, 5, &[0; 15], true),
+            stream_frame(id, 20, &[], true),
+            reset(id, 20),
+        ] {
+            let mut streams = client(&small());
+            assert_eq!(give(&mut streams, first.clone()), Ok(()));
+            assert_eq!(give(&mut streams, harmless), Ok(()));
+        }
+    }
+    for below in [stream_frame(id, 10, &[0; 9], true), reset(id, 19)] {
+        let mut streams = client(&small());
+        assert_eq!(
+            give(&mut streams, stream_frame(id, 19, &[0], false)),
+            Ok(())
+        );
+        fails_with(
+            give(&mut streams, below),
+            TransportErrorCode::FINAL_SIZE_ERROR,
+        );
+    }
+}
+
+/// RFC 9000 sections 19.11 and 19.14.
+#[test]
+fn stream_counts_that_no_stream_id_could_name() {
+    let mut streams = client(&config());
+    let allowed = Frame::MaxStreams(Dir::Bi, MAX_STREAM_COUNT);
+    assert_eq!(give(&mut streams, allowed), Ok(()));
+    for frame in [
+        Frame::MaxStreams(Dir::Uni, MAX_STREAM_COUNT + 1),
+        Frame::StreamsBlocked(Dir::Uni, MAX_STREAM_COUNT + 1),
+    ] {
+        fails_with(
+            give(&mut streams, frame),
+            TransportErrorCode::FRAME_ENCODING_ERROR,
+        );
+    }
+}
+
+#[test]
+fn gaps_are_bounded_by_memory_not_by_a_small_number() {
+    let mut streams = client(&TransportConfig {
+        initial_stream_receive_window: 64 << 20,
+        initial_receive_window: 64 << 20,
+        ..config()
+    });
+    let mut gaps = 0;
+    let error = loop {
+        let frame = stream_frame(peer_uni(0), 1 + 2 * gaps, &[0], false);
+        match give(&mut streams, frame) {
+            Ok(()) => gaps += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
+    assert_eq!(gaps, 65_536);
+}
+
+#[test]
+fn frames_for_closed_streams_are_old_news() {
+    let mut streams = client(&small());
+    let id = peer_uni(0);
+    let data = stream_frame(id, 0, &[1; 5], true);
+    assert_eq!(give(&mut streams, data.clone()), Ok(()));
+    assert_eq!(streams.accept(Dir::Uni), Some(id));
+    assert!(matches!(
+        streams.recv_stream(id).read_chunk(9, true),
+        Ok(Some(_))
+    ));
+    assert!(matches!(
+        streams.recv_stream(id).read_chunk(9, true),
+        Ok(None)
+    ));
+    assert_eq!(streams.open_halves(), (0, 0));
+    for frame in [data, reset(id, 5), Frame::StreamDataBlocked(id, 3)] {
+        assert_eq!(give(&mut streams, frame), Ok(()));
+    }
+    assert_eq!(streams.open_halves(), (0, 0));
+}
+
+#[test]
+fn lower_streams_are_opened_with_a_higher_one() {
+    let mut streams = client(&config());
+    assert_eq!(
+        give(&mut streams, stream_frame(peer_bidi(2), 0, b"x", false)),
+        Ok(())
+    );
+    let expected = [
+        StreamEvent::Opened { dir: Dir::Bi },
+        StreamEvent::Readable { id: peer_bidi(2) },
+    ];
+    assert_eq!(events(&mut streams), expected);
+    for index in 0..3 {
+        assert_eq!(streams.accept(Dir::Bi), Some(peer_bidi(index)));
+    }
+    assert_eq!(streams.accept(Dir::Bi), None);
+    assert_eq!(streams.open_halves(), (3, 3));
+    // RFC 9000 section 19.5: STOP_SENDING opens a stream, too.
+    assert_eq!(give(&mut streams, stop(peer_bidi(4))), Ok(()));
+    assert_eq!(streams.open_halves(), (5, 5));
+}
+
+#[test]
+fn a_blocked_peer_gets_what_credit_there_is() {
+    let mut streams = client(&small());
+    let id = peer_uni(0);
+    assert_eq!(
+        give(&mut streams, stream_frame(id, 0, &[0; 100], false)),
+        Ok(())
+    );
+    assert!(matches!(
+        streams.recv_stream(id).read_chunk(10, true),
+        Ok(Some(_))
+    ));
+    assert!(!streams.wants_control(), "a tenth is not worth a frame");
+    assert_eq!(give(&mut streams, Frame::DataBlocked(150)), Ok(()));
+    assert_eq!(
+        give(&mut streams, Frame::StreamDataBlocked(id, 100)),
+        Ok(())
+    );
+    let expected = [Frame::MaxData(160), Frame::MaxStreamData(id, 110)];
+    assert_eq!(drain(&mut streams), expected);
+    // Asking again changes nothing.
+    assert_eq!(give(&mut streams, Frame::DataBlocked(150)), Ok(()));
+    assert!(!streams.wants_control());
+}

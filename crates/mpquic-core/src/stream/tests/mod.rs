@@ -1,0 +1,179 @@
+//! Streams as a whole: two ends that exchange frames, every rule the peer may break, and what is
+//! left when all is over.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use quinn_proto::{Dir, Side, StreamId, VarInt};
+
+use super::StreamEvent;
+use super::set::Streams;
+use crate::config::TransportConfig;
+use crate::error::{TransportError, TransportErrorCode};
+use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::writer::{Deliveries, FrameWriter};
+use crate::sched::DataSelection;
+use crate::wire::frame::{Frame, FrameIter};
+use crate::wire::transport_parameters::TransportParameters;
+
+mod assembler;
+mod channel;
+mod crypto_stream;
+mod datagrams;
+mod egress;
+mod ingress;
+mod lifecycle;
+mod send_buffer;
+
+/// A configuration whose policies are never asked.
+fn config() -> TransportConfig {
+    TransportConfig::new(
+        crate::sched::factory("none", || unreachable!("streams have no scheduler")),
+        crate::congestion::factory("none", || unreachable!("streams have no controller")),
+    )
+}
+
+/// The parameters a side with this configuration announces.
+fn parameters(config: &TransportConfig) -> TransportParameters {
+    TransportParameters {
+        initial_max_data: config.initial_receive_window,
+        initial_max_stream_data_bidi_local: config.initial_stream_receive_window,
+        initial_max_stream_data_bidi_remote: config.initial_stream_receive_window,
+        initial_max_stream_data_uni: config.initial_stream_receive_window,
+        initial_max_streams_bidi: config.max_concurrent_bidi_streams,
+        initial_max_streams_uni: config.max_concurrent_uni_streams,
+        max_ack_delay: Duration::from_millis(25),
+        ..TransportParameters::default()
+    }
+}
+
+/// A client whose peer has the same configuration.
+fn client(config: &TransportConfig) -> Streams {
+    let mut streams = Streams::new(Side::Client, config);
+    streams.set_peer_parameters(&parameters(config));
+    streams
+}
+
+/// A client and a server.
+fn pair(config: &TransportConfig) -> (Streams, Streams) {
+    let mut server = Streams::new(Side::Server, config);
+    server.set_peer_parameters(&parameters(config));
+    (client(config), server)
+}
+
+/// What one end put into a packet.
+struct Packet {
+    payload: Bytes,
+    deliveries: Deliveries,
+}
+
+impl Packet {
+    fn frames(&self) -> Vec<Frame> {
+        FrameIter::new(self.payload.clone(), true)
+            .collect::<Result<_, _>>()
+            .expect("frames we wrote ourselves")
+    }
+
+    fn give_to(&self, streams: &mut Streams) -> Result<(), TransportError> {
+        self.frames()
+            .into_iter()
+            .try_for_each(|frame| give(streams, frame))
+    }
+
+    fn report(&self, streams: &mut Streams, fate: Fate) {
+        for &delivery in &self.deliveries {
+            streams.on_delivery(delivery, fate);
+        }
+    }
+}
+
+/// Fills a packet of `room` bytes.
+fn packet(room: usize, write: impl FnOnce(&mut FrameWriter<'_>)) -> Option<Packet> {
+    let mut buffer = Vec::new();
+    let mut writer = FrameWriter::new(&mut buffer, room);
+    write(&mut writer);
+    let deliveries = writer.into_deliveries();
+    assert!(buffer.len() <= room);
+    (!buffer.is_empty()).then(|| Packet {
+        payload: buffer.into(),
+        deliveries,
+    })
+}
+
+/// The next packet as a connection would build it.
+fn next_packet(streams: &mut Streams, room: usize) -> Option<Packet> {
+    packet(room, |writer| {
+        streams.write_control(writer);
+        streams.write_data(writer, &DataSelection::Next, room);
+    })
+}
+
+/// Takes everything out that can be sent, as frames.
+fn drain(streams: &mut Streams) -> Vec<Frame> {
+    std::iter::from_fn(|| next_packet(streams, 1200))
+        .flat_map(|packet| packet.frames())
+        .collect()
+}
+
+fn events(streams: &mut Streams) -> Vec<StreamEvent> {
+    std::iter::from_fn(|| streams.poll()).collect()
+}
+
+fn give(streams: &mut Streams, frame: Frame) -> Result<(), TransportError> {
+    match frame {
+        Frame::Stream(frame) => streams.on_stream(frame),
+        Frame::ResetStream(frame) => streams.on_reset_stream(&frame),
+        Frame::StopSending(frame) => streams.on_stop_sending(&frame),
+        Frame::MaxData(maximum) => {
+            streams.on_max_data(maximum);
+            Ok(())
+        }
+        Frame::MaxStreamData(id, maximum) => streams.on_max_stream_data(id, maximum),
+        Frame::MaxStreams(dir, maximum) => streams.on_max_streams(dir, maximum),
+        Frame::DataBlocked(limit) => {
+            streams.on_data_blocked(limit);
+            Ok(())
+        }
+        Frame::StreamDataBlocked(id, limit) => streams.on_stream_data_blocked(id, limit),
+        Frame::StreamsBlocked(dir, limit) => streams.on_streams_blocked(dir, limit),
+        other => unreachable!("not a frame of streams: {other:?}"),
+    }
+}
+
+fn stream_frame(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Frame {
+    Frame::Stream(crate::wire::frame::Stream {
+        id,
+        offset,
+        fin,
+        data: Bytes::copy_from_slice(data),
+    })
+}
+
+fn code(number: u32) -> VarInt {
+    VarInt::from_u32(number)
+}
+
+/// The byte at an offset of a stream: any misplaced byte shows.
+fn byte_at(offset: u64) -> u8 {
+    (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
+}
+
+fn bytes_of(range: std::ops::Range<u64>) -> Vec<u8> {
+    range.map(byte_at).collect()
+}
+
+fn fails_with(result: Result<(), TransportError>, code: TransportErrorCode) {
+    assert_eq!(result.map_err(|error| error.code), Err(code));
+}
+
+fn local_uni(index: u64) -> StreamId {
+    StreamId::new(Side::Client, Dir::Uni, index)
+}
+
+fn peer_uni(index: u64) -> StreamId {
+    StreamId::new(Side::Server, Dir::Uni, index)
+}
+
+fn peer_bidi(index: u64) -> StreamId {
+    StreamId::new(Side::Server, Dir::Bi, index)
+}
