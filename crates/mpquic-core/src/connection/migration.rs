@@ -16,6 +16,9 @@ impl Connection {
     pub(super) fn on_path_challenge(&mut self, arrival: Arrival, data: [u8; 8]) {
         if let Some(path) = self.paths.open_mut(arrival.path) {
             path.responses.on_path_challenge(arrival.four_tuple, data);
+            if path.tuple.four_tuple.matches(&arrival.four_tuple) {
+                path.tuple.validation.on_heard();
+            }
         }
     }
 

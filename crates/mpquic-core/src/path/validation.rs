@@ -101,6 +101,15 @@ impl Validation {
             .is_some_and(|round| round.resend_at.is_none())
     }
 
+    /// The peer was heard on the four-tuple and is about to be answered: a challenge goes along, for
+    /// earlier ones or their responses may be lost.
+    pub(crate) fn on_heard(&mut self) {
+        if let Some(round) = &mut self.round {
+            round.resend_at = None;
+            round.interval = round.pto;
+        }
+    }
+
     /// Writes a challenge if one is due and fits. `data` are fresh unpredictable bytes, new for
     /// each call; `full_size` says that the datagram will have at least
     /// [`VALIDATION_DATAGRAM_SIZE`] bytes. Says whether `data` was used.

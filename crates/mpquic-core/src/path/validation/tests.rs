@@ -74,6 +74,21 @@ fn mp_085_challenges_back_off_and_validation_fails_after_three_probe_timeouts() 
 }
 
 #[test]
+fn a_challenge_goes_along_with_the_answer_to_the_peer() {
+    let (mut validation, now) = started();
+    validation.on_heard();
+    assert!(challenge(&mut validation, now, 1, true));
+    assert!(!challenge(&mut validation, now, 2, true));
+    validation.on_heard();
+    assert!(challenge(&mut validation, now, 2, true));
+    assert_eq!(validation.next_timeout(), Some(now + PTO), "no backoff");
+    let answered = validation.on_path_response(now, [2; 8]);
+    assert_eq!(answered, Some(Validated::Path));
+    validation.on_heard();
+    assert!(!validation.wants_to_send(), "it is over");
+}
+
+#[test]
 fn mp_085_a_slow_path_gets_three_of_its_own_probe_timeouts() {
     let (mut validation, now) = started();
     validation.start(now, 2 * INITIAL_PTO, INITIAL_PTO);
