@@ -12,6 +12,9 @@ use crate::error::TransportError;
 use crate::ids::PathId;
 use crate::wire::transport_parameters::TransportParameters;
 
+#[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+compile_error!("enable the feature `ring` or `aws-lc-rs`");
+
 pub(crate) mod key_phase;
 pub mod rustls;
 pub(crate) mod tokens;

@@ -317,6 +317,7 @@ impl Endpoint {
     }
 
     /// Accepts: the connection has already processed the first datagram.
+    #[expect(clippy::result_large_err, reason = "rare, and moved once")]
     pub fn accept(
         &mut self,
         now: Instant,

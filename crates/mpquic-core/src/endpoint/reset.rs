@@ -58,7 +58,7 @@ pub(super) fn reset_size(trigger: usize, rng: &mut impl Rng) -> Option<usize> {
     match trigger {
         0..=MIN_RESET => None,
         // RFC 9000 section 10.3
-        ..=43 => Some(trigger - 1),
+        22..=43 => Some(trigger - 1),
         _ => Some(rng.random_range(UNREMARKABLE_RESET..trigger.min(MAX_RESET))),
     }
 }

@@ -108,7 +108,7 @@ fn handshake_gives_matching_keys_and_parameters() {
     assert_eq!(data.server_name.as_deref(), Some("localhost"));
     assert_eq!(pair.client.handshake_data().unwrap().server_name, None);
     let chain = pair.client.peer_certificates().unwrap();
-    assert_eq!(chain, [server.certificate.clone()]);
+    assert_eq!(chain, std::slice::from_ref(&server.certificate));
 
     let (client_keys, server_keys) = (pair.client_keys.unwrap(), pair.server_keys.unwrap());
     let update = (
