@@ -205,7 +205,10 @@ impl Connection {
         }
         self.write_handshake();
         self.report_handshake_data();
+        // Until then a resumed client session shows the remembered ones (RFC 9001 section 4.6.3).
+        let current = self.side == Side::Server || !self.handshake.session.is_handshaking();
         if !self.handshake.parameters_known
+            && current
             && let Some(peer) = self.handshake.session.transport_parameters()?
         {
             self.handshake.check_parameters(&peer)?;

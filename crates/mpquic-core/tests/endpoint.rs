@@ -1,0 +1,347 @@
+//! Endpoints and connections by hand, datagram by datagram: tokens, Retry, Version Negotiation, and
+//! what an attacker on the path may inject.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::config::{EndpointConfig, TransportConfig};
+use mpquic_core::{
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
+    TokenStore, VarInt,
+};
+use mpquic_sim::Tls;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn client_address() -> SocketAddr {
+    "198.51.100.1:5000".parse().unwrap()
+}
+
+fn server_address() -> SocketAddr {
+    "192.0.2.1:443".parse().unwrap()
+}
+
+#[derive(Default)]
+struct Tokens(Mutex<Vec<(String, Bytes)>>);
+
+impl TokenStore for Tokens {
+    fn insert(&self, server_name: &str, token: Bytes) {
+        self.0.lock().unwrap().push((server_name.to_owned(), token));
+    }
+
+    fn take(&self, server_name: &str) -> Option<Bytes> {
+        let mut tokens = self.0.lock().unwrap();
+        let index = tokens.iter().position(|(name, _)| name == server_name)?;
+        Some(tokens.remove(index).1)
+    }
+}
+
+/// A client and a server; nothing moves unless told to.
+struct Test {
+    now: Instant,
+    tls: Tls,
+    transport: Arc<TransportConfig>,
+    tokens: Arc<Tokens>,
+    client: Endpoint,
+    server: Endpoint,
+    retry: bool,
+    /// Whether the last attempt came from a proven address.
+    validated: Option<bool>,
+    buf: Vec<u8>,
+}
+
+type Hosted = (ConnectionHandle, Connection);
+
+impl Test {
+    #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
+    fn new() -> Self {
+        let tls = Tls::new(b"test");
+        let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+        let transport = Arc::new(transport);
+        let server = Arc::new(tls.server(transport.clone()));
+        let config = |key| Arc::new(EndpointConfig::new([key; 32]));
+        Self {
+            now: Instant::now(),
+            client: Endpoint::new(config(1), None, [1; 32]),
+            server: Endpoint::new(config(2), Some(server), [2; 32]),
+            tls,
+            transport,
+            tokens: Arc::default(),
+            retry: false,
+            validated: None,
+            buf: Vec::new(),
+        }
+    }
+
+    fn connect(&mut self) -> Hosted {
+        let mut config = self.tls.client(self.transport.clone());
+        config.token_store = Some(self.tokens.clone());
+        let four_tuple = FourTuple::new(client_address(), server_address());
+        let connected = self
+            .client
+            .connect(self.now, config, four_tuple, "server.test");
+        connected.unwrap()
+    }
+
+    /// The datagrams a connection sends now.
+    fn datagrams(&mut self, connection: &mut Connection) -> Vec<BytesMut> {
+        let mut datagrams = Vec::new();
+        loop {
+            self.buf.clear();
+            let Some(sent) = connection.poll_transmit(self.now, 10, &mut self.buf) else {
+                return datagrams;
+            };
+            let segment = sent.segment_size.unwrap_or(sent.size);
+            datagrams.extend(self.buf.chunks(segment).map(BytesMut::from));
+        }
+    }
+
+    /// Gives a datagram to the client.
+    fn to_client(&mut self, client: &mut Hosted, data: BytesMut) {
+        let four_tuple = FourTuple::new(client_address(), server_address());
+        let event = self
+            .client
+            .handle_datagram(self.now, four_tuple, None, data, &mut self.buf);
+        match event {
+            Some(DatagramEvent::Connection(_, datagram)) => client.1.handle_datagram(datagram),
+            Some(DatagramEvent::StatelessReset(_)) => client.1.handle_stateless_reset(self.now),
+            _ => {}
+        }
+    }
+
+    /// Gives a datagram to the server; returns what its endpoint answers by itself.
+    fn to_server(&mut self, server: &mut Option<Hosted>, data: BytesMut) -> Option<BytesMut> {
+        let four_tuple = FourTuple::new(server_address(), client_address());
+        let event = self
+            .server
+            .handle_datagram(self.now, four_tuple, None, data, &mut self.buf);
+        match event? {
+            DatagramEvent::Connection(_, datagram) => {
+                server.as_mut().unwrap().1.handle_datagram(datagram);
+                None
+            }
+            DatagramEvent::NewConnection(incoming) => {
+                self.validated = Some(incoming.remote_address_validated());
+                if self.retry && !incoming.remote_address_validated() {
+                    let sent = self.server.retry(self.now, incoming, &mut self.buf);
+                    return Some(BytesMut::from(&self.buf[..sent.unwrap().size]));
+                }
+                let accepted = self.server.accept(self.now, incoming, &mut self.buf);
+                *server = Some(accepted.unwrap());
+                None
+            }
+            DatagramEvent::Response(sent) => Some(BytesMut::from(&self.buf[..sent.size])),
+            DatagramEvent::StatelessReset(_) => None,
+        }
+    }
+
+    fn events(&mut self, client: &mut Hosted, server: &mut Option<Hosted>) {
+        while let Some(event) = client.1.poll_endpoint_event() {
+            self.client.handle_event(client.0, event);
+        }
+        if let Some((handle, server)) = server {
+            while let Some(event) = server.poll_endpoint_event() {
+                self.server.handle_event(*handle, event);
+            }
+        }
+    }
+
+    /// Lets both talk until neither has anything to say.
+    fn exchange(&mut self, client: &mut Hosted, server: &mut Option<Hosted>) {
+        for _ in 0..20 {
+            self.now += MS;
+            for data in self.datagrams(&mut client.1) {
+                if let Some(answer) = self.to_server(server, data) {
+                    self.to_client(client, answer);
+                }
+                self.events(client, server);
+            }
+            let sent = match server {
+                Some((_, server)) => self.datagrams(server),
+                None => Vec::new(),
+            };
+            for data in sent {
+                self.to_client(client, data);
+            }
+            self.events(client, server);
+        }
+    }
+
+    /// Connects and closes again.
+    fn visit(&mut self) {
+        let mut client = self.connect();
+        let mut server = None;
+        self.exchange(&mut client, &mut server);
+        assert!(!client.1.is_handshaking());
+        client.1.close(self.now, VarInt::from_u32(0), Bytes::new());
+        self.exchange(&mut client, &mut server);
+        for (handle, mut connection) in [client, server.unwrap()] {
+            while let Some((time, _)) = connection.poll_timeout() {
+                self.now = self.now.max(time);
+                connection.handle_timeout(self.now);
+            }
+            assert!(connection.is_drained());
+            let endpoint = match connection.side() {
+                mpquic_core::Side::Client => &mut self.client,
+                mpquic_core::Side::Server => &mut self.server,
+            };
+            while let Some(event) = connection.poll_endpoint_event() {
+                endpoint.handle_event(handle, event);
+            }
+        }
+        assert_eq!(
+            self.client.open_connections() + self.server.open_connections(),
+            0
+        );
+    }
+}
+
+fn lost(connection: &mut Connection) -> Option<ConnectionError> {
+    std::iter::from_fn(|| connection.poll()).find_map(|event| match event {
+        Event::ConnectionLost { reason } => Some(reason),
+        _ => None,
+    })
+}
+
+/// The connection IDs of a long header: destination, source.
+fn long_header(datagram: &[u8]) -> (Bytes, Bytes) {
+    let (dcid, rest) = datagram[6..].split_at(datagram[5].into());
+    let scid = &rest[1..][..rest[0].into()];
+    (Bytes::copy_from_slice(dcid), Bytes::copy_from_slice(scid))
+}
+
+fn version_negotiation(initial: &[u8], versions: &[u32]) -> BytesMut {
+    let (dcid, scid) = long_header(initial);
+    let mut packet = vec![0xc0, 0, 0, 0, 0];
+    for cid in [scid, dcid] {
+        packet.push(cid.len() as u8);
+        packet.extend_from_slice(&cid);
+    }
+    for version in versions {
+        packet.extend_from_slice(&version.to_be_bytes());
+    }
+    BytesMut::from(&packet[..])
+}
+
+#[test]
+fn rfc_9000_6_2_version_negotiation_ends_the_attempt() {
+    let mut test = Test::new();
+    let mut client = test.connect();
+    let initial = test.datagrams(&mut client.1).remove(0);
+    test.to_client(
+        &mut client,
+        version_negotiation(&initial, &[0xff00_0020, 0x709a_50c4]),
+    );
+    assert_eq!(lost(&mut client.1), Some(ConnectionError::VersionMismatch));
+    assert!(client.1.is_drained());
+    test.events(&mut client, &mut None);
+    assert_eq!(test.client.open_connections(), 0);
+}
+
+#[test]
+fn rfc_9000_6_2_version_negotiation_with_our_version_or_too_late_is_ignored() {
+    let mut test = Test::new();
+    let mut client = test.connect();
+    let mut server = None;
+    let initial = test.datagrams(&mut client.1).remove(0);
+    test.to_client(&mut client, version_negotiation(&initial, &[7, 1]));
+    assert!(test.to_server(&mut server, initial.clone()).is_none());
+    let answer = test.datagrams(&mut server.as_mut().unwrap().1).remove(0);
+    test.to_client(&mut client, answer);
+    test.to_client(&mut client, version_negotiation(&initial, &[7]));
+    test.exchange(&mut client, &mut server);
+    assert!(!client.1.is_handshaking());
+    assert_eq!(lost(&mut client.1), None);
+}
+
+#[test]
+fn rfc_9000_8_1_3_a_token_spares_the_next_connection_the_retry() {
+    let mut test = Test::new();
+    test.retry = true;
+    let retries = |test: &mut Test| {
+        test.validated = None;
+        test.visit();
+        test.validated
+    };
+    // The second attempt answers the Retry.
+    assert_eq!(retries(&mut test), Some(true));
+    assert_eq!(test.tokens.0.lock().unwrap().len(), 1);
+    test.retry = false;
+    let used = test.tokens.0.lock().unwrap()[0].clone();
+    assert_eq!(retries(&mut test), Some(true));
+    // RFC 9000 section 8.1.4: once.
+    *test.tokens.0.lock().unwrap() = vec![used];
+    assert_eq!(retries(&mut test), Some(false));
+}
+
+#[test]
+fn rfc_9000_17_2_5_2_only_one_genuine_retry_is_followed() {
+    let mut test = Test::new();
+    test.retry = true;
+    let mut client = test.connect();
+    let mut server = None;
+    let initial = test.datagrams(&mut client.1).remove(0);
+    let retry = test.to_server(&mut server, initial.clone()).unwrap();
+
+    let mut forged = retry.clone();
+    let last = forged.len() - 1;
+    forged[last] ^= 1;
+    test.to_client(&mut client, forged);
+    assert!(test.datagrams(&mut client.1).is_empty());
+
+    test.to_client(&mut client, retry.clone());
+    let second = test.datagrams(&mut client.1).remove(0);
+    assert_eq!(long_header(&second).0, long_header(&retry).1);
+    assert!(second.len() >= 1200);
+
+    // Another genuine one for the first Initial, and one for the second.
+    let again = test.to_server(&mut server, initial).unwrap();
+    test.to_client(&mut client, again);
+    assert!(test.datagrams(&mut client.1).is_empty());
+
+    assert!(test.to_server(&mut server, second).is_none());
+    assert_eq!(test.validated, Some(true));
+    test.exchange(&mut client, &mut server);
+    assert!(!client.1.is_handshaking());
+}
+
+#[test]
+fn rfc_9001_9_2_changed_and_foreign_packets_change_nothing() {
+    let mut test = Test::new();
+    let mut client = test.connect();
+    let mut server = None;
+    let mut noise = 0u8;
+    for _ in 0..20 {
+        test.now += MS;
+        for data in test.datagrams(&mut client.1) {
+            for at in [0, 1, 5, 7, 20, data.len() / 2, data.len() - 1] {
+                let mut changed = data.clone();
+                noise = noise.wrapping_add(17);
+                changed[at] ^= noise | 1;
+                if server.is_some() {
+                    test.to_server(&mut server, changed);
+                }
+            }
+            test.to_server(&mut server, data.clone());
+            test.to_server(&mut server, data);
+            test.events(&mut client, &mut server);
+        }
+        let sent = test.datagrams(&mut server.as_mut().unwrap().1);
+        for data in sent {
+            for at in [0, 1, 5, 7, 20, data.len() / 2, data.len() - 1] {
+                let mut changed = data.clone();
+                noise = noise.wrapping_add(17);
+                changed[at] ^= noise | 1;
+                test.to_client(&mut client, changed);
+            }
+            test.to_client(&mut client, data.clone());
+            test.to_client(&mut client, data);
+            test.events(&mut client, &mut server);
+        }
+    }
+    assert!(!client.1.is_handshaking() && !server.as_ref().unwrap().1.is_handshaking());
+    assert_eq!(lost(&mut client.1), None);
+    assert_eq!(lost(&mut server.unwrap().1), None);
+}
