@@ -63,8 +63,8 @@ pub(crate) struct Serve {
         default_value = "hq-interop"
     )]
     pub(crate) alpn: Vec<Alpn>,
-    /// Most paths a client may have open at a time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Most paths a client may have open at a time; 0 turns multipath off
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) max_paths: u32,
     #[command(flatten)]
     pub(crate) policy: Policy,

@@ -1,0 +1,405 @@
+//! The tool as its users run it: exit codes, what it prints, what it writes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+fn mpquic(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mpquic"));
+    command.args(arguments).env_remove("RUST_LOG");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    mpquic(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[track_caller]
+fn assert_exit(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+}
+
+/// `mpquic serve`, killed when dropped.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    pin: String,
+}
+
+impl Server {
+    fn start(directory: &Path, more: &[&str]) -> Self {
+        let directory = directory.to_str().unwrap();
+        let mut command = mpquic(&["serve", directory, "--listen", "127.0.0.1:0"]);
+        command.args(more);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        let address = first
+            .strip_prefix("listening on ")
+            .unwrap()
+            .parse()
+            .unwrap();
+        let pin = if more.contains(&"--cert") {
+            String::new()
+        } else {
+            let second = lines.next().unwrap().unwrap();
+            second.strip_prefix("certificate ").unwrap().to_owned()
+        };
+        Self {
+            child,
+            address,
+            pin,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.address)
+    }
+
+    /// `mpquic get` of one path, trusting the server.
+    fn get(&self, path: &str, more: &[&str]) -> Output {
+        let url = self.url(path);
+        run(&[&["get", "--pin", &self.pin, url.as_str()], more].concat())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn data(length: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        })
+        .collect()
+}
+
+fn sha256(data: &[u8]) -> String {
+    let hash = Sha256::digest(data);
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// A directory to serve with `file` in it, and an empty one to write to.
+fn directories(content: &[u8]) -> (tempfile::TempDir, tempfile::TempDir) {
+    let served = tempfile::tempdir().unwrap();
+    fs::write(served.path().join("file"), content).unwrap();
+    (served, tempfile::tempdir().unwrap())
+}
+
+#[test]
+fn a_file_arrives_over_two_paths() {
+    let content = data(48 << 20);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--scheduler", "round-robin"]);
+    let file = target.path().join("copy");
+    let two = ["--local", "127.0.0.1", "--local", "127.0.0.2", "--json"];
+    let output = server.get(
+        "/file",
+        &[&two[..], &["-o", file.to_str().unwrap()]].concat(),
+    );
+    assert_exit(&output, 0);
+    assert!(fs::read(&file).unwrap() == content);
+    assert_eq!(names(target.path()), ["copy"]);
+
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["url"], server.url("/file"));
+    assert_eq!(report["bytes"], content.len());
+    assert_eq!(report["sha256"], sha256(&content));
+    assert_eq!(report["multipath"], true);
+    assert!(report["seconds"].as_f64().unwrap() > 0.0);
+    let paths = report["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 2, "{report}");
+    for path in paths {
+        let carried = path["bytes_received"].as_u64().unwrap();
+        assert!(carried > content.len() as u64 / 4, "{report}");
+        assert_eq!(path["remote"], server.address.to_string());
+        assert_eq!(path["state"], "active");
+    }
+}
+
+#[test]
+fn files_are_named_after_their_urls() {
+    let (served, target) = directories(b"one");
+    fs::write(served.path().join("empty"), "").unwrap();
+    let server = Server::start(served.path(), &[]);
+    let directory = target.path().to_str().unwrap();
+    let second = server.url("/empty");
+    let output = server.get("/file", &[&second, "--output-dir", directory, "--quiet"]);
+    assert_exit(&output, 0);
+    assert_eq!(stdout(&output) + &stderr(&output), "");
+    assert_eq!(names(target.path()), ["empty", "file"]);
+    assert_eq!(fs::read(target.path().join("file")).unwrap(), b"one");
+
+    let output = server.get("/file", &["-o", "-"]);
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"one");
+    assert!(stderr(&output).contains("over 1 path"), "{output:?}");
+}
+
+#[test]
+fn an_untrusted_certificate_is_refused_with_advice() {
+    let (served, target) = directories(b"x");
+    let server = Server::start(served.path(), &[]);
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    let output = run(&["get", &server.url("/file"), "-o", file]);
+    assert_exit(&output, 1);
+    let told = stderr(&output);
+    assert!(told.contains(&format!("--pin {}", server.pin)), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+
+    let wrong = format!("sha256:{}", "5a".repeat(32));
+    let output = run(&["get", &server.url("/file"), "-o", file, "--pin", &wrong]);
+    assert_exit(&output, 1);
+    let told = stderr(&output);
+    assert!(
+        told.contains(&wrong) && told.contains(&server.pin),
+        "{told}"
+    );
+    assert_eq!(names(target.path()), [""; 0]);
+
+    let output = run(&["get", &server.url("/file"), "-o", file, "--insecure"]);
+    assert_exit(&output, 0);
+}
+
+#[test]
+fn certificates_of_an_authority() {
+    let (served, target) = directories(b"x");
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let write = |name: &str, content: String| {
+        let path = target.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let cert = write("cert.pem", made.cert.pem());
+    let key = write("key.pem", made.signing_key.serialize_pem());
+    let server = Server::start(served.path(), &["--cert", &cert, "--key", &key]);
+    let url = format!("https://localhost:{}/file", server.address.port());
+    let address = server.address.to_string();
+    let get =
+        |more: &[&str]| run(&[&["get", &url, "--server-addr", &address, "-o", "-"], more].concat());
+    let output = get(&["--ca", &cert]);
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"x");
+    // Right certificate, wrong name.
+    let output = run(&["get", &server.url("/file"), "-o", "-", "--ca", &cert]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("another name"), "{output:?}");
+    let output = get(&["--ca", &key]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("no certificate"), "{output:?}");
+}
+
+#[test]
+fn what_is_not_there_is_reported_and_leaves_no_file() {
+    let (served, target) = directories(b"x");
+    let inner = served.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join("ok"), "ok").unwrap();
+    let server = Server::start(&inner, &[]);
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    for path in ["/missing", "/../file", "/%2e%2e/file", "//file", "/inner"] {
+        let output = server.get(path, &["-o", file]);
+        assert_exit(&output, 1);
+        assert!(stderr(&output).contains("not found"), "{path}: {output:?}");
+        assert_eq!(names(target.path()), [""; 0]);
+    }
+    // One failure among several: the others are fetched, and the exit code tells.
+    let directory = target.path().to_str().unwrap();
+    let second = server.url("/ok");
+    let output = server.get("/missing", &[&second, "--output-dir", directory]);
+    assert_exit(&output, 1);
+    assert_eq!(names(target.path()), ["ok"]);
+}
+
+#[test]
+fn usage_errors_say_what_there_is() {
+    let url = "https://127.0.0.1:1/file";
+    let cases: [(&[&str], &[&str]); 11] = [
+        (&[], &["Usage"]),
+        (&["get"], &["URL"]),
+        (&["get", "http://a/b"], &["https://"]),
+        (
+            &["get", url, "--scheduler", "best"],
+            &["best", "lrf", "round-robin", "backup"],
+        ),
+        (
+            &["get", url, "--cc", "best"],
+            &["best", "olia", "cubic", "newreno"],
+        ),
+        (
+            &["get", url, "--local", "nope0"],
+            &["nope0", "127.0.0.1", "lo"],
+        ),
+        (
+            &["get", url, "--local", "192.0.2.1"],
+            &["192.0.2.1", "127.0.0.1"],
+        ),
+        (
+            &["get", url, "--pin", "sha256:12"],
+            &["64 hexadecimal digits"],
+        ),
+        (&["get", url, "--pin", "x", "--insecure"], &["sha256:"]),
+        (&["get", "https://127.0.0.1:1/"], &["-o"]),
+        (&["serve", "/nonexistent"], &["/nonexistent"]),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(arguments);
+        assert_exit(&output, 2);
+        let told = stderr(&output);
+        for expected in expected {
+            assert!(told.contains(expected), "{arguments:?}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_server_without_multipath_is_used_over_one_path() {
+    let (served, _) = directories(b"x");
+    let server = Server::start(served.path(), &["--max-paths", "0"]);
+    let output = server.get(
+        "/file",
+        &["-o", "-", "--local", "127.0.0.1", "--local", "127.0.0.2"],
+    );
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"x");
+    assert!(
+        stderr(&output).contains("does not support multipath"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn tls_secrets_are_logged_on_request() {
+    let (served, target) = directories(b"x");
+    let server = Server::start(served.path(), &[]);
+    let log = target.path().join("keys");
+    let url = server.url("/file");
+    let output = mpquic(&["get", "--pin", &server.pin, &url, "-o", "-"])
+        .env("SSLKEYLOGFILE", &log)
+        .output()
+        .unwrap();
+    assert_exit(&output, 0);
+    let keys = fs::read_to_string(log).unwrap();
+    assert!(keys.contains("CLIENT_TRAFFIC_SECRET_0"), "{keys}");
+}
+
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    let id = child.id().to_string();
+    let status = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(status.success());
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_server_ends_in_order() {
+    let (served, _) = directories(b"x");
+    let mut server = Server::start(served.path(), &[]);
+    interrupt(&server.child);
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_download_leaves_no_file() {
+    let (served, target) = directories(b"");
+    // Large, without taking up space.
+    let large = fs::File::create(served.path().join("large")).unwrap();
+    large.set_len(1 << 40).unwrap();
+    let server = Server::start(served.path(), &[]);
+    let file = target.path().join("copy");
+    let url = server.url("/large");
+    let mut child = mpquic(&[
+        "get",
+        "--pin",
+        &server.pin,
+        &url,
+        "-o",
+        file.to_str().unwrap(),
+    ])
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let part = target.path().join("copy.part");
+    while fs::metadata(&part).map_or(0, |metadata| metadata.len()) < 1 << 20 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    interrupt(&child);
+    let mut told = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut told)
+        .unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert!(told.contains("interrupted"), "{told}");
+    assert_eq!(names(target.path()), [""; 0]);
+}
+
+#[test]
+fn the_demo_uses_both_paths() {
+    let output = run(&["demo", "--mib", "256", "--json"]);
+    assert_exit(&output, 0);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(report["bytes"], 256 << 20);
+    let paths = report["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 2, "{report}");
+    for path in paths {
+        let carried = path["bytes_received"].as_u64().unwrap();
+        assert!(carried >= 64 << 20, "{report}");
+    }
+}
+
+#[test]
+fn the_lists_name_their_sources() {
+    let schedulers = stdout(&run(&["schedulers"]));
+    for name in ["lrf", "round-robin", "backup"] {
+        assert!(
+            schedulers.lines().any(|line| line.starts_with(name)),
+            "{schedulers}"
+        );
+    }
+    let controllers = stdout(&run(&["controllers"]));
+    for name in ["olia", "cubic", "newreno"] {
+        assert!(
+            controllers.lines().any(|line| line.starts_with(name)),
+            "{controllers}"
+        );
+    }
+}
