@@ -112,12 +112,16 @@ pub(crate) struct Get {
 
 /// Watch a download over two paths, all in this process
 ///
-/// A server and a client on loopback, two paths between 127.0.0.1 and 127.0.0.2, generated data.
+/// A server and a client on loopback with two paths, from 127.0.0.1 and from 127.0.0.2, and
+/// generated data. Each path is held to a rate, as a link would; what arrives is checked.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// How much to transfer, MiB
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) mib: u64,
+    /// Rate of each path, Mbit/s; 0 sends as fast as this machine can
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub(crate) rate: u64,
     #[command(flatten)]
     pub(crate) policy: Policy,
     /// Print a JSON object instead of the table

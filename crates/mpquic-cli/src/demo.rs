@@ -12,6 +12,7 @@ use crate::args::Demo;
 use crate::download::Download;
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Source};
+use crate::rate_limit::limited;
 use crate::report::Report;
 use crate::serve::{self, CLOSE_TIME, all_protocols};
 use crate::sink::{Destination, hex};
@@ -24,7 +25,11 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let generated = Arc::new(Generated::new(args.mib << 20));
     let alpn = all_protocols();
     let (config, fingerprint) = serve::self_signed(&[], &alpn)?;
-    let config = config.transport(args.policy.transport(PATHS));
+    let mut transport = args.policy.transport(PATHS);
+    if args.rate > 0 {
+        transport.controller = limited(transport.controller, args.rate * 1_000_000 / 8);
+    }
+    let config = config.transport(transport);
     let server = two_addresses(Some(config))?;
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
@@ -77,6 +82,17 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         ))),
         None => Err(Failure::other("the data was not sent to its end")),
     }
+}
+
+fn announcement(args: &Demo) -> String {
+    let rate = match args.rate {
+        0 => String::new(),
+        rate => format!(", each held to {rate} Mbit/s"),
+    };
+    format!(
+        "Downloading {} MiB of generated data over two loopback paths{rate}.",
+        args.mib
+    )
 }
 
 fn tell(args: &Demo, report: &Report) -> Result<(), Failure> {

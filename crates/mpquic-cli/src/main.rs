@@ -18,6 +18,7 @@ mod get;
 mod hq;
 mod progress;
 mod protocol;
+mod rate_limit;
 mod report;
 mod serve;
 mod sink;
