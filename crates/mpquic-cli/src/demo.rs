@@ -52,10 +52,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .await
         .map_err(Failure::other)?;
     if !args.json {
-        eprintln!(
-            "Downloading {} MiB of generated data over two paths on loopback.",
-            args.mib
-        );
+        eprintln!("{}", announcement(&args));
     }
     let url: Uri = "https://localhost/generated"
         .parse()
