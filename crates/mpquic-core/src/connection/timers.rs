@@ -6,8 +6,12 @@ use super::{Closing, Connection, EndpointEvent, TimeoutReason};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
+use crate::recovery::pto::MAX_BACKOFF;
 use crate::recovery::{RecoveryTimeout, TimeoutContext, TimeoutKind};
 use crate::space::PacketNumberSpace;
+
+/// Longest time between probes of a suspect path while another path carries the data.
+const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The connection's idle timer (RFC 9000 section 10.1): nothing received on any path (MP-147).
 #[derive(Debug)]
@@ -128,7 +132,15 @@ impl Connection {
     }
 
     fn timeout_context(&self, path: &Path) -> TimeoutContext {
+        // Where data can go elsewhere, a short probe now and then costs little and notices soon that
+        // the path is back (decision D12).
+        let spared = path.suspect && self.paths.alternative(path.id).is_some();
         TimeoutContext {
+            max_backoff: if spared {
+                SUSPECT_PROBE_INTERVAL
+            } else {
+                MAX_BACKOFF
+            },
             peer_max_ack_delay: self.peer.max_ack_delay,
             handshake_confirmed: self.handshake.confirmed,
             peer_validated_address: path.id != PathId::ZERO

@@ -8,7 +8,7 @@ use crate::space::PacketNumberSpace;
 
 /// Backoff ends here: a path that came back is noticed within a minute (as RFC 6298 section 2.5
 /// allows for TCP).
-const MAX_BACKOFF: Duration = Duration::from_secs(60);
+pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// What the connection knows when a path's recovery timer is set.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +21,8 @@ pub(crate) struct TimeoutContext {
     pub(crate) peer_validated_address: bool,
     /// The anti-amplification limit forbids sending: no probe timeout (RFC 9002 section 6.2.2.1).
     pub(crate) amplification_limited: bool,
+    /// Probe timeouts back off to no more than this, unless one alone is longer.
+    pub(crate) max_backoff: Duration,
     /// Handshake keys are there: a client with nothing in flight probes with a Handshake packet.
     pub(crate) has_handshake_keys: bool,
 }
@@ -103,7 +105,7 @@ impl Recovery {
         // The last probe timeout counts too, in case its probe could not be sent.
         let since = space.last_ack_eliciting_sent.max(self.last_probe_timeout)?;
         Some(RecoveryTimeout {
-            at: since + self.backed_off(self.pto(max_ack_delay)),
+            at: since + self.backed_off(self.pto(max_ack_delay), cx.max_backoff),
             space: space.id(),
             kind: TimeoutKind::Probe,
         })
@@ -116,7 +118,7 @@ impl Recovery {
             return None;
         }
         Some(RecoveryTimeout {
-            at: self.last_activity + self.backed_off(self.pto(Duration::ZERO)),
+            at: self.last_activity + self.backed_off(self.pto(Duration::ZERO), cx.max_backoff),
             space: if cx.has_handshake_keys {
                 SpaceId::Handshake
             } else {
@@ -126,10 +128,10 @@ impl Recovery {
         })
     }
 
-    fn backed_off(&self, pto: Duration) -> Duration {
+    fn backed_off(&self, pto: Duration, limit: Duration) -> Duration {
         let factor = 1u32.checked_shl(self.pto_count).unwrap_or(u32::MAX);
         // An RTT beyond the limit still waits one whole PTO.
-        pto.saturating_mul(factor).min(MAX_BACKOFF.max(pto))
+        pto.saturating_mul(factor).min(limit.max(pto))
     }
 
     /// A probe timeout passed: backs off and asks for probes in `space`. Nothing is declared lost
