@@ -76,9 +76,10 @@ fn run(command: Command) -> Result<(), Failure> {
 async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
+    let interrupted = serve::interrupted();
     tokio::select! {
         result = command => result,
-        () = serve::interrupted() => Err(Failure::other("interrupted")),
+        () = interrupted => Err(Failure::other("interrupted")),
     }
 }
 

@@ -31,6 +31,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         }
     };
     let config = config.transport(args.policy.transport(args.max_paths));
+    let interrupted = interrupted();
     let endpoint = listen(&args.listen, config)?;
     for address in endpoint.local_addrs() {
         println!("listening on {address}");
@@ -47,7 +48,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     }
     tokio::select! {
         () = accept(&endpoint, Arc::new(directory)) => {}
-        () = interrupted() => {}
+        () = interrupted => {}
     }
     endpoint.close(VarInt::from_u32(0), b"the server ends");
     let _ = tokio::time::timeout(CLOSE_TIME, endpoint.wait_idle()).await;
@@ -130,19 +131,24 @@ pub(crate) fn all_protocols() -> Vec<&'static [u8]> {
     vec![Alpn::HqInterop.bytes()]
 }
 
-/// Resolves when the user or the system asks the process to end.
-pub(crate) async fn interrupted() {
+/// Resolves when the user or the system asks the process to end. From the call on, not from the
+/// first poll, such a request no longer ends the process by itself.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
     #[cfg(unix)]
-    {
+    let signals = {
         use tokio::signal::unix::{SignalKind, signal};
-        if let Ok(mut terminate) = signal(SignalKind::terminate()) {
+        [SignalKind::interrupt(), SignalKind::terminate()].map(signal)
+    };
+    async move {
+        #[cfg(unix)]
+        if let [Ok(mut interrupt), Ok(mut terminate)] = signals {
             tokio::select! {
+                _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
             }
             return;
         }
+        // Without a handler the system ends the process itself.
+        let _ = tokio::signal::ctrl_c().await;
     }
-    // Without a handler the system ends the process itself.
-    let _ = tokio::signal::ctrl_c().await;
 }
