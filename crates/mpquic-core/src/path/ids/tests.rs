@@ -75,7 +75,7 @@ fn mp_099_the_limit_counts_from_the_moment_it_is_sent() {
 }
 
 #[test]
-fn mp_094_unused_ids_come_lowest_first_holes_included() {
+fn mp_093_mp_094_unused_ids_come_lowest_first_holes_included() {
     let mut ids = negotiated(6, 9);
     assert_eq!(unused(&ids), [1, 2, 3, 4, 5]);
     assert!(ids.open(PathId(4)));
@@ -101,6 +101,7 @@ fn mp_037_an_id_is_never_used_twice() {
     assert!(!ids.open(PathId(1)));
     ids.close(PathId(1));
     assert!(!ids.open(PathId(1)));
+    // MP-051: frames that name it are ignored from now on.
     assert!(ids.is_used(PathId(1)) && ids.is_closed(PathId(1)));
     assert!(!ids.open(PathId::ZERO));
 }
