@@ -1,0 +1,167 @@
+//! CUBIC: the curve, its Reno-friendly side, and what interrupts it.
+
+use mpquic_core::congestion::CongestionKind;
+
+use super::*;
+use crate::testing::{acked, congestion, start};
+
+/// A path of `rtt` whose window is used up and acknowledged, datagram by datagram.
+struct Flow {
+    cubic: Cubic,
+    now: Instant,
+    rtt: Duration,
+}
+
+impl Flow {
+    fn with_window(bytes: f64, rtt: Duration) -> Self {
+        let now = start();
+        let mut cubic = Cubic::new(now, 1200);
+        cubic.window.set(bytes);
+        cubic.window.slow_start_threshold = bytes;
+        Self { cubic, now, rtt }
+    }
+
+    fn round(&mut self) {
+        let packets = self.cubic.window() / 1200;
+        let sent_at = self.now;
+        for index in 1..=packets as u32 {
+            let now = sent_at + self.rtt + self.rtt * index / packets as u32;
+            let mut ack = acked(now, sent_at + self.rtt * index / packets as u32, 1200);
+            ack.rtt = crate::testing::rtt(self.rtt);
+            self.cubic.on_ack(&ack);
+        }
+        self.now += self.rtt;
+    }
+
+    fn lose(&mut self) {
+        let event = congestion(
+            CongestionKind::Loss,
+            self.now + self.rtt,
+            self.now + self.rtt,
+        );
+        self.cubic.on_congestion_event(&event);
+        self.now += self.rtt;
+    }
+}
+
+#[test]
+fn returns_to_the_old_window_after_k_seconds() {
+    // 1000 datagrams at 100 ms: far beyond what Reno could win back in this time.
+    let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+    flow.lose();
+    assert_eq!(flow.cubic.window(), 840_000);
+    // K = cbrt(300 / 0.4) = 9.086 s
+    let mut windows = Vec::new();
+    for _ in 0..120 {
+        flow.round();
+        windows.push(flow.cubic.window());
+    }
+    let at = |seconds: f64| windows[(seconds * 10.0) as usize];
+    assert!(at(4.5).abs_diff(1_157_000) < 15_000, "{}", at(4.5));
+    assert!(at(9.1).abs_diff(1_200_000) < 3_000, "{}", at(9.1));
+    // Beyond the old window: 0.4 * 2.8^3 = 8.8 datagrams above it after 11.9 s.
+    let last = windows[118];
+    assert!((1_205_000..1_216_000).contains(&last), "{last}");
+    assert!(windows.is_sorted());
+}
+
+#[test]
+fn is_no_slower_than_reno_on_short_paths() {
+    let mut flow = Flow::with_window(24_000.0, Duration::from_millis(10));
+    flow.lose();
+    let before = flow.cubic.window();
+    for _ in 0..40 {
+        flow.round();
+    }
+    // 0.53 datagrams per round for the first 6, then one per round: 34.7 if windows were
+    // acknowledged whole.
+    let grown = (flow.cubic.window() - before) / 1200;
+    assert!((31..=35).contains(&grown), "{grown}");
+}
+
+#[test]
+fn fast_convergence_gives_way() {
+    let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+    flow.lose();
+    assert_eq!(flow.cubic.curve.w_max, 1_200_000.0);
+    flow.round();
+    let bytes = flow.cubic.window.bytes;
+    flow.lose();
+    assert!((flow.cubic.curve.w_max - bytes * 0.85).abs() < 1.0);
+}
+
+#[test]
+fn idle_and_application_limited_time_does_not_count() {
+    let mut busy = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+    busy.lose();
+    let mut idle = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+    idle.lose();
+    for _ in 0..5 {
+        busy.round();
+        idle.round();
+    }
+    idle.now += Duration::from_secs(10);
+    idle.cubic.on_packet_sent(&Sent {
+        now: idle.now + idle.rtt,
+        packet_number: 0,
+        bytes: 1200,
+        in_flight: 1200,
+        app_limited: true,
+    });
+    let mut slow = acked(idle.now + Duration::from_secs(2), idle.now + idle.rtt, 1200);
+    slow.app_limited = true;
+    idle.cubic.on_ack(&slow);
+    idle.now += Duration::from_secs(2) - idle.rtt;
+    busy.round();
+    idle.round();
+    let difference = busy.cubic.window().abs_diff(idle.cubic.window());
+    assert!(difference < 12_000, "{difference}");
+}
+
+#[test]
+fn persistent_congestion_starts_level() {
+    let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+    let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
+    flow.cubic.on_congestion_event(&event);
+    assert_eq!(flow.cubic.window(), 2_400);
+    assert_eq!(flow.cubic.slow_start_threshold(), Some(840_000));
+    while flow.cubic.window() < 840_000 {
+        flow.round();
+    }
+    assert_eq!(flow.cubic.curve.stage.map(|stage| stage.k), Some(0.0));
+}
+
+#[test]
+fn a_spurious_loss_restores_the_curve() {
+    let mut flow = Flow::with_window(600_000.0, Duration::from_millis(50));
+    flow.lose();
+    for _ in 0..10 {
+        flow.round();
+    }
+    let (window, w_max) = (flow.cubic.window(), flow.cubic.curve.w_max);
+    flow.lose();
+    let at = flow.now;
+    let spurious = congestion(CongestionKind::Spurious, at + flow.rtt, at);
+    flow.cubic.on_congestion_event(&spurious);
+    assert_eq!(flow.cubic.window(), window);
+    assert_eq!(flow.cubic.curve.w_max, w_max);
+    assert!(flow.cubic.curve.stage.is_some());
+}
+
+#[test]
+fn the_round_ahead_is_what_a_round_gives() {
+    let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
+    assert_eq!(flow.cubic.window_after_round(600_000), 1_200_000);
+    flow.lose();
+    for _ in 0..20 {
+        flow.round();
+        let predicted = flow.cubic.window_after_round(flow.cubic.window());
+        let mut next = Flow {
+            cubic: flow.cubic.clone(),
+            ..flow
+        };
+        next.round();
+        let actual = next.cubic.window();
+        assert!(predicted.abs_diff(actual) < 6_000, "{predicted} {actual}");
+    }
+}
