@@ -19,6 +19,9 @@ mod recovery;
 pub mod sched;
 mod space;
 mod stream;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod testing;
 pub mod wire;
 
 pub use connection::{

@@ -108,3 +108,14 @@ impl TransportConfig {
         3 * self.initial_rtt
     }
 }
+
+#[cfg(any(test, feature = "testing"))]
+impl TransportConfig {
+    /// Defaults with policies that must not be built, for parts that need none.
+    pub(crate) fn without_policies() -> Self {
+        Self::new(
+            crate::sched::factory("none", || unreachable!("nothing is scheduled")),
+            crate::congestion::factory("none", || unreachable!("nothing is controlled")),
+        )
+    }
+}

@@ -5,23 +5,14 @@ use std::time::{Duration, Instant};
 
 use super::{AckContext, AckOutcome, Recovery, TimeoutContext};
 use crate::config::TransportConfig;
-use crate::congestion::{self, CongestionKind};
+use crate::congestion::CongestionKind;
 use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::range_set::RangeSet;
-use crate::sched;
 use crate::space::{PacketNumberSpace, SentPacket};
 use crate::wire::frame::{Ack, EcnCounts};
 
 pub(crate) const BYTES: u16 = 1000;
-
-/// Defaults with policies that are never built.
-pub(crate) fn config() -> TransportConfig {
-    TransportConfig::new(
-        sched::factory("none", || unreachable!("recovery needs no scheduler")),
-        congestion::factory("none", || unreachable!("recovery needs no controller")),
-    )
-}
 
 pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
@@ -44,7 +35,10 @@ pub(crate) struct TestPath {
 
 impl TestPath {
     pub(crate) fn new() -> Self {
-        Self::with(config(), SpaceId::Data(PathId::ZERO))
+        Self::with(
+            TransportConfig::without_policies(),
+            SpaceId::Data(PathId::ZERO),
+        )
     }
 
     pub(crate) fn with(config: TransportConfig, space: SpaceId) -> Self {

@@ -12,7 +12,7 @@ use std::time::Instant;
 pub(crate) use ack_policy::{AckPolicy, AckState};
 pub(crate) use lost::{LostPacket, LostPackets};
 pub(crate) use received::Received;
-pub(crate) use sent::{SentPacket, SentPackets};
+pub(crate) use sent::{SendState, SentPacket, SentPackets};
 
 use crate::ids::SpaceId;
 use crate::wire::frame::EcnCounts;

@@ -5,7 +5,6 @@ use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use crate::packet::writer::Deliveries;
-use crate::recovery::delivery_rate::SendState;
 
 /// A packet under way.
 #[derive(Debug, Clone)]
@@ -30,7 +29,7 @@ pub(crate) struct SentPacket {
     pub(crate) tag: u64,
     /// Who hears of its fate.
     pub(crate) deliveries: Deliveries,
-    /// Filled in by [`Recovery::on_packet_sent`](crate::recovery::Recovery::on_packet_sent).
+    /// Filled in by recovery when the packet is sent.
     pub(crate) rate: SendState,
 }
 
@@ -55,6 +54,31 @@ impl SentPacket {
     /// A packet that only acknowledges: the peer may never acknowledge it in turn.
     fn is_bare_ack(&self) -> bool {
         !self.ack_eliciting && !self.in_flight
+    }
+}
+
+/// What delivery rate samples need to know of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SendState {
+    /// Bytes delivered on the path when the packet was sent.
+    pub(crate) delivered: u64,
+    /// When that many had been delivered.
+    pub(crate) delivered_time: Instant,
+    /// When the flight the packet belongs to started.
+    pub(crate) first_sent_time: Instant,
+    /// The sender had run out of data.
+    pub(crate) app_limited: bool,
+}
+
+impl SendState {
+    /// A state that means nothing, until recovery fills it in.
+    pub(crate) fn unset(now: Instant) -> Self {
+        Self {
+            delivered: 0,
+            delivered_time: now,
+            first_sent_time: now,
+            app_limited: false,
+        }
     }
 }
 
@@ -268,8 +292,8 @@ impl SentPackets {
         }
     }
 
-    /// Takes all packets out, oldest first. The path's count of bytes in flight does not follow:
-    /// use [`Recovery::discard_space`](crate::recovery::Recovery::discard_space).
+    /// Takes all packets out, oldest first. The path's count of bytes in flight does not follow;
+    /// recovery's `discard_space` takes care of that.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u64, SentPacket)> {
         self.bytes_in_flight = 0;
         self.ack_eliciting = 0;

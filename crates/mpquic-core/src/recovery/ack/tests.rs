@@ -5,9 +5,10 @@
 
 use std::time::Duration;
 
+use crate::config::TransportConfig;
 use crate::error::TransportErrorCode;
 use crate::ids::{PathId, SpaceId};
-use crate::recovery::testing::{BYTES, TestPath, config, ms};
+use crate::recovery::testing::{BYTES, TestPath, ms};
 
 #[test]
 fn summary_tells_what_controllers_need() {
@@ -86,7 +87,7 @@ fn rtt_samples_need_the_largest_and_an_ack_eliciting_packet() {
 fn ack_delay_is_limited_once_the_handshake_is_confirmed() {
     // RFC 9002 section 5.3
     let smoothed_after_delay = |space, confirmed, exponent, delay| {
-        let mut path = TestPath::with(config(), space);
+        let mut path = TestPath::with(TransportConfig::without_policies(), space);
         path.settle_rtt(ms(100));
         path.cx.peer_max_ack_delay = ms(25);
         path.cx.handshake_confirmed = confirmed;

@@ -4,8 +4,9 @@
 )]
 
 use super::*;
+use crate::config::TransportConfig;
 use crate::congestion::CongestionKind;
-use crate::recovery::testing::{TestPath, config, ms};
+use crate::recovery::testing::{TestPath, ms};
 
 /// Sends packets marked as the state wants; returns how many were marked.
 fn send(path: &mut TestPath, count: u64) -> u64 {
@@ -40,7 +41,7 @@ fn ten_packets_test_the_path() {
 
 #[test]
 fn marking_can_be_turned_off() {
-    let mut config = config();
+    let mut config = TransportConfig::without_policies();
     config.ecn = false;
     let mut path = TestPath::with(config, crate::ids::SpaceId::Initial);
     assert_eq!(send(&mut path, 3), 0);

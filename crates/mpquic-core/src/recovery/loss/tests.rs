@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use crate::config::TransportConfig;
 use crate::congestion::CongestionKind::{Loss, Persistent, Spurious};
 use crate::recovery::testing::{BYTES, TestPath, ms};
 
@@ -217,7 +218,7 @@ fn old_losses_are_forgotten() {
 #[test]
 fn tolerance_grows_to_a_limit_and_falls_back() {
     use super::Thresholds;
-    let mut config = crate::recovery::testing::config();
+    let mut config = TransportConfig::without_policies();
     let mut thresholds = Thresholds::new(&config);
     for _ in 0..100 {
         thresholds.raise();

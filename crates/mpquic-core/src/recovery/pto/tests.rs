@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use super::*;
+use crate::config::TransportConfig;
 use crate::ids::PathId;
-use crate::recovery::testing::{TestPath, config, ms};
+use crate::recovery::testing::{TestPath, ms};
 
 fn timeout(path: &TestPath) -> Option<(Duration, TimeoutKind)> {
     let timeout = path
@@ -81,7 +82,7 @@ fn application_data_waits_for_the_handshake() {
 
 #[test]
 fn the_earliest_space_is_probed() {
-    let mut path = TestPath::with(config(), SpaceId::Initial);
+    let mut path = TestPath::with(TransportConfig::without_policies(), SpaceId::Initial);
     path.cx.peer_max_ack_delay = ms(25);
     let mut handshake = PacketNumberSpace::new(SpaceId::Handshake);
     let mut data = PacketNumberSpace::new(SpaceId::Data(PathId::ZERO));
@@ -105,7 +106,7 @@ fn the_earliest_space_is_probed() {
 #[test]
 fn a_client_keeps_a_blocked_server_going() {
     // RFC 9002 section 6.2.2.1
-    let mut path = TestPath::with(config(), SpaceId::Initial);
+    let mut path = TestPath::with(TransportConfig::without_policies(), SpaceId::Initial);
     path.cx.peer_validated_address = false;
     path.send();
     path.at(ms(200)).ack(&[0..1]);
@@ -130,7 +131,7 @@ fn a_client_keeps_a_blocked_server_going() {
 #[test]
 fn a_server_that_may_not_send_does_not_probe() {
     // RFC 9002 section 6.2.2.1
-    let mut path = TestPath::with(config(), SpaceId::Initial);
+    let mut path = TestPath::with(TransportConfig::without_policies(), SpaceId::Initial);
     path.send();
     let mut cx = path.timeout_context();
     cx.amplification_limited = true;
