@@ -25,8 +25,8 @@ pub mod testing;
 pub mod wire;
 
 pub use connection::{
-    ClosedPath, Connection, ConnectionStats, Datagram, EndpointEvent, Event, OpenPathError,
-    PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
+    ClosedPath, Connection, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event,
+    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
 };
 pub use endpoint::{
     AcceptError, ConnectError, ConnectionHandle, DatagramEvent, Endpoint, Incoming,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointConfig, TransportConfig};
 use mpquic_core::{
-    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
-    TokenStore, VarInt,
+    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EarlyData, Endpoint, Event,
+    FourTuple, StreamId, TokenStore, VarInt,
 };
 use mpquic_sim::Tls;
 
@@ -344,4 +344,161 @@ fn rfc_9001_9_2_changed_and_foreign_packets_change_nothing() {
     assert!(!client.1.is_handshaking() && !server.as_ref().unwrap().1.is_handshaking());
     assert_eq!(lost(&mut client.1), None);
     assert_eq!(lost(&mut server.unwrap().1), None);
+}
+
+/// Everything a stream has to read now, and whether it ended.
+fn read(connection: &mut Connection, id: StreamId) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    let mut stream = connection.recv_stream(id);
+    loop {
+        match stream.read_chunk(usize::MAX, true) {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk.bytes),
+            Ok(None) => return (bytes, true),
+            Err(_) => return (bytes, false),
+        }
+    }
+}
+
+/// Opens a stream and writes to it.
+fn write(connection: &mut Connection, bytes: &[u8]) -> StreamId {
+    let id = connection.open(Dir::Uni).unwrap();
+    let mut stream = connection.send_stream(id);
+    assert_eq!(stream.write(bytes), Ok(bytes.len()));
+    stream.finish().unwrap();
+    id
+}
+
+#[test]
+fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    let text: Vec<u8> = (0..5000).map(|index| index as u8).collect();
+    let id = write(&mut client.1, &text);
+
+    let mut server = None;
+    let flight = test.datagrams(&mut client.1);
+    assert!(flight.len() >= 5);
+    for data in flight {
+        assert!(test.to_server(&mut server, data).is_none());
+    }
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert!(accepted.is_handshaking());
+    assert_eq!(accepted.early_data(), EarlyData::Accepted);
+    assert_eq!(accepted.accept(Dir::Uni), Some(id));
+    assert_eq!(read(accepted, id), (text, true));
+
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert!(client.1.is_multipath());
+    // All of it was acknowledged: nothing was sent twice.
+    assert_eq!(
+        client
+            .1
+            .path_stats(mpquic_core::PathId::ZERO)
+            .unwrap()
+            .packets_lost,
+        0
+    );
+    assert_eq!(lost(&mut client.1), None);
+}
+
+#[test]
+fn rfc_9001_4_6_lost_early_data_is_sent_again_as_one_rtt() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    let id = write(&mut client.1, b"early");
+    let mut server = None;
+    let initial = test.datagrams(&mut client.1).remove(0);
+    test.to_server(&mut server, initial);
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    for _ in 0..3 {
+        if let Some((time, _)) = client.1.poll_timeout() {
+            test.now = test.now.max(time);
+            client.1.handle_timeout(test.now);
+        }
+        test.exchange(&mut client, &mut server);
+    }
+    let server = &mut server.as_mut().unwrap().1;
+    assert_eq!(read(server, id), (b"early".to_vec(), true));
+}
+
+#[test]
+fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
+    let mut test = Test::new();
+    test.visit();
+    // Another server with the same name and certificate knows nothing of the ticket.
+    let other = Tls::new(b"test").server(test.transport.clone());
+    test.server.set_server_config(Some(Arc::new(other)));
+    let mut client = test.connect();
+    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    let id = write(&mut client.1, &[7; 3000]);
+    let mut server = None;
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Rejected);
+    assert!(!client.1.is_handshaking());
+    let path = client.1.path_stats(mpquic_core::PathId::ZERO).unwrap();
+    assert_eq!((path.in_flight, path.packets_lost), (0, 0));
+    assert!(client.1.send_stream(id).write(b"more").is_err());
+
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert_eq!(accepted.early_data(), EarlyData::NotOffered);
+    assert_eq!(accepted.accept(Dir::Uni), None);
+    // The same stream ID is free again.
+    assert_eq!(write(&mut client.1, b"again"), id);
+    test.exchange(&mut client, &mut server);
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+    assert_eq!(lost(&mut client.1), None);
+}
+
+#[test]
+fn rfc_9000_17_2_5_3_early_data_is_sent_again_after_a_retry() {
+    let mut test = Test::new();
+    test.visit();
+    test.tokens.0.lock().unwrap().clear();
+    test.retry = true;
+    let mut client = test.connect();
+    let id = write(&mut client.1, &[7; 3000]);
+    let mut server = None;
+    let flight = test.datagrams(&mut client.1);
+    let mut retry = None;
+    for data in flight {
+        retry = retry.or(test.to_server(&mut server, data));
+    }
+    test.to_client(&mut client, retry.unwrap());
+    let flight = test.datagrams(&mut client.1);
+    assert!(flight.len() >= 3);
+    for data in flight {
+        test.to_server(&mut server, data);
+    }
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert!(accepted.is_handshaking());
+    assert_eq!(read(accepted, id), (vec![7; 3000], true));
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert_eq!(lost(&mut client.1), None);
+}
+
+/// A proven address lets the server answer before the handshake is complete.
+#[test]
+fn rfc_9001_5_7_a_server_may_answer_in_its_first_flight() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    write(&mut client.1, b"question");
+    let mut server = None;
+    for data in test.datagrams(&mut client.1) {
+        test.to_server(&mut server, data);
+    }
+    assert_eq!(test.validated, Some(true));
+    let id = write(&mut server.as_mut().unwrap().1, b"answer");
+    for data in test.datagrams(&mut server.as_mut().unwrap().1) {
+        test.to_client(&mut client, data);
+    }
+    assert!(!client.1.is_handshaking());
+    assert_eq!(read(&mut client.1, id), (b"answer".to_vec(), true));
 }

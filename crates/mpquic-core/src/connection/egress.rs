@@ -50,7 +50,11 @@ impl Connection {
             return Some(transmit);
         }
         // RFC 9001 section 5.7: a server may send 1-RTT before the handshake is complete.
-        self.handshake.one_rtt.as_ref()?;
+        if self.handshake.one_rtt.is_none() {
+            // 0-RTT, if there are keys
+            self.handshake.sealing()?;
+            return self.transmit_movable(now, max_datagrams, buf);
+        }
         self.update_keys_if_needed(now);
         self.transmit_bound(now, buf)
             .or_else(|| self.transmit_movable(now, max_datagrams, buf))

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
 use rand::RngExt;
 
+use super::early::EarlyKeys;
 use super::setup::{ConnectionSetup, Role};
-use super::{Connection, EndpointEvent, Event, PathEvent};
+use super::{Connection, EarlyData, EndpointEvent, Event, PathEvent};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{Keys, Session};
 use crate::error::{ConnectionError, TransportError};
@@ -74,6 +75,9 @@ pub(super) struct Handshake {
     pub(super) confirmed: bool,
     /// HANDSHAKE_DONE is to be sent.
     pub(super) done_pending: bool,
+    /// 0-RTT keys and what became of 0-RTT.
+    pub(super) early: Option<EarlyKeys>,
+    pub(super) early_data: EarlyData,
     /// A NEW_TOKEN frame with this token is to be sent.
     pub(super) new_token: Option<Bytes>,
     data_reported: bool,
@@ -108,6 +112,8 @@ impl Handshake {
             complete: false,
             confirmed: false,
             done_pending: false,
+            early: None,
+            early_data: EarlyData::NotOffered,
             new_token: None,
             data_reported: false,
             parameters_known: false,
@@ -204,6 +210,7 @@ impl Connection {
             }
         }
         self.write_handshake();
+        self.accept_early_data();
         self.report_handshake_data();
         // Until then a resumed client session shows the remembered ones (RFC 9001 section 4.6.3).
         let current = self.side == Side::Server || !self.handshake.session.is_handshaking();
@@ -213,6 +220,7 @@ impl Connection {
         {
             self.handshake.check_parameters(&peer)?;
             self.handshake.parameters_known = true;
+            self.settle_early_data(&peer)?;
             self.on_peer_parameters(peer);
         }
         if !self.handshake.complete && !self.handshake.session.is_handshaking() {
@@ -297,7 +305,6 @@ impl Connection {
         self.events.push_back(Event::Connected {
             multipath: self.multipath,
         });
-        self.movable.on_path_added(PathId::ZERO);
         self.issue_cids();
         if self.side == Side::Server {
             // RFC 9001 section 4.1.2: complete means confirmed on a server.

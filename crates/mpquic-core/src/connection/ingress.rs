@@ -36,7 +36,7 @@ pub(super) struct Opened {
 
 /// What the frames of a packet were.
 #[derive(Debug, Clone, Copy, Default)]
-struct Content {
+pub(super) struct Content {
     ack_eliciting: bool,
     non_probing: bool,
 }
@@ -162,6 +162,9 @@ impl Connection {
                 }
                 Ok(())
             }
+            Header::ZeroRtt {
+                version: QUIC_V1, ..
+            } => self.handle_early(arrival, packet),
             Header::ZeroRtt { .. } | Header::Initial { .. } | Header::Handshake { .. } => {
                 self.stats.packets_dropped += 1;
                 Ok(())
@@ -194,6 +197,7 @@ impl Connection {
 
     fn follow_retry(&mut self, scid: ConnectionId, token: Bytes) {
         self.handshake.on_retry(scid, token);
+        self.resend_early_data();
         if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
             slot.peer_cids.set_handshake_cid(scid);
         }
@@ -357,7 +361,7 @@ impl Connection {
     }
 
     /// Gives every frame to its owner, then records the packet as received.
-    fn handle_payload(
+    pub(super) fn handle_payload(
         &mut self,
         arrival: Arrival,
         opened: Opened,

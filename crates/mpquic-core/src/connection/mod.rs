@@ -35,6 +35,7 @@ use crate::wire::transport_parameters::TransportParameters;
 
 mod closing;
 mod delivery;
+mod early;
 mod egress;
 mod failover;
 mod handshake;
@@ -49,8 +50,8 @@ mod timers;
 mod window;
 
 pub use report::{
-    ClosedPath, ConnectionStats, Datagram, EndpointEvent, Event, OpenPathError, PathEvent,
-    PathState, PathStats, SendDatagramError, TimeoutReason,
+    ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, OpenPathError,
+    PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
 };
 use setup::{ConnectionSetup, Role};
 
@@ -152,7 +153,9 @@ impl Connection {
             config,
             rng,
         };
+        connection.movable.on_path_added(PathId::ZERO);
         if side == Side::Client {
+            connection.start_early_data();
             let started = connection.drive_handshake();
             connection.close_on_error(now, started);
         }

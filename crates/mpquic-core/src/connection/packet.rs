@@ -22,6 +22,8 @@ use crate::wire::header::PacketHeader;
 
 /// Our `ack_delay_exponent`: the default.
 const ACK_DELAY_EXPONENT: u8 = 3;
+/// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
+const NOT_ONE_RTT: u32 = u32::MAX;
 
 /// What a 1-RTT packet is to contain.
 #[derive(Debug)]
@@ -93,11 +95,15 @@ impl Connection {
             return None;
         }
         let pad_to = plan.pad.then_some(start + plan.size);
-        let keys = self.handshake.one_rtt.as_mut()?;
-        let generation = keys.generation();
-        let (header_key, packet_key, _) = keys.sealing();
-        let size = builder.finish(buf, header_key, packet_key, pad_to);
-        keys.on_sealed();
+        let keys = self.handshake.sealing()?;
+        let size = builder.finish(buf, keys.header, keys.packet, pad_to);
+        let generation = match &mut self.handshake.one_rtt {
+            Some(keys) => {
+                keys.on_sealed();
+                keys.generation()
+            }
+            None => NOT_ONE_RTT,
+        };
         let mut packet = SentPacket::new(now, u16::try_from(size).unwrap_or(u16::MAX));
         packet.ack_eliciting = ack_eliciting;
         packet.in_flight = ack_eliciting || plan.pad;
@@ -116,20 +122,27 @@ impl Connection {
     fn start_one_rtt(&self, id: PathId, limit: usize, buf: &mut Vec<u8>) -> Option<PacketBuilder> {
         let slot = self.paths.slot(id)?;
         let path = slot.path.as_deref()?;
-        let (_, packet_key, key_phase) = self.handshake.one_rtt.as_ref()?.sealing();
-        let spin = self.config.spin_bit && path.spin;
+        let keys = self.handshake.sealing()?;
         // MP-073: a connection ID of the same path ID.
-        let header = PacketHeader::Short {
-            dcid: *slot.peer_cids.current()?,
-            spin,
-            key_phase,
+        let dcid = *slot.peer_cids.current()?;
+        let header = match keys.key_phase {
+            Some(key_phase) => PacketHeader::Short {
+                dcid,
+                spin: self.config.spin_bit && path.spin,
+                key_phase,
+            },
+            None => PacketHeader::ZeroRtt {
+                version: QUIC_V1,
+                dcid,
+                scid: self.handshake.local_cid,
+            },
         };
         let start = PacketStart {
             header: &header,
             space: SpaceId::Data(id),
             packet_number: path.space.next_packet_number(),
             largest_acked: path.space.largest_acked(),
-            tag_length: packet_key.tag_length(),
+            tag_length: keys.packet.tag_length(),
             limit,
         };
         PacketBuilder::start(buf, start)
@@ -169,6 +182,8 @@ impl Connection {
     /// Acknowledges the path's packets, and those of paths that cannot speak for themselves.
     fn write_acks(&mut self, writer: &mut FrameWriter<'_>, now: Instant, plan: &Plan) -> bool {
         let mut acked = false;
+        // MP-003, MP-061: PATH_ACK once multipath is in effect.
+        let multipath = self.multipath && self.handshake.complete;
         for slot in self.paths.slots_mut() {
             let orphan = slot.abandon.is_some();
             let id = slot.id;
@@ -176,8 +191,7 @@ impl Connection {
             let concerned = id == plan.path || (plan.orphan_acks && (orphan || path.is_suspect()));
             let ecn = self.config.ecn;
             if concerned && path.space.received.ack_state(now) != AckState::None {
-                // MP-061: PATH_ACK once multipath is negotiated.
-                let named = self.multipath.then_some(id);
+                let named = multipath.then_some(id);
                 let received = &mut path.space.received;
                 let wrote = received.write_ack(writer, now, named, ACK_DELAY_EXPONENT, ecn);
                 acked |= wrote && id == plan.path;

@@ -229,3 +229,17 @@ pub enum SendDatagramError {
     #[error("the datagram send buffer is full")]
     Blocked,
 }
+
+/// What became of 0-RTT (RFC 9001 section 4.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EarlyData {
+    /// The connection resumes nothing, or the server takes no 0-RTT.
+    NotOffered,
+    /// Client: data written now leaves at once, as 0-RTT.
+    Offered,
+    /// The server takes it.
+    Accepted,
+    /// The server did not take it: the streams opened early are closed, and what was written to
+    /// them is lost.
+    Rejected,
+}
