@@ -99,7 +99,7 @@ impl Test {
     }
 
     /// Gives a datagram to the client.
-    fn to_client(&mut self, client: &mut Hosted, data: BytesMut) {
+    fn give_client(&mut self, client: &mut Hosted, data: BytesMut) {
         let four_tuple = FourTuple::new(client_address(), server_address());
         let event = self
             .client
@@ -112,7 +112,7 @@ impl Test {
     }
 
     /// Gives a datagram to the server; returns what its endpoint answers by itself.
-    fn to_server(&mut self, server: &mut Option<Hosted>, data: BytesMut) -> Option<BytesMut> {
+    fn give_server(&mut self, server: &mut Option<Hosted>, data: BytesMut) -> Option<BytesMut> {
         let four_tuple = FourTuple::new(server_address(), client_address());
         let event = self
             .server
@@ -153,8 +153,8 @@ impl Test {
         for _ in 0..20 {
             self.now += MS;
             for data in self.datagrams(&mut client.1) {
-                if let Some(answer) = self.to_server(server, data) {
-                    self.to_client(client, answer);
+                if let Some(answer) = self.give_server(server, data) {
+                    self.give_client(client, answer);
                 }
                 self.events(client, server);
             }
@@ -163,7 +163,7 @@ impl Test {
                 None => Vec::new(),
             };
             for data in sent {
-                self.to_client(client, data);
+                self.give_client(client, data);
             }
             self.events(client, server);
         }
@@ -230,7 +230,7 @@ fn rfc_9000_6_2_version_negotiation_ends_the_attempt() {
     let mut test = Test::new();
     let mut client = test.connect();
     let initial = test.datagrams(&mut client.1).remove(0);
-    test.to_client(
+    test.give_client(
         &mut client,
         version_negotiation(&initial, &[0xff00_0020, 0x709a_50c4]),
     );
@@ -246,11 +246,11 @@ fn rfc_9000_6_2_version_negotiation_with_our_version_or_too_late_is_ignored() {
     let mut client = test.connect();
     let mut server = None;
     let initial = test.datagrams(&mut client.1).remove(0);
-    test.to_client(&mut client, version_negotiation(&initial, &[7, 1]));
-    assert!(test.to_server(&mut server, initial.clone()).is_none());
+    test.give_client(&mut client, version_negotiation(&initial, &[7, 1]));
+    assert!(test.give_server(&mut server, initial.clone()).is_none());
     let answer = test.datagrams(&mut server.as_mut().unwrap().1).remove(0);
-    test.to_client(&mut client, answer);
-    test.to_client(&mut client, version_negotiation(&initial, &[7]));
+    test.give_client(&mut client, answer);
+    test.give_client(&mut client, version_negotiation(&initial, &[7]));
     test.exchange(&mut client, &mut server);
     assert!(!client.1.is_handshaking());
     assert_eq!(lost(&mut client.1), None);
@@ -283,25 +283,25 @@ fn rfc_9000_17_2_5_2_only_one_genuine_retry_is_followed() {
     let mut client = test.connect();
     let mut server = None;
     let initial = test.datagrams(&mut client.1).remove(0);
-    let retry = test.to_server(&mut server, initial.clone()).unwrap();
+    let retry = test.give_server(&mut server, initial.clone()).unwrap();
 
     let mut forged = retry.clone();
     let last = forged.len() - 1;
     forged[last] ^= 1;
-    test.to_client(&mut client, forged);
+    test.give_client(&mut client, forged);
     assert!(test.datagrams(&mut client.1).is_empty());
 
-    test.to_client(&mut client, retry.clone());
+    test.give_client(&mut client, retry.clone());
     let second = test.datagrams(&mut client.1).remove(0);
     assert_eq!(long_header(&second).0, long_header(&retry).1);
     assert!(second.len() >= 1200);
 
     // Another genuine one for the first Initial, and one for the second.
-    let again = test.to_server(&mut server, initial).unwrap();
-    test.to_client(&mut client, again);
+    let again = test.give_server(&mut server, initial).unwrap();
+    test.give_client(&mut client, again);
     assert!(test.datagrams(&mut client.1).is_empty());
 
-    assert!(test.to_server(&mut server, second).is_none());
+    assert!(test.give_server(&mut server, second).is_none());
     assert_eq!(test.validated, Some(true));
     test.exchange(&mut client, &mut server);
     assert!(!client.1.is_handshaking());
@@ -321,11 +321,11 @@ fn rfc_9001_9_2_changed_and_foreign_packets_change_nothing() {
                 noise = noise.wrapping_add(17);
                 changed[at] ^= noise | 1;
                 if server.is_some() {
-                    test.to_server(&mut server, changed);
+                    test.give_server(&mut server, changed);
                 }
             }
-            test.to_server(&mut server, data.clone());
-            test.to_server(&mut server, data);
+            test.give_server(&mut server, data.clone());
+            test.give_server(&mut server, data);
             test.events(&mut client, &mut server);
         }
         let sent = test.datagrams(&mut server.as_mut().unwrap().1);
@@ -334,10 +334,10 @@ fn rfc_9001_9_2_changed_and_foreign_packets_change_nothing() {
                 let mut changed = data.clone();
                 noise = noise.wrapping_add(17);
                 changed[at] ^= noise | 1;
-                test.to_client(&mut client, changed);
+                test.give_client(&mut client, changed);
             }
-            test.to_client(&mut client, data.clone());
-            test.to_client(&mut client, data);
+            test.give_client(&mut client, data.clone());
+            test.give_client(&mut client, data);
             test.events(&mut client, &mut server);
         }
     }
@@ -381,7 +381,7 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
     let flight = test.datagrams(&mut client.1);
     assert!(flight.len() >= 5);
     for data in flight {
-        assert!(test.to_server(&mut server, data).is_none());
+        assert!(test.give_server(&mut server, data).is_none());
     }
     let accepted = &mut server.as_mut().unwrap().1;
     assert!(accepted.is_handshaking());
@@ -412,7 +412,7 @@ fn rfc_9001_4_6_lost_early_data_is_sent_again_as_one_rtt() {
     let id = write(&mut client.1, b"early");
     let mut server = None;
     let initial = test.datagrams(&mut client.1).remove(0);
-    test.to_server(&mut server, initial);
+    test.give_server(&mut server, initial);
     test.exchange(&mut client, &mut server);
     assert_eq!(client.1.early_data(), EarlyData::Accepted);
     for _ in 0..3 {
@@ -467,13 +467,13 @@ fn rfc_9000_17_2_5_3_early_data_is_sent_again_after_a_retry() {
     let flight = test.datagrams(&mut client.1);
     let mut retry = None;
     for data in flight {
-        retry = retry.or(test.to_server(&mut server, data));
+        retry = retry.or(test.give_server(&mut server, data));
     }
-    test.to_client(&mut client, retry.unwrap());
+    test.give_client(&mut client, retry.unwrap());
     let flight = test.datagrams(&mut client.1);
     assert!(flight.len() >= 3);
     for data in flight {
-        test.to_server(&mut server, data);
+        test.give_server(&mut server, data);
     }
     let accepted = &mut server.as_mut().unwrap().1;
     assert!(accepted.is_handshaking());
@@ -492,12 +492,12 @@ fn rfc_9001_5_7_a_server_may_answer_in_its_first_flight() {
     write(&mut client.1, b"question");
     let mut server = None;
     for data in test.datagrams(&mut client.1) {
-        test.to_server(&mut server, data);
+        test.give_server(&mut server, data);
     }
     assert_eq!(test.validated, Some(true));
     let id = write(&mut server.as_mut().unwrap().1, b"answer");
     for data in test.datagrams(&mut server.as_mut().unwrap().1) {
-        test.to_client(&mut client, data);
+        test.give_client(&mut client, data);
     }
     assert!(!client.1.is_handshaking());
     assert_eq!(read(&mut client.1, id), (b"answer".to_vec(), true));
