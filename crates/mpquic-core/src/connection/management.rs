@@ -212,10 +212,14 @@ impl Connection {
             }
             Frame::PathCidsBlocked(id, next_sequence) => {
                 self.paths.ids.check(id)?;
-                if let Some(slot) = self.paths.slot(id).filter(|slot| slot.abandon.is_none()) {
-                    slot.local_cids.on_cids_blocked(next_sequence)?;
+                if !self.paths.ids.is_closed(id) {
+                    // MP-143
+                    self.paths
+                        .slot_or_new(id)
+                        .local_cids
+                        .on_cids_blocked(next_sequence)?;
+                    self.issue_cids();
                 }
-                self.issue_cids();
             }
             _ => {}
         }
@@ -257,9 +261,11 @@ impl Connection {
         sequence: u64,
         opened: Opened,
     ) -> Result<(), TransportError> {
-        let Some(slot) = self.paths.slot_mut(id) else {
+        if self.paths.ids.is_closed(id) {
             return Ok(());
-        };
+        }
+        // MP-106: a path without a slot was never given a connection ID.
+        let slot = self.paths.slot_or_new(id);
         if let Some(cid) = slot.local_cids.on_retire(sequence, &opened.destination)? {
             self.cids.release(&cid);
             self.endpoint_events

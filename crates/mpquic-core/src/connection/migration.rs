@@ -134,7 +134,8 @@ impl Connection {
         };
         if let Some(previous) = path.previous.take() {
             path.tuple = previous;
-        } else if !path.established || !path.tuple.validated {
+        } else {
+            // Also if the address was proven, but no full datagram passes (MP-079).
             self.abandon_path(now, id, TransportErrorCode::PATH_UNSTABLE_OR_POOR, false);
         }
     }
