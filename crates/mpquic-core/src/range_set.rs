@@ -336,6 +336,8 @@ mod tests {
                     let end = (value + 5).min(125);
                     let all = (value..end).all(|value| model.contains(&value));
                     prop_assert_eq!(set.contains_range(value..end), all);
+                    let overlap = set.overlapping(value..value + 30);
+                    prop_assert!(overlap.flatten().eq(model.range(value..value + 30).copied()));
                 }
             }
         }

@@ -24,7 +24,7 @@ impl Streams {
             return Ok(());
         };
         let end = offset + data.len() as u64;
-        let new = recv.on_offset(end, fin)?;
+        recv.on_offset(end, fin, &mut self.recv_credit)?;
         let before = recv.footprint();
         recv.on_data(offset, data, gather);
         let after = recv.footprint();
@@ -34,7 +34,6 @@ impl Streams {
         if self.has_too_many_gaps() {
             return Err(TransportError::internal("too many gaps in stream data"));
         }
-        self.use_credit(new)?;
         if readable {
             self.push_event(StreamEvent::Readable { id });
         }
@@ -56,11 +55,11 @@ impl Streams {
             return Ok(());
         };
         let before = recv.footprint();
-        let new = recv.on_reset(application_code(frame.error_code), frame.final_size)?;
+        let error_code = application_code(frame.error_code);
+        recv.on_reset(error_code, frame.final_size, &mut self.recv_credit)?;
         let after = recv.footprint();
         let readable = recv.take_readable();
         self.count_held(before, after);
-        self.use_credit(new)?;
         if readable {
             self.push_event(StreamEvent::Readable { id: frame.id });
         }
@@ -176,18 +175,6 @@ impl Streams {
         }
         self.accept_credit[slot(dir)].on_peer_blocked();
         Ok(())
-    }
-
-    /// Takes new bytes off the connection's credit.
-    fn use_credit(&mut self, new: u64) -> Result<(), TransportError> {
-        // RFC 9000 section 4.1
-        if self.recv_credit.on_received(new) {
-            return Ok(());
-        }
-        Err(TransportError::new(
-            TransportErrorCode::FLOW_CONTROL_ERROR,
-            "more data than MAX_DATA",
-        ))
     }
 
     /// The receiving half a frame is for; `None` if it is closed, so that the frame is old news.

@@ -65,9 +65,14 @@ impl Recv {
         self.state == State::Open
     }
 
-    /// Takes note that the peer sent up to `end`, the final size if `fin`. Returns how many bytes
-    /// of that are new to flow control.
-    pub(crate) fn on_offset(&mut self, end: u64, fin: bool) -> Result<u64, TransportError> {
+    /// Takes note that the peer sent up to `end`, the final size if `fin`, and takes what is new
+    /// off both credits. After an error nothing has changed.
+    pub(crate) fn on_offset(
+        &mut self,
+        end: u64,
+        fin: bool,
+        connection: &mut ReceiveCredit,
+    ) -> Result<(), TransportError> {
         let received = self.credit.received();
         // RFC 9000 section 4.5
         let fits = match self.final_size {
@@ -82,16 +87,23 @@ impl Recv {
         }
         // RFC 9000 section 4.1
         let new = end.saturating_sub(received);
-        if !self.credit.on_received(new) {
+        if new > self.credit.available() {
             return Err(TransportError::new(
                 TransportErrorCode::FLOW_CONTROL_ERROR,
                 "more data than MAX_STREAM_DATA",
             ));
         }
+        if !connection.on_received(new) {
+            return Err(TransportError::new(
+                TransportErrorCode::FLOW_CONTROL_ERROR,
+                "more data than MAX_DATA",
+            ));
+        }
+        let _within = self.credit.on_received(new);
         if fin {
             self.final_size = Some(end);
         }
-        Ok(new)
+        Ok(())
     }
 
     /// Takes bytes that [`Self::on_offset`] let pass.
@@ -101,26 +113,22 @@ impl Recv {
         }
     }
 
-    /// Takes a reset. Returns how many bytes of the final size are new to flow control.
+    /// Takes a reset.
     pub(crate) fn on_reset(
         &mut self,
         error_code: VarInt,
         final_size: u64,
-    ) -> Result<u64, TransportError> {
+        connection: &mut ReceiveCredit,
+    ) -> Result<(), TransportError> {
         // RFC 9000 section 3.2: once all data is here, a reset changes nothing.
         let held = self.assembler.bytes_read() + self.assembler.unread();
         let complete = self.final_size == Some(held);
-        let new = self.on_offset(final_size, true)?;
+        self.on_offset(final_size, true, connection)?;
         if self.state == State::Open && !complete {
             self.state = State::Reset(error_code);
             self.assembler.clear();
         }
-        Ok(new)
-    }
-
-    /// True once the end is known and everything before it is here.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.final_size == Some(self.assembler.bytes_read() + self.assembler.unread())
+        Ok(())
     }
 
     /// Bytes nobody will read any more: their credit goes back to the connection.

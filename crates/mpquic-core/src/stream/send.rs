@@ -195,7 +195,7 @@ impl Send {
 
     /// True if something can go without credit of the connection.
     pub(crate) fn can_resend(&self) -> bool {
-        self.buffer.next_resend().is_some() || self.bare_fin().is_some()
+        self.buffer.has_resend() || self.bare_fin().is_some()
     }
 
     /// True if there are bytes above all that were sent.

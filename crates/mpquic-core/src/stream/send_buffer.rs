@@ -144,6 +144,11 @@ impl SendBuffer {
         self.lost.first().or_else(|| self.skipped.first())
     }
 
+    /// True if there are such bytes.
+    pub(crate) fn has_resend(&self) -> bool {
+        !self.lost.is_empty() || !self.skipped.is_empty()
+    }
+
     /// The bytes above everything sent.
     pub(crate) fn next_new(&self) -> Option<Range<u64>> {
         (self.sent < self.end).then_some(self.sent..self.end)

@@ -23,6 +23,7 @@ mod datagrams;
 mod egress;
 mod ingress;
 mod lifecycle;
+mod operations;
 mod send_buffer;
 
 /// A configuration whose policies are never asked.
