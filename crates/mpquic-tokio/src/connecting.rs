@@ -1,34 +1,63 @@
 //! [`Connecting`] and [`Incoming`]: connections before they are established.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_core::crypto::HandshakeData;
 use mpquic_core::{ConnectionError, FourTuple};
+use tokio::time::Sleep;
 
+use crate::config::ClientConfig;
 use crate::connection::{Connection, ConnectionRef};
 use crate::endpoint::EndpointShared;
 
+/// How long an attempt may stay without an answer before the next one starts beside it.
+const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
+
 /// A handshake in progress. Await it for the [`Connection`]; drop it to give up.
 #[must_use = "dropping it gives the connection up"]
+#[derive(Debug)]
 pub struct Connecting {
+    /// The first one first; the others are from other addresses.
+    attempts: Vec<Attempt>,
+    others: Option<Others>,
+}
+
+/// One handshake.
+struct Attempt {
     connection: ConnectionRef,
     established: Pin<Box<dyn Future<Output = Result<(), ConnectionError>> + Send + Sync>>,
 }
 
-impl fmt::Debug for Connecting {
+/// Addresses to try if the first attempt gets no answer.
+struct Others {
+    endpoint: Arc<EndpointShared>,
+    config: ClientConfig,
+    server_name: String,
+    four_tuples: VecDeque<FourTuple>,
+    next: Pin<Box<Sleep>>,
+}
+
+impl fmt::Debug for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connecting").field(&self.connection).finish()
+        self.connection.fmt(f)
     }
 }
 
-impl Connecting {
-    pub(crate) fn new(connection: ConnectionRef) -> Self {
+impl fmt::Debug for Others {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.four_tuples.fmt(f)
+    }
+}
+
+impl Attempt {
+    fn new(connection: ConnectionRef) -> Self {
         let shared = connection.clone();
         let established = Box::pin(async move {
             shared
@@ -44,9 +73,59 @@ impl Connecting {
         }
     }
 
-    /// ALPN and server name, as soon as they are known.
+    fn has_answer(&self) -> bool {
+        self.connection.lock().core.stats().datagrams_received > 0
+    }
+}
+
+impl Others {
+    /// Starts the next attempt, if there are addresses left.
+    fn start(&mut self) -> Option<Attempt> {
+        loop {
+            let four_tuple = self.four_tuples.pop_front()?;
+            tracing::debug!(%four_tuple, "no answer, trying another way");
+            let config = self.config.clone();
+            if let Ok(connection) = self.endpoint.connect(config, four_tuple, &self.server_name) {
+                return Some(Attempt::new(connection));
+            }
+        }
+    }
+}
+
+impl Connecting {
+    pub(crate) fn new(connection: ConnectionRef) -> Self {
+        Self {
+            attempts: vec![Attempt::new(connection)],
+            others: None,
+        }
+    }
+
+    /// Tries these addresses as well while there is no answer.
+    pub(crate) fn or_else(
+        mut self,
+        endpoint: &Arc<EndpointShared>,
+        config: ClientConfig,
+        four_tuples: VecDeque<FourTuple>,
+        server_name: &str,
+    ) -> Self {
+        if !four_tuples.is_empty() {
+            self.others = Some(Others {
+                endpoint: endpoint.clone(),
+                config,
+                server_name: server_name.to_owned(),
+                four_tuples,
+                next: Box::pin(tokio::time::sleep(NEXT_ATTEMPT)),
+            });
+        }
+        self
+    }
+
+    /// ALPN and server name of the first attempt, as soon as they are known.
     pub async fn handshake_data(&mut self) -> Result<HandshakeData, ConnectionError> {
-        let shared = &self.connection;
+        let Some(attempt) = self.attempts.first() else {
+            return Err(ConnectionError::LocallyClosed);
+        };
+        let shared = &attempt.connection;
         shared
             .until(&shared.wake.handshake, |state| match &state.error {
                 Some(error) => Some(Err(error.clone())),
@@ -55,9 +134,39 @@ impl Connecting {
             .await
     }
 
-    /// The peer's address.
+    /// The peer's address, of the first attempt.
     pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.connection.first_path().map(|tuple| tuple.remote)
+        let attempt = self.attempts.first()?;
+        attempt.connection.first_path().map(|tuple| tuple.remote)
+    }
+
+    /// Polls all attempts; an error is final unless another attempt may still succeed.
+    fn poll_attempts(&mut self, cx: &mut Context<'_>) -> Poll<Result<Connection, ConnectionError>> {
+        let mut index = 0;
+        while let Some(attempt) = self.attempts.get_mut(index) {
+            match attempt.established.as_mut().poll(cx) {
+                Poll::Pending => index += 1,
+                Poll::Ready(Ok(())) => {
+                    let attempt = self.attempts.swap_remove(index);
+                    self.attempts.clear();
+                    self.others = None;
+                    return Poll::Ready(Ok(Connection::new(attempt.connection)));
+                }
+                Poll::Ready(Err(error)) => {
+                    self.attempts.remove(index);
+                    if error == ConnectionError::TimedOut {
+                        self.attempts
+                            .extend(self.others.as_mut().and_then(Others::start));
+                    }
+                    if error != ConnectionError::TimedOut || self.attempts.is_empty() {
+                        self.attempts.clear();
+                        self.others = None;
+                        return Poll::Ready(Err(error));
+                    }
+                }
+            }
+        }
+        Poll::Pending
     }
 }
 
@@ -65,11 +174,30 @@ impl Future for Connecting {
     type Output = Result<Connection, ConnectionError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let connection = self.connection.clone();
-        self.established
-            .as_mut()
-            .poll(cx)
-            .map_ok(|()| Connection::new(connection))
+        let this = &mut *self;
+        loop {
+            if let Poll::Ready(result) = this.poll_attempts(cx) {
+                return Poll::Ready(result);
+            }
+            let Some(others) = &mut this.others else {
+                return Poll::Pending;
+            };
+            if others.next.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            others
+                .next
+                .as_mut()
+                .reset(tokio::time::Instant::now() + NEXT_ATTEMPT);
+            if others.four_tuples.is_empty() || this.attempts.iter().any(Attempt::has_answer) {
+                // Nothing left to start, or nothing to start it for; failures are seen above.
+                if others.four_tuples.is_empty() {
+                    this.others = None;
+                }
+                continue;
+            }
+            this.attempts.extend(others.start());
+        }
     }
 }
 

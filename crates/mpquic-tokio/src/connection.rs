@@ -155,7 +155,9 @@ impl Connection {
         let attempt = |state: &mut Locked<'_>| {
             // Streams that arrived before the end can still be read.
             if let Some(id) = state.core.accept(dir) {
-                state.wake_task(); // MAX_STREAMS may be due.
+                if state.core.wants_control() {
+                    state.wake_task(); // MAX_STREAMS is due.
+                }
                 return Some(Ok(id));
             }
             state.error.clone().map(Err)

@@ -18,7 +18,7 @@ use crate::config::{ClientConfig, ServerConfig};
 use crate::connecting::{Connecting, Incoming};
 use crate::connection::ConnectionRef;
 use crate::driver::{ConnectionTask, read_socket};
-use crate::path_plan::PathPlan;
+use crate::path_plan::{PathPlan, wanted};
 use crate::shared::Shared;
 use crate::socket::Socket;
 
@@ -161,8 +161,10 @@ impl Endpoint {
         )
     }
 
-    /// Connects. The handshake runs from the first local address of `addr`'s family; further paths
-    /// open on their own once it is confirmed, unless the configuration says otherwise.
+    /// Connects. The handshake runs from the first local address of `addr`'s family; while nothing
+    /// comes back, other local addresses and server addresses are tried beside it. Further paths
+    /// open on their own once the handshake is confirmed. With
+    /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
     ///
     /// Must be called within a tokio runtime.
     pub fn connect_with(
@@ -172,36 +174,22 @@ impl Endpoint {
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
         let shared = self.shared();
-        let local = shared
-            .local_towards(addr)
-            .ok_or(ConnectError::NoSocket(addr))?;
-        let four_tuple = FourTuple::new(local, addr);
-        let plan = config
-            .automatic_paths
-            .then(|| PathPlan::new(four_tuple, &config.server_addresses))
-            .map(|mut plan| {
-                plan.set_locals(shared.locals());
-                plan
-            });
-        let max_datagrams = max_datagrams(&config.core.transport);
-        let now = Instant::now();
-        let mut state = shared.lock();
-        if state.closed.is_some() {
-            return Err(ConnectError::EndpointClosed);
+        let mut remotes = vec![addr];
+        if config.automatic_paths {
+            remotes.extend(
+                config
+                    .server_addresses
+                    .iter()
+                    .filter(|other| **other != addr),
+            );
         }
-        let (handle, core) = state
-            .core
-            .connect(now, config.core, four_tuple, server_name)?;
-        let connection = Arc::new(Shared::new(
-            handle,
-            core,
-            shared.clone(),
-            max_datagrams,
-            plan,
-        ));
-        state.insert(connection.clone());
-        drop(state);
-        Ok(Connecting::new(start_connection(connection)))
+        let mut tuples = VecDeque::from(wanted(&shared.locals(), &remotes));
+        let first = tuples.pop_front().ok_or(ConnectError::NoSocket(addr))?;
+        if !config.automatic_paths {
+            tuples.clear();
+        }
+        let first = shared.connect(config.clone(), first, server_name)?;
+        Ok(Connecting::new(first).or_else(shared, config, tuples, server_name))
     }
 
     /// The next client that wants to connect; `None` once the endpoint is closed.
@@ -359,12 +347,6 @@ impl EndpointShared {
         locals.into_iter().find(|local| local.ip() == ip)
     }
 
-    fn local_towards(&self, remote: SocketAddr) -> Option<SocketAddr> {
-        let sockets = self.sockets.read().unwrap_or_else(PoisonError::into_inner);
-        let socket = sockets.iter().find(|socket| socket.reaches(remote))?;
-        Some(socket.local_towards(remote))
-    }
-
     /// Which local addresses there are, for path plans.
     pub(crate) fn locals(&self) -> Vec<Arc<Socket>> {
         let sockets = self.sockets.read().unwrap_or_else(PoisonError::into_inner);
@@ -442,6 +424,33 @@ impl EndpointShared {
         if let Some(socket) = self.socket(transmit.four_tuple.local) {
             socket.send(transmit, contents.get(..transmit.size).unwrap_or(contents));
         }
+    }
+
+    /// Starts a connection between these addresses.
+    pub(crate) fn connect(
+        self: &Arc<Self>,
+        config: ClientConfig,
+        four_tuple: FourTuple,
+        server_name: &str,
+    ) -> Result<ConnectionRef, ConnectError> {
+        let plan = config.automatic_paths.then(|| {
+            let mut plan = PathPlan::new(four_tuple, &config.server_addresses);
+            plan.set_locals(self.locals());
+            plan
+        });
+        let max = max_datagrams(&config.core.transport);
+        let now = Instant::now();
+        let mut state = self.lock();
+        if state.closed.is_some() {
+            return Err(ConnectError::EndpointClosed);
+        }
+        let (handle, core) = state
+            .core
+            .connect(now, config.core, four_tuple, server_name)?;
+        let connection = Arc::new(Shared::new(handle, core, self.clone(), max, plan));
+        state.insert(connection.clone());
+        drop(state);
+        Ok(start_connection(connection))
     }
 
     /// Accepts a connection attempt.

@@ -217,7 +217,7 @@ impl PathPlan {
 
 /// Every pair of a local address and a server address of one family; the pairs of an offset are
 /// (local 0, remote 0+offset), (local 1, remote 1+offset), ...
-fn wanted(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> Vec<FourTuple> {
+pub(crate) fn wanted(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> Vec<FourTuple> {
     let mut pairs = Vec::new();
     for offset in 0..remotes.len() {
         for (index, local) in locals.iter().enumerate() {

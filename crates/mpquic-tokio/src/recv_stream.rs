@@ -249,8 +249,8 @@ impl RecvStream {
                 Err(error) => break Some(error),
             }
         };
-        if error != Some(ReadStreamError::Blocked) {
-            state.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS may be due.
+        if state.core.wants_control() {
+            state.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS is due.
         }
         Poll::Ready(match error {
             None => Ok(()),

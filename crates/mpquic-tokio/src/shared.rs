@@ -10,10 +10,11 @@ use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Dir, Event, PathEvent, StreamEvent, StreamId, Transmit,
+    ConnectionError, ConnectionHandle, Dir, Event, PathEvent, PathId, StreamEvent, StreamId,
+    Transmit,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -30,6 +31,8 @@ const MAX_TRAINS: usize = 16;
 const MAX_UNSENT: usize = 8;
 /// Written bytes that are sent at once; less waits for the connection's task, which collects.
 const SEND_AT_ONCE: usize = 16 << 10;
+/// How long a path rests that the kernel found no way for.
+const UNREACHABLE_REST: Duration = Duration::from_secs(1);
 /// Path events kept for a slow listener.
 const PATH_EVENTS: usize = 64;
 
@@ -117,6 +120,8 @@ pub(crate) struct State {
     max_datagrams: usize,
     buffer: Vec<u8>,
     pub(crate) unsent: VecDeque<Unsent>,
+    /// Paths the kernel found no way for, and when to try them again.
+    unreachable: SmallVec<[(PathId, Instant); 2]>,
     /// Woken when the lock is released, so that nobody wakes up to wait for it.
     wakers: SmallVec<[Waker; 8]>,
 }
@@ -174,6 +179,7 @@ impl Locked<'_> {
     pub(crate) fn run(&mut self, now: Instant) {
         let shared = self.shared;
         self.written = 0;
+        self.retry_unreachable(now);
         self.tell_endpoint(shared);
         self.take_events(shared, now);
         self.tell_endpoint(shared);
@@ -227,6 +233,7 @@ impl Shared {
                 max_datagrams,
                 buffer: Vec::new(),
                 unsent: VecDeque::new(),
+                unreachable: SmallVec::new(),
                 wakers: SmallVec::new(),
             }),
         }
@@ -298,7 +305,8 @@ impl State {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
         let plan = self.plan.as_ref().and_then(PathPlan::next_timeout);
-        core.into_iter().chain(plan).min()
+        let unreachable = self.unreachable.iter().map(|(_, until)| *until);
+        core.into_iter().chain(plan).chain(unreachable).min()
     }
 
     fn arm(&mut self) {
@@ -427,14 +435,33 @@ impl State {
             match socket.send(&transmit, contents) {
                 Sent::All => {}
                 Sent::Blocked { from } => self.keep(socket, transmit, from),
-                Sent::Unreachable => {
-                    if let Some(path) = transmit.path {
-                        // Data moves to other paths at once instead of after a probe timeout.
-                        let _ = self.core.set_path_usable(now, path, false);
-                    }
-                }
+                Sent::Unreachable => self.on_unreachable(transmit.path, now),
             }
         }
+    }
+
+    /// The kernel has no way for a path: its data moves to other paths at once instead of after a
+    /// probe timeout.
+    fn on_unreachable(&mut self, path: Option<PathId>, now: Instant) {
+        let Some(path) = path.filter(|path| self.unreachable.iter().all(|(id, _)| id != path))
+        else {
+            return;
+        };
+        if self.core.set_path_usable(now, path, false).is_ok() {
+            self.unreachable.push((path, now + UNREACHABLE_REST));
+        }
+    }
+
+    fn retry_unreachable(&mut self, now: Instant) {
+        let core = &mut self.core;
+        self.unreachable.retain(|(path, until)| {
+            let due = *until <= now;
+            if due {
+                // Fails only if the path was abandoned meanwhile.
+                let _ = core.set_path_usable(now, *path, true);
+            }
+            !due
+        });
     }
 
     fn keep(&mut self, socket: Arc<Socket>, transmit: Transmit, from: usize) {

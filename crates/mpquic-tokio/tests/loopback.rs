@@ -28,8 +28,17 @@ struct Net {
 
 impl Net {
     fn new(server: &[&str], client: &[&str], config: ClientConfig) -> Result<Self, Error> {
+        Self::with_server(default_transport(), server, client, config)
+    }
+
+    fn with_server(
+        transport: TransportConfig,
+        server: &[&str],
+        client: &[&str],
+        config: ClientConfig,
+    ) -> Result<Self, Error> {
         let (server_config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-        let mut builder = Endpoint::builder().server(server_config);
+        let mut builder = Endpoint::builder().server(server_config.transport(transport));
         for ip in server {
             builder = builder.bind(SocketAddr::new(ip.parse()?, 0));
         }
@@ -146,7 +155,14 @@ async fn exchange(a: &Connection, b: &Connection, length: usize) -> TestResult {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_paths_carry_data_in_both_directions() -> TestResult {
-    let net = Net::two_paths()?;
+    // Equal turns: the default would be right to prefer the faster one, if only by microseconds.
+    let transport = TransportConfig {
+        scheduler: mpquic_sched::by_name("round-robin")?,
+        ..default_transport()
+    };
+    let config = client(transport.clone())?;
+    let locals = ["127.0.0.1", "127.0.0.2"];
+    let net = Net::with_server(transport, &["127.0.0.1"], &locals, config)?;
     let (a, b) = net.connect().await?;
     assert!(a.is_multipath() && b.is_multipath());
     until_active(&a, 2).await?;
@@ -309,6 +325,29 @@ async fn a_dead_port_times_out() -> TestResult {
     assert_eq!(error, Some(ConnectionError::TimedOut));
     assert!(start.elapsed() > Duration::from_millis(400));
     within("idle", endpoint.wait_idle()).await
+}
+
+#[tokio::test]
+async fn a_dead_address_does_not_keep_the_client_from_another() -> TestResult {
+    let config = client(default_transport())?;
+    let net = Net::new(&["127.0.0.1", "127.0.0.3"], &["127.0.0.1"], config)?;
+    let dead = net.server.local_addrs()[0];
+    assert!(net.server.remove_local(dead));
+    let connecting = net.client.connect(dead, "localhost")?;
+    let accept = async {
+        let incoming = net.server.accept().await.ok_or("closed")?;
+        Ok::<_, Error>(incoming.await?)
+    };
+    let connect = async { Ok::<_, Error>(connecting.await?) };
+    let (a, b) = within("connect", async { tokio::try_join!(connect, accept) }).await??;
+    assert_eq!(a.remote_address(), Some(net.server.local_addr()?));
+    exchange(&a, &b, 1 << 20).await?;
+    assert_eq!(
+        net.client.open_connections(),
+        2,
+        "the dead attempt is closing"
+    );
+    Ok(())
 }
 
 #[tokio::test]

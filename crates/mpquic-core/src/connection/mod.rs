@@ -198,6 +198,12 @@ impl Connection {
         self.streams.recv_stream(id)
     }
 
+    /// True if reading, accepting or stopping streams made something due, such as MAX_DATA: only
+    /// then need a driver call [`Self::poll_transmit`] after a read.
+    pub fn wants_control(&self) -> bool {
+        self.streams.wants_control()
+    }
+
     /// Queues a DATAGRAM.
     pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
         let max = self
