@@ -23,7 +23,11 @@ fn run(seed: u64) {
         .path("second", bad_link(10.0, 25 * MS));
     let setup = Setup::new().seed(seed);
     // Most runs without cryptography, to be quick; the rest as on the wire.
-    let setup = if seed % 4 == 0 { setup.tls() } else { setup };
+    let setup = if seed.is_multiple_of(4) {
+        setup.tls()
+    } else {
+        setup
+    };
     let mut pair = Pair::connected(&topology, setup);
     pair.send(Side::Client, 60_000);
     pair.send(Side::Server, 60_000);
@@ -34,7 +38,7 @@ fn run(seed: u64) {
     pair.send(Side::Client, 60_000);
     pair.send(Side::Server, 60_000);
     pair.drive(30 * MS);
-    let side = if seed % 2 == 0 {
+    let side = if seed.is_multiple_of(2) {
         Side::Client
     } else {
         Side::Server
