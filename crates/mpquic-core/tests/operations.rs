@@ -281,10 +281,10 @@ fn run(seed: u64) {
 
 #[test]
 fn random_operations_first_half() {
-    (0..200).step_by(2).for_each(run);
+    (0..1000).step_by(2).for_each(run);
 }
 
 #[test]
 fn random_operations_second_half() {
-    (1..200).step_by(2).for_each(run);
+    (1..1000).step_by(2).for_each(run);
 }

@@ -18,7 +18,7 @@ use crate::wire::frame::{Frame, NewConnectionId};
 const CIDS_PER_PATH: u64 = 2;
 /// A new path's first challenge is repeated after so many of the largest PTO of the others.
 const KNOWN_TIMEOUTS: u32 = 3;
-/// State of an abandoned path stays for this many of the largest PTO (MP-124, MP-126).
+/// State of a path that both sides abandoned stays for this many of the largest PTO (MP-124).
 const DRAIN_TIMEOUTS: u32 = 3;
 
 impl Connection {
@@ -325,11 +325,10 @@ impl Connection {
             self.close_without_path(now, by_peer);
             return;
         }
-        let deadline = now + self.drain_period();
         let Some(slot) = self.paths.slot_mut(id) else {
             return;
         };
-        if !slot.abandon(error_code, deadline) {
+        if !slot.abandon(error_code) {
             return;
         }
         let changes = slot.peer_cids.abandon();

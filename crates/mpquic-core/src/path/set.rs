@@ -22,10 +22,9 @@ pub(crate) struct Abandon {
     pub(crate) error_code: TransportErrorCode,
     /// Our PATH_ABANDON is to be sent.
     pending: bool,
-    /// The peer's PATH_ABANDON arrived.
-    pub(crate) received: bool,
-    /// When the rest of the state is dropped.
-    deadline: Instant,
+    /// When the rest of the state is dropped; known once the peer's PATH_ABANDON arrived. Dropping
+    /// it earlier would answer a peer that does not know yet with a stateless reset.
+    deadline: Option<Instant>,
 }
 
 /// What is known of one path ID.
@@ -70,15 +69,14 @@ impl Slot {
     }
 
     /// Starts the end of the path. False if it had started.
-    pub(crate) fn abandon(&mut self, error_code: TransportErrorCode, deadline: Instant) -> bool {
+    pub(crate) fn abandon(&mut self, error_code: TransportErrorCode) -> bool {
         if self.abandon.is_some() {
             return false;
         }
         self.abandon = Some(Abandon {
             error_code,
             pending: true,
-            received: false,
-            deadline,
+            deadline: None,
         });
         true
     }
@@ -86,16 +84,13 @@ impl Slot {
     /// The peer's PATH_ABANDON arrived: our issued connection IDs and the receiving half of the
     /// space stay until `deadline` (MP-124).
     pub(crate) fn on_peer_abandon(&mut self, deadline: Instant) {
-        if let Some(abandon) = &mut self.abandon
-            && !abandon.received
-        {
-            abandon.received = true;
-            abandon.deadline = deadline;
+        if let Some(abandon) = &mut self.abandon {
+            abandon.deadline.get_or_insert(deadline);
         }
     }
 
     pub(crate) fn drain_deadline(&self) -> Option<Instant> {
-        self.abandon.as_ref().map(|abandon| abandon.deadline)
+        self.abandon.as_ref()?.deadline
     }
 }
 
