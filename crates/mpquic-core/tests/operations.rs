@@ -18,6 +18,9 @@ struct Run {
     random: Xoshiro256PlusPlus,
     pair: Pair,
     names: Vec<String>,
+    /// The side that abandons paths. If both did, each the path the other one keeps, and a NAT box
+    /// forgot its bindings at that moment, neither could reach the other again.
+    closer: Side,
     log: Vec<String>,
 }
 
@@ -60,6 +63,8 @@ fn random_setup(random: &mut Xoshiro256PlusPlus, seed: u64) -> Setup {
             transport.initial_stream_receive_window = window;
             transport.initial_receive_window = window;
             transport.max_idle_timeout = Some(60 * SECOND);
+            // Only the client can repair a NAT binding, and only by sending.
+            transport.keep_alive_interval = Some(5 * SECOND);
         });
     if random.random_bool(0.3) {
         setup.accept = AcceptPolicy::Retry;
@@ -87,10 +92,12 @@ impl Run {
         }
         let setup = random_setup(&mut random, seed);
         let pair = Pair::connected(&topology, setup);
+        let closer = SIDES[random.random_range(0..2)];
         Self {
             random,
             pair,
             names,
+            closer,
             log: Vec::new(),
         }
     }
@@ -179,7 +186,7 @@ impl Run {
                 let _may_be_closed = self.pair.connection(side).set_path_usable(now, path, true);
                 down
             }
-            _ if last => Ok(()),
+            _ if last || side != self.closer => Ok(()),
             _ => connection.close_path(now, path, TransportErrorCode::NO_ERROR),
         };
     }
