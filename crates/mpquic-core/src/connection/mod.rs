@@ -40,6 +40,8 @@ mod egress;
 mod failover;
 mod handshake;
 mod ingress;
+#[cfg(feature = "testing")]
+mod inject;
 mod management;
 mod migration;
 mod movable;
@@ -89,6 +91,8 @@ pub struct Connection {
     endpoint_events: VecDeque<EndpointEvent>,
     outcome: AckOutcome,
     stats: ConnectionStats,
+    #[cfg(feature = "testing")]
+    injected: inject::Injected,
 }
 
 impl std::fmt::Debug for Connection {
@@ -149,6 +153,8 @@ impl Connection {
             endpoint_events: VecDeque::new(),
             outcome: AckOutcome::default(),
             stats: ConnectionStats::default(),
+            #[cfg(feature = "testing")]
+            injected: inject::Injected::default(),
             handshake: Handshake::new(setup),
             config,
             rng,

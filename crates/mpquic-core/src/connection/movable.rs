@@ -465,7 +465,10 @@ impl Connection {
     /// The window had room and nothing used it (RFC 9002 section 7.8).
     fn note_app_limited(&mut self) {
         for path in self.paths.iter_mut() {
-            path.recovery.set_app_limited();
+            let used = path.recovery.bytes_in_flight() + u64::from(path.mtu.mtu());
+            if used <= self.controller.window(path.id) {
+                path.recovery.set_app_limited();
+            }
         }
     }
 

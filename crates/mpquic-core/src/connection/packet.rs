@@ -154,6 +154,8 @@ impl Connection {
         if let Some(four_tuple) = plan.validation {
             self.write_validation(writer, now, plan.path, four_tuple, plan.pad);
         }
+        #[cfg(feature = "testing")]
+        self.injected.write(writer, SpaceId::Data(plan.path));
         if plan.management && self.handshake.complete {
             self.write_management(writer, plan.path);
         }
@@ -281,6 +283,9 @@ impl Connection {
         let wants = |level: &Option<Level>| level.as_ref().is_some_and(|level| level.wants(now));
         let initial = wants(&self.handshake.initial);
         let handshake = wants(&self.handshake.handshake);
+        #[cfg(feature = "testing")]
+        let handshake = handshake
+            || (self.handshake.handshake.is_some() && self.injected.is_wanted(SpaceId::Handshake));
         if !initial && !handshake {
             return None;
         }
@@ -382,6 +387,8 @@ impl Connection {
                 .write_ack(&mut writer, now, None, 0, false);
         }
         level.crypto.write_frames(&mut writer);
+        #[cfg(feature = "testing")]
+        self.injected.write(&mut writer, space);
         if level.space.probes > 0 && !writer.is_ack_eliciting() {
             let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
         }

@@ -1,0 +1,34 @@
+//! Frames of a test's choosing, sent through the real send path (feature `testing`): how tests play
+//! a peer that breaks the rules.
+
+use super::Connection;
+use crate::ids::SpaceId;
+use crate::packet::delivery::Delivery;
+use crate::packet::writer::FrameWriter;
+
+/// Payloads that wait to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Injected(Vec<(SpaceId, Vec<u8>)>);
+
+impl Injected {
+    pub(super) fn is_wanted(&self, space: SpaceId) -> bool {
+        self.0.iter().any(|(of, _)| *of == space)
+    }
+
+    /// Appends the next payload of the space to its packet.
+    pub(super) fn write(&mut self, writer: &mut FrameWriter<'_>, space: SpaceId) {
+        let next = self.0.iter().position(|(of, _)| *of == space);
+        if let Some(index) = next.filter(|index| self.0[*index].1.len() <= writer.remaining()) {
+            let (_, payload) = self.0.remove(index);
+            writer.buffer().extend_from_slice(&payload);
+            writer.note(Delivery::Nothing, true);
+        }
+    }
+}
+
+impl Connection {
+    /// Sends `frames`, as they are, in one packet of `space` as soon as it has keys.
+    pub fn inject(&mut self, space: SpaceId, frames: &[u8]) {
+        self.injected.0.push((space, frames.to_vec()));
+    }
+}

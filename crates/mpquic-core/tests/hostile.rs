@@ -1,0 +1,390 @@
+//! A peer that breaks the rules: each fault closes the connection with the code the RFCs give and
+//! names the frame type; what the RFCs let pass is ignored.
+
+use std::time::Duration;
+
+use mpquic_core::wire::frame::{Frame, NewConnectionId, Stream};
+use mpquic_core::{
+    ConnectionError, ConnectionId, Dir, Event, PathId, PathStatus, SpaceId, StreamId,
+    TransportErrorCode,
+};
+use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
+
+const MS: Duration = Duration::from_millis(1);
+const ZERO: SpaceId = SpaceId::Data(PathId::ZERO);
+
+type Code = TransportErrorCode;
+
+fn topology() -> Topology {
+    Topology::new()
+        .path("a", LinkConfig::new(50.0, 5 * MS))
+        .path("b", LinkConfig::new(50.0, 5 * MS))
+}
+
+fn bytes(frames: &[Frame]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for frame in frames {
+        frame.encode(&mut out);
+    }
+    out
+}
+
+/// What became of the victim: how it ended, if it did.
+fn fate(pair: &Pair, victim: Side) -> Option<(Code, u64)> {
+    pair.events(victim)
+        .into_iter()
+        .find_map(|event| match event {
+            Event::ConnectionLost {
+                reason: ConnectionError::TransportError(error),
+            } => Some((error.code, error.frame_type)),
+            Event::ConnectionLost { reason } => panic!("{reason}"),
+            _ => None,
+        })
+}
+
+/// Injects into a connection with two paths and says how the victim ended.
+fn attack(attacker: Side, payload: &[u8]) -> Option<(Code, u64)> {
+    let mut pair = Pair::connected(&topology(), Setup::new());
+    pair.open_all_paths();
+    pair.connection(attacker).inject(ZERO, payload);
+    pair.drive(100 * MS);
+    let fate = fate(&pair, !attacker);
+    // The attacker is told the same.
+    let told = pair
+        .events(attacker)
+        .into_iter()
+        .find_map(|event| match event {
+            Event::ConnectionLost {
+                reason: ConnectionError::ConnectionClosed(close),
+            } => Some((close.code, close.frame_type)),
+            _ => None,
+        });
+    assert_eq!(told, fate);
+    fate
+}
+
+fn assert_closes(name: &str, attacker: Side, payload: &[u8], code: Code, frame_type: u64) {
+    assert_eq!(
+        attack(attacker, payload),
+        Some((code, frame_type)),
+        "{name}"
+    );
+}
+
+fn new_cid(sequence: u64, retire_prior_to: u64, id: [u8; 8], token: u8) -> NewConnectionId {
+    NewConnectionId {
+        sequence,
+        retire_prior_to,
+        id: ConnectionId::new(&id),
+        reset_token: [token; 16],
+    }
+}
+
+/// multipath-wire section 13, row by row, where one frame is enough.
+#[test]
+fn multipath_faults_close_with_their_code() {
+    const PV: Code = Code::PROTOCOL_VIOLATION;
+    let far = PathId(1000);
+    let abandon = Frame::PathAbandon(far, Code::NO_ERROR);
+    let cases: &[(&str, Frame, Code, u64)] = &[
+        // MP-050: above the limit we announced, any of the nine.
+        ("PATH_ABANDON", abandon, PV, 0x3e75),
+        (
+            "STATUS",
+            Frame::PathStatus(far, PathStatus::Backup, 0),
+            PV,
+            0x3e76,
+        ),
+        (
+            "AVAILABLE",
+            Frame::PathStatus(far, PathStatus::Available, 0),
+            PV,
+            0x3e77,
+        ),
+        (
+            "NEW_CID",
+            Frame::PathNewConnectionId(far, new_cid(0, 0, [9; 8], 9)),
+            PV,
+            0x3e78,
+        ),
+        ("RETIRE", Frame::PathRetireConnectionId(far, 0), PV, 0x3e79),
+        ("PATHS_BLOCKED", Frame::PathsBlocked(far), PV, 0x3e7b),
+        ("CIDS_BLOCKED", Frame::PathCidsBlocked(far, 0), PV, 0x3e7c),
+        // MP-140: below the peer's own parameter (8 paths allowed: highest ID 7).
+        ("MAX_PATH_ID", Frame::MaxPathId(PathId(3)), PV, 0x3e7a),
+        // MP-143: we never issued that many.
+        (
+            "next sequence",
+            Frame::PathCidsBlocked(PathId(1), 1000),
+            PV,
+            0x3e7c,
+        ),
+        // MP-106: never issued.
+        (
+            "retire",
+            Frame::PathRetireConnectionId(PathId(1), 1000),
+            PV,
+            0x3e79,
+        ),
+        ("plain retire", Frame::RetireConnectionId(1000), PV, 0x19),
+    ];
+    for attacker in [Side::Client, Side::Server] {
+        for (name, frame, code, frame_type) in cases {
+            let payload = bytes(std::slice::from_ref(frame));
+            assert_closes(name, attacker, &payload, *code, *frame_type);
+        }
+    }
+}
+
+/// Rows of section 13 that need raw bytes or several frames.
+#[test]
+fn malformed_multipath_frames_close_with_their_code() {
+    const PV: Code = Code::PROTOCOL_VIOLATION;
+    const FEE: Code = Code::FRAME_ENCODING_ERROR;
+    // MP-050 for PATH_ACK: path 1000.
+    assert_closes(
+        "PATH_ACK",
+        Side::Client,
+        &[0x3e, 0x43, 0xe8, 0, 0, 0, 0],
+        PV,
+        0x3e,
+    );
+    // MP-055: numbers never sent, on a live path.
+    assert_closes(
+        "unsent",
+        Side::Client,
+        &[0x3e, 1, 0x7f, 0xff, 0, 0, 0],
+        PV,
+        0x3e,
+    );
+    // MP-055: ranges below zero.
+    assert_closes("negative", Side::Client, &[0x3e, 1, 5, 0, 0, 9], FEE, 0x3e);
+    // MP-140: MAX_PATH_ID above 2^32-1.
+    let above = [0x7e, 0x7a, 0xc0, 0, 0, 1, 0, 0, 0, 0];
+    assert_closes("max", Side::Client, &above, PV, 0x3e7a);
+    // MP-052: truncated.
+    assert_closes("truncated", Side::Server, &[0x7e, 0x75, 1], FEE, 0x3e75);
+    // MP-104: Retire Prior To above the sequence number.
+    let early = Frame::PathNewConnectionId(PathId(1), new_cid(5, 6, [9; 8], 9));
+    assert_closes(
+        "retire prior to",
+        Side::Client,
+        &bytes(&[early]),
+        FEE,
+        0x3e78,
+    );
+    // MP-104: connection ID of length 0 and 21.
+    let mut short = vec![0x7e, 0x78, 1, 5, 0, 0];
+    short.extend([7; 16]);
+    assert_closes("empty CID", Side::Client, &short, FEE, 0x3e78);
+    let mut long = vec![0x7e, 0x78, 1, 5, 0, 21];
+    long.extend([7; 37]);
+    assert_closes("long CID", Side::Client, &long, FEE, 0x3e78);
+}
+
+/// MP-095 and MP-105.
+#[test]
+fn connection_id_abuse_closes_with_its_code() {
+    const PV: Code = Code::PROTOCOL_VIOLATION;
+    let frame = |path, new| Frame::PathNewConnectionId(PathId(path), new);
+    let two_tokens = [
+        frame(3, new_cid(5, 5, [9; 8], 1)),
+        frame(3, new_cid(5, 5, [9; 8], 2)),
+    ];
+    assert_closes("two tokens", Side::Client, &bytes(&two_tokens), PV, 0x3e78);
+    let two_values = [
+        frame(3, new_cid(5, 5, [9; 8], 1)),
+        frame(3, new_cid(5, 5, [8; 8], 1)),
+    ];
+    assert_closes("two values", Side::Client, &bytes(&two_values), PV, 0x3e78);
+    let two_paths = [
+        frame(3, new_cid(5, 5, [9; 8], 1)),
+        frame(4, new_cid(5, 5, [9; 8], 1)),
+    ];
+    assert_closes("two paths", Side::Client, &bytes(&two_paths), PV, 0x3e78);
+    let many: Vec<_> = (5..11)
+        .map(|n| frame(3, new_cid(n, 0, [n as u8; 8], n as u8)))
+        .collect();
+    let limit = Code::CONNECTION_ID_LIMIT_ERROR;
+    assert_closes("too many", Side::Client, &bytes(&many), limit, 0x3e78);
+}
+
+/// RFC 9000: one fault of each kind that a frame can commit.
+#[test]
+fn plain_faults_close_with_their_code() {
+    let id = |side, dir, index| StreamId::new(side, dir, index);
+    let client_uni = id(Side::Client, Dir::Uni, 0);
+    let stream = |id, offset, data: &'static [u8], fin| {
+        Frame::Stream(Stream {
+            id,
+            offset,
+            fin,
+            data: bytes::Bytes::from_static(data),
+        })
+    };
+    let cases: Vec<(&str, Vec<Frame>, Code, u64)> = vec![
+        (
+            "window",
+            vec![stream(client_uni, 1 << 40, b"x", false)],
+            Code::FLOW_CONTROL_ERROR,
+            0x0c,
+        ),
+        (
+            "stream count",
+            vec![stream(id(Side::Client, Dir::Uni, 5000), 0, b"x", false)],
+            Code::STREAM_LIMIT_ERROR,
+            0x08,
+        ),
+        (
+            "final size",
+            vec![
+                stream(client_uni, 10, b"x", true),
+                stream(client_uni, 20, b"y", false),
+            ],
+            Code::FINAL_SIZE_ERROR,
+            0x08,
+        ),
+        (
+            "our stream, never opened",
+            vec![stream(id(Side::Server, Dir::Bi, 0), 0, b"x", false)],
+            Code::STREAM_STATE_ERROR,
+            0x08,
+        ),
+        (
+            "receive-only",
+            vec![Frame::MaxStreamData(client_uni, 5)],
+            Code::STREAM_STATE_ERROR,
+            0x11,
+        ),
+        (
+            "done",
+            vec![Frame::HandshakeDone],
+            Code::PROTOCOL_VIOLATION,
+            0x1e,
+        ),
+        (
+            "token",
+            vec![Frame::NewToken(bytes::Bytes::from_static(b"t"))],
+            Code::PROTOCOL_VIOLATION,
+            0x07,
+        ),
+        (
+            "count",
+            vec![Frame::MaxStreams(Dir::Bi, 1 << 61)],
+            Code::FRAME_ENCODING_ERROR,
+            0x12,
+        ),
+    ];
+    for (name, frames, code, frame_type) in cases {
+        let payload = self::bytes(&frames);
+        match attack(Side::Client, &payload) {
+            Some((got, at)) => {
+                assert_eq!(got, code, "{name}");
+                // STREAM has eight types; the flags depend on how it was written.
+                assert_eq!(at & !0x07, frame_type & !0x07, "{name}");
+            }
+            None => panic!("{name}: not closed"),
+        }
+    }
+    // RFC 9000 section 12.4: unknown frame types.
+    assert_closes(
+        "unknown",
+        Side::Client,
+        &[0x40, 0x50],
+        Code::FRAME_ENCODING_ERROR,
+        0x50,
+    );
+}
+
+/// MP-051, MP-112, MP-141: not faults.
+#[test]
+fn stale_frames_are_ignored() {
+    let mut pair = Pair::connected(&topology(), Setup::new());
+    pair.open_all_paths();
+    let now = pair.now();
+    pair.client()
+        .close_path(now, PathId(1), Code::NO_ERROR)
+        .expect("path 1 is open");
+    pair.drive(Duration::from_secs(3));
+    let stale = [
+        Frame::PathAbandon(PathId(1), Code::NO_ERROR),
+        Frame::PathStatus(PathId(1), PathStatus::Backup, 99),
+        Frame::PathNewConnectionId(PathId(1), new_cid(50, 0, [9; 8], 9)),
+        Frame::PathRetireConnectionId(PathId(1), 1000),
+        Frame::PathCidsBlocked(PathId(1), 1000),
+        Frame::PathStatus(PathId::ZERO, PathStatus::Backup, 5),
+        Frame::PathStatus(PathId::ZERO, PathStatus::Available, 5),
+        Frame::PathStatus(PathId::ZERO, PathStatus::Available, 4),
+        Frame::MaxPathId(PathId(7)),
+        // PATH_ACK for the path that is gone.
+    ];
+    let mut payload = bytes(&stale);
+    payload.extend([0x3e, 1, 0x40, 0x63, 0, 0, 0]);
+    pair.client().inject(ZERO, &payload);
+    pair.drive(200 * MS);
+    assert_eq!(fate(&pair, Side::Server), None);
+    let status = pair
+        .server()
+        .path_status(PathId::ZERO)
+        .expect("path 0 is open");
+    assert_eq!(status.1, Some(PathStatus::Backup));
+    pair.transfer(Side::Server, 100_000, Duration::from_secs(2));
+}
+
+/// MP-002: without negotiation the types are unknown.
+#[test]
+fn multipath_frames_are_unknown_to_a_peer_without_multipath() {
+    let setup = Setup::new().transport(|config| config.max_concurrent_paths = 0);
+    let mut pair = Pair::connected(&topology(), setup);
+    let payload = bytes(&[Frame::MaxPathId(PathId(9))]);
+    pair.client().inject(ZERO, &payload);
+    pair.drive(100 * MS);
+    assert_eq!(
+        fate(&pair, Side::Server),
+        Some((Code::FRAME_ENCODING_ERROR, 0x3e7a))
+    );
+}
+
+/// MP-004, RFC 9000 section 12.5: frames that may not travel in this packet type.
+#[test]
+fn frames_in_the_wrong_packet_type_are_violations() {
+    let stream = Stream {
+        id: StreamId::new(Side::Client, Dir::Bi, 0),
+        offset: 0,
+        fin: false,
+        data: bytes::Bytes::from_static(b"x"),
+    };
+    for (frame, frame_type) in [
+        (Frame::HandshakeDone, 0x1e),
+        (Frame::MaxData(9), 0x10),
+        (Frame::PathChallenge([1; 8]), 0x1a),
+        (Frame::Stream(stream), 0x08),
+    ] {
+        for space in [SpaceId::Initial, SpaceId::Handshake] {
+            let mut pair = Pair::new(&topology(), Setup::new());
+            pair.connect();
+            let payload = bytes(std::slice::from_ref(&frame));
+            pair.client().inject(space, &payload);
+            pair.drive(300 * MS);
+            // The server may refuse before there is a connection: ask the attacker.
+            let told = pair
+                .events(Side::Client)
+                .into_iter()
+                .find_map(|event| match event {
+                    Event::ConnectionLost {
+                        reason: ConnectionError::ConnectionClosed(close),
+                    } => Some((close.code, close.frame_type)),
+                    _ => None,
+                });
+            let (code, at) = told.unwrap_or_else(|| {
+                panic!(
+                    "{frame:?} in {space:?}: {:?} {:?}",
+                    pair.events(Side::Client),
+                    pair.events(Side::Server)
+                )
+            });
+            assert_eq!(code, Code::PROTOCOL_VIOLATION, "{frame:?} in {space:?}");
+            assert_eq!(at & !0x07, frame_type & !0x07);
+        }
+    }
+}
