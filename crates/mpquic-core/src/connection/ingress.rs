@@ -124,7 +124,23 @@ impl Connection {
                 return Ok(());
             };
             first = false;
+            // RFC 9000 section 17.2, unless we announced that it may be greased (RFC 9287).
+            if !packet.has_fixed_bit() && !self.endpoint_config.grease_quic_bit {
+                self.stats.packets_dropped += 1;
+                continue;
+            }
             self.handle_packet(arrival, packet)?;
+        }
+        self.handle_premature()
+    }
+
+    /// Handles 1-RTT packets that overtook the end of the handshake, once it is complete.
+    fn handle_premature(&mut self) -> Result<(), TransportError> {
+        if !self.handshake.complete {
+            return Ok(());
+        }
+        for (arrival, packet) in std::mem::take(&mut self.premature) {
+            self.handle_one_rtt(arrival, packet)?;
         }
         Ok(())
     }
@@ -276,8 +292,15 @@ impl Connection {
             return Ok(());
         };
         // RFC 9001 section 5.7: no 1-RTT packet is processed before the handshake is complete.
-        let complete = self.handshake.complete;
-        let Some(keys) = self.handshake.one_rtt.as_mut().filter(|_| complete) else {
+        if !self.handshake.complete {
+            if self.premature.len() < MAX_PREMATURE {
+                self.premature.push((arrival, packet));
+            } else {
+                self.stats.packets_dropped += 1;
+            }
+            return Ok(());
+        }
+        let Some(keys) = self.handshake.one_rtt.as_mut() else {
             self.stats.packets_dropped += 1;
             return Ok(());
         };
@@ -574,6 +597,9 @@ impl Connection {
         }
     }
 }
+
+/// 1-RTT packets kept until the handshake is complete.
+const MAX_PREMATURE: usize = 16;
 
 /// The last 16 bytes of a datagram, where a stateless reset has its token.
 fn reset_token(data: &[u8]) -> Option<[u8; 16]> {

@@ -31,6 +31,7 @@ use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
 use crate::wire::frame::Close;
+use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
 
 mod closing;
@@ -73,6 +74,8 @@ pub struct Connection {
     endpoint_config: Arc<EndpointConfig>,
     rng: StdRng,
     cids: CidSource,
+    /// 1-RTT packets that overtook the end of the handshake.
+    premature: Vec<(ingress::Arrival, ProtectedPacket)>,
     /// Memory for moving data from one path to others.
     requeued: Vec<Delivery>,
     reset_key: Arc<ResetKey>,
@@ -137,6 +140,7 @@ impl Connection {
             side,
             endpoint_config: setup.endpoint.clone(),
             cids,
+            premature: Vec::new(),
             requeued: Vec::new(),
             reset_key: setup.reset_key.clone(),
             paths,
@@ -231,6 +235,11 @@ impl Connection {
     /// Largest DATAGRAM payload that fits the largest packet of every usable path; `None` if the
     /// peer takes none.
     pub fn max_datagram_size(&self) -> Option<usize> {
+        self.datagrams.max_payload(self.frame_room())
+    }
+
+    /// Bytes for frames in the largest packet that fits every usable path.
+    fn frame_room(&self) -> usize {
         let packet = self
             .paths
             .iter()
@@ -240,7 +249,7 @@ impl Connection {
             .unwrap_or(crate::path::MIN_DATAGRAM);
         // First byte, connection ID, packet number, tag.
         let overhead = 1 + MAX_CID_LENGTH + 4 + 16;
-        self.datagrams.max_payload(packet.saturating_sub(overhead))
+        packet.saturating_sub(overhead)
     }
 
     /// Ends the connection; the peer's application gets the code and reason.
