@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mpquic_core::{ConnectionError, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt};
+use mpquic_core::{
+    ConnectionError, EarlyData, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
+};
 use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -243,6 +245,59 @@ fn many_connections_share_a_host() {
     assert_eq!(pair.open_connections(Side::Client), 0);
     assert_eq!(pair.open_connections(Side::Server), 0);
     assert_eq!(pair.next_event(), None, "something is still going on");
+}
+
+/// RFC 9001 section 4.6: a client that resumes sends before the server has answered. MP-012: paths
+/// wait for the new handshake all the same.
+#[test]
+fn a_resumed_client_sends_with_its_first_flight() {
+    for loss in [0.0, 0.2] {
+        for seed in 0..20 {
+            let link = LinkConfig::new(100.0, 10 * MS).loss(loss);
+            let topology = Topology::new()
+                .path("only", link.clone())
+                .path("other", link);
+            let mut pair = Pair::connected(&topology, Setup::new().tls().seed(seed));
+            // Until the session ticket is there.
+            pair.transfer(Side::Server, 10_000, 20 * SECOND);
+            pair.drive(SECOND);
+            pair.close(Side::Client);
+
+            let start = pair.now();
+            pair.connect();
+            assert_eq!(pair.client().early_data(), EarlyData::Offered);
+            pair.send(Side::Client, 5_000).unwrap();
+            assert_eq!(
+                pair.open_path("other", PathStatus::Available),
+                Err(OpenPathError::NotConfirmed)
+            );
+            pair.run_transfers(20 * SECOND).unwrap();
+            let took = pair.now() - start;
+            assert!(took < 12 * MS || loss > 0.0, "{took:?}");
+            pair.run_until_confirmed(20 * SECOND).unwrap();
+            assert_eq!(pair.client().early_data(), EarlyData::Accepted);
+            pair.open_all_paths();
+            pair.transfer(Side::Client, 100_000, 60 * SECOND);
+            pair.close(Side::Server);
+        }
+    }
+}
+
+/// RFC 9001 section 4.6.2: a server that lost its tickets takes no early data, and the connection
+/// starts as if there had been none.
+#[test]
+fn rejected_early_data_can_be_sent_again() {
+    let mut pair = Pair::connected(&one_path(), Setup::new().tls());
+    pair.transfer(Side::Server, 10_000, SECOND);
+    pair.close(Side::Client);
+    pair.restart_server();
+    pair.connect();
+    assert_eq!(pair.client().early_data(), EarlyData::Offered);
+    pair.send(Side::Client, 5_000).unwrap();
+    pair.run_until_confirmed(SECOND).unwrap();
+    assert_eq!(pair.client().early_data(), EarlyData::Rejected);
+    pair.run_transfers(SECOND).unwrap();
+    pair.close(Side::Client);
 }
 
 /// RFC 9001 section 6 and MP-036: one key update for all paths, with packets of both phases under

@@ -569,8 +569,12 @@ impl Pair {
         self.lab.host_mut(host).endpoint().open_connections()
     }
 
-    /// Loses all of the server's state; its reset key stays. It takes packets again at once.
+    /// Loses all of the server's state, session tickets too; its certificate and reset key stay. It
+    /// takes packets again at once.
     pub fn restart_server(&mut self) {
+        if let Crypto::Tls(tls) = &mut self.setup.crypto {
+            *tls = tls.with_fresh_server(ALPN);
+        }
         self.restarts += 1;
         let mut seed = [0xee; 32];
         seed[0] = self.restarts;

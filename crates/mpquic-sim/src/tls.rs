@@ -52,6 +52,15 @@ impl Tls {
         }
     }
 
+    /// The same client with a server that knows none of its session tickets.
+    #[must_use]
+    pub fn with_fresh_server(&self, alpn: &[u8]) -> Self {
+        Self {
+            client: self.client.clone(),
+            ..Self::new(alpn)
+        }
+    }
+
     /// A core client configuration with it. Configurations of one `Tls` share session tickets.
     pub fn client(&self, transport: Arc<TransportConfig>) -> ClientConfig {
         ClientConfig::new(self.client.clone(), transport)

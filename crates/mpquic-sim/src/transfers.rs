@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_core::{
-    Connection, Dir, Event, ReadStreamError, StreamEvent, StreamId, VarInt, WriteError,
+    Connection, Dir, EarlyData, Event, ReadStreamError, StreamEvent, StreamId, VarInt, WriteError,
 };
 
 use crate::application::Application;
@@ -230,6 +230,11 @@ impl Application for Transfers {
         match event {
             Event::Stream(event) => self.on_stream_event(now, connection, *event),
             Event::Connected { .. } => {
+                if connection.early_data() == EarlyData::Rejected {
+                    // What was sent as 0-RTT is lost, and the streams with it: once more.
+                    let lost = std::mem::take(&mut self.outgoing);
+                    self.waiting.extend(lost.values().map(|out| out.size));
+                }
                 for size in std::mem::take(&mut self.waiting) {
                     self.send(now, connection, size);
                 }
