@@ -502,3 +502,29 @@ fn rfc_9001_5_7_a_server_may_answer_in_its_first_flight() {
     assert!(!client.1.is_handshaking());
     assert_eq!(read(&mut client.1, id), (b"answer".to_vec(), true));
 }
+
+/// RFC 9001 section 5.7: 1-RTT packets wait for the end of the handshake; they need not be sent
+/// again only because they overtook it.
+#[test]
+fn rfc_9001_5_7_packets_that_overtake_the_handshake_are_kept() {
+    let mut test = Test::new();
+    let mut client = test.connect();
+    let mut server = None;
+    for data in test.datagrams(&mut client.1) {
+        test.give_server(&mut server, data);
+    }
+    for data in test.datagrams(&mut server.as_mut().unwrap().1) {
+        test.give_client(&mut client, data);
+    }
+    assert!(!client.1.is_handshaking());
+    let id = write(&mut client.1, b"early bird");
+    let mut flight = test.datagrams(&mut client.1);
+    assert!(flight.len() >= 2);
+    flight.reverse();
+    for data in flight {
+        test.give_server(&mut server, data);
+    }
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert_eq!(accepted.accept(Dir::Uni), Some(id));
+    assert_eq!(read(accepted, id), (b"early bird".to_vec(), true));
+}

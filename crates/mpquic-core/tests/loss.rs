@@ -12,8 +12,8 @@ const SECOND: Duration = Duration::from_secs(1);
 fn bad_link(rate: f64, delay: Duration) -> LinkConfig {
     LinkConfig::new(rate, delay)
         .loss(0.1)
-        .duplicate(0.05)
-        .reorder(0.05, 15 * MS)
+        .duplicate(0.1)
+        .reorder(0.1, 15 * MS)
         .jitter(3 * MS)
 }
 
