@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use mpquic_core::{PathEvent, PathId, TransportErrorCode};
-use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -108,6 +108,27 @@ fn bursts_of_loss_do_not_stop_a_transfer() {
         let mut pair = Pair::connected(&topology, Setup::new().seed(seed));
         pair.open_all_paths();
         pair.transfer(Side::Server, 500_000, 120 * SECOND);
+        pair.close(Side::Client);
+    }
+}
+
+/// Whatever a flipped bit hits, from version to tag, the packet counts as lost and no more
+/// (RFC 9000 section 21.4 and RFC 9001 section 9.5: nothing unauthenticated changes state).
+#[test]
+fn corrupted_packets_do_no_harm() {
+    for seed in 0..100 {
+        let topology = Topology::new()
+            .path("a", LinkConfig::new(20.0, 10 * MS).corrupt(0.1))
+            .path("b", LinkConfig::new(20.0, 20 * MS).corrupt(0.1));
+        let mut setup = Setup::new().tls().seed(seed);
+        if seed.is_multiple_of(2) {
+            setup.accept = AcceptPolicy::Retry;
+        }
+        let mut pair = Pair::connected(&topology, setup);
+        pair.open_all_paths();
+        pair.send(Side::Client, 100_000);
+        pair.send(Side::Server, 100_000);
+        pair.run_transfers(120 * SECOND).unwrap();
         pair.close(Side::Client);
     }
 }

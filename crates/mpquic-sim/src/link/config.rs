@@ -27,6 +27,9 @@ pub struct LinkConfig {
     pub reorder: f64,
     /// How much later.
     pub reorder_delay: Duration,
+    /// Share of packets in which one bit of the payload is flipped. UDP's checksum drops nearly all
+    /// of these in the real world; an endpoint must survive the rest.
+    pub corrupt: f64,
     /// When the queue drops arriving packets; `None` allows one round trip (twice the delay) or
     /// 50 ms of the rate, whichever is larger.
     pub queue: Option<Backlog>,
@@ -54,6 +57,7 @@ impl LinkConfig {
             duplicate: 0.0,
             reorder: 0.0,
             reorder_delay: Duration::from_millis(5),
+            corrupt: 0.0,
             queue: None,
             ecn: None,
             mtu: 1500,
@@ -103,6 +107,13 @@ impl LinkConfig {
     pub fn reorder(mut self, probability: f64, delay: Duration) -> Self {
         self.reorder = probability;
         self.reorder_delay = delay;
+        self
+    }
+
+    /// Flips a bit in this share of packets.
+    #[must_use]
+    pub fn corrupt(mut self, probability: f64) -> Self {
+        self.corrupt = probability;
         self
     }
 
@@ -181,6 +192,7 @@ impl LinkConfig {
                 self.reorder = share;
                 self.reorder_delay = delay;
             }
+            Change::Corrupt(share) => self.corrupt = share,
             Change::Queue(limit) => self.queue = Some(limit),
             Change::Ecn(threshold) => self.ecn = threshold,
             Change::Mtu(mtu) => self.mtu = mtu,
@@ -312,6 +324,8 @@ pub enum Change {
     Duplicate(f64),
     /// The share of late packets, and how late.
     Reorder(f64, Duration),
+    /// The share of corrupted packets.
+    Corrupt(f64),
     /// The queue limit.
     Queue(Backlog),
     /// The CE threshold.

@@ -27,6 +27,8 @@ pub struct LinkCounters {
     pub duplicated: u64,
     /// Made late.
     pub reordered: u64,
+    /// Delivered with a flipped bit.
+    pub corrupted: u64,
     /// Largest backlog, bytes.
     pub max_queue_bytes: u64,
     /// Longest wait for the packets ahead.
@@ -54,6 +56,7 @@ impl LinkCounters {
             ce_marked: 0,
             duplicated: 0,
             reordered: 0,
+            corrupted: 0,
             max_queue_bytes: 0,
             max_queue_delay: Duration::ZERO,
             total_queue_delay: Duration::ZERO,

@@ -268,7 +268,7 @@ impl Link {
         }
     }
 
-    fn depart(&mut self, time: Instant, packet: Packet) {
+    fn depart(&mut self, time: Instant, mut packet: Packet) {
         if self.current.outage {
             self.counters.dropped_outage += 1;
             return;
@@ -276,6 +276,11 @@ impl Link {
         if self.is_lost() {
             self.counters.dropped_loss += 1;
             return;
+        }
+        if self.chance(self.current.corrupt) && !packet.data.is_empty() {
+            self.counters.corrupted += 1;
+            let bit = self.random.random_range(0..packet.data.len() * 8);
+            packet.data[bit / 8] ^= 1 << (bit % 8);
         }
         let due = time + self.draw_delay();
         if self.chance(self.current.duplicate) {

@@ -173,6 +173,27 @@ fn duplicates_and_late_packets() {
 }
 
 #[test]
+fn corruption_flips_single_bits() {
+    let t = start();
+    let mut link = Link::new(LinkConfig::new(f64::INFINITY, MS).corrupt(0.5), 5, t);
+    for i in 0..1000 {
+        link.send(t + MS * i, packet(100, 0));
+    }
+    let ones = |packet: &Packet| {
+        packet
+            .data
+            .iter()
+            .map(|byte| byte.count_ones())
+            .sum::<u32>()
+    };
+    let flipped: Vec<_> = drain(&mut link).iter().map(|(_, p)| ones(p)).collect();
+    assert!(flipped.iter().all(|bits| *bits <= 1));
+    let corrupted = flipped.iter().sum::<u32>();
+    assert!((400..600).contains(&corrupted));
+    assert_eq!(link.counters().corrupted, corrupted.into());
+}
+
+#[test]
 fn the_schedule_changes_rate_in_mid_packet_and_opens_outages() {
     let t = start();
     let config = LinkConfig::new(8.0, MS)
