@@ -1,8 +1,38 @@
-//! Sans-IO protocol core of mpquic.
-#![allow(
-    dead_code,
-    reason = "components land before the connection that joins them"
-)]
+//! Sans-IO protocol core of mpquic: QUIC version 1 with the multipath extension of RFC 10069.
+//!
+//! Nothing here opens a socket, reads a clock or draws randomness: datagrams, `now` and a seed are
+//! arguments, so the same inputs give the same packets. `mpquic-tokio` drives it over real sockets,
+//! `mpquic-sim` in virtual time.
+//!
+//! # Endpoint and connection
+//!
+//! An [`Endpoint`] routes datagrams by connection ID and starts connections; a [`Connection`] is one
+//! of them, with any number of paths. They are separate machines that exchange values, so a driver
+//! may run them under separate locks. After any call on a connection, a driver
+//!
+//! 1. gives [`Connection::poll_endpoint_event`] to [`Endpoint::handle_event`] until it is empty,
+//! 2. sends what [`Connection::poll_transmit`] writes, until it is `None`,
+//! 3. acts on [`Connection::poll`], until it is `None`,
+//! 4. sets a timer for [`Connection::poll_timeout`], and calls [`Connection::handle_timeout`] then.
+//!
+//! # Policies
+//!
+//! Which path carries what is decided by a [`sched::Scheduler`], how much each path has in flight by
+//! a [`congestion::Controller`]. The core has no default of either: [`config::TransportConfig::new`]
+//! demands both. It checks their answers, so a wrong policy costs speed, never correctness.
+//!
+//! # Paths
+//!
+//! A path is what a path ID names: a packet number space with its own RTT, congestion window and
+//! connection IDs, between two addresses that may change. The client opens paths with
+//! [`Connection::open_path`]; either side abandons them. Path 0 is the one of the handshake and is
+//! otherwise like any other. Lost data may be sent again on any path.
+//!
+//! # Deviations
+//!
+//! | From | What we do | Why |
+//! | --- | --- | --- |
+//! | RFC 9002 section 6.2.1 | probe timeouts back off to 60 s at most; to 2 s on a silent path while another one works | a path that returns is noticed soon, and a probe is one small packet |
 
 mod cid;
 pub mod config;

@@ -117,6 +117,7 @@ impl PeerCids {
     }
 
     /// Path 0 of a client: the connection ID of `preferred_address`, sequence number 1 (MP-018).
+    #[cfg(test)]
     pub(crate) fn add_preferred(&mut self, cid: ConnectionId, token: [u8; 16]) {
         self.note_seen(1);
         self.add_unused(PeerCid {

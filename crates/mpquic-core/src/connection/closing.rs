@@ -13,7 +13,7 @@ pub(super) enum Closing {
     /// In use.
     Open,
     /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
-    Closing(Farewell),
+    Announced(Farewell),
     /// The peer closed or reset: nothing is sent any more (RFC 9000 section 10.2.2).
     Draining(Instant),
     /// Over.
@@ -45,7 +45,7 @@ impl Closing {
 
     /// Starts closing by the application's wish.
     pub(super) fn farewell(frame: Close, until: Instant) -> Self {
-        Self::Closing(Farewell {
+        Self::Announced(Farewell {
             frame,
             until,
             pending: true,
@@ -64,7 +64,7 @@ impl Closing {
 
     /// A datagram arrived while closing: answer ever more rarely (RFC 9000 section 10.2.1).
     pub(super) fn on_datagram(&mut self) {
-        if let Self::Closing(farewell) = self {
+        if let Self::Announced(farewell) = self {
             farewell.received = farewell.received.saturating_add(1);
             if farewell.received >= farewell.answer_after {
                 farewell.received = 0;
@@ -77,11 +77,11 @@ impl Closing {
     /// The frame to send now, if one is due.
     pub(super) fn take_frame(&mut self) -> Option<Close> {
         match self {
-            Self::Closing(farewell) if farewell.pending => {
+            Self::Announced(farewell) if farewell.pending => {
                 farewell.pending = false;
                 Some(farewell.frame.clone())
             }
-            Self::Open | Self::Closing(_) | Self::Draining(_) | Self::Drained => None,
+            Self::Open | Self::Announced(_) | Self::Draining(_) | Self::Drained => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl Closing {
     pub(super) fn drain(&mut self, now: Instant, period: Duration) {
         let until = match self {
             Self::Open => now + period,
-            Self::Closing(farewell) => farewell.until,
+            Self::Announced(farewell) => farewell.until,
             Self::Draining(until) => *until,
             Self::Drained => return,
         };
@@ -98,14 +98,14 @@ impl Closing {
 
     /// The peer closes too: nothing more needs saying.
     pub(super) fn stop_answering(&mut self) {
-        if let Self::Closing(farewell) = self {
+        if let Self::Announced(farewell) = self {
             *self = Self::Draining(farewell.until);
         }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Closing(Farewell { until, .. }) | Self::Draining(until) => Some(*until),
+            Self::Announced(Farewell { until, .. }) | Self::Draining(until) => Some(*until),
             Self::Open | Self::Drained => None,
         }
     }

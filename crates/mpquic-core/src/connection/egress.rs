@@ -1,8 +1,10 @@
 //! `poll_transmit`: what leaves next and in which order.
 //!
-//! 1. CONNECTION_CLOSE; 2. Initial and Handshake packets; 3. what is bound to a path: validation,
-//! probes, PING; 4. movable data, where the scheduler says; 5. acknowledgements that found nothing
-//! to ride on.
+//! 1. CONNECTION_CLOSE
+//! 2. Initial and Handshake packets
+//! 3. what is bound to a path: validation, probes, PING
+//! 4. movable data, where the scheduler says
+//! 5. acknowledgements that found nothing to ride on
 
 use std::time::Instant;
 
@@ -28,7 +30,7 @@ impl Connection {
     ) -> Option<Transmit> {
         let transmit = match self.closing {
             Closing::Open => self.transmit_open(now, max_datagrams, buf),
-            Closing::Closing(_) => self.transmit_close(now, buf),
+            Closing::Announced(_) => self.transmit_close(now, buf),
             Closing::Draining(_) | Closing::Drained => None,
         }?;
         let datagrams = transmit

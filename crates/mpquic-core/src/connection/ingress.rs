@@ -56,7 +56,7 @@ impl Connection {
         self.stats.bytes_received += size as u64;
         match &mut self.closing {
             Closing::Open => {}
-            Closing::Closing(_) => {
+            Closing::Announced(_) => {
                 self.closing.on_datagram();
                 self.look_for_close(data);
                 return;
@@ -82,7 +82,7 @@ impl Connection {
 
     /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).
     pub fn handle_stateless_reset(&mut self, now: Instant) {
-        if matches!(self.closing, Closing::Open | Closing::Closing(_)) {
+        if matches!(self.closing, Closing::Open | Closing::Announced(_)) {
             let open = self.closing.is_open();
             let period = self.closing_period();
             self.closing.drain(now, period);

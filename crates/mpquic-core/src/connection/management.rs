@@ -203,10 +203,10 @@ impl Connection {
                 self.on_path_status(id, status, sequence);
             }
             Frame::MaxPathId(limit) => {
-                if self.paths.ids.on_max_path_id(limit)? {
-                    self.issue_cids();
-                    self.events.push_back(Event::Path(PathEvent::Available));
-                }
+                let raised = self.paths.ids.on_max_path_id(limit)?;
+                self.issue_cids();
+                self.events
+                    .extend(raised.then_some(Event::Path(PathEvent::Available)));
             }
             Frame::PathsBlocked(limit) => {
                 // Our limit rises by itself as paths close; the frame is only checked.
@@ -336,6 +336,9 @@ impl Connection {
         let changes = slot.peer_cids.abandon();
         slot.local_cids.abandon();
         slot.statuses.abandon();
+        if let Some(path) = &mut slot.path {
+            path.responses.clear();
+        }
         let existed = slot.path.is_some();
         self.apply_token_changes(changes);
         // MP-125: an ID that was never used is spent all the same.

@@ -6,7 +6,7 @@ use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 use rand::RngExt;
 
 use super::handshake::{Level, QUIC_V1};
-use super::{Closing, Connection, Event, PathEvent};
+use super::{Connection, Event, PathEvent};
 use crate::congestion::Sent;
 use crate::error::{ConnectionClose, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
@@ -532,11 +532,6 @@ impl Connection {
             }
             _ => builder.abandon(buf),
         }
-    }
-
-    /// True while CONNECTION_CLOSE waits to be sent.
-    pub(super) fn is_closing(&self) -> bool {
-        matches!(self.closing, Closing::Closing(_))
     }
 }
 

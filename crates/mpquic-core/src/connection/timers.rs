@@ -65,7 +65,7 @@ impl Connection {
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
         match &self.closing {
             Closing::Open => {}
-            Closing::Closing(_) | Closing::Draining(_) => {
+            Closing::Announced(_) | Closing::Draining(_) => {
                 return self
                     .closing
                     .next_timeout()

@@ -86,16 +86,6 @@ impl PacketBuilder {
         buf.len() <= self.payload
     }
 
-    /// Where the packet begins in the buffer.
-    pub(crate) fn start_offset(&self) -> usize {
-        self.start
-    }
-
-    /// Bytes of the packet once finished without padding.
-    pub(crate) fn size(&self, buf: &[u8]) -> usize {
-        buf.len().max(self.minimum_end()) - self.start + self.tag_length
-    }
-
     /// Takes the packet back: the buffer is as before [`Self::start`].
     pub(crate) fn abandon(self, buf: &mut Vec<u8>) {
         buf.truncate(self.start);

@@ -46,11 +46,6 @@ impl Amplification {
         self.validated = true;
     }
 
-    /// True once the address is proven.
-    pub(crate) fn is_validated(&self) -> bool {
-        self.validated
-    }
-
     /// Bytes that may be sent now; `u64::MAX` once validated.
     pub(crate) fn budget(&self) -> u64 {
         if self.validated {

@@ -63,6 +63,7 @@ impl PathIds {
     }
 
     /// The `initial_max_path_id` to announce, `None` if multipath is not offered (MP-013).
+    #[cfg(test)]
     pub(crate) fn initial_max_path_id(&self) -> Option<PathId> {
         self.max_concurrent.checked_sub(1).map(PathId)
     }

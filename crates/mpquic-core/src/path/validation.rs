@@ -10,10 +10,6 @@ use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
 
-/// Smallest size of a datagram with PATH_CHALLENGE or PATH_RESPONSE, bytes, unless the
-/// anti-amplification limit forbids it (RFC 9000 sections 8.2.1 and 8.2.2).
-pub(crate) const VALIDATION_DATAGRAM_SIZE: usize = 1200;
-
 /// Challenges a response may still answer. The doubling interval keeps far below it.
 const MAX_OUTSTANDING: usize = 16;
 
@@ -84,12 +80,8 @@ impl Validation {
         });
     }
 
-    /// Ends validation, whatever came of it.
-    pub(crate) fn stop(&mut self) {
-        self.round = None;
-    }
-
     /// True until a response, failure or [`Self::stop`].
+    #[cfg(test)]
     pub(crate) fn is_running(&self) -> bool {
         self.round.is_some()
     }
@@ -224,6 +216,7 @@ impl Responses {
     }
 
     /// True if anything is owed.
+    #[cfg(test)]
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.queue.is_empty()
     }

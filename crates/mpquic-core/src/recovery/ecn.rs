@@ -51,6 +51,7 @@ impl EcnState {
     }
 
     /// True once the path was found to carry marks.
+    #[cfg(test)]
     pub(crate) fn is_capable(&self) -> bool {
         self.validation == Validation::Capable
     }

@@ -39,6 +39,7 @@ impl CryptoStream {
 
     /// Bytes received that wait for a gap to be filled, or to be read. None must be left when the
     /// level's keys change (RFC 9001 section 4.1.3).
+    #[cfg(test)]
     pub(crate) fn unread(&self) -> u64 {
         self.assembler.unread()
     }
@@ -95,6 +96,7 @@ impl CryptoStream {
     }
 
     /// True if bytes are not acknowledged yet, sent or not.
+    #[cfg(test)]
     pub(crate) fn is_unacked(&self) -> bool {
         self.buffer.buffered() > 0
     }

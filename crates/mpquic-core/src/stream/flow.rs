@@ -40,6 +40,7 @@ impl ReceiveCredit {
     }
 
     /// The limit the peer knows.
+    #[cfg(test)]
     pub(crate) fn announced(&self) -> u64 {
         self.announced
     }
@@ -116,16 +117,6 @@ pub(crate) struct SendCredit {
 }
 
 impl SendCredit {
-    /// The peer's limit.
-    pub(crate) fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// What we have used.
-    pub(crate) fn used(&self) -> u64 {
-        self.used
-    }
-
     /// What we may still use.
     pub(crate) fn available(&self) -> u64 {
         self.limit.saturating_sub(self.used)

@@ -46,12 +46,6 @@ impl Pending {
         }
     }
 
-    /// Takes everything out.
-    pub(crate) fn clear(&mut self) {
-        self.ranges.clear();
-        self.bytes = 0;
-    }
-
     fn overlap(&self, range: &Range<u64>) -> u64 {
         self.ranges
             .overlapping(range.clone())

@@ -144,12 +144,6 @@ impl StreamQueue {
         }
     }
 
-    /// Takes everything out.
-    pub(crate) fn clear(&mut self) {
-        self.nodes.clear();
-        self.levels.clear();
-    }
-
     /// All keys, the next one first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.levels.iter().flat_map(|level| {

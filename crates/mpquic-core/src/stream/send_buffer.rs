@@ -63,6 +63,7 @@ impl Segment {
 
 impl SendBuffer {
     /// Offset of the first unacknowledged byte.
+    #[cfg(test)]
     pub(crate) fn base(&self) -> u64 {
         self.base
     }

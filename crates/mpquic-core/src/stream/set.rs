@@ -446,11 +446,13 @@ impl Streams {
     }
 
     /// Number of halves, sending and receiving, whose state is still held.
+    #[cfg(test)]
     pub(crate) fn open_halves(&self) -> (usize, usize) {
         (self.sends.len(), self.recvs.len())
     }
 
     /// True if no half is open and nothing waits to be sent.
+    #[cfg(test)]
     pub(crate) fn is_idle(&self) -> bool {
         self.open_halves() == (0, 0) && !self.wants_control() && !self.wants_data()
     }
