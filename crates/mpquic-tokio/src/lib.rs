@@ -101,3 +101,8 @@ pub use mpquic_core::{
     ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus, Side,
     StreamId, TransportError, TransportErrorCode, VarInt, Written,
 };
+
+/// The README's example, compiled as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
