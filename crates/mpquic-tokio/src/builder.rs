@@ -26,6 +26,7 @@ pub struct EndpointBuilder {
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
     socket_buffer: usize,
+    receivers: usize,
 }
 
 impl EndpointBuilder {
@@ -37,6 +38,7 @@ impl EndpointBuilder {
             client: None,
             endpoint: None,
             socket_buffer: SOCKET_BUFFER,
+            receivers: 1,
         }
     }
 
@@ -89,11 +91,19 @@ impl EndpointBuilder {
         self
     }
 
+    /// Sockets per address given to [`Self::bind`], 1 by default. Each has a task that runs the
+    /// connections whose datagrams it receives; the kernel spreads clients over them. For servers
+    /// with more clients than one processor can serve. Needs `SO_REUSEPORT`.
+    pub fn receivers(mut self, count: usize) -> Self {
+        self.receivers = count.max(1);
+        self
+    }
+
     /// Binds the sockets and starts reading them. Must be called within a tokio runtime.
     pub fn build(self) -> io::Result<Endpoint> {
         let mut sockets = Vec::new();
         for address in &self.addresses {
-            sockets.push(Socket::bind(*address, None, self.socket_buffer)?);
+            self.bind_receivers(*address, &mut sockets)?;
         }
         if let Some(selection) = &self.interfaces {
             for address in interface::usable(selection)? {
@@ -135,6 +145,24 @@ impl EndpointBuilder {
             tokio::spawn(interface::watch(Arc::downgrade(&shared), selection));
         }
         Ok(Endpoint::start(shared, sockets))
+    }
+}
+
+impl EndpointBuilder {
+    /// Binds the sockets of one address.
+    fn bind_receivers(&self, address: SocketAddr, sockets: &mut Vec<Socket>) -> io::Result<()> {
+        if self.receivers == 1 {
+            sockets.push(Socket::bind(address, None, self.socket_buffer)?);
+            return Ok(());
+        }
+        let mut address = address;
+        for _ in 0..self.receivers {
+            let socket = Socket::bind_shared(address, self.socket_buffer)?;
+            // The others share the port the first one was given.
+            address = socket.local();
+            sockets.push(socket);
+        }
+        Ok(())
     }
 }
 

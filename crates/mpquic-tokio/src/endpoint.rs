@@ -245,9 +245,11 @@ impl Endpoint {
         }
     }
 
-    /// The addresses of the sockets.
+    /// The addresses of the sockets, each once.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.shared().local_addrs()
+        let mut addresses = self.shared().local_addrs();
+        addresses.dedup(); // Sockets that share an address stand side by side.
+        addresses
     }
 
     /// The address of the first socket.
@@ -277,7 +279,10 @@ impl Endpoint {
     /// stays and moves to the next local address that appears. False if there is no such socket.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let shared = self.shared();
-        let removed = shared.remove_socket(|socket| socket.local() == addr);
+        let mut removed = false;
+        while shared.remove_socket(|socket| socket.local() == addr) {
+            removed = true;
+        }
         if removed {
             shared.locals_changed();
         }

@@ -12,6 +12,9 @@ use tokio::io::AsyncWrite;
 
 use crate::connection::ConnectionRef;
 
+/// Bytes copied under one lock, at most.
+const MAX_COPY: usize = 256 << 10;
+
 /// The sending half of a stream.
 ///
 /// Dropped, it is finished, unless it was finished or reset before: bytes written so far are
@@ -110,6 +113,8 @@ impl SendStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
+        // Copied in pieces: the lock is held briefly, and what is sent at once is in the cache.
+        let data = data.get(..MAX_COPY).unwrap_or(data);
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
             Ok((written, written))

@@ -13,11 +13,13 @@ use quinn_udp::RecvMeta;
 /// Room one call to the kernel may fill in a lane: the largest UDP payload, coalesced or not.
 const MESSAGE: usize = 1 << 16;
 /// Bytes of a slab. Small enough to stay in a CPU cache, large enough to waste little at its end.
-const SLAB: usize = 8 * MESSAGE;
+const SLAB: usize = 4 * MESSAGE;
 /// Messages taken from the kernel in one call, at most.
 const MAX_LANES: usize = 8;
 /// Slabs whose slices are still in use and that are kept for later.
 const MAX_RETIRED: usize = 64;
+/// How many of them are looked at for one that is free, from either end.
+const LOOK_AT: usize = 4;
 
 /// Buffers for `recvmmsg`: one message per lane. Starts with one and grows when all are filled.
 #[derive(Debug)]
@@ -46,9 +48,10 @@ impl Lanes {
         for lane in &mut self.lanes {
             if lane.len() < MESSAGE {
                 let mut used = std::mem::replace(lane, fresh(&mut self.retired));
-                if self.retired.len() < MAX_RETIRED {
-                    used.clear();
-                    self.retired.push_back(used);
+                used.clear();
+                self.retired.push_back(used);
+                if self.retired.len() > MAX_RETIRED {
+                    self.retired.pop_front();
                 }
             }
         }
@@ -74,16 +77,17 @@ impl Lanes {
 
 /// A slab nobody looks at any more, or a new one.
 fn fresh(retired: &mut VecDeque<BytesMut>) -> BytesMut {
-    // The oldest are free first; looking at a few keeps one slow reader from hiding the rest.
-    for _ in 0..retired.len().min(4) {
-        let Some(mut slab) = retired.pop_front() else {
-            break;
-        };
-        if slab.try_reclaim(SLAB) {
+    // The newest are in the cache still, the oldest free first; slow readers may hold the rest.
+    let newest = (0..retired.len()).rev().take(LOOK_AT);
+    let oldest = 0..retired.len().min(LOOK_AT);
+    for index in newest.chain(oldest) {
+        if let Some(slab) = retired.get_mut(index)
+            && slab.try_reclaim(SLAB)
+            && let Some(mut slab) = retired.remove(index)
+        {
             slab.resize(SLAB, 0);
             return slab;
         }
-        retired.push_back(slab);
     }
     BytesMut::zeroed(SLAB)
 }

@@ -42,14 +42,7 @@ impl Socket {
         interface: Option<&str>,
         buffer_size: usize,
     ) -> io::Result<Self> {
-        let socket = socket2::Socket::new(
-            socket2::Domain::for_address(local),
-            socket2::Type::DGRAM,
-            Some(socket2::Protocol::UDP),
-        )?;
-        if local.is_ipv6() {
-            socket.set_only_v6(!local.ip().is_unspecified())?;
-        }
+        let socket = new_socket(local, buffer_size)?;
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Some(name) = interface
             && let Err(error) = socket.bind_device(Some(name.as_bytes()))
@@ -57,18 +50,21 @@ impl Socket {
             // Older kernels ask for a privilege; the bound address then has to do.
             debug!(name, %error, "cannot bind to the interface, only to its address");
         }
-        // The kernel silently takes less than asked for; a small buffer is not worth failing for.
-        let _ = socket.set_recv_buffer_size(buffer_size);
-        let _ = socket.set_send_buffer_size(buffer_size);
         socket.bind(&local.into())?;
         Self::from_std(socket.into(), interface.map(str::to_owned))
     }
 
+    /// Binds to an address that other sockets of this process share.
+    pub(crate) fn bind_shared(local: SocketAddr, buffer_size: usize) -> io::Result<Self> {
+        let socket = new_socket(local, buffer_size)?;
+        #[cfg(unix)]
+        socket.set_reuse_port(true)?;
+        socket.bind(&local.into())?;
+        Self::from_std(socket.into(), None)
+    }
+
     /// Takes a socket that is bound already.
-    pub(crate) fn from_std(
-        socket: std::net::UdpSocket,
-        interface: Option<String>,
-    ) -> io::Result<Self> {
+    fn from_std(socket: std::net::UdpSocket, interface: Option<String>) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
         let io = UdpSocket::from_std(socket)?;
@@ -229,6 +225,21 @@ impl Socket {
             _ => remote,
         }
     }
+}
+
+fn new_socket(local: SocketAddr, buffer_size: usize) -> io::Result<socket2::Socket> {
+    let socket = socket2::Socket::new(
+        socket2::Domain::for_address(local),
+        socket2::Type::DGRAM,
+        Some(socket2::Protocol::UDP),
+    )?;
+    if local.is_ipv6() {
+        socket.set_only_v6(!local.ip().is_unspecified())?;
+    }
+    // The kernel silently takes less than asked for; a small buffer is not worth failing for.
+    let _ = socket.set_recv_buffer_size(buffer_size);
+    let _ = socket.set_send_buffer_size(buffer_size);
+    Ok(socket)
 }
 
 /// The ECN codepoint in the core's terms.

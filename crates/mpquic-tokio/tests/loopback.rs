@@ -447,6 +447,37 @@ async fn many_streams_share_a_connection() -> TestResult {
     Ok(())
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_can_receive_with_several_tasks() -> TestResult {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let address = "127.0.0.1:0".parse()?;
+    let server = Endpoint::builder()
+        .bind(address)
+        .receivers(3)
+        .server(config)
+        .build()?;
+    assert_eq!(server.local_addrs().len(), 1);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let net = Net {
+            server: server.clone(),
+            client: Endpoint::client("127.0.0.1:0".parse()?)?,
+        };
+        net.client
+            .set_default_client_config(client(default_transport())?);
+        let (a, b) = net.connect().await?;
+        tasks.spawn(async move {
+            exchange(&a, &b, 4 << 20).await?;
+            drop(net);
+            Ok::<_, Error>(())
+        });
+    }
+    while let Some(result) = tasks.join_next().await {
+        result??;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn streams_end_as_the_application_says() -> TestResult {
     let net = Net::two_paths()?;
