@@ -122,6 +122,7 @@ impl PathController for Cubic {
     }
 
     fn on_packet_sent(&mut self, sent: &Sent) {
+        self.window.on_packet_sent(sent);
         let was_idle = sent.in_flight <= sent.bytes;
         if was_idle {
             self.skip_until(sent.now);
@@ -168,7 +169,7 @@ impl PathController for Cubic {
     }
 
     fn window(&self) -> u64 {
-        self.window.rounded()
+        self.window.limit()
     }
 
     fn slow_start_threshold(&self) -> Option<u64> {

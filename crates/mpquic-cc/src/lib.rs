@@ -8,32 +8,44 @@
 //! | name | type | |
 //! |---|---|---|
 //! | `olia` (default) | [`Olia`] | coupled, favours the better paths |
+//! | `lia` | [`Lia`] | RFC 6356, coupled |
+//! | `balia` | [`Balia`] | coupled, between the two |
+//! | `wvegas` | [`Wvegas`] | coupled, by delay instead of loss |
 //! | `cubic` | [`Uncoupled`]`<`[`Cubic`]`>` | RFC 9438 on each path |
 //! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
 //!
-//! All of them leave the first slow start by HyStart++ (RFC 9406), before the bottleneck's queue
-//! overflows.
+//! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
+//! bottleneck's queue overflows, and reduce their windows proportionally (RFC 9937).
 
 use std::sync::Arc;
 
 use mpquic_core::congestion::{Controller, ControllerFactory, factory};
 use thiserror::Error;
 
+mod balia;
+mod coupled;
 mod cubic;
+mod lia;
 mod new_reno;
 mod olia;
 mod path_map;
+mod prr;
 mod slow_start;
 mod uncoupled;
 mod window;
+mod wvegas;
 
 #[cfg(test)]
 mod testing;
 
+pub use balia::Balia;
+pub use coupled::Coupled;
 pub use cubic::Cubic;
+pub use lia::Lia;
 pub use new_reno::NewReno;
 pub use olia::Olia;
 pub use uncoupled::{PathController, Uncoupled};
+pub use wvegas::Wvegas;
 
 /// A built-in controller, as listed for people.
 #[derive(Debug, Clone, Copy)]
@@ -47,12 +59,30 @@ pub struct ControllerInfo {
     make: fn() -> Box<dyn Controller>,
 }
 
-static CONTROLLERS: [ControllerInfo; 3] = [
+static CONTROLLERS: [ControllerInfo; 6] = [
     ControllerInfo {
         name: "olia",
         description: "coupled: one fair share of a common bottleneck, better paths favoured (the default)",
         source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
         make: || Box::new(Olia::default()),
+    },
+    ControllerInfo {
+        name: "lia",
+        description: "coupled: as fast as one flow on the best path, every path in use",
+        source: "RFC 6356",
+        make: || Box::new(Lia::default()),
+    },
+    ControllerInfo {
+        name: "balia",
+        description: "coupled: between lia and olia, friendly and quick to follow changes",
+        source: "Peng et al., \"Multipath TCP: Analysis, Design, and Implementation\", IEEE/ACM ToN 2016",
+        make: || Box::new(Balia::default()),
+    },
+    ControllerInfo {
+        name: "wvegas",
+        description: "coupled, by delay: short queues; gives way to loss-based flows",
+        source: "Cao et al., \"Delay-Based Congestion Control for Multipath TCP\", ICNP 2012",
+        make: || Box::new(Wvegas::default()),
     },
     ControllerInfo {
         name: "cubic",
@@ -119,8 +149,8 @@ mod tests {
 
     #[test]
     fn an_unknown_name_is_answered_with_the_names_there_are() {
-        let error = by_name("vegas").unwrap_err().to_string();
-        assert!(error.contains("`vegas`"), "{error}");
+        let error = by_name("westwood").unwrap_err().to_string();
+        assert!(error.contains("`westwood`"), "{error}");
         for info in list() {
             assert!(error.contains(info.name), "{error}");
         }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mpquic_core::congestion::{Acked, CongestionEvent};
+use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 
 use crate::uncoupled::PathController;
 use crate::window::Window;
@@ -29,6 +29,10 @@ impl PathController for NewReno {
         self.window.on_mtu_update(mtu);
     }
 
+    fn on_packet_sent(&mut self, sent: &Sent) {
+        self.window.on_packet_sent(sent);
+    }
+
     fn on_ack(&mut self, ack: &Acked) {
         if let Some(acked) = self.window.on_ack(ack) {
             let bytes = self.window.bytes;
@@ -41,7 +45,7 @@ impl PathController for NewReno {
     }
 
     fn window(&self) -> u64 {
-        self.window.rounded()
+        self.window.limit()
     }
 
     fn slow_start_threshold(&self) -> Option<u64> {
@@ -75,11 +79,11 @@ mod tests {
         let mut now = start();
         let mut reno = NewReno::new(now, 1200);
         reno.on_congestion_event(&congestion(CongestionKind::Loss, now, now));
-        assert_eq!(reno.window(), 6_000);
+        assert_eq!(reno.window.rounded(), 6_000);
         for round in 1..=20 {
             let sent_at = now + RTT / 2;
             now += RTT;
-            reno.on_ack(&acked(now, sent_at, reno.window()));
+            reno.on_ack(&acked(now, sent_at, reno.window.rounded()));
             assert!(reno.window().abs_diff(6_000 + round * 1200) <= 1);
         }
     }

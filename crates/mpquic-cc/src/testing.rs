@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, RttSnapshot};
+use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, RttSnapshot, Sent};
 
 #[expect(clippy::disallowed_methods, reason = "any instant will do")]
 pub(crate) fn start() -> Instant {
@@ -41,5 +41,16 @@ pub(crate) fn congestion(kind: CongestionKind, now: Instant, sent_at: Instant) -
         lost_bytes: 1200,
         in_flight: 12_000,
         largest_lost: 0,
+    }
+}
+
+/// A packet after which `in_flight` bytes are under way.
+pub(crate) fn sent(now: Instant, bytes: u64, in_flight: u64) -> Sent {
+    Sent {
+        now,
+        packet_number: 0,
+        bytes,
+        in_flight,
+        app_limited: false,
     }
 }

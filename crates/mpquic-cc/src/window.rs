@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind};
+use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Sent};
 
+use crate::prr::RateReduction;
 use crate::slow_start::{SlowStart, Step};
 
 /// Bytes of the largest initial window (RFC 9002 section 7.2).
@@ -12,7 +13,7 @@ const MAX_INITIAL_WINDOW: f64 = 14_720.0;
 
 /// What a congestion event did to a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reaction {
+pub enum Reaction {
     /// Nothing: it belongs to the recovery period under way, or there was nothing to take back.
     None,
     /// The window was cut and a recovery period began.
@@ -34,7 +35,7 @@ struct Snapshot {
 
 /// A congestion window in bytes, fractions kept.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Window {
+pub struct Window {
     pub(crate) bytes: f64,
     /// Infinite until slow start ended for the first time.
     pub(crate) slow_start_threshold: f64,
@@ -42,6 +43,10 @@ pub(crate) struct Window {
     slow_start: SlowStart,
     recovery_start: Option<Instant>,
     recovering: bool,
+    /// Leads what is in flight to the window during a recovery period.
+    reduction: Option<RateReduction>,
+    /// When bytes were last acknowledged, and how many.
+    last_acked: Option<(Instant, f64)>,
     snapshot: Option<Snapshot>,
 }
 
@@ -55,6 +60,8 @@ impl Window {
             slow_start: SlowStart::new(),
             recovery_start: None,
             recovering: false,
+            reduction: None,
+            last_acked: None,
             snapshot: None,
         }
     }
@@ -64,7 +71,15 @@ impl Window {
         self.mtu
     }
 
+    /// What may be in flight now, in whole bytes: the window, or during a recovery period what
+    /// leads there (RFC 9937).
+    pub(crate) fn limit(&self) -> u64 {
+        let limit = self.reduction.map_or(self.bytes, |prr| prr.limit());
+        limit.max(self.minimum()) as u64
+    }
+
     /// The window in whole bytes.
+    #[cfg(test)]
     pub(crate) fn rounded(&self) -> u64 {
         self.bytes as u64
     }
@@ -97,17 +112,28 @@ impl Window {
         self.bytes = self.bytes.max(self.minimum());
     }
 
+    pub(crate) fn on_packet_sent(&mut self, sent: &Sent) {
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_packet_sent(sent);
+        }
+    }
+
     /// Grows the window if it is in slow start. Returns the acknowledged bytes that count for
     /// congestion avoidance: none in slow start, in a recovery period, or if the window was not
     /// what limited sending (RFC 9002 sections 7.3.2 and 7.8).
     pub(crate) fn on_ack(&mut self, ack: &Acked) -> Option<f64> {
+        self.last_acked = Some((ack.now, ack.bytes as f64));
         if self
             .recovery_start
             .is_some_and(|start| ack.sent_at <= start)
         {
+            if let Some(reduction) = &mut self.reduction {
+                reduction.on_ack(ack, self.bytes, self.mtu);
+            }
             return None;
         }
         self.recovering = false;
+        self.reduction = None;
         if ack.app_limited {
             return None;
         }
@@ -144,6 +170,7 @@ impl Window {
             CongestionKind::Persistent => {
                 self.cut(event, factor);
                 self.bytes = self.minimum();
+                self.reduction = None;
                 self.snapshot = None;
                 Reaction::Collapsed
             }
@@ -156,6 +183,9 @@ impl Window {
         let previous_recovery = self.recovery_start;
         // RFC 9002 section 7.3.2: one cut per round trip.
         if previous_recovery.is_some_and(|start| event.sent_at <= start) {
+            if let Some(reduction) = &mut self.reduction {
+                reduction.on_loss(event, self.bytes, self.mtu);
+            }
             return false;
         }
         self.snapshot = Some(Snapshot {
@@ -167,6 +197,10 @@ impl Window {
         self.recovering = true;
         self.slow_start_threshold = (self.bytes * factor).max(self.minimum());
         self.bytes = self.slow_start_threshold;
+        let acked = self.last_acked.filter(|(time, _)| *time == event.now);
+        let delivered = acked.map_or(0.0, |(_, bytes)| bytes);
+        let reduction = RateReduction::new(event, delivered, self.bytes, self.mtu);
+        self.reduction = Some(reduction);
         true
     }
 
@@ -183,12 +217,22 @@ impl Window {
         self.slow_start_threshold = self.slow_start_threshold.max(snapshot.slow_start_threshold);
         self.recovery_start = snapshot.previous_recovery;
         self.recovering = false;
+        self.reduction = None;
         Reaction::Restored
     }
 
     /// Sets the window, keeping it at or above the minimum.
     pub(crate) fn set(&mut self, bytes: f64) {
         self.bytes = bytes.max(self.minimum());
+    }
+
+    /// Moves the window in congestion avoidance.
+    pub(crate) fn grow(&mut self, bytes: f64) {
+        self.set(self.bytes + bytes);
+        if bytes < 0.0 {
+            // Shrinking must not restart slow start.
+            self.slow_start_threshold = self.slow_start_threshold.min(self.bytes);
+        }
     }
 
     /// A window of `bytes` after a loss-free round in slow start; `None` in congestion avoidance.

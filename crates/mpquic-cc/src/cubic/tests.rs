@@ -22,7 +22,7 @@ impl Flow {
     }
 
     fn round(&mut self) {
-        let packets = self.cubic.window() / 1200;
+        let packets = self.cubic.window.rounded() / 1200;
         let sent_at = self.now;
         for index in 1..=packets as u32 {
             let now = sent_at + self.rtt + self.rtt * index / packets as u32;
@@ -49,12 +49,12 @@ fn returns_to_the_old_window_after_k_seconds() {
     // 1000 datagrams at 100 ms: far beyond what Reno could win back in this time.
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
     flow.lose();
-    assert_eq!(flow.cubic.window(), 840_000);
+    assert_eq!(flow.cubic.window.rounded(), 840_000);
     // K = cbrt(300 / 0.4) = 9.086 s
     let mut windows = Vec::new();
     for _ in 0..120 {
         flow.round();
-        windows.push(flow.cubic.window());
+        windows.push(flow.cubic.window.rounded());
     }
     let at = |seconds: f64| windows[(seconds * 10.0) as usize];
     assert!(at(4.5).abs_diff(1_157_000) < 15_000, "{}", at(4.5));
@@ -69,13 +69,13 @@ fn returns_to_the_old_window_after_k_seconds() {
 fn is_no_slower_than_reno_on_short_paths() {
     let mut flow = Flow::with_window(24_000.0, Duration::from_millis(10));
     flow.lose();
-    let before = flow.cubic.window();
+    let before = flow.cubic.window.rounded();
     for _ in 0..40 {
         flow.round();
     }
     // 0.53 datagrams per round for the first 6, then one per round: 34.7 if windows were
     // acknowledged whole.
-    let grown = (flow.cubic.window() - before) / 1200;
+    let grown = (flow.cubic.window.rounded() - before) / 1200;
     assert!((31..=35).contains(&grown), "{grown}");
 }
 
@@ -114,7 +114,11 @@ fn idle_and_application_limited_time_does_not_count() {
     idle.now += Duration::from_secs(2) - idle.rtt;
     busy.round();
     idle.round();
-    let difference = busy.cubic.window().abs_diff(idle.cubic.window());
+    let difference = busy
+        .cubic
+        .window
+        .rounded()
+        .abs_diff(idle.cubic.window.rounded());
     assert!(difference < 12_000, "{difference}");
 }
 
@@ -123,9 +127,9 @@ fn persistent_congestion_starts_level() {
     let mut flow = Flow::with_window(1_200_000.0, Duration::from_millis(100));
     let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
     flow.cubic.on_congestion_event(&event);
-    assert_eq!(flow.cubic.window(), 2_400);
+    assert_eq!(flow.cubic.window.rounded(), 2_400);
     assert_eq!(flow.cubic.slow_start_threshold(), Some(840_000));
-    while flow.cubic.window() < 840_000 {
+    while flow.cubic.window.rounded() < 840_000 {
         flow.round();
     }
     assert_eq!(flow.cubic.curve.stage.map(|stage| stage.k), Some(0.0));
@@ -138,12 +142,12 @@ fn a_spurious_loss_restores_the_curve() {
     for _ in 0..10 {
         flow.round();
     }
-    let (window, w_max) = (flow.cubic.window(), flow.cubic.curve.w_max);
+    let (window, w_max) = (flow.cubic.window.rounded(), flow.cubic.curve.w_max);
     flow.lose();
     let at = flow.now;
     let spurious = congestion(CongestionKind::Spurious, at + flow.rtt, at);
     flow.cubic.on_congestion_event(&spurious);
-    assert_eq!(flow.cubic.window(), window);
+    assert_eq!(flow.cubic.window.rounded(), window);
     assert_eq!(flow.cubic.curve.w_max, w_max);
     assert!(flow.cubic.curve.stage.is_some());
 }
@@ -155,13 +159,13 @@ fn the_round_ahead_is_what_a_round_gives() {
     flow.lose();
     for _ in 0..20 {
         flow.round();
-        let predicted = flow.cubic.window_after_round(flow.cubic.window());
+        let predicted = flow.cubic.window_after_round(flow.cubic.window.rounded());
         let mut next = Flow {
             cubic: flow.cubic.clone(),
             ..flow
         };
         next.round();
-        let actual = next.cubic.window();
+        let actual = next.cubic.window.rounded();
         assert!(predicted.abs_diff(actual) < 6_000, "{predicted} {actual}");
     }
 }

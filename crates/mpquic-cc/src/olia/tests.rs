@@ -2,45 +2,34 @@
 
 use std::time::Duration;
 
-use mpquic_core::congestion::CongestionKind;
+use mpquic_core::PathId;
+use mpquic_core::congestion::{CongestionKind, Controller};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::coupled::testing::{assert_close, coupled, growths};
 use crate::testing::{acked, congestion, rtt, start};
 
-/// Window and loss interval in bytes, RTT in ms; in congestion avoidance, window in use.
+/// Window in bytes, RTT in µs, loss interval in bytes.
 fn olia(paths: &[(u32, u64, u32)]) -> Olia {
-    let mut olia = Olia::default();
-    for (id, (window, rtt, interval)) in paths.iter().enumerate() {
-        let mut path = OliaPath::new(1200);
-        path.window.set(f64::from(*window));
-        path.window.slow_start_threshold = path.window.bytes;
-        path.interval.current = f64::from(*interval);
-        path.rtt = Some(Duration::from_micros(*rtt).as_secs_f64());
-        path.in_flight = u64::MAX / 2;
-        olia.paths.insert(PathId(id as u32), path);
-    }
-    olia
+    let paths: Vec<_> = paths
+        .iter()
+        .map(|(window, rtt, interval)| {
+            let mut intervals = LossIntervals::default();
+            intervals.now.current = f64::from(*interval);
+            (*window, *rtt, intervals)
+        })
+        .collect();
+    coupled(&paths)
 }
 
 fn alphas(olia: &Olia) -> Vec<f64> {
-    olia.members()
-        .map(|member| alpha(member.id, olia.members()))
+    let members = olia.members();
+    members
+        .iter()
+        .map(|member| alpha(member.id, members))
         .collect()
-}
-
-fn growths(olia: &Olia, acked: f64) -> Vec<f64> {
-    olia.members()
-        .map(|member| growth(member.id, acked, olia.members()).unwrap())
-        .collect()
-}
-
-fn assert_close(actual: &[f64], expected: &[f64]) {
-    assert_eq!(actual.len(), expected.len());
-    for (actual, expected) in actual.iter().zip(expected) {
-        assert!((actual - expected).abs() < 1e-3, "{actual} {expected}");
-    }
 }
 
 #[test]
@@ -72,10 +61,9 @@ fn paths_without_an_rtt_sample_and_idle_windows_do_not_count() {
     ]);
     olia.paths.find_mut(PathId(2)).unwrap().rtt = None;
     olia.paths.find_mut(PathId(1)).unwrap().in_flight = 0;
-    let growth = growth(PathId(0), 1200.0, olia.members()).unwrap();
     // (24000/r²) / ((24000 + 2400)/r)² + 1/(2 * 24000), times 1200²
     assert_close(
-        &[growth],
+        &growths(&olia, 1200.0)[..1],
         &[1200.0 * 1200.0 * (24_000.0 / 26_400f64.powi(2) + 0.5 / 24_000.0)],
     );
 }
@@ -86,7 +74,7 @@ fn a_loss_rotates_the_interval_only_after_progress() {
     let later = |ms| now + Duration::from_millis(ms);
     let mut olia = olia(&[(24_000, 20_000, 50_000)]);
     let interval = |olia: &Olia| {
-        let interval = olia.paths.find(PathId(0)).unwrap().interval;
+        let interval = olia.paths.find(PathId(0)).unwrap().state.now;
         (interval.previous, interval.current)
     };
     olia.on_congestion_event(PathId(0), &congestion(CongestionKind::Loss, now, now));
@@ -147,8 +135,8 @@ proptest! {
         let olia = olia(&paths);
         let sum: f64 = alphas(&olia).iter().sum();
         prop_assert!(sum.abs() < 1e-9, "{sum}");
-        for (member, growth) in olia.members().zip(growths(&olia, 1200.0)) {
-            let limit = 1200.0 * 1200.0 / member.own;
+        for (member, growth) in olia.members().iter().zip(growths(&olia, 1200.0)) {
+            let limit = 1200.0 * 1200.0 / member.window;
             let n = paths.len() as f64;
             prop_assert!(growth >= -limit / n - 1e-6 && growth <= limit * (1.0 + 1.0 / n) + 1e-6);
         }

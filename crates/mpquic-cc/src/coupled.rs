@@ -1,0 +1,313 @@
+//! What the window-based coupled controllers share: a [`Window`] per path, and a [`Coupling`] that
+//! says how the windows move in congestion avoidance.
+
+use std::fmt;
+use std::time::Instant;
+
+use mpquic_core::PathId;
+use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
+
+use crate::path_map::PathMap;
+use crate::window::{Reaction, Window};
+
+/// What a loss leaves of the window unless the algorithm says otherwise.
+const LOSS_FACTOR: f64 = 0.5;
+/// Shortest RTT in calculations, seconds; nothing divides by zero.
+const MIN_RTT: f64 = 1e-6;
+
+/// A coupled algorithm: congestion avoidance and the reaction to losses. Slow start, recovery
+/// periods and limits are those of [`Window`], path by path.
+pub trait Coupling: fmt::Debug + Send + Sized + 'static {
+    /// The algorithm's name.
+    const NAME: &'static str;
+    /// What it remembers of a path.
+    type State: fmt::Debug + Default + Copy + Send;
+
+    /// An acknowledgement on a path, before the window moves.
+    fn on_ack(state: &mut Self::State, window: &mut Window, ack: &Acked) {
+        let _ = (state, window, ack);
+    }
+
+    /// Growth of the window of `path` in bytes, may be negative, for `acked` bytes that count for
+    /// congestion avoidance.
+    fn growth(path: &Member<'_, Self::State>, acked: f64, members: Members<'_, Self>) -> f64;
+
+    /// The window of the path grew by this many bytes.
+    fn on_grown(state: &mut Self::State, growth: f64) {
+        let _ = (state, growth);
+    }
+
+    /// Growth for a loss-free round trip. Pure.
+    fn growth_per_round(path: &Member<'_, Self::State>, members: Members<'_, Self>) -> f64 {
+        Self::growth(path, path.window, members)
+    }
+
+    /// What a loss on `path` leaves of its window. `path` is not among the members while it has no
+    /// RTT sample.
+    fn loss_factor(path: PathId, members: Members<'_, Self>) -> f64 {
+        let _ = (path, members);
+        LOSS_FACTOR
+    }
+
+    /// The window reacted to a congestion event.
+    fn on_reaction(state: &mut Self::State, reaction: Reaction) {
+        let _ = (state, reaction);
+    }
+}
+
+/// A path of a coupled controller.
+#[derive(Debug)]
+pub(crate) struct CoupledPath<S> {
+    pub(crate) window: Window,
+    pub(crate) state: S,
+    /// Smoothed RTT in seconds; `None` before the first sample.
+    pub(crate) rtt: Option<f64>,
+    pub(crate) in_flight: u64,
+    pub(crate) app_limited: bool,
+}
+
+impl<S: Default> CoupledPath<S> {
+    pub(crate) fn new(mtu: u16) -> Self {
+        Self {
+            window: Window::new(mtu),
+            state: S::default(),
+            rtt: None,
+            in_flight: 0,
+            app_limited: false,
+        }
+    }
+
+    /// The part of the window in use: a path that idles must not count with a window it once had
+    /// (RFC 6356 section 3.1 asks for the flight size then).
+    fn effective_window(&self) -> f64 {
+        let bytes = self.window.bytes;
+        if self.app_limited || self.in_flight == 0 {
+            bytes.min((self.in_flight as f64).max(self.window.minimum()))
+        } else {
+            bytes
+        }
+    }
+}
+
+/// A path of the coupled set with what to calculate with.
+#[derive(Debug, Clone, Copy)]
+pub struct Member<'a, S> {
+    /// Which path.
+    pub id: PathId,
+    /// Smoothed RTT, seconds; above 0.
+    pub rtt: f64,
+    /// The window, bytes; above 0.
+    pub window: f64,
+    /// The part of it in use, bytes; above 0.
+    pub effective_window: f64,
+    /// Largest datagram, bytes.
+    pub mtu: f64,
+    /// What the algorithm remembers.
+    pub state: &'a S,
+}
+
+/// The paths that are coupled, those with an RTT sample.
+pub struct Members<'a, C: Coupling> {
+    paths: &'a PathMap<CoupledPath<C::State>>,
+    /// Windows to assume instead of the present ones, sorted by path.
+    assumed: &'a [(PathId, u64)],
+}
+
+impl<C: Coupling> Clone for Members<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: Coupling> Copy for Members<'_, C> {}
+
+impl<'a, C: Coupling> Members<'a, C> {
+    fn assumed(&self, path: PathId) -> Option<f64> {
+        let index = self.assumed.binary_search_by_key(&path, |(id, _)| *id);
+        let (_, bytes) = self.assumed.get(index.ok()?)?;
+        Some((*bytes as f64).max(1.0))
+    }
+
+    fn member(&self, id: PathId, path: &'a CoupledPath<C::State>) -> Option<Member<'a, C::State>> {
+        let assumed = self.assumed(id);
+        Some(Member {
+            id,
+            rtt: path.rtt?,
+            window: assumed.unwrap_or(path.window.bytes),
+            effective_window: assumed.unwrap_or_else(|| path.effective_window()),
+            mtu: path.window.mtu(),
+            state: &path.state,
+        })
+    }
+
+    /// All of them, by path.
+    pub fn iter(self) -> impl Iterator<Item = Member<'a, C::State>> + Clone {
+        self.paths
+            .iter()
+            .filter_map(move |(id, path)| self.member(id, path))
+    }
+
+    /// One of them.
+    pub fn find(self, path: PathId) -> Option<Member<'a, C::State>> {
+        self.member(path, self.paths.find(path)?)
+    }
+}
+
+/// Runs the coupled algorithm `C` on all paths of a connection.
+#[derive(Debug)]
+pub struct Coupled<C: Coupling> {
+    pub(crate) paths: PathMap<CoupledPath<C::State>>,
+}
+
+impl<C: Coupling> Default for Coupled<C> {
+    fn default() -> Self {
+        Self {
+            paths: PathMap::default(),
+        }
+    }
+}
+
+impl<C: Coupling> Coupled<C> {
+    pub(crate) fn members(&self) -> Members<'_, C> {
+        Members {
+            paths: &self.paths,
+            assumed: &[],
+        }
+    }
+}
+
+impl<C: Coupling> Controller for Coupled<C> {
+    fn on_path_opened(&mut self, path: PathId, _: Instant, mtu: u16) {
+        self.paths.insert(path, CoupledPath::new(mtu));
+    }
+
+    fn on_path_closed(&mut self, path: PathId) {
+        self.paths.remove(path);
+    }
+
+    fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
+        if let Some(path) = self.paths.find_mut(path) {
+            path.window.on_mtu_update(mtu);
+        }
+    }
+
+    fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
+        if let Some(path) = self.paths.find_mut(path) {
+            path.in_flight = sent.in_flight;
+            path.window.on_packet_sent(sent);
+        }
+    }
+
+    fn on_ack(&mut self, path: PathId, ack: &Acked) {
+        let Some(state) = self.paths.find_mut(path) else {
+            return;
+        };
+        if ack.rtt.samples > 0 {
+            state.rtt = Some(ack.rtt.smoothed.as_secs_f64().max(MIN_RTT));
+        }
+        state.in_flight = ack.in_flight;
+        state.app_limited = ack.app_limited;
+        C::on_ack(&mut state.state, &mut state.window, ack);
+        let Some(acked) = state.window.on_ack(ack) else {
+            return;
+        };
+        let members = self.members();
+        let Some(member) = members.find(path) else {
+            return;
+        };
+        let growth = C::growth(&member, acked, members);
+        if let Some(state) = self.paths.find_mut(path) {
+            state.window.grow(growth);
+            C::on_grown(&mut state.state, growth);
+        }
+    }
+
+    fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
+        let factor = C::loss_factor(path, self.members());
+        if let Some(path) = self.paths.find_mut(path) {
+            let reaction = path.window.on_congestion_event(event, factor);
+            C::on_reaction(&mut path.state, reaction);
+        }
+    }
+
+    fn window(&self, path: PathId) -> u64 {
+        self.paths.find(path).map_or(0, |path| path.window.limit())
+    }
+
+    fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
+        self.paths
+            .find(path)
+            .and_then(|path| path.window.threshold())
+    }
+
+    fn in_recovery(&self, path: PathId) -> bool {
+        self.paths
+            .find(path)
+            .is_some_and(|path| path.window.in_recovery())
+    }
+
+    fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
+        let members = Members {
+            assumed: windows,
+            ..self.members()
+        };
+        let Some(bytes) = members.assumed(path) else {
+            return 0;
+        };
+        let Some(state) = self.paths.find(path) else {
+            return bytes as u64;
+        };
+        if let Some(next) = state.window.slow_start_round(bytes) {
+            return next as u64;
+        }
+        let growth = members
+            .find(path)
+            .map_or(0.0, |member| C::growth_per_round(&member, members));
+        (bytes + growth).max(state.window.minimum()) as u64
+    }
+
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Coupled controllers in a given state.
+
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Paths in congestion avoidance with these windows in bytes, all in use, RTTs in µs and
+    /// states, numbered from 0.
+    pub(crate) fn coupled<C: Coupling>(paths: &[(u32, u64, C::State)]) -> Coupled<C> {
+        let mut controller = Coupled::default();
+        for ((window, rtt, state), id) in paths.iter().zip(0..) {
+            let mut path = CoupledPath::new(1200);
+            path.window.set(f64::from(*window));
+            path.window.slow_start_threshold = path.window.bytes;
+            path.state = *state;
+            path.rtt = Some(Duration::from_micros(*rtt).as_secs_f64());
+            path.in_flight = u64::MAX / 2;
+            controller.paths.insert(PathId(id), path);
+        }
+        controller
+    }
+
+    /// What each path grows by when `acked` bytes are acknowledged on it.
+    pub(crate) fn growths<C: Coupling>(controller: &Coupled<C>, acked: f64) -> Vec<f64> {
+        let members = controller.members();
+        members
+            .iter()
+            .map(|member| C::growth(&member, acked, members))
+            .collect()
+    }
+
+    pub(crate) fn assert_close(actual: &[f64], expected: &[f64]) {
+        assert_eq!(actual.len(), expected.len());
+        for (actual, expected) in actual.iter().zip(expected) {
+            assert!((actual - expected).abs() < 1e-3, "{actual} {expected}");
+        }
+    }
+}
