@@ -6,7 +6,9 @@ use std::time::Duration;
 use mpquic_core::{
     ConnectionError, Event, PathId, PathState, PathStatus, TransportErrorCode, VarInt,
 };
-use mpquic_sim::{AcceptPolicy, Backlog, Change, LinkConfig, Loss, Pair, Setup, Side, Topology};
+use mpquic_sim::{
+    AcceptPolicy, Backlog, Change, Crypto, LinkConfig, Loss, Pair, Setup, Side, Topology,
+};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -21,6 +23,7 @@ struct Run {
     /// The side that abandons paths. If both did, each the path the other one keeps, and a NAT box
     /// forgot its bindings at that moment, neither could reach the other again.
     closer: Side,
+    tls: bool,
     /// Bytes read by both sides when last looked at.
     received: u64,
     log: Vec<String>,
@@ -30,9 +33,12 @@ fn random_link(random: &mut Xoshiro256PlusPlus) -> LinkConfig {
     let rate = [0.5, 2.0, 10.0, 50.0, 200.0][random.random_range(0..5)];
     let delay = MS * random.random_range(1..150);
     let mut link = LinkConfig::new(rate, delay);
-    if random.random_bool(0.5) {
-        link = link.loss(random.random_range(0.0..0.08));
-    }
+    link = match random.random_range(0..4) {
+        0 => link.loss(random.random_range(0.0..0.08)),
+        // Bursts are counted in packets: longer ones would hold up a quiet sender for minutes.
+        1 => link.burst_loss(random.random_range(0.0..0.08), 2.0),
+        _ => link,
+    };
     if random.random_bool(0.3) {
         link = link.jitter(delay / 4);
         link.jitter_reorders = random.random_bool(0.5);
@@ -92,7 +98,14 @@ impl Run {
             };
             names.push(name);
         }
+        if random.random_bool(0.3) {
+            topology = topology.single_server_address();
+        }
+        if random.random_bool(0.2) {
+            topology = topology.shared_bottleneck(random_link(&mut random));
+        }
         let setup = random_setup(&mut random, seed);
+        let tls = matches!(setup.crypto, Crypto::Tls(_));
         let pair = Pair::connected(&topology, setup);
         let closer = SIDES[random.random_range(0..2)];
         Self {
@@ -100,6 +113,7 @@ impl Run {
             pair,
             names,
             closer,
+            tls,
             received: 0,
             log: Vec::new(),
         }
@@ -154,6 +168,8 @@ impl Run {
             0 => Change::Rate(self.random.random_range(0.5..100.0)),
             1 => Change::Delay(MS * self.random.random_range(1..200)),
             2 => Change::Loss(Loss::bernoulli(self.random.random_range(0.0..0.1))),
+            // Only real cryptography notices.
+            3 if self.tls => Change::Corrupt(self.random.random_range(0.0..0.05)),
             3 => Change::Mtu(self.random.random_range(1250..1500)),
             _ => {
                 let path = &self.pair.links()[self.pair.index_of(name)];
