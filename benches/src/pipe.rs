@@ -1,0 +1,283 @@
+//! [`Pipe`]: two connections that hand each other datagrams in memory. No links, no queues, no
+//! losses: what is measured is the protocol.
+
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
+use mpquic_core::{
+    Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, Event, FourTuple, PathStatus,
+    StreamId,
+};
+use mpquic_sim::{NullCrypto, Tls};
+
+/// One way through the pipe.
+const DELAY: Duration = Duration::from_micros(50);
+/// What is written at a time.
+const PIECE: usize = 1 << 16;
+/// Memory received datagrams are cut from.
+const SLAB: usize = 1 << 19;
+/// Datagrams in a train, as a driver asks for.
+const TRAIN: usize = 44;
+
+/// Whether packets are encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Crypto {
+    /// AES-128-GCM.
+    Tls,
+    /// Nothing: what remains is everything else.
+    Null,
+}
+
+/// A server that sends a stream to a client.
+#[derive(Debug)]
+pub struct Pipe {
+    now: Instant,
+    client: End,
+    server: End,
+    stream: StreamId,
+    piece: Bytes,
+    received: u64,
+}
+
+#[derive(Debug)]
+struct End {
+    endpoint: Endpoint,
+    connection: Option<(ConnectionHandle, Connection)>,
+    events: Vec<Event>,
+    train: Vec<u8>,
+    slabs: VecDeque<BytesMut>,
+    response: Vec<u8>,
+}
+
+impl Pipe {
+    /// Connects, opens `paths` paths and a stream.
+    ///
+    /// # Panics
+    /// If that does not work.
+    pub fn new(crypto: Crypto, paths: u8, mut transport: TransportConfig) -> Self {
+        transport.pacing = false;
+        let (client, server) = configs(crypto, transport);
+        let endpoint = |server, seed| {
+            let config = EndpointConfig::new([seed; 32]);
+            Endpoint::new(Arc::new(config), server, [seed; 32])
+        };
+        let mut pipe = Self {
+            now: crate::now(),
+            client: End::new(endpoint(None, 1)),
+            server: End::new(endpoint(Some(Arc::new(server)), 2)),
+            stream: StreamId::new(mpquic_core::Side::Server, Dir::Uni, 0),
+            piece: Bytes::from(vec![0x5a; PIECE]),
+            received: 0,
+        };
+        let connection =
+            pipe.client
+                .endpoint
+                .connect(pipe.now, client, path(0), mpquic_sim::tls::SERVER_NAME);
+        pipe.client.connection = Some(connection.expect("the configuration is valid"));
+        pipe.settle();
+        for index in 1..paths {
+            let client = pipe.client.connection();
+            client
+                .open_path(pipe.now, path(index), PathStatus::Available)
+                .expect("the handshake is confirmed");
+            pipe.settle();
+        }
+        assert_eq!(pipe.client.connection().paths().count(), paths.into());
+        let stream = pipe.server.connection().open(Dir::Uni);
+        pipe.stream = stream.expect("the client allows streams");
+        pipe
+    }
+
+    /// Moves `bytes` from the server's application to the client's.
+    ///
+    /// # Panics
+    /// If nothing moves any more.
+    pub fn transfer(&mut self, bytes: u64) {
+        let target = self.received + bytes;
+        let mut left = bytes;
+        while self.received < target {
+            let mut stream = self.server.connection().send_stream(self.stream);
+            while left > 0 {
+                let piece = left.min(PIECE as u64) as usize;
+                match stream.write_chunks(&mut [self.piece.slice(..piece)]) {
+                    Ok(written) => left -= written.bytes as u64,
+                    Err(_) => break,
+                }
+            }
+            let before = self.received;
+            let moved = self.round();
+            assert!(
+                moved || self.received > before || self.skip_ahead(),
+                "the pipe is stuck"
+            );
+        }
+    }
+
+    /// Until nothing is left to say.
+    fn settle(&mut self) {
+        while self.round() {}
+    }
+
+    /// A train from the server, and the client's answers; false if nobody had anything to send.
+    fn round(&mut self) -> bool {
+        let down = self.server.send(self.now, &mut self.client, 1);
+        self.now += DELAY;
+        self.client.run();
+        self.received += self.client.read(self.stream);
+        let up = self.client.send(self.now, &mut self.server, usize::MAX);
+        self.now += DELAY;
+        self.server.run();
+        down || up
+    }
+
+    /// Lets the next timer fire.
+    fn skip_ahead(&mut self) -> bool {
+        let ends = [&mut self.client, &mut self.server];
+        let timeouts = ends.map(|end| end.connection().poll_timeout().map(|(at, _)| at));
+        let Some(at) = timeouts.into_iter().flatten().min() else {
+            return false;
+        };
+        self.now = self.now.max(at);
+        for end in [&mut self.client, &mut self.server] {
+            end.connection().handle_timeout(self.now);
+        }
+        true
+    }
+}
+
+impl End {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            connection: None,
+            events: Vec::new(),
+            train: Vec::new(),
+            slabs: VecDeque::new(),
+            response: Vec::new(),
+        }
+    }
+
+    fn connection(&mut self) -> &mut Connection {
+        let (_, connection) = self.connection.as_mut().expect("connected");
+        connection
+    }
+
+    /// Sends up to `trains` trains to `peer`; false if there was nothing to send.
+    fn send(&mut self, now: Instant, peer: &mut Self, trains: usize) -> bool {
+        let Some((_, connection)) = &mut self.connection else {
+            return false;
+        };
+        let mut any = false;
+        for _ in 0..trains {
+            self.train.clear();
+            let Some(transmit) = connection.poll_transmit(now, TRAIN, &mut self.train) else {
+                break;
+            };
+            any = true;
+            let FourTuple { local, remote } = transmit.four_tuple;
+            let segment = transmit.segment_size.unwrap_or(transmit.size);
+            peer.receive(
+                now + DELAY,
+                FourTuple::new(remote, local),
+                &self.train,
+                segment,
+            );
+        }
+        any
+    }
+
+    /// Takes a train, as a driver does from its socket: copied into memory that is used again.
+    fn receive(&mut self, now: Instant, four_tuple: FourTuple, train: &[u8], segment: usize) {
+        let mut slab = self.slab(train.len());
+        slab.extend_from_slice(train);
+        let mut train = slab.split();
+        self.slabs.push_front(slab);
+        while !train.is_empty() {
+            let data = train.split_to(segment.min(train.len()));
+            let event =
+                self.endpoint
+                    .handle_datagram(now, four_tuple, None, data, &mut self.response);
+            match event {
+                Some(DatagramEvent::Connection(_, datagram)) => {
+                    self.connection().handle_datagram(datagram);
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => {
+                    let accepted = self.endpoint.accept(now, incoming, &mut self.response);
+                    self.connection = accepted.ok();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Memory for `length` bytes: the newest slab with room, else the oldest if it is free again.
+    fn slab(&mut self, length: usize) -> BytesMut {
+        if let Some(slab) = self.slabs.pop_front() {
+            if slab.capacity() >= length {
+                return slab;
+            }
+            self.slabs.push_back(slab);
+        }
+        for _ in 0..self.slabs.len() {
+            let Some(mut slab) = self.slabs.pop_front() else {
+                break;
+            };
+            if slab.try_reclaim(SLAB) {
+                return slab;
+            }
+            self.slabs.push_back(slab);
+        }
+        BytesMut::with_capacity(SLAB)
+    }
+
+    /// Takes the connection's events.
+    fn run(&mut self) {
+        let Some((handle, connection)) = &mut self.connection else {
+            return;
+        };
+        while let Some(event) = connection.poll_endpoint_event() {
+            self.endpoint.handle_event(*handle, event);
+        }
+        self.events.clear();
+        while let Some(event) = connection.poll() {
+            self.events.push(event);
+        }
+    }
+
+    /// Reads what there is; returns how many bytes.
+    fn read(&mut self, stream: StreamId) -> u64 {
+        let mut bytes = 0;
+        let mut stream = self.connection().recv_stream(stream);
+        while let Ok(Some(chunk)) = stream.read_chunk(usize::MAX, true) {
+            bytes += chunk.bytes.len() as u64;
+        }
+        bytes
+    }
+}
+
+fn configs(crypto: Crypto, transport: TransportConfig) -> (ClientConfig, ServerConfig) {
+    let transport = Arc::new(transport);
+    match crypto {
+        Crypto::Tls => {
+            let tls = Tls::new(b"bench");
+            (tls.client(transport.clone()), tls.server(transport))
+        }
+        Crypto::Null => {
+            let null = NullCrypto::new(b"bench");
+            (
+                null.clone().client(transport.clone()),
+                null.server(transport),
+            )
+        }
+    }
+}
+
+/// The client's four-tuple of a path.
+fn path(index: u8) -> FourTuple {
+    let address = |host, port| SocketAddr::new(Ipv4Addr::new(10, 0, index, host).into(), port);
+    FourTuple::new(address(1, 50_000), address(2, 443))
+}
