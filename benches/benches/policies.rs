@@ -69,6 +69,7 @@ fn select(c: &mut Criterion) {
                 size: None,
                 unsent: 1 << 22,
                 offset: 1 << 24,
+                end: (1 << 24) + (1 << 22),
                 finished: false,
             }];
             let unacked: Vec<_> = (0..64)
@@ -78,6 +79,7 @@ fn select(c: &mut Criterion) {
                     path: PathId((n % u64::from(count)) as u32),
                     sent_at: now,
                     reinjected: false,
+                    tag: 0,
                 })
                 .collect();
             let queue = QueueView {

@@ -46,7 +46,7 @@ pub trait Scheduler: fmt::Debug + Send {
 pub struct Needs {
     /// Fill [`View::streams`].
     pub streams: bool,
-    /// Fill [`View::unacked`].
+    /// Fill [`View::unacked`], and ask even when nothing new can be sent ([`QueueView::idle`]).
     pub unacked: bool,
     /// Deliver [`SchedulerEvent::Sent`], [`SchedulerEvent::Acked`] and [`SchedulerEvent::Lost`].
     pub packet_events: bool,
@@ -135,6 +135,9 @@ pub struct StreamView {
     pub unsent: u64,
     /// Offset of the first byte never sent.
     pub offset: u64,
+    /// Offset after the last byte written so far. Bytes in between may have been sent already if
+    /// a decision named an offset.
+    pub end: u64,
     /// The application has finished the stream.
     pub finished: bool,
 }
@@ -150,8 +153,10 @@ pub struct UnackedRange {
     pub path: PathId,
     /// When it was sent.
     pub sent_at: Instant,
-    /// A copy is already under way on another path.
+    /// A copy is already under way on another path because this one is suspect or was abandoned.
     pub reinjected: bool,
+    /// The tag of the decision that sent them.
+    pub tag: u64,
 }
 
 /// The queue of movable data and the connection's credit.
@@ -161,8 +166,11 @@ pub struct QueueView {
     pub unsent: u64,
     /// Stream bytes declared lost (or taken from a suspect path) that wait to be sent again.
     pub retransmit: u64,
-    /// Control frames or datagrams wait to be sent.
+    /// Anything but stream data waits to be sent: control frames, datagrams, handshake data.
     pub control: bool,
+    /// Nothing waits that flow control lets go. Only schedulers with [`Needs::unacked`] are asked
+    /// then, to send bytes again that are unacknowledged, or nothing.
+    pub idle: bool,
     /// Connection flow control credit not yet used, bytes.
     pub flow_credit: u64,
     /// Peer's MAX_DATA minus the bytes acknowledged in order, as far as the sender can tell.
@@ -305,7 +313,7 @@ impl Decision {
 }
 
 /// A small set of paths.
-pub type PathSet = smallvec::SmallVec<[PathId; 4]>;
+pub type PathSet = smallvec::SmallVec<[PathId; 8]>;
 
 /// A packet, as told to schedulers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -349,7 +357,7 @@ pub enum SchedulerEvent {
     FlowControlBlocked,
     /// A packet left.
     Sent(PacketInfo),
-    /// A packet was acknowledged; the sample is set on the newest one.
+    /// A packet was acknowledged. The sample is the one of the newest packet of the same frame.
     Acked(PacketInfo, Option<Duration>),
     /// A packet was declared lost.
     Lost(PacketInfo),

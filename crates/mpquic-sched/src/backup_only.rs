@@ -1,9 +1,9 @@
 //! One path at a time.
 
 use mpquic_core::PathId;
-use mpquic_core::sched::{Decision, PathView, Scheduler, Sendable, View};
+use mpquic_core::sched::{Decision, PathView, Scheduler, View};
 
-use crate::batch_bytes;
+use crate::choice::{can_carry, send_batch, wait_for};
 
 /// Keeps all data on one path, the usable one with the lowest smoothed RTT when it was chosen, and
 /// moves on only when that path stops being usable: it is suspect, was abandoned, or became a
@@ -30,32 +30,18 @@ impl BackupOnly {
     }
 }
 
-/// True if the path can send, or some event on it is certain to let it send.
-fn can_carry(path: &PathView) -> bool {
-    path.usable
-        && match path.sendable {
-            Sendable::Now | Sendable::At(_) => true,
-            Sendable::WindowFull => path.in_flight > 0,
-            Sendable::Unusable => false,
-        }
-}
-
 impl Scheduler for BackupOnly {
     fn select(&mut self, view: &View<'_>) -> Decision {
         let Some(path) = self.choose(view) else {
             return Decision::Blocked;
         };
         if path.can_send() {
-            return Decision::send_up_to(path.id, batch_bytes(path));
+            return send_batch(path);
         }
         if view.sendable().next().is_none() {
             return Decision::Blocked;
         }
-        let until = match path.sendable {
-            Sendable::At(time) => Some(time),
-            Sendable::Now | Sendable::WindowFull | Sendable::Unusable => None,
-        };
-        Decision::Wait { on: path.id, until }
+        wait_for(path).unwrap_or(Decision::Blocked)
     }
 
     fn name(&self) -> &'static str {

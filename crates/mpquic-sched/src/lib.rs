@@ -8,8 +8,20 @@
 //! | name | type | picks |
 //! |---|---|---|
 //! | `lrf` (default) | [`LowestRttFirst`] | the path with the lowest smoothed RTT that has room |
+//! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | the same, without copies for unmeasured paths |
 //! | `round-robin` | [`RoundRobin`] | every path in turn |
+//! | `weighted-round-robin` | [`WeightedRoundRobin`] | paths in proportion to their rates |
 //! | `backup` | [`BackupOnly`] | one path; the others only when it fails |
+//! | `redundant` | [`Redundant`] | all paths, the same data |
+//! | `etc` | [`Etc`] | shares of a block that finish together, by simulated windows |
+//! | `jdl` | [`Jdl`] | a set of paths with low delay and loss |
+//! | `blest`, `blest-paper` | [`Blest`] | no slow path that could block the fast one |
+//! | `ecf`, `ecf-kernel` | [`Ecf`] | the fast path, later, if that delivers the backlog earlier |
+//! | `qaware`, `qaware-paper` | [`QAware`] | the shortest time through local queue and network |
+//! | `sa-ecf` | [`SaEcf`] | earliest completion per stream, streams by weight |
+//! | `pstream` | [`PStream`] | parts of every stream that finish together |
+//! | `fstream` | [`FStream`] | a path for every whole stream |
+//! | `priority-bucket` | [`PriorityBucket`] | streams by class, on the fastest path with room |
 //!
 //! ```
 //! let factory = mpquic_sched::by_name("lrf")?;
@@ -17,116 +29,40 @@
 //! # Ok::<(), mpquic_sched::UnknownScheduler>(())
 //! ```
 
-use std::sync::Arc;
-
-use mpquic_core::sched::{PathView, Scheduler, SchedulerFactory, factory};
-use thiserror::Error;
-
 mod backup_only;
+mod blest;
+mod catalog;
+mod choice;
+mod ecf;
+mod etc;
+mod fair_share;
+mod fstream;
+mod jdl;
 mod lowest_rtt_first;
+mod path_map;
+mod plain_cases;
+mod priority_bucket;
+mod pstream;
+mod qaware;
+mod redundant;
 mod round_robin;
+mod sa_ecf;
+#[cfg(test)]
+mod testing;
+mod weighted_round_robin;
 
 pub use backup_only::BackupOnly;
-pub use lowest_rtt_first::LowestRttFirst;
+pub use blest::{Blest, BlestForm};
+pub use catalog::{SchedulerInfo, UnknownScheduler, by_name, default, list};
+pub use ecf::{Ecf, EcfForm};
+pub use etc::{Etc, EtcConfig};
+pub use fstream::FStream;
+pub use jdl::{Demand, Jdl, JdlConfig};
+pub use lowest_rtt_first::{LowestRttFirst, Unmeasured};
+pub use priority_bucket::PriorityBucket;
+pub use pstream::PStream;
+pub use qaware::{QAware, QAwareForm};
+pub use redundant::Redundant;
 pub use round_robin::RoundRobin;
-
-/// Most datagrams one decision asks for: as many as one batched send call takes.
-const BATCH_DATAGRAMS: u64 = 64;
-
-/// Bytes to ask for on a path so that one decision fills a batch but never more than the window.
-fn batch_bytes(path: &PathView) -> u64 {
-    let mtu = u64::from(path.mtu);
-    path.available_window().min(BATCH_DATAGRAMS * mtu).max(mtu)
-}
-
-/// A built-in scheduler, as listed for people.
-#[derive(Debug, Clone, Copy)]
-pub struct SchedulerInfo {
-    /// What [`by_name`] takes.
-    pub name: &'static str,
-    /// What it does, in one line.
-    pub description: &'static str,
-    /// The publication or system it comes from.
-    pub source: &'static str,
-    make: fn() -> Box<dyn Scheduler>,
-}
-
-static SCHEDULERS: [SchedulerInfo; 3] = [
-    SchedulerInfo {
-        name: "lrf",
-        description: "lowest RTT first: the fastest path with room in its window (the default)",
-        source: "De Coninck and Bonaventure, \"Multipath QUIC: Design and Evaluation\", CoNEXT 2017",
-        make: || Box::new(LowestRttFirst::default()),
-    },
-    SchedulerInfo {
-        name: "round-robin",
-        description: "every path in turn, a short burst each",
-        source: "Paasch et al., \"Experimental Evaluation of Multipath TCP Schedulers\", CSWS 2014",
-        make: || Box::new(RoundRobin::default()),
-    },
-    SchedulerInfo {
-        name: "backup",
-        description: "one path at a time, the one with the lowest RTT; others only when it fails",
-        source: "RFC 8684 section 3.3.8 (backup subflows of Multipath TCP)",
-        make: || Box::new(BackupOnly::default()),
-    },
-];
-
-/// All schedulers of this crate, the default first.
-pub fn list() -> &'static [SchedulerInfo] {
-    &SCHEDULERS
-}
-
-/// No scheduler has this name.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no scheduler is called `{name}`; there are: {}", names())]
-pub struct UnknownScheduler {
-    /// The name that was asked for.
-    pub name: String,
-}
-
-fn names() -> String {
-    let names: Vec<_> = SCHEDULERS.iter().map(|info| info.name).collect();
-    names.join(", ")
-}
-
-/// The scheduler with this name (see [`list`]).
-///
-/// # Errors
-///
-/// [`UnknownScheduler`], whose message lists the names there are.
-pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler> {
-    SCHEDULERS
-        .iter()
-        .find(|info| info.name == name)
-        .map(|info| factory(info.name, info.make))
-        .ok_or_else(|| UnknownScheduler { name: name.into() })
-}
-
-/// The scheduler to use when there is no reason for another: `lrf`.
-pub fn default() -> Arc<dyn SchedulerFactory> {
-    let info = &SCHEDULERS[0];
-    factory(info.name, info.make)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_listed_name_builds_a_scheduler_of_that_name() {
-        for info in list() {
-            assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
-        }
-        assert_eq!(default().build().name(), "lrf");
-    }
-
-    #[test]
-    fn an_unknown_name_is_answered_with_the_names_there_are() {
-        let error = by_name("fastest").unwrap_err().to_string();
-        assert!(error.contains("`fastest`"), "{error}");
-        for info in list() {
-            assert!(error.contains(info.name), "{error}");
-        }
-    }
-}
+pub use sa_ecf::SaEcf;
+pub use weighted_round_robin::WeightedRoundRobin;

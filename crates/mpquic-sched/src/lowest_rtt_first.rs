@@ -1,87 +1,75 @@
 //! Lowest RTT first.
 
-use mpquic_core::PathId;
-use mpquic_core::sched::{
-    DataSelection, Decision, PathSet, PathView, Scheduler, SchedulerEvent, View,
-};
+use mpquic_core::sched::{Decision, Scheduler, SchedulerEvent, View};
 
-use crate::batch_bytes;
+use crate::choice::{carriers, fastest_sendable, lowest_rtt, send_batch, wait_for};
+use crate::plain_cases::PlainCases;
 
-/// Copies sent on a path whose RTT is unknown end after this many datagrams, an initial window.
-const MAX_COPIES: u64 = 10;
+/// What to do with a path whose RTT nobody has measured yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unmeasured {
+    /// Use it only when no measured path can send, and send a copy of what it carries on another
+    /// path, for at most an initial window per path.
+    #[default]
+    Duplicate,
+    /// Take the initial RTT for its RTT, 333 ms if nothing else was configured.
+    Assume,
+    /// Send no data on it while a measured path will have room: validation measures it soon.
+    ProbeOnly,
+}
 
 /// Sends on the path with the lowest smoothed RTT that has room, and on the next one when that is
-/// full. It never declines to send (it is work-conserving).
+/// full. It never declines to send (it is work-conserving) unless told to spare unmeasured paths.
 ///
-/// A path without an RTT sample is used only when no measured path can send. What it carries then
-/// is duplicated on the least used other path that can send, for at most an initial window per
-/// path, so that data does not depend on a path nobody has measured.
+/// Source: De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017;
+/// `minRTT` in Multipath TCP (Paasch et al., CSWS 2014). Inputs: smoothed RTT, window, status.
+/// Constants: ten datagrams of copies. Data sent again may take the same path as before: a
+/// scheduler is not told which path lost it.
 #[derive(Debug, Default)]
 pub struct LowestRttFirst {
-    /// Datagrams copied onto each path.
-    copies: Vec<(PathId, u64)>,
+    unmeasured: Unmeasured,
+    cases: PlainCases,
 }
 
 impl LowestRttFirst {
-    /// Where a copy of what `original` carries should go, if anywhere.
-    fn copy_path(&mut self, view: &View<'_>, original: &PathView) -> Option<PathId> {
-        let path = view
-            .sendable()
-            .filter(|path| path.id != original.id && path.packets_sent <= original.packets_sent)
-            .min_by_key(|path| (path.packets_sent, path.id))?
-            .id;
-        let index = match self.copies.binary_search_by_key(&path, |(id, _)| *id) {
-            Ok(index) => index,
-            Err(index) => {
-                self.copies.insert(index, (path, 0));
-                index
-            }
-        };
-        let (_, count) = &mut self.copies[index];
-        if *count >= MAX_COPIES {
-            return None;
+    /// A scheduler that treats unmeasured paths like this.
+    pub fn new(unmeasured: Unmeasured) -> Self {
+        Self {
+            unmeasured,
+            cases: PlainCases::default(),
         }
-        *count += 1;
-        Some(path)
     }
-}
-
-/// The sendable path with the lowest smoothed RTT among those measured.
-pub(crate) fn fastest<'a>(view: &View<'a>) -> Option<&'a PathView> {
-    view.sendable()
-        .filter(|path| path.rtt.samples > 0)
-        .min_by_key(|path| (path.rtt.smoothed, path.id))
 }
 
 impl Scheduler for LowestRttFirst {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(path) = fastest(view) {
-            return Decision::send_up_to(path.id, batch_bytes(path));
+        if let Some(path) = fastest_sendable(view).filter(|_| self.unmeasured != Unmeasured::Assume)
+        {
+            return send_batch(path);
         }
-        let unmeasured = view
-            .sendable()
-            .min_by_key(|path| (path.packets_sent, path.id));
-        let Some(path) = unmeasured else {
-            return Decision::Blocked;
+        let special = match self.unmeasured {
+            Unmeasured::Duplicate => None,
+            Unmeasured::Assume => lowest_rtt(view.sendable()).map(send_batch),
+            Unmeasured::ProbeOnly => view
+                .sendable()
+                .next()
+                .and_then(|_| lowest_rtt(carriers(view)))
+                .and_then(wait_for),
         };
-        match self.copy_path(view, path) {
-            None => Decision::send_up_to(path.id, batch_bytes(path)),
-            Some(copy) => Decision::Duplicate {
-                path: path.id,
-                copies: PathSet::from_slice(&[copy]),
-                data: DataSelection::Next,
-                tag: 0,
-            },
-        }
+        special
+            .or_else(|| self.cases.decide(view))
+            .unwrap_or(Decision::Blocked)
     }
 
     fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
-        if let SchedulerEvent::PathRemoved(path) = event {
-            self.copies.retain(|(id, _)| id != path);
-        }
+        self.cases.on_event(event);
     }
 
     fn name(&self) -> &'static str {
-        "lrf"
+        match self.unmeasured {
+            Unmeasured::Duplicate => "lrf",
+            Unmeasured::Assume => "lrf-assume",
+            Unmeasured::ProbeOnly => "lrf-probe",
+        }
     }
 }

@@ -3,7 +3,7 @@
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, View};
 
-use crate::batch_bytes;
+use crate::choice::batch_bytes;
 
 /// Gives every usable path the same turn, in the order of their IDs; a path that cannot send is
 /// skipped and loses its turn.

@@ -17,8 +17,9 @@ use crate::sched::{
 };
 use crate::space::SentPacket;
 
-/// Ranges shown per path, and copies waiting at most.
+/// Ranges shown per path.
 const MAX_UNACKED_RANGES: usize = 64;
+/// Copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
 
 /// A copy of data that a scheduler asked for.
@@ -41,6 +42,8 @@ pub(super) struct Movable {
     copies: VecDeque<Copy>,
     /// The scheduler's [`Decision::Wait`] ends here.
     wait_until: Option<Instant>,
+    /// The scheduler knows that flow control blocks sending.
+    flow_blocked: bool,
     /// Data waits only for this path's pacer.
     pub(super) pacing: Option<(Instant, PathId)>,
 }
@@ -65,6 +68,7 @@ impl Movable {
             unacked: Vec::new(),
             copies: VecDeque::new(),
             wait_until: None,
+            flow_blocked: false,
             pacing: None,
         }
     }
@@ -127,6 +131,13 @@ impl Movable {
             self.events
                 .push_back(SchedulerEvent::Lost(info(path, number, packet)));
         }
+    }
+
+    fn on_flow_control(&mut self, blocked: bool) {
+        if blocked && !self.flow_blocked {
+            self.events.push_back(SchedulerEvent::FlowControlBlocked);
+        }
+        self.flow_blocked = blocked;
     }
 
     /// When the scheduler wants to be asked again.
@@ -252,8 +263,12 @@ fn info(path: PathId, packet_number: u64, packet: &SentPacket) -> PacketInfo {
 impl Connection {
     /// True if something waits that any path may carry.
     pub(super) fn has_movable(&self) -> bool {
-        self.streams.can_send_data()
-            || self.streams.wants_control()
+        self.streams.can_send_data() || self.has_control()
+    }
+
+    /// True if anything but stream data is part of that.
+    fn has_control(&self) -> bool {
+        self.streams.wants_control()
             || self.datagrams.wants_to_send()
             || self.handshake.done_pending
             || self.handshake.new_token.is_some()
@@ -270,9 +285,13 @@ impl Connection {
     ) -> Option<Transmit> {
         self.movable.pacing = None;
         let has_data = self.has_movable();
+        self.movable
+            .on_flow_control(self.streams.wants_data() && !self.streams.can_send_data());
         if !has_data && self.movable.copies.is_empty() && self.movable.events.is_empty() {
             self.note_app_limited();
-            return None;
+            if !self.movable.needs.unacked {
+                return None;
+            }
         }
         self.fill_views(now);
         let transmit = self.transmit_copy(now, buf).or_else(|| {
@@ -290,7 +309,8 @@ impl Connection {
     fn next_order(&mut self, now: Instant, has_data: bool) -> Option<Order> {
         let random = self.rng.random();
         let mut queue = self.streams.queue_view();
-        queue.control = self.streams.wants_control() || self.datagrams.wants_to_send();
+        queue.control = self.has_control();
+        queue.idle = !has_data;
         let Movable {
             scheduler,
             events,
@@ -312,7 +332,7 @@ impl Connection {
         for event in events.drain(..) {
             scheduler.on_event(&event, &view);
         }
-        if !has_data || !paths.iter().any(PathView::can_send) {
+        if (!has_data && unacked.is_empty()) || !paths.iter().any(PathView::can_send) {
             return None;
         }
         let decision = scheduler.select(&view);
@@ -358,7 +378,8 @@ impl Connection {
             {
                 let offsets = offset..offset + u64::from(length);
                 for path in copies.iter().filter(|path| **path != order.path) {
-                    if self.movable.copies.len() < MAX_COPIES {
+                    let waiting = self.movable.copies.iter();
+                    if waiting.filter(|copy| copy.path == *path).count() < MAX_COPIES {
                         let data = DataSelection::Range {
                             id,
                             offsets: offsets.clone(),
@@ -443,6 +464,9 @@ impl Connection {
                     if let Delivery::Stream {
                         id, offset, length, ..
                     } = *delivery
+                        && self
+                            .streams
+                            .is_unacked(id, offset..offset + u64::from(length))
                     {
                         ranges.push(UnackedRange {
                             stream: id,
@@ -450,6 +474,7 @@ impl Connection {
                             path: path.id,
                             sent_at: packet.time_sent,
                             reinjected: packet.reinjected,
+                            tag: packet.tag,
                         });
                     }
                 }
@@ -458,7 +483,7 @@ impl Connection {
                 }
             }
         }
-        ranges.sort_by_key(|range| range.sent_at);
+        ranges.sort_unstable_by_key(|range| (range.sent_at, range.stream, range.offsets.start));
         self.movable.unacked = ranges;
     }
 

@@ -136,7 +136,6 @@ impl Streams {
     }
 
     /// True if stream data or an end of stream waits to be sent, whether or not credit allows it.
-    #[cfg(test)]
     pub(crate) fn wants_data(&self) -> bool {
         !self.resend.is_empty() || !self.fresh.is_empty()
     }

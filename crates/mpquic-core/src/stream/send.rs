@@ -285,6 +285,7 @@ impl Send {
             size: finished.then_some(self.buffer.end()),
             unsent: self.buffer.unsent(),
             offset: self.buffer.first_unsent(),
+            end: self.buffer.end(),
             finished,
         }
     }

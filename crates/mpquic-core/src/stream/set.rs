@@ -419,6 +419,7 @@ impl Streams {
             unsent,
             retransmit: lost,
             control: false,
+            idle: false,
             flow_credit: self.send_credit.available(),
             flow_window: self.send_credit.available().saturating_add(unacked),
             send_buffer: self.send_window,

@@ -1,0 +1,248 @@
+//! BLEST: blocking estimation.
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
+
+use crate::choice::{fast_and_chosen, is_measured, seconds, send_batch, wait_for};
+use crate::path_map::PathMap;
+use crate::plain_cases::PlainCases;
+
+/// Rounds of slow start the kernel form looks ahead at most.
+const MAX_SLOW_START_ROUNDS: i32 = 16;
+
+/// Which estimate of the fast path's traffic [`Blest`] uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlestForm {
+    /// As published: linear growth over the ratio of the RTTs.
+    Paper,
+    /// As in Multipath TCP's kernel: RTT extremes instead of means, slow start, whole rounds.
+    Kernel,
+}
+
+/// Lowest RTT first, except that a slower path is spared when what it carries could hold the
+/// connection's flow control window for so long that the fastest path runs out of it.
+///
+/// Source: Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking estimation-based MPTCP scheduler for
+/// heterogeneous networks", IFIP Networking 2016; `mptcp_blest.c`. Inputs: RTT, window, in flight,
+/// slow start threshold, flow control window and send buffer. Constants of the correction factor,
+/// from the kernel: 1.2 at first (1 in the paper's form), between 1 and 1.3, +0.04 after blocking,
+/// -0.01 without, at most once per smallest RTT of the slow path.
+///
+/// Windows count as packets where the formula adds packets; every path is compared with the
+/// fastest one, whether or not that has room.
+#[derive(Debug)]
+pub struct Blest {
+    form: BlestForm,
+    cases: PlainCases,
+    /// Smallest and largest smoothed RTT of each path.
+    extremes: PathMap<(Duration, Duration)>,
+    correction: f64,
+    /// Flow control blocked since the correction was last changed.
+    blocked: bool,
+    corrected_at: Option<Instant>,
+}
+
+impl Blest {
+    /// A scheduler with this estimate.
+    pub fn new(form: BlestForm) -> Self {
+        Self {
+            form,
+            cases: PlainCases::default(),
+            extremes: PathMap::default(),
+            correction: match form {
+                BlestForm::Paper => 1.0,
+                BlestForm::Kernel => 1.2,
+            },
+            blocked: false,
+            corrected_at: None,
+        }
+    }
+
+    fn note_rtts(&mut self, view: &View<'_>) {
+        for path in view.paths.iter().filter(|path| is_measured(path)) {
+            let rtt = path.rtt.smoothed;
+            let (least, most) = self.extremes.entry(path.id, || (rtt, rtt));
+            *least = rtt.min(*least);
+            *most = rtt.max(*most);
+        }
+    }
+
+    fn extremes(&self, path: &PathView) -> (f64, f64) {
+        let rtt = path.rtt.smoothed;
+        let (least, most) = self.extremes.find(path.id).copied().unwrap_or((rtt, rtt));
+        (seconds(least), seconds(most))
+    }
+
+    fn correct(&mut self, now: Instant, slow: &PathView) {
+        let interval = Duration::from_secs_f64(self.extremes(slow).0);
+        let since = self
+            .corrected_at
+            .map(|at| now.saturating_duration_since(at));
+        if since.is_some_and(|since| since < interval) {
+            return;
+        }
+        if since.is_some() {
+            let step = if self.blocked { 0.04 } else { -0.01 };
+            self.correction = (self.correction + step).clamp(1.0, 1.3);
+        }
+        self.corrected_at = Some(now);
+        self.blocked = false;
+    }
+
+    /// Bytes the fast path could send while a packet is under way on the slow one.
+    fn fast_traffic(&self, fast: &PathView, slow: &PathView) -> f64 {
+        let mtu = f64::from(fast.mtu.max(1));
+        let window = fast.window as f64;
+        if self.form == BlestForm::Paper {
+            let rounds = seconds(slow.rtt.smoothed) / seconds(fast.rtt.smoothed);
+            return mtu * (window / mtu + (rounds - 1.0) / 2.0) * rounds;
+        }
+        let (least, most) = self.extremes(slow);
+        let filled = (slow.in_flight + u64::from(slow.mtu)) as f64 / slow.window.max(1) as f64;
+        let linger = seconds(slow.rtt.smoothed).max(least + (most - least) * filled.min(1.0));
+        let (least, most) = self.extremes(fast);
+        let rounds = (linger / ((least + most) / 2.0)).floor() + 1.0;
+        match fast.slow_start_threshold {
+            Some(threshold) if fast.window >= threshold => {
+                let window = (window + mtu).max(threshold as f64);
+                mtu * (window / mtu + (rounds - 1.0) / 2.0) * rounds
+            }
+            _ => {
+                let doublings = rounds.min(f64::from(MAX_SLOW_START_ROUNDS)) as i32;
+                window * (2f64.powi(doublings) - 1.0)
+            }
+        }
+    }
+
+    /// True if a packet on the slow path would leave the fast one too little flow control window.
+    fn would_block(&self, view: &View<'_>, fast: &PathView, slow: &PathView) -> bool {
+        let window = view.queue.flow_window.min(view.queue.send_buffer);
+        let room = window.saturating_sub(slow.in_flight + u64::from(slow.mtu));
+        self.fast_traffic(fast, slow) * self.correction > room as f64
+    }
+}
+
+impl Default for Blest {
+    fn default() -> Self {
+        Self::new(BlestForm::Kernel)
+    }
+}
+
+impl Scheduler for Blest {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        if let Some(decision) = self.cases.decide(view) {
+            return decision;
+        }
+        self.note_rtts(view);
+        let Some((fast, chosen)) = fast_and_chosen(view) else {
+            return Decision::Blocked;
+        };
+        if fast.id == chosen.id {
+            return send_batch(chosen);
+        }
+        self.correct(view.now, chosen);
+        if self.would_block(view, fast, chosen)
+            && let Some(wait) = wait_for(fast)
+        {
+            return wait;
+        }
+        // What is in flight there counts: one packet at a time.
+        Decision::send(chosen.id)
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
+        self.cases.on_event(event);
+        match event {
+            SchedulerEvent::FlowControlBlocked => self.blocked = true,
+            SchedulerEvent::PathRemoved(path) => {
+                self.extremes.remove(*path);
+            }
+            _ => {}
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.form {
+            BlestForm::Paper => "blest-paper",
+            BlestForm::Kernel => "blest",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::PathId;
+
+    use super::*;
+    use crate::testing::{Scene, chosen, full, path};
+
+    fn scene() -> Scene {
+        let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
+        scene.paths[1].in_flight = 6_000;
+        scene
+    }
+
+    const WAIT: Decision = Decision::Wait {
+        on: PathId(0),
+        until: None,
+    };
+
+    #[test]
+    fn the_published_estimate() {
+        let mut scene = scene();
+        let mut blest = Blest::new(BlestForm::Paper);
+        assert_eq!(
+            blest.fast_traffic(&scene.paths[0], &scene.paths[1]),
+            72_000.0
+        );
+        scene.queue.flow_window = 65_536;
+        assert_eq!(blest.select(&scene.view()), WAIT);
+        scene.queue.flow_window = 1_000_000;
+        assert_eq!(chosen(&blest.select(&scene.view())), Some(1));
+        // The send buffer is a window too.
+        scene.queue.send_buffer = 65_536;
+        assert_eq!(blest.select(&scene.view()), WAIT);
+    }
+
+    #[test]
+    fn the_kernel_estimate() {
+        let mut scene = scene();
+        let mut blest = Blest::new(BlestForm::Kernel);
+        blest.note_rtts(&scene.view());
+        // Six rounds of 20 ms begin within 100 ms; slow start doubles the window in each.
+        let traffic = blest.fast_traffic(&scene.paths[0], &scene.paths[1]);
+        assert_eq!(traffic, 12_000.0 * 63.0);
+        scene.paths[0].slow_start_threshold = Some(6_000);
+        let traffic = blest.fast_traffic(&scene.paths[0], &scene.paths[1]);
+        assert_eq!(traffic, 1200.0 * (11.0 + 2.5) * 6.0);
+    }
+
+    #[test]
+    fn blocking_makes_it_more_careful() {
+        let mut scene = scene();
+        let mut blest = Blest::default();
+        blest.select(&scene.view());
+        scene.now += Duration::from_millis(99);
+        blest.select(&scene.view());
+        assert_eq!(blest.correction, 1.2);
+        scene.now += Duration::from_millis(1);
+        blest.select(&scene.view());
+        assert_eq!(blest.correction, 1.2 - 0.01);
+        for _ in 0..4 {
+            blest.on_event(&SchedulerEvent::FlowControlBlocked, &scene.view());
+            scene.now += Duration::from_millis(100);
+            blest.select(&scene.view());
+        }
+        assert_eq!(blest.correction, 1.3);
+    }
+
+    #[test]
+    fn the_fastest_path_is_used_at_once() {
+        let mut scene = scene();
+        scene.paths[0].in_flight = 0;
+        scene.paths[0].sendable = mpquic_core::sched::Sendable::Now;
+        scene.queue.flow_window = 1200;
+        assert_eq!(chosen(&Blest::default().select(&scene.view())), Some(0));
+    }
+}

@@ -1,0 +1,207 @@
+//! The schedulers by name.
+
+use std::sync::Arc;
+
+use mpquic_core::sched::{Scheduler, SchedulerFactory, factory};
+use thiserror::Error;
+
+use crate::*;
+
+/// A built-in scheduler, as listed for people.
+#[derive(Debug, Clone, Copy)]
+pub struct SchedulerInfo {
+    /// What [`by_name`] takes.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub description: &'static str,
+    /// The publication or system it comes from.
+    pub source: &'static str,
+    make: fn() -> Box<dyn Scheduler>,
+}
+
+const LRF: &str =
+    "De Coninck and Bonaventure, \"Multipath QUIC: Design and Evaluation\", CoNEXT 2017";
+const ROUND_ROBIN: &str =
+    "Paasch et al., \"Experimental Evaluation of Multipath TCP Schedulers\", CSWS 2014";
+const BLEST: &str = "Ferlin et al., \"BLEST: Blocking Estimation-based MPTCP Scheduler for \
+                     Heterogeneous Networks\", IFIP Networking 2016";
+const ECF: &str = "Lim et al., \"ECF: An MPTCP Path Scheduler to Manage Heterogeneous Paths\", \
+                   CoNEXT 2017";
+const QAWARE: &str = "Shreedhar et al., \"QAware: A Cross-Layer Approach to MPTCP Scheduling\", \
+                      IFIP Networking 2018";
+
+static SCHEDULERS: &[SchedulerInfo] = &[
+    SchedulerInfo {
+        name: "lrf",
+        description: "lowest RTT first: the fastest path with room in its window (the default)",
+        source: LRF,
+        make: || Box::new(LowestRttFirst::default()),
+    },
+    SchedulerInfo {
+        name: "lrf-assume",
+        description: "lowest RTT first, taking the initial RTT for that of unmeasured paths",
+        source: LRF,
+        make: || Box::new(LowestRttFirst::new(Unmeasured::Assume)),
+    },
+    SchedulerInfo {
+        name: "lrf-probe",
+        description: "lowest RTT first, no data on unmeasured paths while a measured one will have room",
+        source: LRF,
+        make: || Box::new(LowestRttFirst::new(Unmeasured::ProbeOnly)),
+    },
+    SchedulerInfo {
+        name: "round-robin",
+        description: "every path in turn, a short burst each",
+        source: ROUND_ROBIN,
+        make: || Box::new(RoundRobin::default()),
+    },
+    SchedulerInfo {
+        name: "weighted-round-robin",
+        description: "every path in turn, in proportion to what it delivers",
+        source: ROUND_ROBIN,
+        make: || Box::new(WeightedRoundRobin::by_rate()),
+    },
+    SchedulerInfo {
+        name: "backup",
+        description: "one path at a time, the one with the lowest RTT; others only when it fails",
+        source: "RFC 8684 section 3.3.8 (backup subflows of Multipath TCP)",
+        make: || Box::new(BackupOnly::default()),
+    },
+    SchedulerInfo {
+        name: "redundant",
+        description: "everything on every path",
+        source: "mptcp_redundant.c of Multipath TCP",
+        make: || Box::new(Redundant),
+    },
+    SchedulerInfo {
+        name: "etc",
+        description: "shares of a block that all paths finish together, by simulating their windows",
+        source: "Zeng et al., \"Optimizing Multipath QUIC Transmission over Heterogeneous Paths\", 2022",
+        make: || Box::new(Etc::default()),
+    },
+    SchedulerInfo {
+        name: "jdl",
+        description: "the paths with the best joint score of delay and loss",
+        source: "Hu et al., \"Enhanced Multipath QUIC Protocol with Lower Path Delay and Packet Loss Rate\"",
+        make: || Box::new(Jdl::default()),
+    },
+    SchedulerInfo {
+        name: "blest",
+        description: "spares a slow path that could block the connection's window, as Linux does",
+        source: BLEST,
+        make: || Box::new(Blest::new(BlestForm::Kernel)),
+    },
+    SchedulerInfo {
+        name: "blest-paper",
+        description: "spares a slow path that could block the connection's window, as published",
+        source: BLEST,
+        make: || Box::new(Blest::new(BlestForm::Paper)),
+    },
+    SchedulerInfo {
+        name: "ecf",
+        description: "waits for the fastest path if that delivers the backlog earlier",
+        source: ECF,
+        make: || Box::new(Ecf::new(EcfForm::Paper)),
+    },
+    SchedulerInfo {
+        name: "ecf-kernel",
+        description: "the same, taking every backlog for at least a window, as Linux does",
+        source: ECF,
+        make: || Box::new(Ecf::new(EcfForm::Kernel)),
+    },
+    SchedulerInfo {
+        name: "qaware",
+        description: "the least sum of local queueing and network delay",
+        source: QAWARE,
+        make: || Box::new(QAware::new(QAwareForm::Additive)),
+    },
+    SchedulerInfo {
+        name: "qaware-paper",
+        description: "the least product of local queue and service time",
+        source: QAWARE,
+        make: || Box::new(QAware::new(QAwareForm::Paper)),
+    },
+    SchedulerInfo {
+        name: "sa-ecf",
+        description: "earliest completion of the stream whose turn it is by weight",
+        source: "Rabitsch et al., \"A Stream-Aware Multipath QUIC Scheduler for Heterogeneous Paths\", EPIQ 2018",
+        make: || Box::new(SaEcf::default()),
+    },
+    SchedulerInfo {
+        name: "pstream",
+        description: "splits every stream by priority and size so that its parts finish together",
+        source: "Shi et al., \"PStream: Priority-Based Stream Scheduling for Heterogeneous Paths\", ICCCN 2020",
+        make: || Box::new(PStream::default()),
+    },
+    SchedulerInfo {
+        name: "fstream",
+        description: "every stream as a whole on the path that finishes it first",
+        source: "Shi et al., \"FStream: Flexible Stream Scheduling and Prioritizing\", ICPADS 2019",
+        make: || Box::new(FStream::default()),
+    },
+    SchedulerInfo {
+        name: "priority-bucket",
+        description: "streams in strict order of priority classes, on the fastest path with room",
+        source: "Shi et al., \"PriorityBucket\", e-Energy 2020",
+        make: || Box::new(PriorityBucket::default()),
+    },
+];
+
+/// All schedulers of this crate, the default first.
+pub fn list() -> &'static [SchedulerInfo] {
+    SCHEDULERS
+}
+
+/// No scheduler has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no scheduler is called `{name}`; there are: {}", names())]
+pub struct UnknownScheduler {
+    /// The name that was asked for.
+    pub name: String,
+}
+
+fn names() -> String {
+    let names: Vec<_> = SCHEDULERS.iter().map(|info| info.name).collect();
+    names.join(", ")
+}
+
+/// The scheduler with this name (see [`list`]).
+///
+/// # Errors
+///
+/// [`UnknownScheduler`], whose message lists the names there are.
+pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler> {
+    SCHEDULERS
+        .iter()
+        .find(|info| info.name == name)
+        .map(|info| factory(info.name, info.make))
+        .ok_or_else(|| UnknownScheduler { name: name.into() })
+}
+
+/// The scheduler to use when there is no reason for another: `lrf`.
+pub fn default() -> Arc<dyn SchedulerFactory> {
+    let info = &SCHEDULERS[0];
+    factory(info.name, info.make)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_name_builds_a_scheduler_of_that_name() {
+        for info in list() {
+            assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
+        }
+        assert_eq!(default().build().name(), "lrf");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_names_there_are() {
+        let error = by_name("fastest").unwrap_err().to_string();
+        assert!(error.contains("`fastest`"), "{error}");
+        for info in list() {
+            assert!(error.contains(info.name), "{error}");
+        }
+    }
+}

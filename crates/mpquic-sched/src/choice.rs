@@ -1,0 +1,120 @@
+//! Questions that most schedulers ask of a view, and the answers they share.
+
+use std::time::Duration;
+
+use mpquic_core::sched::{DataSelection, Decision, PathView, Sendable, View};
+
+/// Most datagrams one decision asks for: as many as one batched send call takes.
+const BATCH_DATAGRAMS: u64 = 64;
+
+/// Marks the packets a plan asked for, so that what leaves is charged to the plan.
+pub(crate) const PLANNED: u64 = 1;
+
+/// Bytes to ask for on a path so that one decision fills a batch but never more than the window.
+pub(crate) fn batch_bytes(path: &PathView) -> u64 {
+    let mtu = u64::from(path.mtu);
+    path.available_window().min(BATCH_DATAGRAMS * mtu).max(mtu)
+}
+
+/// Sends whatever is next on a path, a whole batch.
+pub(crate) fn send_batch(path: &PathView) -> Decision {
+    Decision::send_up_to(path.id, batch_bytes(path))
+}
+
+/// Sends whatever is next on a path, charged to a plan that has this many bytes left for it.
+pub(crate) fn send_planned(path: &PathView, left: u64) -> Decision {
+    Decision::Send {
+        path: path.id,
+        data: DataSelection::Next,
+        max_bytes: batch_bytes(path).min(left.max(1)),
+        tag: PLANNED,
+    }
+}
+
+/// True if the path's RTT was measured.
+pub(crate) fn is_measured(path: &PathView) -> bool {
+    path.rtt.samples > 0
+}
+
+/// True if the path can send, or some event on it is certain to let it send.
+pub(crate) fn can_carry(path: &PathView) -> bool {
+    path.usable
+        && match path.sendable {
+            Sendable::Now | Sendable::At(_) => true,
+            Sendable::WindowFull => path.in_flight > 0,
+            Sendable::Unusable => false,
+        }
+}
+
+/// The path with the lowest smoothed RTT, the lower ID among equals.
+pub(crate) fn lowest_rtt<'a>(paths: impl Iterator<Item = &'a PathView>) -> Option<&'a PathView> {
+    paths.min_by_key(|path| (path.rtt.smoothed, path.id))
+}
+
+/// The measured path with the lowest smoothed RTT that can send.
+pub(crate) fn fastest_sendable<'a>(view: &View<'a>) -> Option<&'a PathView> {
+    lowest_rtt(view.sendable().filter(|path| is_measured(path)))
+}
+
+/// Measured paths that carry data, now or as soon as there is room.
+pub(crate) fn carriers<'a>(view: &View<'a>) -> impl Iterator<Item = &'a PathView> + use<'a> {
+    let paths = view.paths.iter();
+    paths.filter(|path| is_measured(path) && can_carry(path))
+}
+
+/// The measured path with the lowest smoothed RTT, whether or not it has room now, and the one
+/// that lowest-RTT-first would send on.
+pub(crate) fn fast_and_chosen<'a>(view: &View<'a>) -> Option<(&'a PathView, &'a PathView)> {
+    Some((lowest_rtt(carriers(view))?, fastest_sendable(view)?))
+}
+
+/// Waits for a path, if that is certain to end.
+pub(crate) fn wait_for(path: &PathView) -> Option<Decision> {
+    let until = match path.sendable {
+        Sendable::At(time) => Some(time),
+        Sendable::WindowFull if path.in_flight > 0 => None,
+        Sendable::Now | Sendable::WindowFull | Sendable::Unusable => return None,
+    };
+    let on = path.id;
+    path.usable.then_some(Decision::Wait { on, until })
+}
+
+/// The smoothed RTT in seconds, never zero.
+pub(crate) fn seconds(rtt: Duration) -> f64 {
+    rtt.as_secs_f64().max(1e-6)
+}
+
+/// One-way delay towards the peer in seconds; half the RTT where nothing better is known.
+pub(crate) fn one_way_delay(path: &PathView) -> f64 {
+    path.one_way_delay
+        .map_or_else(|| seconds(path.rtt.smoothed) / 2.0, seconds)
+}
+
+/// What a path delivers, bytes per second: measured, else a window per round trip. Never zero.
+pub(crate) fn rate(path: &PathView) -> f64 {
+    match path.delivery_rate {
+        Some(rate) if rate > 0 => rate as f64,
+        _ => path.window.max(1) as f64 / seconds(path.rtt.smoothed),
+    }
+}
+
+/// Stream bytes that wait to be sent, for the first time or again.
+pub(crate) fn backlog(view: &View<'_>) -> u64 {
+    view.queue.unsent.saturating_add(view.queue.retransmit)
+}
+
+/// True if what waits has no place in a plan for streams: control frames, data to be sent again,
+/// or the bare end of a stream.
+pub(crate) fn is_outside_streams(view: &View<'_>) -> bool {
+    view.queue.control || view.queue.retransmit > 0 || view.streams.is_empty()
+}
+
+/// A stream's weight: its priority, within the 1 to 256 of HTTP/2.
+pub(crate) fn weight(priority: i32) -> u64 {
+    u64::from(priority.clamp(1, 256).unsigned_abs())
+}
+
+/// A number from 0 (included) to 1 (excluded).
+pub(crate) fn uniform(random: u64) -> f64 {
+    (random >> 11) as f64 / (1u64 << 53) as f64
+}

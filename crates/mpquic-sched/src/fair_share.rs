@@ -1,0 +1,66 @@
+//! Shares of the traffic in proportion to weights.
+
+use mpquic_core::sched::{PathView, SchedulerEvent, View};
+
+use crate::path_map::PathMap;
+
+/// Picks paths so that the bytes they carry follow weights: each path has a clock that runs slower
+/// the larger its weight is, and the one furthest behind is next.
+///
+/// Bytes are those the core counts for a path, so nothing is asked for and not charged.
+#[derive(Debug, Default)]
+pub(crate) struct FairShare {
+    clocks: PathMap<Clock>,
+}
+
+/// Work done by a path, in bytes per weight.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    time: f64,
+    bytes_sent: u64,
+}
+
+impl FairShare {
+    /// The path to send on. A path of weight 0 is left out.
+    pub(crate) fn next<'a>(
+        &mut self,
+        view: &View<'a>,
+        weight: impl Fn(&PathView) -> f64,
+    ) -> Option<&'a PathView> {
+        let earliest = self.clocks.iter().map(|(_, clock)| clock.time);
+        // A path that joins does not have to catch up with what the others did before.
+        let joins_at = earliest.min_by(f64::total_cmp).unwrap_or(0.0);
+        let mut next: Option<(&PathView, f64)> = None;
+        for path in view.paths {
+            let clock = self.clocks.entry(path.id, || Clock {
+                time: joins_at,
+                bytes_sent: path.bytes_sent,
+            });
+            let weight = weight(path);
+            let bytes = path.bytes_sent.saturating_sub(clock.bytes_sent);
+            clock.bytes_sent = path.bytes_sent;
+            if weight <= 0.0 {
+                continue;
+            }
+            clock.time += bytes as f64 / weight;
+            if path.can_send() && next.is_none_or(|(_, time)| clock.time < time) {
+                next = Some((path, clock.time));
+            }
+        }
+        let (path, time) = next?;
+        // A path that could not keep up has its window to make up for, not more.
+        for other in view.paths {
+            let weight = weight(other);
+            if let Some(clock) = self.clocks.find_mut(other.id).filter(|_| weight > 0.0) {
+                clock.time = clock.time.max(time - other.window as f64 / weight);
+            }
+        }
+        Some(path)
+    }
+
+    pub(crate) fn on_event(&mut self, event: &SchedulerEvent) {
+        if let SchedulerEvent::PathRemoved(path) = event {
+            self.clocks.remove(*path);
+        }
+    }
+}

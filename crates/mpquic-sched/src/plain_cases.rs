@@ -1,0 +1,84 @@
+//! What every scheduler does where there is nothing to choose.
+
+use mpquic_core::PathId;
+use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, SchedulerEvent, View};
+
+use crate::choice::{is_measured, send_batch};
+use crate::path_map::PathMap;
+
+/// Copies sent on a path whose RTT is unknown end after this many datagrams, an initial window.
+const MAX_COPIES: u64 = 10;
+
+/// The cases no algorithm is needed for: no path can send, only one is usable, or no path that
+/// can send has an RTT yet.
+///
+/// What a path without an RTT sample carries is duplicated on the least used other path that can
+/// send, for at most an initial window per path, so that data does not depend on a path nobody has
+/// measured (De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017).
+#[derive(Debug, Default)]
+pub(crate) struct PlainCases {
+    /// Datagrams copied onto each path.
+    copies: PathMap<u64>,
+}
+
+impl PlainCases {
+    /// The answer, or `None` if a measured path can send and another one is usable too.
+    pub(crate) fn decide(&mut self, view: &View<'_>) -> Option<Decision> {
+        let (mut usable, mut measured, mut first) = (0, false, None);
+        for path in view.usable() {
+            usable += 1;
+            if path.can_send() {
+                measured |= is_measured(path);
+                first = first.or(Some(path));
+            }
+        }
+        match first {
+            None => Some(Decision::Blocked),
+            Some(path) if usable == 1 => Some(send_batch(path)),
+            Some(_) if measured => None,
+            Some(path) => Some(self.send_unmeasured(view, path)),
+        }
+    }
+
+    /// Sends on the least used path, with a copy if there is a place for it.
+    fn send_unmeasured(&mut self, view: &View<'_>, first: &PathView) -> Decision {
+        let path = least_used(view).unwrap_or(first);
+        match self.copy_path(view, path) {
+            None => send_batch(path),
+            Some(copy) => Decision::Duplicate {
+                path: path.id,
+                copies: PathSet::from_slice(&[copy]),
+                data: DataSelection::Next,
+                tag: 0,
+            },
+        }
+    }
+
+    /// Where a copy of what `original` carries should go, if anywhere.
+    fn copy_path(&mut self, view: &View<'_>, original: &PathView) -> Option<PathId> {
+        let path = view
+            .sendable()
+            .filter(|path| path.id != original.id && path.packets_sent <= original.packets_sent)
+            .min_by_key(|path| (path.packets_sent, path.id))?
+            .id;
+        let count = self.copies.entry(path, || 0);
+        if *count >= MAX_COPIES {
+            return None;
+        }
+        *count += 1;
+        Some(path)
+    }
+
+    /// Forgets paths that are gone.
+    pub(crate) fn on_event(&mut self, event: &SchedulerEvent) {
+        if let SchedulerEvent::PathRemoved(path) = event {
+            self.copies.remove(*path);
+        }
+    }
+}
+
+/// The path that can send and has sent the fewest packets.
+pub(crate) fn least_used<'a>(view: &View<'a>) -> Option<&'a PathView> {
+    view.sendable()
+        .min_by_key(|path| (path.packets_sent, path.id))
+}

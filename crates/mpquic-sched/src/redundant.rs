@@ -1,0 +1,68 @@
+//! Redundant.
+
+use mpquic_core::sched::{DataSelection, Decision, PathSet, Scheduler, View};
+
+use crate::choice::{fastest_sendable, send_batch};
+use crate::plain_cases::least_used;
+
+/// Sends everything on every usable path. What arrives first counts: the delay is the least of all
+/// paths, the goodput about that of the best one.
+///
+/// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none; a path
+/// may lag behind by as many copies as the core keeps for it.
+///
+/// New data goes to the fastest path with room. Copies for the others wait for their windows, in
+/// order, and are dropped once the data arrived: every path works on the oldest data it has not
+/// carried and nobody has acknowledged.
+#[derive(Debug, Default)]
+pub struct Redundant;
+
+impl Scheduler for Redundant {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        let Some(path) = fastest_sendable(view).or_else(|| least_used(view)) else {
+            return Decision::Blocked;
+        };
+        let others = view.usable().filter(|other| other.id != path.id);
+        let copies: PathSet = others.map(|other| other.id).collect();
+        if copies.is_empty() {
+            return send_batch(path);
+        }
+        Decision::Duplicate {
+            path: path.id,
+            copies,
+            data: DataSelection::Next,
+            tag: 0,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "redundant"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::PathId;
+
+    use super::*;
+    use crate::testing::{Scene, full, path};
+
+    #[test]
+    fn every_path_carries_everything() {
+        let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10)), path(2, 80)]);
+        let duplicate = Redundant.select(&scene.view());
+        let expected = Decision::Duplicate {
+            path: PathId(0),
+            copies: PathSet::from_slice(&[PathId(1), PathId(2)]),
+            data: DataSelection::Next,
+            tag: 0,
+        };
+        assert_eq!(duplicate, expected);
+        scene.paths[2].usable = false;
+        scene.paths[1].usable = false;
+        assert!(matches!(
+            Redundant.select(&scene.view()),
+            Decision::Send { .. }
+        ));
+    }
+}

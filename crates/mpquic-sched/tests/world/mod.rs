@@ -1,0 +1,544 @@
+//! A small world for schedulers: streams that are written to, packets that are acknowledged or
+//! lost, paths that come and go, and the rules every decision must keep.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Controller, RttSnapshot};
+use mpquic_core::range_set::RangeSet;
+use mpquic_core::sched::{
+    DataSelection, Decision, PacketInfo, PathView, QueueView, Scheduler, SchedulerEvent, Sendable,
+    StreamView, UnackedRange, View,
+};
+use mpquic_core::{Dir, PathId, PathStatus, Side, StreamId};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+pub(crate) const MTU: u16 = 1200;
+/// Stream bytes of a full datagram.
+const PAYLOAD: u64 = 1150;
+
+/// The paths bring their windows along; the controller is asked only how they grow.
+#[derive(Debug)]
+struct Reno;
+
+impl Controller for Reno {
+    fn on_path_opened(&mut self, _: PathId, _: Instant, _: u16) {}
+    fn on_path_closed(&mut self, _: PathId) {}
+    fn on_mtu_update(&mut self, _: PathId, _: u16) {}
+    fn on_ack(&mut self, _: PathId, _: &Acked) {}
+    fn on_congestion_event(&mut self, _: PathId, _: &CongestionEvent) {}
+    fn window(&self, _: PathId) -> u64 {
+        0
+    }
+    fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
+        let window = windows.iter().find(|(id, _)| *id == path);
+        window.expect("a path that was asked about").1 + u64::from(MTU)
+    }
+    fn name(&self) -> &'static str {
+        "none"
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "any instant will do")]
+pub(crate) fn start() -> Instant {
+    Instant::now()
+}
+
+pub(crate) fn path(id: u32, rtt_ms: Option<u64>) -> PathView {
+    let rtt = Duration::from_millis(rtt_ms.unwrap_or(333));
+    PathView {
+        id: PathId(id),
+        status: PathStatus::Available,
+        usable: true,
+        suspect: false,
+        sendable: Sendable::Now,
+        rtt: RttSnapshot {
+            latest: rtt,
+            smoothed: rtt,
+            variance: rtt / 4,
+            min: rtt,
+            samples: u64::from(rtt_ms.is_some()),
+        },
+        window: 12_000,
+        in_flight: 0,
+        slow_start_threshold: None,
+        in_recovery: false,
+        mtu: MTU,
+        packets_sent: 0,
+        bytes_sent: 0,
+        bytes_acked: 0,
+        bytes_lost: 0,
+        loss_rate: 0.0,
+        delivery_rate: None,
+        one_way_delay: None,
+        local_queue: None,
+        local_drain_rate: None,
+    }
+}
+
+pub(crate) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View<'a> {
+    View {
+        now,
+        paths,
+        queue: QueueView {
+            unsent: 1 << 20,
+            flow_credit: 1 << 20,
+            flow_window: 1 << 20,
+            send_buffer: 1 << 20,
+            ..QueueView::default()
+        },
+        streams: &[],
+        unacked: &[],
+        controller: &Reno,
+        random,
+    }
+}
+
+/// Every path a decision sends on now, with the bytes it asks for there.
+pub(crate) fn sends(decision: &Decision) -> Vec<(PathId, u64)> {
+    match decision {
+        Decision::Send {
+            path, max_bytes, ..
+        } => vec![(*path, *max_bytes)],
+        Decision::Duplicate { path, .. } | Decision::Reinject { path, .. } => vec![(*path, 0)],
+        Decision::Wait { .. } | Decision::Blocked => Vec::new(),
+    }
+}
+
+/// What changes, and what the paths look like then.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) paths: Vec<PathView>,
+    pub(crate) random: u64,
+    /// Time since the last step.
+    after: Duration,
+    /// Stream and bytes written to it.
+    write: Option<(u64, u64)>,
+    /// What happens to the packets under way, two bits each.
+    fates: u64,
+    flow_credit: u64,
+    control: bool,
+}
+
+pub(crate) fn any_path() -> impl Strategy<Value = PathView> {
+    (
+        option::weighted(0.8, 0u64..300),
+        prop_oneof![4 => Just(true), 1 => Just(false)],
+        2u64..200,
+        0u64..250,
+        0u8..5,
+        (0u64..3000, 0u64..40, 0.0..0.2),
+        (
+            option::of(0u64..10_000_000),
+            option::of(0u64..100_000),
+            option::weighted(0.3, 0u64..100),
+        ),
+    )
+        .prop_map(|(rtt, usable, window, in_flight, state, own, measured)| {
+            let mut path = path(0, rtt);
+            path.usable = usable;
+            path.window = window * u64::from(MTU);
+            path.in_flight = in_flight * u64::from(MTU);
+            path.packets_sent = own.0;
+            path.bytes_sent = own.0 * PAYLOAD;
+            path.loss_rate = own.2;
+            path.delivery_rate = measured.0;
+            path.local_queue = measured.1;
+            path.local_drain_rate = measured.0;
+            path.one_way_delay = measured.2.map(Duration::from_millis);
+            path.slow_start_threshold = measured.1;
+            path.sendable = if path.in_flight + u64::from(MTU) > path.window {
+                Sendable::WindowFull
+            } else if state == 0 {
+                Sendable::At(start() + Duration::from_millis(own.1 + 1))
+            } else if state == 1 || !usable {
+                Sendable::Unusable
+            } else {
+                Sendable::Now
+            };
+            path
+        })
+}
+
+/// Paths by ID; an absent ID stands for a path that is not open at that step.
+pub(crate) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
+    let paths = vec(option::weighted(0.8, any_path()), 1..=most_paths).prop_map(|paths| {
+        let numbered = paths.into_iter().zip(0u32..);
+        numbered
+            .filter_map(|(path, id)| {
+                path.map(|path| PathView {
+                    id: PathId(id),
+                    ..path
+                })
+            })
+            .collect::<Vec<_>>()
+    });
+    let write = option::of((0u64..4, prop_oneof![1u64..2000, 1u64..200_000]));
+    let credit = prop_oneof![1 => Just(0u64), 4 => 0u64..2_000_000];
+    let step = (
+        paths,
+        any::<u64>(),
+        0u64..50,
+        write,
+        any::<u64>(),
+        credit,
+        proptest::bool::weighted(0.1),
+    )
+        .prop_map(
+            |(paths, random, after, write, fates, flow_credit, control)| Step {
+                paths,
+                random,
+                after: Duration::from_millis(after),
+                write,
+                fates,
+                flow_credit,
+                control,
+            },
+        );
+    vec(step, 1..30)
+}
+
+#[derive(Debug)]
+struct Stream {
+    id: StreamId,
+    unsent: RangeSet,
+    acked: RangeSet,
+    end: u64,
+}
+
+#[derive(Debug, Clone)]
+struct Packet {
+    info: PacketInfo,
+    data: Option<(StreamId, Range<u64>)>,
+}
+
+/// The state between steps.
+#[derive(Debug)]
+pub(crate) struct World {
+    now: Instant,
+    open: Vec<PathId>,
+    streams: Vec<Stream>,
+    packets: Vec<Packet>,
+    lost: Vec<(StreamId, Range<u64>)>,
+    next_number: u64,
+}
+
+impl World {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            now,
+            open: Vec::new(),
+            streams: Vec::new(),
+            packets: Vec::new(),
+            lost: Vec::new(),
+            next_number: 0,
+        }
+    }
+
+    fn write(&mut self, index: u64, bytes: u64) {
+        let id = StreamId::new(Side::Client, Dir::Uni, index);
+        let stream = match self.streams.iter_mut().find(|stream| stream.id == id) {
+            Some(stream) => stream,
+            None => {
+                self.streams.push(Stream {
+                    id,
+                    unsent: RangeSet::default(),
+                    acked: RangeSet::default(),
+                    end: 0,
+                });
+                self.streams.last_mut().expect("just added")
+            }
+        };
+        stream.unsent.insert(stream.end..stream.end + bytes);
+        stream.end += bytes;
+    }
+
+    fn stream(&mut self, id: StreamId) -> &mut Stream {
+        let mut streams = self.streams.iter_mut();
+        streams
+            .find(|stream| stream.id == id)
+            .expect("a known stream")
+    }
+
+    fn stream_views(&self) -> Vec<StreamView> {
+        let with_data = self.streams.iter().filter(|s| !s.unsent.is_empty());
+        with_data
+            .map(|stream| StreamView {
+                id: stream.id,
+                priority: 16 * stream.id.index() as i32,
+                size: (stream.id.index() == 1).then_some(stream.end),
+                unsent: stream.unsent.iter().map(|r| r.end - r.start).sum(),
+                offset: stream.unsent.min().expect("not empty"),
+                end: stream.end,
+                finished: stream.id.index() == 1,
+            })
+            .collect()
+    }
+
+    fn unacked(&self) -> Vec<UnackedRange> {
+        let acked = |id: StreamId, range: &Range<u64>| {
+            let stream = self.streams.iter().find(|stream| stream.id == id);
+            stream.is_some_and(|stream| stream.acked.contains_range(range.clone()))
+        };
+        let mut ranges: Vec<_> = self
+            .packets
+            .iter()
+            .filter_map(|packet| {
+                let (stream, offsets) = packet.data.clone()?;
+                (!acked(stream, &offsets)).then_some(UnackedRange {
+                    stream,
+                    offsets,
+                    path: packet.info.path,
+                    sent_at: packet.info.sent_at,
+                    reinjected: false,
+                    tag: packet.info.tag,
+                })
+            })
+            .collect();
+        ranges.sort_unstable_by_key(|r| (r.sent_at, r.stream, r.offsets.start));
+        ranges
+    }
+
+    /// Puts one packet on a path.
+    fn send(&mut self, path: PathId, tag: u64, data: Option<(StreamId, Range<u64>)>) -> PacketInfo {
+        let info = PacketInfo {
+            path,
+            packet_number: self.next_number,
+            bytes: u64::from(MTU),
+            tag,
+            sent_at: self.now,
+        };
+        self.next_number += 1;
+        self.packets.push(Packet { info, data });
+        info
+    }
+
+    /// Takes the bytes a decision means off what waits.
+    fn take(&mut self, data: &DataSelection, limit: u64) -> Option<(StreamId, Range<u64>)> {
+        let (id, from) = match data {
+            DataSelection::Next => match self.lost.pop() {
+                Some(lost) => return Some(lost),
+                None => {
+                    let first = self.streams.iter().find(|s| !s.unsent.is_empty())?;
+                    (first.id, 0)
+                }
+            },
+            DataSelection::Stream(id) => (*id, 0),
+            DataSelection::StreamAt { id, offset } => (*id, *offset),
+            DataSelection::Range { .. } => return None,
+        };
+        let stream = self.stream(id);
+        let range = stream.unsent.overlapping(from..u64::MAX).next()?;
+        let begin = range.start.max(from);
+        let range = begin..range.end.min(begin + limit.min(PAYLOAD));
+        stream.unsent.remove(range.clone());
+        Some((id, range))
+    }
+
+    fn apply(&mut self, decision: &Decision, paths: &[PathView]) -> Vec<SchedulerEvent> {
+        let can_send = |id: PathId| paths.iter().any(|path| path.id == id && path.can_send());
+        let mut sent = Vec::new();
+        match decision {
+            Decision::Send {
+                path,
+                data,
+                max_bytes,
+                tag,
+            } => {
+                let limit = if *data == DataSelection::Next || *max_bytes == 0 {
+                    PAYLOAD
+                } else {
+                    *max_bytes
+                };
+                let data = self.take(data, limit);
+                sent.push(self.send(*path, *tag, data));
+            }
+            Decision::Duplicate {
+                path,
+                copies,
+                data,
+                tag,
+            } => {
+                let data = self.take(data, PAYLOAD);
+                sent.push(self.send(*path, *tag, data.clone()));
+                for copy in copies.iter().filter(|copy| can_send(**copy)) {
+                    sent.push(self.send(*copy, *tag, data.clone()));
+                }
+            }
+            Decision::Reinject {
+                path,
+                stream,
+                offsets,
+                tag,
+            } => sent.push(self.send(*path, *tag, Some((*stream, offsets.clone())))),
+            Decision::Wait { .. } | Decision::Blocked => {}
+        }
+        sent.into_iter().map(SchedulerEvent::Sent).collect()
+    }
+
+    /// Acknowledges and loses packets.
+    fn decide_fates(&mut self, fates: u64) -> Vec<SchedulerEvent> {
+        let mut events = Vec::new();
+        let open = self.open.clone();
+        for (index, packet) in std::mem::take(&mut self.packets).into_iter().enumerate() {
+            let gone = !open.contains(&packet.info.path);
+            match fates >> (2 * (index % 32)) & 3 {
+                2 if !gone => self.packets.push(packet),
+                fate if fate == 3 || gone => {
+                    events.push(SchedulerEvent::Lost(packet.info));
+                    let kind = CongestionKind::Loss;
+                    events.push(SchedulerEvent::Congestion(packet.info.path, kind));
+                    if let Some((id, range)) = packet.data
+                        && !self.stream(id).acked.contains_range(range.clone())
+                    {
+                        self.lost.push((id, range));
+                    }
+                }
+                _ => {
+                    let rtt = self.now - packet.info.sent_at;
+                    events.push(SchedulerEvent::Acked(packet.info, Some(rtt)));
+                    events.push(SchedulerEvent::RttUpdated(packet.info.path));
+                    if let Some((id, range)) = packet.data {
+                        self.stream(id).acked.insert(range);
+                    }
+                }
+            }
+        }
+        events
+    }
+
+    fn queue(&self, step: &Step) -> QueueView {
+        let unsent = self.streams.iter().flat_map(|s| s.unsent.iter());
+        let unsent = unsent.map(|range| range.end - range.start).sum();
+        let retransmit = self.lost.iter().map(|(_, range)| range.end - range.start);
+        QueueView {
+            unsent,
+            retransmit: retransmit.sum(),
+            control: step.control,
+            idle: (unsent == 0 || step.flow_credit == 0) && self.lost.is_empty() && !step.control,
+            flow_credit: step.flow_credit,
+            flow_window: step.flow_credit + 50_000,
+            send_buffer: 1 << 20,
+            app_limited: unsent == 0,
+        }
+    }
+
+    /// Runs a step as the core would: events first, then questions until nothing is sent.
+    pub(crate) fn step(
+        &mut self,
+        scheduler: &mut dyn Scheduler,
+        step: &Step,
+    ) -> Result<Vec<Decision>, TestCaseError> {
+        self.now += step.after;
+        if let Some((stream, bytes)) = step.write {
+            self.write(stream, bytes);
+        }
+        let mut paths = step.paths.clone();
+        for path in &mut paths {
+            if let Sendable::At(time) = &mut path.sendable {
+                *time = self.now + Duration::from_millis(3);
+            }
+        }
+        let ids: Vec<_> = paths.iter().map(|path| path.id).collect();
+        let mut events: Vec<_> = Vec::new();
+        let before = std::mem::replace(&mut self.open, ids.clone());
+        let removed = before.iter().filter(|id| !ids.contains(id));
+        events.extend(removed.map(|id| SchedulerEvent::PathRemoved(*id)));
+        let added = ids.iter().filter(|id| !before.contains(id));
+        events.extend(added.map(|id| SchedulerEvent::PathAdded(*id)));
+        events.extend(self.decide_fates(step.fates));
+        if scheduler.next_timeout().is_some_and(|at| at <= self.now) {
+            events.push(SchedulerEvent::Timer);
+        }
+        let mut decisions = Vec::new();
+        for turn in 0..12 {
+            let streams = self.stream_views();
+            let unacked = self.unacked();
+            let mut view = view(self.now, &paths, step.random.rotate_left(7 * turn));
+            view.queue = self.queue(step);
+            let needs = scheduler.needs();
+            if needs.streams {
+                view.streams = &streams;
+            }
+            if needs.unacked {
+                view.unacked = &unacked;
+            }
+            for event in events.drain(..) {
+                let of_packets = matches!(
+                    event,
+                    SchedulerEvent::Sent(_)
+                        | SchedulerEvent::Acked(..)
+                        | SchedulerEvent::Lost(_)
+                        | SchedulerEvent::RttUpdated(_)
+                );
+                if needs.packet_events || !of_packets {
+                    scheduler.on_event(&event, &view);
+                }
+            }
+            let can_send = paths.iter().any(PathView::can_send);
+            if !can_send || (view.queue.idle && view.unacked.is_empty()) {
+                break;
+            }
+            let decision = scheduler.select(&view);
+            check(&view, &decision)?;
+            events = self.apply(&decision, &paths);
+            decisions.push(decision);
+            if events.is_empty() {
+                break;
+            }
+        }
+        Ok(decisions)
+    }
+}
+
+/// The rules.
+pub(crate) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCaseError> {
+    for (id, bytes) in sends(decision) {
+        let path = view.path(id).expect("a path that is open");
+        prop_assert!(path.can_send(), "{decision:?} on {path:?}");
+        prop_assert!(bytes <= path.available_window(), "{decision:?} on {path:?}");
+    }
+    match decision {
+        Decision::Blocked => {
+            prop_assert!(view.queue.idle || !view.paths.iter().any(PathView::can_send));
+        }
+        Decision::Wait { on, until } => {
+            let path = view.path(*on).expect("a path that is open");
+            prop_assert!(path.usable && !path.can_send());
+            prop_assert!(until.is_some() || path.in_flight > 0);
+        }
+        Decision::Duplicate { path, copies, .. } => {
+            for copy in copies {
+                let copy = view.path(*copy).expect("a path that is open");
+                prop_assert!(copy.usable && copy.id != *path);
+            }
+        }
+        Decision::Reinject {
+            path,
+            stream,
+            offsets,
+            ..
+        } => {
+            let mut held = view.unacked.iter();
+            prop_assert!(
+                held.any(|r| r.stream == *stream && r.offsets == *offsets && r.path != *path)
+            );
+        }
+        Decision::Send { data, .. } => {
+            prop_assert!(!view.queue.idle);
+            let stream = |id| view.streams.iter().find(|stream| stream.id == id);
+            match data {
+                DataSelection::Next => {}
+                DataSelection::Stream(id) => prop_assert!(stream(*id).is_some()),
+                DataSelection::StreamAt { id, offset } => {
+                    let stream = stream(*id);
+                    prop_assert!(stream.is_some_and(|s| (s.offset..s.end).contains(offset)));
+                }
+                DataSelection::Range { .. } => prop_assert!(false, "{decision:?}"),
+            }
+        }
+    }
+    Ok(())
+}
