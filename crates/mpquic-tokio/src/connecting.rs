@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use mpquic_core::crypto::HandshakeData;
-use mpquic_core::{ConnectionError, FourTuple};
+use mpquic_core::{ConnectionError, EarlyData, FourTuple, Side};
 use tokio::time::Sleep;
 
 use crate::config::ClientConfig;
@@ -26,7 +26,7 @@ const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 pub struct Connecting {
     /// The first one first; the others are from other addresses.
     attempts: Vec<Attempt>,
-    others: Option<Others>,
+    others: Option<Box<Others>>,
 }
 
 /// One handshake.
@@ -109,15 +109,38 @@ impl Connecting {
         server_name: &str,
     ) -> Self {
         if !four_tuples.is_empty() {
-            self.others = Some(Others {
+            self.others = Some(Box::new(Others {
                 endpoint: endpoint.clone(),
                 config,
                 server_name: server_name.to_owned(),
                 four_tuples,
                 next: Box::pin(tokio::time::sleep(NEXT_ATTEMPT)),
-            });
+            }));
         }
         self
+    }
+
+    /// Uses the connection before the handshake is complete, if that is possible.
+    ///
+    /// On a client, it is if the server is known from an earlier connection with the same
+    /// [`ClientConfig`]: what is sent now leaves as 0-RTT, which an attacker can replay, so send
+    /// only what may happen twice. If the server does not take it, streams opened now fail with
+    /// `ZeroRttRejected`. On a server, it always is; what is received may be 0-RTT.
+    ///
+    /// # Errors
+    ///
+    /// The unchanged `Connecting` if it is not possible.
+    pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRttAccepted), Self> {
+        let possible = self.attempts.first().is_some_and(|attempt| {
+            let state = attempt.connection.lock();
+            state.core.side() == Side::Server || state.core.early_data() != EarlyData::NotOffered
+        });
+        if !possible {
+            return Err(self);
+        }
+        let attempt = self.attempts.swap_remove(0);
+        let connection = Connection::new(attempt.connection.clone());
+        Ok((connection, ZeroRttAccepted(attempt)))
     }
 
     /// ALPN and server name of the first attempt, as soon as they are known.
@@ -156,7 +179,7 @@ impl Connecting {
                     self.attempts.remove(index);
                     if error == ConnectionError::TimedOut {
                         self.attempts
-                            .extend(self.others.as_mut().and_then(Others::start));
+                            .extend(self.others.as_mut().and_then(|others| others.start()));
                     }
                     if error != ConnectionError::TimedOut || self.attempts.is_empty() {
                         self.attempts.clear();
@@ -198,6 +221,21 @@ impl Future for Connecting {
             }
             this.attempts.extend(others.start());
         }
+    }
+}
+
+/// Resolves when the handshake is complete or has failed: true if the server took 0-RTT.
+#[derive(Debug)]
+pub struct ZeroRttAccepted(Attempt);
+
+impl Future for ZeroRttAccepted {
+    type Output = bool;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
+        self.0.established.as_mut().poll(cx).map(|result| {
+            let state = self.0.connection.lock();
+            result.is_ok() && state.core.early_data() == EarlyData::Accepted
+        })
     }
 }
 

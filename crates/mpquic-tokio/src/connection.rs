@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_core::crypto::HandshakeData;
 use mpquic_core::{
-    ConnectionError, ConnectionStats, Dir, FourTuple, PathId, PathState, PathStats, PathStatus,
-    Side, StreamId, TransportErrorCode, VarInt,
+    ConnectionError, ConnectionStats, Dir, EarlyData, FourTuple, PathId, PathState, PathStats,
+    PathStatus, Side, StreamId, TransportErrorCode, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use thiserror::Error;
@@ -107,44 +107,46 @@ impl Connection {
     /// Opens a bidirectional stream; waits while the peer allows no more. The peer hears of it when
     /// something is sent on it. Cancel-safe.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
-        let id = self.open(Dir::Bi).await?;
+        let (id, early) = self.open(Dir::Bi).await?;
         Ok((
-            SendStream::new(self.0.clone(), id),
-            RecvStream::new(self.0.clone(), id),
+            SendStream::new(self.0.clone(), id, early),
+            RecvStream::new(self.0.clone(), id, early),
         ))
     }
 
     /// Opens a unidirectional stream; waits while the peer allows no more. Cancel-safe.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
-        let id = self.open(Dir::Uni).await?;
-        Ok(SendStream::new(self.0.clone(), id))
+        let (id, early) = self.open(Dir::Uni).await?;
+        Ok(SendStream::new(self.0.clone(), id, early))
     }
 
     /// The next bidirectional stream the peer opened. Cancel-safe.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let id = self.accept(Dir::Bi).await?;
         Ok((
-            SendStream::new(self.0.clone(), id),
-            RecvStream::new(self.0.clone(), id),
+            SendStream::new(self.0.clone(), id, false),
+            RecvStream::new(self.0.clone(), id, false),
         ))
     }
 
     /// The next unidirectional stream the peer opened. Cancel-safe.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let id = self.accept(Dir::Uni).await?;
-        Ok(RecvStream::new(self.0.clone(), id))
+        Ok(RecvStream::new(self.0.clone(), id, false))
     }
 
-    async fn open(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+    /// A new stream, and whether it is opened as 0-RTT.
+    async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = &self.0.wake.available[index(dir)];
         let attempt = |state: &mut Locked<'_>| match &state.error {
             Some(error) => Some(Err(error.clone())),
             None => {
+                let early = state.core.early_data() == EarlyData::Offered;
                 let id = state.core.open(dir);
                 if id.is_none() {
                     state.wake_task(); // STREAMS_BLOCKED may be due.
                 }
-                id.map(Ok)
+                id.map(|id| Ok((id, early)))
             }
         };
         self.0.until(notify, attempt).await

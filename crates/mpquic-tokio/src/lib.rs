@@ -85,13 +85,13 @@ pub use builder::EndpointBuilder;
 pub use config::{
     ClientConfig, ConfigError, ServerConfig, certificate_fingerprint, default_transport,
 };
-pub use connecting::{Connecting, Incoming, IncomingFuture, RetryError};
+pub use connecting::{Connecting, Incoming, IncomingFuture, RetryError, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
 pub use endpoint::{ConnectError, Endpoint};
 pub use interface::{InterfaceAddress, usable_addresses};
 pub use path::{Path, PathEvents};
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream};
-pub use send_stream::{SendStream, WriteError};
+pub use send_stream::{SendStream, StoppedError, WriteError};
 
 pub use mpquic_core as core;
 pub use mpquic_core::config::{EndpointConfig, TransportConfig};

@@ -19,6 +19,8 @@ use crate::connection::ConnectionRef;
 pub struct RecvStream {
     connection: ConnectionRef,
     id: StreamId,
+    /// Opened before it was known whether the server takes 0-RTT.
+    early: bool,
     end: Option<End>,
 }
 
@@ -47,12 +49,15 @@ pub enum ReadError {
     /// An ordered read after an unordered one.
     #[error("ordered read after an unordered one")]
     IllegalOrderedRead,
+    /// The stream was opened as 0-RTT, and the server did not take that: open another one.
+    #[error("0-RTT rejected")]
+    ZeroRttRejected,
 }
 
 impl From<ReadError> for io::Error {
     fn from(error: ReadError) -> Self {
         let kind = match &error {
-            ReadError::Reset(_) => io::ErrorKind::ConnectionReset,
+            ReadError::Reset(_) | ReadError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
             ReadError::ConnectionLost(_) | ReadError::ClosedStream => io::ErrorKind::NotConnected,
             ReadError::IllegalOrderedRead => io::ErrorKind::InvalidInput,
         };
@@ -83,10 +88,11 @@ pub enum ReadToEndError {
 }
 
 impl RecvStream {
-    pub(crate) fn new(connection: ConnectionRef, id: StreamId) -> Self {
+    pub(crate) fn new(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
         Self {
             connection,
             id,
+            early,
             end: None,
         }
     }
@@ -175,7 +181,7 @@ impl RecvStream {
     /// Asks the peer to stop sending; what arrives is dropped.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let mut state = self.connection.lock();
-        if state.error.is_some() {
+        if state.error.is_some() || state.is_rejected(self.early) {
             return Ok(());
         }
         state.core.recv_stream(self.id).stop(error_code)?;
@@ -236,6 +242,9 @@ impl RecvStream {
             None => {}
         }
         let mut state = self.connection.lock();
+        if state.is_rejected(self.early) {
+            return Poll::Ready(Err(ReadError::ZeroRttRejected));
+        }
         let mut any = false;
         let error = loop {
             match read(&mut state.core.recv_stream(self.id)) {
@@ -289,14 +298,13 @@ impl Drop for RecvStream {
             return;
         }
         let mut state = self.connection.lock();
+        // The ID of a rejected stream may be in use again.
+        if state.error.is_some() || state.is_rejected(self.early) {
+            return;
+        }
         state.readers.remove(&self.id);
-        if state.error.is_none()
-            && state
-                .core
-                .recv_stream(self.id)
-                .stop(VarInt::from_u32(0))
-                .is_ok()
-        {
+        let stopped = state.core.recv_stream(self.id).stop(VarInt::from_u32(0));
+        if stopped.is_ok() {
             state.wake_task();
         }
     }

@@ -23,6 +23,8 @@ const MAX_COPY: usize = 256 << 10;
 pub struct SendStream {
     connection: ConnectionRef,
     id: StreamId,
+    /// Opened before it was known whether the server takes 0-RTT.
+    early: bool,
 }
 
 /// Why nothing was written.
@@ -37,12 +39,26 @@ pub enum WriteError {
     /// The stream was finished or reset before.
     #[error("closed stream")]
     ClosedStream,
+    /// The stream was opened as 0-RTT, and the server did not take that: open another one.
+    #[error("0-RTT rejected")]
+    ZeroRttRejected,
+}
+
+/// Why [`SendStream::stopped`] cannot tell.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum StoppedError {
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+    /// The stream was opened as 0-RTT, and the server did not take that.
+    #[error("0-RTT rejected")]
+    ZeroRttRejected,
 }
 
 impl From<WriteError> for io::Error {
     fn from(error: WriteError) -> Self {
         let kind = match &error {
-            WriteError::Stopped(_) => io::ErrorKind::ConnectionReset,
+            WriteError::Stopped(_) | WriteError::ZeroRttRejected => io::ErrorKind::ConnectionReset,
             WriteError::ConnectionLost(_) | WriteError::ClosedStream => io::ErrorKind::NotConnected,
         };
         Self::new(kind, error)
@@ -50,8 +66,12 @@ impl From<WriteError> for io::Error {
 }
 
 impl SendStream {
-    pub(crate) fn new(connection: ConnectionRef, id: StreamId) -> Self {
-        Self { connection, id }
+    pub(crate) fn new(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
+        Self {
+            connection,
+            id,
+            early,
+        }
     }
 
     /// Its ID.
@@ -133,6 +153,9 @@ impl SendStream {
         if let Some(error) = &state.error {
             return Poll::Ready(Err(error.clone().into()));
         }
+        if state.is_rejected(self.early) {
+            return Poll::Ready(Err(WriteError::ZeroRttRejected));
+        }
         match write(&mut state.core.send_stream(self.id)) {
             Ok((result, bytes)) => {
                 state.wrote(bytes);
@@ -154,6 +177,9 @@ impl SendStream {
     /// Ends the stream after the bytes written so far. Does not wait: see [`Self::stopped`].
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
         let mut state = self.connection.lock();
+        if state.is_rejected(self.early) {
+            return Err(ClosedStream::default());
+        }
         match state.core.send_stream(self.id).finish() {
             Ok(()) => {
                 state.wake_task();
@@ -168,7 +194,7 @@ impl SendStream {
     /// Drops unsent bytes and tells the peer so.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let mut state = self.connection.lock();
-        if state.error.is_some() {
+        if state.error.is_some() || state.is_rejected(self.early) {
             return Ok(());
         }
         state.core.send_stream(self.id).reset(error_code)?;
@@ -179,26 +205,36 @@ impl SendStream {
     /// Larger is more urgent; 0 is the default.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
         let mut state = self.connection.lock();
+        if state.is_rejected(self.early) {
+            return Err(ClosedStream::default());
+        }
         state.core.send_stream(self.id).set_priority(priority)
     }
 
     /// The priority.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
-        self.connection.lock().core.send_stream(self.id).priority()
+        let mut state = self.connection.lock();
+        if state.is_rejected(self.early) {
+            return Err(ClosedStream::default());
+        }
+        state.core.send_stream(self.id).priority()
     }
 
     /// Waits until the peer stops the stream (its code), or has acknowledged all of a finished
     /// stream (`None`). Cancel-safe.
-    pub async fn stopped(&self) -> Result<Option<VarInt>, ConnectionError> {
+    pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| {
             let mut state = self.connection.lock();
+            if state.is_rejected(self.early) {
+                return Poll::Ready(Err(StoppedError::ZeroRttRejected));
+            }
             match state.core.send_stream(self.id).stopped() {
                 Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
                 Err(_) => return Poll::Ready(Ok(None)),
                 Ok(None) => {}
             }
             if let Some(error) = &state.error {
-                return Poll::Ready(Err(error.clone()));
+                return Poll::Ready(Err(error.clone().into()));
             }
             state.finishing.insert(self.id, cx.waker().clone());
             Poll::Pending
@@ -210,11 +246,12 @@ impl SendStream {
 impl Drop for SendStream {
     fn drop(&mut self) {
         let mut state = self.connection.lock();
-        state.writers.remove(&self.id);
-        state.finishing.remove(&self.id);
-        if state.error.is_some() {
+        // The ID of a rejected stream may be in use again.
+        if state.error.is_some() || state.is_rejected(self.early) {
             return;
         }
+        state.writers.remove(&self.id);
+        state.finishing.remove(&self.id);
         match state.core.send_stream(self.id).finish() {
             Ok(()) => state.wake_task(),
             Err(FinishError::Stopped(code)) => {

@@ -13,8 +13,8 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Dir, Event, PathEvent, PathId, StreamEvent, StreamId,
-    Transmit,
+    ConnectionError, ConnectionHandle, Dir, EarlyData, Event, PathEvent, PathId, StreamEvent,
+    StreamId, Transmit,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -340,6 +340,9 @@ impl State {
                 Event::Connected { .. } => {
                     self.connected = true;
                     wake.handshake.notify_waiters();
+                    if self.core.early_data() == EarlyData::Rejected {
+                        self.wake_streams();
+                    }
                 }
                 Event::HandshakeConfirmed => {
                     if let Some(plan) = &mut self.plan {
@@ -400,10 +403,19 @@ impl State {
         self.error = Some(reason);
         self.plan = None;
         self.path_events = None;
+        self.wake_streams();
+        shared.wake.everyone();
+    }
+
+    fn wake_streams(&mut self) {
         for waiting in [&mut self.readers, &mut self.writers, &mut self.finishing] {
             self.wakers.extend(mem::take(waiting).into_values());
         }
-        shared.wake.everyone();
+    }
+
+    /// True if a stream with this flag was opened as 0-RTT in vain.
+    pub(crate) fn is_rejected(&self, early: bool) -> bool {
+        early && self.core.early_data() == EarlyData::Rejected
     }
 
     /// Sends what is due; true if more is due than fits one turn.

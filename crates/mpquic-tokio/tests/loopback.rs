@@ -583,3 +583,47 @@ async fn attempts_can_be_refused_or_asked_to_retry() -> TestResult {
     let (a, b) = within("handshake", async { tokio::try_join!(connected, accepted) }).await??;
     exchange(&a, &b, 1 << 20).await
 }
+
+#[tokio::test]
+async fn known_servers_get_data_with_the_first_flight() -> TestResult {
+    let net = Net::two_paths()?;
+    let to = net.server.local_addr()?;
+    let (a, b) = net.connect().await?;
+    exchange(&a, &b, 1000).await?;
+    a.close(0u32.into(), b"");
+    let server = net.server.clone();
+    let receive = tokio::spawn(async move {
+        let mut received = Vec::new();
+        for _ in 0..2 {
+            let connection = server.accept().await.ok_or("closed")?.await?;
+            received.push(connection.accept_uni().await?.read_to_end(100).await?);
+        }
+        Ok::<_, Error>(received)
+    });
+
+    let Ok((a, accepted)) = net.client.connect(to, "localhost")?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"early").await?;
+    stream.finish()?;
+    assert!(within("handshake", accepted).await?);
+    assert_eq!(within("acknowledged", stream.stopped()).await??, None);
+
+    // A server that forgot its keys: what was sent early is lost, and told so.
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    net.server.set_server_config(Some(config));
+    let Ok((a, accepted)) = net.client.connect(to, "localhost")?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    let mut lost = a.open_uni().await?;
+    lost.write_all(b"lost").await?;
+    assert!(!within("handshake", accepted).await?);
+    assert_eq!(lost.write(b"more").await, Err(WriteError::ZeroRttRejected));
+    let mut stream = a.open_uni().await?;
+    drop(lost);
+    stream.write_all(b"again").await?;
+    stream.finish()?;
+    assert_eq!(within("both", receive).await???, [&b"early"[..], b"again"]);
+    Ok(())
+}
