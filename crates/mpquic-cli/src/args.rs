@@ -66,6 +66,10 @@ pub(crate) struct Serve {
     /// Most paths a client may have open at a time; 0 turns multipath off
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) max_paths: u32,
+    /// Have clients prove their address before anything else is done for them, at the price of a
+    /// round trip
+    #[arg(long)]
+    pub(crate) retry: bool,
     #[command(flatten)]
     pub(crate) policy: Policy,
 }

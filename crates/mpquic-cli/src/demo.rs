@@ -34,7 +34,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
         let server = server.clone();
-        async move { serve::accept(&server, source).await }
+        async move { serve::accept(&server, source, false).await }
     });
 
     let addresses = server.local_addrs();

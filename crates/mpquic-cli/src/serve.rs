@@ -47,7 +47,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         );
     }
     tokio::select! {
-        () = accept(&endpoint, Arc::new(directory)) => {}
+        () = accept(&endpoint, Arc::new(directory), args.retry) => {}
         () = interrupted => {}
     }
     endpoint.close(VarInt::from_u32(0), b"the server ends");
@@ -55,9 +55,18 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Serves every client on a task of its own until the endpoint is closed.
-pub(crate) async fn accept(endpoint: &Endpoint, source: Arc<dyn Source>) {
+/// Serves every client on a task of its own until the endpoint is closed. With `retry`, clients
+/// have to prove their address first.
+pub(crate) async fn accept(endpoint: &Endpoint, source: Arc<dyn Source>, retry: bool) {
     while let Some(incoming) = endpoint.accept().await {
+        if retry && !incoming.remote_address_validated() {
+            if let Some(client) = incoming.remote_address() {
+                tracing::info!("{client}: sent a Retry");
+            }
+            // Fails for validated addresses only.
+            let _ = incoming.retry();
+            continue;
+        }
         tokio::spawn(serve_client(incoming, source.clone()));
     }
 }

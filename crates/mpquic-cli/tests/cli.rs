@@ -119,6 +119,15 @@ fn directories(content: &[u8]) -> (tempfile::TempDir, tempfile::TempDir) {
 }
 
 #[test]
+fn a_server_may_insist_on_a_retry() {
+    let (served, _) = directories(b"content");
+    let server = Server::start(served.path(), &["--retry"]);
+    let output = server.get("/file", &["-o", "-", "--quiet"]);
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"content");
+}
+
+#[test]
 fn a_file_arrives_over_two_paths() {
     let content = data(48 << 20);
     let (served, target) = directories(&content);
