@@ -25,6 +25,7 @@
 //! client and a server on the paths of a [`Topology`].
 
 mod application;
+pub mod experiment;
 mod host;
 mod invariants;
 mod lab;
@@ -35,8 +36,10 @@ pub mod null_crypto;
 mod packet;
 mod pair;
 mod pattern;
+pub mod scenario;
 pub mod tls;
 mod topology;
+mod traffic;
 mod transfers;
 
 pub use application::Application;
@@ -50,4 +53,5 @@ pub use packet::Packet;
 pub use pair::{Crypto, Pair, Setup, Side};
 pub use tls::Tls;
 pub use topology::{PathLinks, Topology};
+pub use traffic::{Arrivals, Traffic};
 pub use transfers::{Incoming, Outgoing, Transfers};

@@ -2,12 +2,20 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
 
 use crate::link::{Change, Link, LinkConfig};
 use crate::nat::Nat;
 use crate::packet::Packet;
+use crate::traffic::{Source, Traffic};
+
+/// Where cross traffic comes from and goes to.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+/// Bytes of IP and UDP headers in front of the payload of cross traffic.
+const HEADERS: usize = 28;
 
 /// Names a host of a [`Network`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,7 +42,8 @@ pub enum Hop {
 
 struct Route {
     hops: Vec<Hop>,
-    to: HostId,
+    /// `None` for cross traffic, which vanishes at the end.
+    to: Option<HostId>,
 }
 
 /// Links, NAT boxes and routes. Knows nothing of QUIC.
@@ -49,6 +58,7 @@ pub struct Network {
     /// When links want to be looked at; entries that `scheduled` does not confirm are stale.
     events: BinaryHeap<Reverse<(Instant, usize)>>,
     scheduled: Vec<Option<Instant>>,
+    sources: Vec<Source>,
     unroutable: u64,
 }
 
@@ -64,6 +74,7 @@ impl Network {
             table: BTreeMap::new(),
             events: BinaryHeap::new(),
             scheduled: Vec::new(),
+            sources: Vec::new(),
             unroutable: 0,
         }
     }
@@ -88,7 +99,19 @@ impl Network {
     /// replaces the earlier one.
     pub fn add_route(&mut self, from: IpAddr, to: IpAddr, hops: Vec<Hop>, host: HostId) {
         self.table.insert((from, to), self.routes.len());
-        self.routes.push(Route { hops, to: host });
+        self.routes.push(Route {
+            hops,
+            to: Some(host),
+        });
+    }
+
+    /// Sends cross traffic over links. The packets vanish behind the last one.
+    pub fn add_traffic(&mut self, traffic: Traffic, links: &[LinkId]) {
+        let hops = links.iter().copied().map(Hop::Link).collect();
+        let route = self.routes.len();
+        self.routes.push(Route { hops, to: None });
+        let seed = self.seed ^ (self.sources.len() as u64 + 1).wrapping_mul(0xd1b5_4a32_d192_ed03);
+        self.sources.push(Source::new(traffic, route, seed));
     }
 
     /// Sends a packet on its way; without a route it is dropped.
@@ -118,13 +141,43 @@ impl Network {
 
     /// When [`Self::poll`] may have something next.
     pub fn next_event(&self) -> Option<Instant> {
-        self.events.peek().map(|Reverse((time, _))| *time)
+        let link = self.events.peek().map(|Reverse((time, _))| *time);
+        let source = self.next_source().map(|(time, _)| time);
+        match (link, source) {
+            (Some(link), Some(source)) => Some(link.min(source)),
+            (link, source) => link.or(source),
+        }
+    }
+
+    /// The source that sends next, and when.
+    fn next_source(&self) -> Option<(Instant, usize)> {
+        let sources = self.sources.iter().enumerate();
+        sources
+            .filter_map(|(index, source)| Some((source.next()?, index)))
+            .min()
+    }
+
+    /// Sends the packets of cross traffic that are due before anything else is.
+    fn run_sources(&mut self, now: Instant) {
+        while let Some((time, index)) = self.next_source() {
+            let link = self.events.peek().map(|Reverse((time, _))| *time);
+            if time > now || link.is_some_and(|link| link < time) {
+                return;
+            }
+            let source = &mut self.sources[index];
+            let payload = source.send(time).saturating_sub(HEADERS);
+            let mut packet = Packet::new(NOBODY, NOBODY, None, BytesMut::zeroed(payload));
+            packet.route = source.route;
+            self.forward(time, packet);
+        }
     }
 
     /// The next packet that reaches a host at or before `now`.
     pub fn poll(&mut self, now: Instant) -> Option<(HostId, Packet)> {
         self.now = self.now.max(now);
-        while let Some(Reverse((time, index))) = self.events.peek().copied() {
+        loop {
+            self.run_sources(now);
+            let Reverse((time, index)) = self.events.peek().copied()?;
             if time > now {
                 return None;
             }
@@ -142,7 +195,6 @@ impl Network {
                 self.schedule(index);
             }
         }
-        None
     }
 
     /// Takes a packet over its next hops, up to the next link or its host.
@@ -150,7 +202,7 @@ impl Network {
         loop {
             let route = &self.routes[packet.route];
             let Some(hop) = route.hops.get(packet.hop).copied() else {
-                return Some((route.to, packet));
+                return route.to.map(|host| (host, packet));
             };
             packet.hop += 1;
             match hop {
@@ -225,7 +277,7 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::BytesMut;
+    use crate::traffic::Arrivals;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -295,5 +347,34 @@ mod tests {
         network.send(start + 9 * MS, packet(server, seen.source));
         assert!(run(&mut network, start).is_empty());
         assert_eq!(network.unroutable(), 1);
+    }
+
+    #[test]
+    fn cross_traffic_takes_its_share_of_a_link_and_vanishes() {
+        let start = crate::lab::epoch();
+        let mut network = Network::new(1, start);
+        let link = network.add_link(LinkConfig::new(8.0, MS));
+        let (client, server) = (address("10.0.0.1:1"), address("10.0.0.9:1"));
+        network.add_route(client.ip(), server.ip(), vec![Hop::Link(link)], HostId(0));
+        for (arrivals, from) in [(Arrivals::Constant, 0), (Arrivals::Poisson, 1000)] {
+            let traffic = Traffic {
+                rate: 2e6,
+                packet_bytes: 500,
+                arrivals,
+                from: start + from * MS,
+                to: Some(start + (from + 1000) * MS),
+            };
+            network.add_traffic(traffic, &[link]);
+        }
+        network.send(start, packet(client, server));
+        network.send(start + MS, packet(client, server));
+        let arrived = run(&mut network, start);
+        // The second packet waits for the first, the cross traffic comes behind both.
+        let times: Vec<_> = arrived.iter().map(|(time, ..)| *time).collect();
+        assert_eq!(times, [2 * MS, 3 * MS]);
+        let sent = network.link(link).counters().packets_out - 2;
+        // 499 at equal distances, and as many at random within four standard deviations.
+        assert!((499 + 410..=499 + 590).contains(&sent), "{sent}");
+        assert_eq!(network.packets(), 0);
     }
 }

@@ -109,14 +109,14 @@ impl Setup {
         self
     }
 
-    fn endpoint_config(&self, reset_key: u8) -> EndpointConfig {
+    pub(crate) fn endpoint_config(&self, reset_key: u8) -> EndpointConfig {
         EndpointConfig {
             connection_id_length: self.connection_id_length,
             ..EndpointConfig::new([reset_key; 32])
         }
     }
 
-    fn client_config(&self) -> ClientConfig {
+    pub(crate) fn client_config(&self) -> ClientConfig {
         let transport = Arc::new(self.client.clone());
         match &self.crypto {
             Crypto::Null => NullCrypto::new(ALPN).client(transport),
@@ -124,7 +124,7 @@ impl Setup {
         }
     }
 
-    fn server_config(&self) -> ServerConfig {
+    pub(crate) fn server_config(&self) -> ServerConfig {
         let transport = Arc::new(self.server.clone());
         let config = match &self.crypto {
             Crypto::Null => NullCrypto::new(ALPN).server(transport),

@@ -181,7 +181,7 @@ impl LinkConfig {
         })
     }
 
-    pub(super) fn apply(&mut self, change: &Change) {
+    pub(crate) fn apply(&mut self, change: &Change) {
         match *change {
             Change::Rate(mbit) => self.rate = mbit.is_finite().then_some(mbit * 1e6),
             Change::Delay(delay) => self.delay = delay,

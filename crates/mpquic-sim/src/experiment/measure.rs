@@ -1,0 +1,240 @@
+//! From a finished run to numbers.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use mpquic_core::Side;
+
+use super::plan::{Plan, Progress};
+use super::player::{Client, seconds};
+use super::results::PathResult;
+use super::stage::Stage;
+use crate::scenario::{Kind, Scenario};
+
+/// Names of metrics that more than one place knows.
+pub(super) const COMPLETION: &str = "completion_s";
+const FLOW: &str = "flow_s";
+const PAGE: &str = "page_s";
+pub(super) const THROUGHPUT: &str = "throughput_mbit";
+const BITRATE: &str = "bitrate_mbit";
+
+/// The metric that counts for a kind of workload.
+pub fn default_metric(kind: &Kind) -> String {
+    match kind {
+        Kind::File { .. } => COMPLETION.into(),
+        Kind::Flows { .. } => FLOW.into(),
+        Kind::Page { pages, .. } => {
+            let objects = pages.iter().flat_map(|page| &page.objects);
+            let mut reported = objects.filter(|object| object.reported);
+            reported
+                .next()
+                .map_or(PAGE.into(), |object| stream_metric(&object.name))
+        }
+        Kind::Constant { .. } | Kind::Bulk { .. } => THROUGHPUT.into(),
+        Kind::Video { .. } => BITRATE.into(),
+    }
+}
+
+fn stream_metric(name: &str) -> String {
+    format!("stream_{name}_s")
+}
+
+/// True if smaller values of a metric are better.
+pub fn is_lower_better(metric: &str) -> bool {
+    !metric.ends_with("_mbit") && metric != "jain_index"
+}
+
+fn client(stage: &Stage) -> Option<&Client> {
+    stage.player(0, Side::Client)?.client.as_ref()
+}
+
+/// True if all of the workload was transferred.
+pub(super) fn is_done(stage: &Stage) -> bool {
+    let Some(client) = client(stage) else {
+        return false;
+    };
+    match &client.plan {
+        Plan::Objects(objects) => {
+            let finished = finish_times(stage, client);
+            finished.len() == objects.len() && finished.iter().all(|(_, at)| at.is_some())
+        }
+        Plan::Stream(_, duration) => {
+            stage.elapsed() >= stage.flows[0].start.saturating_add(*duration)
+        }
+        Plan::Video(video) => video.is_done(),
+    }
+}
+
+/// When each object was asked for and had arrived, from the receiver's point of view.
+fn finish_times(stage: &Stage, client: &Client) -> Vec<(Progress, Option<Instant>)> {
+    let mut times: Vec<_> = client
+        .progress
+        .iter()
+        .map(|progress| (*progress, progress.finished))
+        .collect();
+    if client.upload {
+        times.iter_mut().for_each(|(_, finished)| *finished = None);
+        let arrivals = stage.player(0, Side::Server).map(|player| &player.arrivals);
+        for (id, arrival) in arrivals.into_iter().flatten() {
+            if let Some(index) = client.object_of(*id) {
+                times[index].1 = arrival.finished;
+            }
+        }
+    }
+    times
+}
+
+/// What was received at some instant, per flow.
+pub(super) type Received = Vec<u64>;
+
+pub(super) fn received(stage: &Stage) -> Received {
+    let flows = 0..stage.flows.len();
+    let bytes = |flow| stage.receiver(flow).map_or(0, |player| player.received);
+    flows.map(bytes).collect()
+}
+
+/// Throughput of each flow since an instant, Mbit/s.
+pub(super) fn throughputs(stage: &Stage, since: Duration, before: &Received) -> Vec<f64> {
+    let now = received(stage);
+    let flows = stage.flows.iter().zip(now.iter().zip(before));
+    let rate = |(flow, (now, before)): (&super::stage::Flow, (&u64, &u64))| {
+        let time = stage.elapsed().saturating_sub(since.max(flow.start));
+        (now - before) as f64 * 8.0 / 1e6 / time.as_secs_f64().max(1e-9)
+    };
+    flows.map(rate).collect()
+}
+
+/// The metrics of the workload. Times of what has not arrived are `limit`.
+pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    let Some(client) = client(stage) else {
+        return metrics;
+    };
+    let limit = scenario.limit.as_secs_f64();
+    let start = stage.start_of(0);
+    let times = finish_times(stage, client);
+    let took =
+        |(progress, finished): &(Progress, Option<Instant>)| match (progress.requested, finished) {
+            (Some(requested), Some(finished)) => seconds(requested, *finished),
+            _ => limit,
+        };
+    let completion = {
+        let ends: Option<Vec<_>> = times.iter().map(|(_, finished)| *finished).collect();
+        let last = ends.and_then(|ends| ends.into_iter().max());
+        last.map_or(limit, |last| seconds(start, last))
+    };
+    let mut add = |name: &str, value: f64| metrics.insert(name.to_owned(), value);
+    if let Some(connected) = stage
+        .player(0, Side::Client)
+        .and_then(|player| player.connected)
+    {
+        add("handshake_s", seconds(start, connected));
+    }
+    match &scenario.workload.kind {
+        Kind::File { .. } => {
+            add(COMPLETION, completion);
+            add("goodput_mbit", goodput(stage, completion));
+        }
+        Kind::Flows { count, .. } => {
+            let took: Vec<_> = times.iter().map(took).collect();
+            add(FLOW, took.iter().sum::<f64>() / *count as f64);
+            add("flow_max_s", took.iter().copied().fold(0.0, f64::max));
+            add(COMPLETION, completion);
+        }
+        Kind::Page { pages, choice: _ } => {
+            add(PAGE, completion);
+            let reported = pages
+                .iter()
+                .flat_map(|page| page.objects.iter().enumerate());
+            for (kind, object) in reported.filter(|(_, object)| object.reported) {
+                let of_kind = of_kind(&client.plan, kind);
+                let took: Vec<_> = of_kind.map(|index| took(&times[index])).collect();
+                let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
+                add(&stream_metric(&object.name), mean);
+            }
+        }
+        Kind::Constant { .. } | Kind::Bulk { .. } => {
+            add(THROUGHPUT, flows.first().copied().unwrap_or(0.0));
+        }
+        Kind::Video { .. } => {
+            if let Plan::Video(video) = &client.plan {
+                add(BITRATE, video.mean_rate());
+                add("stall_s", video.stalled().as_secs_f64());
+            }
+        }
+    }
+    if flows.len() > 1 {
+        let sum: f64 = flows.iter().sum();
+        let squares: f64 = flows.iter().map(|rate| rate * rate).sum();
+        add(
+            "jain_index",
+            sum * sum / (flows.len() as f64 * squares.max(1e-12)),
+        );
+        let others = flows[1..].iter().sum::<f64>() / (flows.len() - 1) as f64;
+        add("times_competitor", flows[0] / others.max(1e-9));
+    }
+    add_network(stage, &mut metrics);
+    metrics
+}
+
+fn of_kind(plan: &Plan, kind: usize) -> impl Iterator<Item = usize> {
+    let objects = match plan {
+        Plan::Objects(objects) => objects.as_slice(),
+        Plan::Stream(..) | Plan::Video(_) => &[],
+    };
+    let indexes = objects.iter().enumerate();
+    indexes.filter_map(move |(index, object)| (object.kind == kind).then_some(index))
+}
+
+fn goodput(stage: &Stage, completion: f64) -> f64 {
+    let bytes = stage.receiver(0).map_or(0, |player| player.received);
+    bytes as f64 * 8.0 / 1e6 / completion.max(1e-9)
+}
+
+/// What can be said of the network: loss, delay, and bytes beyond those asked for.
+fn add_network(stage: &Stage, metrics: &mut BTreeMap<String, f64>) {
+    let (mut dropped, mut packets, mut delay) = (0, 0, 0.0);
+    for path in &stage.flows[0].paths {
+        let (link, one_way) = stage.data_link(0, *path);
+        let counters = link.counters();
+        let waited = counters.mean_queue_delay();
+        dropped += counters.dropped();
+        packets += counters.packets_in;
+        delay += (one_way + waited).as_secs_f64() * counters.departed as f64;
+    }
+    let departed = stage.flows[0].paths.iter();
+    let departed: u64 = departed
+        .map(|path| stage.data_link(0, *path).0.counters().departed)
+        .sum();
+    let share = dropped as f64 / packets.max(1) as f64;
+    metrics.insert("loss_pct".into(), share * 100.0);
+    metrics.insert("delay_ms".into(), delay / departed.max(1) as f64 * 1e3);
+    let sent = stage.path_stats(0).into_values();
+    let sent: u64 = sent
+        .filter_map(|[sender, _]| Some(sender?.bytes_sent))
+        .sum();
+    let received = stage.receiver(0).map_or(0, |player| player.received);
+    if received > 0 {
+        let overhead = sent as f64 / received as f64 - 1.0;
+        metrics.insert("overhead_pct".into(), overhead * 100.0);
+    }
+}
+
+/// What each path did.
+pub(super) fn paths(stage: &Stage) -> Vec<PathResult> {
+    let stats = stage.path_stats(0);
+    let result = |path: &usize| {
+        let sender = stats.get(path).and_then(|[sender, _]| sender.as_ref());
+        let counters = stage.data_link(0, *path).0.counters();
+        PathResult {
+            path: *path,
+            bytes: sender.map_or(0, |stats| stats.bytes_sent),
+            lost: sender.map_or(0, |stats| stats.packets_lost),
+            dropped_queue: counters.dropped_queue,
+            dropped_loss: counters.dropped_loss,
+            queue_ms: counters.mean_queue_delay().as_secs_f64() * 1e3,
+            rtt_ms: sender.map_or(0.0, |stats| stats.rtt.as_secs_f64() * 1e3),
+        }
+    };
+    stage.flows[0].paths.iter().map(result).collect()
+}

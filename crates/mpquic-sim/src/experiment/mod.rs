@@ -1,0 +1,288 @@
+//! Experiments: runs of a [`Scenario`], on all cores, and what they came to.
+//!
+//! ```
+//! use mpquic_sim::experiment::Experiment;
+//! use mpquic_sim::scenario::Scenario;
+//! let scenario = Scenario::parse("two.toml", r#"
+//!     schedulers = ["lrf", "round-robin"]
+//!     runs = 3
+//!     [workload]
+//!     kind = "file"
+//!     size_mb = 1
+//!     [[path]]
+//!     name = "wifi"
+//!     rate_mbit = 20
+//!     owd_ms = 10
+//!     [[path]]
+//!     name = "lte"
+//!     rate_mbit = 10
+//!     owd_ms = "20..40"
+//! "#)?;
+//! let results = Experiment::new(scenario).run(1, &|| ());
+//! assert_eq!(results.runs.len(), 6);
+//! # Ok::<(), mpquic_sim::scenario::ScenarioError>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mpquic_core::Side;
+
+mod csv;
+mod feed;
+mod measure;
+mod plan;
+mod player;
+mod results;
+mod stage;
+mod statistics;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod trace;
+mod video;
+
+pub use csv::sweep_label;
+pub use measure::{default_metric, is_lower_better};
+pub use results::{PathResult, Results, Run, ScenarioResults, State, Trace};
+pub use statistics::{Statistics, quantile};
+pub use summary::{Cell, Comparison, Summary, Verdict};
+
+use crate::scenario::{Points, Position, Scenario};
+use stage::Stage;
+use trace::Tracer;
+
+/// The workload is looked at this often for whether it is done.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// A scenario with all its runs.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    scenario: Scenario,
+    points: Points,
+}
+
+/// One run of an experiment, to be done.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    contender: usize,
+    position: Position,
+}
+
+impl Experiment {
+    /// All runs of a scenario.
+    pub fn new(scenario: Scenario) -> Self {
+        let points = Points::new(&scenario);
+        Self { scenario, points }
+    }
+
+    /// The scenario.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// How many runs there are.
+    pub fn count(&self) -> usize {
+        let contenders = self.scenario.contenders.len();
+        self.points.sweeps() * self.points.points() * self.scenario.runs * contenders
+    }
+
+    /// The run with an index: the contenders of one position are neighbours.
+    fn case(&self, index: usize) -> Case {
+        let contenders = self.scenario.contenders.len();
+        let (index, contender) = (index / contenders, index % contenders);
+        let (index, run) = (index / self.scenario.runs, index % self.scenario.runs);
+        let points = self.points.points();
+        Case {
+            contender,
+            position: Position {
+                sweep: index / points,
+                point: index % points,
+                run,
+            },
+        }
+    }
+
+    /// Does all runs in this many threads, and calls `progress` after each. The results do not
+    /// depend on the number of threads.
+    pub fn run(&self, threads: usize, progress: &(dyn Fn() + Sync)) -> ScenarioResults {
+        let next = AtomicUsize::new(0);
+        let done = Mutex::new(BTreeMap::new());
+        std::thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, self.count()) {
+                scope.spawn(|| {
+                    loop {
+                        let index = next.fetch_add(1, Ordering::Relaxed);
+                        if index >= self.count() {
+                            return;
+                        }
+                        let outcome = self.run_case(self.case(index));
+                        if let Ok(mut done) = done.lock() {
+                            done.insert(index, outcome);
+                        }
+                        progress();
+                    }
+                });
+            }
+        });
+        let done = done.into_inner().unwrap_or_default();
+        let (runs, traces): (Vec<_>, Vec<_>) = done.into_values().unzip();
+        self.results(runs, traces.into_iter().flatten().collect())
+    }
+
+    fn run_case(&self, case: Case) -> (Run, Option<Trace>) {
+        // A broken invariant ends one run, not all of them.
+        let result = catch_unwind(AssertUnwindSafe(|| self.simulate(case)));
+        let reason = match result {
+            Ok(Ok(outcome)) => return outcome,
+            Ok(Err(reason)) => reason,
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref().map(|text: &&str| (*text).into()));
+                format!("panic: {}", text.unwrap_or_default())
+            }
+        };
+        // It counts as the worst there is, so that statistics do not leave it out.
+        let metric = self.metric();
+        let worst = if is_lower_better(&metric) {
+            self.scenario.limit.as_secs_f64()
+        } else {
+            0.0
+        };
+        let run = Run {
+            contender: case.contender,
+            sweep: case.position.sweep,
+            point: case.position.point,
+            run: case.position.run,
+            state: State::Failed(reason),
+            values: self.points.values(case.position),
+            metrics: BTreeMap::from([(metric, worst)]),
+            paths: Vec::new(),
+            flows: Vec::new(),
+        };
+        (run, None)
+    }
+
+    /// The seed of a run's network and hosts: contenders of one position meet the same network.
+    fn seed(&self, position: Position) -> u64 {
+        let mut seed = self.scenario.seed;
+        for index in [position.sweep, position.point, position.run] {
+            seed = (seed ^ (index as u64 + 1))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(23);
+        }
+        seed >> 8
+    }
+
+    fn simulate(&self, case: Case) -> Result<(Run, Option<Trace>), String> {
+        let Case {
+            contender,
+            position,
+        } = case;
+        let scenario = &self.scenario;
+        let values = self.points.values(position);
+        let seed = self.seed(position);
+        let mut stage = Stage::new(scenario, &scenario.contenders[contender], &values, seed)?;
+        let is_first = position.point == 0 && position.run == 0;
+        let mut tracer = is_first.then(|| Tracer::new(scenario));
+        let mut before = measure::received(&stage);
+        let mut warm = scenario.warm_up.is_zero();
+        let state = loop {
+            let mut end = (stage.elapsed() + SLICE).min(scenario.limit);
+            if !warm {
+                end = end.min(scenario.warm_up);
+            }
+            stage.run_until(end)?;
+            if !warm && stage.elapsed() >= scenario.warm_up {
+                warm = true;
+                before = measure::received(&stage);
+            }
+            if let Some(tracer) = &mut tracer {
+                tracer.sample(&stage);
+            }
+            if let Some(state) = self.state(&mut stage) {
+                break state;
+            }
+        };
+        let flows = measure::throughputs(&stage, scenario.warm_up, &before);
+        let run = Run {
+            contender,
+            sweep: position.sweep,
+            point: position.point,
+            run: position.run,
+            state,
+            values,
+            metrics: measure::metrics(scenario, &stage, &flows),
+            paths: measure::paths(&stage),
+            flows,
+        };
+        let trace = tracer.map(|tracer| tracer.finish(contender, position.sweep));
+        Ok((run, trace))
+    }
+
+    /// How a run has ended, if it has.
+    fn state(&self, stage: &mut Stage) -> Option<State> {
+        if measure::is_done(stage) {
+            return Some(State::Finished);
+        }
+        let players = [Side::Client, Side::Server].map(|side| stage.player(0, side));
+        let lost = players.into_iter().find_map(|player| player?.lost.clone());
+        if let Some(reason) = lost {
+            return Some(State::Failed(reason));
+        }
+        let over = stage.elapsed() >= self.scenario.limit || stage.is_over();
+        over.then_some(State::Unfinished)
+    }
+
+    /// The metric that counts.
+    fn metric(&self) -> String {
+        if self.scenario.metric.is_empty() {
+            default_metric(&self.scenario.workload.kind)
+        } else {
+            self.scenario.metric.clone()
+        }
+    }
+
+    fn results(&self, runs: Vec<Run>, traces: Vec<Trace>) -> ScenarioResults {
+        let scenario = &self.scenario;
+        let metric = self.metric();
+        let published = scenario.published.iter().map(|published| {
+            let mut published = published.clone();
+            if published.metric.is_empty() {
+                published.metric.clone_from(&metric);
+            }
+            published
+        });
+        ScenarioResults {
+            id: scenario.id.clone(),
+            title: scenario.title.clone(),
+            paper: scenario.paper.clone(),
+            figure: scenario.figure.clone(),
+            seed: scenario.seed,
+            limit_s: scenario.limit.as_secs_f64(),
+            baseline: scenario.baseline.clone(),
+            contenders: scenario.contenders.iter().map(|c| c.name.clone()).collect(),
+            paths: scenario
+                .paths
+                .iter()
+                .map(|path| path.name.clone())
+                .collect(),
+            competitors: scenario
+                .competitors
+                .iter()
+                .map(|c| c.name.clone())
+                .collect(),
+            parameters: self.points.names().map(str::to_owned).collect(),
+            sweeps: (0..self.points.sweeps())
+                .map(|sweep| self.points.labels(sweep))
+                .collect(),
+            published: published.collect(),
+            metric,
+            runs,
+            traces,
+        }
+    }
+}

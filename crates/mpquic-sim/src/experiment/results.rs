@@ -1,0 +1,125 @@
+//! What experiments came to, as it is kept in files.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::scenario::Published;
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// All was transferred.
+    Finished,
+    /// The virtual time limit came first; times are at least what is given.
+    Unfinished,
+    /// The connection broke, for this reason.
+    Failed(String),
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Index into [`ScenarioResults::contenders`].
+    pub contender: usize,
+    /// Index into [`ScenarioResults::sweeps`].
+    pub sweep: usize,
+    /// The space-filling point.
+    pub point: usize,
+    /// The repetition.
+    pub run: usize,
+    /// How it ended.
+    pub state: State,
+    /// The values of [`ScenarioResults::parameters`].
+    pub values: Vec<f64>,
+    /// What was measured, by name; the end of a name is the unit.
+    pub metrics: BTreeMap<String, f64>,
+    /// What each path did, for those the contender used.
+    pub paths: Vec<PathResult>,
+    /// Throughput of each connection from the warm-up on, Mbit/s: the measured one first, then the
+    /// competitors.
+    pub flows: Vec<f64>,
+}
+
+/// What a path did in a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PathResult {
+    /// Index into [`ScenarioResults::paths`].
+    pub path: usize,
+    /// Bytes of datagrams sent on it.
+    pub bytes: u64,
+    /// Packets its sender declared lost.
+    pub lost: u64,
+    /// Packets its link dropped because the queue was full, of whomever.
+    pub dropped_queue: u64,
+    /// Packets its link lost at random, of whomever.
+    pub dropped_loss: u64,
+    /// Mean wait in its queue.
+    pub queue_ms: f64,
+    /// Smoothed RTT at the end.
+    pub rtt_ms: f64,
+}
+
+/// How a run went over time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Index into [`ScenarioResults::contenders`].
+    pub contender: usize,
+    /// Index into [`ScenarioResults::sweeps`].
+    pub sweep: usize,
+    /// Distance of samples. The first sample is at the start.
+    pub interval_s: f64,
+    /// Stream bytes received by then, per connection.
+    pub received: Vec<Vec<u64>>,
+    /// Datagram bytes received by then, per path.
+    pub path_bytes: Vec<Vec<u64>>,
+    /// Congestion window, per path.
+    pub window: Vec<Vec<u64>>,
+    /// Smoothed RTT, per path.
+    pub rtt_ms: Vec<Vec<f64>>,
+}
+
+/// All runs of a scenario.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ScenarioResults {
+    /// The scenario.
+    pub id: String,
+    /// What it is about.
+    pub title: String,
+    /// The paper it repeats an experiment of.
+    pub paper: String,
+    /// The figure or table it answers.
+    pub figure: String,
+    /// Everything random derived from it.
+    pub seed: u64,
+    /// Virtual time after which a run counted as unfinished.
+    pub limit_s: f64,
+    /// The metric that counts.
+    pub metric: String,
+    /// Whom the others are compared with.
+    pub baseline: String,
+    /// Names of what was compared.
+    pub contenders: Vec<String>,
+    /// Names of the paths.
+    pub paths: Vec<String>,
+    /// Names of the competitors.
+    pub competitors: Vec<String>,
+    /// Names of the numbers that differ between runs.
+    pub parameters: Vec<String>,
+    /// The combinations of swept values: name, label.
+    pub sweeps: Vec<Vec<(String, String)>>,
+    /// What was published.
+    pub published: Vec<Published>,
+    /// The runs, by sweep, point, repetition, contender.
+    pub runs: Vec<Run>,
+    /// The first run of each contender and sweep over time.
+    pub traces: Vec<Trace>,
+}
+
+/// All that was run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct Results {
+    /// One entry per scenario.
+    pub scenarios: Vec<ScenarioResults>,
+}

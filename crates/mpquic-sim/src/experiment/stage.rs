@@ -1,0 +1,461 @@
+//! [`Stage`]: a scenario built up for one run: links, hosts, connections, and the clock.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mpquic_core::{FourTuple, PathId, PathStats, PathStatus, Side, VarInt};
+
+use super::plan::Plan;
+use super::player::{Client, PathsToOpen, Player};
+use crate::host::{Host, Hosted};
+use crate::lab::{Lab, epoch};
+use crate::network::{Hop, HostId, LinkId};
+use crate::pair::Setup;
+use crate::scenario::{
+    Competitor, Contender, LinkPair, Scenario, Transport, UsedPaths, Workload, take_over,
+};
+use crate::tls::SERVER_NAME;
+use crate::traffic::{Arrivals, Traffic};
+
+const CLIENT_PORT: u16 = 50_000;
+const SERVER_PORT: u16 = 4433;
+/// Streams a client may have open; pages have hundreds of objects.
+const MAX_STREAMS: u64 = 1000;
+
+/// A connection of a run, from both ends.
+pub(super) struct Flow {
+    client: HostId,
+    server: HostId,
+    setup: Setup,
+    pub(super) upload: bool,
+    /// Which of the scenario's paths it uses, the one of the handshake first.
+    pub(super) paths: Vec<usize>,
+    pub(super) start: Duration,
+    stop: Option<Duration>,
+    connected: bool,
+    stopped: bool,
+}
+
+impl Flow {
+    /// The side that sends the data.
+    fn sender(&self) -> HostId {
+        if self.upload {
+            self.client
+        } else {
+            self.server
+        }
+    }
+
+    fn receiver(&self) -> HostId {
+        if self.upload {
+            self.server
+        } else {
+            self.client
+        }
+    }
+}
+
+/// A scenario built up for one run. Flow 0 is the one that is measured.
+pub(super) struct Stage {
+    lab: Lab<Player>,
+    pub(super) flows: Vec<Flow>,
+    /// The links of each path: from the client, to the client.
+    paths: Vec<[LinkId; 2]>,
+    /// Propagation delays of each path, the shared links included.
+    one_way: Vec<[Duration; 2]>,
+}
+
+fn address(flow: usize, path: usize, host: u8) -> IpAddr {
+    // Scenarios have few flows and at most eight paths.
+    Ipv4Addr::new(10, flow as u8, path as u8, host).into()
+}
+
+fn four_tuple(flow: usize, path: usize) -> FourTuple {
+    FourTuple::new(
+        SocketAddr::new(address(flow, path, 1), CLIENT_PORT),
+        SocketAddr::new(address(flow, path, 2), SERVER_PORT),
+    )
+}
+
+impl Stage {
+    /// Builds a scenario up; nothing has been sent yet. Equal arguments give equal runs.
+    pub(super) fn new(
+        scenario: &Scenario,
+        contender: &Contender,
+        values: &[f64],
+        seed: u64,
+    ) -> Result<Self, String> {
+        let mut stage = Self {
+            lab: Lab::new(seed),
+            flows: Vec::new(),
+            paths: Vec::new(),
+            one_way: Vec::new(),
+        };
+        let vias = stage.build_links(scenario, values, seed);
+        stage.add_cross_traffic(scenario, values);
+        let setup = setup(
+            &contender.scheduler,
+            &contender.controller,
+            &scenario.transport,
+        )?;
+        stage.add_main(scenario, contender, values, setup.seed(seed));
+        for (index, competitor) in scenario.competitors.iter().enumerate() {
+            let setup = setup_of(competitor, &scenario.transport)?;
+            stage.add_competitor(scenario, competitor, setup.seed(seed + 1 + index as u64));
+        }
+        for flow in 0..stage.flows.len() {
+            stage.add_routes(flow, &vias);
+        }
+        Ok(stage)
+    }
+
+    /// Makes all links. Returns the shared links behind each path, in both directions.
+    fn build_links(
+        &mut self,
+        scenario: &Scenario,
+        values: &[f64],
+        seed: u64,
+    ) -> Vec<Vec<[LinkId; 2]>> {
+        let distinct = |index: usize| seed.rotate_left(17) ^ ((index as u64 + 1) << 8);
+        let shared: Vec<_> = scenario.links.iter().enumerate().collect();
+        let shared: Vec<[LinkId; 2]> = shared
+            .into_iter()
+            .map(|(index, link)| {
+                let links = link.links.links(values, distinct(1000 + index));
+                links.map(|link| self.lab.network.add_link(link))
+            })
+            .collect();
+        let paths = scenario.paths.iter().enumerate();
+        let mut configs: Vec<_> = paths
+            .map(|(index, path)| path.links.links(values, distinct(index)))
+            .collect();
+        let before = configs.clone();
+        for swap in &scenario.swaps {
+            let [a, b] = swap.paths;
+            for direction in 0..2 {
+                take_over(&mut configs[a][direction], &before[b][direction], swap.time);
+                take_over(&mut configs[b][direction], &before[a][direction], swap.time);
+            }
+        }
+        for config in configs {
+            self.paths
+                .push(config.map(|link| self.lab.network.add_link(link)));
+        }
+        let delay = |links: &LinkPair, direction: usize| links.one_way(values)[direction];
+        for path in &scenario.paths {
+            self.one_way.push([0, 1].map(|direction| {
+                let via = path
+                    .via
+                    .iter()
+                    .map(|link| delay(&scenario.links[*link].links, direction));
+                delay(&path.links, direction) + via.sum::<Duration>()
+            }));
+        }
+        let vias = scenario.paths.iter();
+        vias.map(|path| path.via.iter().map(|link| shared[*link]).collect())
+            .collect()
+    }
+
+    fn add_cross_traffic(&mut self, scenario: &Scenario, values: &[f64]) {
+        for cross in &scenario.cross_traffic {
+            let link = self.paths[cross.path][usize::from(!cross.up)];
+            let traffic = Traffic {
+                rate: cross.rate.at(values) * 1e6,
+                packet_bytes: cross.packet_bytes,
+                arrivals: if cross.poisson {
+                    Arrivals::Poisson
+                } else {
+                    Arrivals::Constant
+                },
+                from: epoch() + cross.from,
+                to: cross.to.map(|to| epoch() + to),
+            };
+            self.lab.network.add_traffic(traffic, &[link]);
+        }
+    }
+
+    fn add_main(
+        &mut self,
+        scenario: &Scenario,
+        contender: &Contender,
+        values: &[f64],
+        setup: Setup,
+    ) {
+        let workload = &scenario.workload;
+        let paths = used_paths(scenario, contender.paths, values);
+        let plan = Plan::new(workload, values);
+        let flow = Flow {
+            upload: workload.upload,
+            paths,
+            start: workload.start,
+            stop: None,
+            ..self.new_flow(setup)
+        };
+        self.add_flow(scenario, flow, plan, workload.wait_for_paths);
+    }
+
+    fn add_competitor(&mut self, scenario: &Scenario, competitor: &Competitor, setup: Setup) {
+        let flow = Flow {
+            upload: competitor.upload,
+            paths: competitor.paths.clone(),
+            start: competitor.start,
+            stop: competitor.stop,
+            ..self.new_flow(setup)
+        };
+        self.add_flow(scenario, flow, Plan::competitor(), false);
+    }
+
+    /// A flow between the next two hosts.
+    fn new_flow(&self, setup: Setup) -> Flow {
+        let first = 2 * self.flows.len();
+        Flow {
+            client: HostId(first),
+            server: HostId(first + 1),
+            setup,
+            upload: false,
+            paths: Vec::new(),
+            start: Duration::ZERO,
+            stop: None,
+            connected: false,
+            stopped: false,
+        }
+    }
+
+    fn add_flow(&mut self, scenario: &Scenario, mut flow: Flow, plan: Plan, wait_for_paths: bool) {
+        let index = self.flows.len();
+        let further = flow.paths.iter().skip(1);
+        let wanted = further.map(|path| {
+            let backup = scenario.paths[*path].backup;
+            let status = if backup {
+                PathStatus::Backup
+            } else {
+                PathStatus::Available
+            };
+            (four_tuple(index, *path), status)
+        });
+        let paths = PathsToOpen {
+            wanted: wanted.collect(),
+            ..PathsToOpen::default()
+        };
+        let client = Client::new(plan, flow.upload, wait_for_paths, paths);
+        if flow.paths.len() == 1 {
+            flow.setup = flow
+                .setup
+                .transport(|transport| transport.max_concurrent_paths = 0);
+        }
+        let seed = flow.setup.seed.wrapping_mul(2);
+        let setup = &flow.setup;
+        let mut client_host = Host::new(setup.endpoint_config(1), None, seed + 1, move || {
+            Player::client(client.clone())
+        });
+        let mut server_host = Host::new(
+            setup.endpoint_config(2),
+            Some(setup.server_config()),
+            seed + 2,
+            Player::default,
+        );
+        client_host.set_checks(false);
+        server_host.set_checks(false);
+        let added = [
+            self.lab.add_host(client_host),
+            self.lab.add_host(server_host),
+        ];
+        debug_assert_eq!(added, [flow.client, flow.server]);
+        self.flows.push(flow);
+    }
+
+    fn add_routes(&mut self, flow: usize, vias: &[Vec<[LinkId; 2]>]) {
+        let Flow { client, server, .. } = self.flows[flow];
+        for (path, via) in vias.iter().enumerate() {
+            let (near, far) = (address(flow, path, 1), address(flow, path, 2));
+            let shared = |direction: usize| via.iter().map(move |link| Hop::Link(link[direction]));
+            let [up, down] = self.paths[path].map(Hop::Link);
+            let up = std::iter::once(up).chain(shared(0)).collect();
+            let down = shared(1).rev().chain([down]).collect();
+            self.lab.network.add_route(near, far, up, server);
+            self.lab.network.add_route(far, near, down, client);
+        }
+    }
+
+    /// Virtual time since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.lab.elapsed()
+    }
+
+    /// The instant a flow starts.
+    pub(super) fn start_of(&self, flow: usize) -> Instant {
+        epoch() + self.flows[flow].start
+    }
+
+    /// Lets time pass up to `end`, starting and stopping flows on the way.
+    pub(super) fn run_until(&mut self, end: Duration) -> Result<(), String> {
+        loop {
+            let starts = self.flows.iter().filter(|flow| !flow.connected);
+            let stops = self
+                .flows
+                .iter()
+                .filter(|flow| flow.connected && !flow.stopped);
+            let next = starts
+                .map(|flow| flow.start)
+                .chain(stops.filter_map(|flow| flow.stop))
+                .min();
+            let until = next.map_or(end, |next| next.min(end));
+            self.lab.drive(until.saturating_sub(self.lab.elapsed()));
+            if next.is_none_or(|next| next > end) {
+                return Ok(());
+            }
+            for flow in 0..self.flows.len() {
+                self.start_or_stop(flow)?;
+            }
+        }
+    }
+
+    fn start_or_stop(&mut self, index: usize) -> Result<(), String> {
+        let (now, elapsed) = (self.lab.now(), self.lab.elapsed());
+        let flow = &mut self.flows[index];
+        if !flow.connected && flow.start <= elapsed {
+            flow.connected = true;
+            let path = flow.paths.first().copied().unwrap_or(0);
+            let host = self.lab.host_mut(flow.client);
+            let config = flow.setup.client_config();
+            host.connect(now, config, four_tuple(index, path), SERVER_NAME)
+                .map_err(|error| error.to_string())?;
+        }
+        if flow.connected && !flow.stopped && flow.stop.is_some_and(|stop| stop <= elapsed) {
+            flow.stopped = true;
+            let host = self.lab.host_mut(flow.client);
+            let hosted = host.connection_mut(0);
+            hosted
+                .connection
+                .close(now, VarInt::from_u32(0), Bytes::new());
+        }
+        Ok(())
+    }
+
+    /// True if nothing will ever happen any more.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.lab.next_event().is_none() && self.flows.iter().all(|flow| flow.connected)
+    }
+
+    fn hosted(&self, host: HostId) -> Option<&Hosted<Player>> {
+        self.lab.host(host).connections().first()
+    }
+
+    /// A flow's application on a side, once it has a connection.
+    pub(super) fn player(&self, flow: usize, side: Side) -> Option<&Player> {
+        let flow = &self.flows[flow];
+        let host = if side.is_client() {
+            flow.client
+        } else {
+            flow.server
+        };
+        self.hosted(host).map(|hosted| &hosted.application)
+    }
+
+    /// The application that receives a flow's data.
+    pub(super) fn receiver(&self, flow: usize) -> Option<&Player> {
+        let hosted = self.hosted(self.flows[flow].receiver());
+        hosted.map(|hosted| &hosted.application)
+    }
+
+    /// What a flow's sender and receiver know of each of the scenario's paths they use.
+    pub(super) fn path_stats(&self, flow: usize) -> BTreeMap<usize, [Option<PathStats>; 2]> {
+        let mut by_path = BTreeMap::new();
+        let hosts = [self.flows[flow].sender(), self.flows[flow].receiver()];
+        for (side, host) in hosts.into_iter().enumerate() {
+            let Some(hosted) = self.hosted(host) else {
+                continue;
+            };
+            let connection = &hosted.connection;
+            let ids: Vec<PathId> = connection.paths().collect();
+            for stats in ids.iter().filter_map(|id| connection.path_stats(*id)) {
+                let IpAddr::V4(ip) = stats.four_tuple.remote.ip() else {
+                    continue;
+                };
+                let path = usize::from(ip.octets()[2]);
+                by_path.entry(path).or_insert([None, None])[side] = Some(stats);
+            }
+        }
+        by_path
+    }
+
+    /// The link of a path in the direction of a flow's data, and its propagation delay.
+    pub(super) fn data_link(&self, flow: usize, path: usize) -> (&crate::link::Link, Duration) {
+        let direction = usize::from(!self.flows[flow].upload);
+        let link = self.lab.network.link(self.paths[path][direction]);
+        (link, self.one_way[path][direction])
+    }
+}
+
+fn setup(scheduler: &str, controller: &str, transport: &Transport) -> Result<Setup, String> {
+    let scheduler = mpquic_sched::by_name(scheduler).map_err(|error| error.to_string())?;
+    let controller = mpquic_cc::by_name(controller).map_err(|error| error.to_string())?;
+    let setup = Setup::with_policies(scheduler, controller);
+    Ok(setup.transport(|config| {
+        config.initial_mtu = transport.mtu;
+        config.max_mtu = transport.mtu;
+        config.max_ack_delay = transport.max_ack_delay;
+        config.pacing = transport.pacing;
+        config.max_concurrent_bidi_streams = MAX_STREAMS;
+        config.max_concurrent_uni_streams = MAX_STREAMS;
+        if let Some(window) = transport.receive_window {
+            config.initial_stream_receive_window = window;
+            config.initial_receive_window = window;
+            config.max_receive_window = window;
+        }
+        if let Some(send_buffer) = transport.send_buffer {
+            config.send_window = send_buffer;
+        }
+    }))
+}
+
+fn setup_of(competitor: &Competitor, transport: &Transport) -> Result<Setup, String> {
+    setup(&competitor.scheduler, &competitor.controller, transport)
+}
+
+/// The paths a contender uses, the one of the handshake first.
+fn used_paths(scenario: &Scenario, used: UsedPaths, values: &[f64]) -> Vec<usize> {
+    let Workload {
+        paths,
+        handshake_path,
+        upload,
+        ..
+    } = &scenario.workload;
+    let direction = usize::from(!upload);
+    let delay = |path: &usize| {
+        scenario.paths[*path]
+            .links
+            .one_way(values)
+            .iter()
+            .sum::<Duration>()
+    };
+    let rate = |path: &usize| {
+        let links = scenario.paths[*path].links.links(values, 0);
+        links[direction].rate.unwrap_or(f64::INFINITY)
+    };
+    match used {
+        UsedPaths::All => {
+            let mut paths = paths.clone();
+            let first = handshake_path.at(values) as usize;
+            if first < paths.len() {
+                paths[..=first].rotate_right(1);
+            }
+            paths
+        }
+        UsedPaths::LowestDelay => paths
+            .iter()
+            .copied()
+            .min_by_key(delay)
+            .into_iter()
+            .collect(),
+        UsedPaths::HighestRate => {
+            let best = paths
+                .iter()
+                .copied()
+                .max_by(|a, b| rate(a).total_cmp(&rate(b)));
+            best.into_iter().collect()
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Statistics of repeated runs.
+
+/// Quantiles of Student's t distribution for 95 % confidence, two-sided, by degrees of freedom
+/// from 1.
+const STUDENT: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// What a number of values have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Statistics {
+    /// How many values there are.
+    pub count: usize,
+    /// Their mean.
+    pub mean: f64,
+    /// The 95 % confidence interval of the mean is plus or minus this; 0 for a single value.
+    pub confidence: f64,
+    /// Their median.
+    pub median: f64,
+    /// A tenth is below this.
+    pub tenth: f64,
+    /// A tenth is above this.
+    pub ninetieth: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Statistics {
+    /// Of these values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (values.first(), values.last()) else {
+            return Self::default();
+        };
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count as f64;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let confidence = if count > 1 {
+            let deviation = (squares / (count - 1) as f64).sqrt();
+            student(count - 1) * deviation / (count as f64).sqrt()
+        } else {
+            0.0
+        };
+        Self {
+            count,
+            mean,
+            confidence,
+            median: quantile(&values, 0.5),
+            tenth: quantile(&values, 0.1),
+            ninetieth: quantile(&values, 0.9),
+            min: *min,
+            max: *max,
+        }
+    }
+}
+
+fn student(degrees: usize) -> f64 {
+    // The expansion is good to three digits beyond the table.
+    let further = || 1.960 + 2.372 / degrees as f64 + 2.82 / (degrees as f64).powi(2);
+    STUDENT
+        .get(degrees.wrapping_sub(1))
+        .copied()
+        .unwrap_or_else(further)
+}
+
+/// A quantile of sorted values, between the two nearest.
+pub fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let position = share.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64;
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    match (sorted.get(below), sorted.get(above)) {
+        (Some(below), Some(above)) => below + (above - below) * position.fract(),
+        _ => f64::NAN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_sample() {
+        // Mean 5, sample deviation sqrt(32 / 7): half the interval is 2.365 * 2.138 / sqrt(8).
+        let statistics = Statistics::of([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!(
+            (statistics.count, statistics.mean, statistics.median),
+            (8, 5.0, 4.5)
+        );
+        assert!(
+            (statistics.confidence - 1.788).abs() < 1e-3,
+            "{statistics:?}"
+        );
+        assert_eq!((statistics.min, statistics.max), (2.0, 9.0));
+        assert!((statistics.ninetieth - 7.6).abs() < 1e-9);
+        assert_eq!(Statistics::of([3.0]).confidence, 0.0);
+        assert_eq!(Statistics::of([]).count, 0);
+    }
+
+    #[test]
+    fn the_t_distribution_goes_on_smoothly() {
+        assert!((student(31) - 2.040).abs() < 2e-3);
+        assert!((student(60) - 2.000).abs() < 1e-3);
+        assert!((student(1000) - 1.962).abs() < 1e-3);
+    }
+}

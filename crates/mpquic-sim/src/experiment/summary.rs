@@ -1,0 +1,200 @@
+//! Results condensed: statistics per contender, comparisons with the baseline, published claims.
+
+use std::collections::BTreeSet;
+
+use super::is_lower_better;
+use super::results::{Run, ScenarioResults, State};
+use super::statistics::Statistics;
+use crate::scenario::{Claim, Published};
+
+/// Where runs belong: one contender and one combination of swept values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// Index into [`ScenarioResults::sweeps`].
+    pub sweep: usize,
+    /// Index into [`ScenarioResults::contenders`].
+    pub contender: usize,
+}
+
+/// One metric of the runs of one cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Unfinished runs count with the time limit: statistics are then bounds.
+    pub statistics: Statistics,
+    /// Runs that did not finish in time.
+    pub unfinished: usize,
+    /// Runs that failed.
+    pub failed: usize,
+}
+
+/// One contender against another one, run by run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// The ratio of the medians.
+    pub ratio: f64,
+    /// The geometric mean of the ratios of single runs.
+    pub paired: f64,
+    /// Its 95 % confidence interval.
+    pub paired_interval: (f64, f64),
+    /// The share of runs in which the contender was better.
+    pub better: f64,
+}
+
+impl Comparison {
+    /// True if the difference is more than chance explains (at 95 % confidence).
+    pub fn is_significant(&self) -> bool {
+        self.paired_interval.0 > 1.0 || self.paired_interval.1 < 1.0
+    }
+
+    /// Of pairs of values: the contender's and the other's.
+    pub fn of(pairs: &[(f64, f64)], lower_is_better: bool) -> Option<Self> {
+        let ours = Statistics::of(pairs.iter().map(|(ours, _)| *ours));
+        let theirs = Statistics::of(pairs.iter().map(|(_, theirs)| *theirs));
+        let logarithms = pairs.iter().map(|(ours, theirs)| (ours / theirs).ln());
+        let logarithms = Statistics::of(logarithms.filter(|value| value.is_finite()));
+        if pairs.is_empty() || logarithms.count == 0 || theirs.median == 0.0 {
+            return None;
+        }
+        let is_better = |pair: &&(f64, f64)| {
+            if lower_is_better {
+                pair.0 < pair.1
+            } else {
+                pair.0 > pair.1
+            }
+        };
+        let better = pairs.iter().filter(is_better).count();
+        let (mean, half) = (logarithms.mean, logarithms.confidence);
+        Some(Self {
+            ratio: ours.median / theirs.median,
+            paired: mean.exp(),
+            paired_interval: ((mean - half).exp(), (mean + half).exp()),
+            better: better as f64 / pairs.len() as f64,
+        })
+    }
+}
+
+/// What became of a published claim, in one sweep.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// There is nothing to compare, or one of the contenders was not run.
+    Unknown,
+    /// Our value of what was published as a value, a ratio or a share.
+    Ours(f64),
+    /// Our order, from the best to the worst, with medians.
+    Order(Vec<(String, f64)>),
+}
+
+impl ScenarioResults {
+    /// The runs of a cell, by point and repetition.
+    pub fn runs_of(&self, cell: Cell) -> impl Iterator<Item = &Run> {
+        self.runs
+            .iter()
+            .filter(move |run| run.sweep == cell.sweep && run.contender == cell.contender)
+    }
+
+    /// All cells, by sweep.
+    pub fn cells(&self) -> impl Iterator<Item = Cell> {
+        let contenders = self.contenders.len();
+        (0..self.sweeps.len() * contenders).map(move |index| Cell {
+            sweep: index / contenders,
+            contender: index % contenders,
+        })
+    }
+
+    /// Names of all metrics, the one that counts first.
+    pub fn metrics(&self) -> Vec<&str> {
+        let all: BTreeSet<&str> = self
+            .runs
+            .iter()
+            .flat_map(|run| run.metrics.keys().map(String::as_str))
+            .collect();
+        let first = std::iter::once(self.metric.as_str());
+        first
+            .chain(all.into_iter().filter(|name| *name != self.metric))
+            .collect()
+    }
+
+    /// Statistics of a metric in a cell.
+    pub fn summary(&self, cell: Cell, metric: &str) -> Summary {
+        let values = self.runs_of(cell).filter_map(|run| run.metrics.get(metric));
+        let with = |wanted: fn(&State) -> bool| {
+            self.runs_of(cell).filter(|run| wanted(&run.state)).count()
+        };
+        Summary {
+            statistics: Statistics::of(values.copied()),
+            unfinished: with(|state| *state == State::Unfinished),
+            failed: with(|state| matches!(state, State::Failed(_))),
+        }
+    }
+
+    /// The index of a contender.
+    pub fn contender(&self, name: &str) -> Option<usize> {
+        self.contenders
+            .iter()
+            .position(|contender| contender == name)
+    }
+
+    /// A metric of two contenders in the same runs.
+    pub fn pairs(
+        &self,
+        sweep: usize,
+        contender: usize,
+        other: usize,
+        metric: &str,
+    ) -> Vec<(f64, f64)> {
+        let values = |contender| {
+            let runs = self.runs_of(Cell { sweep, contender });
+            runs.map(|run| run.metrics.get(metric).copied())
+        };
+        let pairs = values(contender).zip(values(other));
+        pairs
+            .filter_map(|(ours, theirs)| Some((ours?, theirs?)))
+            .collect()
+    }
+
+    /// A contender against another one.
+    pub fn comparison(&self, cell: Cell, other: usize, metric: &str) -> Option<Comparison> {
+        let pairs = self.pairs(cell.sweep, cell.contender, other, metric);
+        Comparison::of(&pairs, is_lower_better(metric))
+    }
+
+    /// What our runs say to a published result.
+    pub fn verdict(&self, published: &Published, sweep: usize) -> Verdict {
+        let metric = &published.metric;
+        let median = |contender: usize| {
+            let summary = self.summary(Cell { sweep, contender }, metric);
+            (summary.statistics.count > 0).then_some(summary.statistics.median)
+        };
+        let compared = |ours: &str, theirs: &str| {
+            let contender = self.contender(ours)?;
+            self.comparison(Cell { sweep, contender }, self.contender(theirs)?, metric)
+        };
+        let ours = match &published.claim {
+            Claim::Words => None,
+            Claim::Value { contender, .. } => self.contender(contender).and_then(median),
+            Claim::Ratio {
+                contender, against, ..
+            } => compared(contender, against).map(|comparison| comparison.ratio),
+            Claim::Better {
+                contender, against, ..
+            } => compared(contender, against).map(|comparison| comparison.better),
+            Claim::Order(names) => {
+                let medians = names.iter().filter_map(|name| {
+                    let median = self.contender(name).and_then(median)?;
+                    Some((name.clone(), median))
+                });
+                let mut order: Vec<_> = medians.collect();
+                order.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+                if !is_lower_better(metric) {
+                    order.reverse();
+                }
+                return if order.len() > 1 {
+                    Verdict::Order(order)
+                } else {
+                    Verdict::Unknown
+                };
+            }
+        };
+        ours.map_or(Verdict::Unknown, Verdict::Ours)
+    }
+}

@@ -1,0 +1,270 @@
+use super::*;
+
+const TWO_PATHS: &str = "
+    schedulers = [\"lrf\", \"round-robin\"]
+    limit_s = 60
+    [[path]]
+    name = \"a\"
+    rate_mbit = 20
+    owd_ms = 10
+    s2c = { loss_pct = \"0..0.5\" }
+    [[path]]
+    name = \"b\"
+    rate_mbit = 10
+    rtt_ms = \"30..60\"
+";
+
+fn run(text: &str) -> ScenarioResults {
+    let scenario = Scenario::parse("test.toml", text).unwrap();
+    Experiment::new(scenario).run(1, &|| ())
+}
+
+fn metric(results: &ScenarioResults, run: usize, name: &str) -> f64 {
+    let metrics = &results.runs[run].metrics;
+    *metrics.get(name).unwrap_or_else(|| panic!("{metrics:?}"))
+}
+
+fn assert_all_finished(results: &ScenarioResults) {
+    for run in &results.runs {
+        assert_eq!(run.state, State::Finished, "{run:?}");
+    }
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes_on_any_number_of_threads() {
+    let text = format!("runs = 3\n{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 1");
+    let scenario = Scenario::parse("test.toml", &text).unwrap();
+    let outcome = |threads, seed| {
+        let scenario = Scenario {
+            seed,
+            ..scenario.clone()
+        };
+        let results = Experiment::new(scenario).run(threads, &|| ());
+        assert_all_finished(&results);
+        let results = Results {
+            scenarios: vec![results],
+        };
+        [
+            results.runs_csv(),
+            results.summary_csv(),
+            results.traces_csv(),
+        ]
+        .concat()
+    };
+    let first = outcome(1, 7);
+    assert_eq!(first, outcome(3, 7));
+    assert_ne!(first, outcome(1, 8));
+}
+
+#[test]
+fn a_file_comes_over_both_paths_faster_than_the_better_one_could_carry_it() {
+    let text = format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 10");
+    let text = text.replace("\"0..0.5\"", "0");
+    let results = run(&text);
+    assert_all_finished(&results);
+    for run in 0..2 {
+        // 10 MB take 4 s on the better path alone and 2.7 s on both.
+        let took = metric(&results, run, "completion_s");
+        assert!((2.7..3.8).contains(&took), "{took}");
+        let paths = &results.runs[run].paths;
+        assert!(paths.iter().all(|path| path.bytes > 1_000_000), "{paths:?}");
+        let handshake = metric(&results, run, "handshake_s");
+        assert!((0.02..0.05).contains(&handshake), "{handshake}");
+    }
+    let trace = &results.traces[0];
+    assert_eq!(trace.received[0].last(), Some(&10_000_000));
+    assert!(trace.window[1].iter().any(|window| *window > 20_000));
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_counted_with_the_limit() {
+    let text = format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 100");
+    let results = run(&text.replace("limit_s = 60", "limit_s = 2"));
+    for index in 0..2 {
+        assert_eq!(results.runs[index].state, State::Unfinished);
+        assert_eq!(metric(&results, index, "completion_s"), 2.0);
+    }
+    let cell = Cell {
+        sweep: 0,
+        contender: 0,
+    };
+    let summary = results.summary(cell, "completion_s");
+    assert_eq!((summary.statistics.count, summary.unfinished), (1, 1));
+}
+
+#[test]
+fn a_connection_that_cannot_be_made_is_counted_as_failed() {
+    let text = format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 1");
+    let dead = text.replace("owd_ms = 10\n", "owd_ms = 10\nblackhole = [{ from = 0 }]\n");
+    let results = run(&dead);
+    for run in &results.runs {
+        assert!(matches!(run.state, State::Failed(_)), "{run:?}");
+        assert_eq!(run.metrics["completion_s"], 60.0);
+    }
+}
+
+#[test]
+fn objects_wait_for_what_they_depend_on() {
+    let text = format!(
+        "{TWO_PATHS}
+        [workload]
+        kind = \"page\"
+        page = [\"flat\", \"deep\"]
+        [[page]]
+        name = \"flat\"
+        objects = [{{ name = \"all\", size_kb = 10, count = 150 }}]
+        [[page]]
+        name = \"deep\"
+        objects = [
+            {{ name = \"html\", size_kb = 26 }},
+            {{ name = \"css\", size_kb = 10, count = 2, after = \"html\" }},
+            {{ name = \"image\", size_kb = 10, count = 5, after = \"css\", priority = 3 }},
+        ]"
+    );
+    let results = run(&text);
+    assert_all_finished(&results);
+    let labels: Vec<_> = results
+        .sweeps
+        .iter()
+        .map(|sweep| sweep_label(sweep))
+        .collect();
+    assert_eq!(labels, ["page=flat", "page=deep"]);
+    // The shorter round trip is 20 ms: one for the handshake, then one per level at least.
+    let deep = metric(&results, 2, "page_s");
+    assert!((0.08..0.4).contains(&deep), "{deep}");
+    let flat = metric(&results, 0, "page_s");
+    assert!(
+        (0.4..1.5).contains(&flat),
+        "1.5 MB over 30 Mbit/s in {flat} s"
+    );
+}
+
+#[test]
+fn flows_follow_each_other_and_streams_run_together() {
+    let flows = format!("{TWO_PATHS}\n[workload]\nkind = \"flows\"\ncount = 4\nsize_mb = 1");
+    let results = run(&flows);
+    assert_all_finished(&results);
+    let (mean, all) = (
+        metric(&results, 0, "flow_s"),
+        metric(&results, 0, "completion_s"),
+    );
+    assert!(all > 4.0 * mean && all < 4.0 * mean + 0.1, "{mean} {all}");
+    let streams = format!(
+        "{TWO_PATHS}
+        [workload]
+        kind = \"streams\"
+        streams = [
+            {{ name = \"A\", size_kb = 26, priority = 255 }},
+            {{ name = \"B\", size_kb = 900, priority = 8 }},
+        ]"
+    );
+    let results = run(&streams);
+    assert_all_finished(&results);
+    assert_eq!(results.metric, "stream_A_s");
+    let (a, b) = (
+        metric(&results, 0, "stream_A_s"),
+        metric(&results, 0, "stream_B_s"),
+    );
+    assert!(a < b && b > 0.25, "{a} {b}");
+}
+
+#[test]
+fn a_source_of_constant_rate_is_limited_by_itself_or_by_the_paths() {
+    let text =
+        format!("{TWO_PATHS}\n[workload]\nkind = \"cbr\"\nrate_mbit = [4, 60]\nduration_s = 5");
+    let results = run(&text.replace("\"0..0.5\"", "0"));
+    assert_all_finished(&results);
+    let slow = metric(&results, 0, "throughput_mbit");
+    assert!((3.8..=4.0).contains(&slow), "{slow}");
+    let fast = metric(&results, 2, "throughput_mbit");
+    assert!((22.0..30.0).contains(&fast), "{fast}");
+}
+
+#[test]
+fn competitors_share_a_bottleneck_and_cross_traffic_takes_from_it() {
+    let text = "
+        schedulers = \"lrf\"
+        controllers = [\"newreno\"]
+        limit_s = 30
+        warm_up_s = 5
+        [workload]
+        kind = \"bulk\"
+        duration_s = 20
+        paths = \"a\"
+        [[link]]
+        name = \"shared\"
+        rate_mbit = 20
+        owd_ms = 5
+        [[path]]
+        name = \"a\"
+        rate_mbit = 100
+        owd_ms = 5
+        via = \"shared\"
+        [[path]]
+        name = \"b\"
+        rate_mbit = 100
+        owd_ms = 5
+        via = \"shared\"
+        [[competitor]]
+        name = \"reno\"
+        paths = \"b\"
+    ";
+    let results = run(text);
+    assert_all_finished(&results);
+    let flows = &results.runs[0].flows;
+    let sum: f64 = flows.iter().sum();
+    assert!((17.0..20.0).contains(&sum), "{flows:?}");
+    assert!(flows.iter().all(|rate| *rate > 5.0), "{flows:?}");
+    let cross = "[[cross]]\npath = \"a\"\nrate_mbit = 90\narrivals = \"poisson\"\n";
+    let results = run(&(text.to_owned() + cross));
+    let squeezed = &results.runs[0].flows;
+    assert!(squeezed[0] < 11.0 && squeezed[1] > flows[1], "{squeezed:?}");
+}
+
+#[test]
+fn an_upload_is_measured_where_it_arrives() {
+    let text =
+        format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 5\ndirection = \"upload\"");
+    let results = run(&text);
+    assert_all_finished(&results);
+    let took = metric(&results, 0, "completion_s");
+    assert!((1.3..3.0).contains(&took), "{took}");
+    assert!(
+        results.runs[0]
+            .paths
+            .iter()
+            .all(|path| path.bytes > 500_000)
+    );
+}
+
+#[test]
+fn a_video_takes_the_quality_the_paths_can_carry() {
+    let text = format!(
+        "{TWO_PATHS}
+        [workload]
+        kind = \"video\"
+        rates_mbit = [1, 5, 15, 60]
+        segment_s = 4
+        duration_s = 40"
+    );
+    let results = run(&text.replace("\"0..0.5\"", "0"));
+    assert_all_finished(&results);
+    let rate = metric(&results, 0, "bitrate_mbit");
+    assert!((8.0..15.0).contains(&rate), "{rate}");
+    assert_eq!(metric(&results, 0, "stall_s"), 0.0);
+}
+
+#[test]
+fn paths_change_places() {
+    let text = format!("{TWO_PATHS}\n[workload]\nkind = \"bulk\"\nduration_s = 10")
+        + "\n[[swap]]\nt = 5\npaths = [\"a\", \"b\"]\n";
+    let results = run(&text.replace("\"0..0.5\"", "0"));
+    assert_all_finished(&results);
+    let trace = &results.traces[0];
+    let at = |path: usize, seconds: f64| {
+        trace.path_bytes[path][(seconds / trace.interval_s) as usize] as f64
+    };
+    let rate = |path, from, to| (at(path, to) - at(path, from)) * 8e-6 / (to - from);
+    assert!(rate(0, 2.0, 5.0) > 15.0 && rate(1, 2.0, 5.0) < 10.1);
+    assert!(rate(0, 6.5, 9.5) < 10.1 && rate(1, 6.5, 9.5) > 12.0);
+}

@@ -1,0 +1,362 @@
+//! Who takes part: what is compared, who competes, and which results were published.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::number::Limits;
+use super::reader::{Item, ScenarioError, Table};
+use super::workload::read_paths;
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+/// One of the things a scenario compares.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contender {
+    /// What results call it.
+    pub name: String,
+    /// Its scheduler, one of [`mpquic_sched::list`].
+    pub scheduler: String,
+    /// Its controller, one of [`mpquic_cc::list`].
+    pub controller: String,
+    /// Which paths it uses.
+    pub paths: UsedPaths,
+}
+
+/// Which of its paths a contender uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UsedPaths {
+    /// All of them.
+    #[default]
+    All,
+    /// The one with the lowest delay, without multipath.
+    LowestDelay,
+    /// The one with the highest rate, without multipath.
+    HighestRate,
+}
+
+const USED_PATHS: [(&str, UsedPaths); 3] = [
+    ("all", UsedPaths::All),
+    ("lowest-delay", UsedPaths::LowestDelay),
+    ("highest-rate", UsedPaths::HighestRate),
+];
+
+/// Checks a scheduler's name; `all` is not one.
+pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
+    match mpquic_sched::by_name(name) {
+        Ok(_) => Ok(name.into()),
+        Err(error) => Err(item.error(&error.to_string())),
+    }
+}
+
+/// Checks a controller's name.
+pub(super) fn controller(item: &Item<'_>, name: &str) -> Result<String> {
+    match mpquic_cc::by_name(name) {
+        Ok(_) => Ok(name.into()),
+        Err(error) => Err(item.error(&error.to_string())),
+    }
+}
+
+fn all_schedulers() -> Vec<String> {
+    mpquic_sched::list()
+        .iter()
+        .map(|info| info.name.into())
+        .collect()
+}
+
+fn all_controllers() -> Vec<String> {
+    mpquic_cc::list()
+        .iter()
+        .map(|info| info.name.into())
+        .collect()
+}
+
+type Check = fn(&Item<'_>, &str) -> Result<String>;
+
+fn read_names(
+    item: Option<Item<'_>>,
+    all: fn() -> Vec<String>,
+    check: Check,
+) -> Result<Vec<String>> {
+    let Some(item) = item else {
+        return Ok(Vec::new());
+    };
+    if item.text() == Ok("all") {
+        return Ok(all());
+    }
+    let names = item.texts()?;
+    names.iter().map(|(item, name)| check(item, name)).collect()
+}
+
+/// Every scheduler with every controller; their names say what differs.
+pub fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
+    let name = |scheduler: &String, controller: &String| match (schedulers.len(), controllers.len())
+    {
+        (_, 1) => scheduler.clone(),
+        (1, _) => controller.clone(),
+        _ => format!("{scheduler}+{controller}"),
+    };
+    let mut contenders = Vec::new();
+    for scheduler in schedulers {
+        for controller in controllers {
+            contenders.push(Contender {
+                name: name(scheduler, controller),
+                scheduler: scheduler.clone(),
+                controller: controller.clone(),
+                paths: UsedPaths::All,
+            });
+        }
+    }
+    contenders
+}
+
+/// Reads `schedulers`, `controllers` and the list of `[[contender]]`.
+pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
+    let schedulers = read_names(root.optional("schedulers"), all_schedulers, scheduler)?;
+    let mut controllers = read_names(root.optional("controllers"), all_controllers, controller)?;
+    if controllers.is_empty() {
+        controllers.push("olia".into());
+    }
+    let mut contenders = combine(&schedulers, &controllers);
+    let Some(item) = root.optional("contender") else {
+        if contenders.is_empty() {
+            return Err(root.error("`schedulers` or a `[[contender]]` is needed"));
+        }
+        return Ok(contenders);
+    };
+    for table in item.tables()? {
+        let name = table.required("name")?;
+        let table = table.named(&format!("contender {}", name.text()?));
+        if contenders
+            .iter()
+            .any(|other| Ok(other.name.as_str()) == name.text())
+        {
+            return Err(name.error("there is one of this name already"));
+        }
+        let given = |key, check: Check, default: &str| {
+            let item = table.optional(key);
+            item.map_or(Ok(default.to_owned()), |item| check(&item, item.text()?))
+        };
+        let paths = table.optional("paths").map(|item| item.choice(&USED_PATHS));
+        contenders.push(Contender {
+            name: name.text()?.into(),
+            scheduler: given("scheduler", scheduler, "lrf")?,
+            controller: given("controller", controller, &controllers[0])?,
+            paths: paths.transpose()?.unwrap_or_default(),
+        });
+        table.finish()?;
+    }
+    Ok(contenders)
+}
+
+/// Another connection that sends as much as it can.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Competitor {
+    /// Its name.
+    pub name: String,
+    /// Its scheduler.
+    pub scheduler: String,
+    /// Its controller.
+    pub controller: String,
+    /// Which of the scenario's paths it uses.
+    pub paths: Vec<usize>,
+    /// It sends from the client to the server.
+    pub upload: bool,
+    /// When it starts.
+    pub start: Duration,
+    /// When it stops; `None` for the end of the run.
+    pub stop: Option<Duration>,
+}
+
+const TIME: Limits = Limits::new(0.0, 1e5, "s");
+
+/// Reads the list of `[[competitor]]`.
+pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec<Competitor>> {
+    let Some(item) = root.optional("competitor") else {
+        return Ok(Vec::new());
+    };
+    let read = |table: Table<'_>| {
+        let name = table.required("name")?.text()?;
+        let table = table.named(&format!("competitor {name}"));
+        let given = |key, check: Check, default: &str| {
+            let item = table.optional(key);
+            item.map_or(Ok(default.to_owned()), |item| check(&item, item.text()?))
+        };
+        let time = |key| {
+            let item = table.optional(key);
+            item.map(|item| item.duration(TIME, 1.0)).transpose()
+        };
+        let upload = table.optional("direction").map_or(Ok(false), |item| {
+            item.choice(&[("download", false), ("upload", true)])
+        })?;
+        let competitor = Competitor {
+            name: name.into(),
+            scheduler: given("scheduler", scheduler, "lrf")?,
+            controller: given("controller", controller, "newreno")?,
+            paths: read_paths(&table, paths)?,
+            upload,
+            start: time("start_s")?.unwrap_or_default(),
+            stop: time("stop_s")?,
+        };
+        table.finish()?;
+        Ok(competitor)
+    };
+    item.tables()?.into_iter().map(read).collect()
+}
+
+/// Packets of nobody's connection that use up a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CrossTraffic {
+    /// The path.
+    pub path: usize,
+    /// From the client to the server; otherwise to the client.
+    pub up: bool,
+    /// Mbit/s of IP packets.
+    pub rate: super::Number,
+    /// Bytes of each IP packet.
+    pub packet_bytes: usize,
+    /// Random gaps instead of equal ones.
+    pub poisson: bool,
+    /// When it starts.
+    pub from: Duration,
+    /// When it stops; `None` for the end of the run.
+    pub to: Option<Duration>,
+}
+
+/// Reads the list of `[[cross]]`.
+pub(super) fn read_cross_traffic(root: &Table<'_>, paths: &[String]) -> Result<Vec<CrossTraffic>> {
+    let Some(item) = root.optional("cross") else {
+        return Ok(Vec::new());
+    };
+    let read = |(table, index): (Table<'_>, usize)| {
+        let table = table.named("cross");
+        let names: Vec<_> = paths
+            .iter()
+            .enumerate()
+            .map(|(i, name)| (name.as_str(), i))
+            .collect();
+        let rate = Limits::new(0.001, 1e6, "Mbit/s");
+        let packet_bytes = table.optional("packet_bytes");
+        let time = |key| {
+            let item = table.optional(key);
+            item.map(|item| item.duration(TIME, 1.0)).transpose()
+        };
+        let cross = CrossTraffic {
+            path: table.required("path")?.choice(&names)?,
+            up: table.optional("dir").map_or(Ok(false), |item| {
+                item.choice(&[("c2s", true), ("s2c", false)])
+            })?,
+            rate: table
+                .required("rate_mbit")?
+                .number(rate, &format!("cross{index}.rate_mbit"))?,
+            packet_bytes: packet_bytes.map_or(Ok(1500), |item| item.integer(29, 65_535))? as usize,
+            poisson: table.optional("arrivals").map_or(Ok(false), |item| {
+                item.choice(&[("constant", false), ("poisson", true)])
+            })?,
+            from: time("from")?.unwrap_or_default(),
+            to: time("to")?,
+        };
+        table.finish()?;
+        Ok(cross)
+    };
+    item.tables()?.into_iter().zip(1..).map(read).collect()
+}
+
+/// A result somebody published for the experiment a scenario repeats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// What it says, in words.
+    pub text: String,
+    /// Of which metric; empty for the scenario's own.
+    pub metric: String,
+    /// What it says, in numbers.
+    pub claim: Claim,
+}
+
+/// A published result in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// None are given.
+    Words,
+    /// A contender's value.
+    Value {
+        /// Whose.
+        contender: String,
+        /// The value.
+        value: f64,
+    },
+    /// The ratio of two contenders' medians.
+    Ratio {
+        /// Whose value is divided.
+        contender: String,
+        /// By whose.
+        against: String,
+        /// The ratio.
+        ratio: f64,
+    },
+    /// Contenders from the best to the worst.
+    Order(Vec<String>),
+    /// A contender is better than another one in more than this share of runs, 0 to 1.
+    Better {
+        /// Who.
+        contender: String,
+        /// Than whom.
+        against: String,
+        /// The share.
+        share: f64,
+    },
+}
+
+/// Reads the list of `[[published]]`.
+pub(super) fn read_published(root: &Table<'_>) -> Result<Vec<Published>> {
+    let Some(item) = root.optional("published") else {
+        return Ok(Vec::new());
+    };
+    let read = |table: Table<'_>| {
+        let table = table.named("published");
+        let name = |key| -> Result<String> { Ok(table.required(key)?.text()?.to_owned()) };
+        let claim = if let Some(item) = table.optional("order") {
+            let names = item.texts()?;
+            Claim::Order(names.iter().map(|(_, name)| (*name).to_owned()).collect())
+        } else if let Some(item) = table.optional("ratio") {
+            Claim::Ratio {
+                contender: name("contender")?,
+                against: name("against")?,
+                ratio: item.fixed(Limits::new(1e-6, 1e6, ""))?,
+            }
+        } else if let Some(item) = table.optional("better_pct") {
+            Claim::Better {
+                contender: name("contender")?,
+                against: name("against")?,
+                share: item.fixed(Limits::new(0.0, 100.0, "%"))? / 100.0,
+            }
+        } else if let Some(item) = table.optional("value") {
+            Claim::Value {
+                contender: name("contender")?,
+                value: item.fixed(Limits::new(0.0, 1e12, ""))?,
+            }
+        } else {
+            Claim::Words
+        };
+        let text = table.optional("text").map(|item| item.text());
+        let metric = table.optional("metric").map(|item| item.text());
+        let published = Published {
+            text: text.transpose()?.unwrap_or_default().to_owned(),
+            metric: metric.transpose()?.unwrap_or_default().to_owned(),
+            claim,
+        };
+        // Asked for above, but only where they mean something.
+        table.also_known(&[
+            "order",
+            "ratio",
+            "better_pct",
+            "value",
+            "contender",
+            "against",
+        ]);
+        table.finish()?;
+        Ok(published)
+    };
+    item.tables()?.into_iter().map(read).collect()
+}

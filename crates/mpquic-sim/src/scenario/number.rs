@@ -1,0 +1,197 @@
+//! Numbers of a scenario: fixed, drawn anew for each run, or swept over a list.
+
+use std::fmt;
+
+/// What a number must lie within.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    min: f64,
+    max: f64,
+    unit: &'static str,
+    infinite: bool,
+}
+
+impl Limits {
+    pub(super) const fn new(min: f64, max: f64, unit: &'static str) -> Self {
+        Self {
+            min,
+            max,
+            unit,
+            infinite: false,
+        }
+    }
+
+    /// Infinity is possible too.
+    pub(super) const fn or_infinite(mut self) -> Self {
+        self.infinite = true;
+        self
+    }
+
+    pub(super) fn contains(&self, value: f64) -> bool {
+        (self.min..=self.max).contains(&value) || (self.infinite && value == f64::INFINITY)
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a number from {} to {}", self.min, self.max)?;
+        if !self.unit.is_empty() {
+            write!(f, " ({})", self.unit)?;
+        }
+        if self.infinite {
+            write!(f, ", or inf")?;
+        }
+        Ok(())
+    }
+}
+
+/// A number of a scenario.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Number {
+    /// The same in all runs.
+    Fixed(f64),
+    /// The parameter with this index.
+    Varied(usize),
+}
+
+impl Number {
+    /// Its value for these values of the parameters.
+    pub fn at(self, values: &[f64]) -> f64 {
+        match self {
+            Self::Fixed(value) => value,
+            Self::Varied(index) => values[index],
+        }
+    }
+}
+
+/// How a parameter gets its values.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Source {
+    /// Drawn uniformly between two bounds.
+    Uniform(f64, f64),
+    /// Drawn from the binomial distribution with this many trials of this probability.
+    Binomial(u32, f64),
+    /// Each value in turn, with its label.
+    Swept(Vec<(f64, String)>),
+}
+
+/// A number that differs between runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// What it is called, as `wifi.rate_mbit`.
+    pub name: String,
+    /// How it gets its values.
+    pub source: Source,
+}
+
+impl Parameter {
+    /// Reads `LO..HI` or `binomial(N, P)`.
+    pub(super) fn parse(name: &str, text: &str) -> Option<Self> {
+        let source = if let Some((low, high)) = text.split_once("..") {
+            let (low, high): (f64, f64) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+            (low <= high && high.is_finite()).then_some(Source::Uniform(low, high))?
+        } else {
+            let arguments = text.strip_prefix("binomial(")?.strip_suffix(')')?;
+            let (trials, probability) = arguments.split_once(',')?;
+            let trials: u32 = trials.trim().parse().ok().filter(|n| *n <= 100_000)?;
+            let probability: f64 = probability.trim().parse().ok()?;
+            let possible = (0.0..=1.0).contains(&probability);
+            possible.then_some(Source::Binomial(trials, probability))?
+        };
+        Some(Self {
+            name: name.into(),
+            source,
+        })
+    }
+
+    pub(super) fn swept(name: &str, values: Vec<f64>) -> Self {
+        let labels = values.into_iter().map(|value| (value, value.to_string()));
+        Self::swept_labels(name, labels.collect())
+    }
+
+    pub(super) fn swept_labels(name: &str, values: Vec<(f64, String)>) -> Self {
+        Self {
+            name: name.into(),
+            source: Source::Swept(values),
+        }
+    }
+
+    /// The least and the greatest value.
+    pub(super) fn bounds(&self) -> (f64, f64) {
+        match &self.source {
+            Source::Uniform(low, high) => (*low, *high),
+            Source::Binomial(trials, _) => (0.0, f64::from(*trials)),
+            Source::Swept(values) => {
+                let values = values.iter().map(|(value, _)| *value);
+                let least = values.clone().fold(f64::INFINITY, f64::min);
+                (least, values.fold(f64::NEG_INFINITY, f64::max))
+            }
+        }
+    }
+
+    /// The value at a share of the distribution, 0 to 1; the first value if it is swept.
+    pub(super) fn quantile(&self, share: f64) -> f64 {
+        match &self.source {
+            Source::Uniform(low, high) => low + (high - low) * share,
+            Source::Binomial(trials, probability) => {
+                binomial_quantile(*trials, *probability, share)
+            }
+            Source::Swept(values) => values.first().map_or(0.0, |(value, _)| *value),
+        }
+    }
+}
+
+fn binomial_quantile(trials: u32, probability: f64, share: f64) -> f64 {
+    if probability >= 1.0 {
+        return f64::from(trials);
+    }
+    let odds = probability / (1.0 - probability);
+    // In logarithms, because the first terms may be smaller than a float can be.
+    let mut term = f64::from(trials) * (1.0 - probability).ln();
+    let mut sum = term.exp();
+    for successes in 0..trials {
+        if sum >= share {
+            return f64::from(successes);
+        }
+        term += (f64::from(trials - successes) / f64::from(successes + 1) * odds).ln();
+        sum += term.exp();
+    }
+    f64::from(trials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_follow_their_distribution() {
+        let uniform = Parameter::parse("x", "90..100").unwrap();
+        assert_eq!(uniform.quantile(0.0), 90.0);
+        assert_eq!(uniform.quantile(0.25), 92.5);
+        let binomial = Parameter::parse("x", "binomial(100, 0.5)").unwrap();
+        assert_eq!(binomial.bounds(), (0.0, 100.0));
+        let draws: Vec<_> = (0..1000)
+            .map(|n| binomial.quantile((f64::from(n) + 0.5) / 1000.0))
+            .collect();
+        let mean = draws.iter().sum::<f64>() / 1000.0;
+        let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 1000.0;
+        assert!((mean - 50.0).abs() < 0.05, "{mean}");
+        assert!((variance - 25.0).abs() < 0.5, "{variance}");
+    }
+
+    #[test]
+    fn what_is_no_distribution_is_refused() {
+        for text in [
+            "",
+            "5",
+            "9..1",
+            "1..inf",
+            "..2",
+            "binomial(10)",
+            "binomial(10, 2)",
+            "1..x",
+        ] {
+            assert_eq!(Parameter::parse("x", text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+use std::time::Duration;
+
+use super::*;
+use crate::link::{Backlog, Change, Loss};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A complete file with one path, and with `more` at its end.
+fn file(more: &str) -> String {
+    format!(
+        "schedulers = \"lrf\"\n\
+         workload = {{ kind = \"file\", size_mb = 1 }}\n\
+         {more}\n\
+         [[path]]\n\
+         name = \"a\"\n\
+         rate_mbit = 10\n\
+         owd_ms = 5\n"
+    )
+}
+
+fn message(text: &str) -> String {
+    Scenario::parse("lab/x.toml", text).unwrap_err().to_string()
+}
+
+#[test]
+fn every_built_in_scenario_is_valid_and_named() {
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
+    let mut files: Vec<String> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter_map(|name| name.strip_suffix(".toml").map(str::to_owned))
+        .collect();
+    files.sort();
+    let mut built_in_ids: Vec<_> = built_in().iter().map(|file| file.id).collect();
+    built_in_ids.sort_unstable();
+    assert_eq!(built_in_ids, files, "the list of files in library.rs");
+    for file in built_in() {
+        let scenario = Scenario::parse(file.id, file.text).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(scenario.id, file.id);
+        assert!(!scenario.title.is_empty(), "{}", file.id);
+        for published in &scenario.published {
+            let empty = published.text.is_empty() && published.claim == Claim::Words;
+            assert!(!empty, "{}", file.id);
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_answered_with_line_field_and_what_is_possible() {
+    let cases = [
+        ("seeds = 1", 3, "unknown field `seeds`", "seed, "),
+        ("runs = 0", 3, "runs: 0 is not possible", "from 1 to 100000"),
+        ("runs = 1.5", 3, "runs: 1.5 is not possible", "whole number"),
+        ("runs = \"many\"", 3, "runs: \"many\"", "a number from 1"),
+        ("controllers = \"vegas\"", 3, "`vegas`", "olia"),
+        ("sweep = \"both\"", 3, "sweep: \"both\"", "product, zip"),
+        ("points = 3", 3, "points: needs", "space-filling"),
+        ("baseline = \"etc\"", 3, "baseline: \"etc\"", "lrf"),
+        (
+            "[[cross]]\npath = \"b\"\nrate_mbit = 1",
+            4,
+            "cross: path: \"b\"",
+            "one of: a",
+        ),
+        (
+            "[[competitor]]\nname = \"x\"\npaths = [\"b\"]",
+            5,
+            "competitor x: paths",
+            "there are: a",
+        ),
+        (
+            "[transport]\nmtu = 1000",
+            4,
+            "transport: mtu: 1000",
+            "from 1200 to 1452",
+        ),
+        (
+            "limit_s = 5\nwarm_up_s = 6",
+            2,
+            "workload: it must end within `limit_s` = 5",
+            "",
+        ),
+        ("x = ", 3, "", ""),
+    ];
+    for (more, line, what, accepted) in cases {
+        let message = message(&file(more));
+        assert!(
+            message.starts_with(&format!("lab/x.toml:{line}: ")),
+            "{more}: {message}"
+        );
+        assert!(message.contains(what), "{more}: {message}");
+        assert!(message.contains(accepted), "{more}: {message}");
+    }
+}
+
+#[test]
+fn impossible_paths_are_refused() {
+    let cases = [
+        ("rate_mbit = 0", "from 0.001 to 1000000 (Mbit/s), or inf"),
+        ("rate_mbit = -5", "rate_mbit: -5 is not possible"),
+        ("rate_mbit = nan", "rate_mbit: NaN is not possible"),
+        ("rate_mbit = \"0..5\"", "rate_mbit: 0 is not possible"),
+        ("rate_mbit = []", "at least one entry"),
+        ("rate_mbit = [1, 0]", "rate_mbit: 0 is not possible"),
+        ("rate_mbit = true", "\"LOW..HIGH\""),
+        (
+            "loss_pct = 101",
+            "loss_pct: 101 is not possible; expected a number from 0 to 100 (%)",
+        ),
+        ("loss_pct = \"0..101\"", "loss_pct: 101 is not possible"),
+        (
+            "queue_packets = 0",
+            "queue_packets: 0 is not possible; expected a number from 1",
+        ),
+        ("queue_ms = 0", "queue_ms: 0 is not possible"),
+        ("queue = \"small\"", "one of: auto, none"),
+        ("owd_ms = -1", "owd_ms: -1 is not possible"),
+        ("rtt_ms = 1\nowd_ms = 1", "only one of `owd_ms`, `rtt_ms`"),
+        ("s2c = { owd = 5 }", "path b: s2c: unknown field `owd`"),
+        (
+            "at = [{ t = 1, rate = 5 }]",
+            "path b: at: unknown field `rate`",
+        ),
+        (
+            "blackhole = [{ from = 2, to = 1 }]",
+            "must be later than `from`",
+        ),
+        ("via = \"x\"", "path b: via: \"x\" is not possible"),
+        ("name = \"a\"", "\"a\" is there already"),
+        ("jitter_dist = \"odd\"", "uniform, normal"),
+    ];
+    for (field, expected) in cases {
+        let mut path = "[[path]]\n".to_owned();
+        for (key, default) in [("name", "\"b\""), ("rate_mbit", "1"), ("owd_ms", "1")] {
+            if !field.contains(key) {
+                path += &format!("{key} = {default}\n");
+            }
+        }
+        let text = file("") + &path + field;
+        let message = message(&text);
+        assert!(message.contains(expected), "{field}: {message}");
+    }
+    let no_rate = message(&(file("") + "[[path]]\nname = \"b\"\nowd_ms = 1"));
+    assert!(
+        no_rate.contains("path b: `rate_mbit` and `owd_ms`"),
+        "{no_rate}"
+    );
+    let no_path = message("schedulers = \"lrf\"\nworkload = { kind = \"bulk\", duration_s = 1 }");
+    assert!(no_path.contains("`path` is missing"), "{no_path}");
+}
+
+#[test]
+fn an_unknown_scheduler_is_answered_with_all_there_are() {
+    let text = file("").replace("\"lrf\"", "[\"lrf\", \"fastest\"]");
+    let message = message(&text);
+    assert!(
+        message.starts_with("lab/x.toml:1: schedulers:"),
+        "{message}"
+    );
+    for info in mpquic_sched::list() {
+        assert!(message.contains(info.name), "{message}");
+    }
+    let all = Scenario::parse("x.toml", &file("").replace("\"lrf\"", "\"all\"")).unwrap();
+    assert_eq!(all.contenders.len(), mpquic_sched::list().len());
+}
+
+#[test]
+fn directions_and_later_values_override() {
+    let text = file("")
+        + "loss_pct = 2\n\
+           queue_bdp = 2\n\
+           c2s = { rate_mbit = 1, loss_pct = 0, queue_packets = 7 }\n\
+           at = [{ t = 3, owd_ms = 20, dir = \"s2c\" }]\n\
+           blackhole = [{ from = 5 }]\n";
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    let [up, down] = scenario.paths[0].links.links(&[], 1);
+    assert_eq!(
+        (up.rate, up.delay, up.loss),
+        (Some(1e6), 5 * MS, Loss::None)
+    );
+    assert_eq!(up.queue, Some(Backlog::packets(7)));
+    let outage = (5000 * MS, Change::Outage(true));
+    assert_eq!(up.schedule, [outage]);
+    assert_eq!((down.rate, down.loss), (Some(10e6), Loss::Bernoulli(0.02)));
+    // Two products of 10 Mbit/s and 10 ms would be 25 kB: less than the 20 packets a queue holds
+    // at least. Later they are 100 kB.
+    assert_eq!(down.queue, Some(Backlog::bytes(30_000)));
+    let later = 3000 * MS;
+    let expected = [
+        (later, Change::Rate(10.0)),
+        (later, Change::Delay(20 * MS)),
+        (later, Change::Queue(Backlog::bytes(100_000))),
+        outage,
+    ];
+    assert_eq!(down.schedule, expected);
+}
+
+#[test]
+fn values_are_equal_for_equal_positions_and_within_their_ranges() {
+    let text = file("draw = \"space-filling\"\npoints = 5\nruns = 2\nsweep = \"product\"")
+        + "[[path]]\nname = \"b\"\nrate_mbit = [1, 2]\nrtt_ms = \"10..20\"\nloss_pct = \"0..1\"\n";
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    let points = Points::new(&scenario);
+    assert_eq!((points.sweeps(), points.points()), (2, 5));
+    assert_eq!(
+        points.labels(1),
+        [("b.rate_mbit".to_owned(), "2".to_owned())]
+    );
+    let names: Vec<_> = points.names().collect();
+    assert_eq!(names, ["b.loss_pct", "b.rate_mbit", "b.rtt_ms"]);
+    for point in 0..5 {
+        let at = |sweep, run| points.values(Position { sweep, point, run });
+        let values = at(0, 0);
+        assert!((0.0..=1.0).contains(&values[0]) && (10.0..=20.0).contains(&values[2]));
+        assert_eq!(values[1], 1.0);
+        assert_eq!(values, at(0, 1), "a space-filling point serves all runs");
+        assert_eq!([values[0], 2.0, values[2]], at(1, 0)[..]);
+        let [up, down] = scenario.paths[1].links.one_way(&values);
+        assert_eq!(up, down);
+        assert!((5 * MS..=10 * MS).contains(&up));
+    }
+}
+
+#[test]
+fn redrawn_ranges_vary_around_their_middle() {
+    let text = file("")
+        + "[[path]]\nname = \"b\"\nrate_mbit = \"4..6\"\nowd_ms = \"10..10.5\"\nredraw_ms = 100\n";
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    assert!(scenario.parameters.is_empty());
+    let [up, down] = scenario.paths[1].links.links(&[], 1);
+    assert_eq!(
+        (up.rate, up.delay),
+        (Some(5e6), Duration::from_micros(10_250))
+    );
+    let variation = up.variation.unwrap();
+    assert_eq!((variation.every, variation.rate), (100 * MS, 0.2));
+    assert!((variation.delay - 0.25 / 10.25).abs() < 1e-9);
+    assert_eq!(down.variation, Some(variation));
+}

@@ -1,0 +1,296 @@
+//! What is transferred in a scenario.
+
+use std::time::Duration;
+
+use super::number::{Limits, Number};
+use super::reader::{Item, ScenarioError, Table};
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+const SIZE_MB: Limits = Limits::new(1e-6, 1e6, "MB");
+const SIZE_KB: Limits = Limits::new(1e-3, 1e9, "kB");
+const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s");
+const DURATION: Limits = Limits::new(0.001, 1e5, "s");
+
+/// What a connection transfers, and how its success is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// What is transferred.
+    pub kind: Kind,
+    /// The client sends; otherwise it asks the server to.
+    pub upload: bool,
+    /// Which of the scenario's paths it may use.
+    pub paths: Vec<usize>,
+    /// The position in `paths` of the path that carries the handshake.
+    pub handshake_path: Number,
+    /// When it starts.
+    pub start: Duration,
+    /// Ask for nothing before all paths are open.
+    pub wait_for_paths: bool,
+}
+
+/// What is transferred.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Kind {
+    /// One file.
+    File {
+        /// Its size, bytes.
+        size: Size,
+    },
+    /// Files of one size, one after another.
+    Flows {
+        /// How many.
+        count: usize,
+        /// The size of each, bytes.
+        size: Size,
+    },
+    /// Objects that depend on each other: one page of several.
+    Page {
+        /// The pages there are.
+        pages: Vec<Page>,
+        /// Which of them.
+        choice: Number,
+    },
+    /// A source of constant rate.
+    Constant {
+        /// Its rate, Mbit/s.
+        rate: Number,
+        /// How long it sends.
+        duration: Duration,
+    },
+    /// As much as possible.
+    Bulk {
+        /// For how long.
+        duration: Duration,
+    },
+    /// A video in segments, whose quality follows the throughput.
+    Video {
+        /// Bit rates there are, Mbit/s, rising.
+        rates: Vec<f64>,
+        /// Playing time of a segment.
+        segment: Duration,
+        /// Playing time of the video.
+        duration: Duration,
+    },
+}
+
+/// A number of bytes that may differ between runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Size {
+    number: Number,
+    unit: f64,
+}
+
+impl Size {
+    /// Bytes, for these values of the parameters.
+    pub fn bytes(self, values: &[f64]) -> u64 {
+        ((self.number.at(values) * self.unit).round() as u64).max(1)
+    }
+}
+
+/// A page: objects in the order they are asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Its name.
+    pub name: String,
+    /// What it consists of.
+    pub objects: Vec<PageObject>,
+}
+
+/// Objects of one kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PageObject {
+    /// Their name.
+    pub name: String,
+    /// How many.
+    pub count: usize,
+    /// The size of each.
+    pub size: Size,
+    /// Stream priority: larger is more urgent.
+    pub priority: i32,
+    /// The kind of objects that must have arrived before.
+    pub after: Option<usize>,
+    /// Report its completion time by itself.
+    pub reported: bool,
+}
+
+fn read_size(table: &Table<'_>, name: &str) -> Result<Size> {
+    let Some((index, item)) = table.one_of(&["size_mb", "size_kb"])? else {
+        return Err(table.error("`size_mb` or `size_kb` is missing"));
+    };
+    let (limits, unit, key) = [(SIZE_MB, 1e6, "size_mb"), (SIZE_KB, 1e3, "size_kb")][index];
+    let number = item.number(limits, &format!("{name}.{key}"))?;
+    Ok(Size { number, unit })
+}
+
+fn read_objects(item: &Item<'_>, page: &str, reported: bool) -> Result<Vec<PageObject>> {
+    let mut objects: Vec<PageObject> = Vec::new();
+    for table in item.tables()? {
+        let name_item = table.required("name")?;
+        let name = name_item.text()?;
+        if objects.iter().any(|object| object.name == name) {
+            return Err(name_item.error(&format!("\"{name}\" is there already")));
+        }
+        let table = table.named(&format!("{page}, object {name}"));
+        let count = table.optional("count");
+        let priority = table.optional("priority");
+        let after = table.optional("after").map(|item| {
+            let names: Vec<_> = objects.iter().map(|o| o.name.clone()).enumerate().collect();
+            let choices: Vec<_> = names.iter().map(|(i, name)| (name.as_str(), *i)).collect();
+            item.choice(&choices)
+        });
+        objects.push(PageObject {
+            name: name.into(),
+            count: count.map_or(Ok(1), |item| item.integer(1, 10_000))? as usize,
+            size: read_size(&table, &format!("{page}.{name}"))?,
+            priority: priority.map_or(Ok(0.0), |item| item.fixed(Limits::new(-1e6, 1e6, "")))?
+                as i32,
+            after: after.transpose()?,
+            reported,
+        });
+        table.finish()?;
+    }
+    Ok(objects)
+}
+
+/// Reads the list of `[[page]]`.
+pub(super) fn read_pages(root: &Table<'_>) -> Result<Vec<Page>> {
+    let Some(item) = root.optional("page") else {
+        return Ok(Vec::new());
+    };
+    let read = |table: Table<'_>| {
+        let name = table.required("name")?.text()?;
+        let table = table.named(&format!("page {name}"));
+        let objects = read_objects(&table.required("objects")?, name, false)?;
+        table.finish()?;
+        Ok(Page {
+            name: name.into(),
+            objects,
+        })
+    };
+    item.tables()?.into_iter().map(read).collect()
+}
+
+impl Workload {
+    /// Reads `[workload]`.
+    pub(super) fn read(item: &Item<'_>, pages: Vec<Page>, path_names: &[String]) -> Result<Self> {
+        let table = item.table()?.named("workload");
+        let kind = read_kind(&table, pages)?;
+        let upload = table.optional("direction").map_or(Ok(false), |item| {
+            item.choice(&[("download", false), ("upload", true)])
+        })?;
+        let paths = read_paths(&table, path_names)?;
+        let names: Vec<_> = paths
+            .iter()
+            .map(|index| path_names[*index].clone())
+            .collect();
+        let handshake_path = table
+            .optional("handshake_path")
+            .map_or(Ok(Number::Fixed(0.0)), |item| {
+                item.swept_choice(&names, "workload.handshake_path")
+            })?;
+        let start = table
+            .optional("start_s")
+            .map_or(Ok(Duration::ZERO), |item| {
+                item.duration(Limits::new(0.0, 1e5, "s"), 1.0)
+            })?;
+        let wait = table.optional("wait_for_paths");
+        let workload = Self {
+            kind,
+            upload,
+            paths,
+            handshake_path,
+            start,
+            wait_for_paths: wait.map_or(Ok(false), |item| item.boolean())?,
+        };
+        table.finish()?;
+        Ok(workload)
+    }
+}
+
+/// Reads `paths`, by default all there are.
+pub(super) fn read_paths(table: &Table<'_>, names: &[String]) -> Result<Vec<usize>> {
+    let Some(item) = table.optional("paths") else {
+        return Ok((0..names.len()).collect());
+    };
+    let index = |(item, name): &(Item<'_>, &str)| {
+        let found = names.iter().position(|known| known == name);
+        found.ok_or_else(|| {
+            let problem = format!(
+                "there is no path \"{name}\"; there are: {}",
+                names.join(", ")
+            );
+            item.error(&problem)
+        })
+    };
+    item.texts()?.iter().map(index).collect()
+}
+
+fn read_kind(table: &Table<'_>, pages: Vec<Page>) -> Result<Kind> {
+    #[derive(Clone, Copy)]
+    enum Name {
+        File,
+        Flows,
+        Streams,
+        Page,
+        Constant,
+        Bulk,
+        Video,
+    }
+    let names = [
+        ("file", Name::File),
+        ("flows", Name::Flows),
+        ("streams", Name::Streams),
+        ("page", Name::Page),
+        ("cbr", Name::Constant),
+        ("bulk", Name::Bulk),
+        ("video", Name::Video),
+    ];
+    let duration = || table.required("duration_s")?.duration(DURATION, 1.0);
+    Ok(match table.required("kind")?.choice(&names)? {
+        Name::File => Kind::File {
+            size: read_size(table, "workload")?,
+        },
+        Name::Flows => Kind::Flows {
+            count: table.required("count")?.integer(1, 10_000)? as usize,
+            size: read_size(table, "workload")?,
+        },
+        Name::Streams => {
+            let objects = read_objects(&table.required("streams")?, "streams", true)?;
+            let name = "streams".into();
+            Kind::Page {
+                pages: vec![Page { name, objects }],
+                choice: Number::Fixed(0.0),
+            }
+        }
+        Name::Page => {
+            let names: Vec<_> = pages.iter().map(|page| page.name.clone()).collect();
+            let choice = table.required("page")?;
+            let choice = choice.swept_choice(&names, "page")?;
+            Kind::Page { pages, choice }
+        }
+        Name::Constant => Kind::Constant {
+            rate: table
+                .required("rate_mbit")?
+                .number(RATE, "workload.rate_mbit")?,
+            duration: duration()?,
+        },
+        Name::Bulk => Kind::Bulk {
+            duration: duration()?,
+        },
+        Name::Video => {
+            let rates = table.required("rates_mbit")?;
+            let read: Result<Vec<f64>> =
+                rates.items()?.iter().map(|item| item.fixed(RATE)).collect();
+            let read = read?;
+            if !read.is_sorted() {
+                return Err(rates.error("the rates must rise"));
+            }
+            Kind::Video {
+                rates: read,
+                segment: table.required("segment_s")?.duration(DURATION, 1.0)?,
+                duration: duration()?,
+            }
+        }
+    })
+}
