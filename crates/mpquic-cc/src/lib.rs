@@ -12,6 +12,7 @@
 //! | `balia` | [`Balia`] | coupled, between the two |
 //! | `wvegas` | [`Wvegas`] | coupled, by delay instead of loss |
 //! | `cubic` | [`Uncoupled`]`<`[`Cubic`]`>` | RFC 9438 on each path |
+//! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBRv3 on each path |
 //! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
 //!
 //! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
@@ -23,6 +24,7 @@ use mpquic_core::congestion::{Controller, ControllerFactory, factory};
 use thiserror::Error;
 
 mod balia;
+mod bbr;
 mod coupled;
 mod cubic;
 mod lia;
@@ -37,8 +39,11 @@ mod wvegas;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_link;
 
 pub use balia::Balia;
+pub use bbr::Bbr;
 pub use coupled::Coupled;
 pub use cubic::Cubic;
 pub use lia::Lia;
@@ -59,7 +64,7 @@ pub struct ControllerInfo {
     make: fn() -> Box<dyn Controller>,
 }
 
-static CONTROLLERS: [ControllerInfo; 6] = [
+static CONTROLLERS: [ControllerInfo; 7] = [
     ControllerInfo {
         name: "olia",
         description: "coupled: one fair share of a common bottleneck, better paths favoured (the default)",
@@ -89,6 +94,12 @@ static CONTROLLERS: [ControllerInfo; 6] = [
         description: "CUBIC on each path, every path a fair share of its own",
         source: "RFC 9438",
         make: || Box::new(Uncoupled::<Cubic>::default()),
+    },
+    ControllerInfo {
+        name: "bbr",
+        description: "BBRv3 on each path: by rate, not loss; every path a fair share of its own",
+        source: "draft-ietf-ccwg-bbr-06",
+        make: || Box::new(Uncoupled::<Bbr>::default()),
     },
     ControllerInfo {
         name: "newreno",

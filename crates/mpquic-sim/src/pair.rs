@@ -222,6 +222,11 @@ impl Pair {
         self.connect_over(0);
     }
 
+    /// What further connections are made from; the server's part holds already.
+    pub fn setup_mut(&mut self) -> &mut Setup {
+        &mut self.setup
+    }
+
     /// Starts a connection over a path of the topology.
     pub fn connect_over(&mut self, path: usize) {
         let four_tuple = self.four_tuple(path);

@@ -1,0 +1,87 @@
+//! How much the path delivers: the largest rate of late, and for a while less than that
+//! (draft-ietf-ccwg-bbr-06 sections 5.5.2 to 5.5.6 and 5.5.10.3).
+
+/// The largest delivery rate of this and the last cycle of probing, bytes per second.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MaxBandwidth {
+    cycles: [f64; 2],
+}
+
+impl MaxBandwidth {
+    pub(super) fn get(&self) -> f64 {
+        let [current, previous] = self.cycles;
+        current.max(previous)
+    }
+
+    pub(super) fn on_sample(&mut self, rate: f64, app_limited: bool) {
+        // A rate the application held down says little, unless it is larger all the same.
+        if !app_limited || rate >= self.get() {
+            self.cycles[0] = self.cycles[0].max(rate);
+        }
+    }
+
+    /// A cycle of probing ended: forgets the one before.
+    pub(super) fn advance(&mut self) {
+        if self.cycles[0] > 0.0 {
+            self.cycles = [0.0, self.cycles[0]];
+        }
+    }
+}
+
+/// Whether sending faster still delivers faster (`full_bw` and its kin).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct FullPipe {
+    baseline: f64,
+    flat_rounds: u32,
+    /// It does not (`full_bw_now`).
+    pub(super) is_full: bool,
+    /// It once did not (`full_bw_reached`).
+    pub(super) was_full: bool,
+}
+
+impl FullPipe {
+    /// Growth that counts.
+    const GROWTH: f64 = 1.25;
+    /// Round trips without.
+    const FLAT_ROUNDS: u32 = 3;
+
+    /// Looks for the limit anew, from a known rate on.
+    pub(super) fn restart(&mut self, baseline: f64) {
+        self.baseline = baseline;
+        self.flat_rounds = 0;
+        self.is_full = false;
+    }
+
+    /// The rate at the end of a round trip that the application did not hold down.
+    pub(super) fn on_round(&mut self, rate: f64) {
+        if self.is_full {
+            return;
+        }
+        if rate >= self.baseline * Self::GROWTH {
+            self.restart(rate);
+            return;
+        }
+        self.flat_rounds += 1;
+        self.is_full = self.flat_rounds >= Self::FLAT_ROUNDS;
+        self.was_full |= self.is_full;
+    }
+}
+
+/// What was delivered within a round trip: the largest rate, and the most between sending a packet
+/// and its acknowledgement.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Latest {
+    /// Bytes per second.
+    pub(super) bandwidth: f64,
+    /// Bytes.
+    pub(super) in_flight: f64,
+}
+
+impl Latest {
+    pub(super) fn max(self, other: Self) -> Self {
+        Self {
+            bandwidth: self.bandwidth.max(other.bandwidth),
+            in_flight: self.in_flight.max(other.in_flight),
+        }
+    }
+}

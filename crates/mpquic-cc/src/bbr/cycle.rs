@@ -1,0 +1,259 @@
+//! Probing for bandwidth: down, cruise, refill, up (draft-ietf-ccwg-bbr-06 section 5.3.3).
+
+use std::time::{Duration, Instant};
+
+use super::{Bbr, Phase, Sample};
+
+/// Share of what may be in flight that is left to others (`Headroom`).
+const HEADROOM: f64 = 0.15;
+/// Time between probes: from this,
+const MIN_WAIT: f64 = 2.0;
+/// to this much longer, seconds.
+const WAIT_SPREAD: f64 = 1.0;
+/// Probes come no rarer than Reno would need to grow by a bandwidth-delay product, in round trips.
+const MAX_WAIT_ROUNDS: f64 = 63.0;
+/// How often growth may double.
+const MAX_DOUBLINGS: u32 = 30;
+
+/// What acknowledgements tell about a probe (`ack_phase`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Feedback {
+    /// Nothing.
+    None,
+    Refilling,
+    /// It began.
+    Starting,
+    /// Its effects.
+    Probing,
+    /// It is over, its effects are still to be seen.
+    Stopping,
+}
+
+/// What other paths of the same bottleneck ask of this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Company {
+    /// Another began to probe: join it.
+    pub(crate) join: bool,
+    /// Another is still filling its path: wait for it before going up.
+    pub(crate) hold_refill: bool,
+    /// Another still finds more: stay up with it.
+    pub(crate) hold_up: bool,
+}
+
+impl Company {
+    /// There are no others.
+    pub(crate) const NONE: Self = Self {
+        join: false,
+        hold_refill: false,
+        hold_up: false,
+    };
+}
+
+/// The cycle of probing.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cycle {
+    feedback: Feedback,
+    /// Samples are of packets sent while probing (`is_bw_probe_sample`).
+    pub(super) is_probe_sample: bool,
+    /// The newest sample was held down by the application.
+    pub(super) app_limited: bool,
+    /// Round trips since the last probe (`rounds_since_probe_up`).
+    pub(super) rounds: u64,
+    began: Instant,
+    wait: Duration,
+    /// The last probe lost too much (`prev_probe_too_high`).
+    pub(super) was_too_high: bool,
+    /// The last probe ended early, for that (`prev_probe_precautionary`).
+    was_precautionary: bool,
+    /// The path was filled for a round trip.
+    is_refilled: bool,
+    /// Bytes acknowledged towards the next increment of the long-term bound,
+    acked: f64,
+    /// what an increment needs,
+    acked_per_increment: f64,
+    /// and how often that was halved.
+    doublings: u32,
+}
+
+impl Cycle {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            feedback: Feedback::None,
+            is_probe_sample: false,
+            app_limited: false,
+            rounds: 0,
+            began: now,
+            wait: Duration::ZERO,
+            was_too_high: false,
+            was_precautionary: false,
+            is_refilled: false,
+            acked: 0.0,
+            acked_per_increment: f64::INFINITY,
+            doublings: 0,
+        }
+    }
+
+    pub(super) fn stop_feedback(&mut self) {
+        self.feedback = Feedback::Stopping;
+    }
+}
+
+impl Bbr {
+    pub(super) fn start_down(&mut self, now: Instant) {
+        self.reset_congestion_signals();
+        self.cycle.acked_per_increment = f64::INFINITY;
+        self.cycle.rounds = u64::from(self.random() < 0.5);
+        let wait = MIN_WAIT + WAIT_SPREAD * self.random();
+        self.cycle.wait = Duration::from_secs_f64(wait);
+        self.cycle.began = now;
+        self.cycle.feedback = Feedback::Stopping;
+        self.rounds.restart(now);
+        self.phase = Phase::Down;
+    }
+
+    pub(super) fn start_refill(&mut self, now: Instant) {
+        self.bounds.forget_short_term();
+        self.cycle.doublings = 0;
+        self.cycle.acked = 0.0;
+        self.cycle.was_precautionary = false;
+        self.cycle.is_refilled = false;
+        self.cycle.feedback = Feedback::Refilling;
+        self.rounds.restart(now);
+        self.phase = Phase::Refill;
+    }
+
+    fn start_up(&mut self, sample: &Sample) {
+        self.cycle.feedback = Feedback::Starting;
+        self.rounds.restart(sample.now);
+        self.full_pipe.restart(sample.rate.unwrap_or(0.0));
+        self.phase = Phase::Up;
+        self.raise_slope();
+    }
+
+    pub(super) fn update_cycle(&mut self, sample: &Sample, company: &Company) {
+        self.cycle.app_limited = sample.app_limited;
+        if !self.full_pipe.was_full || self.adapt_long_term(sample) {
+            return;
+        }
+        match self.phase {
+            Phase::Down | Phase::Cruise if self.is_time_to_probe(sample.now) || company.join => {
+                self.start_refill(sample.now);
+            }
+            Phase::Down if self.is_time_to_cruise(sample) => self.phase = Phase::Cruise,
+            Phase::Refill => {
+                if self.rounds.just_ended {
+                    self.cycle.is_probe_sample = true;
+                    self.cycle.is_refilled = true;
+                }
+                if self.cycle.is_refilled && !company.hold_refill {
+                    self.start_up(sample);
+                }
+            }
+            Phase::Up => {
+                let time = self.is_time_to_go_down(sample);
+                if time && (!company.hold_up || self.cycle.was_precautionary) {
+                    self.cycle.was_too_high = false;
+                    self.start_down(sample.now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn is_time_to_probe(&self, now: Instant) -> bool {
+        // As often as a Reno flow would fill the path.
+        let reno_rounds = (self.target_in_flight() / self.mtu).min(MAX_WAIT_ROUNDS);
+        now > self.cycle.began + self.cycle.wait || self.cycle.rounds as f64 >= reno_rounds
+    }
+
+    /// What is wanted in flight: the estimated product, or less if losses cut the window.
+    pub(super) fn target_in_flight(&self) -> f64 {
+        let product = self.bandwidth_delay_product().unwrap_or(f64::INFINITY);
+        product.min(self.window)
+    }
+
+    pub(super) fn long_term_with_headroom(&self) -> f64 {
+        let long_term = self.bounds.long_term;
+        if long_term.is_infinite() {
+            return long_term;
+        }
+        let headroom = (HEADROOM * long_term).max(self.mtu);
+        (long_term - headroom).max(self.min_pipe_window())
+    }
+
+    fn is_time_to_cruise(&self, sample: &Sample) -> bool {
+        sample.in_flight <= self.long_term_with_headroom()
+            && sample.in_flight <= self.in_flight_for_max_bandwidth()
+    }
+
+    /// The product of the largest bandwidth, whatever the short term says.
+    fn in_flight_for_max_bandwidth(&self) -> f64 {
+        let rtt = self.min_rtt.get().unwrap_or_default().as_secs_f64();
+        let product = self.max_bandwidth.get() * rtt;
+        product.max(self.quantum()).max(self.min_pipe_window())
+    }
+
+    fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
+        let long_term = self.bounds.long_term;
+        if self.cycle.was_too_high && sample.in_flight >= long_term {
+            self.cycle.was_precautionary = true;
+            return true;
+        }
+        if self.is_window_limited() && self.window >= long_term {
+            // The bound holds it, not the path.
+            self.full_pipe.restart(sample.rate.unwrap_or(0.0));
+            return false;
+        }
+        self.full_pipe.is_full
+    }
+
+    fn raise_slope(&mut self) {
+        let increments = f64::from(1u32 << self.cycle.doublings);
+        self.cycle.doublings = (self.cycle.doublings + 1).min(MAX_DOUBLINGS);
+        self.cycle.acked_per_increment = (self.window / increments).max(self.mtu);
+    }
+
+    /// Raises the long-term bound by a datagram for every so many acknowledged.
+    fn probe_long_term_upward(&mut self, sample: &Sample) {
+        if !self.is_window_limited() || self.window < self.bounds.long_term {
+            return;
+        }
+        let cycle = &mut self.cycle;
+        cycle.acked += sample.newly_acked;
+        if cycle.acked >= cycle.acked_per_increment {
+            let increments = (cycle.acked / cycle.acked_per_increment).floor();
+            cycle.acked -= increments * cycle.acked_per_increment;
+            self.bounds.long_term += increments * self.mtu;
+        }
+        if self.rounds.just_ended {
+            self.raise_slope();
+        }
+    }
+
+    /// Follows a probe's feedback; true if that decided on the phase (`AdaptLongTermModel`).
+    fn adapt_long_term(&mut self, sample: &Sample) -> bool {
+        let is_probing = self.phase.is_probe_bandwidth();
+        if self.cycle.feedback == Feedback::Starting && self.rounds.just_ended {
+            self.cycle.feedback = Feedback::Probing;
+        }
+        if self.cycle.feedback == Feedback::Stopping && self.rounds.just_ended {
+            self.cycle.is_probe_sample = false;
+            self.cycle.feedback = Feedback::None;
+            if is_probing && !sample.app_limited {
+                self.max_bandwidth.advance();
+            }
+            if is_probing && self.cycle.was_precautionary && !self.cycle.was_too_high {
+                self.start_refill(sample.now);
+                return true;
+            }
+        }
+        if !self.is_in_flight_too_high(sample) && self.bounds.long_term.is_finite() {
+            let at_departure = sample.at_departure.bytes;
+            self.bounds.long_term = self.bounds.long_term.max(at_departure);
+            if self.phase == Phase::Up {
+                self.probe_long_term_upward(sample);
+            }
+        }
+        false
+    }
+}

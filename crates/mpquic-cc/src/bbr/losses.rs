@@ -1,0 +1,264 @@
+//! What losses and marks say (draft-ietf-ccwg-bbr-06 sections 5.3.1.3, 5.5.10 and 5.5.11).
+
+use std::time::Instant;
+
+use mpquic_core::congestion::{Acked, CongestionEvent};
+
+use super::bandwidth::Latest;
+use super::{Bbr, Bounds, Phase, Sample};
+
+/// Share of losses in a round trip that shows too much in flight (`LossThresh`).
+pub(super) const LOSS_THRESHOLD: f64 = 0.02;
+/// What a round trip with losses leaves at least (`Beta`).
+const BETA: f64 = 0.7;
+/// What a round trip with marks leaves (as RFC 8511 leaves CUBIC).
+pub(super) const ECN_FACTOR: f64 = 0.85;
+/// Losses in a round trip that may end startup (`StartupFullLossCnt`),
+const STARTUP_LOSSES: u32 = 6;
+/// and round trips in a row with marks that do.
+const STARTUP_MARKED_ROUNDS: u32 = 2;
+
+/// Losses of a path, by round trip.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losses {
+    bytes: f64,
+    /// The round trip for losses began.
+    began: Option<Instant>,
+    has_ended: bool,
+    round: LossRound,
+    marked_rounds: u32,
+    /// When the last recovery period began, until a packet sent since is acknowledged.
+    recovery_start: Option<Instant>,
+}
+
+/// A round trip's losses.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LossRound {
+    lost: f64,
+    acked: f64,
+    events: u32,
+    marked: bool,
+}
+
+impl Losses {
+    /// Bytes lost since the path opened.
+    pub(super) fn bytes(&self) -> f64 {
+        self.bytes
+    }
+
+    pub(super) fn in_recovery(&self) -> bool {
+        self.recovery_start.is_some()
+    }
+
+    pub(super) fn on_ack(&mut self, ack: &Acked) {
+        self.round.acked += ack.bytes as f64;
+        self.has_ended = self.began.is_none_or(|began| ack.sent_at >= began);
+        if self.has_ended {
+            self.began = Some(ack.now);
+        }
+        if self.recovery_start.is_some_and(|start| ack.sent_at > start) {
+            self.recovery_start = None;
+        }
+    }
+
+    /// What a round trip lost, if the acknowledgement under way ended one.
+    pub(super) fn end_round(&mut self) -> Option<LossRound> {
+        if !self.has_ended {
+            return None;
+        }
+        self.marked_rounds = if self.round.marked {
+            self.marked_rounds + 1
+        } else {
+            0
+        };
+        Some(std::mem::take(&mut self.round))
+    }
+
+    /// Something was lost or marked; true if it is the first of the round trip.
+    fn on_event(&mut self, event: &CongestionEvent) -> bool {
+        let is_first = self.round.events == 0 && !self.round.marked;
+        if is_first {
+            self.began = Some(event.now);
+        }
+        let newer = self
+            .recovery_start
+            .is_none_or(|start| event.sent_at > start);
+        if newer {
+            self.recovery_start = Some(event.now);
+        }
+        let lost = event.lost_bytes as f64;
+        self.bytes += lost;
+        self.round.lost += lost;
+        if event.lost_bytes > 0 {
+            self.round.events += 1;
+        } else {
+            self.round.marked = true;
+        }
+        is_first
+    }
+
+    /// Forgets losses that were none.
+    fn forgive(&mut self) {
+        self.round.events = 0;
+        self.round.lost = 0.0;
+        self.recovery_start = None;
+    }
+
+    /// The cycle of probing starts over.
+    pub(super) fn restart_round(&mut self) {
+        self.round = LossRound::default();
+    }
+}
+
+/// What to return to if losses prove spurious.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Undo {
+    bounds: Bounds,
+    /// The phase the losses ended.
+    phase: Option<Phase>,
+}
+
+impl Default for Undo {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds {
+                long_term: 0.0,
+                short_term: 0.0,
+                short_term_bandwidth: 0.0,
+            },
+            phase: None,
+        }
+    }
+}
+
+impl Bbr {
+    /// Lost since the newest acknowledged packet left: too much of what was in flight then.
+    pub(super) fn is_in_flight_too_high(&self, sample: &Sample) -> bool {
+        let lost = self.losses.bytes() - sample.at_departure.lost;
+        lost > sample.at_departure.bytes * LOSS_THRESHOLD
+    }
+
+    /// Adapts to a round trip with losses or marks, unless probing expects them
+    /// (`AdaptLowerBoundsFromCongestion`).
+    pub(super) fn adapt_short_term(&mut self, round: &super::losses::LossRound) {
+        let share = round.lost / (round.lost + round.acked).max(1.0);
+        let is_lossy = round.events > 0 && share > self.tuning.tolerated_loss;
+        if self.phase.is_accelerating() || !(is_lossy || round.marked) {
+            return;
+        }
+        let bounds = &mut self.bounds;
+        if bounds.short_term_bandwidth.is_infinite() {
+            bounds.short_term_bandwidth = self.max_bandwidth.get();
+        }
+        if bounds.short_term.is_infinite() {
+            bounds.short_term = self.window;
+        }
+        let marked = bounds.short_term * ECN_FACTOR;
+        let bandwidth = bounds.short_term_bandwidth * BETA;
+        bounds.short_term_bandwidth = self.latest.bandwidth.max(bandwidth);
+        if is_lossy {
+            bounds.short_term = self.latest.in_flight.max(bounds.short_term * BETA);
+        }
+        if round.marked {
+            bounds.short_term = bounds.short_term.min(marked);
+        }
+    }
+
+    /// Section 5.3.1.3. A round trip for losses begins with the first, so one that ends has seen
+    /// recovery all along.
+    pub(super) fn check_startup_losses(&mut self, sample: &Sample, round: &LossRound) {
+        if self.full_pipe.was_full {
+            return;
+        }
+        let lossy = round.events >= STARTUP_LOSSES && self.is_in_flight_too_high(sample);
+        if lossy || self.losses.marked_rounds >= STARTUP_MARKED_ROUNDS {
+            self.undo.phase = Some(Phase::Startup);
+            self.full_pipe.was_full = true;
+            let product = self.bandwidth_delay_product().unwrap_or(0.0);
+            self.bounds.long_term = product.max(self.latest.in_flight);
+        }
+    }
+
+    fn note_loss(&mut self, event: &CongestionEvent) {
+        if self.losses.on_event(event) {
+            self.save_window();
+            self.undo = Undo {
+                bounds: self.bounds,
+                phase: None,
+            };
+        }
+    }
+
+    /// Section 5.5.10.2, `HandleLostPacket` with a batch for the packet.
+    pub(super) fn on_loss(&mut self, event: &CongestionEvent) {
+        self.note_loss(event);
+        if !self.cycle.is_probe_sample {
+            return;
+        }
+        let departure = self.log.at(event.sent_at);
+        let lost = self.losses.bytes() - departure.lost;
+        if lost <= departure.bytes * LOSS_THRESHOLD {
+            return;
+        }
+        // Where in the batch the losses became too many.
+        let batch = event.lost_bytes as f64;
+        let before = departure.bytes - batch;
+        let lost_before = lost - batch;
+        let prefix = (LOSS_THRESHOLD * before - lost_before) / (1.0 - LOSS_THRESHOLD);
+        self.on_in_flight_too_high(event.now, before + prefix);
+    }
+
+    /// A mark while probing says what too many losses say.
+    pub(super) fn on_ecn(&mut self, event: &CongestionEvent) {
+        self.note_loss(event);
+        if self.cycle.is_probe_sample {
+            let departure = self.log.at(event.sent_at);
+            self.on_in_flight_too_high(event.now, departure.bytes);
+        }
+    }
+
+    fn on_in_flight_too_high(&mut self, now: Instant, in_flight: f64) {
+        self.cycle.was_too_high = true;
+        // Only one reaction per probe.
+        self.cycle.is_probe_sample = false;
+        if !self.cycle.app_limited {
+            self.bounds.long_term = in_flight.max(self.target_in_flight() * BETA);
+        }
+        if self.phase == Phase::Up {
+            self.undo.phase = Some(Phase::Up);
+            self.start_down(now);
+        }
+    }
+
+    /// Section 5.5.11.2
+    pub(super) fn on_spurious_loss(&mut self, event: &CongestionEvent) {
+        let Undo { bounds, phase } = self.undo;
+        self.restore_window();
+        self.losses.forgive();
+        self.full_pipe.restart(0.0);
+        let current = &mut self.bounds;
+        current.long_term = current.long_term.max(bounds.long_term);
+        current.short_term = current.short_term.max(bounds.short_term);
+        current.short_term_bandwidth = current
+            .short_term_bandwidth
+            .max(bounds.short_term_bandwidth);
+        self.undo.phase = None;
+        match phase {
+            Some(Phase::Startup) if self.phase != Phase::Startup => {
+                self.full_pipe.was_full = false;
+                if self.phase != Phase::ProbeRtt {
+                    self.phase = Phase::Startup;
+                }
+            }
+            Some(Phase::Up) if self.phase != Phase::Up && self.phase != Phase::ProbeRtt => {
+                self.start_refill(event.now);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn reset_congestion_signals(&mut self) {
+        self.losses.restart_round();
+        self.latest = Latest::default();
+    }
+}

@@ -1,0 +1,73 @@
+//! The round trip without queues, and when to look for it (draft-ietf-ccwg-bbr-06 sections 5.3.4
+//! and 5.5.7).
+
+use std::time::{Duration, Instant};
+
+/// How long the shortest round trip is remembered.
+const FILTER_LENGTH: Duration = Duration::from_secs(10);
+/// How long until the path is emptied to measure it again.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The shortest round trip.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MinRtt {
+    /// Of the last ten seconds; `None` before the first sample.
+    shortest: Option<Duration>,
+    taken: Instant,
+    /// Of the last five seconds.
+    recent: Option<Duration>,
+    recent_taken: Instant,
+    /// No sample was as short for five seconds.
+    pub(super) is_probe_due: bool,
+    /// Samples longer by this part still show that the queue is empty; 0 takes only shorter ones.
+    tolerance: f64,
+}
+
+impl MinRtt {
+    pub(super) fn new(now: Instant, tolerance: f64) -> Self {
+        Self {
+            shortest: None,
+            taken: now,
+            recent: None,
+            recent_taken: now,
+            is_probe_due: false,
+            tolerance,
+        }
+    }
+
+    pub(super) fn get(&self) -> Option<Duration> {
+        self.shortest
+    }
+
+    pub(super) fn on_ack(&mut self, now: Instant, sample: Option<Duration>) {
+        self.is_probe_due = now > self.recent_taken + PROBE_INTERVAL;
+        if let Some(sample) = sample {
+            let is_as_short = |known: Option<Duration>| {
+                known.is_some_and(|known| sample <= known.mul_f64(1.0 + self.tolerance))
+            };
+            if self.recent.is_none_or(|recent| sample < recent) || self.is_probe_due {
+                self.recent = Some(sample);
+                self.recent_taken = now;
+            } else if self.tolerance > 0.0 && is_as_short(self.recent) {
+                self.recent_taken = now;
+            }
+            if self.tolerance > 0.0 && is_as_short(self.shortest) {
+                self.taken = now;
+            }
+        }
+        let expired = now > self.taken + FILTER_LENGTH;
+        let is_shorter = match (self.recent, self.shortest) {
+            (Some(recent), Some(shortest)) => recent < shortest,
+            (recent, _) => recent.is_some(),
+        };
+        if is_shorter || expired {
+            self.shortest = self.recent;
+            self.taken = self.recent_taken;
+        }
+    }
+
+    /// The path was emptied: the next look is an interval away.
+    pub(super) fn on_probed(&mut self, now: Instant) {
+        self.recent_taken = now;
+    }
+}

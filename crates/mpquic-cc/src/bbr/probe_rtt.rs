@@ -1,0 +1,91 @@
+//! Emptying the path to see its round trip (draft-ietf-ccwg-bbr-06 section 5.3.4), and starting
+//! after a pause (section 5.4).
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::congestion::Acked;
+
+use super::{Bbr, Phase, Sample};
+
+/// In flight meanwhile, in bandwidth-delay products (`ProbeRTTCwndGain`).
+pub(super) const WINDOW_GAIN: f64 = 0.5;
+/// How long at least (`ProbeRTTDuration`).
+const DURATION: Duration = Duration::from_millis(200);
+
+/// One emptying of the path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ProbeRtt {
+    /// When it may end; `None` until little enough is in flight.
+    done_at: Option<Instant>,
+    round_done: bool,
+    /// Samples of packets that left before so many bytes were delivered show our own restraint.
+    pub(super) low_rate_until: u64,
+}
+
+impl Bbr {
+    pub(super) fn probe_rtt_window(&self) -> f64 {
+        let product = self.bandwidth_delay_product().unwrap_or(0.0);
+        (WINDOW_GAIN * product).max(self.min_pipe_window())
+    }
+
+    pub(super) fn check_probe_rtt(&mut self, sample: &Sample, ack: &Acked) {
+        if self.phase != Phase::ProbeRtt && self.min_rtt.is_probe_due && !self.is_idle_restart {
+            self.save_window();
+            self.phase = Phase::ProbeRtt;
+            self.probe_rtt.done_at = None;
+            self.cycle.stop_feedback();
+            self.rounds.restart(sample.now);
+        }
+        if self.phase == Phase::ProbeRtt {
+            self.handle_probe_rtt(sample, ack);
+        }
+        if ack.bytes > 0 {
+            self.is_idle_restart = false;
+        }
+    }
+
+    fn handle_probe_rtt(&mut self, sample: &Sample, ack: &Acked) {
+        let delivered = ack.delivery_rate.map_or(0, |rate| rate.delivered);
+        let low_rate_until = delivered + ack.in_flight;
+        self.probe_rtt.low_rate_until = self.probe_rtt.low_rate_until.max(low_rate_until);
+        if self.probe_rtt.done_at.is_none() {
+            if sample.in_flight <= self.probe_rtt_window() {
+                self.probe_rtt.done_at = Some(sample.now + DURATION);
+                self.probe_rtt.round_done = false;
+                self.rounds.restart(sample.now);
+            }
+            return;
+        }
+        self.probe_rtt.round_done |= self.rounds.just_ended;
+        if self.probe_rtt.round_done {
+            self.check_probe_rtt_done(sample.now);
+        }
+    }
+
+    fn check_probe_rtt_done(&mut self, now: Instant) {
+        if self.probe_rtt.done_at.is_none_or(|done_at| now <= done_at) {
+            return;
+        }
+        self.min_rtt.on_probed(now);
+        self.restore_window();
+        self.bounds.forget_short_term();
+        if self.full_pipe.was_full {
+            // Little is in flight: there is nothing to slow down for.
+            self.start_down(now);
+            self.phase = Phase::Cruise;
+        } else {
+            self.phase = Phase::Startup;
+        }
+    }
+
+    /// A packet leaves and nothing was in flight.
+    pub(super) fn restart_from_idle(&mut self, now: Instant) {
+        self.is_idle_restart = true;
+        self.aggregation.restart(now);
+        if self.phase.is_probe_bandwidth() {
+            self.set_pacing_rate(1.0);
+        } else if self.phase == Phase::ProbeRtt {
+            self.check_probe_rtt_done(now);
+        }
+    }
+}

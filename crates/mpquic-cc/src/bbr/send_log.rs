@@ -1,0 +1,81 @@
+//! What was in flight and lost when a packet left.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Entries per round trip: what is in flight changes by less than a percent from one to the next.
+const ENTRIES_PER_ROUND: u32 = 32;
+/// Losses are noticed long before this many entries have passed.
+const MAX_ENTRIES: usize = 256;
+
+/// The state of the path at a time, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Flight {
+    /// In flight, the packet just sent included.
+    pub(super) bytes: f64,
+    /// Lost since the path opened.
+    pub(super) lost: f64,
+}
+
+/// Remembers [`Flight`]s by time. The draft keeps them with each packet; as packets of a path leave
+/// in order, a few per round trip tell the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SendLog {
+    entries: VecDeque<(Instant, Flight)>,
+}
+
+impl SendLog {
+    /// A packet left. Packets that leave within a small part of `rtt` share an entry.
+    pub(super) fn push(&mut self, now: Instant, rtt: Duration, flight: Flight) {
+        if let Some((since, last)) = self.entries.back_mut()
+            && now < *since + rtt / ENTRIES_PER_ROUND
+        {
+            *last = flight;
+            return;
+        }
+        if self.entries.len() == MAX_ENTRIES {
+            self.entries.pop_front();
+        }
+        self.entries.push_back((now, flight));
+    }
+
+    /// What was so when a packet left at `sent_at`; the oldest known if that is too long ago.
+    pub(super) fn at(&self, sent_at: Instant) -> Flight {
+        let after = self.entries.partition_point(|(since, _)| *since <= sent_at);
+        let entry = self.entries.get(after.saturating_sub(1));
+        entry.map(|(_, flight)| *flight).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::start;
+
+    fn flight(bytes: u32) -> Flight {
+        let bytes = f64::from(bytes);
+        Flight { bytes, lost: 0.0 }
+    }
+
+    #[test]
+    fn answers_for_the_time_asked_about() {
+        let now = start();
+        let at = |ms| now + Duration::from_millis(ms);
+        let rtt = Duration::from_millis(320);
+        let mut log = SendLog::default();
+        assert_eq!(log.at(now), Flight::default());
+        for ms in 0..100u32 {
+            log.push(at(ms.into()), rtt, flight(ms));
+        }
+        assert_eq!(log.entries.len(), 10);
+        for ms in 0..100 {
+            let found = log.at(at(ms)).bytes;
+            assert!((found - ms as f64).abs() < 10.0, "{ms}: {found}");
+        }
+        for ms in 100..20_000u32 {
+            log.push(at(ms.into()), rtt, flight(ms));
+        }
+        assert_eq!(log.entries.len(), MAX_ENTRIES);
+        assert!(log.at(now).bytes > 17_000.0, "the oldest there is");
+    }
+}

@@ -1,0 +1,356 @@
+//! BBR on one link: the cases of the draft's appendix and its behaviour over time.
+
+use mpquic_core::congestion::DeliveryRate;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{acked, congestion, sent, start};
+use crate::testing_link::{Flow, MTU};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn until(flow: &mut Flow<Bbr>, phase: Phase) {
+    let end = flow.now + 20 * SECOND;
+    let reached = flow.run_until(end, |flow| flow.controller.phase == phase);
+    assert!(
+        reached,
+        "{phase:?} was not reached: {:?}",
+        flow.controller.phase
+    );
+}
+
+fn close(actual: f64, expected: f64, tolerance: f64) -> bool {
+    (actual / expected - 1.0).abs() <= tolerance
+}
+
+#[test]
+fn startup_ends_on_a_plateau_with_the_bandwidth_known() {
+    for (mbit, rtt) in [(2.0, 50), (10.0, 20), (50.0, 40), (200.0, 300)] {
+        let mut flow = Flow::<Bbr>::new(mbit, rtt, 8.0);
+        until(&mut flow, Phase::Drain);
+        let bbr = &flow.controller;
+        let pipe = bbr.full_pipe;
+        assert!(
+            pipe.was_full && pipe.is_full,
+            "{mbit} {rtt}: {pipe:?} {}",
+            flow.lost
+        );
+        assert!(
+            close(bbr.max_bandwidth.get(), flow.rate, 0.02),
+            "{mbit} {rtt}"
+        );
+        assert_eq!(flow.lost, 0);
+        // Doubling from ten packets, and three round trips to be sure.
+        let product = flow.rate * flow.rtt.as_secs_f64() / MTU as f64;
+        let rounds = (product / 10.0).log2().max(0.0) + 3.0 + 3.0;
+        let took = (flow.now - start()).as_secs_f64() / flow.rtt.as_secs_f64();
+        assert!(took < 2.0 * rounds, "{mbit} {rtt}: {took} {rounds}");
+    }
+}
+
+#[test]
+fn draining_ends_with_one_product_in_flight() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 8.0);
+    until(&mut flow, Phase::Drain);
+    let product = flow.rate * 0.04;
+    assert!(flow.in_flight() as f64 > 1.5 * product);
+    assert!(close(
+        flow.controller.pacing_rate.unwrap(),
+        0.5 * flow.rate,
+        0.03
+    ));
+    let end = flow.now + SECOND;
+    assert!(flow.run_until(end, |flow| flow.controller.phase != Phase::Drain));
+    assert!(flow.in_flight() as f64 <= 1.05 * product);
+}
+
+#[test]
+fn draining_ends_after_three_rounds_at_the_latest() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 20.0);
+    until(&mut flow, Phase::Drain);
+    flow.set_rate(flow.rate / 10.0);
+    let rounds = flow.controller.rounds.count;
+    until(&mut flow, Phase::Down);
+    assert!(flow.in_flight() as f64 > flow.controller.in_flight_for(1.0, 0.0));
+    assert_eq!(flow.controller.rounds.count, rounds + 4);
+}
+
+#[test]
+fn startup_ends_when_a_short_queue_overflows() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 0.2);
+    until(&mut flow, Phase::Drain);
+    let bbr = &flow.controller;
+    assert!(
+        bbr.full_pipe.was_full && !bbr.full_pipe.is_full,
+        "by losses"
+    );
+    let product = flow.rate * 0.04;
+    assert!(bbr.bounds.long_term >= 0.9 * product && bbr.bounds.long_term < 1.6 * product);
+}
+
+/// Lossy, but the application is the limit: losses end startup, a plateau does not.
+#[test]
+fn startup_of_an_application_with_little_to_send() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    flow.application = Some(1e6);
+    flow.run(3 * SECOND);
+    assert_eq!(flow.controller.phase, Phase::Startup);
+    flow.lose_every = Some(4);
+    flow.run(2 * SECOND);
+    assert!(
+        flow.controller.full_pipe.was_full,
+        "{:?}",
+        flow.controller.losses
+    );
+}
+
+#[test]
+fn the_cycle_goes_round() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    for phase in [
+        Phase::Down,
+        Phase::Cruise,
+        Phase::Refill,
+        Phase::Up,
+        Phase::Down,
+    ] {
+        until(&mut flow, phase);
+        let gain = match phase {
+            Phase::Down => 0.9,
+            Phase::Up => 1.25,
+            _ => 1.0,
+        };
+        flow.run(5 * MS);
+        let bbr = &flow.controller;
+        if bbr.phase == phase {
+            let expected = gain * 0.99 * bbr.bandwidth();
+            assert!(close(bbr.pacing_rate.unwrap(), expected, 0.01), "{phase:?}");
+        }
+    }
+    // Two to three seconds between probes, or 63 round trips.
+    until(&mut flow, Phase::ProbeRtt);
+    until(&mut flow, Phase::Cruise);
+    let began = flow.now;
+    until(&mut flow, Phase::Refill);
+    let between = flow.now - began;
+    assert!(between > 1900 * MS && between < 3000 * MS, "{between:?}");
+}
+
+#[test]
+fn more_bandwidth_is_found_and_less_is_forgotten() {
+    let mut flow = Flow::<Bbr>::new(20.0, 30, 4.0);
+    flow.run(5 * SECOND);
+    flow.set_rate(flow.rate * 4.0);
+    flow.run(10 * SECOND);
+    assert!(flow.run(2 * SECOND) > 0.9 * flow.rate);
+    flow.set_rate(flow.rate / 4.0);
+    flow.run(10 * SECOND);
+    assert!(close(flow.controller.bandwidth(), flow.rate, 0.1));
+    flow.longest_queue = Duration::ZERO;
+    assert!(flow.run(4 * SECOND) > 0.9 * flow.rate);
+    assert!(flow.longest_queue < 40 * MS, "{:?}", flow.longest_queue);
+}
+
+#[test]
+fn a_link_is_filled_and_its_queue_kept_short() {
+    for (mbit, rtt, queue) in [(10.0, 100, 2.0), (100.0, 20, 2.0), (50.0, 40, 0.3)] {
+        let mut flow = Flow::<Bbr>::new(mbit, rtt, queue);
+        flow.run(5 * SECOND);
+        let (lost, delivered) = (flow.lost, flow.delivered);
+        let goodput = flow.run(20 * SECOND);
+        assert!(
+            goodput > 0.93 * flow.rate,
+            "{mbit} {rtt} {queue}: {goodput}"
+        );
+        let share = (flow.lost - lost) as f64 / (flow.delivered - delivered) as f64;
+        assert!(share < 0.005, "{mbit} {rtt} {queue}: {share}");
+    }
+}
+
+/// Each round trip of cruising gives up the share it lost; 1.6 of 208 packets here, in up to 63 of
+/// them.
+#[test]
+fn random_losses_cost_less_than_the_draft_reckons() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 2.0);
+    flow.lose_every = Some(127);
+    flow.run(5 * SECOND);
+    let goodput = flow.run(20 * SECOND);
+    assert!(goodput > 0.8 * flow.rate, "{}", goodput / flow.rate);
+}
+
+#[test]
+fn the_round_trip_is_measured_again_every_five_seconds() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, Phase::ProbeRtt);
+    let entered = flow.now;
+    let product = flow.rate * 0.04;
+    flow.run(60 * MS);
+    assert!(close(flow.controller.window, product / 2.0, 0.05));
+    assert!(flow.in_flight() as f64 <= 0.55 * product);
+    until(&mut flow, Phase::Cruise);
+    let stay = flow.now - entered;
+    assert!(stay > 200 * MS && stay < 350 * MS, "{stay:?}");
+    assert!(flow.controller.window > product, "the old window is back");
+    // The low rate meanwhile is no news about the path.
+    flow.run(200 * MS);
+    assert!(close(flow.controller.bandwidth(), flow.rate, 0.03));
+    until(&mut flow, Phase::ProbeRtt);
+    assert!(flow.now - entered > 5 * SECOND && flow.now - entered < 6 * SECOND);
+}
+
+#[test]
+fn a_longer_path_is_believed_after_ten_seconds() {
+    let mut flow = Flow::<Bbr>::new(50.0, 20, 8.0);
+    flow.run(3 * SECOND);
+    flow.rtt = 60 * MS;
+    flow.run(16 * SECOND);
+    let min_rtt = flow.controller.min_rtt.get().unwrap();
+    assert!(min_rtt >= 60 * MS && min_rtt < 64 * MS, "{min_rtt:?}");
+    assert!(flow.run(4 * SECOND) > 0.9 * flow.rate);
+}
+
+#[test]
+fn a_pause_replaces_the_measurement() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, Phase::Cruise);
+    // Nothing to send for six seconds.
+    flow.application = Some(MTU as f64 / 6.0);
+    flow.run(200 * MS);
+    flow.application = None;
+    flow.run(6 * SECOND);
+    let end = flow.now + SECOND;
+    let entered = flow.run_until(end, |flow| flow.controller.phase == Phase::ProbeRtt);
+    assert!(!entered);
+    assert!(close(flow.controller.bandwidth(), flow.rate, 0.03));
+}
+
+#[test]
+fn marks_keep_the_queue_short() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 8.0);
+    flow.mark_above = Some(5 * MS);
+    flow.run(5 * SECOND);
+    assert_ne!(flow.controller.phase, Phase::Startup);
+    flow.longest_queue = Duration::ZERO;
+    let goodput = flow.run(10 * SECOND);
+    // What was queued when the first mark left, and what a probe adds in the round trip until it
+    // arrives.
+    assert!(
+        flow.longest_queue < 5 * MS + 12 * MS,
+        "{:?}",
+        flow.longest_queue
+    );
+    assert!(goodput > 0.85 * flow.rate, "{}", goodput / flow.rate);
+}
+
+#[test]
+fn losses_while_cruising_slow_it_down_until_the_next_probe() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, Phase::Cruise);
+    let window = flow.controller.window;
+    flow.lose_every = Some(5);
+    flow.run(200 * MS);
+    let bbr = &flow.controller;
+    assert!(bbr.bounds.short_term < window && bbr.bandwidth() < 0.95 * flow.rate);
+    assert!(bbr.in_recovery());
+    flow.lose_every = None;
+    until(&mut flow, Phase::Refill);
+    assert!(flow.controller.bounds.short_term.is_infinite());
+    assert!(!flow.controller.in_recovery());
+}
+
+#[test]
+fn too_many_losses_end_a_probe_and_make_the_next_a_careful_one() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, Phase::Up);
+    flow.queue = Duration::from_micros(500);
+    until(&mut flow, Phase::Down);
+    let bbr = &flow.controller;
+    assert!(bbr.cycle.was_too_high && bbr.bounds.long_term.is_finite());
+    let product = flow.rate * 0.04;
+    assert!(
+        close(bbr.bounds.long_term, product, 0.3),
+        "{}",
+        bbr.bounds.long_term / product
+    );
+    until(&mut flow, Phase::Cruise);
+    assert!(flow.in_flight() as f64 <= 0.86 * flow.controller.bounds.long_term);
+}
+
+#[test]
+fn a_spurious_loss_is_taken_back() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    until(&mut flow, Phase::Up);
+    flow.run(50 * MS);
+    let before = flow.controller.bounds.long_term;
+    let mut event = congestion(CongestionKind::Loss, flow.now, flow.now - 40 * MS);
+    event.lost_bytes = 50 * MTU;
+    flow.controller.on_congestion_event(&event);
+    assert_eq!(flow.controller.phase, Phase::Down);
+    assert!(flow.controller.bounds.long_term < before);
+    event.kind = CongestionKind::Spurious;
+    flow.controller.on_congestion_event(&event);
+    assert_eq!(flow.controller.phase, Phase::Refill);
+    assert_eq!(flow.controller.bounds.long_term, before);
+    assert!(!flow.controller.in_recovery());
+}
+
+#[test]
+fn persistent_congestion_starts_from_two_datagrams() {
+    let mut flow = Flow::<Bbr>::new(50.0, 40, 4.0);
+    flow.run(2 * SECOND);
+    let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
+    flow.controller.on_congestion_event(&event);
+    assert_eq!(flow.controller.window(), 2 * MTU);
+    assert!(flow.run(2 * SECOND) > 0.8 * flow.rate);
+}
+
+#[test]
+fn the_initial_window_follows_the_datagram_size() {
+    let mut bbr = Bbr::new(start(), 1200);
+    assert_eq!((bbr.window(), bbr.pacing_rate()), (12_000, None));
+    bbr.on_mtu_update(1452);
+    assert_eq!(bbr.window(), 14_520);
+    assert_eq!(bbr.window_after_round(14_520), 29_040);
+}
+
+proptest! {
+    /// Whatever is reported, in whatever order, window and rate stay usable.
+    #[test]
+    fn nothing_breaks_it(
+        events in vec((0u8..9, 1u64..1 << 22, 0u64..3000, 0u64..1 << 34), 1..400),
+    ) {
+        let mut now = start();
+        let mut bbr = Bbr::new(now, 1200);
+        let mut delivered = 0;
+        for (samples, (what, bytes, ms, rate)) in (0..).zip(events) {
+            let sent_at = now;
+            now += Duration::from_millis(ms);
+            match what {
+                0..3 => bbr.on_packet_sent(&sent(now, bytes, bytes * u64::from(what + 1))),
+                3 => bbr.on_congestion_event(&congestion(CongestionKind::Loss, now, sent_at)),
+                4 => bbr.on_congestion_event(&congestion(CongestionKind::Ecn, now, sent_at)),
+                5 => bbr.on_congestion_event(&congestion(CongestionKind::Persistent, now, sent_at)),
+                6 => bbr.on_congestion_event(&congestion(CongestionKind::Spurious, now, sent_at)),
+                _ => {
+                    let mut ack = acked(now, sent_at, bytes);
+                    ack.in_flight = bytes / 3;
+                    ack.rtt = crate::testing::rtt(Duration::from_millis(ms));
+                    ack.rtt.samples = samples;
+                    ack.delivery_rate = (what == 7).then_some(DeliveryRate {
+                        bytes_per_second: rate,
+                        app_limited: rate % 2 == 0,
+                        prior_delivered: delivered,
+                        delivered: delivered + bytes,
+                    });
+                    delivered += bytes;
+                    bbr.on_ack(&ack);
+                }
+            }
+            prop_assert!(bbr.window.is_finite() && bbr.window() >= 2400);
+            prop_assert!(bbr.pacing_rate.is_none_or(|rate| rate.is_finite() && rate > 0.0));
+            prop_assert!(bbr.window_after_round(bbr.window()) >= 2400);
+        }
+    }
+}

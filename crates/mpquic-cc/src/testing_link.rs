@@ -1,0 +1,259 @@
+//! A sender on a link, for tests of rate-based controllers.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use mpquic_core::congestion::{
+    Acked, CongestionEvent, CongestionKind, DeliveryRate, RttSnapshot, Sent,
+};
+
+use crate::testing::start;
+use crate::uncoupled::PathController;
+
+pub(crate) const MTU: u64 = 1200;
+
+/// A packet that is under way, with what delivery rate samples need.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    sent_at: Instant,
+    /// When its acknowledgement arrives; `None` if it is lost.
+    acked_at: Option<Instant>,
+    marked: bool,
+    delivered: u64,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    app_limited: bool,
+}
+
+/// One controller that always has something to send (or a budget per second), on one link with a
+/// drop-tail queue.
+pub(crate) struct Flow<C> {
+    pub(crate) controller: C,
+    pub(crate) now: Instant,
+    /// Bytes per second.
+    pub(crate) rate: f64,
+    pub(crate) rtt: Duration,
+    /// Longest queue.
+    pub(crate) queue: Duration,
+    /// Every so many packets one is lost.
+    pub(crate) lose_every: Option<u64>,
+    /// Longer queues mark.
+    pub(crate) mark_above: Option<Duration>,
+    /// Bytes per second the application has.
+    pub(crate) application: Option<f64>,
+    pub(crate) delivered: u64,
+    pub(crate) lost: u64,
+    pub(crate) longest_queue: Duration,
+    packets: VecDeque<Packet>,
+    in_flight: u64,
+    link_free_at: Instant,
+    next_send: Instant,
+    next_data: Instant,
+    delivered_at: Instant,
+    first_sent_at: Instant,
+    app_limited_until: u64,
+    min_rtt: Duration,
+    samples: u64,
+    sent: u64,
+}
+
+impl<C: PathController> Flow<C> {
+    /// `mbit` Mbit/s and `rtt` ms, with a queue of `queue` round trips.
+    pub(crate) fn new(mbit: f64, rtt: u64, queue: f64) -> Self {
+        let now = start();
+        let rtt = Duration::from_millis(rtt);
+        Self {
+            controller: C::new(now, MTU as u16),
+            now,
+            rate: mbit * 1e6 / 8.0,
+            rtt,
+            queue: rtt.mul_f64(queue),
+            lose_every: None,
+            mark_above: None,
+            application: None,
+            delivered: 0,
+            lost: 0,
+            longest_queue: Duration::ZERO,
+            packets: VecDeque::new(),
+            in_flight: 0,
+            link_free_at: now,
+            next_send: now,
+            next_data: now,
+            delivered_at: now,
+            first_sent_at: now,
+            app_limited_until: 0,
+            min_rtt: Duration::MAX,
+            samples: 0,
+            sent: 0,
+        }
+    }
+
+    /// Bytes in flight.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    /// Changes the rate of the link, for what is queued too.
+    pub(crate) fn set_rate(&mut self, rate: f64) {
+        let factor = self.rate / rate;
+        let (now, rtt) = (self.now, self.rtt);
+        let stretch = |time: Instant| now + time.saturating_duration_since(now).mul_f64(factor);
+        for packet in &mut self.packets {
+            if let Some(acked_at) = &mut packet.acked_at
+                && *acked_at > now + rtt
+            {
+                *acked_at = stretch(*acked_at - rtt) + rtt;
+            }
+        }
+        if self.link_free_at > now {
+            self.link_free_at = stretch(self.link_free_at);
+        }
+        self.rate = rate;
+    }
+
+    /// Runs for a time and returns the bytes per second delivered in it.
+    pub(crate) fn run(&mut self, time: Duration) -> f64 {
+        let (end, before) = (self.now + time, self.delivered);
+        self.run_until(end, |_| false);
+        (self.delivered - before) as f64 / time.as_secs_f64()
+    }
+
+    /// Runs until something holds; true if it came to hold before `end`.
+    pub(crate) fn run_until(&mut self, end: Instant, mut done: impl FnMut(&Self) -> bool) -> bool {
+        while !done(self) {
+            let ack = self.packets.iter().find_map(|packet| packet.acked_at);
+            let room = self.in_flight + MTU <= self.controller.window();
+            let send = room.then_some(self.next_send.max(self.next_data).max(self.now));
+            let next = [ack, send].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else {
+                self.now = end;
+                return false;
+            };
+            self.now = next;
+            if ack == Some(next) {
+                self.acknowledge();
+            } else {
+                self.send();
+            }
+        }
+        true
+    }
+
+    fn send(&mut self) {
+        let now = self.now;
+        if self.in_flight == 0 {
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        if self.application.is_some() {
+            self.app_limited_until = (self.delivered + self.in_flight).max(1);
+        }
+        self.sent += 1;
+        let queue = self.link_free_at.saturating_duration_since(now);
+        let dropped =
+            queue > self.queue || self.lose_every.is_some_and(|n| self.sent.is_multiple_of(n));
+        let acked_at = (!dropped).then(|| {
+            self.longest_queue = self.longest_queue.max(queue);
+            let serialisation = Duration::from_secs_f64(MTU as f64 / self.rate);
+            self.link_free_at = self.link_free_at.max(now) + serialisation;
+            self.link_free_at + self.rtt
+        });
+        self.packets.push_back(Packet {
+            sent_at: now,
+            acked_at,
+            marked: self.mark_above.is_some_and(|limit| queue > limit),
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+            app_limited: self.app_limited_until > 0,
+        });
+        self.in_flight += MTU;
+        let pacing = self.controller.pacing_rate().unwrap_or(u64::MAX);
+        let gap = Duration::from_secs_f64(MTU as f64 / pacing as f64);
+        self.next_send = self.next_send.max(now) + gap;
+        if let Some(rate) = self.application {
+            self.next_data = self.next_data.max(now) + Duration::from_secs_f64(MTU as f64 / rate);
+        }
+        self.controller.on_packet_sent(&Sent {
+            now,
+            packet_number: self.sent,
+            bytes: MTU,
+            in_flight: self.in_flight,
+            app_limited: false,
+        });
+    }
+
+    /// The acknowledgement of the next packet that arrived; those before it are lost.
+    fn acknowledge(&mut self) {
+        let position = self.packets.iter().position(|p| p.acked_at.is_some());
+        let (mut lost, mut lost_at) = (0, None);
+        for packet in self.packets.drain(..position.unwrap_or(0)) {
+            lost += MTU;
+            lost_at = Some(packet.sent_at);
+        }
+        let Some(packet) = self.packets.pop_front() else {
+            return;
+        };
+        self.in_flight -= MTU;
+        self.delivered += MTU;
+        self.delivered_at = self.now;
+        self.first_sent_at = packet.sent_at;
+        if self.delivered > self.app_limited_until {
+            self.app_limited_until = 0;
+        }
+        let ack = self.acked(&packet);
+        self.controller.on_ack(&ack);
+        if let Some(sent_at) = lost_at {
+            self.in_flight -= lost;
+            self.lost += lost;
+            self.report(CongestionKind::Loss, sent_at, lost);
+        }
+        if packet.marked {
+            self.report(CongestionKind::Ecn, packet.sent_at, 0);
+        }
+    }
+
+    fn report(&mut self, kind: CongestionKind, sent_at: Instant, lost_bytes: u64) {
+        let event = CongestionEvent {
+            kind,
+            now: self.now,
+            sent_at,
+            lost_bytes,
+            in_flight: self.in_flight,
+            largest_lost: 0,
+        };
+        self.controller.on_congestion_event(&event);
+    }
+
+    fn acked(&mut self, packet: &Packet) -> Acked {
+        let now = self.now;
+        let rtt = now - packet.sent_at;
+        self.min_rtt = self.min_rtt.min(rtt);
+        self.samples += 1;
+        let interval = (packet.sent_at - packet.first_sent_at).max(now - packet.delivered_at);
+        let bytes = self.delivered - packet.delivered;
+        let rate = (bytes as f64 / interval.as_secs_f64()) as u64;
+        let sample = DeliveryRate {
+            bytes_per_second: rate,
+            app_limited: packet.app_limited,
+            prior_delivered: packet.delivered,
+            delivered: self.delivered,
+        };
+        Acked {
+            now,
+            sent_at: packet.sent_at,
+            largest: self.samples,
+            bytes: MTU,
+            in_flight: self.in_flight,
+            app_limited: packet.app_limited,
+            delivery_rate: (interval >= self.min_rtt).then_some(sample),
+            rtt: RttSnapshot {
+                latest: rtt,
+                smoothed: rtt,
+                variance: rtt / 8,
+                min: self.min_rtt,
+                samples: self.samples,
+            },
+        }
+    }
+}
