@@ -168,6 +168,6 @@ pub fn open(
     keys: PacketKeys<'_>,
 ) -> Option<(u64, Bytes)> {
     let unprotected = opener::unprotect(&mut packet, keys.header, expected_next)?;
-    let payload = opener::open(packet, &unprotected, keys.packet, PathId::ZERO).ok()?;
+    let payload = opener::open(&mut packet, &unprotected, keys.packet, PathId::ZERO).ok()?;
     Some((unprotected.packet_number, payload))
 }

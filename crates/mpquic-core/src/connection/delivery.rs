@@ -12,6 +12,46 @@ use crate::recovery::{AckContext, AckOutcome};
 use crate::space::SentPacket;
 use crate::wire::frame::Ack;
 
+/// Acknowledged bytes of one stream, gathered as long as they follow each other: the packets of a
+/// train mostly do.
+#[derive(Default)]
+struct StreamRun(Option<Delivery>);
+
+impl StreamRun {
+    /// Adds to the run; returns what is to be routed now.
+    fn push(&mut self, next: Delivery) -> Option<Delivery> {
+        let Delivery::Stream {
+            id,
+            offset,
+            length,
+            fin,
+        } = next
+        else {
+            return Some(next);
+        };
+        if let Some(Delivery::Stream {
+            id: same,
+            offset: start,
+            length: gathered,
+            fin: ends,
+        }) = &mut self.0
+            && *same == id
+            && *start + u64::from(*gathered) == offset
+            && let Some(sum) = gathered.checked_add(length)
+        {
+            *gathered = sum;
+            *ends |= fin;
+            return None;
+        }
+        self.0.replace(next)
+    }
+
+    /// What was gathered last.
+    fn take(&mut self) -> Option<Delivery> {
+        self.0.take()
+    }
+}
+
 impl Connection {
     pub(super) fn ack_context(&self, now: Instant) -> AckContext {
         AckContext {
@@ -67,11 +107,17 @@ impl Connection {
     /// Tells everyone what an acknowledgement or a timeout changed.
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: AckOutcome) {
         let id = space.path();
+        let mut run = StreamRun::default();
         for (number, packet) in outcome.acked.drain(..) {
             self.on_packet_acked(now, space, number, &packet, outcome.rtt_sample);
+            self.on_content_delivered(space, &packet, &mut run);
         }
         for (number, packet) in outcome.late.drain(..) {
             self.on_packet_acked(now, space, number, &packet, None);
+            self.on_content_delivered(space, &packet, &mut run);
+        }
+        if let Some(delivery) = run.take() {
+            self.on_delivered(space, delivery);
         }
         let open = self.paths.open(id).is_some();
         if !outcome.lost.is_empty() && self.is_mtu_black_hole(space, &outcome) {
@@ -150,8 +196,15 @@ impl Connection {
             }
             self.movable.on_acked(id, number, packet, sample);
         }
+    }
+
+    /// Tells the owners of a packet's frames that they arrived, except for stream bytes that more
+    /// may follow.
+    fn on_content_delivered(&mut self, space: SpaceId, packet: &SentPacket, run: &mut StreamRun) {
         for delivery in &packet.deliveries {
-            self.on_delivered(space, *delivery);
+            if let Some(delivery) = run.push(*delivery) {
+                self.on_delivered(space, delivery);
+            }
         }
     }
 

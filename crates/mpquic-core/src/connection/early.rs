@@ -152,8 +152,8 @@ impl Connection {
     /// Takes a 0-RTT packet.
     pub(super) fn handle_early(
         &mut self,
-        arrival: Arrival,
-        mut packet: ProtectedPacket,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
     ) -> Result<(), TransportError> {
         self.discard_early_keys(arrival.now);
         let destination = *packet.header.dcid();
@@ -166,7 +166,7 @@ impl Connection {
             return Ok(());
         };
         let expected = path.space.expected_next();
-        let opened = opener::unprotect(&mut packet, &*early.header, expected).map(|unprotected| {
+        let opened = opener::unprotect(packet, &*early.header, expected).map(|unprotected| {
             let payload = opener::open(packet, &unprotected, &*early.packet, PathId::ZERO);
             (unprotected.packet_number, payload)
         });
@@ -187,7 +187,7 @@ impl Connection {
             packet_number,
             destination,
         };
-        self.handle_payload(arrival, opened, payload)?;
+        self.handle_payload(arrival, &opened, payload)?;
         Ok(())
     }
 

@@ -202,14 +202,15 @@ impl Connection {
         plan.ecn = path.recovery.ecn.codepoint();
         plan.data = Some(order.data.clone());
         plan.max_data = order_limit(order);
-        plan.management = true;
         plan.tag = order.tag;
+        plan.management = self.wants_management();
         let mut count = 0;
         while count < datagrams.clamp(1, max_datagrams) {
             let Some(built) = self.build_packet(now, &plan, buf) else {
                 break;
             };
             count += 1;
+            plan.management = plan.management && self.wants_management();
             let full = built.size == size && built.ack_eliciting;
             if !full || plan.data != Some(DataSelection::Next) || !self.has_movable() {
                 break;

@@ -76,7 +76,7 @@ impl Connection {
             return;
         }
         self.credit_datagram(&arrival);
-        let result = self.handle_packets(arrival, data);
+        let result = self.handle_packets(&arrival, data);
         self.close_on_error(now, result);
     }
 
@@ -113,13 +113,13 @@ impl Connection {
 
     fn handle_packets(
         &mut self,
-        arrival: Arrival,
+        arrival: &Arrival,
         mut data: BytesMut,
     ) -> Result<(), TransportError> {
         let cid_length = self.endpoint_config.connection_id_length;
         let mut first = true;
         while !data.is_empty() && self.closing.is_open() {
-            let Ok(packet) = header::next_packet(&mut data, cid_length) else {
+            let Ok(mut packet) = header::next_packet(&mut data, cid_length) else {
                 self.stats.packets_dropped += u64::from(first);
                 return Ok(());
             };
@@ -129,7 +129,7 @@ impl Connection {
                 self.stats.packets_dropped += 1;
                 continue;
             }
-            self.handle_packet(arrival, packet)?;
+            self.handle_packet(arrival, &mut packet)?;
         }
         self.handle_premature()
     }
@@ -139,16 +139,16 @@ impl Connection {
         if !self.handshake.complete {
             return Ok(());
         }
-        for (arrival, packet) in std::mem::take(&mut self.premature) {
-            self.handle_one_rtt(arrival, packet)?;
+        for (arrival, mut packet) in std::mem::take(&mut self.premature) {
+            self.handle_one_rtt(&arrival, &mut packet)?;
         }
         Ok(())
     }
 
     fn handle_packet(
         &mut self,
-        arrival: Arrival,
-        packet: ProtectedPacket,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
     ) -> Result<(), TransportError> {
         match &packet.header {
             Header::Short { .. } => self.handle_one_rtt(arrival, packet),
@@ -241,8 +241,8 @@ impl Connection {
     /// Opens a long header packet and handles its frames; false if it was dropped.
     fn handle_long(
         &mut self,
-        arrival: Arrival,
-        mut packet: ProtectedPacket,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
         space: SpaceId,
     ) -> Result<bool, TransportError> {
         let destination = *packet.header.dcid();
@@ -251,13 +251,12 @@ impl Connection {
             return Ok(false);
         };
         let expected = level.space.expected_next();
-        let opened = opener::unprotect(&mut packet, &*level.keys.header.remote, expected).map(
-            |unprotected| {
+        let opened =
+            opener::unprotect(packet, &*level.keys.header.remote, expected).map(|unprotected| {
                 let key = &*level.keys.packet.remote;
                 let number = unprotected.packet_number;
                 opener::open(packet, &unprotected, key, PathId::ZERO).map(|bytes| (number, bytes))
-            },
-        );
+            });
         let (packet_number, payload) = match opened {
             Some(Ok(opened)) => opened,
             Some(Err(OpenError::Transport(error))) => return Err(error),
@@ -279,14 +278,14 @@ impl Connection {
             packet_number,
             destination,
         };
-        self.handle_payload(arrival, opened, payload)?;
+        self.handle_payload(arrival, &opened, payload)?;
         Ok(true)
     }
 
     fn handle_one_rtt(
         &mut self,
-        arrival: Arrival,
-        mut packet: ProtectedPacket,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
     ) -> Result<(), TransportError> {
         let Header::Short { dcid } = packet.header else {
             return Ok(());
@@ -294,7 +293,7 @@ impl Connection {
         // RFC 9001 section 5.7: no 1-RTT packet is processed before the handshake is complete.
         if !self.handshake.complete {
             if self.premature.len() < MAX_PREMATURE {
-                self.premature.push((arrival, packet));
+                self.premature.push((*arrival, packet.clone()));
             } else {
                 self.stats.packets_dropped += 1;
             }
@@ -314,18 +313,17 @@ impl Connection {
             .as_ref()
             .map_or(0, |path| path.space.expected_next());
         let tail = reset_token(&packet.data);
-        let opened =
-            opener::unprotect(&mut packet, keys.remote_header(), expected).and_then(|un| {
-                let phase = un.key_phase();
-                let spin = un.spin();
-                let (key, choice) = keys.opening(phase, un.packet_number, arrival.path)?;
-                Some((
-                    opener::open(packet, &un, key, arrival.path),
-                    choice,
-                    un.packet_number,
-                    spin,
-                ))
-            });
+        let opened = opener::unprotect(packet, keys.remote_header(), expected).and_then(|un| {
+            let phase = un.key_phase();
+            let spin = un.spin();
+            let (key, choice) = keys.opening(phase, un.packet_number, arrival.path)?;
+            Some((
+                opener::open(packet, &un, key, arrival.path),
+                choice,
+                un.packet_number,
+                spin,
+            ))
+        });
         match opened {
             Some((Ok(payload), choice, packet_number, spin)) => {
                 let paths = &self.paths;
@@ -338,7 +336,7 @@ impl Connection {
                     packet_number,
                     destination: dcid,
                 };
-                self.handle_one_rtt_payload(arrival, opened, payload, spin)
+                self.handle_one_rtt_payload(arrival, &opened, payload, spin)
             }
             Some((Err(OpenError::Transport(error)), ..)) => Err(error),
             Some((Err(OpenError::NotAuthentic), ..)) => {
@@ -358,8 +356,8 @@ impl Connection {
 
     fn handle_one_rtt_payload(
         &mut self,
-        arrival: Arrival,
-        opened: Opened,
+        arrival: &Arrival,
+        opened: &Opened,
         payload: Bytes,
         spin: bool,
     ) -> Result<(), TransportError> {
@@ -386,8 +384,8 @@ impl Connection {
     /// Gives every frame to its owner, then records the packet as received.
     pub(super) fn handle_payload(
         &mut self,
-        arrival: Arrival,
-        opened: Opened,
+        arrival: &Arrival,
+        opened: &Opened,
         payload: Bytes,
     ) -> Result<Content, TransportError> {
         if payload.is_empty() {
@@ -417,8 +415,8 @@ impl Connection {
         Ok(content)
     }
 
-    fn on_packet_received(&mut self, arrival: Arrival, opened: Opened, ack_eliciting: bool) {
-        let Arrival { now, ecn, .. } = arrival;
+    fn on_packet_received(&mut self, arrival: &Arrival, opened: &Opened, ack_eliciting: bool) {
+        let Arrival { now, ecn, .. } = *arrival;
         self.idle.on_received(now);
         let space = match opened.space {
             SpaceId::Data(id) => {
@@ -450,8 +448,8 @@ impl Connection {
 
     fn on_frame(
         &mut self,
-        arrival: Arrival,
-        opened: Opened,
+        arrival: &Arrival,
+        opened: &Opened,
         frame: Frame,
     ) -> Result<(), TransportError> {
         let now = arrival.now;
@@ -584,7 +582,7 @@ impl Connection {
                 opener::unprotect(&mut packet, keys.remote_header(), expected).and_then(|un| {
                     let phase = un.key_phase();
                     let (key, _) = keys.opening(phase, un.packet_number, slot.id)?;
-                    opener::open(packet, &un, key, slot.id).ok()
+                    opener::open(&mut packet, &un, key, slot.id).ok()
                 });
             let closed = payload.is_some_and(|payload| {
                 FrameIter::new(payload, self.multipath)

@@ -105,7 +105,7 @@ impl Connection {
     }
 
     /// Makes sure that the path of an opened packet exists; false if the packet must be dropped.
-    pub(super) fn admit_path(&mut self, arrival: Arrival) -> bool {
+    pub(super) fn admit_path(&mut self, arrival: &Arrival) -> bool {
         let Some(slot) = self.paths.slot(arrival.path) else {
             return false;
         };
@@ -175,8 +175,8 @@ impl Connection {
     /// Gives path management frames to their owners.
     pub(super) fn on_path_frame(
         &mut self,
-        arrival: Arrival,
-        opened: Opened,
+        arrival: &Arrival,
+        opened: &Opened,
         frame: Frame,
     ) -> Result<(), TransportError> {
         match frame {
@@ -261,7 +261,7 @@ impl Connection {
         &mut self,
         id: PathId,
         sequence: u64,
-        opened: Opened,
+        opened: &Opened,
     ) -> Result<(), TransportError> {
         if self.paths.ids.is_closed(id) {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::path::{Path, Tuple};
 
 impl Connection {
     /// A PATH_CHALLENGE: the response leaves on the four-tuple it came on (MP-077).
-    pub(super) fn on_path_challenge(&mut self, arrival: Arrival, data: [u8; 8]) {
+    pub(super) fn on_path_challenge(&mut self, arrival: &Arrival, data: [u8; 8]) {
         if let Some(path) = self.paths.open_mut(arrival.path) {
             path.responses.on_path_challenge(arrival.four_tuple, data);
             if path.tuple.four_tuple.matches(&arrival.four_tuple) {
@@ -23,7 +23,7 @@ impl Connection {
     }
 
     /// A PATH_RESPONSE: may arrive anywhere, names the challenge by its data.
-    pub(super) fn on_path_response(&mut self, arrival: Arrival, data: [u8; 8]) {
+    pub(super) fn on_path_response(&mut self, arrival: &Arrival, data: [u8; 8]) {
         let Some(path) = self.paths.open_mut(arrival.path) else {
             return;
         };
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// After a 1-RTT packet: adopts an address change the packet proves.
-    pub(super) fn after_one_rtt(&mut self, arrival: Arrival, newest_non_probing: bool) {
+    pub(super) fn after_one_rtt(&mut self, arrival: &Arrival, newest_non_probing: bool) {
         let Some(path) = self.paths.open_mut(arrival.path) else {
             return;
         };

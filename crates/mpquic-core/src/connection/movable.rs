@@ -270,9 +270,14 @@ impl Connection {
     fn has_control(&self) -> bool {
         self.streams.wants_control()
             || self.datagrams.wants_to_send()
-            || self.handshake.done_pending
-            || self.handshake.new_token.is_some()
             || self.handshake.crypto.wants_to_send()
+            || self.wants_management()
+    }
+
+    /// True if connection or paths have frames of their own to send.
+    pub(super) fn wants_management(&self) -> bool {
+        self.handshake.done_pending
+            || self.handshake.new_token.is_some()
             || self.paths.wants_to_send()
     }
 

@@ -183,23 +183,36 @@ impl Connection {
 
     /// Acknowledges the path's packets, and those of paths that cannot speak for themselves.
     fn write_acks(&mut self, writer: &mut FrameWriter<'_>, now: Instant, plan: &Plan) -> bool {
+        if !plan.orphan_acks {
+            return self.write_ack_of(writer, now, plan.path);
+        }
         let mut acked = false;
-        // MP-003, MP-061: PATH_ACK once multipath is in effect.
-        let multipath = self.multipath && self.handshake.complete;
-        for slot in self.paths.slots_mut() {
-            let orphan = slot.abandon.is_some();
+        for index in 0..self.paths.slots().len() {
+            let Some(slot) = self.paths.slots().get(index) else {
+                break;
+            };
             let id = slot.id;
-            let Some(path) = &mut slot.path else { continue };
-            let concerned = id == plan.path || (plan.orphan_acks && (orphan || path.is_suspect()));
-            let ecn = self.config.ecn;
-            if concerned && path.space.received.ack_state(now) != AckState::None {
-                let named = multipath.then_some(id);
-                let received = &mut path.space.received;
-                let wrote = received.write_ack(writer, now, named, ACK_DELAY_EXPONENT, ecn);
+            let orphan =
+                slot.abandon.is_some() || slot.path.as_ref().is_some_and(|path| path.is_suspect());
+            if id == plan.path || orphan {
+                let wrote = self.write_ack_of(writer, now, id);
                 acked |= wrote && id == plan.path;
             }
         }
         acked
+    }
+
+    /// Acknowledges what came in on a path, if anything waits for that.
+    fn write_ack_of(&mut self, writer: &mut FrameWriter<'_>, now: Instant, id: PathId) -> bool {
+        // MP-003, MP-061: PATH_ACK once multipath is in effect.
+        let named = (self.multipath && self.handshake.complete).then_some(id);
+        let ecn = self.config.ecn;
+        let Some(path) = self.paths.any_mut(id) else {
+            return false;
+        };
+        let received = &mut path.space.received;
+        received.ack_state(now) != AckState::None
+            && received.write_ack(writer, now, named, ACK_DELAY_EXPONENT, ecn)
     }
 
     fn write_validation(

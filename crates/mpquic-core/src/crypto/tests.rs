@@ -149,7 +149,7 @@ fn open(
 ) -> (u64, Result<Bytes, OpenError>) {
     let mut packet = next_packet(&mut BytesMut::from(datagram), cid_length).unwrap();
     let unprotected = opener::unprotect(&mut packet, header_key, expected_next).unwrap();
-    let payload = opener::open(packet, &unprotected, packet_key, path);
+    let payload = opener::open(&mut packet, &unprotected, packet_key, path);
     (unprotected.packet_number, payload)
 }
 

@@ -32,7 +32,13 @@ pub(super) fn open(mut datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<
     };
     let keys = crypto.initial_keys(&dcid);
     let unprotected = opener::unprotect(&mut packet, &*keys.header.remote, 0)?;
-    opener::open(packet, &unprotected, &*keys.packet.remote, PathId::ZERO).ok()?;
+    opener::open(
+        &mut packet,
+        &unprotected,
+        &*keys.packet.remote,
+        PathId::ZERO,
+    )
+    .ok()?;
     Some(Opened { scid, token, keys })
 }
 

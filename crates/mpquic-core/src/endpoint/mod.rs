@@ -512,7 +512,7 @@ impl Endpoint {
     fn new_cid(&mut self) -> Option<ConnectionId> {
         (0..CID_ATTEMPTS)
             .map(|_| random_cid(&mut self.rng, self.config.connection_id_length))
-            .find(|cid| self.routes.connection(cid).is_none())
+            .find(|cid| !self.routes.is_issued(cid))
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) enum InitialRoute {
 pub(super) struct Routes {
     connections: Slab<Registered>,
     cids: HashMap<ConnectionId, (ConnectionHandle, PathId)>,
+    /// What was looked up last in `cids`: datagrams come in runs.
+    recent: Option<(ConnectionId, (ConnectionHandle, PathId))>,
     initial: HashMap<ConnectionId, InitialRoute>,
     reset_tokens: HashMap<[u8; 16], ConnectionHandle>,
 }
@@ -61,8 +63,20 @@ impl Routes {
     }
 
     /// The connection and path a connection ID was issued for.
-    pub(super) fn connection(&self, dcid: &ConnectionId) -> Option<(ConnectionHandle, PathId)> {
-        self.cids.get(dcid).copied()
+    pub(super) fn connection(&mut self, dcid: &ConnectionId) -> Option<(ConnectionHandle, PathId)> {
+        if let Some((cid, route)) = &self.recent
+            && cid == dcid
+        {
+            return Some(*route);
+        }
+        let route = self.cids.get(dcid).copied()?;
+        self.recent = Some((*dcid, route));
+        Some(route)
+    }
+
+    /// True if a connection ID is in use.
+    pub(super) fn is_issued(&self, cid: &ConnectionId) -> bool {
+        self.cids.contains_key(cid)
     }
 
     /// The destination of an Initial or 0-RTT packet.
@@ -95,6 +109,7 @@ impl Routes {
                     && remove_from(&mut registered.cids, &cid)
                 {
                     self.cids.remove(&cid);
+                    self.recent = None;
                 }
             }
             EndpointEvent::ResetTokenAdded(token) => {
@@ -133,6 +148,7 @@ impl Routes {
         for cid in &registered.cids {
             self.cids.remove(cid);
         }
+        self.recent = None;
         for token in &registered.reset_tokens {
             self.reset_tokens.remove(token);
         }

@@ -153,7 +153,7 @@ impl Test {
         let mut received = next_packet(&mut BytesMut::from(&self.buf[..]), 8).unwrap();
         assert_eq!(*received.header.dcid(), client_scid());
         let unprotected = opener::unprotect(&mut received, &*header.remote, 0).unwrap();
-        let payload = opener::open(received, &unprotected, &*packet.remote, PathId::ZERO);
+        let payload = opener::open(&mut received, &unprotected, &*packet.remote, PathId::ZERO);
         match FrameIter::new(payload.unwrap(), false).next() {
             Some(Ok(Frame::ConnectionClose(Close::Connection(close)))) => close.code,
             other => panic!("{other:?}"),

@@ -70,14 +70,14 @@ pub(crate) fn unprotect(
     })
 }
 
-/// Decrypts in place and returns the payload, without a copy.
+/// Decrypts in place and returns the payload, without a copy. Nothing is left of the packet.
 pub(crate) fn open(
-    packet: ProtectedPacket,
+    packet: &mut ProtectedPacket,
     unprotected: &Unprotected,
     key: &dyn PacketKey,
     path: PathId,
 ) -> Result<Bytes, OpenError> {
-    let mut data = packet.data;
+    let mut data = std::mem::take(&mut packet.data);
     let (header, payload) = data
         .split_at_mut_checked(unprotected.header_length)
         .ok_or(OpenError::NotAuthentic)?;

@@ -174,11 +174,11 @@ fn read_header(rest: &mut &[u8], local_cid_length: usize) -> Result<(Header, usi
     *rest = start.rest;
     let version = start.version;
     let dcid = cid(start.dcid).ok_or(HeaderError::Malformed)?;
+    if start.kind == PacketKind::OneRtt {
+        return Ok((Header::Short { dcid }, rest.len()));
+    }
     let scid = cid(start.scid).ok_or(HeaderError::Malformed)?;
     let header = match start.kind {
-        PacketKind::OneRtt => {
-            return Ok((Header::Short { dcid }, rest.len()));
-        }
         PacketKind::Initial => {
             let length = take_varint(rest).ok_or(HeaderError::Truncated)?;
             let token = take_slice(rest, length)?;
@@ -231,6 +231,7 @@ fn read_header(rest: &mut &[u8], local_cid_length: usize) -> Result<(Header, usi
             return Ok((header, 0));
         }
         PacketKind::UnsupportedVersion => return Err(HeaderError::UnsupportedVersion(version)),
+        PacketKind::OneRtt => return Ok((Header::Short { dcid }, rest.len())),
     };
     let length = take_varint(rest).ok_or(HeaderError::Truncated)?;
     match usize::try_from(length) {

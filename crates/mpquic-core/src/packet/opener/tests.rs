@@ -75,7 +75,7 @@ fn open_first(
 ) -> Option<(Unprotected, Result<Bytes, OpenError>)> {
     let mut packet = next_packet(datagram, 8).ok()?;
     let unprotected = unprotect(&mut packet, &*keys.header.remote, expected)?;
-    let payload = open(packet, &unprotected, &*keys.packet.remote, PathId(3));
+    let payload = open(&mut packet, &unprotected, &*keys.packet.remote, PathId(3));
     Some((unprotected, payload))
 }
 
