@@ -122,7 +122,7 @@ impl Connection {
                 self.apply_token_changes(changes);
                 self.create_path(arrival.now, arrival.path, arrival.four_tuple);
                 // The path did not exist yet when its first datagram was counted.
-                self.credit_datagram(&arrival);
+                self.credit_datagram(arrival);
                 true
             }
             // The client will retry: its PATH_NEW_CONNECTION_ID is still on its way.
