@@ -30,6 +30,9 @@ const ECF: &str = "Lim et al., \"ECF: An MPTCP Path Scheduler to Manage Heteroge
 const QAWARE: &str = "Shreedhar et al., \"QAware: A Cross-Layer Approach to MPTCP Scheduling\", \
                       IFIP Networking 2018";
 
+const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adversarial \
+                    Multi-Armed Bandits\", 2023";
+
 static SCHEDULERS: &[SchedulerInfo] = &[
     SchedulerInfo {
         name: "lrf",
@@ -145,6 +148,66 @@ static SCHEDULERS: &[SchedulerInfo] = &[
         source: "Shi et al., \"PriorityBucket\", e-Energy 2020",
         make: || Box::new(PriorityBucket::default()),
     },
+    SchedulerInfo {
+        name: "daps",
+        description: "paths in turn by a schedule of their delays, so that packets arrive in order",
+        source: "Kuhn et al., \"DAPS: Intelligent Delay-Aware Packet Scheduling\", ICC 2014",
+        make: || Box::new(Daps::default()),
+    },
+    SchedulerInfo {
+        name: "otias",
+        description: "every packet on the path where it arrives first, even if that is full now",
+        source: "Yang et al., \"Out-of-order Transmission for In-order Arrival Scheduling\", WAINA 2014",
+        make: || Box::new(Otias::default()),
+    },
+    SchedulerInfo {
+        name: "sttf",
+        description: "every packet where its transfer ends first, with windows simulated",
+        source: "Hurtig et al., \"Low-Latency Scheduling in MPTCP\", IEEE/ACM ToN 2019",
+        make: || Box::new(Sttf::default()),
+    },
+    SchedulerInfo {
+        name: "dems",
+        description: "a chunk from its front on the fast path, from its end on others",
+        source: "Guo et al., \"Accelerating Multipath Transport Through Balanced Subflow Completion\", MobiCom 2017",
+        make: || Box::new(Dems::default()),
+    },
+    SchedulerInfo {
+        name: "stms",
+        description: "data further ahead on slower paths, so that everything arrives in order",
+        source: "Shi et al., \"STMS: Improving MPTCP Throughput Under Heterogeneous Networks\", ATC 2018",
+        make: || Box::new(Stms::default()),
+    },
+    SchedulerInfo {
+        name: "msab",
+        description: "an adversarial bandit draws a path for every packet",
+        source: MSAB,
+        make: || Box::new(Msab::new(MsabMode::Sample)),
+    },
+    SchedulerInfo {
+        name: "msab-split",
+        description: "an adversarial bandit splits the packets in proportion",
+        source: MSAB,
+        make: || Box::new(Msab::new(MsabMode::Split)),
+    },
+    SchedulerInfo {
+        name: "peekaboo",
+        description: "learns when to wait for the fast path and when to use a slow one",
+        source: "Wu et al., \"Peekaboo: Learning-Based Multipath Scheduling\", IEEE JSAC 2020",
+        make: || Box::new(Peekaboo::default()),
+    },
+    SchedulerInfo {
+        name: "nine-tails",
+        description: "lowest RTT first; the end of a transfer again on other paths",
+        source: "Vu and Walker, \"On the Latency of Multipath-QUIC in Real-time Applications\", WiMob 2020",
+        make: || Box::new(NineTails::default()),
+    },
+    SchedulerInfo {
+        name: "split-ratio",
+        description: "divides the bytes by weights set from outside (equally by default)",
+        source: "Zhang et al., \"ReLeS: A Neural Adaptive Multipath Scheduler\", INFOCOM 2019",
+        make: || Box::new(SplitRatio::default()),
+    },
 ];
 
 /// All schedulers of this crate, the default first.
@@ -154,7 +217,11 @@ pub fn list() -> &'static [SchedulerInfo] {
 
 /// No scheduler has this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no scheduler is called `{name}`; there are: {}", names())]
+#[error(
+    "no scheduler is called `{name}`; there are: {}; after a +: {}",
+    names(),
+    policies()
+)]
 pub struct UnknownScheduler {
     /// The name that was asked for.
     pub name: String,
@@ -165,17 +232,40 @@ fn names() -> String {
     names.join(", ")
 }
 
-/// The scheduler with this name (see [`list`]).
+fn policies() -> String {
+    let names: Vec<_> = reinjections().iter().map(|info| info.name).collect();
+    names.join(", ")
+}
+
+/// The scheduler with this name (see [`list`]), wrapped in the re-injection policies that follow
+/// it, each after a `+` (see [`reinjections`]).
+///
+/// ```
+/// let factory = mpquic_sched::by_name("ecf+deadline")?;
+/// # assert_eq!(factory.build().name(), "ecf");
+/// # Ok::<(), mpquic_sched::UnknownScheduler>(())
+/// ```
 ///
 /// # Errors
 ///
 /// [`UnknownScheduler`], whose message lists the names there are.
 pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler> {
-    SCHEDULERS
-        .iter()
-        .find(|info| info.name == name)
-        .map(|info| factory(info.name, info.make))
-        .ok_or_else(|| UnknownScheduler { name: name.into() })
+    let unknown = || UnknownScheduler { name: name.into() };
+    let mut parts = name.split('+');
+    let first = parts.next();
+    let info = SCHEDULERS.iter().find(|info| Some(info.name) == first);
+    let info = info.ok_or_else(unknown)?;
+    let scheduler = factory(info.name, info.make);
+    let mut policies = ReinjectionPolicies::default();
+    for policy in parts {
+        if !policies.add(policy) {
+            return Err(unknown());
+        }
+    }
+    if policies == ReinjectionPolicies::default() {
+        return Ok(scheduler);
+    }
+    Ok(reinjecting(scheduler, policies))
 }
 
 /// The scheduler to use when there is no reason for another: `lrf`.
@@ -203,5 +293,19 @@ mod tests {
         for info in list() {
             assert!(error.contains(info.name), "{error}");
         }
+        let error = by_name("lrf+sometimes").unwrap_err().to_string();
+        assert!(
+            error.contains("lrf+sometimes") && error.contains("deadline"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn policies_are_added_by_name() {
+        for policy in reinjections() {
+            let scheduler = by_name(&format!("ecf+{}", policy.name)).unwrap().build();
+            assert_eq!((scheduler.name(), scheduler.needs().unacked), ("ecf", true));
+        }
+        assert!(!by_name("ecf").unwrap().build().needs().unacked);
     }
 }

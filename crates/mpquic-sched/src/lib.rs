@@ -22,6 +22,19 @@
 //! | `pstream` | [`PStream`] | parts of every stream that finish together |
 //! | `fstream` | [`FStream`] | a path for every whole stream |
 //! | `priority-bucket` | [`PriorityBucket`] | streams by class, on the fastest path with room |
+//! | `daps` | [`Daps`] | paths by a schedule of their delays |
+//! | `otias` | [`Otias`] | the path of earliest arrival, even if it is full now |
+//! | `sttf` | [`Sttf`] | the same, with growing windows |
+//! | `dems` | [`Dems`] | both ends of a chunk on different paths |
+//! | `stms` | [`Stms`] | data further ahead on slower paths |
+//! | `msab`, `msab-split` | [`Msab`] | what a bandit learned from RTT and loss |
+//! | `peekaboo` | [`Peekaboo`] | to wait or not to wait, learned |
+//! | `nine-tails` | [`NineTails`] | lowest RTT first, and the end of a transfer on all paths |
+//! | `split-ratio` | [`SplitRatio`] | by weights set from outside |
+//!
+//! Any of them can be wrapped in [`Reinjecting`], which sends bytes again on a better path before
+//! they are lost: by name, as in `blest+deadline` or `lrf+opportunistic+after-schedule` (see
+//! [`reinjections`]).
 //!
 //! ```
 //! let factory = mpquic_sched::by_name("lrf")?;
@@ -33,20 +46,32 @@ mod backup_only;
 mod blest;
 mod catalog;
 mod choice;
+mod daps;
+mod dems;
 mod ecf;
 mod etc;
 mod fair_share;
 mod fstream;
 mod jdl;
 mod lowest_rtt_first;
+mod msab;
+mod nine_tails;
+mod otias;
 mod path_map;
+mod peekaboo;
 mod plain_cases;
 mod priority_bucket;
 mod pstream;
 mod qaware;
 mod redundant;
+mod reinjection;
+mod repeats;
+mod reservations;
 mod round_robin;
 mod sa_ecf;
+mod split_ratio;
+mod stms;
+mod sttf;
 #[cfg(test)]
 mod testing;
 mod weighted_round_robin;
@@ -54,15 +79,27 @@ mod weighted_round_robin;
 pub use backup_only::BackupOnly;
 pub use blest::{Blest, BlestForm};
 pub use catalog::{SchedulerInfo, UnknownScheduler, by_name, default, list};
+pub use daps::Daps;
+pub use dems::Dems;
 pub use ecf::{Ecf, EcfForm};
 pub use etc::{Etc, EtcConfig};
 pub use fstream::FStream;
 pub use jdl::{Demand, Jdl, JdlConfig};
 pub use lowest_rtt_first::{LowestRttFirst, Unmeasured};
+pub use msab::{Msab, MsabMode};
+pub use nine_tails::NineTails;
+pub use otias::Otias;
+pub use peekaboo::Peekaboo;
 pub use priority_bucket::PriorityBucket;
 pub use pstream::PStream;
 pub use qaware::{QAware, QAwareForm};
 pub use redundant::Redundant;
+pub use reinjection::{
+    Reinjecting, ReinjectionInfo, ReinjectionPolicies, reinjecting, reinjections,
+};
 pub use round_robin::RoundRobin;
 pub use sa_ecf::SaEcf;
+pub use split_ratio::{SplitRatio, SplitWeights};
+pub use stms::Stms;
+pub use sttf::Sttf;
 pub use weighted_round_robin::WeightedRoundRobin;

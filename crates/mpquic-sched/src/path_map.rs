@@ -44,6 +44,10 @@ impl<T> PathMap<T> {
         self.entries.iter().map(|(id, value)| (*id, value))
     }
 
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().map(|(_, value)| value)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -144,15 +144,21 @@ pub(crate) fn stream(index: u64, priority: i32, unsent: u64) -> StreamView {
     }
 }
 
-/// The news that a packet left.
-pub(crate) fn sent(path: PathId, bytes: u64, tag: u64) -> SchedulerEvent {
-    SchedulerEvent::Sent(PacketInfo {
+/// A packet as told to schedulers.
+pub(crate) fn packet(path: PathId, tag: u64) -> PacketInfo {
+    PacketInfo {
         path,
         packet_number: 0,
-        bytes,
+        bytes: 1200,
         tag,
         sent_at: start(),
-    })
+    }
+}
+
+/// The news that a packet left.
+pub(crate) fn sent(path: PathId, bytes: u64, tag: u64) -> SchedulerEvent {
+    let packet = packet(path, tag);
+    SchedulerEvent::Sent(PacketInfo { bytes, ..packet })
 }
 
 /// The path a decision sends on, if it sends.
@@ -162,5 +168,22 @@ pub(crate) fn chosen(decision: &Decision) -> Option<u32> {
         | Decision::Duplicate { path, .. }
         | Decision::Reinject { path, .. } => Some(path.0),
         Decision::Wait { .. } | Decision::Blocked => None,
+    }
+}
+
+/// Bytes of the first stream that left on a path this many milliseconds ago.
+pub(crate) fn unacked(
+    scene: &Scene,
+    path: u32,
+    offsets: std::ops::Range<u64>,
+    age: u64,
+) -> UnackedRange {
+    UnackedRange {
+        stream: stream_id(0),
+        offsets,
+        path: PathId(path),
+        sent_at: scene.now - Duration::from_millis(age),
+        reinjected: false,
+        tag: 0,
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, Sendable};
-use mpquic_sched::{RoundRobin, by_name, list};
+use mpquic_sched::{RoundRobin, by_name, list, reinjections};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use world::{MTU, World, any_path, any_steps, check, path, sends, start, view};
@@ -32,17 +32,31 @@ fn run(name: &str, now: Instant, steps: &[world::Step]) -> Result<Vec<Decision>,
     Ok(decisions)
 }
 
+/// Every scheduler, alone and with every re-injection policy.
+fn names() -> Vec<String> {
+    let policies: Vec<_> = reinjections().iter().map(|info| info.name).collect();
+    let wrapped = |name| format!("{name}+{}", policies.join("+"));
+    let names = list().iter().map(|info| info.name);
+    names
+        .clone()
+        .map(String::from)
+        .chain(names.map(wrapped))
+        .collect()
+}
+
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
     /// Only open, sendable paths are named and no more is asked than their windows take; with a
     /// sendable path and data the answer is not `Blocked`; waiting always ends; data named exists;
     /// and the same events give the same decisions.
     #[test]
     fn decisions_are_legal_and_repeatable(steps in any_steps(8)) {
         let now = start();
-        for info in list() {
-            let legal = |error: TestCaseError| TestCaseError::fail(format!("{}: {error}", info.name));
-            let decisions = run(info.name, now, &steps).map_err(legal)?;
-            prop_assert_eq!(decisions, run(info.name, now, &steps)?, "{}", info.name);
+        for name in names() {
+            let legal = |error: TestCaseError| TestCaseError::fail(format!("{name}: {error}"));
+            let decisions = run(&name, now, &steps).map_err(legal)?;
+            prop_assert_eq!(decisions, run(&name, now, &steps)?, "{}", name);
         }
     }
 
@@ -50,8 +64,8 @@ proptest! {
     #[test]
     fn one_path_leaves_no_choice(states in vec(any_path(), 1..20)) {
         let now = start();
-        for info in list() {
-            let mut scheduler = by_name(info.name).unwrap().build();
+        for name in names() {
+            let mut scheduler = by_name(&name).unwrap().build();
             for state in &states {
                 let paths = [*state];
                 let decision = decide(scheduler.as_mut(), now, &paths);

@@ -1,0 +1,256 @@
+//! DAPS: delay-aware packet scheduling.
+
+use std::time::Instant;
+
+use mpquic_core::PathId;
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
+
+use crate::choice::{PLANNED, carriers, fastest_sendable, send_batch, send_planned, wait_for};
+use crate::path_map::PathMap;
+use crate::plain_cases::PlainCases;
+
+/// One-way delays are rounded to this many milliseconds, more if the schedule got too long.
+const GRAIN: u64 = 4;
+/// Longest schedule, milliseconds.
+const MAX_PERIOD: u64 = 4096;
+/// Weight of the newest value in the smoothed window.
+const NEW: f64 = 1.0 / 8.0;
+
+/// Sends by a schedule: every path gets a window of packets as often as its delay fits into the
+/// schedule's length, in an order in which packets that leave one after the other arrive in order.
+///
+/// Source: Sarwar, Boreli, Lochin, Mifdaoui and Smith, "Mitigating Receiver's Buffer Blocking by
+/// Delay Aware Packet Scheduling in Multipath Data Transfer", WAINA 2013; Kuhn et al., "DAPS:
+/// Intelligent Delay-Aware Packet Scheduling for Multipath Transport", ICC 2014. Inputs: RTT,
+/// window. Constants: delays in steps of 4 ms; a smoothed window that keeps seven eighths per round
+/// trip; a schedule of at most 4.1 s (coarser steps if it got longer).
+///
+/// A path whose turn it is and whose window is full is waited for. The schedule is made anew only
+/// when it ends or when paths change, so it reacts slowly, as published.
+#[derive(Debug, Default)]
+pub struct Daps {
+    cases: PlainCases,
+    windows: PathMap<Smoothed>,
+    /// By RTT.
+    slots: Vec<Slot>,
+    period: u64,
+    tick: u64,
+    /// The slot whose turn it is, and the bytes left of its turn.
+    turn: Option<(usize, u64)>,
+}
+
+/// A window in bytes, smoothed.
+#[derive(Debug, Clone, Copy)]
+struct Smoothed {
+    bytes: f64,
+    updated_at: Instant,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    path: PathId,
+    /// Milliseconds from one turn to the next.
+    interval: u64,
+    bytes: u64,
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y > 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x.max(1) * b
+}
+
+fn interval(path: &PathView, grain: u64) -> u64 {
+    let delay = path.rtt.smoothed.as_secs_f64() * 500.0;
+    (((delay / grain as f64).round() as u64) * grain).clamp(1, MAX_PERIOD)
+}
+
+impl Daps {
+    fn note_windows(&mut self, view: &View<'_>) {
+        let now = view.now;
+        for path in carriers(view) {
+            let window = path.window as f64;
+            let smoothed = self.windows.entry(path.id, || Smoothed {
+                bytes: window,
+                updated_at: now,
+            });
+            if now.saturating_duration_since(smoothed.updated_at) >= path.rtt.smoothed {
+                smoothed.bytes += NEW * (window - smoothed.bytes);
+                smoothed.updated_at = now;
+            }
+        }
+    }
+
+    fn build(&mut self, view: &View<'_>) {
+        self.slots.clear();
+        for path in carriers(view) {
+            let mtu = f64::from(path.mtu.max(1));
+            let window = self.windows.find(path.id).map_or(mtu, |s| s.bytes);
+            self.slots.push(Slot {
+                path: path.id,
+                interval: 1,
+                bytes: ((window / mtu).floor().max(1.0) * mtu) as u64,
+            });
+        }
+        let rtt = |slot: &Slot| view.path(slot.path).map(|path| path.rtt.smoothed);
+        self.slots
+            .sort_unstable_by_key(|slot| (rtt(slot), slot.path));
+        let mut grain = GRAIN;
+        while grain <= MAX_PERIOD {
+            self.period = 1;
+            for slot in &mut self.slots {
+                if let Some(path) = view.path(slot.path) {
+                    slot.interval = interval(path, grain);
+                }
+                self.period = lcm(self.period, slot.interval).min(2 * MAX_PERIOD);
+            }
+            if self.period <= MAX_PERIOD {
+                break;
+            }
+            grain *= 2;
+        }
+        self.tick = 0;
+        self.turn = None;
+    }
+
+    /// Moves on to the next turn; `false` at the end of the schedule.
+    fn advance(&mut self) -> bool {
+        let later = self.turn.map_or(self.slots.len(), |(index, _)| index + 1);
+        let due = |tick: u64, slot: &Slot| tick > 0 && tick.is_multiple_of(slot.interval);
+        let mut next = (later..self.slots.len()).find(|index| due(self.tick, &self.slots[*index]));
+        if next.is_none() {
+            let after = |slot: &Slot| (self.tick / slot.interval + 1) * slot.interval;
+            self.tick = self.slots.iter().map(after).min().unwrap_or(u64::MAX);
+            if self.tick > self.period {
+                self.turn = None;
+                return false;
+            }
+            next = (0..self.slots.len()).find(|index| due(self.tick, &self.slots[*index]));
+        }
+        self.turn = next.map(|index| (index, self.slots[index].bytes));
+        next.is_some()
+    }
+}
+
+impl Scheduler for Daps {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        if let Some(decision) = self.cases.decide(view) {
+            return decision;
+        }
+        self.note_windows(view);
+        // Every slot may turn out to be unusable once, before and after a new schedule is made.
+        for _ in 0..2 * (view.paths.len() + 1) {
+            let current = self.turn.filter(|(_, left)| *left > 0);
+            let Some((index, left)) = current else {
+                if !self.advance() {
+                    self.build(view);
+                    self.advance();
+                }
+                continue;
+            };
+            let path = view.path(self.slots[index].path);
+            match path {
+                Some(path) if path.can_send() => return send_planned(path, left),
+                Some(path) => match wait_for(path) {
+                    Some(wait) => return wait,
+                    None => self.turn = Some((index, 0)),
+                },
+                None => self.turn = Some((index, 0)),
+            }
+        }
+        fastest_sendable(view).map_or(Decision::Blocked, send_batch)
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
+        self.cases.on_event(event);
+        match event {
+            SchedulerEvent::Sent(packet) if packet.tag == PLANNED => {
+                if let Some((index, left)) = &mut self.turn
+                    && self.slots[*index].path == packet.path
+                {
+                    *left = left.saturating_sub(packet.bytes);
+                }
+            }
+            SchedulerEvent::PathRemoved(path) => {
+                self.windows.remove(*path);
+                self.slots.clear();
+                self.turn = None;
+            }
+            SchedulerEvent::PathAdded(_)
+            | SchedulerEvent::PathStatus(..)
+            | SchedulerEvent::PathSuspect(_)
+            | SchedulerEvent::PathRecovered(_) => {
+                self.slots.clear();
+                self.turn = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            packet_events: true,
+            ..Needs::default()
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "daps"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, chosen, full, path, sent};
+
+    /// The paths of the next packets.
+    fn order(daps: &mut Daps, scene: &Scene, packets: usize) -> Vec<u32> {
+        let next = |_| {
+            let decision = daps.select(&scene.view());
+            let id = chosen(&decision).expect("both paths have room");
+            daps.on_event(&sent(PathId(id), 1200, PLANNED), &scene.view());
+            id
+        };
+        (0..packets).map(next).collect()
+    }
+
+    #[test]
+    fn turns_come_as_often_as_the_delay_fits() {
+        let mut scene = Scene::new(vec![path(0, 48), path(1, 16)]);
+        scene.paths[0].window = 2_400;
+        scene.paths[1].window = 2_400;
+        let mut daps = Daps::default();
+        // One-way delays of 24 and 8 ms: the fast path at 8, 16 and 24 ms, the slow one at 24.
+        let expected = [1, 1, 1, 1, 1, 1, 0, 0];
+        assert_eq!(order(&mut daps, &scene, 8), expected);
+        assert_eq!(order(&mut daps, &scene, 8), expected);
+        assert_eq!(daps.period, 24);
+    }
+
+    #[test]
+    fn a_blocked_path_is_waited_for_in_its_turn() {
+        let mut scene = Scene::new(vec![path(0, 48), full(path(1, 16))]);
+        let mut daps = Daps::default();
+        let on = PathId(1);
+        let wait = Decision::Wait { on, until: None };
+        assert_eq!(daps.select(&scene.view()), wait);
+        scene.paths[1].in_flight = 0;
+        assert_eq!(chosen(&daps.select(&scene.view())), Some(0));
+    }
+
+    #[test]
+    fn long_schedules_are_made_coarser() {
+        let scene = Scene::new(vec![
+            path(0, 52),
+            path(1, 136),
+            path(2, 328),
+            path(3, 1_000),
+        ]);
+        let mut daps = Daps::default();
+        daps.select(&scene.view());
+        assert!(daps.period <= MAX_PERIOD, "{}", daps.period);
+    }
+}

@@ -1,0 +1,151 @@
+//! OTIAS: out-of-order transmission for in-order arrival.
+
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
+
+use crate::choice::{
+    carriers, fastest_sendable, is_measured, is_outside_streams, lowest_rtt, seconds, wait_for,
+};
+use crate::plain_cases::PlainCases;
+use crate::reservations::{Reservations, Run};
+
+/// Datagrams assigned per decision at most; more are assigned with the next one.
+const MAX_PIECES: usize = 1024;
+
+/// Assigns every packet to the path on which it arrives first, counting the packets that wait for
+/// that path already, even if its window is full. A slow path with room then sends data from
+/// further behind, so that everything arrives in order.
+///
+/// Source: Yang, Wang and Amer, "Out-of-order transmission for in-order arrival scheduling for
+/// multipath TCP", WAINA 2014; `dccp` module `otias`. Inputs: RTT, window, in flight, unsent bytes
+/// of the streams. Constants: none. The window is taken for constant, and what was assigned stays
+/// assigned until its path fails; waiting counts in fractions of round trips.
+#[derive(Debug, Default)]
+pub struct Otias {
+    cases: PlainCases,
+    reservations: Reservations,
+}
+
+/// Round trips until what waits for the path has left, then half a round trip, in seconds.
+fn arrival(path: &PathView, queued: u64) -> f64 {
+    let mtu = f64::from(path.mtu.max(1));
+    let (window, room) = (
+        path.window as f64 / mtu,
+        path.available_window() as f64 / mtu,
+    );
+    let wait = (queued as f64 / mtu - room).max(0.0) / window.max(1e-9);
+    (wait + 0.5) * seconds(path.rtt.smoothed)
+}
+
+/// Assigns data, each piece to the path with the least `time`, until a path that can send has
+/// some; then sends it. Otherwise waits for a path that has some.
+pub(crate) fn dispatch(
+    reservations: &mut Reservations,
+    view: &View<'_>,
+    mut time: impl FnMut(&PathView, u64, &Run) -> f64,
+) -> Option<Decision> {
+    let can_send = |path: &&PathView| path.can_send() && is_measured(path);
+    let ready = view.paths.iter().filter(can_send);
+    let mut next = lowest_rtt(ready.filter(|path| reservations.queued(path.id) > 0));
+    for _ in 0..MAX_PIECES {
+        if next.is_some() {
+            break;
+        }
+        let mtu = carriers(view).map(|path| path.mtu).min()?;
+        let Some(piece) = reservations.unassigned(view, mtu.into()) else {
+            break;
+        };
+        let times = carriers(view).map(|path| {
+            let queued = reservations.queued(path.id);
+            (path, time(path, queued, &piece))
+        });
+        let (path, _) = times.min_by(|(a, first), (b, second)| {
+            let order = first.total_cmp(second);
+            order.then_with(|| (a.rtt.smoothed, a.id).cmp(&(b.rtt.smoothed, b.id)))
+        })?;
+        reservations.assign(path.id, piece);
+        next = Some(path).filter(can_send);
+    }
+    if let Some(path) = next {
+        return reservations.send(path);
+    }
+    let waiting = carriers(view).filter(|path| reservations.queued(path.id) > 0);
+    lowest_rtt(waiting.filter(|path| wait_for(path).is_some())).and_then(wait_for)
+}
+
+impl Scheduler for Otias {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        if let Some(decision) = self.cases.decide(view) {
+            return decision;
+        }
+        let Some(fastest) = fastest_sendable(view) else {
+            return Decision::Blocked;
+        };
+        if is_outside_streams(view) {
+            return Decision::send(fastest.id);
+        }
+        self.reservations.sync(view);
+        dispatch(&mut self.reservations, view, |path, queued, _| {
+            arrival(path, queued)
+        })
+        .unwrap_or(Decision::send(fastest.id))
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
+        self.cases.on_event(event);
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            streams: true,
+            ..Needs::default()
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "otias"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::PathId;
+    use mpquic_core::sched::DataSelection;
+
+    use super::*;
+    use crate::testing::{Scene, full, path, stream, stream_id};
+
+    #[test]
+    fn arrival_counts_the_queue_in_fractions_of_a_round_trip() {
+        let milliseconds = |rtt, packets: u64| {
+            let arrival = arrival(&full(path(0, rtt)), packets * 1200);
+            (arrival * 1e6).round() / 1e3
+        };
+        assert_eq!(milliseconds(20, 12), 34.0);
+        assert_eq!(milliseconds(20, 40), 90.0);
+        assert_eq!(milliseconds(100, 0), 50.0);
+    }
+
+    #[test]
+    fn a_slow_path_carries_what_is_due_when_it_arrives() {
+        let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
+        scene.streams = vec![stream(0, 0, 100_000)];
+        let mut otias = Otias::default();
+        // Twenty packets wait for two round trips of 20 ms on the fast path: 50 ms as well.
+        let at = |offset| Decision::Send {
+            path: PathId(1),
+            data: DataSelection::StreamAt {
+                id: stream_id(0),
+                offset,
+            },
+            max_bytes: 1200,
+            tag: 0,
+        };
+        assert_eq!(otias.select(&scene.view()), at(21 * 1200));
+        assert_eq!(otias.reservations.queued(PathId(0)), 21 * 1200);
+        scene.streams[0].unsent = 20_000;
+        scene.streams[0].end = 20_000;
+        let on = PathId(0);
+        let wait = Decision::Wait { on, until: None };
+        assert_eq!(Otias::default().select(&scene.view()), wait);
+    }
+}

@@ -1,0 +1,332 @@
+//! Sending again what is under way, around any scheduler.
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::PathId;
+use mpquic_core::sched::{
+    Decision, Needs, PathView, Scheduler, SchedulerEvent, SchedulerFactory, Sendable, UnackedRange,
+    View,
+};
+
+use crate::choice::{is_measured, lowest_rtt};
+use crate::path_map::PathMap;
+use crate::repeats::{REPEATED, Repeats};
+
+/// Least and largest age at which a range is repeated, whatever the RTTs are.
+const MIN_DEADLINE: Duration = Duration::from_millis(20);
+const MAX_DEADLINE: Duration = Duration::from_millis(500);
+
+/// When bytes are sent again on another path although they are not lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReinjectionPolicies {
+    /// Flow control blocks new data and the oldest bytes are on a path with a window of at most
+    /// four datagrams or with more than four times the RTT (opportunistic retransmission of
+    /// Multipath TCP).
+    pub opportunistic: bool,
+    /// With the former: the path that held the oldest bytes shows the scheduler half its window,
+    /// growing again by a datagram per round trip. Congestion control itself is left alone.
+    pub penalise: bool,
+    /// Bytes are older than 1.1 times the lowest RTT, at least 20 ms and at most 500 ms (xquic).
+    pub deadline: bool,
+    /// Nothing new is left to send (xquic).
+    pub after_schedule: bool,
+}
+
+/// A way of deciding on re-injection, as listed for people.
+#[derive(Debug, Clone, Copy)]
+pub struct ReinjectionInfo {
+    /// What follows a scheduler's name and a `+`, as in `blest+deadline`.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub description: &'static str,
+    /// The system it comes from.
+    pub source: &'static str,
+    select: fn(&mut ReinjectionPolicies),
+}
+
+static POLICIES: [ReinjectionInfo; 4] = [
+    ReinjectionInfo {
+        name: "opportunistic",
+        description: "when flow control blocks, the oldest bytes again on a much better path",
+        source: "Raiciu et al., \"How Hard Can It Be?\", NSDI 2012",
+        select: |policies| policies.opportunistic = true,
+    },
+    ReinjectionInfo {
+        name: "penalise",
+        description: "with opportunistic: halve the window shown of the path that blocked",
+        source: "Raiciu et al., \"How Hard Can It Be?\", NSDI 2012",
+        select: |policies| {
+            policies.opportunistic = true;
+            policies.penalise = true;
+        },
+    },
+    ReinjectionInfo {
+        name: "deadline",
+        description: "bytes older than 1.1 times the lowest RTT again on another path",
+        source: "xquic",
+        select: |policies| policies.deadline = true,
+    },
+    ReinjectionInfo {
+        name: "after-schedule",
+        description: "what is under way again on other paths when nothing else is left",
+        source: "xquic",
+        select: |policies| policies.after_schedule = true,
+    },
+];
+
+/// The ways of deciding on re-injection.
+pub fn reinjections() -> &'static [ReinjectionInfo] {
+    &POLICIES
+}
+
+impl ReinjectionPolicies {
+    /// Adds the policy of this name; `false` if there is none.
+    pub(crate) fn add(&mut self, name: &str) -> bool {
+        let policy = POLICIES.iter().find(|policy| policy.name == name);
+        if let Some(policy) = policy {
+            (policy.select)(self);
+        }
+        policy.is_some()
+    }
+}
+
+/// Repeats unacknowledged bytes on better paths, every packet once at most, and leaves everything
+/// else to another scheduler.
+///
+/// Sources: `mptcp_sched.c` (opportunistic retransmission and penalisation), xquic (deadline, after
+/// schedule). Inputs: unacknowledged ranges, RTT, window, flow control credit. What a path carries
+/// that fails or is abandoned needs no policy: the core moves it.
+///
+/// Bit 63 of a tag belongs to this layer: the scheduler inside must leave it clear, and hears
+/// nothing of packets that have it.
+#[derive(Debug)]
+pub struct Reinjecting {
+    inner: Box<dyn Scheduler>,
+    policies: ReinjectionPolicies,
+    repeats: Repeats,
+    deadline: Option<Instant>,
+    penalties: PathMap<Penalty>,
+    /// The paths as the scheduler inside sees them.
+    shown: Vec<PathView>,
+}
+
+/// A window that is shown smaller than it is.
+#[derive(Debug, Clone, Copy)]
+struct Penalty {
+    window: u64,
+    changed_at: Instant,
+}
+
+impl Reinjecting {
+    /// Wraps a scheduler.
+    pub fn new(inner: Box<dyn Scheduler>, policies: ReinjectionPolicies) -> Self {
+        Self {
+            inner,
+            policies,
+            repeats: Repeats::default(),
+            deadline: None,
+            penalties: PathMap::default(),
+            shown: Vec::new(),
+        }
+    }
+
+    fn repeat(&mut self, range: &UnackedRange, target: PathId) -> Decision {
+        self.repeats.repeat(range.path, range, target)
+    }
+
+    /// The oldest bytes of all, if flow control waits for them on a bad path.
+    fn opportunistic(&mut self, view: &View<'_>) -> Option<Decision> {
+        let blocked = view.queue.flow_credit == 0 && view.queue.unsent > 0;
+        let range = view.unacked.first().filter(|_| blocked)?;
+        let (target, holder) = (best_other(view, range.path)?, view.path(range.path)?);
+        let bad = holder.window <= 4 * u64::from(holder.mtu)
+            || 4 * target.rtt.smoothed < holder.rtt.smoothed;
+        if !bad || !self.repeats.is_due(range.path, range) {
+            return None;
+        }
+        if self.policies.penalise && holder.rtt.smoothed > target.rtt.smoothed {
+            self.penalise(view.now, holder);
+        }
+        Some(self.repeat(range, target.id))
+    }
+
+    fn penalise(&mut self, now: Instant, path: &PathView) {
+        let known = self.penalties.find(path.id);
+        let recent = |penalty: &Penalty| {
+            now.saturating_duration_since(penalty.changed_at) < path.rtt.smoothed
+        };
+        if known.is_some_and(recent) {
+            return;
+        }
+        let window = known.map_or(path.window, |penalty| penalty.window);
+        let window = (window / 2).max(2 * u64::from(path.mtu));
+        let changed_at = now;
+        *self
+            .penalties
+            .entry(path.id, || Penalty { window, changed_at }) = Penalty { window, changed_at };
+    }
+
+    /// The oldest bytes that are overdue and have somewhere to go; otherwise notes when the next
+    /// are due.
+    fn overdue(&mut self, view: &View<'_>) -> Option<Decision> {
+        self.deadline = None;
+        let measured = view.usable().filter(|path| is_measured(path));
+        let rtt = lowest_rtt(measured)?.rtt.smoothed;
+        let age = (rtt + rtt / 10).clamp(MIN_DEADLINE, MAX_DEADLINE);
+        for range in view.unacked {
+            if !self.repeats.is_due(range.path, range) {
+                continue;
+            }
+            let due = range.sent_at + age;
+            if due > view.now {
+                self.deadline = Some(due);
+                return None;
+            }
+            if let Some(target) = best_other(view, range.path) {
+                return Some(self.repeat(range, target.id));
+            }
+        }
+        None
+    }
+
+    /// The oldest bytes with somewhere to go, once nothing new is left.
+    fn after_schedule(&mut self, view: &View<'_>) -> Option<Decision> {
+        let done = view.queue.idle && view.queue.unsent == 0;
+        let mut ranges = view.unacked.iter().filter(|_| done);
+        let (range, target) = ranges.find_map(|range| {
+            let due = self.repeats.is_due(range.path, range);
+            Some((range, best_other(view, range.path).filter(|_| due)?))
+        })?;
+        Some(self.repeat(range, target.id))
+    }
+
+    /// Asks the scheduler inside, which sees penalised paths smaller than they are.
+    fn ask_inner(&mut self, view: &View<'_>) -> Decision {
+        if self.penalties.len() == 0 {
+            return self.inner.select(view);
+        }
+        self.shown.clear();
+        for path in view.paths {
+            let mut shown = *path;
+            if let Some(penalty) = self.penalties.find_mut(path.id) {
+                let elapsed = view.now.saturating_duration_since(penalty.changed_at);
+                let rounds = elapsed.as_nanos() / path.rtt.smoothed.as_nanos().max(1);
+                if rounds > 0 {
+                    let growth = (rounds as u64).saturating_mul(path.mtu.into());
+                    penalty.window = penalty.window.saturating_add(growth);
+                    penalty.changed_at = view.now;
+                }
+                shown.window = path.window.min(penalty.window);
+                if penalty.window >= path.window {
+                    self.penalties.remove(path.id);
+                } else if shown.available_window() < path.mtu.into() {
+                    shown.sendable = Sendable::WindowFull;
+                }
+            }
+            self.shown.push(shown);
+        }
+        // Nothing is gained by blocking the only path that can send.
+        if !self.shown.iter().any(PathView::can_send) {
+            return self.inner.select(view);
+        }
+        let shown = View {
+            paths: &self.shown,
+            ..*view
+        };
+        self.inner.select(&shown)
+    }
+}
+
+/// The measured path with the lowest RTT that can send and is not this one.
+fn best_other<'a>(view: &View<'a>, path: PathId) -> Option<&'a PathView> {
+    lowest_rtt(
+        view.sendable()
+            .filter(|other| other.id != path && is_measured(other)),
+    )
+}
+
+impl Scheduler for Reinjecting {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        let ReinjectionPolicies {
+            opportunistic,
+            deadline,
+            after_schedule,
+            ..
+        } = self.policies;
+        let repeat = opportunistic
+            .then(|| self.opportunistic(view))
+            .flatten()
+            .or_else(|| deadline.then(|| self.overdue(view)).flatten())
+            .or_else(|| after_schedule.then(|| self.after_schedule(view)).flatten());
+        match repeat {
+            Some(repeat) => repeat,
+            None if view.queue.idle && !self.inner.needs().unacked => Decision::Blocked,
+            None => self.ask_inner(view),
+        }
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
+        match event {
+            SchedulerEvent::PathRemoved(path) => {
+                self.repeats.remove(*path);
+                self.penalties.remove(*path);
+            }
+            SchedulerEvent::Sent(packet)
+            | SchedulerEvent::Acked(packet, _)
+            | SchedulerEvent::Lost(packet)
+                if packet.tag & REPEATED != 0 =>
+            {
+                return;
+            }
+            SchedulerEvent::Timer => {
+                self.deadline = self.deadline.filter(|deadline| *deadline > view.now);
+                let inner = self.inner.next_timeout();
+                if inner.is_none_or(|timeout| timeout > view.now) {
+                    return;
+                }
+            }
+            _ => {}
+        }
+        self.inner.on_event(event, view);
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            unacked: true,
+            ..self.inner.needs()
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let timeouts = [self.deadline, self.inner.next_timeout()];
+        timeouts.into_iter().flatten().min()
+    }
+
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+}
+
+/// Makes schedulers wrapped in [`Reinjecting`].
+#[derive(Debug)]
+pub(crate) struct ReinjectingFactory {
+    pub(crate) inner: std::sync::Arc<dyn SchedulerFactory>,
+    pub(crate) policies: ReinjectionPolicies,
+}
+
+impl SchedulerFactory for ReinjectingFactory {
+    fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Reinjecting::new(self.inner.build(), self.policies))
+    }
+}
+
+/// Wraps every scheduler a factory makes in [`Reinjecting`].
+pub fn reinjecting(
+    inner: std::sync::Arc<dyn SchedulerFactory>,
+    policies: ReinjectionPolicies,
+) -> std::sync::Arc<dyn SchedulerFactory> {
+    std::sync::Arc::new(ReinjectingFactory { inner, policies })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Which unacknowledged bytes were sent again already.
+
+use std::time::Instant;
+
+use mpquic_core::sched::{Decision, UnackedRange, View};
+use mpquic_core::{PathId, StreamId};
+
+use crate::path_map::PathMap;
+
+/// Marks packets that repeat what is under way on another path.
+pub(crate) const REPEATED: u64 = 1 << 63;
+
+/// Where a range stands among the unacknowledged ones, oldest first.
+type Position = (Instant, StreamId, u64);
+
+fn position(range: &UnackedRange) -> Position {
+    (range.sent_at, range.stream, range.offsets.start)
+}
+
+/// How far the unacknowledged ranges were repeated, by the path that carried them first or by the
+/// path that repeats them: what is repeated oldest first needs no more memory than this.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    reached: PathMap<Position>,
+}
+
+impl Repeats {
+    /// True if the range was not repeated yet on account of `path`. Copies and what the core moves
+    /// by itself are never repeated.
+    pub(crate) fn is_due(&self, path: PathId, range: &UnackedRange) -> bool {
+        let reached = self.reached.find(path);
+        !range.reinjected
+            && range.tag & REPEATED == 0
+            && reached.is_none_or(|reached| position(range) > *reached)
+    }
+
+    /// Repeats a range on `target` and notes it on account of `path`.
+    pub(crate) fn repeat(
+        &mut self,
+        path: PathId,
+        range: &UnackedRange,
+        target: PathId,
+    ) -> Decision {
+        let at = position(range);
+        *self.reached.entry(path, || at) = at;
+        Decision::Reinject {
+            path: target,
+            stream: range.stream,
+            offsets: range.offsets.clone(),
+            tag: REPEATED,
+        }
+    }
+
+    /// The oldest range that `path` neither carried nor repeated.
+    pub(crate) fn oldest_elsewhere<'a>(
+        &self,
+        view: &View<'a>,
+        path: PathId,
+    ) -> Option<&'a UnackedRange> {
+        let mut ranges = view.unacked.iter();
+        ranges.find(|range| range.path != path && self.is_due(path, range))
+    }
+
+    pub(crate) fn remove(&mut self, path: PathId) {
+        self.reached.remove(path);
+    }
+}

@@ -1,0 +1,332 @@
+//! Which path is to carry which bytes that wait.
+
+use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
+use mpquic_core::{PathId, StreamId};
+
+use crate::path_map::PathMap;
+
+/// Separate runs of bytes kept at most; nothing more is reserved beyond.
+const MAX_RUNS: usize = 256;
+
+/// Unsent bytes of streams assigned to paths, in the order in which they were assigned. Bytes of a
+/// path that fails are assigned anew before others.
+#[derive(Debug, Default)]
+pub(crate) struct Reservations {
+    runs: Vec<Run>,
+    /// How far each stream with data is assigned, sorted by ID.
+    streams: Vec<Assigned>,
+    queued: PathMap<u64>,
+    /// Stream and path of the last decision.
+    last: Option<(StreamId, PathId)>,
+    round: u64,
+}
+
+/// Consecutive bytes of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// `None` if they have to be assigned anew.
+    path: Option<PathId>,
+    stream: StreamId,
+    start: u64,
+    end: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Assigned {
+    stream: StreamId,
+    /// Bytes from here on were not assigned yet.
+    end: u64,
+    /// Offset of the first unsent byte.
+    offset: u64,
+    /// Bytes in runs and not assigned yet; more than `unsent` if some left since the last time.
+    held: u64,
+    unsent: u64,
+    /// The last round in which the stream had data.
+    seen: u64,
+}
+
+impl Reservations {
+    fn assigned(&mut self, stream: &StreamView) -> &mut Assigned {
+        let position = self.streams.binary_search_by_key(&stream.id, |s| s.stream);
+        let index = position.unwrap_or_else(|index| {
+            let assigned = Assigned {
+                stream: stream.id,
+                end: stream.offset,
+                offset: 0,
+                held: 0,
+                unsent: 0,
+                seen: 0,
+            };
+            self.streams.insert(index, assigned);
+            index
+        });
+        &mut self.streams[index]
+    }
+
+    fn find(&mut self, stream: StreamId) -> Option<&mut Assigned> {
+        let position = self.streams.binary_search_by_key(&stream, |s| s.stream);
+        position.ok().map(|index| &mut self.streams[index])
+    }
+
+    /// Takes account of what was sent and written since the last time.
+    pub(crate) fn sync(&mut self, view: &View<'_>) {
+        self.round += 1;
+        let round = self.round;
+        for stream in view.streams {
+            let assigned = self.assigned(stream);
+            assigned.seen = round;
+            assigned.offset = stream.offset;
+            assigned.end = assigned.end.max(stream.offset);
+            assigned.held = stream.end.saturating_sub(assigned.end);
+            assigned.unsent = stream.unsent;
+        }
+        self.streams.retain(|assigned| assigned.seen == round);
+        let mut runs = std::mem::take(&mut self.runs);
+        runs.retain_mut(|run| {
+            let usable = |id| view.path(id).is_some_and(|path| path.usable);
+            run.path = run.path.filter(|path| usable(*path));
+            let Some(assigned) = self.find(run.stream) else {
+                return false;
+            };
+            run.start = run.start.max(assigned.offset);
+            let length = run.end.saturating_sub(run.start);
+            assigned.held += length;
+            length > 0
+        });
+        self.runs = runs;
+        self.consume();
+        self.recount();
+    }
+
+    /// Shortens the runs by what was sent: first those of the last decision.
+    fn consume(&mut self) {
+        let last = self.last.take();
+        let mut runs = std::mem::take(&mut self.runs);
+        let of_last = |run: &Run| last == run.path.map(|path| (run.stream, path));
+        let mut fragment = None;
+        for only_last in [true, false] {
+            for run in runs.iter_mut().filter(|run| !only_last || of_last(run)) {
+                let Some(assigned) = self.find(run.stream) else {
+                    continue;
+                };
+                let sent = assigned.held.saturating_sub(assigned.unsent);
+                let bytes = sent.min(run.end - run.start);
+                run.start += bytes;
+                assigned.held -= bytes;
+                if bytes > 0 && run.start < run.end {
+                    fragment = Some(*run);
+                }
+            }
+        }
+        if let Some(fragment) = fragment {
+            join(&mut runs, fragment);
+        }
+        runs.retain(|run| run.start < run.end);
+        self.runs = runs;
+    }
+
+    fn recount(&mut self) {
+        self.queued.clear();
+        for run in &self.runs {
+            if let Some(path) = run.path {
+                *self.queued.entry(path, || 0) += run.end - run.start;
+            }
+        }
+    }
+
+    /// Bytes assigned to a path that have not left.
+    pub(crate) fn queued(&self, path: PathId) -> u64 {
+        self.queued.find(path).copied().unwrap_or(0)
+    }
+
+    /// The next bytes without a path, at most a datagram, or `None` if there are none.
+    pub(crate) fn unassigned(&mut self, view: &View<'_>, mtu: u64) -> Option<Run> {
+        if self.runs.len() >= MAX_RUNS {
+            return None;
+        }
+        if let Some(run) = self.runs.iter().find(|run| run.path.is_none()) {
+            let end = run.end.min(run.start + mtu);
+            return Some(Run { end, ..*run });
+        }
+        let stream = view.streams.iter().find(|stream| {
+            let assigned = self.find(stream.id);
+            assigned.is_some_and(|assigned| assigned.end < stream.end)
+        })?;
+        let start = self.find(stream.id)?.end;
+        Some(Run {
+            path: None,
+            stream: stream.id,
+            start,
+            end: stream.end.min(start + mtu),
+        })
+    }
+
+    /// Gives the bytes that [`Self::unassigned`] named to a path.
+    pub(crate) fn assign(&mut self, path: PathId, piece: Run) {
+        *self.queued.entry(path, || 0) += piece.end - piece.start;
+        let mut at = self.runs.len();
+        if let Some(index) = self.runs.iter().position(|run| run.path.is_none()) {
+            self.runs[index].start = piece.end;
+            if self.runs[index].start >= self.runs[index].end {
+                self.runs.remove(index);
+            }
+            at = index;
+        } else if let Some(assigned) = self.find(piece.stream) {
+            assigned.end = piece.end;
+        }
+        let before = self.runs[..at].last_mut();
+        match before.filter(|run| run.continues(path, &piece)) {
+            Some(run) => run.end = piece.end,
+            None => {
+                let path = Some(path);
+                self.runs.insert(at, Run { path, ..piece });
+            }
+        }
+    }
+
+    /// Everything has to be assigned anew.
+    pub(crate) fn release_all(&mut self) {
+        for run in &mut self.runs {
+            run.path = None;
+        }
+        self.runs.dedup_by(|next, run| {
+            let joined = run.stream == next.stream && run.end == next.start;
+            if joined {
+                run.end = next.end;
+            }
+            joined
+        });
+        self.queued.clear();
+    }
+
+    /// Sends the first bytes that were assigned to a path.
+    pub(crate) fn send(&mut self, path: &PathView) -> Option<Decision> {
+        let run = self.runs.iter().find(|run| run.path == Some(path.id))?;
+        self.last = Some((run.stream, path.id));
+        Some(Decision::Send {
+            path: path.id,
+            data: DataSelection::StreamAt {
+                id: run.stream,
+                offset: run.start,
+            },
+            max_bytes: (run.end - run.start).min(path.mtu.into()),
+            tag: 0,
+        })
+    }
+}
+
+impl Run {
+    pub(crate) fn len(&self) -> u64 {
+        self.end - self.start
+    }
+
+    fn continues(&self, path: PathId, piece: &Self) -> bool {
+        self.path == Some(path) && self.stream == piece.stream && self.end == piece.start
+    }
+}
+
+/// What is left of a datagram's worth is not worth a datagram of its own: it goes with the bytes
+/// that follow, if they wait too.
+fn join(runs: &mut [Run], fragment: Run) {
+    const FRAGMENT: u64 = 600;
+    if fragment.len() >= FRAGMENT {
+        return;
+    }
+    let follows = |run: &&mut Run| run.stream == fragment.stream && run.start == fragment.end;
+    if let Some(next) = runs.iter_mut().find(follows) {
+        next.start = fragment.start;
+        if let Some(run) = runs.iter_mut().find(|run| **run == fragment) {
+            run.start = run.end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, path, stream, stream_id};
+
+    fn assign_all(reservations: &mut Reservations, scene: &Scene, paths: &[u32]) {
+        let mut paths = paths.iter().cycle();
+        while let Some(piece) = reservations.unassigned(&scene.view(), 1200) {
+            reservations.assign(PathId(*paths.next().unwrap()), piece);
+        }
+    }
+
+    fn offset(decision: Option<Decision>) -> Option<(u64, u64)> {
+        match decision? {
+            Decision::Send {
+                data: DataSelection::StreamAt { offset, .. },
+                max_bytes,
+                ..
+            } => Some((offset, max_bytes)),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_stay_with_their_path_until_they_leave() {
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
+        scene.streams = vec![stream(0, 0, 6_000)];
+        let mut reservations = Reservations::default();
+        reservations.sync(&scene.view());
+        assign_all(&mut reservations, &scene, &[0, 0, 1]);
+        let queued = |r: &Reservations| [r.queued(PathId(0)), r.queued(PathId(1))];
+        assert_eq!(queued(&reservations), [4_800, 1_200]);
+        assert_eq!(
+            offset(reservations.send(&scene.paths[1])),
+            Some((2_400, 1_200))
+        );
+
+        // 1150 of them fit; the other 50 go with what follows.
+        scene.streams[0].unsent -= 1_150;
+        reservations.sync(&scene.view());
+        assert_eq!(queued(&reservations), [4_850, 0]);
+        assert_eq!(offset(reservations.send(&scene.paths[1])), None);
+        assert_eq!(offset(reservations.send(&scene.paths[0])), Some((0, 1_200)));
+
+        // Sent outside the plan, from the front.
+        scene.streams[0].unsent -= 2_400;
+        scene.streams[0].offset = 2_400;
+        reservations.sync(&scene.view());
+        assert_eq!(
+            offset(reservations.send(&scene.paths[0])),
+            Some((3_550, 1_200))
+        );
+        assert_eq!(queued(&reservations), [2_450, 0]);
+    }
+
+    #[test]
+    fn a_path_that_fails_gives_its_bytes_back() {
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
+        scene.streams = vec![stream(0, 0, 4_800), stream(1, 0, 1_200)];
+        let mut reservations = Reservations::default();
+        reservations.sync(&scene.view());
+        assign_all(&mut reservations, &scene, &[0, 1]);
+        scene.paths[0].usable = false;
+        reservations.sync(&scene.view());
+        assert_eq!(reservations.queued(PathId(0)), 0);
+        let piece = reservations.unassigned(&scene.view(), 1200).unwrap();
+        assert_eq!(
+            (piece.stream, piece.start, piece.end),
+            (stream_id(0), 0, 1_200)
+        );
+        assign_all(&mut reservations, &scene, &[1]);
+        assert_eq!(reservations.queued(PathId(1)), 6_000);
+        reservations.release_all();
+        // Two streams, each in one piece again.
+        assert_eq!(reservations.runs.len(), 2);
+    }
+
+    #[test]
+    fn streams_that_are_gone_are_forgotten() {
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
+        scene.streams = vec![stream(0, 0, 2_400)];
+        let mut reservations = Reservations::default();
+        reservations.sync(&scene.view());
+        assign_all(&mut reservations, &scene, &[1]);
+        scene.streams.clear();
+        reservations.sync(&scene.view());
+        assert!(reservations.runs.is_empty() && reservations.streams.is_empty());
+    }
+}
