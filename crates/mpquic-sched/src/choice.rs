@@ -79,6 +79,14 @@ pub(crate) fn wait_for(path: &PathView) -> Option<Decision> {
     path.usable.then_some(Decision::Wait { on, until })
 }
 
+/// Headers of a full datagram with one STREAM frame, at most.
+const HEADERS: u64 = 60;
+
+/// Stream bytes that fit into one datagram of the path for certain, if nothing else is in it.
+pub(crate) fn payload(path: &PathView) -> u64 {
+    u64::from(path.mtu).saturating_sub(HEADERS).max(1)
+}
+
 /// The smoothed RTT in seconds, never zero.
 pub(crate) fn seconds(rtt: Duration) -> f64 {
     rtt.as_secs_f64().max(1e-6)

@@ -6,15 +6,13 @@ use mpquic_core::sched::{
 };
 
 use crate::choice::{
-    carriers, fastest_sendable, is_outside_streams, one_way_delay, rate, wait_for,
+    carriers, fastest_sendable, is_outside_streams, one_way_delay, payload, rate, wait_for,
 };
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
 /// Bytes of a chunk at most.
 const MAX_CHUNK: u64 = 4_000_000;
-/// Headers of a full datagram, so that pieces taken from the end fill one each.
-const HEADERS: u64 = 60;
 /// Datagrams of the others' tail repeated per chunk.
 const MAX_REPEATS: u32 = 10;
 
@@ -70,7 +68,7 @@ impl Dems {
     /// A piece from the back, unless the fast path delivers the rest as early.
     fn take_from_back(&mut self, fast: &PathView, slow: &PathView, front: u64) -> Option<Decision> {
         let chunk = self.chunk.as_mut()?;
-        let piece = u64::from(slow.mtu).saturating_sub(HEADERS).max(1);
+        let piece = payload(slow);
         let behind = (one_way_delay(slow) - one_way_delay(fast)).max(0.0);
         let reserve = (rate(fast) * behind) as u64;
         let offset = chunk.back.checked_sub(piece)?;

@@ -3,7 +3,8 @@
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
 use crate::choice::{
-    carriers, fastest_sendable, is_measured, is_outside_streams, lowest_rtt, seconds, wait_for,
+    carriers, fastest_sendable, is_measured, is_outside_streams, lowest_rtt, payload, seconds,
+    wait_for,
 };
 use crate::plain_cases::PlainCases;
 use crate::reservations::{Reservations, Run};
@@ -50,8 +51,8 @@ pub(crate) fn dispatch(
         if next.is_some() {
             break;
         }
-        let mtu = carriers(view).map(|path| path.mtu).min()?;
-        let Some(piece) = reservations.unassigned(view, mtu.into()) else {
+        let piece = carriers(view).map(payload).min()?;
+        let Some(piece) = reservations.unassigned(view, piece) else {
             break;
         };
         let times = carriers(view).map(|path| {
@@ -130,18 +131,18 @@ mod tests {
         let mut scene = Scene::new(vec![full(path(0, 20)), path(1, 100)]);
         scene.streams = vec![stream(0, 0, 100_000)];
         let mut otias = Otias::default();
-        // Twenty packets wait for two round trips of 20 ms on the fast path: 50 ms as well.
-        let at = |offset| Decision::Send {
+        // Some 24 kB wait for two round trips of 20 ms on the fast path: 50 ms as well.
+        let ahead = Decision::Send {
             path: PathId(1),
             data: DataSelection::StreamAt {
                 id: stream_id(0),
-                offset,
+                offset: 22 * 1140,
             },
-            max_bytes: 1200,
+            max_bytes: 1140,
             tag: 0,
         };
-        assert_eq!(otias.select(&scene.view()), at(21 * 1200));
-        assert_eq!(otias.reservations.queued(PathId(0)), 21 * 1200);
+        assert_eq!(otias.select(&scene.view()), ahead);
+        assert_eq!(otias.reservations.queued(PathId(0)), 22 * 1140);
         scene.streams[0].unsent = 20_000;
         scene.streams[0].end = 20_000;
         let on = PathId(0);

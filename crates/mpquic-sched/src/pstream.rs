@@ -21,7 +21,7 @@ use crate::plain_cases::PlainCases;
 /// the paths; priority and unsent bytes of the streams. Constants: none.
 ///
 /// Decided against paper and code: paths of equal delay do not end the filling; the size of a
-/// stream need not be known, every batch that is written is split; delivery rates are measured;
+/// stream need not be known, what waits is split anew whenever more is written; delivery rates are measured;
 /// weights are 1 to 256; a single path gets everything; what a path that fails was to carry is
 /// split again. Shares are not revised when later streams dilute the rate. Optionally a path
 /// counts with no more than a window per round trip. Control frames and data to be sent again leave
@@ -177,9 +177,9 @@ impl PStream {
         // Most urgent first.
         for stream in view.streams {
             let flow = self.flow(stream.id);
-            let new = flow.unsent.saturating_sub(flow.left());
-            if new > 0 {
-                self.assign(view, stream.id, new);
+            if flow.unsent > flow.left() {
+                flow.shares.clear();
+                self.assign(view, stream.id, stream.unsent);
             }
         }
     }

@@ -7,6 +7,8 @@ use crate::path_map::PathMap;
 
 /// Separate runs of bytes kept at most; nothing more is reserved beyond.
 const MAX_RUNS: usize = 256;
+/// Fewer bytes do not get a datagram of their own while others follow.
+const FRAGMENT: u64 = 600;
 
 /// Unsent bytes of streams assigned to paths, in the order in which they were assigned. Bytes of a
 /// path that fails are assigned anew before others.
@@ -18,6 +20,8 @@ pub(crate) struct Reservations {
     queued: PathMap<u64>,
     /// Stream and path of the last decision.
     last: Option<(StreamId, PathId)>,
+    /// Everything is to be assigned anew, once what the last decision sent is accounted for.
+    release: bool,
     round: u64,
 }
 
@@ -95,6 +99,9 @@ impl Reservations {
         });
         self.runs = runs;
         self.consume();
+        if std::mem::take(&mut self.release) {
+            self.unassign();
+        }
         self.recount();
     }
 
@@ -118,11 +125,29 @@ impl Reservations {
                 }
             }
         }
-        if let Some(fragment) = fragment {
-            join(&mut runs, fragment);
+        if let Some(fragment) = fragment.filter(|fragment| fragment.len() < FRAGMENT) {
+            self.pass_on(&mut runs, fragment);
         }
         runs.retain(|run| run.start < run.end);
         self.runs = runs;
+    }
+
+    /// What is left of a datagram's worth is not worth a datagram of its own: it goes with the bytes
+    /// that follow.
+    fn pass_on(&mut self, runs: &mut [Run], fragment: Run) {
+        let follows = |run: &&mut Run| run.stream == fragment.stream && run.start == fragment.end;
+        if let Some(next) = runs.iter_mut().find(follows) {
+            next.start = fragment.start;
+        } else {
+            let assigned = self.find(fragment.stream);
+            let Some(last) = assigned.filter(|assigned| assigned.end == fragment.end) else {
+                return;
+            };
+            last.end = fragment.start;
+        }
+        if let Some(run) = runs.iter_mut().find(|run| **run == fragment) {
+            run.start = run.end;
+        }
     }
 
     fn recount(&mut self) {
@@ -139,13 +164,13 @@ impl Reservations {
         self.queued.find(path).copied().unwrap_or(0)
     }
 
-    /// The next bytes without a path, at most a datagram, or `None` if there are none.
-    pub(crate) fn unassigned(&mut self, view: &View<'_>, mtu: u64) -> Option<Run> {
+    /// The next bytes without a path, at most `size`, or `None` if there are none.
+    pub(crate) fn unassigned(&mut self, view: &View<'_>, size: u64) -> Option<Run> {
         if self.runs.len() >= MAX_RUNS {
             return None;
         }
         if let Some(run) = self.runs.iter().find(|run| run.path.is_none()) {
-            let end = run.end.min(run.start + mtu);
+            let end = run.end.min(run.start + size);
             return Some(Run { end, ..*run });
         }
         let stream = view.streams.iter().find(|stream| {
@@ -157,7 +182,7 @@ impl Reservations {
             path: None,
             stream: stream.id,
             start,
-            end: stream.end.min(start + mtu),
+            end: stream.end.min(start + size),
         })
     }
 
@@ -186,9 +211,12 @@ impl Reservations {
 
     /// Everything has to be assigned anew.
     pub(crate) fn release_all(&mut self) {
-        for run in &mut self.runs {
-            run.path = None;
-        }
+        self.release = true;
+    }
+
+    fn unassign(&mut self) {
+        self.runs
+            .sort_unstable_by_key(|run| (run.stream, run.start));
         self.runs.dedup_by(|next, run| {
             let joined = run.stream == next.stream && run.end == next.start;
             if joined {
@@ -196,7 +224,9 @@ impl Reservations {
             }
             joined
         });
-        self.queued.clear();
+        for run in &mut self.runs {
+            run.path = None;
+        }
     }
 
     /// Sends the first bytes that were assigned to a path.
@@ -222,22 +252,6 @@ impl Run {
 
     fn continues(&self, path: PathId, piece: &Self) -> bool {
         self.path == Some(path) && self.stream == piece.stream && self.end == piece.start
-    }
-}
-
-/// What is left of a datagram's worth is not worth a datagram of its own: it goes with the bytes
-/// that follow, if they wait too.
-fn join(runs: &mut [Run], fragment: Run) {
-    const FRAGMENT: u64 = 600;
-    if fragment.len() >= FRAGMENT {
-        return;
-    }
-    let follows = |run: &&mut Run| run.stream == fragment.stream && run.start == fragment.end;
-    if let Some(next) = runs.iter_mut().find(follows) {
-        next.start = fragment.start;
-        if let Some(run) = runs.iter_mut().find(|run| **run == fragment) {
-            run.start = run.end;
-        }
     }
 }
 
@@ -314,8 +328,28 @@ mod tests {
         assign_all(&mut reservations, &scene, &[1]);
         assert_eq!(reservations.queued(PathId(1)), 6_000);
         reservations.release_all();
+        reservations.sync(&scene.view());
         // Two streams, each in one piece again.
         assert_eq!(reservations.runs.len(), 2);
+    }
+
+    #[test]
+    fn what_was_sent_counts_before_all_is_assigned_anew() {
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
+        scene.streams = vec![stream(0, 0, 4_800)];
+        let mut reservations = Reservations::default();
+        reservations.sync(&scene.view());
+        assign_all(&mut reservations, &scene, &[0, 0, 1, 0]);
+        reservations.send(&scene.paths[1]);
+        scene.streams[0].unsent -= 1_200;
+        reservations.release_all();
+        reservations.sync(&scene.view());
+        let ranges: Vec<_> = reservations
+            .runs
+            .iter()
+            .map(|run| (run.start, run.end))
+            .collect();
+        assert_eq!(ranges, [(0, 2_400), (3_600, 4_800)]);
     }
 
     #[test]

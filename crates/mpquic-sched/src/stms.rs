@@ -6,7 +6,7 @@ use mpquic_core::sched::{
 use mpquic_core::{PathId, StreamId};
 
 use crate::choice::{
-    carriers, fastest_sendable, is_outside_streams, one_way_delay, rate, wait_for,
+    carriers, fastest_sendable, is_outside_streams, one_way_delay, payload, rate, wait_for,
 };
 use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
@@ -15,8 +15,6 @@ use crate::plain_cases::PlainCases;
 const GAIN: f64 = 1.0 / 8.0;
 /// The gap is at most this many times what the delays suggest.
 const MAX_GAP: f64 = 4.0;
-/// Stream bytes of a datagram, about.
-const HEADERS: u64 = 60;
 
 /// The fast path sends a stream in order; a slow path sends data further ahead, by as much as the
 /// fast path delivers in the difference of the delays. Everything then arrives in order, and the
@@ -100,7 +98,7 @@ impl Stms {
         }
         let state = self.slow.entry(slow.id, Slow::default);
         let starts = state.next.max(offset);
-        state.next = starts + u64::from(slow.mtu).saturating_sub(HEADERS);
+        state.next = starts + payload(slow);
         Some(Decision::Send {
             path: slow.id,
             data: DataSelection::StreamAt {

@@ -90,8 +90,8 @@ impl Scheduler for Sttf {
         if is_outside_streams(view) {
             return Decision::send(fastest.id);
         }
-        self.reservations.sync(view);
         self.note_rtts(view);
+        self.reservations.sync(view);
         let windows = &mut self.windows;
         dispatch(&mut self.reservations, view, |path, queued, piece| {
             transfer_time(path, queued + piece.len(), view, windows)
