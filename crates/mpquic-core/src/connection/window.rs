@@ -5,11 +5,15 @@ use std::time::{Duration, Instant};
 /// Round trips below this are measured over this long, so that a measurement has some packets in it.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 
+/// Round trips' worth of bytes that fit the window.
+const ROUND_TRIPS: f64 = 4.0;
+
 /// Measures how fast stream bytes arrive on all paths together.
 ///
-/// A window of twice the bytes that arrive in the slowest path's round trip keeps all paths busy
-/// while the application's credit travels back. While the window is the bottleneck, each round
-/// trip doubles it.
+/// A window of [`ROUND_TRIPS`] times the bytes that arrive in the slowest path's round trip keeps
+/// all paths busy: the application's credit travels back in one, and what is lost is repaired in
+/// another while all that follows waits for it, or in two if the repair is lost as well. While the
+/// window is the bottleneck, each round trip doubles it, even if it repairs a loss.
 #[derive(Debug)]
 pub(super) struct ReceiveWindow {
     start: Instant,
@@ -46,7 +50,7 @@ impl ReceiveWindow {
         let rate = self.bytes as f64 / elapsed.as_secs_f64();
         self.start = now;
         self.bytes = 0;
-        let target = (2.0 * rate * interval) as u64;
+        let target = (ROUND_TRIPS * rate * interval) as u64;
         (target > self.target).then(|| {
             self.target = target;
             target
@@ -59,15 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_is_twice_what_arrives_in_a_round_trip_and_never_shrinks() {
+    fn target_is_what_arrives_in_four_round_trips_and_never_shrinks() {
         let start = epoch();
         let mut window = ReceiveWindow::new(start);
         let rtt = || Duration::from_millis(100);
         let at = |ms| start + Duration::from_millis(ms);
         assert_eq!(window.on_received(500_000, at(50), rtt), None);
-        assert_eq!(window.on_received(500_000, at(100), rtt), Some(2_000_000));
+        assert_eq!(window.on_received(500_000, at(100), rtt), Some(4_000_000));
         assert_eq!(window.on_received(100, at(200), rtt), None);
-        assert_eq!(window.on_received(4_000_000, at(300), rtt), Some(8_000_000));
+        assert_eq!(
+            window.on_received(4_000_000, at(300), rtt),
+            Some(16_000_000)
+        );
     }
 
     #[expect(
