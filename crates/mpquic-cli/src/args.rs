@@ -9,7 +9,9 @@ use http::Uri;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::congestion::ControllerFactory;
 use mpquic_core::sched::SchedulerFactory;
+use mpquic_qlog::Directory;
 
+use crate::failure::Failure;
 use crate::trust::{Fingerprint, Trust};
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
@@ -72,6 +74,8 @@ pub(crate) struct Serve {
     pub(crate) retry: bool,
     #[command(flatten)]
     pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) qlog: Qlog,
 }
 
 /// Fetch files over all paths at once
@@ -104,6 +108,8 @@ pub(crate) struct Get {
     pub(crate) paths: Option<u32>,
     #[command(flatten)]
     pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) qlog: Qlog,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
@@ -148,6 +154,30 @@ impl Policy {
         let mut transport = TransportConfig::new(self.scheduler.0.clone(), self.cc.0.clone());
         transport.max_concurrent_paths = max_paths;
         transport
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Qlog {
+    /// Write a qlog file for each connection to this directory [default: $QLOGDIR if it is set]
+    #[arg(long, value_name = "DIR")]
+    qlog_dir: Option<PathBuf>,
+}
+
+impl Qlog {
+    /// Makes connections write logs, if that was asked for.
+    pub(crate) fn apply(&self, transport: &mut TransportConfig) -> Result<(), Failure> {
+        let from_environment = || {
+            let directory = std::env::var_os("QLOGDIR")?;
+            (!directory.is_empty()).then(|| directory.into())
+        };
+        if let Some(path) = self.qlog_dir.clone().or_else(from_environment) {
+            let directory = Directory::create(&path).map_err(|error| {
+                Failure::usage(format!("cannot write logs to {}: {error}", path.display()))
+            })?;
+            transport.qlog = Some(Arc::new(directory));
+        }
+        Ok(())
     }
 }
 

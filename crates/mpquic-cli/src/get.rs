@@ -182,8 +182,10 @@ async fn connect_to(
     host: &str,
 ) -> Result<(Endpoint, Connection), Failure> {
     let verifier = Verifier::new(trust)?;
+    let mut transport = args.policy.transport(args.paths.unwrap_or(MAX_PATHS));
+    args.qlog.apply(&mut transport)?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
-        .transport(args.policy.transport(args.paths.unwrap_or(MAX_PATHS)))
+        .transport(transport)
         .server_addresses(args.server_addr.clone());
     let endpoint = endpoint(args, address)?;
     let connecting = endpoint

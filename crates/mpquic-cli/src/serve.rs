@@ -30,7 +30,9 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
             (config, Some(fingerprint))
         }
     };
-    let config = config.transport(args.policy.transport(args.max_paths));
+    let mut transport = args.policy.transport(args.max_paths);
+    args.qlog.apply(&mut transport)?;
+    let config = config.transport(transport);
     let interrupted = interrupted();
     let endpoint = listen(&args.listen, config)?;
     for address in endpoint.local_addrs() {

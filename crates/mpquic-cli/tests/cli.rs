@@ -5,13 +5,17 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 fn mpquic(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpquic"));
-    command.args(arguments).env_remove("RUST_LOG");
+    command
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env_remove("QLOGDIR");
     command
 }
 
@@ -156,6 +160,44 @@ fn a_file_arrives_over_two_paths() {
         assert!(carried > 1 << 20, "{report}");
         assert_eq!(path["remote"], server.address.to_string());
         assert_eq!(path["state"], "active");
+    }
+}
+
+#[test]
+fn both_sides_write_logs_where_they_are_told() {
+    let (served, target) = directories(&data(1 << 20));
+    let logs = tempfile::tempdir().unwrap();
+    // A directory that does not exist yet is made.
+    let logs = logs.path().join("new");
+    let directory = logs.to_str().unwrap();
+    let server = Server::start(served.path(), &["--qlog-dir", directory]);
+    let file = target.path().join("copy");
+    let url = server.url("/file");
+    let output = mpquic(&["get", "--pin", &server.pin, &url])
+        .args(["-o", file.to_str().unwrap(), "--paths", "1"])
+        .env("QLOGDIR", directory)
+        .output()
+        .unwrap();
+    assert_exit(&output, 0);
+    let names = names(&logs);
+    let [client, server_log] = &names[..] else {
+        panic!("{names:?}");
+    };
+    let id = client.strip_suffix("_client.sqlog").unwrap();
+    assert_eq!(server_log, &format!("{id}_server.sqlog"));
+    // The server hears of the end a moment later.
+    for name in &names {
+        let is_complete = || {
+            let log = fs::read_to_string(logs.join(name)).unwrap();
+            log.starts_with('\u{1e}') && log.contains("quic:connection_closed")
+        };
+        let waits = std::iter::repeat_n(Duration::from_millis(20), 500);
+        let complete = is_complete()
+            || waits.into_iter().any(|wait| {
+                std::thread::sleep(wait);
+                is_complete()
+            });
+        assert!(complete, "{name}");
     }
 }
 

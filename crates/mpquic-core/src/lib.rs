@@ -44,6 +44,7 @@ mod error;
 mod ids;
 mod packet;
 mod path;
+pub mod qlog;
 pub mod range_set;
 mod recovery;
 pub mod sched;

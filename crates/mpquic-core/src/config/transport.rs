@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::congestion::ControllerFactory;
+use crate::qlog;
 use crate::sched::SchedulerFactory;
 
 /// Parameters of a connection. There is no default scheduler or controller: the crates above the
@@ -65,6 +66,8 @@ pub struct TransportConfig {
     pub pacing: bool,
     /// Spin the latency spin bit (RFC 9000 section 17.4).
     pub spin_bit: bool,
+    /// Gives connections a log; `None` for none.
+    pub qlog: Option<Arc<dyn qlog::Factory>>,
 }
 
 impl TransportConfig {
@@ -100,6 +103,7 @@ impl TransportConfig {
             max_transmit_segments: 64,
             pacing: true,
             spin_bit: false,
+            qlog: None,
         }
     }
 

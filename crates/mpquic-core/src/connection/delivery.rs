@@ -8,6 +8,7 @@ use crate::congestion::CongestionKind;
 use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::{Delivery, Fate};
+use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
 use crate::space::SentPacket;
 use crate::wire::frame::Ack;
@@ -146,6 +147,7 @@ impl Connection {
         if outcome.rtt_sample.is_some() {
             self.movable.on_rtt_updated(id);
         }
+        self.log_metrics(id);
         outcome.clear();
         self.outcome = outcome;
     }
@@ -209,6 +211,10 @@ impl Connection {
     }
 
     fn on_packet_lost(&mut self, now: Instant, space: SpaceId, number: u64, packet: &SentPacket) {
+        self.log.event(|| qlog::Event::PacketLost {
+            space,
+            packet_number: number,
+        });
         if let Some(path) = self.paths.any_mut(space.path()) {
             path.counters.bytes_lost += u64::from(packet.bytes);
             path.counters.packets_lost += 1;

@@ -7,12 +7,14 @@ use quinn_proto::Side;
 
 use super::handshake::Handshake;
 use super::ingress::{Arrival, Opened};
+use super::log::Dropped;
 use super::{Connection, EarlyData};
 use crate::crypto::{HeaderKey, PacketKey};
 use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::Fate;
 use crate::packet::opener::{self, OpenError};
+use crate::qlog::DropReason;
 use crate::wire::frame::PacketType;
 use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
@@ -157,12 +159,13 @@ impl Connection {
     ) -> Result<(), TransportError> {
         self.discard_early_keys(arrival.now);
         let destination = *packet.header.dcid();
+        let seen = Dropped::new(&packet.header, packet.data.len());
         let (Side::Server, Some(early), Some(path)) = (
             self.side,
             &self.handshake.early,
             self.paths.any(PathId::ZERO),
         ) else {
-            self.stats.packets_dropped += 1;
+            self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
             return Ok(());
         };
         let expected = path.space.expected_next();
@@ -174,11 +177,12 @@ impl Connection {
             Some((packet_number, Ok(payload))) => (packet_number, payload),
             Some((_, Err(OpenError::Transport(error)))) => return Err(error),
             Some((_, Err(OpenError::NotAuthentic))) | None => {
-                self.stats.packets_dropped += 1;
+                self.drop_packet(arrival, seen, DropReason::DecryptionFailure);
                 return Ok(());
             }
         };
         if path.space.received.is_duplicate(packet_number) {
+            self.log_dropped(arrival, seen, DropReason::Duplicate);
             return Ok(());
         }
         let opened = Opened {
@@ -186,6 +190,7 @@ impl Connection {
             packet_type: PacketType::ZeroRtt,
             packet_number,
             destination,
+            size: seen.size,
         };
         self.handle_payload(arrival, &opened, payload)?;
         Ok(())

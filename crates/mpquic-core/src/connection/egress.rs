@@ -28,6 +28,7 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        self.log.set_time(now);
         let transmit = match self.closing {
             Closing::Open => self.transmit_open(now, max_datagrams, buf),
             Closing::Announced(_) => self.transmit_close(now, buf),

@@ -9,14 +9,17 @@ use quinn_proto::{ConnectionId, Side};
 use rand::RngExt;
 
 use super::early::EarlyKeys;
+use super::log::packet_type;
 use super::setup::{ConnectionSetup, Role};
 use super::{Connection, EarlyData, EndpointEvent, Event, PathEvent};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{Keys, Session};
 use crate::error::{ConnectionError, TransportError};
 use crate::ids::{PathId, SpaceId};
+use crate::qlog;
 use crate::space::{AckState, PacketNumberSpace};
 use crate::stream::crypto_stream::CryptoStream;
+use crate::wire::frame::PacketType;
 use crate::wire::transport_parameters::TransportParameters;
 
 /// One of the two encryption levels of the handshake.
@@ -55,7 +58,7 @@ pub(super) struct Handshake {
     pub(super) one_rtt: Option<OneRttKeys>,
     /// CRYPTO of the 1-RTT level: session tickets.
     pub(super) crypto: CryptoStream,
-    local_parameters: TransportParameters,
+    pub(super) local_parameters: TransportParameters,
     /// Our first source connection ID.
     pub(super) local_cid: ConnectionId,
     /// Where the handshake runs to.
@@ -250,10 +253,12 @@ impl Connection {
             match keys {
                 Some(keys) if self.handshake.handshake.is_none() => {
                     self.handshake.handshake = Some(Level::new(SpaceId::Handshake, keys));
+                    self.log_handshake_keys(PacketType::Handshake);
                 }
                 Some(keys) => {
                     let session = &mut *self.handshake.session;
                     self.handshake.one_rtt = Some(OneRttKeys::new(keys, session));
+                    self.log_handshake_keys(PacketType::OneRtt);
                 }
                 None => {}
             }
@@ -264,14 +269,23 @@ impl Connection {
     }
 
     fn report_handshake_data(&mut self) {
-        if !self.handshake.data_reported && self.handshake.session.handshake_data().is_some() {
+        if !self.handshake.data_reported
+            && let Some(data) = self.handshake.session.handshake_data()
+        {
             self.handshake.data_reported = true;
+            if let Some(protocol) = &data.protocol {
+                self.log.event(|| qlog::Event::ProtocolChosen(protocol));
+            }
             self.events.push_back(Event::HandshakeDataReady);
         }
     }
 
     /// The peer's parameters arrived; on a server before it sends 0.5-RTT data.
     fn on_peer_parameters(&mut self, peer: TransportParameters) {
+        self.log.event(|| qlog::Event::ParametersSet {
+            initiator: qlog::Initiator::Remote,
+            parameters: &peer,
+        });
         self.streams.set_peer_parameters(&peer);
         self.datagrams.set_peer_limit(peer.max_datagram_frame_size);
         self.idle.set_peer(peer.max_idle_timeout);
@@ -351,6 +365,10 @@ impl Connection {
             SpaceId::Handshake => self.handshake.handshake.take(),
             SpaceId::Data(_) => None,
         };
+        if level.is_some() {
+            self.log
+                .event(|| qlog::Event::KeysDiscarded(packet_type(space)));
+        }
         if let (Some(mut level), Some(path)) = (level, self.paths.any_mut(PathId::ZERO)) {
             path.recovery
                 .discard_space(&mut level.space, &mut Vec::new());

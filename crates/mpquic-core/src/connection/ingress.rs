@@ -6,10 +6,12 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
 use super::handshake::QUIC_V1;
+use super::log::{Dropped, packet_type};
 use super::{Closing, Connection, Datagram, Event};
 use crate::error::{ConnectionError, TransportError};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::opener::{self, OpenError};
+use crate::qlog::{DropReason, KeyTrigger};
 use crate::space::AckPolicy;
 use crate::wire::frame::{Close, Frame, FrameIter, PacketType};
 use crate::wire::header::{self, Header, ProtectedPacket};
@@ -32,6 +34,8 @@ pub(super) struct Opened {
     pub(super) packet_number: u64,
     /// The connection ID it was sent to.
     pub(super) destination: ConnectionId,
+    /// Bytes of the packet.
+    pub(super) size: usize,
 }
 
 /// What the frames of a packet were.
@@ -52,6 +56,7 @@ impl Connection {
             data,
         } = datagram;
         let size = data.len();
+        self.log.set_time(now);
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += size as u64;
         match &mut self.closing {
@@ -72,7 +77,7 @@ impl Connection {
         };
         // MP-086: a client takes nothing from a server address it did not choose.
         if self.side == Side::Client && !self.is_known_remote(&arrival) {
-            self.stats.packets_dropped += 1;
+            self.drop_packet(&arrival, Dropped::unknown(size), DropReason::Rejected);
             return;
         }
         self.credit_datagram(&arrival);
@@ -82,6 +87,7 @@ impl Connection {
 
     /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).
     pub fn handle_stateless_reset(&mut self, now: Instant) {
+        self.log.set_time(now);
         if matches!(self.closing, Closing::Open | Closing::Announced(_)) {
             let open = self.closing.is_open();
             let period = self.closing_period();
@@ -119,14 +125,18 @@ impl Connection {
         let cid_length = self.endpoint_config.connection_id_length;
         let mut first = true;
         while !data.is_empty() && self.closing.is_open() {
+            let rest = Dropped::unknown(data.len());
             let Ok(mut packet) = header::next_packet(&mut data, cid_length) else {
-                self.stats.packets_dropped += u64::from(first);
+                if first {
+                    self.drop_packet(arrival, rest, DropReason::Invalid);
+                }
                 return Ok(());
             };
             first = false;
             // RFC 9000 section 17.2, unless we announced that it may be greased (RFC 9287).
             if !packet.has_fixed_bit() && !self.endpoint_config.grease_quic_bit {
-                self.stats.packets_dropped += 1;
+                let seen = Dropped::new(&packet.header, packet.data.len());
+                self.drop_packet(arrival, seen, DropReason::Invalid);
                 continue;
             }
             self.handle_packet(arrival, &mut packet)?;
@@ -150,6 +160,7 @@ impl Connection {
         arrival: &Arrival,
         packet: &mut ProtectedPacket,
     ) -> Result<(), TransportError> {
+        let seen = Dropped::new(&packet.header, packet.data.len());
         match &packet.header {
             Header::Short { .. } => self.handle_one_rtt(arrival, packet),
             Header::Initial {
@@ -160,7 +171,7 @@ impl Connection {
                 let scid = *scid;
                 if self.handshake.peer_scid.is_some_and(|known| known != scid) {
                     // RFC 9000 section 7.2: the peer's first source connection ID is final.
-                    self.stats.packets_dropped += 1;
+                    self.drop_packet(arrival, seen, DropReason::Rejected);
                     return Ok(());
                 }
                 if self.handle_long(arrival, packet, SpaceId::Initial)? {
@@ -182,7 +193,7 @@ impl Connection {
                 version: QUIC_V1, ..
             } => self.handle_early(arrival, packet),
             Header::ZeroRtt { .. } | Header::Initial { .. } | Header::Handshake { .. } => {
-                self.stats.packets_dropped += 1;
+                self.drop_packet(arrival, seen, DropReason::Unsupported);
                 Ok(())
             }
             Header::Retry {
@@ -246,8 +257,9 @@ impl Connection {
         space: SpaceId,
     ) -> Result<bool, TransportError> {
         let destination = *packet.header.dcid();
+        let seen = Dropped::new(&packet.header, packet.data.len());
         let Some(level) = self.handshake.level_mut(space) else {
-            self.stats.packets_dropped += 1;
+            self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
             return Ok(false);
         };
         let expected = level.space.expected_next();
@@ -261,22 +273,20 @@ impl Connection {
             Some(Ok(opened)) => opened,
             Some(Err(OpenError::Transport(error))) => return Err(error),
             Some(Err(OpenError::NotAuthentic)) | None => {
-                self.stats.packets_dropped += 1;
+                self.drop_packet(arrival, seen, DropReason::DecryptionFailure);
                 return Ok(false);
             }
         };
         if level.space.received.is_duplicate(packet_number) {
+            self.log_dropped(arrival, seen, DropReason::Duplicate);
             return Ok(false);
         }
-        let packet_type = match space {
-            SpaceId::Initial => PacketType::Initial,
-            SpaceId::Handshake | SpaceId::Data(_) => PacketType::Handshake,
-        };
         let opened = Opened {
             space,
-            packet_type,
+            packet_type: packet_type(space),
             packet_number,
             destination,
+            size: seen.size,
         };
         self.handle_payload(arrival, &opened, payload)?;
         Ok(true)
@@ -290,21 +300,22 @@ impl Connection {
         let Header::Short { dcid } = packet.header else {
             return Ok(());
         };
+        let seen = Dropped::new(&packet.header, packet.data.len());
         // RFC 9001 section 5.7: no 1-RTT packet is processed before the handshake is complete.
         if !self.handshake.complete {
             if self.premature.len() < MAX_PREMATURE {
                 self.premature.push((*arrival, packet.clone()));
             } else {
-                self.stats.packets_dropped += 1;
+                self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
             }
             return Ok(());
         }
         let Some(keys) = self.handshake.one_rtt.as_mut() else {
-            self.stats.packets_dropped += 1;
+            self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
             return Ok(());
         };
         let Some(slot) = self.paths.slot(arrival.path) else {
-            self.stats.packets_dropped += 1;
+            self.drop_packet(arrival, seen, DropReason::ConnectionUnknown);
             return Ok(());
         };
         // MP-035: expand the number in the space of the path the connection ID names.
@@ -329,18 +340,21 @@ impl Connection {
                 let paths = &self.paths;
                 let delay = self.config.max_ack_delay;
                 let pto = || paths.largest_pto(delay);
-                keys.on_opened(choice, arrival.now, &mut *self.handshake.session, pto);
+                if keys.on_opened(choice, arrival.now, &mut *self.handshake.session, pto) {
+                    self.log_key_update(KeyTrigger::RemoteUpdate);
+                }
                 let opened = Opened {
                     space: SpaceId::Data(arrival.path),
                     packet_type: PacketType::OneRtt,
                     packet_number,
                     destination: dcid,
+                    size: seen.size,
                 };
                 self.handle_one_rtt_payload(arrival, &opened, payload, spin)
             }
             Some((Err(OpenError::Transport(error)), ..)) => Err(error),
             Some((Err(OpenError::NotAuthentic), ..)) => {
-                self.stats.packets_dropped += 1;
+                self.drop_packet(arrival, seen, DropReason::DecryptionFailure);
                 if tail.is_some_and(|token| self.paths.is_reset_token(token)) {
                     self.handle_stateless_reset(arrival.now);
                     return Ok(());
@@ -348,7 +362,7 @@ impl Connection {
                 keys_mut(&mut self.handshake)?.on_open_failed()
             }
             None => {
-                self.stats.packets_dropped += 1;
+                self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
                 Ok(())
             }
         }
@@ -361,8 +375,9 @@ impl Connection {
         payload: Bytes,
         spin: bool,
     ) -> Result<(), TransportError> {
+        let seen = Dropped::one_rtt(opened.size);
         if !self.admit_path(arrival) {
-            self.stats.packets_dropped += 1;
+            self.drop_packet(arrival, seen, DropReason::Rejected);
             return Ok(());
         }
         let side = self.side;
@@ -370,6 +385,7 @@ impl Connection {
             return Ok(());
         };
         if path.space.received.is_duplicate(opened.packet_number) {
+            self.log_dropped(arrival, seen, DropReason::Duplicate);
             return Ok(());
         }
         let newest = opened.packet_number >= path.space.expected_next();
@@ -392,6 +408,7 @@ impl Connection {
             // RFC 9000 section 12.4
             return Err(TransportError::protocol_violation("packet without frames"));
         }
+        self.log_received(opened, &payload);
         let mut content = Content::default();
         for frame in FrameIter::new(payload, self.multipath && self.handshake.complete) {
             let frame = frame?;

@@ -96,6 +96,7 @@ impl Connection {
         if let Some(slot) = self.paths.slot_mut(id) {
             slot.path = Some(Box::new(path));
         }
+        self.log_tuple(id);
         // A client waits for the response all the same: until then the server may lack a connection
         // ID to answer with, and drop what it gets.
         if validated && self.side == Side::Server {

@@ -60,6 +60,7 @@ impl Connection {
             // The operating system has chosen the address that was left open.
             if !arrival.four_tuple.local.ip().is_unspecified() {
                 path.tuple.four_tuple.local = arrival.four_tuple.local;
+                self.log_tuple(arrival.path);
             }
             return;
         }
@@ -125,6 +126,7 @@ impl Connection {
         }
         path.suspect = false;
         tracing::debug!(path = %id, %four_tuple, "path migrates");
+        self.log_tuple(id);
     }
 
     /// Validation of the path's tuple failed: fall back or give the path up (MP-084).
@@ -134,6 +136,7 @@ impl Connection {
         };
         if let Some(previous) = path.previous.take() {
             path.tuple = previous;
+            self.log_tuple(id);
         } else {
             // Also if the address was proven, but no full datagram passes (MP-079).
             self.abandon_path(now, id, TransportErrorCode::PATH_UNSTABLE_OR_POOR, false);

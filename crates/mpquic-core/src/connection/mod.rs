@@ -26,6 +26,7 @@ use crate::packet::delivery::Delivery;
 use crate::path::Path;
 use crate::path::ids::PathIds;
 use crate::path::set::Paths;
+use crate::qlog;
 use crate::recovery::AckOutcome;
 use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
@@ -43,6 +44,7 @@ mod handshake;
 mod ingress;
 #[cfg(feature = "testing")]
 mod inject;
+mod log;
 mod management;
 mod migration;
 mod movable;
@@ -60,6 +62,7 @@ use setup::{ConnectionSetup, Role};
 
 use closing::Closing;
 use handshake::Handshake;
+use log::Log;
 use movable::Movable;
 use timers::Idle;
 use window::ReceiveWindow;
@@ -94,6 +97,7 @@ pub struct Connection {
     endpoint_events: VecDeque<EndpointEvent>,
     outcome: AckOutcome,
     stats: ConnectionStats,
+    log: Log,
     #[cfg(feature = "testing")]
     injected: inject::Injected,
 }
@@ -132,7 +136,8 @@ impl Connection {
         let slot = paths.slot_or_new(PathId::ZERO);
         slot.local_cids
             .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
-        slot.peer_cids.set_handshake_cid(setup.peer_cid);
+        let peer_cid = setup.peer_cid;
+        slot.peer_cids.set_handshake_cid(peer_cid);
         slot.path = Some(Box::new(path));
         let mut controller = config.controller.build();
         controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
@@ -157,6 +162,7 @@ impl Connection {
             endpoint_events: VecDeque::new(),
             outcome: AckOutcome::default(),
             stats: ConnectionStats::default(),
+            log: Log::start(&setup),
             #[cfg(feature = "testing")]
             injected: inject::Injected::default(),
             handshake: Handshake::new(setup),
@@ -164,6 +170,7 @@ impl Connection {
             rng,
         };
         connection.movable.on_path_added(PathId::ZERO);
+        connection.log_start(peer_cid);
         if side == Side::Client {
             connection.start_early_data();
             let started = connection.drive_handshake();
@@ -255,6 +262,11 @@ impl Connection {
     /// Ends the connection; the peer's application gets the code and reason.
     pub fn close(&mut self, now: Instant, error_code: VarInt, reason: Bytes) {
         if self.closing.is_open() {
+            self.log.set_time(now);
+            self.log.event(|| qlog::Event::LocallyClosed {
+                error_code: error_code.into(),
+                reason: &reason,
+            });
             let frame = Close::Application(error_code.into(), reason);
             let until = now + self.closing_period();
             self.closing = Closing::farewell(frame, until);
@@ -269,6 +281,7 @@ impl Connection {
         four_tuple: FourTuple,
         status: PathStatus,
     ) -> Result<PathId, OpenPathError> {
+        self.log.set_time(now);
         self.start_path(now, four_tuple, status)
     }
 
@@ -280,6 +293,7 @@ impl Connection {
         error_code: TransportErrorCode,
     ) -> Result<(), ClosedPath> {
         self.paths.open(path).ok_or(ClosedPath)?;
+        self.log.set_time(now);
         self.abandon_path(now, path, error_code, false);
         Ok(())
     }
@@ -319,6 +333,7 @@ impl Connection {
             .tuple
             .four_tuple
             .remote;
+        self.log.set_time(now);
         // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
         let changes = self
             .paths
@@ -395,10 +410,15 @@ impl Connection {
         let Handshake {
             one_rtt, session, ..
         } = &mut self.handshake;
-        match one_rtt {
+        let updated = match one_rtt {
             Some(keys) if confirmed => keys.initiate(now, &mut **session),
             Some(_) | None => false,
+        };
+        if updated {
+            self.log.set_time(now);
+            self.log_key_update(qlog::KeyTrigger::LocalUpdate);
         }
+        updated
     }
 
     /// Which side we are.
@@ -440,6 +460,7 @@ impl Connection {
 
     /// Tells the application that the connection is over.
     fn lose(&mut self, reason: ConnectionError) {
+        self.log.event(|| qlog::Event::ConnectionLost(&reason));
         self.events.push_back(Event::ConnectionLost { reason });
         self.release();
     }

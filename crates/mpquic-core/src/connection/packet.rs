@@ -15,6 +15,7 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::path::MIN_DATAGRAM;
+use crate::path::set::Slot;
 use crate::sched::DataSelection;
 use crate::space::{AckState, SentPacket};
 use crate::wire::frame::{Close, Frame};
@@ -95,6 +96,7 @@ impl Connection {
             return None;
         }
         let pad_to = plan.pad.then_some(start + plan.size);
+        self.log_one_rtt(plan.path, &builder, buf, pad_to);
         let keys = self.handshake.sealing()?;
         let size = builder.finish(buf, keys.header, keys.packet, pad_to);
         let generation = match &mut self.handshake.one_rtt {
@@ -123,20 +125,7 @@ impl Connection {
         let slot = self.paths.slot(id)?;
         let path = slot.path.as_deref()?;
         let keys = self.handshake.sealing()?;
-        // MP-073: a connection ID of the same path ID.
-        let dcid = *slot.peer_cids.current()?;
-        let header = match keys.key_phase {
-            Some(key_phase) => PacketHeader::Short {
-                dcid,
-                spin: self.config.spin_bit && path.spin,
-                key_phase,
-            },
-            None => PacketHeader::ZeroRtt {
-                version: QUIC_V1,
-                dcid,
-                scid: self.handshake.local_cid,
-            },
-        };
+        let header = self.one_rtt_header(slot, keys.key_phase)?;
         let start = PacketStart {
             header: &header,
             space: SpaceId::Data(id),
@@ -146,6 +135,29 @@ impl Connection {
             limit,
         };
         PacketBuilder::start(buf, start)
+    }
+
+    /// The header of a path's next 1-RTT packet, or 0-RTT packet if there is no key phase.
+    #[inline]
+    pub(super) fn one_rtt_header(
+        &self,
+        slot: &Slot,
+        key_phase: Option<bool>,
+    ) -> Option<PacketHeader> {
+        // MP-073: a connection ID of the same path ID.
+        let dcid = *slot.peer_cids.current()?;
+        Some(match key_phase {
+            Some(key_phase) => PacketHeader::Short {
+                dcid,
+                spin: self.config.spin_bit && slot.path.as_ref()?.spin,
+                key_phase,
+            },
+            None => PacketHeader::ZeroRtt {
+                version: QUIC_V1,
+                dcid,
+                scid: self.handshake.local_cid,
+            },
+        })
     }
 
     /// Writes frames in order of urgency.
@@ -411,6 +423,8 @@ impl Connection {
             builder.abandon(buf);
             return false;
         }
+        self.log
+            .packet_sent(&header, &builder, buf, pad_to, self.multipath);
         let size = builder.finish(
             buf,
             &*level.keys.header.local,
@@ -518,6 +532,8 @@ impl Connection {
         let mut writer = builder.writer(buf);
         if write_close(&mut writer, frame) {
             let pad_to = pad.then_some(MIN_DATAGRAM);
+            self.log
+                .packet_sent(&header, &builder, buf, pad_to, self.multipath);
             builder.finish(
                 buf,
                 &*level.keys.header.local,
@@ -536,6 +552,9 @@ impl Connection {
         };
         let mut writer = builder.writer(buf);
         let wrote = write_close(&mut writer, &frame);
+        if wrote {
+            self.log_one_rtt(id, &builder, buf, None);
+        }
         match (&mut self.handshake.one_rtt, self.paths.any_mut(id)) {
             (Some(keys), Some(path)) if wrote => {
                 let (header_key, packet_key, _) = keys.sealing();

@@ -152,6 +152,7 @@ impl Connection {
 
     /// Call when the time of [`Self::poll_timeout`] has come; harmless otherwise.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.log.set_time(now);
         if self.closing.on_timeout(now) {
             self.endpoint_events.push_back(EndpointEvent::Drained);
         }
@@ -246,6 +247,7 @@ impl Connection {
             path.counters.probe_timeouts += 1;
             tracing::debug!(path = %id, ?space, count = path.recovery.pto_count(), "probe timeout");
         }
+        self.log_metrics(id);
         match space {
             SpaceId::Data(_) => self.on_path_silent(now, id),
             SpaceId::Initial | SpaceId::Handshake => {

@@ -91,6 +91,38 @@ impl PacketBuilder {
         buf.truncate(self.start);
     }
 
+    /// The path whose packet number space the packet is in.
+    pub(crate) fn path(&self) -> PathId {
+        self.path
+    }
+
+    /// The packet's number.
+    pub(crate) fn packet_number(&self) -> u64 {
+        self.packet_number
+    }
+
+    /// The frames so far, with the padding once [`Self::pad`] was called.
+    pub(crate) fn payload<'a>(&self, buf: &'a [u8]) -> &'a [u8] {
+        buf.get(self.payload..).unwrap_or_default()
+    }
+
+    /// Bytes of the packet once it is sealed, if nothing more is written.
+    pub(crate) fn sealed_size(&self, buf: &[u8]) -> usize {
+        buf.len() - self.start + self.tag_length
+    }
+
+    /// Adds PADDING so that the sealed packet ends at `pad_to` or later, and is long enough to be
+    /// sealed.
+    pub(crate) fn pad(&self, buf: &mut Vec<u8>, pad_to: Option<usize>) {
+        let padded_end = pad_to
+            .map_or(0, |end| end.saturating_sub(self.tag_length))
+            .min(self.payload_limit)
+            .max(self.minimum_end());
+        if buf.len() < padded_end {
+            buf.resize(padded_end, 0);
+        }
+    }
+
     /// Pads so that the packet ends at `pad_to` or later, seals it and returns its size. The keys
     /// must have the tag length given at the start; nothing may follow a frame that extends to the
     /// end of the packet, so do not pad those.
@@ -101,13 +133,7 @@ impl PacketBuilder {
         packet_key: &dyn PacketKey,
         pad_to: Option<usize>,
     ) -> usize {
-        let padded_end = pad_to
-            .map_or(0, |end| end.saturating_sub(self.tag_length))
-            .min(self.payload_limit)
-            .max(self.minimum_end());
-        if buf.len() < padded_end {
-            buf.resize(padded_end, 0);
-        }
+        self.pad(buf, pad_to);
         buf.resize(buf.len() + self.tag_length, 0);
         let end = buf.len();
         self.encoded.set_length(buf, end);

@@ -1,0 +1,236 @@
+//! Frames.
+
+use std::time::Duration;
+
+use mpquic_core::wire::frame::{Ack, Close, Frame, NewConnectionId};
+use mpquic_core::{PathId, PathStatus, TransportErrorCode};
+use serde_json::{Value, json};
+
+use crate::words::{Members, hex, milliseconds, stream_type, transport_error};
+
+/// A frame as the schema has it; `ack_delay_exponent` is its sender's.
+pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
+    match frame {
+        Frame::Padding => json!({ "frame_type": "padding" }),
+        Frame::Ping => json!({ "frame_type": "ping" }),
+        Frame::HandshakeDone => json!({ "frame_type": "handshake_done" }),
+        Frame::Ack(ack) => acknowledgement("ack", None, ack, ack_delay_exponent),
+        Frame::PathAck(path, ack) => {
+            acknowledgement("path_ack", Some(*path), ack, ack_delay_exponent)
+        }
+        Frame::Stream(stream) => json!({
+            "frame_type": "stream",
+            "stream_id": u64::from(stream.id),
+            "offset": stream.offset,
+            "fin": stream.fin,
+            "raw": { "payload_length": stream.data.len() },
+        }),
+        Frame::Crypto(crypto) => json!({
+            "frame_type": "crypto",
+            "offset": crypto.offset,
+            "raw": { "payload_length": crypto.data.len() },
+        }),
+        Frame::Datagram(data) => json!({
+            "frame_type": "datagram",
+            "raw": { "payload_length": data.len() },
+        }),
+        Frame::ResetStream(reset) => json!({
+            "frame_type": "reset_stream",
+            "stream_id": u64::from(reset.id),
+            "error": "unknown",
+            "error_code": reset.error_code,
+            "final_size": reset.final_size,
+        }),
+        Frame::StopSending(stop) => json!({
+            "frame_type": "stop_sending",
+            "stream_id": u64::from(stop.id),
+            "error": "unknown",
+            "error_code": stop.error_code,
+        }),
+        Frame::NewToken(token) => json!({
+            "frame_type": "new_token",
+            "token": { "raw": { "length": token.len(), "data": hex(token) } },
+        }),
+        Frame::ConnectionClose(close) => connection_close(close),
+        Frame::PathChallenge(data) => {
+            json!({ "frame_type": "path_challenge", "data": hex(data) })
+        }
+        Frame::PathResponse(data) => {
+            json!({ "frame_type": "path_response", "data": hex(data) })
+        }
+        Frame::MaxData(_)
+        | Frame::MaxStreamData(..)
+        | Frame::MaxStreams(..)
+        | Frame::DataBlocked(_)
+        | Frame::StreamDataBlocked(..)
+        | Frame::StreamsBlocked(..) => limit(frame),
+        Frame::NewConnectionId(_)
+        | Frame::RetireConnectionId(_)
+        | Frame::PathNewConnectionId(..)
+        | Frame::PathRetireConnectionId(..) => connection_id(frame),
+        Frame::PathAbandon(..)
+        | Frame::PathStatus(..)
+        | Frame::MaxPathId(_)
+        | Frame::PathsBlocked(_)
+        | Frame::PathCidsBlocked(..) => path(frame),
+    }
+}
+
+fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) -> Value {
+    // RFC 9000 section 18.2: the exponent is at most 20.
+    let delay = Duration::from_micros(ack.delay.saturating_mul(1 << exponent.min(20)));
+    let ranges: Vec<_> = ack
+        .ranges()
+        .map(|range| json!([range.start(), range.end()]))
+        .collect();
+    let mut value = json!({
+        "frame_type": name,
+        "ack_delay": milliseconds(delay),
+        "acked_ranges": ranges,
+    });
+    if let Some(path) = path {
+        value["path_id"] = path.0.into();
+    }
+    if let Some(ecn) = &ack.ecn {
+        value["ect0"] = ecn.ect0.into();
+        value["ect1"] = ecn.ect1.into();
+        value["ce"] = ecn.ce.into();
+    }
+    value
+}
+
+fn connection_close(close: &Close) -> Value {
+    let (mut members, reason) = match close {
+        Close::Connection(close) => {
+            let mut members = error("error", close.code);
+            members.insert("error_space".to_owned(), "transport".into());
+            if close.frame_type != 0 {
+                let blamed = close.frame_type.into();
+                members.insert("trigger_frame_type".to_owned(), blamed);
+            }
+            (members, &close.reason)
+        }
+        Close::Application(code, reason) => {
+            let mut members = Members::new();
+            members.insert("error_space".to_owned(), "application".into());
+            members.insert("error".to_owned(), "unknown".into());
+            members.insert("error_code".to_owned(), (*code).into());
+            (members, reason)
+        }
+    };
+    members.insert("frame_type".to_owned(), "connection_close".into());
+    if !reason.is_empty() {
+        let text = String::from_utf8_lossy(reason).into_owned();
+        members.insert("reason".to_owned(), text.into());
+    }
+    Value::Object(members)
+}
+
+/// A transport error under this name, with its code if it has no word.
+pub(crate) fn error(name: &str, code: TransportErrorCode) -> Members {
+    let word = transport_error(code);
+    let mut members = Members::new();
+    if word.is_none() {
+        members.insert("error_code".to_owned(), code.to_u64().into());
+    }
+    let word = word.unwrap_or_else(|| "unknown".to_owned());
+    members.insert(name.to_owned(), word.into());
+    members
+}
+
+/// Frames about flow control.
+fn limit(frame: &Frame) -> Value {
+    match frame {
+        Frame::MaxData(maximum) => json!({ "frame_type": "max_data", "maximum": maximum }),
+        Frame::MaxStreamData(id, maximum) => json!({
+            "frame_type": "max_stream_data",
+            "stream_id": u64::from(*id),
+            "maximum": maximum,
+        }),
+        Frame::MaxStreams(dir, maximum) => json!({
+            "frame_type": "max_streams",
+            "stream_type": stream_type(*dir),
+            "maximum": maximum,
+        }),
+        Frame::DataBlocked(limit) => json!({ "frame_type": "data_blocked", "limit": limit }),
+        Frame::StreamDataBlocked(id, limit) => json!({
+            "frame_type": "stream_data_blocked",
+            "stream_id": u64::from(*id),
+            "limit": limit,
+        }),
+        Frame::StreamsBlocked(dir, limit) => json!({
+            "frame_type": "streams_blocked",
+            "stream_type": stream_type(*dir),
+            "limit": limit,
+        }),
+        _ => Value::Null,
+    }
+}
+
+/// Frames about connection IDs.
+fn connection_id(frame: &Frame) -> Value {
+    let (name, path, sequence, new) = match frame {
+        Frame::NewConnectionId(new) => ("new_connection_id", None, new.sequence, Some(new)),
+        Frame::PathNewConnectionId(path, new) => (
+            "path_new_connection_id",
+            Some(*path),
+            new.sequence,
+            Some(new),
+        ),
+        Frame::RetireConnectionId(sequence) => ("retire_connection_id", None, *sequence, None),
+        Frame::PathRetireConnectionId(path, sequence) => {
+            ("path_retire_connection_id", Some(*path), *sequence, None)
+        }
+        _ => return Value::Null,
+    };
+    let mut value = json!({ "frame_type": name, "sequence_number": sequence });
+    if let Some(path) = path {
+        value["path_id"] = path.0.into();
+    }
+    if let Some(NewConnectionId {
+        retire_prior_to,
+        id,
+        reset_token,
+        ..
+    }) = new
+    {
+        value["retire_prior_to"] = (*retire_prior_to).into();
+        value["connection_id_length"] = id.len().into();
+        value["connection_id"] = id.to_string().into();
+        value["stateless_reset_token"] = hex(reset_token).into();
+    }
+    value
+}
+
+/// Frames about paths (RFC 10069 section 4).
+fn path(frame: &Frame) -> Value {
+    match frame {
+        Frame::PathAbandon(path, code) => {
+            let mut members = error("error", *code);
+            members.insert("error_code".to_owned(), code.to_u64().into());
+            members.insert("frame_type".to_owned(), "path_abandon".into());
+            members.insert("path_id".to_owned(), path.0.into());
+            Value::Object(members)
+        }
+        Frame::PathStatus(path, status, sequence) => json!({
+            "frame_type": match status {
+                PathStatus::Available => "path_status_available",
+                PathStatus::Backup => "path_status_backup",
+            },
+            "path_id": path.0,
+            "path_status_sequence_number": sequence,
+        }),
+        Frame::MaxPathId(path) => {
+            json!({ "frame_type": "max_path_id", "maximum_path_id": path.0 })
+        }
+        Frame::PathsBlocked(path) => {
+            json!({ "frame_type": "paths_blocked", "maximum_path_id": path.0 })
+        }
+        Frame::PathCidsBlocked(path, sequence) => json!({
+            "frame_type": "path_cids_blocked",
+            "path_id": path.0,
+            "next_sequence_number": sequence,
+        }),
+        _ => Value::Null,
+    }
+}
