@@ -233,6 +233,8 @@ impl Scheduler for Etc {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::testing::{Growth, Scene, full, path, sent};
 
@@ -333,5 +335,27 @@ mod tests {
         let kind = mpquic_core::congestion::CongestionKind::Loss;
         etc.on_event(&SchedulerEvent::Congestion(PathId(1), kind), &scene.view());
         assert!(etc.needs_plan(&scene.view()));
+    }
+
+    proptest! {
+        /// The plan is neither more nor less than the data, whatever the paths are.
+        #[test]
+        fn shares_sum_up_to_the_block(
+            windows in proptest::collection::vec((2u64..1000, 0u64..500), 1..8),
+            unsent in 0u64..10_000_000,
+        ) {
+            let paths = windows.iter().zip(0u32..);
+            let paths = paths.map(|(&(window, rtt), id)| PathView {
+                window: window * 1200,
+                ..path(id, rtt)
+            });
+            let mut scene = Scene::new(paths.collect());
+            scene.queue.unsent = unsent;
+            scene.controller = Growth::Additive(1200);
+            let mut etc = Etc::default();
+            etc.plan(&scene.view());
+            let planned: u64 = etc.shares.iter().map(|share| share.planned).sum();
+            prop_assert_eq!(planned, unsent.min(4_000_000));
+        }
     }
 }

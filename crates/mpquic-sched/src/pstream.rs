@@ -339,6 +339,8 @@ impl Scheduler for PStream {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::testing::{Scene, full, path, stream, stream_id};
 
@@ -438,5 +440,29 @@ mod tests {
         let on = PathId(0);
         let wait = Decision::Wait { on, until: None };
         assert_eq!(pstream.select(&scene.view()), wait);
+    }
+
+    proptest! {
+        /// Whatever is written is planned, whole packets on all paths but the first.
+        #[test]
+        fn shares_sum_up_to_what_waits(
+            rates in proptest::collection::vec((1u64..10_000_000, 0u64..500), 1..8),
+            sizes in proptest::collection::vec(1u64..5_000_000, 1..5),
+        ) {
+            let paths = rates.iter().zip(0u32..).map(|(&(rate, rtt), id)| PathView {
+                delivery_rate: Some(rate),
+                ..path(id, rtt)
+            });
+            let mut scene = Scene::new(paths.collect());
+            let streams = sizes.iter().zip(0u64..);
+            scene.streams = streams.map(|(size, id)| stream(id, id as i32, *size)).collect();
+            let mut pstream = PStream::default();
+            pstream.sync(&scene.view());
+            for (flow, size) in pstream.flows.iter().zip(sizes) {
+                prop_assert_eq!(flow.left(), size);
+                let whole = flow.shares.iter().filter(|share| share.left % 1200 == 0);
+                prop_assert!(whole.count() + 1 >= flow.shares.len());
+            }
+        }
     }
 }

@@ -257,6 +257,12 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
+    use mpquic_core::range_set::RangeSet;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::testing::{Scene, path, stream, stream_id};
 
@@ -362,5 +368,89 @@ mod tests {
         scene.streams.clear();
         reservations.sync(&scene.view());
         assert!(reservations.runs.is_empty() && reservations.streams.is_empty());
+    }
+
+    /// What a stream has, and what happens to it.
+    #[derive(Debug, Clone, Copy)]
+    enum Operation {
+        Write(u64),
+        /// Assign this many pieces, to the paths in turn.
+        Assign(u8),
+        /// Send so much of what is first on a path.
+        Send(u32, u64),
+        /// Send from the front, whatever is planned.
+        SendNext(u64),
+        Release,
+        /// Whether path 1 is usable.
+        Usable(bool),
+    }
+
+    fn any_operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            (1u64..20_000).prop_map(Operation::Write),
+            (1u8..20).prop_map(Operation::Assign),
+            (0u32..2, 1u64..1200).prop_map(|(path, bytes)| Operation::Send(path, bytes)),
+            (0u32..2, 1100u64..1200).prop_map(|(path, bytes)| Operation::Send(path, bytes)),
+            (1u64..1200).prop_map(Operation::SendNext),
+            Just(Operation::Release),
+            any::<bool>().prop_map(Operation::Usable),
+        ]
+    }
+
+    proptest! {
+        /// Runs and what is not assigned yet are exactly the bytes that were not sent.
+        #[test]
+        fn nothing_is_lost_or_planned_twice(operations in vec(any_operation(), 1..100)) {
+            let mut scene = Scene::new(vec![path(0, 10), path(1, 10)]);
+            let (mut reservations, mut unsent, mut end) =
+                (Reservations::default(), RangeSet::default(), 0);
+            for operation in operations {
+                let mut sent = None;
+                match operation {
+                    Operation::Write(bytes) => {
+                        unsent.insert(end..end + bytes);
+                        end += bytes;
+                    }
+                    Operation::Assign(count) => {
+                        for id in (0..count).map(|n| PathId(u32::from(n % 3 == 2))) {
+                            if let Some(piece) = reservations.unassigned(&scene.view(), 1200) {
+                                reservations.assign(id, piece);
+                            }
+                        }
+                    }
+                    Operation::Send(id, bytes) => {
+                        let decision = reservations.send(&scene.paths[id as usize]);
+                        sent = offset(decision).map(|(from, most)| (from, bytes.min(most)));
+                    }
+                    Operation::SendNext(bytes) => sent = unsent.min().map(|from| (from, bytes)),
+                    Operation::Release => reservations.release_all(),
+                    Operation::Usable(usable) => scene.paths[1].usable = usable,
+                }
+                if let Some((from, bytes)) = sent {
+                    let range = unsent.overlapping(from..u64::MAX).next();
+                    prop_assert_eq!(range.clone().map(|range| range.start.max(from)), Some(from));
+                    let until = range.map_or(from, |range| range.end.min(from + bytes));
+                    unsent.remove(from..until);
+                }
+                let length = |range: Range<u64>| range.end - range.start;
+                scene.streams = vec![StreamView {
+                    unsent: unsent.iter().map(length).sum(),
+                    offset: unsent.min().unwrap_or(end),
+                    end,
+                    ..stream(0, 0, 0)
+                }];
+                reservations.sync(&scene.view());
+                let mut planned = RangeSet::default();
+                for run in &reservations.runs {
+                    prop_assert!(planned.overlapping(run.start..run.end).next().is_none());
+                    planned.insert(run.start..run.end);
+                }
+                planned.insert(reservations.streams[0].end..end);
+                prop_assert_eq!(&planned, &unsent, "{:?}", reservations);
+                let queued: u64 = [0, 1].map(|id| reservations.queued(PathId(id))).iter().sum();
+                let assigned = reservations.runs.iter().filter(|run| run.path.is_some());
+                prop_assert_eq!(queued, assigned.map(Run::len).sum::<u64>());
+            }
+        }
     }
 }

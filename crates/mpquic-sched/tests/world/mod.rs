@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use allocation_counter::measure;
 use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Controller, RttSnapshot};
 use mpquic_core::range_set::RangeSet;
 use mpquic_core::sched::{
@@ -223,6 +224,8 @@ pub(crate) struct World {
     packets: Vec<Packet>,
     lost: Vec<(StreamId, Range<u64>)>,
     next_number: u64,
+    /// Allocations inside the scheduler's calls.
+    pub(crate) allocations: u64,
 }
 
 impl World {
@@ -234,6 +237,7 @@ impl World {
             packets: Vec::new(),
             lost: Vec::new(),
             next_number: 0,
+            allocations: 0,
         }
     }
 
@@ -474,14 +478,17 @@ impl World {
                         | SchedulerEvent::RttUpdated(_)
                 );
                 if needs.packet_events || !of_packets {
-                    scheduler.on_event(&event, &view);
+                    let counts = measure(|| scheduler.on_event(&event, &view));
+                    self.allocations += counts.count_total;
                 }
             }
             let can_send = paths.iter().any(PathView::can_send);
             if !can_send || (view.queue.idle && view.unacked.is_empty()) {
                 break;
             }
-            let decision = scheduler.select(&view);
+            let mut decision = Decision::Blocked;
+            let counts = measure(|| decision = scheduler.select(&view));
+            self.allocations += counts.count_total;
             check(&view, &decision)?;
             events = self.apply(&decision, &paths);
             decisions.push(decision);
