@@ -76,6 +76,7 @@ impl Reservations {
     pub(crate) fn sync(&mut self, view: &View<'_>) {
         self.round += 1;
         let round = self.round;
+        self.runs.reserve(MAX_RUNS.saturating_sub(self.runs.len()));
         for stream in view.streams {
             let assigned = self.assigned(stream);
             assigned.seen = round;

@@ -7,11 +7,11 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 use world::{World, any_steps, start};
 
-/// Allocations of one scheduler that takes the steps again after it took them.
+/// Allocations of one scheduler that takes the steps again after it took them twice.
 fn allocations(name: &str, steps: &[world::Step]) -> u64 {
     let mut scheduler = by_name(name).expect("a listed name").build();
     let mut world = World::new(start());
-    for _ in 0..2 {
+    for _ in 0..3 {
         world.allocations = 0;
         for step in steps {
             let decisions = world.step(scheduler.as_mut(), step);

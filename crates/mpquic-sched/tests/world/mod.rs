@@ -117,7 +117,7 @@ pub(crate) struct Step {
     after: Duration,
     /// Stream and bytes written to it.
     write: Option<(u64, u64)>,
-    /// What happens to the packets under way, two bits each.
+    /// What happens to the packets under way, three bits each.
     fates: u64,
     flow_credit: u64,
     control: bool,
@@ -176,7 +176,10 @@ pub(crate) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
             })
             .collect::<Vec<_>>()
     });
-    let write = option::of((0u64..4, prop_oneof![1u64..2000, 1u64..200_000]));
+    let write = option::weighted(
+        0.3,
+        (0u64..4, prop_oneof![9 => 1u64..5_000, 1 => 1u64..200_000]),
+    );
     let credit = prop_oneof![1 => Just(0u64), 4 => 0u64..2_000_000];
     let step = (
         paths,
@@ -388,8 +391,8 @@ impl World {
         let open = self.open.clone();
         for (index, packet) in std::mem::take(&mut self.packets).into_iter().enumerate() {
             let gone = !open.contains(&packet.info.path);
-            match fates >> (2 * (index % 32)) & 3 {
-                2 if !gone => self.packets.push(packet),
+            match fates >> (3 * (index % 21)) & 7 {
+                0..3 if !gone => self.packets.push(packet),
                 fate if fate == 3 || gone => {
                     events.push(SchedulerEvent::Lost(packet.info));
                     let kind = CongestionKind::Loss;
