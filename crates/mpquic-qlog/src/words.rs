@@ -78,7 +78,9 @@ pub(crate) fn date_time(time: SystemTime) -> String {
 
 /// Year, month and day of a number of days after the start of 1970.
 fn date(mut days: u64) -> (u64, usize, u64) {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let mut year = 1970;
     while days >= 365 + u64::from(is_leap(year)) {
         days -= 365 + u64::from(is_leap(year));
