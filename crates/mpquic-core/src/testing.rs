@@ -115,8 +115,7 @@ impl Receiver {
     pub fn write_ack(&mut self, now: Instant, buf: &mut Vec<u8>, room: usize) -> bool {
         let limit = buf.len() + room;
         let mut w = FrameWriter::new(buf, limit);
-        self.received
-            .write_ack(&mut w, now, Some(PathId(1)), 3, true)
+        self.received.write_ack(&mut w, now, Some(PathId(1)), 3)
     }
 
     /// The peer has the acknowledgement with this largest number.

@@ -43,12 +43,7 @@ pub trait Stack: Sized + Send + Sync + 'static {
     fn accept(
         &self,
         retry: bool,
-    ) -> impl Future<
-        Output = Result<
-            Option<impl Future<Output = Result<Self::Connection, Error>> + Send + 'static>,
-            Error,
-        >,
-    > + Send;
+    ) -> impl Future<Output = Result<Option<Self::Connection>, Error>> + Send;
 
     /// A new connection. Sends 0-RTT data if an earlier connection made it possible.
     fn connect(
@@ -133,16 +128,9 @@ async fn serve<S: Stack>(args: Server) -> Result<(), Error> {
     println!("listening on {}", stack.local_address()?);
     let directory: Arc<Path> = args.directory.into();
     loop {
-        let Some(connecting) = stack.accept(args.retry).await? else {
-            continue;
-        };
-        let directory = directory.clone();
-        tokio::spawn(async move {
-            match connecting.await {
-                Ok(connection) => serve_client(connection, directory).await,
-                Err(error) => eprintln!("no connection: {error}"),
-            }
-        });
+        if let Some(connection) = stack.accept(args.retry).await? {
+            tokio::spawn(serve_client(connection, directory.clone()));
+        }
     }
 }
 

@@ -52,25 +52,17 @@ impl Stack for Noq {
         Ok(self.0.local_addr()?)
     }
 
-    async fn accept(
-        &self,
-        retry: bool,
-    ) -> Result<Option<impl Future<Output = Result<NoqConnection, Error>> + Send + 'static>, Error>
-    {
+    async fn accept(&self, retry: bool) -> Result<Option<NoqConnection>, Error> {
         let incoming = self.0.accept().await.ok_or("the endpoint is closed")?;
         if retry && !incoming.remote_address_validated() {
             incoming.retry()?;
             return Ok(None);
         }
-        let connecting = incoming.accept()?;
-        Ok(Some(async move {
-            // Answers 0-RTT requests at once.
-            let connection = match connecting.into_0rtt() {
-                Ok((connection, _)) => connection,
-                Err(connecting) => connecting.await?,
-            };
-            Ok(NoqConnection::new(connection, None))
-        }))
+        // Answers 0-RTT requests at once, and misses no event.
+        let Ok((connection, _)) = incoming.accept()?.into_0rtt() else {
+            return Err("a server can always go on before the handshake is complete".into());
+        };
+        Ok(Some(NoqConnection::new(connection, None)))
     }
 
     async fn connect(&self, remote: SocketAddr, host: &str) -> Result<NoqConnection, Error> {
@@ -111,6 +103,7 @@ impl NoqConnection {
         let paths = established.clone();
         tokio::spawn(async move {
             while let Some(event) = events.next().await {
+                eprintln!("{:?} EVENT {event:?}", std::time::SystemTime::now());
                 match event {
                     Ok(PathEvent::Established { id, .. }) => {
                         paths
@@ -156,6 +149,8 @@ impl NoqConnection {
             "datagrams_sent": stats.udp_tx.datagrams,
             "stream_frames_sent": stats.frame_tx.stream,
             "acknowledgements_sent": stats.frame_tx.path_acks,
+            "frames_rx": format!("{:?}", stats.frame_rx),
+            "frames_tx": format!("{:?}", stats.frame_tx),
             "packets_lost": stats.lost_packets,
         }))
     }

@@ -32,25 +32,17 @@ impl Stack for Quinn {
         Ok(self.0.local_addr()?)
     }
 
-    async fn accept(
-        &self,
-        retry: bool,
-    ) -> Result<Option<impl Future<Output = Result<QuinnConnection, Error>> + Send + 'static>, Error>
-    {
+    async fn accept(&self, retry: bool) -> Result<Option<QuinnConnection>, Error> {
         let incoming = self.0.accept().await.ok_or("the endpoint is closed")?;
         if retry && !incoming.remote_address_validated() {
             incoming.retry()?;
             return Ok(None);
         }
-        let connecting = incoming.accept()?;
-        Ok(Some(async move {
-            // Answers 0-RTT requests at once.
-            let connection = match connecting.into_0rtt() {
-                Ok((connection, _)) => connection,
-                Err(connecting) => connecting.await?,
-            };
-            Ok(QuinnConnection::new(connection, None))
-        }))
+        // Answers 0-RTT requests at once, and misses no event.
+        let Ok((connection, _)) = incoming.accept()?.into_0rtt() else {
+            return Err("a server can always go on before the handshake is complete".into());
+        };
+        Ok(Some(QuinnConnection::new(connection, None)))
     }
 
     async fn connect(&self, remote: SocketAddr, host: &str) -> Result<QuinnConnection, Error> {

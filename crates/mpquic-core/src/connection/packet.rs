@@ -218,13 +218,12 @@ impl Connection {
     fn write_ack_of(&mut self, writer: &mut FrameWriter<'_>, now: Instant, id: PathId) -> bool {
         // MP-003, MP-061: PATH_ACK once multipath is in effect.
         let named = (self.multipath && self.handshake.complete).then_some(id);
-        let ecn = self.config.ecn;
         let Some(path) = self.paths.any_mut(id) else {
             return false;
         };
         let received = &mut path.space.received;
         received.ack_state(now) != AckState::None
-            && received.write_ack(writer, now, named, ACK_DELAY_EXPONENT, ecn)
+            && received.write_ack(writer, now, named, ACK_DELAY_EXPONENT)
     }
 
     fn write_validation(
@@ -406,10 +405,7 @@ impl Connection {
         };
         let mut writer = builder.writer(buf);
         if level.space.received.ack_state(now) != AckState::None {
-            let _wrote = level
-                .space
-                .received
-                .write_ack(&mut writer, now, None, 0, false);
+            let _wrote = level.space.received.write_ack(&mut writer, now, None, 0);
         }
         level.crypto.write_frames(&mut writer);
         #[cfg(feature = "testing")]

@@ -146,7 +146,7 @@ impl Received {
     }
 
     /// Writes ACK (`path` is `None`) or PATH_ACK; false if there is nothing to acknowledge or no
-    /// room for even one range. `ecn` asks for the counts of ECN marks to be reported.
+    /// room for even one range. ECN marks received are always reported (RFC 9000 section 13.4.1).
     #[must_use]
     pub(crate) fn write_ack(
         &mut self,
@@ -154,14 +154,13 @@ impl Received {
         now: Instant,
         path: Option<PathId>,
         ack_delay_exponent: u8,
-        ecn: bool,
     ) -> bool {
         let Some((largest, received_at)) = self.largest else {
             return false;
         };
         let delay = now.saturating_duration_since(received_at).as_micros() as u64;
         let delay = delay >> ack_delay_exponent.min(20);
-        let ecn = Some(self.ecn).filter(|counts| ecn && *counts != EcnCounts::default());
+        let ecn = Some(self.ecn).filter(|counts| *counts != EcnCounts::default());
         let room = w.remaining();
         if encode_ack(w.buffer(), path, &self.ranges, delay, ecn, room).is_none() {
             return false;

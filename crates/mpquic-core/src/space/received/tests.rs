@@ -25,7 +25,7 @@ fn receive(received: &mut Received, numbers: impl IntoIterator<Item = u64>, now:
 fn acknowledge(received: &mut Received, now: Instant) -> Option<Ack> {
     let mut buf = Vec::new();
     let mut w = FrameWriter::new(&mut buf, 1200);
-    if !received.write_ack(&mut w, now, Some(PathId(3)), 3, true) {
+    if !received.write_ack(&mut w, now, Some(PathId(3)), 3) {
         return None;
     }
     assert!(!w.is_ack_eliciting());
@@ -198,7 +198,7 @@ fn too_little_room_keeps_the_acknowledgement_due() {
     receive(&mut received, [0, 1], now);
     let mut buf = Vec::new();
     let mut w = FrameWriter::new(&mut buf, 3);
-    assert!(!received.write_ack(&mut w, now, None, 3, true));
+    assert!(!received.write_ack(&mut w, now, None, 3));
     assert!(w.into_deliveries().is_empty() && buf.is_empty());
     assert_eq!(received.ack_state(now), AckState::Due);
 }
