@@ -2,14 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{FourTuple, PathError, PathEvent, PathId, PathStatus, TransportConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio_stream::StreamExt;
+use tokio_stream::Stream;
 
 use crate::{Connection, Error, SendStream, Stack};
 
@@ -81,8 +83,8 @@ impl Stack for Noq {
 #[derive(Clone)]
 pub struct NoqConnection {
     connection: noq::Connection,
-    /// Paths noq has reported as validated.
-    established: Arc<Mutex<BTreeSet<PathId>>>,
+    /// What noq has to say about paths.
+    events: Arc<Mutex<noq::PathEvents>>,
     /// `None` until it is known whether 0-RTT data was accepted.
     zero_rtt: watch::Receiver<Option<bool>>,
 }
@@ -97,44 +99,40 @@ impl NoqConnection {
             };
             sender.send_replace(Some(accepted));
         });
-        // The handshake validates path 0.
-        let established = Arc::new(Mutex::new(BTreeSet::from([PathId::ZERO])));
-        let mut events = connection.path_events();
-        let paths = established.clone();
-        tokio::spawn(async move {
-            while let Some(event) = events.next().await {
-                eprintln!("{:?} EVENT {event:?}", std::time::SystemTime::now());
-                match event {
-                    Ok(PathEvent::Established { id, .. }) => {
-                        paths
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .insert(id);
-                    }
-                    Ok(PathEvent::Abandoned { id, reason, .. }) => {
-                        eprintln!("path {id} abandoned: {reason:?}");
-                    }
-                    Ok(_) => {}
-                    Err(lagged) => eprintln!("path events: {lagged}"),
-                }
-            }
-        });
+        let events = connection.path_events();
         Self {
             connection,
-            established,
+            events: Arc::new(Mutex::new(events)),
             zero_rtt,
         }
     }
 
-    fn path(&self, number: u32) -> Option<Value> {
+    /// Paths that noq has reported as validated since the last call, and path 0, which the handshake
+    /// validates.
+    fn established(&self) -> BTreeSet<PathId> {
+        let mut established = BTreeSet::from([PathId::ZERO]);
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cx = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some(event)) = Pin::new(&mut *events).poll_next(&mut cx) {
+            match event {
+                Ok(PathEvent::Established { id, .. }) => {
+                    established.insert(id);
+                }
+                Ok(PathEvent::Abandoned { id, reason, .. }) => {
+                    eprintln!("path {id} abandoned: {reason:?}");
+                }
+                Ok(_) => {}
+                Err(lagged) => eprintln!("path events: {lagged}"),
+            }
+        }
+        established
+    }
+
+    fn path(&self, number: u32, established: &BTreeSet<PathId>) -> Option<Value> {
         let id = PathId::from(number);
         let stats = self.connection.path_stats(id)?;
         let path = self.connection.path(id);
         let network = path.as_ref().and_then(|path| path.network_path().ok());
-        let established = self
-            .established
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
         Some(json!({
             "id": number,
             "local": network.and_then(|network| network.local_ip()).map(|ip| ip.to_string()),
@@ -149,8 +147,6 @@ impl NoqConnection {
             "datagrams_sent": stats.udp_tx.datagrams,
             "stream_frames_sent": stats.frame_tx.stream,
             "acknowledgements_sent": stats.frame_tx.path_acks,
-            "frames_rx": format!("{:?}", stats.frame_rx),
-            "frames_tx": format!("{:?}", stats.frame_tx),
             "packets_lost": stats.lost_packets,
         }))
     }
@@ -208,7 +204,10 @@ impl Connection for NoqConnection {
     }
 
     fn paths(&self) -> Vec<Value> {
-        (0..=MAX_PATHS).filter_map(|id| self.path(id)).collect()
+        let established = self.established();
+        (0..=MAX_PATHS)
+            .filter_map(|id| self.path(id, &established))
+            .collect()
     }
 }
 
