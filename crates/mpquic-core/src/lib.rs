@@ -57,7 +57,7 @@ pub mod wire;
 
 pub use connection::{
     ClosedPath, Connection, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event,
-    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
+    MigrateError, OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
 };
 pub use endpoint::{
     AcceptError, ConnectError, ConnectionHandle, DatagramEvent, Endpoint, Incoming,

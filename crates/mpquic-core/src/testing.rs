@@ -149,6 +149,7 @@ pub fn seal(
         largest_acked: packet_number.checked_sub(1),
         tag_length: keys.packet.tag_length(),
         limit: buf.len() + limit,
+        clear_quic_bit: false,
     };
     let builder = PacketBuilder::start(buf, start)?;
     let mut writer = builder.writer(buf);

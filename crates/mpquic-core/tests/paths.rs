@@ -160,6 +160,27 @@ fn a_backup_path_is_used_only_when_the_other_fails() {
     }
 }
 
+/// MP-115: the side that falls back to a backup path tells the other, and takes it back later.
+#[test]
+fn mp_115_a_backup_that_stands_in_is_announced() {
+    let mut pair = Pair::connected(&two_paths(), Setup::new());
+    let backup = pair.open_path("second", PathStatus::Backup).unwrap();
+    pair.drive(500 * MS);
+    let told = |pair: &mut Pair| pair.server().path_status(backup).unwrap().1;
+    assert_eq!(told(&mut pair), Some(PathStatus::Backup));
+    pair.send(Side::Client, 5_000_000);
+    pair.drive(200 * MS);
+    pair.set_outage("first", true);
+    pair.run_until(SECOND, |pair| told(pair) == Some(PathStatus::Available))
+        .unwrap();
+    assert!(pair.has_path_event(Side::Client, &PathEvent::Suspect(PathId::ZERO)));
+    pair.set_outage("first", false);
+    pair.run_until(10 * SECOND, |pair| told(pair) == Some(PathStatus::Backup))
+        .unwrap();
+    assert!(pair.has_path_event(Side::Client, &PathEvent::Recovered(PathId::ZERO)));
+    pair.run_transfers(10 * SECOND).unwrap();
+}
+
 /// MP-110 to MP-113: status can change at any time, either way.
 #[test]
 fn a_status_change_moves_traffic() {

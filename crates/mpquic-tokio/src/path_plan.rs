@@ -117,11 +117,14 @@ impl PathPlan {
                     core.close_path(now, path, TransportErrorCode::APPLICATION_ABANDON_PATH)
                 }
                 Some(socket) => {
-                    alive = true;
-                    wish.four_tuple.local = socket.local_towards(remote);
-                    moved = Some(wish.four_tuple);
-                    core.set_local_address(now, path, wish.four_tuple.local)
-                        .and_then(|()| core.set_path_usable(now, path, true))
+                    let local = socket.local_towards(remote);
+                    let has_moved = core.set_local_address(now, path, local).is_ok();
+                    if has_moved {
+                        alive = true;
+                        wish.four_tuple.local = local;
+                        moved = Some(wish.four_tuple);
+                    }
+                    core.set_path_usable(now, path, has_moved)
                 }
                 None => core.set_path_usable(now, path, false),
             };

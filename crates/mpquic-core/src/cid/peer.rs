@@ -59,6 +59,8 @@ pub(crate) struct PeerCids {
     /// Our `active_connection_id_limit`.
     limit: u64,
     current: Option<PeerCid>,
+    /// For addresses the path is leaving, until it is certain that it leaves them.
+    kept: Option<PeerCid>,
     /// Never sent to, by sequence number.
     unused: SmallVec<[PeerCid; 4]>,
     /// Sequence numbers at or above `retire_prior_to` that arrived.
@@ -82,6 +84,7 @@ impl PeerCids {
             path,
             limit,
             current: None,
+            kept: None,
             unused: SmallVec::new(),
             seen: RangeSet::new(),
             retire_prior_to: 0,
@@ -117,7 +120,6 @@ impl PeerCids {
     }
 
     /// Path 0 of a client: the connection ID of `preferred_address`, sequence number 1 (MP-018).
-    #[cfg(test)]
     pub(crate) fn add_preferred(&mut self, cid: ConnectionId, token: [u8; 16]) {
         self.note_seen(1);
         self.add_unused(PeerCid {
@@ -133,19 +135,26 @@ impl PeerCids {
         self.current.as_ref().map(|current| &current.cid)
     }
 
-    /// True if the connection ID in use has this reset token (MP-108).
+    /// The connection ID for the addresses the path is leaving (RFC 9000 section 9.5).
+    pub(crate) fn kept(&self) -> Option<&ConnectionId> {
+        self.kept.as_ref().map(|kept| &kept.cid)
+    }
+
+    /// True if a connection ID in use has this reset token (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         // Without early exit: timing must not tell how much of a guess was right (RFC 9000
         // section 10.3.1).
-        self.current
-            .and_then(|current| current.reset_token)
-            .is_some_and(|known| {
-                known
-                    .iter()
-                    .zip(token)
-                    .fold(0, |differs, (a, b)| differs | (a ^ b))
-                    == 0
-            })
+        let is_equal = |known: [u8; 16]| {
+            known
+                .iter()
+                .zip(token)
+                .fold(0, |differs, (a, b)| differs | (a ^ b))
+                == 0
+        };
+        let in_use = self.current.iter().chain(&self.kept);
+        in_use
+            .filter_map(|cid| cid.reset_token)
+            .fold(false, |found, known| found | is_equal(known))
     }
 
     /// True if there is a connection ID to open the path with or to rotate to.
@@ -156,10 +165,12 @@ impl PeerCids {
     /// True if `cid` is one of this path's: the same bytes on another path would be a fault of the
     /// peer (MP-095).
     pub(crate) fn contains(&self, cid: &ConnectionId) -> bool {
-        self.current
-            .iter()
-            .chain(&self.unused)
-            .any(|known| known.cid == *cid)
+        self.known().any(|known| known.cid == *cid)
+    }
+
+    fn known(&self) -> impl Iterator<Item = &PeerCid> {
+        let in_use = self.current.iter().chain(&self.kept);
+        in_use.chain(&self.unused)
     }
 
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path.
@@ -216,7 +227,7 @@ impl PeerCids {
             return Err(TransportError::frame_encoding("zero-length connection ID"));
         }
         // MP-095
-        let conflict = self.current.iter().chain(&self.unused).any(|known| {
+        let conflict = self.known().any(|known| {
             let same_cid = known.cid == frame.id;
             let same_sequence = known.sequence == frame.sequence;
             let same_token = known
@@ -234,7 +245,7 @@ impl PeerCids {
 
     fn check_limits(&self) -> Result<(), TransportError> {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
-        let active = self.unused.len() + usize::from(self.current.is_some());
+        let active = self.known().count();
         // MP-105
         let reason = if active > limit {
             "more connection IDs than active_connection_id_limit"
@@ -269,6 +280,37 @@ impl PeerCids {
         self.retire_current(&mut changes);
         self.advance(&mut changes);
         Some(changes)
+    }
+
+    /// As [`Self::rotate`], but the connection ID in use stays for the addresses it was used with
+    /// until [`Self::release_kept`] or [`Self::return_to_kept`] (RFC 9000 section 9.5).
+    pub(crate) fn rotate_keeping(&mut self) -> Option<ResetTokenChanges> {
+        if self.unused.is_empty() || self.kept.is_some() {
+            return self.rotate();
+        }
+        let mut changes = ResetTokenChanges::new();
+        self.kept = self.current.take();
+        self.advance(&mut changes);
+        Some(changes)
+    }
+
+    /// The path has left its old addresses for good.
+    pub(crate) fn release_kept(&mut self) -> ResetTokenChanges {
+        let mut changes = ResetTokenChanges::new();
+        if let Some(kept) = self.kept.take() {
+            self.retire(kept, &mut changes);
+        }
+        changes
+    }
+
+    /// The path is back at its old addresses.
+    pub(crate) fn return_to_kept(&mut self) -> ResetTokenChanges {
+        let mut changes = ResetTokenChanges::new();
+        if let Some(kept) = self.kept.take() {
+            self.retire_current(&mut changes);
+            self.current = Some(kept);
+        }
+        changes
     }
 
     /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
@@ -365,6 +407,7 @@ impl PeerCids {
     pub(crate) fn abandon(&mut self) -> ResetTokenChanges {
         let mut changes = ResetTokenChanges::new();
         self.retire_current(&mut changes);
+        changes.extend(self.release_kept());
         self.abandoned = true;
         self.unused.clear();
         self.seen.clear();
@@ -397,9 +440,13 @@ impl PeerCids {
 
     fn retire_current(&mut self, changes: &mut ResetTokenChanges) {
         if let Some(current) = self.current.take() {
-            changes.extend(current.reset_token.map(ResetTokenChange::Removed));
-            self.queue_retirement(current.sequence);
+            self.retire(current, changes);
         }
+    }
+
+    fn retire(&mut self, cid: PeerCid, changes: &mut ResetTokenChanges) {
+        changes.extend(cid.reset_token.map(ResetTokenChange::Removed));
+        self.queue_retirement(cid.sequence);
     }
 
     /// MP-103, RFC 9000 section 5.1.2.
@@ -413,6 +460,9 @@ impl PeerCids {
         }
         if self.current.is_some_and(|current| current.sequence < bound) {
             self.retire_current(changes);
+        }
+        if self.kept.is_some_and(|kept| kept.sequence < bound) {
+            changes.extend(self.release_kept());
         }
     }
 

@@ -4,14 +4,17 @@
 use std::time::Instant;
 
 use super::Connection;
+use super::ingress::{Arrival, Opened};
+use super::packet::NOT_ONE_RTT;
 use crate::congestion::CongestionKind;
-use crate::error::TransportError;
+use crate::crypto::key_phase::OneRttKeys;
+use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
 use crate::space::SentPacket;
-use crate::wire::frame::Ack;
+use crate::wire::frame::{Ack, PacketType};
 
 /// Acknowledged bytes of one stream, gathered as long as they follow each other: the packets of a
 /// train mostly do.
@@ -67,12 +70,17 @@ impl Connection {
     /// ACK or PATH_ACK for `space`.
     pub(super) fn on_ack(
         &mut self,
-        now: Instant,
+        arrival: &Arrival,
+        opened: &Opened,
         space: SpaceId,
         ack: &Ack,
     ) -> Result<(), TransportError> {
+        let now = arrival.now;
         let cx = self.ack_context(now);
         let mut outcome = std::mem::take(&mut self.outcome);
+        if let Some(path) = self.paths.any_mut(space.path()) {
+            path.recovery.on_ack_path(arrival.path);
+        }
         let result = match space {
             SpaceId::Data(id) => {
                 let used = self.paths.ids.is_used(id);
@@ -101,8 +109,29 @@ impl Connection {
                 }
             }
         };
+        let keeps_phase = self.keeps_phase(opened, &outcome);
         self.settle(now, space, outcome);
-        result
+        result.and(keeps_phase)
+    }
+
+    /// A peer that has seen packets of a new key phase must not go on with the old one (RFC 9001
+    /// section 6.2).
+    fn keeps_phase(&self, opened: &Opened, outcome: &AckOutcome) -> Result<(), TransportError> {
+        let newest = self.handshake.one_rtt.as_ref().map(OneRttKeys::generation);
+        if newest.is_none_or(|newest| opened.generation >= newest) {
+            return Ok(());
+        }
+        let is_newer = |(_, packet): &(u64, SentPacket)| {
+            packet.key_phase_generation != NOT_ONE_RTT
+                && packet.key_phase_generation > opened.generation
+        };
+        if opened.packet_type == PacketType::OneRtt && outcome.acked.iter().any(is_newer) {
+            return Err(TransportError::new(
+                TransportErrorCode::KEY_UPDATE_ERROR,
+                "a packet of the new key phase was acknowledged in the old one",
+            ));
+        }
+        Ok(())
     }
 
     /// Tells everyone what an acknowledgement or a timeout changed.

@@ -191,6 +191,7 @@ impl Connection {
             packet_number,
             destination,
             size: seen.size,
+            generation: 0,
         };
         self.handle_payload(arrival, &opened, payload)?;
         Ok(())

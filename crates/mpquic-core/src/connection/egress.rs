@@ -109,9 +109,9 @@ impl Connection {
         if path.space.probes > 0 {
             // Small enough to tell a dead path from one whose MTU fell (RFC 8899 section 4.3).
             plan.size = size.min(MIN_DATAGRAM);
-            // A suspect path's data is on its way elsewhere (decision D12).
+            // What a suspect path would carry is on its way elsewhere (decision D12).
             plan.data = (!path.is_suspect()).then_some(DataSelection::Next);
-            plan.management = true;
+            plan.management = !path.is_suspect();
             return Some((plan, four_tuple));
         }
         #[cfg(feature = "testing")]

@@ -4,8 +4,10 @@
 use std::time::Instant;
 
 use super::{Connection, Event, PathEvent};
-use crate::ids::PathId;
+use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Delivery, Fate};
+use crate::path::Path;
+use crate::path::set::Slot;
 
 /// Packets whose content a probe of the only path repeats.
 const PROBE_PACKETS: usize = 2;
@@ -31,6 +33,7 @@ impl Connection {
             self.movable.on_path_suspect(id);
             self.events.push_back(Event::Path(PathEvent::Suspect(id)));
         }
+        self.review_backups();
         self.reinject(id);
     }
 
@@ -43,6 +46,26 @@ impl Connection {
             tracing::debug!(path = %id, "path works again");
             self.movable.on_path_recovered(id);
             self.events.push_back(Event::Path(PathEvent::Recovered(id)));
+            self.review_backups();
+        }
+    }
+
+    /// While none of the available paths answers, the backup paths that stand in for them are
+    /// available to the peer as well (MP-115).
+    pub(super) fn review_backups(&mut self) {
+        let mut available = self
+            .paths
+            .slots()
+            .iter()
+            .filter(|slot| slot.statuses.wish() == PathStatus::Available)
+            .filter_map(Slot::open)
+            .filter(|path| path.is_usable())
+            .peekable();
+        let stand_in = available.peek().is_some() && available.all(Path::is_suspect);
+        for slot in self.paths.slots_mut() {
+            let works = |path: &Path| path.is_usable() && !path.is_suspect();
+            let stands_in = stand_in && slot.open().is_some_and(works);
+            slot.statuses.stand_in(stands_in);
         }
     }
 

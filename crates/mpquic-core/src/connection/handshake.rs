@@ -132,6 +132,22 @@ impl Handshake {
         }
     }
 
+    /// The level TLS expects bytes at.
+    pub(super) fn reading_level(&self) -> SpaceId {
+        if self.complete {
+            SpaceId::Data(PathId::ZERO)
+        } else if self.handshake.is_some() {
+            SpaceId::Handshake
+        } else {
+            SpaceId::Initial
+        }
+    }
+
+    /// True if we offer multipath to the peer.
+    pub(super) fn announces_multipath(&self) -> bool {
+        self.local_parameters.initial_max_path_id.is_some()
+    }
+
     /// The CRYPTO stream of any level.
     pub(super) fn crypto_mut(&mut self, space: SpaceId) -> Option<&mut CryptoStream> {
         match space {
@@ -209,10 +225,10 @@ impl Connection {
             {
                 self.handshake.session.read_handshake(&data)?;
                 // Each piece may unlock keys that the next one needs.
-                self.write_handshake();
+                self.write_handshake()?;
             }
         }
-        self.write_handshake();
+        self.write_handshake()?;
         self.accept_early_data();
         self.report_handshake_data();
         // Until then a resumed client session shows the remembered ones (RFC 9001 section 4.6.3).
@@ -232,7 +248,7 @@ impl Connection {
         Ok(())
     }
 
-    fn write_handshake(&mut self) {
+    fn write_handshake(&mut self) -> Result<(), TransportError> {
         loop {
             let mut bytes = Vec::new();
             let keys = self.handshake.session.write_handshake(&mut bytes);
@@ -252,6 +268,7 @@ impl Connection {
             }
             match keys {
                 Some(keys) if self.handshake.handshake.is_none() => {
+                    self.check_consumed(SpaceId::Initial)?;
                     self.handshake.handshake = Some(Level::new(SpaceId::Handshake, keys));
                     self.log_handshake_keys(PacketType::Handshake);
                 }
@@ -263,8 +280,18 @@ impl Connection {
                 None => {}
             }
             if done {
-                return;
+                return Ok(());
             }
+        }
+    }
+
+    /// TLS moves on to the next level: it must have read all of this one (RFC 9001 section 4.1.3).
+    fn check_consumed(&mut self, space: SpaceId) -> Result<(), TransportError> {
+        match self.handshake.crypto_mut(space) {
+            Some(crypto) if crypto.unread() > 0 => Err(TransportError::protocol_violation(
+                "CRYPTO data left over at the end of an encryption level",
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -291,8 +318,8 @@ impl Connection {
         self.idle.set_peer(peer.max_idle_timeout);
         // A side that does not announce it, such as a server facing a zero-length connection ID
         // (MP-010), does not take it either.
-        let announced = self.handshake.local_parameters.initial_max_path_id;
-        let offered = peer.initial_max_path_id.filter(|_| announced.is_some());
+        let announced = self.handshake.announces_multipath();
+        let offered = peer.initial_max_path_id.filter(|_| announced);
         self.multipath = self.paths.ids.set_peer_parameter(offered);
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
             path.mtu.limit_to(peer.max_udp_payload_size);
@@ -303,6 +330,13 @@ impl Connection {
         ) {
             let changes = slot.peer_cids.set_handshake_token(token);
             self.apply_token_changes(changes);
+        }
+        // RFC 9000 section 5.1.1, MP-018
+        if let (Some(preferred), Some(slot)) =
+            (&peer.preferred_address, self.paths.slot_mut(PathId::ZERO))
+        {
+            let (cid, token) = (preferred.connection_id, preferred.stateless_reset_token);
+            slot.peer_cids.add_preferred(cid, token);
         }
         self.peer = peer;
     }
@@ -315,6 +349,7 @@ impl Connection {
                 reason: "transport parameters are missing",
             });
         }
+        self.check_consumed(SpaceId::Handshake)?;
         self.handshake.complete = true;
         self.events.push_back(Event::Connected {
             multipath: self.multipath,

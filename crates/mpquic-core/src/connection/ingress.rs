@@ -11,6 +11,7 @@ use super::{Closing, Connection, Datagram, Event};
 use crate::error::{ConnectionError, TransportError};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::opener::{self, OpenError};
+use crate::path::MIN_DATAGRAM;
 use crate::qlog::{DropReason, KeyTrigger};
 use crate::space::AckPolicy;
 use crate::wire::frame::{Close, Frame, FrameIter, PacketType};
@@ -36,6 +37,8 @@ pub(super) struct Opened {
     pub(super) destination: ConnectionId,
     /// Bytes of the packet.
     pub(super) size: usize,
+    /// Key updates before the key that opened it.
+    pub(super) generation: u32,
 }
 
 /// What the frames of a packet were.
@@ -166,11 +169,11 @@ impl Connection {
             Header::Initial {
                 version: QUIC_V1,
                 scid,
+                token,
                 ..
             } => {
                 let scid = *scid;
-                if self.handshake.peer_scid.is_some_and(|known| known != scid) {
-                    // RFC 9000 section 7.2: the peer's first source connection ID is final.
+                if self.is_foreign(scid) || !self.may_be_initial(arrival, token) {
                     self.drop_packet(arrival, seen, DropReason::Rejected);
                     return Ok(());
                 }
@@ -181,8 +184,14 @@ impl Connection {
                 Ok(())
             }
             Header::Handshake {
-                version: QUIC_V1, ..
+                version: QUIC_V1,
+                scid,
+                ..
             } => {
+                if self.is_foreign(*scid) {
+                    self.drop_packet(arrival, seen, DropReason::Rejected);
+                    return Ok(());
+                }
                 if self.handle_long(arrival, packet, SpaceId::Handshake)? {
                     self.on_handshake_packet();
                     self.drive_handshake()?;
@@ -210,6 +219,20 @@ impl Connection {
                 self.on_version_negotiation(versions);
                 Ok(())
             }
+        }
+    }
+
+    /// RFC 9000 section 7.2: the peer's first source connection ID is final.
+    fn is_foreign(&self, scid: ConnectionId) -> bool {
+        self.handshake.peer_scid.is_some_and(|known| known != scid)
+    }
+
+    /// Servers send no tokens (RFC 9000 section 17.2.2), and clients no small datagrams with Initial
+    /// packets (section 14.1).
+    fn may_be_initial(&self, arrival: &Arrival, token: &[u8]) -> bool {
+        match self.side {
+            Side::Client => token.is_empty(),
+            Side::Server => arrival.size >= MIN_DATAGRAM,
         }
     }
 
@@ -287,6 +310,7 @@ impl Connection {
             packet_number,
             destination,
             size: seen.size,
+            generation: 0,
         };
         self.handle_payload(arrival, &opened, payload)?;
         Ok(true)
@@ -340,6 +364,7 @@ impl Connection {
                 let paths = &self.paths;
                 let delay = self.config.max_ack_delay;
                 let pto = || paths.largest_pto(delay);
+                let generation = keys.generation_of(choice);
                 if keys.on_opened(choice, arrival.now, &mut *self.handshake.session, pto) {
                     self.log_key_update(KeyTrigger::RemoteUpdate);
                 }
@@ -349,6 +374,7 @@ impl Connection {
                     packet_number,
                     destination: dcid,
                     size: seen.size,
+                    generation,
                 };
                 self.handle_one_rtt_payload(arrival, &opened, payload, spin)
             }
@@ -389,7 +415,7 @@ impl Connection {
             return Ok(());
         }
         let newest = opened.packet_number >= path.space.expected_next();
-        if newest && self.config.spin_bit {
+        if newest && path.spins {
             path.on_spin(side, spin);
         }
         let content = self.handle_payload(arrival, opened, payload)?;
@@ -410,7 +436,7 @@ impl Connection {
         }
         self.log_received(opened, &payload);
         let mut content = Content::default();
-        for frame in FrameIter::new(payload, self.multipath && self.handshake.complete) {
+        for frame in FrameIter::new(payload, self.reads_multipath(opened.packet_type)) {
             let frame = frame?;
             let frame_type = frame.frame_type();
             // RFC 9000 section 12.4, MP-004
@@ -430,6 +456,17 @@ impl Connection {
         }
         self.on_packet_received(arrival, opened, content.ack_eliciting);
         Ok(content)
+    }
+
+    /// Outside of 1-RTT packets the frames of RFC 10069 are out of place rather than unknown as
+    /// soon as we announced that we know them (MP-004).
+    pub(super) fn reads_multipath(&self, packet_type: PacketType) -> bool {
+        match packet_type {
+            PacketType::OneRtt => self.multipath,
+            PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
+                self.handshake.announces_multipath()
+            }
+        }
     }
 
     fn on_packet_received(&mut self, arrival: &Arrival, opened: &Opened, ack_eliciting: bool) {
@@ -473,10 +510,10 @@ impl Connection {
         match frame {
             Frame::Padding | Frame::Ping => Ok(()),
             Frame::Stream(stream) => self.on_stream(stream, now),
-            Frame::Ack(ack) => self.on_ack(now, opened.space.for_plain_ack(), &ack),
+            Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack),
             Frame::PathAck(id, ack) => {
                 self.paths.ids.check(id)?;
-                self.on_ack(now, SpaceId::Data(id), &ack)
+                self.on_ack(arrival, opened, SpaceId::Data(id), &ack)
             }
             Frame::Crypto(crypto) => self.on_crypto(opened.space, crypto),
             Frame::ResetStream(reset) => self.streams.on_reset_stream(&reset),
@@ -533,8 +570,16 @@ impl Connection {
         space: SpaceId,
         crypto: crate::wire::frame::Crypto,
     ) -> Result<(), TransportError> {
-        let limit = self.config.crypto_buffer;
+        // RFC 9000 section 7.5
+        let limit = self.config.crypto_buffer.max(MIN_CRYPTO_BUFFER);
+        let is_past = space < self.handshake.reading_level();
         if let Some(stream) = self.handshake.crypto_mut(space) {
+            // RFC 9001 section 4.1.3
+            if is_past && stream.extends(&crypto) {
+                return Err(TransportError::protocol_violation(
+                    "new CRYPTO data at an encryption level that is over",
+                ));
+            }
             stream.on_crypto(crypto, limit)?;
         }
         match space {
@@ -612,6 +657,9 @@ impl Connection {
         }
     }
 }
+
+/// Bytes of CRYPTO data buffered out of order at least (RFC 9000 section 7.5).
+const MIN_CRYPTO_BUFFER: usize = 4096;
 
 /// 1-RTT packets kept until the handshake is complete.
 const MAX_PREMATURE: usize = 16;

@@ -9,7 +9,7 @@ use super::Connection;
 use super::ingress::{Arrival, Opened};
 use super::setup::ConnectionSetup;
 use crate::crypto::key_phase::OneRttKeys;
-use crate::ids::{PathId, SpaceId};
+use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::builder::PacketBuilder;
 use crate::qlog::{
     ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink,
@@ -125,6 +125,7 @@ impl Connection {
     pub(super) fn log_one_rtt(
         &mut self,
         id: PathId,
+        to: Option<FourTuple>,
         builder: &PacketBuilder,
         buf: &mut Vec<u8>,
         pad_to: Option<usize>,
@@ -132,7 +133,7 @@ impl Connection {
         if self.log.is_on()
             && let Some(slot) = self.paths.slot(id)
             && let Some(keys) = self.handshake.sealing()
-            && let Some(header) = self.one_rtt_header(slot, keys.key_phase)
+            && let Some(header) = self.one_rtt_header(slot, keys.key_phase, to)
         {
             self.log
                 .packet_sent(&header, builder, buf, pad_to, self.multipath);
@@ -142,7 +143,7 @@ impl Connection {
     #[inline]
     pub(super) fn log_received(&mut self, opened: &Opened, payload: &Bytes) {
         if self.log.is_on() {
-            let multipath = self.multipath && self.handshake.complete;
+            let multipath = self.reads_multipath(opened.packet_type);
             let packet = Packet {
                 path: opened.space.path(),
                 packet_type: opened.packet_type,

@@ -81,6 +81,7 @@ impl Connection {
         }
         path.mtu.limit_to(self.peer.max_udp_payload_size);
         path.space.skip_numbers(self.rng.random());
+        path.spins = self.config.spin_bit && self.rng.random_ratio(15, 16);
         // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
         // makes the client's new path known to the server.
         // A lost challenge is repeated as soon as the other paths' experience suggests, not only
@@ -197,10 +198,12 @@ impl Connection {
             }
             Frame::PathAbandon(id, error_code) => {
                 self.paths.ids.check(id)?;
+                self.hints.on_frame(arrival.now)?;
                 self.on_path_abandon(arrival.now, id, error_code);
             }
             Frame::PathStatus(id, status, sequence) => {
                 self.paths.ids.check(id)?;
+                self.hints.on_frame(arrival.now)?;
                 self.on_path_status(id, status, sequence);
             }
             Frame::MaxPathId(limit) => {
@@ -212,9 +215,11 @@ impl Connection {
             Frame::PathsBlocked(limit) => {
                 // Our limit rises by itself as paths close; the frame is only checked.
                 self.paths.ids.on_paths_blocked(limit)?;
+                self.hints.on_frame(arrival.now)?;
             }
             Frame::PathCidsBlocked(id, next_sequence) => {
                 self.paths.ids.check(id)?;
+                self.hints.on_frame(arrival.now)?;
                 if !self.paths.ids.is_closed(id) {
                     // MP-143
                     self.paths
@@ -250,6 +255,10 @@ impl Connection {
             return Ok(());
         }
         let changes = slot.peer_cids.on_new_connection_id(new)?;
+        if let (false, Some(path)) = (changes.is_empty(), &mut slot.path) {
+            // RFC 9000 section 17.4: another connection ID is in use.
+            path.spin = false;
+        }
         self.apply_token_changes(changes);
         if self.side == Side::Client && self.multipath && self.paths.ids.unused().next() == Some(id)
         {

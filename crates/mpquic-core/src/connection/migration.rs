@@ -1,12 +1,14 @@
 //! Validation, and changes of a path's four-tuple: NAT rebinding and migration (RFC 9000
 //! sections 8.2 and 9). The path ID, its packet number space and its status stay (MP-082).
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use quinn_proto::Side;
 
 use super::ingress::Arrival;
-use super::{Connection, Event, PathEvent};
+use super::{Connection, Event, MigrateError, PathEvent};
+use crate::cid::peer::{PeerCids, ResetTokenChanges};
 use crate::error::TransportErrorCode;
 use crate::ids::{FourTuple, PathId};
 use crate::path::{Path, Tuple};
@@ -34,6 +36,7 @@ impl Connection {
             let four_tuple = path.tuple.four_tuple;
             self.establish(arrival.path);
             if migrated {
+                self.change_cid(arrival.path, |cids| Some(cids.release_kept()));
                 self.events
                     .push_back(Event::Path(PathEvent::Migrated(arrival.path, four_tuple)));
                 if self.side == Side::Server {
@@ -66,7 +69,7 @@ impl Connection {
         }
         // RFC 9000 section 9.3: only the newest non-probing packet moves the path.
         if self.side == Side::Server && newest_non_probing && self.accepts_migration() {
-            self.migrate(arrival.now, arrival.path, arrival.four_tuple);
+            self.follow(arrival.now, arrival.path, arrival.four_tuple);
             if let Some(path) = self.paths.open_mut(arrival.path) {
                 path.tuple.amplification.on_received(arrival.size);
             }
@@ -80,8 +83,81 @@ impl Connection {
         }
     }
 
+    /// Moves a path of a client to another local address.
+    pub(super) fn move_path(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        local: SocketAddr,
+    ) -> Result<(), MigrateError> {
+        let path = self.paths.open(id).ok_or(MigrateError::Closed)?;
+        let remote = path.tuple.four_tuple.remote;
+        if self.side == Side::Server {
+            return Err(MigrateError::ServerSide);
+        }
+        // RFC 9000 section 9
+        if !self.handshake.confirmed {
+            return Err(MigrateError::NotConfirmed);
+        }
+        // RFC 9000 section 18.2, MP-017
+        if self.peer.disable_active_migration && remote == self.handshake.peer_address {
+            return Err(MigrateError::AddressForbidden);
+        }
+        // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
+        if !self.change_cid(id, PeerCids::rotate) {
+            if let Some(slot) = self.paths.slot_mut(id) {
+                slot.peer_cids.request();
+            }
+            return Err(MigrateError::NoConnectionId);
+        }
+        self.migrate(now, id, FourTuple::new(local, remote));
+        Ok(())
+    }
+
+    /// Changes which of the peer's connection IDs a path uses; false if it cannot be done.
+    pub(super) fn change_cid(
+        &mut self,
+        id: PathId,
+        change: impl FnOnce(&mut PeerCids) -> Option<ResetTokenChanges>,
+    ) -> bool {
+        let Some(slot) = self.paths.slot_mut(id) else {
+            return false;
+        };
+        let changes = change(&mut slot.peer_cids);
+        if let Some(path) = &mut slot.path {
+            // RFC 9000 section 17.4
+            path.spin = false;
+        }
+        let is_done = changes.is_some();
+        self.apply_token_changes(changes.unwrap_or_default());
+        is_done
+    }
+
+    /// Follows a client to the addresses a packet came from (RFC 9000 section 9.3).
+    fn follow(&mut self, now: Instant, id: PathId, four_tuple: FourTuple) {
+        let is_back = |path: &Path| {
+            let previous = path.previous.as_ref();
+            previous.is_some_and(|old| old.four_tuple == four_tuple)
+        };
+        // RFC 9000 section 9.5: if there is another connection ID, the client's addresses cannot be
+        // linked by ours.
+        if self.paths.open(id).is_some_and(is_back) {
+            self.change_cid(id, |cids| Some(cids.return_to_kept()));
+        } else {
+            self.change_cid(id, PeerCids::rotate_keeping);
+        }
+        self.migrate(now, id, four_tuple);
+        if self
+            .paths
+            .open(id)
+            .is_some_and(|path| path.previous.is_none())
+        {
+            self.change_cid(id, |cids| Some(cids.release_kept()));
+        }
+    }
+
     /// Moves a path to another four-tuple and validates it (RFC 9000 section 9.3).
-    pub(super) fn migrate(&mut self, now: Instant, id: PathId, four_tuple: FourTuple) {
+    fn migrate(&mut self, now: Instant, id: PathId, four_tuple: FourTuple) {
         let mtu = self.config.initial_mtu;
         let side = self.side;
         let Some(path) = self.paths.open_mut(id) else {
@@ -109,8 +185,9 @@ impl Connection {
         let pto = path.recovery.pto(self.peer.max_ack_delay);
         let initial_pto = self.config.initial_pto();
         tuple.validation.start(now, pto, initial_pto);
-        // RFC 9000 section 9.3.3: ask at the old address too, it may have been spoofed.
-        if let Some(previous) = previous {
+        // RFC 9000 section 9.3.3: ask at the old address too, the new one may have been spoofed. A
+        // client knows that it moved.
+        if let (Side::Server, Some(previous)) = (side, previous) {
             previous.validation.start(now, pto, initial_pto);
         }
         let same_host = path
@@ -134,8 +211,21 @@ impl Connection {
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };
-        if let Some(previous) = path.previous.take() {
-            path.tuple = previous;
+        let previous = path.previous.take();
+        let returned = match (previous, self.side) {
+            (None, _) => false,
+            // RFC 9000 section 9.3.2
+            (Some(previous), Side::Server) => {
+                path.tuple = previous;
+                self.change_cid(id, |cids| Some(cids.return_to_kept()))
+            }
+            // RFC 9000 section 9.5: the connection ID in use was sent from the other address.
+            (Some(previous), Side::Client) => {
+                path.tuple = previous;
+                self.change_cid(id, PeerCids::rotate)
+            }
+        };
+        if returned {
             self.log_tuple(id);
         } else {
             // Also if the address was proven, but no full datagram passes (MP-079).

@@ -41,6 +41,7 @@ mod early;
 mod egress;
 mod failover;
 mod handshake;
+mod hints;
 mod ingress;
 #[cfg(feature = "testing")]
 mod inject;
@@ -55,13 +56,14 @@ mod timers;
 mod window;
 
 pub use report::{
-    ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, OpenPathError,
-    PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
+    ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, MigrateError,
+    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
 };
 use setup::{ConnectionSetup, Role};
 
 use closing::Closing;
 use handshake::Handshake;
+use hints::Hints;
 use log::Log;
 use movable::Movable;
 use timers::Idle;
@@ -93,6 +95,7 @@ pub struct Connection {
     window: ReceiveWindow,
     closing: Closing,
     idle: Idle,
+    hints: Hints,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     outcome: AckOutcome,
@@ -125,6 +128,7 @@ impl Connection {
         };
         let mut path = Path::new(PathId::ZERO, setup.four_tuple, side, now, &config);
         path.established = true;
+        path.spins = config.spin_bit && rng.random_ratio(15, 16);
         if validated {
             path.tuple.set_validated();
         }
@@ -158,6 +162,7 @@ impl Connection {
             window: ReceiveWindow::new(now),
             closing: Closing::Open,
             idle: Idle::new(config.max_idle_timeout, now),
+            hints: Hints::new(now),
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             outcome: AckOutcome::default(),
@@ -304,6 +309,7 @@ impl Connection {
         if let Some(slot) = self.paths.slot_mut(path) {
             slot.statuses.set_local(status);
         }
+        self.review_backups();
         self.movable.on_path_status(path, status);
         Ok(())
     }
@@ -325,23 +331,9 @@ impl Connection {
         now: Instant,
         path: PathId,
         local: SocketAddr,
-    ) -> Result<(), ClosedPath> {
-        let remote = self
-            .paths
-            .open(path)
-            .ok_or(ClosedPath)?
-            .tuple
-            .four_tuple
-            .remote;
+    ) -> Result<(), MigrateError> {
         self.log.set_time(now);
-        // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
-        let changes = self
-            .paths
-            .slot_mut(path)
-            .and_then(|slot| slot.peer_cids.rotate());
-        self.apply_token_changes(changes.unwrap_or_default());
-        self.migrate(now, path, FourTuple::new(local, remote));
-        Ok(())
+        self.move_path(now, path, local)
     }
 
     /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path

@@ -14,8 +14,8 @@ use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::{Deliveries, FrameWriter};
-use crate::path::MIN_DATAGRAM;
 use crate::path::set::Slot;
+use crate::path::{MIN_DATAGRAM, Tuple};
 use crate::sched::DataSelection;
 use crate::space::{AckState, SentPacket};
 use crate::wire::frame::{Close, Frame};
@@ -24,7 +24,7 @@ use crate::wire::header::PacketHeader;
 /// Our `ack_delay_exponent`: the default.
 const ACK_DELAY_EXPONENT: u8 = 3;
 /// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
-const NOT_ONE_RTT: u32 = u32::MAX;
+pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
 
 /// What a 1-RTT packet is to contain.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Built> {
         let start = buf.len();
-        let builder = self.start_one_rtt(plan.path, start + plan.size, buf)?;
+        let builder = self.start_one_rtt(plan.path, plan.validation, start + plan.size, buf)?;
         let mut writer = builder.writer(buf);
         self.write_one_rtt(&mut writer, now, plan);
         let ack_eliciting = writer.is_ack_eliciting();
@@ -96,7 +96,7 @@ impl Connection {
             return None;
         }
         let pad_to = plan.pad.then_some(start + plan.size);
-        self.log_one_rtt(plan.path, &builder, buf, pad_to);
+        self.log_one_rtt(plan.path, plan.validation, &builder, buf, pad_to);
         let keys = self.handshake.sealing()?;
         let size = builder.finish(buf, keys.header, keys.packet, pad_to);
         let generation = match &mut self.handshake.one_rtt {
@@ -121,11 +121,21 @@ impl Connection {
         })
     }
 
-    fn start_one_rtt(&self, id: PathId, limit: usize, buf: &mut Vec<u8>) -> Option<PacketBuilder> {
+    /// Starts a packet of a path, to other addresses than the path's if `to` says so.
+    fn start_one_rtt(
+        &mut self,
+        id: PathId,
+        to: Option<FourTuple>,
+        limit: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<PacketBuilder> {
+        // RFC 9287 section 3
+        let clear_quic_bit =
+            self.peer.grease_quic_bit && self.endpoint_config.grease_quic_bit && self.rng.random();
         let slot = self.paths.slot(id)?;
         let path = slot.path.as_deref()?;
         let keys = self.handshake.sealing()?;
-        let header = self.one_rtt_header(slot, keys.key_phase)?;
+        let header = self.one_rtt_header(slot, keys.key_phase, to)?;
         let start = PacketStart {
             header: &header,
             space: SpaceId::Data(id),
@@ -133,6 +143,7 @@ impl Connection {
             largest_acked: path.space.largest_acked(),
             tag_length: keys.packet.tag_length(),
             limit,
+            clear_quic_bit,
         };
         PacketBuilder::start(buf, start)
     }
@@ -143,13 +154,18 @@ impl Connection {
         &self,
         slot: &Slot,
         key_phase: Option<bool>,
+        to: Option<FourTuple>,
     ) -> Option<PacketHeader> {
+        let path = slot.path.as_deref()?;
+        let is_old = |old: &Tuple| Some(old.four_tuple) == to;
+        let kept = slot.peer_cids.kept();
+        let kept = kept.filter(|_| path.previous.as_ref().is_some_and(is_old));
         // MP-073: a connection ID of the same path ID.
-        let dcid = *slot.peer_cids.current()?;
+        let dcid = *kept.or(slot.peer_cids.current())?;
         Some(match key_phase {
             Some(key_phase) => PacketHeader::Short {
                 dcid,
-                spin: self.config.spin_bit && slot.path.as_ref()?.spin,
+                spin: path.spins && path.spin,
                 key_phase,
             },
             None => PacketHeader::ZeroRtt {
@@ -483,9 +499,11 @@ impl Connection {
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
         if !self.handshake.confirmed && id == PathId::ZERO {
             let early = conceal(&frame);
-            let pad = self.side == Side::Client && self.handshake.handshake.is_none();
-            self.close_handshake(SpaceId::Initial, &early, limit, pad, buf);
-            self.close_handshake(SpaceId::Handshake, &early, limit, false, buf);
+            // RFC 9000 section 14.1: the last packet fills the datagram.
+            let pad = self.side == Side::Client && self.handshake.initial.is_some();
+            let last = self.handshake.handshake.is_none();
+            self.close_handshake(SpaceId::Initial, &early, limit, pad && last, buf);
+            self.close_handshake(SpaceId::Handshake, &early, limit, pad, buf);
         }
         if self.handshake.one_rtt.is_some()
             && (self.handshake.complete || self.side == Side::Server)
@@ -543,13 +561,13 @@ impl Connection {
     }
 
     fn close_one_rtt(&mut self, id: PathId, frame: Close, limit: usize, buf: &mut Vec<u8>) {
-        let Some(builder) = self.start_one_rtt(id, limit, buf) else {
+        let Some(builder) = self.start_one_rtt(id, None, limit, buf) else {
             return;
         };
         let mut writer = builder.writer(buf);
         let wrote = write_close(&mut writer, &frame);
         if wrote {
-            self.log_one_rtt(id, &builder, buf, None);
+            self.log_one_rtt(id, None, &builder, buf, None);
         }
         match (&mut self.handshake.one_rtt, self.paths.any_mut(id)) {
             (Some(keys), Some(path)) if wrote => {
@@ -580,6 +598,7 @@ fn start_handshake(
         largest_acked: level.space.largest_acked(),
         tag_length: level.keys.packet.local.tag_length(),
         limit,
+        clear_quic_bit: false,
     };
     PacketBuilder::start(buf, start)
 }

@@ -146,6 +146,27 @@ pub enum OpenPathError {
     Closed,
 }
 
+/// Why a path could not move to another local address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum MigrateError {
+    /// The path does not exist, or was abandoned already.
+    #[error("no such open path")]
+    Closed,
+    /// Only clients move.
+    #[error("only the client moves a path")]
+    ServerSide,
+    /// The handshake is not confirmed yet.
+    #[error("the handshake is not confirmed yet")]
+    NotConfirmed,
+    /// The peer takes no other address of ours at this address of its own (RFC 9000 section 18.2).
+    #[error("the peer does not take another address at its handshake address")]
+    AddressForbidden,
+    /// The peer has issued no unused connection ID for the path, and one may not be sent from two
+    /// addresses (RFC 9000 section 9.5). One was asked for.
+    #[error("no unused connection ID for the path")]
+    NoConnectionId,
+}
+
 /// The path does not exist, or was abandoned already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no such open path")]

@@ -123,7 +123,6 @@ impl OneRttKeys {
 
     /// The generation a choice stands for: a packet of generation `g` that acknowledges one of ours
     /// of a later generation is a KEY_UPDATE_ERROR (RFC 9001 section 6.2).
-    #[cfg(test)]
     pub(crate) fn generation_of(&self, choice: KeyChoice) -> u32 {
         match choice.key {
             Key::Previous => self.generation.wrapping_sub(1),

@@ -296,6 +296,7 @@ fn rfc_9001_a5_chacha20_short_header() {
         largest_acked: Some(654_360_564 - 40_000),
         tag_length: keys.packet.local.tag_length(),
         limit: 3 + 21,
+        clear_quic_bit: false,
     };
     let packet = PacketBuilder::start(&mut buf, start).unwrap();
     packet.writer(&mut buf).buffer().push(0x01);

@@ -70,6 +70,7 @@ impl Refused {
             largest_acked: None,
             tag_length: keys.packet.local.tag_length(),
             limit: super::MIN_INITIAL_DATAGRAM,
+            clear_quic_bit: false,
         };
         let packet = PacketBuilder::start(buf, start)?;
         let close = Frame::ConnectionClose(Close::Connection(ConnectionClose {

@@ -20,7 +20,7 @@ use crate::packet::Transmit;
 use crate::wire::header::{self, PacketKind, Peek, VERSION_1};
 use incoming::{Arrived, Pending, PendingTable};
 use reset::ResetLimiter;
-use routes::{InitialRoute, Routes};
+use routes::{InitialRoute, Route, Routes};
 use token::{Admission, UsedTokens};
 
 mod incoming;
@@ -199,16 +199,20 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         buf.clear();
-        let peek = header::peek(&data, self.config.connection_id_length)?;
+        let Some(peek) = header::peek(&data, self.config.connection_id_length) else {
+            return self.stateless_reset(&data);
+        };
         if peek.kind == PacketKind::UnsupportedVersion {
-            return self.negotiate_version(&peek, data.len(), four_tuple, buf);
+            let reset = self.stateless_reset(&data);
+            return reset.or_else(|| self.negotiate_version(&peek, data.len(), four_tuple, buf));
         }
         let (kind, dcid) = (peek.kind, ConnectionId::new(peek.dcid));
         // RFC 9000 section 17.2, RFC 9287
         if !peek.has_fixed_bit && !self.config.grease_quic_bit {
-            return None;
+            return self.stateless_reset(&data);
         }
-        if let Some((handle, path)) = self.routes.connection(&dcid) {
+        let route = self.routes.route(&dcid);
+        if let Some(Route::Path(handle, path)) = route {
             let datagram = Datagram {
                 now,
                 four_tuple,
@@ -218,8 +222,8 @@ impl Endpoint {
             };
             return Some(DatagramEvent::Connection(handle, datagram));
         }
-        if let Some(handle) = self.routes.reset(&data) {
-            return Some(DatagramEvent::StatelessReset(handle));
+        if let Some(reset) = self.stateless_reset(&data) {
+            return Some(reset);
         }
         match kind {
             PacketKind::Initial | PacketKind::ZeroRtt => {
@@ -230,9 +234,18 @@ impl Endpoint {
                 };
                 self.handle_initial(now, kind, dcid, arrived, buf)
             }
+            PacketKind::OneRtt if route == Some(Route::Retired) => None,
             PacketKind::OneRtt => self.reset(now, dcid, data.len(), four_tuple, buf),
             _ => None,
         }
+    }
+
+    /// Whatever ends in a reset token is a reset, however it begins (RFC 9000 section 10.3).
+    fn stateless_reset(&self, data: &[u8]) -> Option<DatagramEvent> {
+        if data.len() < reset::MIN_RESET {
+            return None;
+        }
+        self.routes.reset(data).map(DatagramEvent::StatelessReset)
     }
 
     /// Takes an Initial or 0-RTT packet to a connection ID that is not ours.

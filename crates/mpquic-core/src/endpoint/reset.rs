@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rand::{Rng, RngExt};
 
 /// Shortest datagram that could be a stateless reset.
-const MIN_RESET: usize = 21;
+pub(super) const MIN_RESET: usize = 21;
 /// From this size on, a reset cannot be told from a packet with a connection ID of any length.
 const UNREMARKABLE_RESET: usize = 42;
 /// Larger ones would not look more like packets.

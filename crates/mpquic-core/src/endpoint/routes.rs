@@ -1,6 +1,6 @@
 //! Who gets a datagram.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use quinn_proto::ConnectionId;
 use slab::Slab;
@@ -18,14 +18,27 @@ pub(super) enum InitialRoute {
     Connection(ConnectionHandle),
 }
 
+/// Retired connection IDs remembered for each connection.
+const MAX_RETIRED: usize = 32;
+
+/// Where packets with one of our connection IDs go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Route {
+    /// To this path of a connection.
+    Path(ConnectionHandle, PathId),
+    /// Nowhere: the peer has retired the connection ID, but a packet sent before may be late. We
+    /// have state, so it gets no stateless reset (RFC 9000 section 11).
+    Retired,
+}
+
 /// What an endpoint knows of its connections. The maps are bounded by what each connection issues
 /// or stores, and are never iterated.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
-    cids: HashMap<ConnectionId, (ConnectionHandle, PathId)>,
+    cids: HashMap<ConnectionId, Route>,
     /// What was looked up last in `cids`: datagrams come in runs.
-    recent: Option<(ConnectionId, (ConnectionHandle, PathId))>,
+    recent: Option<(ConnectionId, Route)>,
     initial: HashMap<ConnectionId, InitialRoute>,
     reset_tokens: HashMap<[u8; 16], ConnectionHandle>,
 }
@@ -34,6 +47,8 @@ pub(super) struct Routes {
 #[derive(Debug, Default)]
 struct Registered {
     cids: Vec<ConnectionId>,
+    /// Newest last.
+    retired: VecDeque<ConnectionId>,
     initial_dcid: Option<ConnectionId>,
     reset_tokens: Vec<[u8; 16]>,
 }
@@ -62,8 +77,8 @@ impl Routes {
         handle
     }
 
-    /// The connection and path a connection ID was issued for.
-    pub(super) fn connection(&mut self, dcid: &ConnectionId) -> Option<(ConnectionHandle, PathId)> {
+    /// Where packets with a connection ID go, if it is or was one of ours.
+    pub(super) fn route(&mut self, dcid: &ConnectionId) -> Option<Route> {
         if let Some((cid, route)) = &self.recent
             && cid == dcid
         {
@@ -74,7 +89,7 @@ impl Routes {
         Some(route)
     }
 
-    /// True if a connection ID is in use.
+    /// True if a connection ID is in use, or was not long ago.
     pub(super) fn is_issued(&self, cid: &ConnectionId) -> bool {
         self.cids.contains_key(cid)
     }
@@ -108,7 +123,13 @@ impl Routes {
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && remove_from(&mut registered.cids, &cid)
                 {
-                    self.cids.remove(&cid);
+                    self.cids.insert(cid, Route::Retired);
+                    registered.retired.push_back(cid);
+                    if registered.retired.len() > MAX_RETIRED
+                        && let Some(old) = registered.retired.pop_front()
+                    {
+                        forget_retired(&mut self.cids, &old);
+                    }
                     self.recent = None;
                 }
             }
@@ -134,10 +155,11 @@ impl Routes {
 
     fn issue(&mut self, handle: ConnectionHandle, cid: ConnectionId, path: PathId) {
         if let Some(registered) = self.connections.get_mut(handle.0)
-            && !self.cids.contains_key(&cid)
+            && !matches!(self.cids.get(&cid), Some(Route::Path(..)))
         {
             registered.cids.push(cid);
-            self.cids.insert(cid, (handle, path));
+            self.cids.insert(cid, Route::Path(handle, path));
+            self.recent = None;
         }
     }
 
@@ -147,6 +169,9 @@ impl Routes {
         };
         for cid in &registered.cids {
             self.cids.remove(cid);
+        }
+        for cid in &registered.retired {
+            forget_retired(&mut self.cids, cid);
         }
         self.recent = None;
         for token in &registered.reset_tokens {
@@ -166,6 +191,13 @@ impl Routes {
             && self.cids.is_empty()
             && self.initial.is_empty()
             && self.reset_tokens.is_empty()
+    }
+}
+
+/// Removes the memory of a retired connection ID, unless it was issued again.
+fn forget_retired(cids: &mut HashMap<ConnectionId, Route>, cid: &ConnectionId) {
+    if cids.get(cid) == Some(&Route::Retired) {
+        cids.remove(cid);
     }
 }
 

@@ -89,6 +89,7 @@ fn initial_of(dcid: ConnectionId, token: &[u8], size: usize) -> BytesMut {
         largest_acked: None,
         tag_length: 16,
         limit: size,
+        clear_quic_bit: false,
     };
     let mut buf = Vec::new();
     let packet = PacketBuilder::start(&mut buf, start).unwrap();
@@ -422,9 +423,36 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
     reset[34..].fill(0xaa);
     let event = test.receive(reset);
     assert!(matches!(event, Some(DatagramEvent::StatelessReset(to)) if to == handle));
+    // Whatever it looks like (RFC 9000 section 10.3): a long header, of our version or another.
+    for start in [
+        &[0xe0, 0, 0, 0, 1, 8][..],
+        &[0xc0, 1, 2, 3, 4, 0, 0],
+        &[0xc0, 0, 0, 0, 1, 200],
+        &[0; 7],
+    ] {
+        let mut other = reset;
+        other[..start.len()].copy_from_slice(start);
+        let event = test.receive(other);
+        assert!(matches!(event, Some(DatagramEvent::StatelessReset(to)) if to == handle));
+    }
+    assert!(test.receive(&reset[30..]).is_none(), "too short");
     reset[34..].fill(0xbb);
     let event = test.receive(reset);
     assert!(!matches!(event, Some(DatagramEvent::StatelessReset(_))));
+
+    // RFC 9000 section 11: late packets to retired connection IDs get no stateless reset.
+    assert!(test.receive(short(1)).is_none());
+    assert!(test.receive(short(8)).is_some());
+    for cid in 10..60 {
+        test.endpoint.handle_event(
+            handle,
+            EndpointEvent::ConnectionIdIssued(dcid(cid), PathId(1)),
+        );
+        test.endpoint
+            .handle_event(handle, EndpointEvent::ConnectionIdRetired(dcid(cid)));
+    }
+    assert!(test.receive(short(59)).is_none());
+    assert!(test.receive(short(10)).is_some(), "memory is bounded");
 
     // A second connection cannot take over what the first one has.
     let other = test.endpoint.routes.insert(dcid(4), None);

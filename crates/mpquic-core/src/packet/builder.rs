@@ -2,7 +2,7 @@
 
 use crate::crypto::{HeaderKey, PacketKey};
 use crate::ids::{PathId, SpaceId};
-use crate::wire::header::{EncodedHeader, PacketHeader};
+use crate::wire::header::{EncodedHeader, FIXED_BIT, PacketHeader};
 use crate::wire::packet_number;
 
 use super::writer::FrameWriter;
@@ -25,6 +25,8 @@ pub(crate) struct PacketStart<'a> {
     pub(crate) tag_length: usize,
     /// Where in the buffer the packet must end at the latest.
     pub(crate) limit: usize,
+    /// Grease the QUIC bit (RFC 9287).
+    pub(crate) clear_quic_bit: bool,
 }
 
 /// A packet under construction at the end of a buffer.
@@ -54,6 +56,9 @@ impl PacketBuilder {
         let start = buf.len();
         let number_length = packet_number::encoded_length(packet_number, packet.largest_acked);
         let encoded = header.encode(buf, packet_number, number_length);
+        if let (true, Some(first)) = (packet.clear_quic_bit, buf.get_mut(start)) {
+            *first &= !FIXED_BIT;
+        }
         let limit = match encoded.length_offset {
             Some(_) => packet
                 .limit

@@ -98,8 +98,10 @@ pub(crate) struct Path {
     pub(crate) down: bool,
     /// A PING is to be sent.
     pub(crate) ping: bool,
-    /// The latency spin bit (RFC 9000 section 17.4).
+    /// The latency spin bit, and whether it is used: not on one path in sixteen, so that those who
+    /// turn it off do not stand out (RFC 9000 section 17.4).
     pub(crate) spin: bool,
+    pub(crate) spins: bool,
     /// When a packet was last received or an ack-eliciting one sent.
     pub(crate) last_activity: Instant,
     pub(crate) counters: Counters,
@@ -127,6 +129,7 @@ impl Path {
             down: false,
             ping: false,
             spin: false,
+            spins: false,
             last_activity: now,
             counters: Counters::default(),
         }

@@ -10,6 +10,9 @@ use crate::wire::frame::Frame;
 #[derive(Debug)]
 pub(crate) struct PathStatuses {
     path: PathId,
+    /// What the application wants.
+    wish: PathStatus,
+    /// What the peer is told.
     local: PathStatus,
     /// Sequence number and progress of the newest frame about `local`; `None` before the first.
     announced: Option<(u64, Progress)>,
@@ -24,6 +27,7 @@ impl PathStatuses {
     pub(crate) fn new(path: PathId) -> Self {
         Self {
             path,
+            wish: PathStatus::Available,
             local: PathStatus::Available,
             announced: None,
             peer: None,
@@ -50,9 +54,31 @@ impl PathStatuses {
         }
     }
 
+    /// The status the application wants.
+    pub(crate) fn wish(&self) -> PathStatus {
+        self.wish
+    }
+
+    /// A backup path stands in for available ones that fail, or no longer does: the peer is told
+    /// (MP-115).
+    pub(crate) fn stand_in(&mut self, stands_in: bool) {
+        let told = match (self.wish, stands_in) {
+            (PathStatus::Backup, true) => PathStatus::Available,
+            (wish, _) => wish,
+        };
+        if told != self.local {
+            self.tell(told);
+        }
+    }
+
     /// Sets our status and queues it for the peer, unless we said that last. Saying nothing is not
     /// the same as available (MP-110), so a first available is said, too.
     pub(crate) fn set_local(&mut self, status: PathStatus) {
+        self.wish = status;
+        self.tell(status);
+    }
+
+    fn tell(&mut self, status: PathStatus) {
         if self.abandoned || (self.announced.is_some() && status == self.local) {
             return;
         }
@@ -160,6 +186,25 @@ mod tests {
             assert_eq!(frames(&mut statuses), [expected]);
             statuses.set_local(status);
             assert!(!statuses.wants_to_send(), "already said");
+        }
+    }
+
+    #[test]
+    fn mp_115_a_backup_that_stands_in_is_available_meanwhile() {
+        let mut statuses = PathStatuses::new(PATH);
+        statuses.stand_in(true);
+        assert!(!statuses.wants_to_send(), "available anyway");
+        statuses.set_local(Backup);
+        for (stands_in, status) in [(true, Available), (false, Backup)] {
+            let _ = frames(&mut statuses);
+            statuses.stand_in(stands_in);
+            statuses.stand_in(stands_in);
+            assert_eq!((statuses.local(), statuses.wish()), (status, Backup));
+            let sequence = 1 + u64::from(!stands_in);
+            assert_eq!(
+                frames(&mut statuses),
+                [Frame::PathStatus(PATH, status, sequence)]
+            );
         }
     }
 

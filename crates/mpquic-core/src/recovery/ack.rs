@@ -150,6 +150,9 @@ impl Recovery {
         let sample = cx.now.saturating_duration_since(newest.time_sent);
         self.rtt
             .on_sample(cx.now, sample, ack_delay(space.id(), ack, cx));
+        if std::mem::take(&mut self.ack_path_changed) {
+            self.rtt.restart_min();
+        }
         out.rtt_sample = Some(sample);
     }
 

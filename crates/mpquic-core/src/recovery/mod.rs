@@ -23,6 +23,7 @@ pub(crate) use rtt::RttEstimator;
 
 use crate::config::TransportConfig;
 use crate::congestion::{Acked, CongestionEvent};
+use crate::ids::PathId;
 use crate::space::{PacketNumberSpace, SentPacket};
 
 /// What the connection knows when it processes an acknowledgement or a loss timer.
@@ -95,6 +96,9 @@ pub(crate) struct Recovery {
     loss_event: Option<LossEvent>,
     /// When the address last changed.
     address_since: Option<Instant>,
+    /// The path the last acknowledgement came on, and whether it was another one before.
+    ack_path: Option<PathId>,
+    ack_path_changed: bool,
 }
 
 impl Recovery {
@@ -115,6 +119,8 @@ impl Recovery {
             thresholds: Thresholds::new(config),
             loss_event: None,
             address_since: None,
+            ack_path: None,
+            ack_path_changed: false,
         }
     }
 
@@ -185,6 +191,13 @@ impl Recovery {
             self.ecn.on_marked_packet_sent();
         }
         space.sent.insert(packet_number, packet);
+    }
+
+    /// The acknowledgement about to be reported came on this path. When that changes, the smallest
+    /// RTT is of another pair of ways and starts over with the next sample (MP-154).
+    pub(crate) fn on_ack_path(&mut self, path: PathId) {
+        let before = self.ack_path.replace(path);
+        self.ack_path_changed |= before.is_some_and(|before| before != path);
     }
 
     /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a

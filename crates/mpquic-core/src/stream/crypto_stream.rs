@@ -32,6 +32,11 @@ impl CryptoStream {
         Ok(())
     }
 
+    /// True if a frame brings bytes beyond those that were read.
+    pub(crate) fn extends(&self, frame: &Crypto) -> bool {
+        frame.offset.saturating_add(frame.data.len() as u64) > self.assembler.offset()
+    }
+
     /// The next bytes in order.
     pub(crate) fn read(&mut self) -> Option<Bytes> {
         Some(self.assembler.read(usize::MAX)?.bytes)
@@ -39,7 +44,6 @@ impl CryptoStream {
 
     /// Bytes received that wait for a gap to be filled, or to be read. None must be left when the
     /// level's keys change (RFC 9001 section 4.1.3).
-    #[cfg(test)]
     pub(crate) fn unread(&self) -> u64 {
         self.assembler.unread()
     }

@@ -49,6 +49,7 @@ fn start(header: &PacketHeader, packet_number: u64, limit: usize) -> PacketStart
         largest_acked: packet_number.checked_sub(1),
         tag_length: 16,
         limit,
+        clear_quic_bit: false,
     }
 }
 
