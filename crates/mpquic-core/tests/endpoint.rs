@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointConfig, TransportConfig};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EarlyData, Endpoint, Event,
-    FourTuple, StreamId, TokenStore, VarInt,
+    FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt,
 };
 use mpquic_sim::Tls;
 
@@ -527,4 +527,64 @@ fn rfc_9001_5_7_packets_that_overtake_the_handshake_are_kept() {
     let accepted = &mut server.as_mut().unwrap().1;
     assert_eq!(accepted.accept(Dir::Uni), Some(id));
     assert_eq!(read(accepted, id), (b"early bird".to_vec(), true));
+}
+
+/// MP-012: what the earlier connection said about paths counts for nothing.
+#[test]
+fn mp_012_the_path_limit_is_not_remembered() {
+    let mut test = Test::new();
+    test.visit();
+    // The same server, without multipath by now.
+    let mut transport = TransportConfig::clone(&test.transport);
+    transport.max_concurrent_paths = 0;
+    let server = test.tls.server(Arc::new(transport));
+    test.server.set_server_config(Some(Arc::new(server)));
+    let mut client = test.connect();
+    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    assert!(!client.1.is_multipath());
+    write(&mut client.1, &[7; 3000]);
+    let mut server = None;
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert!(!client.1.is_multipath() && !server.unwrap().1.is_multipath());
+    assert_eq!(lost(&mut client.1), None);
+}
+
+/// RFC 9000 section 7.4.1: a server that takes 0-RTT may not lower what the client relied on.
+#[test]
+fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
+    type Change = fn(&mut TransportConfig);
+    let lower: [Change; 5] = [
+        |transport| transport.initial_receive_window -= 1,
+        |transport| transport.initial_stream_receive_window -= 1,
+        |transport| transport.max_concurrent_bidi_streams -= 1,
+        |transport| transport.max_concurrent_uni_streams -= 1,
+        |transport| transport.active_connection_id_limit -= 1,
+    ];
+    let unchanged: Change = |_| {};
+    for change in lower.into_iter().chain([unchanged]) {
+        let mut test = Test::new();
+        test.visit();
+        let mut transport = TransportConfig::clone(&test.transport);
+        change(&mut transport);
+        let is_lower = transport.initial_receive_window < test.transport.initial_receive_window
+            || transport.initial_stream_receive_window
+                < test.transport.initial_stream_receive_window
+            || transport.max_concurrent_bidi_streams < test.transport.max_concurrent_bidi_streams
+            || transport.max_concurrent_uni_streams < test.transport.max_concurrent_uni_streams
+            || transport.active_connection_id_limit < test.transport.active_connection_id_limit;
+        let server = test.tls.server(Arc::new(transport));
+        test.server.set_server_config(Some(Arc::new(server)));
+        let mut client = test.connect();
+        write(&mut client.1, b"early");
+        test.exchange(&mut client, &mut None);
+        assert_eq!(client.1.early_data(), EarlyData::Accepted);
+        match lost(&mut client.1) {
+            Some(ConnectionError::TransportError(error)) => {
+                assert!(is_lower);
+                assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+            }
+            other => assert!(!is_lower && other.is_none(), "{other:?}"),
+        }
+    }
 }

@@ -1,0 +1,214 @@
+//! The end of paths.
+
+use mpquic_core::wire::frame::{Frame, NewConnectionId};
+use mpquic_core::{ConnectionId, Event, PathEvent, PathId, Side, SpaceId, TransportErrorCode};
+
+use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
+
+const ZERO: PathId = PathId::ZERO;
+const ONE: PathId = PathId(1);
+
+fn bytes(frames: &[Frame]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for frame in frames {
+        frame.encode(&mut out);
+    }
+    out
+}
+
+fn close(net: &mut Net, side: Side, path: PathId) {
+    let now = net.now;
+    net.connection(side)
+        .close_path(now, path, TransportErrorCode::NO_ERROR)
+        .unwrap();
+}
+
+fn abandons(sent: &Sent, path: PathId) -> bool {
+    sent.has(|frame| matches!(frame, Frame::PathAbandon(of, _) if *of == path))
+}
+
+fn retires(sent: &Sent, path: PathId) -> bool {
+    sent.has(|frame| matches!(frame, Frame::PathRetireConnectionId(of, _) if *of == path))
+}
+
+/// MP-120 to MP-123: PATH_ABANDON on another path, an answer at once, and nothing more on the path
+/// from either side, not even acknowledgements and retirements.
+#[test]
+fn mp_121_nothing_is_sent_on_an_abandoned_path() {
+    for side in SIDES {
+        for path in [ZERO, ONE] {
+            let other = PathId(1 - path.0);
+            let mut net = Net::with_two_paths(Options::default());
+            // Packets that are under way on it, and data that waits.
+            for _ in 0..2 {
+                net.connection(!side).inject(SpaceId::Data(path), &[1]);
+            }
+            let under_way = net.take(!side);
+            net.write(side, 100_000);
+            net.write(!side, 100_000);
+            close(&mut net, side, path);
+            let farewell = net.take(side);
+            assert!(farewell.iter().any(|sent| abandons(sent, path)));
+            assert!(farewell.iter().all(|sent| sent.path() == Some(other)));
+            net.give_all(under_way);
+            net.give_all(farewell);
+            let answer = net.take(!side);
+            assert!(answer.iter().any(|sent| abandons(sent, path)), "at once");
+            assert!(answer.iter().all(|sent| sent.path() == Some(other)));
+            net.give_all(answer.iter().cloned());
+            let mut log = net.wait(5 * SECOND);
+            log.extend(answer);
+            assert!(log.iter().all(|sent| sent.path() == Some(other)));
+            assert!(!log.iter().any(|sent| retires(sent, path)));
+        }
+    }
+}
+
+/// MP-064: what was under way on the path is acknowledged on another one. MP-063: a PATH_ACK need
+/// not travel on its own path.
+#[test]
+fn mp_064_stragglers_of_an_abandoned_path_are_acknowledged_on_another() {
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        for _ in 0..2 {
+            net.connection(!side).inject(SpaceId::Data(ONE), &[1]);
+        }
+        let under_way = net.take(!side);
+        let number = under_way[1].packets()[0].number;
+        close(&mut net, side, ONE);
+        let _lost = net.take(side);
+        net.give_all(under_way);
+        let sent = net.take(side);
+        let acknowledges = |sent: &Sent| {
+            sent.has(|frame| matches!(frame, Frame::PathAck(ONE, ack) if ack.largest == number))
+        };
+        let ack = sent.iter().find(|sent| acknowledges(sent)).unwrap();
+        assert_eq!(ack.path(), Some(ZERO));
+        // The sender takes it.
+        assert!(net.connection(!side).path_stats(ONE).unwrap().in_flight > 0);
+        net.give(ack.clone());
+        assert_eq!(net.connection(!side).path_stats(ONE).unwrap().in_flight, 0);
+    }
+}
+
+/// When a side dropped the state of a path, counted from `start`.
+fn discarded(net: &mut Net, side: Side, path: PathId) -> bool {
+    net.has_path_event(side, &PathEvent::Discarded(path))
+}
+
+/// MP-124: connection IDs and the receiving half stay for three probe timeouts after the peer's
+/// PATH_ABANDON, so that stragglers get no stateless reset.
+#[test]
+fn mp_124_state_stays_for_three_probe_timeouts() {
+    let mut net = Net::with_two_paths(Options::default());
+    let straggler = |net: &Net, number| {
+        let kind = Kind::OneRtt(ONE);
+        net.forge(&Forgery::new(Side::Client, kind, number, &[Frame::Ping]))
+    };
+    close(&mut net, Side::Client, ONE);
+    net.exchange();
+    // The client would wonder at acknowledgements of what it never sent.
+    net.delivers = |sent| !sent.has(|frame| matches!(frame, Frame::PathAck(PathId(1), _)));
+    let start = net.now;
+    let mut number = 1000;
+    let mut late_packets = |net: &mut Net| {
+        for _ in 0..2 {
+            let late = straggler(net, number);
+            assert_eq!(net.give(late), None, "no stateless reset");
+            number += 1;
+        }
+        let sent = net.exchange();
+        let acknowledges = |frame: &Frame| matches!(frame, Frame::PathAck(ONE, _));
+        sent.iter().any(|sent| sent.has(acknowledges))
+    };
+    while !discarded(&mut net, Side::Server, ONE) {
+        assert!(late_packets(&mut net), "stragglers are acknowledged");
+        net.wait(5 * MS);
+        assert!(net.now < start + 10 * SECOND);
+    }
+    // The smoothed RTT is two milliseconds; the peer's delay of 25 ms is part of the timeout.
+    let took = net.now - start;
+    assert!(took >= 3 * 27 * MS && took < SECOND, "{took:?}");
+    assert!(!late_packets(&mut net), "forgotten by now");
+}
+
+/// MP-125: an ID nobody used can be abandoned, and is spent.
+#[test]
+fn mp_125_an_unused_path_can_be_abandoned() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let abandon = Frame::PathAbandon(PathId(1), TransportErrorCode::NO_ERROR);
+        net.connection(side)
+            .inject(SpaceId::Data(ZERO), &bytes(&[abandon]));
+        let log = net.wait(SECOND);
+        let answered = log
+            .iter()
+            .any(|sent| sent.from == !side && abandons(sent, ONE));
+        assert!(answered, "{side:?}");
+        for side in SIDES {
+            assert_eq!(net.fault(side), None);
+        }
+        // MP-131: another one in exchange.
+        let raised = |frame: &Frame| *frame == Frame::MaxPathId(PathId(8));
+        assert!(log.iter().any(|sent| sent.has(raised)));
+        assert_eq!(net.open_path(1), Ok(PathId(2)), "1 is spent");
+    }
+}
+
+/// MP-129: any code will do.
+#[test]
+fn mp_129_unknown_codes_in_path_abandon_are_no_fault() {
+    let mut net = Net::with_two_paths(Options::default());
+    let error_code = TransportErrorCode::from_u64(0x1234_5678);
+    let abandon = bytes(&[Frame::PathAbandon(ONE, error_code)]);
+    net.client().inject(SpaceId::Data(ZERO), &abandon);
+    net.wait(50 * MS);
+    let abandoned = PathEvent::Abandoned {
+        path: ONE,
+        error_code,
+        by_peer: true,
+    };
+    assert!(net.has_path_event(Side::Server, &abandoned));
+    assert_eq!(net.fault(Side::Server), None);
+}
+
+/// MP-132: the plain frames mean path 0, and path 0 is gone.
+#[test]
+fn mp_132_plain_frames_are_ignored_once_path_0_is_gone() {
+    let mut net = Net::with_two_paths(Options::default());
+    close(&mut net, Side::Client, ZERO);
+    net.wait(5 * SECOND);
+    assert!(discarded(&mut net, Side::Server, ZERO));
+    let new = NewConnectionId {
+        sequence: 90,
+        retire_prior_to: 90,
+        id: ConnectionId::new(&[9; 8]),
+        reset_token: [9; 16],
+    };
+    let mut frames = bytes(&[Frame::RetireConnectionId(1000), Frame::NewConnectionId(new)]);
+    // ACK of a number never sent.
+    frames.extend([0x02, 0x7f, 0xff, 0, 0, 0]);
+    net.client().inject(SpaceId::Data(ONE), &frames);
+    net.wait(SECOND);
+    assert_eq!(net.fault(Side::Server), None);
+    let id = net.write(Side::Server, 1000);
+    net.wait(SECOND);
+    assert_eq!(net.read(Side::Client, id), 1000);
+}
+
+/// MP-127: what was lost with the path is sent again on another one.
+#[test]
+fn mp_127_what_a_path_carried_moves_when_it_is_abandoned() {
+    let mut net = Net::with_two_paths(Options::default());
+    let id = net.write(Side::Server, 60_000);
+    let flight = net.take(Side::Server);
+    let on_one = |sent: &&Sent| sent.path() == Some(ONE);
+    assert!(flight.iter().filter(on_one).count() > 1, "path 0 is full");
+    // Only what path 0 carried arrives.
+    net.give_all(flight.into_iter().filter(|sent| sent.path() == Some(ZERO)));
+    close(&mut net, Side::Server, ONE);
+    net.wait(2 * SECOND);
+    assert_eq!(net.read(Side::Client, id), 60_000);
+    let lost = |event: &Event| matches!(event, Event::ConnectionLost { .. });
+    assert!(!net.events(Side::Client).iter().any(lost));
+}

@@ -1,0 +1,437 @@
+//! Acknowledgements, ECN, probes, key updates, and the bits of a header that are free.
+
+use mpquic_core::range_set::RangeSet;
+use mpquic_core::wire::frame::{Ack, Frame};
+use mpquic_core::{EcnCodepoint, PathId, Side, SpaceId, TimeoutReason, TransportErrorCode};
+
+use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
+
+const ZERO: PathId = PathId::ZERO;
+
+fn path_ack(numbers: std::ops::Range<u64>) -> Frame {
+    let received: RangeSet = std::iter::once(numbers).collect();
+    Frame::PathAck(ZERO, Ack::new(&received, 0, None).unwrap())
+}
+
+fn packets(sent: &[Sent]) -> Vec<Packet> {
+    sent.iter().flat_map(Sent::packets).collect()
+}
+
+fn acks(sent: &[Sent]) -> Vec<Ack> {
+    let frames = sent.iter().flat_map(Sent::frames);
+    let acks = frames.filter_map(|frame| match frame {
+        Frame::Ack(ack) | Frame::PathAck(_, ack) => Some(ack),
+        _ => None,
+    });
+    acks.collect()
+}
+
+fn ping(net: &mut Net, from: Side) -> Vec<Sent> {
+    net.connection(from).inject(SpaceId::Data(ZERO), &[1]);
+    net.take(from)
+}
+
+/// Packets that cannot be opened are not acknowledged.
+#[test]
+fn rfc_9000_13_1_only_what_was_opened_is_acknowledged() {
+    let mut net = Net::connected(Options::default());
+    let forged = net.forge(&Forgery {
+        generation: 6,
+        ..Forgery::new(Side::Client, Kind::OneRtt(ZERO), 900, &[Frame::Ping])
+    });
+    net.give(forged);
+    for number in [901, 903] {
+        let kind = Kind::OneRtt(ZERO);
+        let forged = net.forge(&Forgery::new(Side::Client, kind, number, &[Frame::Ping]));
+        net.give(forged);
+    }
+    let sent = net.take(Side::Server);
+    let acked: Vec<_> = acks(&sent)
+        .iter()
+        .flat_map(|ack| ack.ranges().flatten().collect::<Vec<_>>())
+        .collect();
+    assert!(acked.contains(&901) && acked.contains(&903));
+    assert!(!acked.contains(&900) && !acked.contains(&902));
+}
+
+#[test]
+fn rfc_9000_13_2_1_handshake_packets_are_acknowledged_at_once() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let flight = net.take(Side::Server);
+    assert!(packets(&flight)[0].has(|frame| matches!(frame, Frame::Ack(_))));
+    // At both levels, with nothing else to send.
+    for kind in [Kind::Initial, Kind::Handshake] {
+        let forged = net.forge(&Forgery::new(Side::Client, kind, 20, &[Frame::Ping]));
+        net.give(forged);
+        let sent = net.take(Side::Server);
+        let acked = packets(&sent).into_iter().any(|packet| {
+            let level = match kind {
+                Kind::Initial => packet.is_initial(),
+                _ => packet.is_handshake(),
+            };
+            level && packet.has(|frame| matches!(frame, Frame::Ack(ack) if ack.largest == 20))
+        });
+        assert!(acked, "{kind:?}");
+    }
+}
+
+#[test]
+fn rfc_9000_13_2_1_one_packet_is_acknowledged_within_the_announced_delay() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let sent = ping(&mut net, !side);
+        let number = packets(&sent)[0].number;
+        net.give_all(sent);
+        assert!(net.take(side).is_empty());
+        let arrived = net.now;
+        let answer = net.fire(side);
+        assert!(net.now - arrived <= 25 * MS);
+        assert_eq!(acks(&answer)[0].largest, number);
+    }
+}
+
+/// What only acknowledges or pads is not acknowledged by itself.
+#[test]
+fn rfc_9000_13_2_1_packets_that_elicit_nothing_are_answered_with_nothing() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        // Gaps, too.
+        for number in [3000, 3001, 3007, 3020] {
+            let kind = Kind::OneRtt(ZERO);
+            let forged = net.forge(&Forgery::new(!side, kind, number, &[Frame::Padding]));
+            net.give(forged);
+            assert!(net.take(side).is_empty());
+        }
+        let timeout = net.connection(side).poll_timeout().unwrap().1;
+        assert!(
+            !matches!(timeout, TimeoutReason::AckDelay(_)),
+            "{timeout:?}"
+        );
+    }
+}
+
+/// Marks are reported at every level, whether or not we mark packets ourselves.
+#[test]
+fn rfc_9000_13_4_1_ecn_marks_are_reported() {
+    let options = Options::default().transport(|transport| transport.ecn = false);
+    let mut net = Net::connecting(options);
+    let mark = |sent: Vec<Sent>| {
+        let marked = |sent| Sent {
+            ecn: Some(EcnCodepoint::Ect0),
+            ..sent
+        };
+        sent.into_iter().map(marked).collect::<Vec<_>>()
+    };
+    let reported = |sent: &[Sent], wanted: fn(&Packet) -> bool| {
+        let of_level = packets(sent).into_iter().filter(wanted);
+        of_level.flat_map(|packet| packet.frames).any(|frame| {
+            matches!(frame, Frame::Ack(ack) | Frame::PathAck(_, ack)
+                if ack.ecn.is_some_and(|counts| counts.ect0 > 0))
+        })
+    };
+    let first = net.take(Side::Client);
+    assert!(first.iter().all(|sent| sent.ecn.is_none()));
+    net.give_all(mark(first));
+    let flight = net.take(Side::Server);
+    assert!(reported(&flight, Packet::is_initial));
+    net.give_all(mark(flight));
+    let finished = net.take(Side::Client);
+    assert!(reported(&finished, Packet::is_handshake));
+    net.give_all(mark(finished));
+    net.exchange();
+    for _ in 0..2 {
+        net.client().inject(SpaceId::Data(ZERO), &[1]);
+    }
+    let pings = net.take(Side::Client);
+    net.give_all(mark(pings));
+    let answer = net.take(Side::Server);
+    assert!(reported(&answer, Packet::is_one_rtt));
+}
+
+/// A probe timeout sends something that must be acknowledged, at least once and at most twice,
+/// although the window is full; it counts as in flight.
+#[test]
+fn rfc_9002_6_2_4_a_probe_leaves_although_the_window_is_full() {
+    let mut net = Net::connected(Options::default());
+    net.write(Side::Client, 300_000);
+    net.take(Side::Client);
+    // Until the window is full; then the timeout.
+    let mut probes = Vec::new();
+    let before = |net: &mut Net| net.client().path_stats(ZERO).unwrap();
+    while before(&mut net).probe_timeouts == 0 {
+        let stats = before(&mut net);
+        assert!(stats.in_flight <= stats.window);
+        probes = net.fire(Side::Client);
+    }
+    let stats = before(&mut net);
+    assert!((1..=2).contains(&probes.len()), "{}", probes.len());
+    for packet in packets(&probes) {
+        assert!(packet.has(Frame::is_ack_eliciting));
+    }
+    assert!(
+        stats.in_flight + 1452 > stats.window,
+        "it was full: {stats:?}"
+    );
+    let bytes: usize = probes.iter().map(|sent| sent.data.len()).sum();
+    assert!(bytes > 0 && stats.in_flight >= bytes as u64);
+}
+
+fn phase(packet: &Packet) -> bool {
+    packet.first & 0x04 != 0
+}
+
+#[test]
+fn rfc_9001_6_1_no_key_update_before_the_handshake_is_confirmed() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let flight = net.take(Side::Server);
+    net.give_all(flight);
+    assert!(!net.client().is_handshaking());
+    let now = net.now;
+    assert!(!net.client().initiate_key_update(now));
+    let sent = net.take(Side::Client);
+    net.give_all(sent);
+    net.exchange();
+    net.wait(SECOND);
+    let now = net.now;
+    assert!(net.client().initiate_key_update(now));
+    let pings = ping(&mut net, Side::Client);
+    assert!(phase(&packets(&pings)[0]));
+}
+
+/// A peer's update is followed before anything is sent, and with it every acknowledgement.
+#[test]
+fn rfc_9001_6_2_a_key_update_is_followed_at_once() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let now = net.now;
+        assert!(net.connection(side).initiate_key_update(now));
+        let updated = ping(&mut net, side);
+        net.give_all(updated);
+        let answer = net.fire(!side);
+        assert!(packets(&answer).iter().all(phase));
+        assert!(!acks(&answer).is_empty());
+        net.give_all(answer);
+        let id = net.write(side, 10_000);
+        net.wait(SECOND);
+        assert_eq!(net.read(!side, id), 10_000);
+    }
+}
+
+/// A peer that acknowledges a packet of the new phase goes on with the old one.
+#[test]
+fn rfc_9001_6_2_an_old_packet_may_not_acknowledge_a_newer_one() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let old = packets(&ping(&mut net, side))[0].number;
+        let now = net.now;
+        assert!(net.connection(side).initiate_key_update(now));
+        let new = packets(&ping(&mut net, side))[0].number;
+        let give = |net: &mut Net, number, acked: std::ops::Range<u64>| {
+            let kind = Kind::OneRtt(ZERO);
+            let forged = net.forge(&Forgery::new(!side, kind, number, &[path_ack(acked)]));
+            net.give(forged);
+        };
+        give(&mut net, 700, old..old + 1);
+        assert_eq!(net.fault(side), None);
+        give(&mut net, 701, new..new + 1);
+        let expected = (TransportErrorCode::KEY_UPDATE_ERROR, 0x3e);
+        assert_eq!(net.fault(side), Some(expected));
+    }
+}
+
+/// RFC 9001 section 5.5: a packet that looks like an update and is not authentic changes nothing.
+#[test]
+fn rfc_9001_5_5_a_false_key_update_is_discarded() {
+    let mut net = Net::connected(Options::default());
+    let mut sent = ping(&mut net, Side::Client).remove(0);
+    sent.data[0] ^= 0x04;
+    let dropped = net.server().stats().packets_dropped;
+    net.give(sent);
+    assert_eq!(net.server().stats().packets_dropped, dropped + 1);
+    let answer = ping(&mut net, Side::Server);
+    assert!(!phase(&packets(&answer)[0]));
+    net.give_all(answer);
+    let id = net.write(Side::Client, 1000);
+    net.wait(SECOND);
+    assert_eq!(net.read(Side::Server, id), 1000);
+}
+
+/// Packets a side sent with the spin bit set, after some talk.
+fn spins(net: &mut Net) -> [usize; 2] {
+    let mut log = Vec::new();
+    for _ in 0..10 {
+        for side in SIDES {
+            net.connection(side).inject(SpaceId::Data(ZERO), &[1]);
+        }
+        log.extend(net.exchange());
+    }
+    SIDES.map(|side| {
+        let of_side: Vec<_> = log
+            .iter()
+            .filter(|sent| sent.from == side)
+            .cloned()
+            .collect();
+        let packets = packets(&of_side).into_iter();
+        let spun = packets.filter(|packet| packet.is_one_rtt() && packet.first & 0x20 != 0);
+        spun.count()
+    })
+}
+
+/// The spin bit can be turned off, is off on about one path in sixteen, and starts over with each
+/// connection ID.
+#[test]
+fn rfc_9000_17_4_the_spin_bit_is_off_now_and_then() {
+    let mut net = Net::connected(Options::default());
+    assert_eq!(spins(&mut net), [0, 0], "off by default");
+
+    let options = Options::default().transport(|transport| transport.spin_bit = true);
+    let mut net = Net::new(options);
+    let mut silent = 0;
+    for _ in 0..160 {
+        net.connect();
+        net.exchange();
+        // A server only reflects what the client spins.
+        silent += u32::from(spins(&mut net)[0] == 0);
+        net.close(Side::Client);
+        net.exchange();
+    }
+    assert!((3..=24).contains(&silent), "{silent} of 160");
+}
+
+#[test]
+fn rfc_9000_17_4_the_spin_bit_starts_over_with_another_connection_id() {
+    let options = Options::default().transport(|transport| transport.spin_bit = true);
+    let mut net = Net::connected(options);
+    // Until the client spins.
+    let mut spun = false;
+    for _ in 0..40 {
+        let sent = ping(&mut net, Side::Client);
+        spun = packets(&sent).iter().any(|packet| packet.first & 0x20 != 0);
+        if spun {
+            break;
+        }
+        net.give_all(sent);
+        net.exchange();
+    }
+    assert!(spun, "this path spins");
+    let (now, local) = (net.now, super::harness::address(Side::Client, 4));
+    net.client().set_local_address(now, ZERO, local).unwrap();
+    let moved = net.take(Side::Client);
+    assert!(!moved.is_empty());
+    for packet in packets(&moved) {
+        assert_eq!(packet.first & 0x20, 0);
+    }
+}
+
+/// RFC 9287: the QUIC bit varies in 1-RTT packets to a peer that allows it, and only there.
+#[test]
+fn rfc_9287_3_the_quic_bit_is_greased_if_the_peer_allows_it() {
+    for (client, server) in [(true, true), (true, false), (false, true)] {
+        let mut options = Options::default();
+        options.client_endpoint.grease_quic_bit = client;
+        options.server_endpoint.grease_quic_bit = server;
+        let mut net = Net::connecting(options);
+        let mut log = net.exchange();
+        for side in SIDES {
+            net.write(side, 100_000);
+        }
+        log.extend(net.wait(2 * SECOND));
+        for side in SIDES {
+            let of_side: Vec<_> = log
+                .iter()
+                .filter(|sent| sent.from == side)
+                .cloned()
+                .collect();
+            let (short, long): (Vec<_>, Vec<_>) =
+                packets(&of_side).into_iter().partition(Packet::is_one_rtt);
+            assert!(long.iter().all(|packet| packet.first & 0x40 != 0));
+            let clear = short
+                .iter()
+                .filter(|packet| packet.first & 0x40 == 0)
+                .count();
+            if client && server {
+                assert!(
+                    clear * 4 > short.len() && clear * 4 < short.len() * 3,
+                    "{clear}"
+                );
+            } else {
+                assert_eq!(clear, 0, "{side:?}");
+            }
+        }
+    }
+}
+
+/// MP-154: the smallest RTT belongs to the way there and the way back.
+#[test]
+fn mp_154_the_smallest_rtt_starts_over_when_acknowledgements_change_their_path() {
+    let mut net = Net::with_two_paths(Options::default());
+    let min_rtt = |net: &mut Net| net.client().path_stats(ZERO).unwrap().min_rtt;
+    let low = min_rtt(&mut net);
+    assert!(low <= 5 * MS);
+    let mut forged_number = 4000;
+    for (carrier, expected) in [
+        (ZERO, low),
+        (PathId(1), 60 * MS),
+        (PathId(1), 60 * MS),
+        (ZERO, 60 * MS),
+    ] {
+        let sent = ping(&mut net, Side::Client);
+        let number = packets(&sent)[0].number;
+        net.now += 60 * MS;
+        forged_number += 1;
+        let kind = Kind::OneRtt(carrier);
+        let ack = path_ack(number..number + 1);
+        let forged = net.forge(&Forgery::new(Side::Server, kind, forged_number, &[ack]));
+        net.give(forged);
+        assert_eq!(min_rtt(&mut net), expected, "on {carrier}");
+    }
+}
+
+/// MP-175: advice is taken in moderation.
+#[test]
+fn mp_175_a_flood_of_advice_closes() {
+    let mut net = Net::connected(Options::default());
+    let mut sequence = 0;
+    while net.fault(Side::Server).is_none() {
+        let mut frames = Vec::new();
+        for _ in 0..100 {
+            sequence += 1;
+            Frame::PathStatus(ZERO, mpquic_core::PathStatus::Backup, sequence).encode(&mut frames);
+        }
+        net.client().inject(SpaceId::Data(ZERO), &frames);
+        net.exchange();
+        assert!(sequence < 5000);
+    }
+    let expected = (TransportErrorCode::PROTOCOL_VIOLATION, 0x3e76);
+    assert_eq!(net.fault(Side::Server), Some(expected));
+    assert!(sequence > 1000);
+}
+
+/// MP-040: three of the largest PTO of all paths, counted from the acknowledgement.
+#[test]
+fn mp_040_a_key_update_waits_for_the_slowest_path() {
+    let topology = mpquic_sim::Topology::new()
+        .path("fast", mpquic_sim::LinkConfig::new(50.0, 5 * MS))
+        .path("slow", mpquic_sim::LinkConfig::new(50.0, 200 * MS));
+    let mut pair = mpquic_sim::Pair::connected(&topology, mpquic_sim::Setup::new());
+    pair.open_all_paths();
+    pair.transfer(Side::Client, 3_000_000, 20 * SECOND);
+    let update = |pair: &mut mpquic_sim::Pair| {
+        let now = pair.now();
+        pair.client().initiate_key_update(now)
+    };
+    assert!(update(&mut pair));
+    let start = pair.now();
+    // Both sides go on talking in the new phase.
+    while !update(&mut pair) {
+        pair.client().ping_path(ZERO).unwrap();
+        pair.drive(10 * MS);
+        assert!(pair.now() - start < 20 * SECOND);
+    }
+    let took = pair.now() - start;
+    assert!(took >= 3 * 400 * MS, "{took:?}");
+}

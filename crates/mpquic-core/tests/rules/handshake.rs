@@ -1,0 +1,872 @@
+//! The handshake: connection IDs, parameters, CRYPTO, sizes, tokens.
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::wire::frame::{Ack, Crypto, Frame, NewConnectionId, PacketType};
+use mpquic_core::wire::header::Header;
+use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
+use mpquic_core::{
+    ConnectionError, ConnectionId, Event, PathId, Side, SpaceId, TransportErrorCode,
+};
+
+use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
+
+use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
+
+type Code = TransportErrorCode;
+const PV: Code = Code::PROTOCOL_VIOLATION;
+const TPE: Code = Code::TRANSPORT_PARAMETER_ERROR;
+
+fn crypto(offset: u64, data: &[u8]) -> Frame {
+    Frame::Crypto(Crypto {
+        offset,
+        data: Bytes::copy_from_slice(data),
+    })
+}
+
+/// A message of the null handshake: type, length, fields.
+fn message(kind: u8, fields: &[&[u8]]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for field in fields {
+        body.extend_from_slice(&(field.len() as u16).to_be_bytes());
+        body.extend_from_slice(field);
+    }
+    let mut message = (u32::from(kind) << 24 | body.len() as u32)
+        .to_be_bytes()
+        .to_vec();
+    message.extend_from_slice(&body);
+    message
+}
+
+fn encoded(parameters: &TransportParameters, side: Side) -> Vec<u8> {
+    let mut out = Vec::new();
+    parameters.encode(side, &mut out);
+    out
+}
+
+fn client_hello(parameters: &TransportParameters) -> Vec<u8> {
+    let parameters = encoded(parameters, Side::Client);
+    message(1, &[b"rules", b"server.test", &parameters])
+}
+
+/// The server's message with its parameters.
+fn certificate(parameters: &TransportParameters) -> Vec<u8> {
+    message(11, &[&encoded(parameters, Side::Server)])
+}
+
+/// The parameters in a CRYPTO frame with such a message.
+fn parameters_in(frames: &[Frame], kind: u8, sender: Side) -> Option<TransportParameters> {
+    frames.iter().find_map(|frame| match frame {
+        Frame::Crypto(crypto) if crypto.data.first() == Some(&kind) => {
+            let mut body = &crypto.data[4..];
+            let mut last: &[u8] = &[];
+            let fields = if kind == 1 { 3 } else { 1 };
+            for _ in 0..fields {
+                let length = usize::from(u16::from_be_bytes([body[0], body[1]]));
+                (last, body) = body[2..].split_at(length);
+            }
+            Some(TransportParameters::decode(sender, last).unwrap())
+        }
+        _ => None,
+    })
+}
+
+fn initial_header(sent: &Sent) -> (ConnectionId, ConnectionId, Bytes) {
+    match sent.packets().remove(0).header {
+        Header::Initial {
+            dcid, scid, token, ..
+        } => (dcid, scid, token),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server that got a ClientHello with these parameters, in an Initial with this source
+/// connection ID.
+fn server_given(scid: ConnectionId, change: impl Fn(&mut TransportParameters)) -> (Net, Vec<Sent>) {
+    let mut net = Net::new(Options::default());
+    net.client_cid_length = scid.len();
+    let dcid = ConnectionId::new(&[0xd; 8]);
+    let mut parameters = TransportParameters {
+        initial_source_connection_id: Some(scid),
+        initial_max_path_id: Some(PathId(3)),
+        ..TransportParameters::default()
+    };
+    change(&mut parameters);
+    let hello = crypto(0, &client_hello(&parameters));
+    let first = net.forge(&Forgery {
+        dcid: Some(dcid),
+        scid: Some(scid),
+        initial_dcid: Some(dcid),
+        ..Forgery::new(Side::Client, Kind::Initial, 0, &[hello])
+    });
+    net.give(first);
+    let sent = net.take(Side::Server);
+    (net, sent)
+}
+
+/// A client whose server answered with these parameters, in packets with this source connection ID.
+fn client_given(scid: ConnectionId, retry: bool, change: impl Fn(&mut TransportParameters)) -> Net {
+    let mut net = Net::connecting(Options::default());
+    net.retry = retry;
+    let mut first = net.take(Side::Client).remove(0);
+    let (original, client_scid, _) = initial_header(&first);
+    let mut retry_scid = None;
+    if retry {
+        let data = net.give(first.clone()).expect("a Retry");
+        net.give(first.answered(data));
+        first = net.take(Side::Client).remove(0);
+        retry_scid = Some(initial_header(&first).0);
+    }
+    let mut parameters = TransportParameters {
+        original_destination_connection_id: Some(original),
+        retry_source_connection_id: retry_scid,
+        initial_source_connection_id: Some(scid),
+        initial_max_path_id: Some(PathId(3)),
+        initial_max_data: 100_000,
+        initial_max_streams_uni: 3,
+        initial_max_stream_data_uni: 100_000,
+        active_connection_id_limit: 4,
+        ..TransportParameters::default()
+    };
+    change(&mut parameters);
+    for (kind, number, frame) in [
+        (Kind::Initial, 0, crypto(0, &message(2, &[]))),
+        (Kind::Handshake, 0, crypto(0, &certificate(&parameters))),
+    ] {
+        let sent = net.forge(&Forgery {
+            dcid: Some(client_scid),
+            scid: Some(scid),
+            ..Forgery::new(Side::Server, kind, number, &[frame])
+        });
+        net.give(sent);
+    }
+    net
+}
+
+fn server_cid() -> ConnectionId {
+    ConnectionId::new(&[0x5e; 8])
+}
+
+#[test]
+fn rfc_9000_7_2_the_first_connection_id_is_unpredictable_and_long() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client).remove(0);
+    net.connect();
+    let second = net.take(Side::Client).remove(0);
+    let (one, other) = (initial_header(&first).0, initial_header(&second).0);
+    assert!(one.len() >= 8 && other.len() >= 8);
+    assert_ne!(one, other);
+}
+
+/// Until the server answered, the client keeps the connection ID it made up; then it takes the
+/// server's, and no other.
+#[test]
+fn rfc_9000_7_2_destination_connection_ids_are_learned_once() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    let made_up = initial_header(&first[0]).0;
+    let repeated = net.fire(Side::Client);
+    assert_eq!(initial_header(&repeated[0]).0, made_up);
+
+    net.give_all(first);
+    let flight = net.take(Side::Server);
+    let chosen = initial_header(&flight[0]).1;
+    // Another Initial, with another source connection ID, changes nothing.
+    net.give_all(flight);
+    let other = net.forge(&Forgery {
+        scid: Some(server_cid()),
+        ..Forgery::new(Side::Server, Kind::Initial, 50, &[Frame::Ping])
+    });
+    net.give(other);
+    let answers = net.take(Side::Client);
+    let of_answers: Vec<_> = answers.iter().flat_map(Sent::packets).collect();
+    assert!(!of_answers.is_empty());
+    for packet in of_answers {
+        assert_eq!(*packet.header.dcid(), chosen);
+    }
+}
+
+/// A server keeps to the source connection ID of the client's first Initial, a client to that of
+/// the server's: other packets are dropped, whatever their type.
+#[test]
+fn rfc_9000_7_2_packets_with_another_source_connection_id_are_dropped() {
+    for (from, kind) in [
+        (Side::Client, Kind::Initial),
+        (Side::Server, Kind::Initial),
+        (Side::Client, Kind::Handshake),
+        (Side::Server, Kind::Handshake),
+    ] {
+        for scid in [None, Some(server_cid())] {
+            let mut net = Net::connecting(Options::default());
+            let first = net.take(Side::Client);
+            net.give_all(first);
+            let flight = net.take(Side::Server);
+            if from.is_server() {
+                // ServerHello only, so that both levels are there.
+                let (dcid, _, _) = initial_header(&flight[0]);
+                let hello = net.forge(&Forgery {
+                    dcid: Some(dcid),
+                    ..Forgery::new(
+                        Side::Server,
+                        Kind::Initial,
+                        40,
+                        &[crypto(0, &message(2, &[]))],
+                    )
+                });
+                net.give(hello);
+            }
+            let dropped = net.connection(!from).stats().packets_dropped;
+            let forged = net.forge(&Forgery {
+                scid,
+                ..Forgery::new(from, kind, 50, &[Frame::Ping])
+            });
+            net.give(forged);
+            let dropped = net.connection(!from).stats().packets_dropped - dropped;
+            assert_eq!(dropped, u64::from(scid.is_some()), "{from:?} {kind:?}");
+        }
+    }
+}
+
+/// RFC 9000 section 7.3: connection IDs of the handshake are authenticated.
+#[test]
+fn rfc_9000_7_3_parameters_must_name_the_connection_ids_of_the_handshake() {
+    type Change = fn(&mut TransportParameters);
+    let own: [Change; 2] = [
+        |parameters| parameters.initial_source_connection_id = None,
+        |parameters| {
+            parameters.initial_source_connection_id = Some(ConnectionId::new(&[0xbb; 8]));
+        },
+    ];
+    let scid = ConnectionId::new(&[0xc; 8]);
+    for change in own {
+        let (mut net, _) = server_given(scid, change);
+        assert_eq!(net.fault(Side::Server).unwrap().0, TPE);
+        let mut net = client_given(server_cid(), false, change);
+        assert_eq!(net.fault(Side::Client).unwrap().0, TPE);
+    }
+    let (mut net, _) = server_given(scid, |_| {});
+    assert_eq!(net.fault(Side::Server), None);
+    for retry in [false, true] {
+        let mut net = client_given(server_cid(), retry, |_| {});
+        assert_eq!(net.fault(Side::Client), None);
+        assert!(!net.client().is_handshaking());
+        for change in [
+            (|parameters| parameters.original_destination_connection_id = None) as Change,
+            |parameters| {
+                parameters.original_destination_connection_id = Some(ConnectionId::new(&[0xbb; 8]));
+            },
+            |parameters| {
+                parameters.retry_source_connection_id = match parameters.retry_source_connection_id
+                {
+                    // Absent after a Retry, present without one.
+                    Some(_) => None,
+                    None => Some(ConnectionId::new(&[0xbb; 8])),
+                };
+            },
+        ] {
+            let mut net = client_given(server_cid(), retry, change);
+            assert_eq!(net.fault(Side::Client).unwrap().0, TPE);
+        }
+    }
+    let mut net = client_given(server_cid(), true, |parameters| {
+        parameters.retry_source_connection_id = Some(ConnectionId::new(&[0xbb; 8]));
+    });
+    assert_eq!(net.fault(Side::Client).unwrap().0, TPE);
+}
+
+/// What is announced: RFC 9000 sections 7.3 and 18.2, MP-005.
+#[test]
+fn rfc_9000_18_2_parameters_name_connection_ids_and_a_reset_token() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    let (dcid, scid, _) = initial_header(&first[0]);
+    let frames: Vec<_> = first.iter().flat_map(Sent::frames).collect();
+    let client = parameters_in(&frames, 1, Side::Client).unwrap();
+    assert_eq!(client.initial_source_connection_id, Some(scid));
+    assert_eq!(client.initial_max_path_id, Some(PathId(7)));
+    net.give_all(first);
+    let flight = net.take(Side::Server);
+    let (_, scid, token) = initial_header(&flight[0]);
+    // RFC 9000 section 17.2.2
+    assert!(token.is_empty(), "servers send no token");
+    let frames: Vec<_> = flight.iter().flat_map(Sent::frames).collect();
+    let server = parameters_in(&frames, 11, Side::Server).unwrap();
+    assert_eq!(server.initial_source_connection_id, Some(scid));
+    assert_eq!(server.original_destination_connection_id, Some(dcid));
+    assert_eq!(server.retry_source_connection_id, None);
+    assert!(server.stateless_reset_token.is_some());
+    assert!(server.active_connection_id_limit >= 2);
+    assert!(server.max_udp_payload_size >= 1200);
+}
+
+/// MP-009: the parameter in a packet with a zero-length connection ID. MP-010: a server does not
+/// send it in one.
+#[test]
+fn mp_009_multipath_needs_connection_ids() {
+    let empty = ConnectionId::new(&[]);
+    let (mut net, _) = server_given(empty, |_| {});
+    assert_eq!(net.fault(Side::Server).unwrap().0, PV);
+    let (mut net, sent) = server_given(empty, |parameters| parameters.initial_max_path_id = None);
+    assert_eq!(net.fault(Side::Server), None);
+    let frames: Vec<_> = sent.iter().flat_map(Sent::frames).collect();
+    let announced = parameters_in(&frames, 11, Side::Server).unwrap();
+    assert_eq!(announced.initial_max_path_id, None);
+
+    let mut net = client_given(empty, false, |_| {});
+    assert_eq!(net.fault(Side::Client).unwrap().0, PV);
+    let mut net = client_given(empty, false, |parameters| {
+        parameters.initial_max_path_id = None;
+    });
+    assert_eq!(net.fault(Side::Client), None);
+}
+
+/// MP-018, RFC 9000 section 5.1.1: the connection ID of preferred_address is number 1 of path 0.
+#[test]
+fn mp_018_the_preferred_address_brings_a_connection_id() {
+    let mut net = client_given(server_cid(), false, |parameters| {
+        parameters.preferred_address = Some(PreferredAddress {
+            ipv4: Some("192.0.2.200:443".parse().unwrap()),
+            ipv6: None,
+            connection_id: ConnectionId::new(&[0xaa; 8]),
+            stateless_reset_token: [0xaa; 16],
+        });
+    });
+    assert_eq!(net.fault(Side::Client), None);
+    let _finished = net.take(Side::Client);
+    let new = NewConnectionId {
+        sequence: 2,
+        retire_prior_to: 2,
+        id: ConnectionId::new(&[0xab; 8]),
+        reset_token: [0xab; 16],
+    };
+    let frames = [Frame::HandshakeDone, Frame::NewConnectionId(new)];
+    let forged = net.forge(&Forgery::new(
+        Side::Server,
+        Kind::OneRtt(PathId::ZERO),
+        0,
+        &frames,
+    ));
+    net.give(forged);
+    let sent = net.take(Side::Client);
+    for sequence in [0, 1] {
+        let retired = Frame::PathRetireConnectionId(PathId::ZERO, sequence);
+        assert!(sent.iter().any(|sent| sent.has(|frame| *frame == retired)));
+    }
+    assert_eq!(net.dcid(Side::Client, PathId::ZERO), new.id);
+}
+
+/// RFC 9000 section 17.2.2: a server's Initial has no token.
+#[test]
+fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
+    for token in [&b""[..], b"token"] {
+        let mut net = Net::connecting(Options::default());
+        let first = net.take(Side::Client);
+        net.give_all(first);
+        let flight = net.take(Side::Server);
+        let (dcid, _, _) = initial_header(&flight[0]);
+        let forged = net.forge(&Forgery {
+            dcid: Some(dcid),
+            token: Bytes::copy_from_slice(token),
+            ..Forgery::new(Side::Server, Kind::Initial, 9, &[Frame::Ping])
+        });
+        let dropped = net.client().stats().packets_dropped;
+        net.give(forged);
+        let dropped = net.client().stats().packets_dropped - dropped;
+        assert_eq!(dropped, u64::from(!token.is_empty()));
+    }
+}
+
+/// RFC 9000 section 14.1: not the first one alone.
+#[test]
+fn rfc_9000_14_1_a_server_drops_every_initial_in_a_small_datagram() {
+    for size in [1199, 1200] {
+        let mut net = Net::connecting(Options::default());
+        let first = net.take(Side::Client);
+        net.give_all(first);
+        let forged = net.forge(&Forgery {
+            size,
+            ..Forgery::new(Side::Client, Kind::Initial, 9, &[Frame::Ping])
+        });
+        assert_eq!(forged.data.len(), size);
+        let dropped = net.server().stats().packets_dropped;
+        net.give(forged);
+        let dropped = net.server().stats().packets_dropped - dropped;
+        assert_eq!(dropped, u64::from(size < 1200));
+    }
+}
+
+/// RFC 9000 section 14.1: every datagram of a client with an Initial packet, whatever else it has
+/// or is for, and those of a server that elicit acknowledgements.
+#[test]
+fn rfc_9000_14_1_datagrams_with_initial_packets_are_full() {
+    for close_after in [None, Some(0), Some(1), Some(2)] {
+        let mut net = Net::connecting(Options::default());
+        let mut log = Vec::new();
+        for round in 0..6 {
+            if close_after == Some(round) {
+                net.close(Side::Client);
+            }
+            for side in SIDES {
+                let flight = net.take(side);
+                log.extend(flight.iter().cloned());
+                net.now += 5 * MS;
+                // The server's Handshake packets are late.
+                let late = |sent: &Sent| {
+                    side.is_server()
+                        && round == 0
+                        && sent.packets().iter().any(Packet::is_handshake)
+                };
+                let initials = flight.into_iter().map(|sent| match late(&sent) {
+                    true => only_initial(&sent),
+                    false => sent,
+                });
+                let initials: Vec<_> = initials.collect();
+                net.give_all(initials);
+            }
+        }
+        let mut from_client = 0;
+        for sent in &log {
+            let packets = sent.packets();
+            let mut initials = packets
+                .iter()
+                .filter(|packet| packet.is_initial())
+                .peekable();
+            if initials.peek().is_none() {
+                continue;
+            }
+            let elicits = initials.any(|packet| packet.has(Frame::is_ack_eliciting));
+            if sent.from.is_client() || elicits {
+                assert!(sent.data.len() >= 1200, "{} {packets:?}", sent.data.len());
+            }
+            from_client += u32::from(sent.from.is_client());
+        }
+        assert!(from_client >= 1);
+        if close_after == Some(1) {
+            let closed =
+                |sent: &&Sent| sent.has(|frame| matches!(frame, Frame::ConnectionClose(_)));
+            let close = log.iter().find(closed).unwrap();
+            assert!(close.packets()[0].is_initial(), "both levels were there");
+        }
+    }
+}
+
+/// A datagram without what follows its Initial packet.
+fn only_initial(sent: &Sent) -> Sent {
+    let mut rest = sent.data.clone();
+    let packet = mpquic_core::wire::header::next_packet(&mut rest, 8).unwrap();
+    Sent {
+        data: packet.data,
+        ..sent.clone()
+    }
+}
+
+/// RFC 9001 section 4.1.3: bytes of TLS travel at the level they belong to.
+#[test]
+fn rfc_9001_4_1_3_crypto_data_of_a_past_level_is_a_violation() {
+    // To a client that has Handshake keys: more at the Initial level.
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    let (_, client_scid, _) = initial_header(&first[0]);
+    let hello = message(2, &[]);
+    let give = |net: &mut Net, number, frame| {
+        let forged = net.forge(&Forgery {
+            dcid: Some(client_scid),
+            scid: Some(server_cid()),
+            ..Forgery::new(Side::Server, Kind::Initial, number, &[frame])
+        });
+        net.give(forged);
+    };
+    give(&mut net, 0, crypto(0, &hello));
+    // A repetition is harmless.
+    give(&mut net, 1, crypto(0, &hello));
+    assert_eq!(net.fault(Side::Client), None);
+    let parameters = certificate(&TransportParameters::default());
+    give(&mut net, 2, crypto(hello.len() as u64, &parameters));
+    assert_eq!(net.fault(Side::Client), Some((PV, 0x06)));
+    assert!(net.client().is_handshaking());
+
+    // Left over when the keys change: it was sent before, with a gap.
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    let (_, client_scid, _) = initial_header(&first[0]);
+    let give = |net: &mut Net, number, frame| {
+        let forged = net.forge(&Forgery {
+            dcid: Some(client_scid),
+            scid: Some(server_cid()),
+            ..Forgery::new(Side::Server, Kind::Initial, number, &[frame])
+        });
+        net.give(forged);
+    };
+    give(&mut net, 0, crypto(hello.len() as u64 + 10, &parameters));
+    assert_eq!(net.fault(Side::Client), None);
+    give(&mut net, 1, crypto(0, &hello));
+    assert_eq!(net.fault(Side::Client).unwrap().0, PV);
+
+    // To a client whose handshake is complete: more at the Handshake level.
+    let mut net = client_given(server_cid(), false, |_| {});
+    let _finished = net.take(Side::Client);
+    assert!(!net.client().is_handshaking());
+    let forged = net.forge(&Forgery {
+        scid: Some(server_cid()),
+        ..Forgery::new(Side::Server, Kind::Handshake, 5, &[crypto(5000, b"more")])
+    });
+    net.give(forged);
+    assert_eq!(net.fault(Side::Client), Some((PV, 0x06)));
+}
+
+/// RFC 9000 section 7.5: at least 4096 bytes are buffered, however little is configured; more than
+/// what is buffered closes.
+#[test]
+fn rfc_9000_7_5_crypto_data_is_buffered() {
+    let options = Options::default().transport(|transport| transport.crypto_buffer = 1);
+    let mut net = Net::connecting(options);
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let _flight = net.take(Side::Server);
+    let give = |net: &mut Net, number, offset| {
+        let frame = crypto(offset, &[1; 4]);
+        let forged = net.forge(&Forgery::new(
+            Side::Client,
+            Kind::Handshake,
+            number,
+            &[frame],
+        ));
+        net.give(forged);
+    };
+    give(&mut net, 0, 4092);
+    assert_eq!(net.fault(Side::Server), None);
+    give(&mut net, 1, 4093);
+    assert_eq!(
+        net.fault(Side::Server),
+        Some((Code::CRYPTO_BUFFER_EXCEEDED, 0x06))
+    );
+}
+
+/// RFC 9001 section 5.7: a server processes no 1-RTT packet before the handshake is complete, and
+/// acknowledges none; it keeps a few until then.
+#[test]
+fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let flight = net.take(Side::Server);
+    net.give_all(flight);
+    let frames = [Frame::Datagram(Bytes::from_static(b"early"))];
+    let early = net.forge(&Forgery::new(
+        Side::Client,
+        Kind::OneRtt(PathId::ZERO),
+        0,
+        &frames,
+    ));
+    net.give(early);
+    assert!(net.server().is_handshaking());
+    assert_eq!(net.server().recv_datagram(), None);
+    for sent in net.take(Side::Server) {
+        let packets = sent.packets();
+        assert!(!packets.iter().any(Packet::is_one_rtt), "{packets:?}");
+    }
+    let finished = net.take(Side::Client);
+    net.give_all(finished);
+    assert!(!net.server().is_handshaking());
+    assert_eq!(net.server().recv_datagram().as_deref(), Some(&b"early"[..]));
+}
+
+/// RFC 9001 sections 4.9.1 and 4.9.2: keys go when they are no longer needed, and with them all
+/// packets of their level, sent or received.
+#[test]
+fn rfc_9001_4_9_keys_are_discarded() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let flight = net.take(Side::Server);
+    net.give_all(flight);
+    // The client's first Handshake packet ends its Initial level.
+    let finished = net.take(Side::Client);
+    let has_handshake = |sent: &Sent| sent.packets().iter().any(Packet::is_handshake);
+    assert!(finished.iter().any(has_handshake));
+    let ping = |net: &Net, from, kind| net.forge(&Forgery::new(from, kind, 70, &[Frame::Ping]));
+    let is_dropped = |net: &mut Net, sent: Sent| {
+        let to = !sent.from;
+        let dropped = net.connection(to).stats().packets_dropped;
+        net.give(sent);
+        net.connection(to).stats().packets_dropped > dropped
+    };
+    let late = ping(&net, Side::Server, Kind::Initial);
+    assert!(is_dropped(&mut net, late));
+    // The server's ends with the first Handshake packet it opens, its Handshake level when the
+    // handshake is complete.
+    net.give_all(finished);
+    for kind in [Kind::Initial, Kind::Handshake] {
+        let late = ping(&net, Side::Client, kind);
+        assert!(is_dropped(&mut net, late), "{kind:?}");
+    }
+    assert!(
+        net.events(Side::Server)
+            .contains(&Event::HandshakeConfirmed)
+    );
+    // The client's when it hears of that.
+    let early = ping(&net, Side::Server, Kind::Handshake);
+    assert!(!is_dropped(&mut net, early));
+    let done = net.take(Side::Server);
+    let is_done = |frame: &Frame| *frame == Frame::HandshakeDone;
+    assert!(done.iter().any(|sent| sent.has(is_done)), "at once");
+    net.give_all(done);
+    let late = ping(&net, Side::Server, Kind::Handshake);
+    assert!(is_dropped(&mut net, late));
+    let log = net.wait(SECOND);
+    let later: Vec<_> = log.iter().flat_map(Sent::packets).collect();
+    assert!(later.iter().all(Packet::is_one_rtt));
+}
+
+/// RFC 9000 section 19.20, RFC 9001 section 4.1.2: HANDSHAKE_DONE is repeated until it arrives, and
+/// not sent before the handshake is complete.
+#[test]
+fn rfc_9000_13_3_handshake_done_is_repeated_until_acknowledged() {
+    let mut net = Net::connecting(Options::default());
+    net.delivers = |sent| !sent.has(|frame| *frame == Frame::HandshakeDone);
+    let log = net.exchange();
+    assert!(log.iter().any(|sent| !(net.delivers)(sent)));
+    let complete = log.iter().position(|sent| {
+        let is_finished = |packet: &Packet| {
+            packet.is_handshake() && packet.has(|frame| matches!(frame, Frame::Crypto(_)))
+        };
+        sent.from.is_client() && sent.packets().iter().any(is_finished)
+    });
+    let done = log.iter().position(|sent| !(net.delivers)(sent));
+    assert!(done > complete);
+    assert!(
+        !net.events(Side::Client)
+            .contains(&Event::HandshakeConfirmed)
+    );
+    net.delivers = |_| true;
+    net.wait(2 * SECOND);
+    assert!(
+        net.events(Side::Client)
+            .contains(&Event::HandshakeConfirmed)
+    );
+}
+
+/// RFC 9000 sections 8.1.2 and 17.2.5: the token of a Retry is in every Initial from then on,
+/// numbers go on, and the ClientHello is the same.
+#[test]
+fn rfc_9000_17_2_5_after_a_retry_the_client_goes_on_with_its_token() {
+    let mut net = Net::connecting(Options::default());
+    net.retry = true;
+    let first = net.take(Side::Client).remove(0);
+    let retry = net.give(first.clone()).unwrap();
+    let Header::Retry { scid, token, .. } =
+        first.answered(retry.clone()).packets().remove(0).header
+    else {
+        panic!("no Retry");
+    };
+    assert_ne!(scid, initial_header(&first).0, "RFC 9000 section 17.2.5.1");
+    net.give(first.answered(retry));
+    let mut initials = net.take(Side::Client);
+    initials.extend(net.fire(Side::Client));
+    assert!(initials.len() >= 2);
+    let cryptos = |sent: &Sent| {
+        let frames = sent.frames().into_iter();
+        let cryptos = frames.filter(|frame| matches!(frame, Frame::Crypto(_)));
+        cryptos.collect::<Vec<_>>()
+    };
+    let mut last = first.packets()[0].number;
+    for sent in &initials {
+        let (dcid, _, repeated) = initial_header(sent);
+        assert_eq!((dcid, repeated), (scid, token.clone()));
+        assert!(sent.packets()[0].number > last);
+        last = sent.packets()[0].number;
+    }
+    assert_eq!(cryptos(&initials[0]), cryptos(&first));
+    net.give(initials.remove(0));
+    assert_eq!(net.validated, Some(true));
+    net.wait(SECOND);
+    assert!(
+        net.events(Side::Client)
+            .contains(&Event::HandshakeConfirmed)
+    );
+}
+
+/// RFC 9000 section 17.2.5.1: a Retry whose source connection ID is the client's own choice.
+#[test]
+fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
+    let mut net = Net::connecting(Options::default());
+    net.retry = true;
+    let first = net.take(Side::Client).remove(0);
+    let (original, scid, _) = initial_header(&first);
+    let mut data = Vec::new();
+    mpquic_core::wire::header::encode_retry(&mut data, 1, &scid, &original, b"token");
+    // The null tag: digests of the connection ID and of the packet.
+    let digest = |bytes: &[u8]| {
+        bytes.iter().fold(0x811c_9dc5u32, |hash, byte| {
+            (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+        })
+    };
+    let mut tag = [0; 16];
+    tag[..4].copy_from_slice(&digest(&original).to_be_bytes());
+    tag[4..8].copy_from_slice(&digest(&data).to_be_bytes());
+    data.extend_from_slice(&tag);
+    net.give(first.answered(BytesMut::from(&data[..])));
+    assert!(net.take(Side::Client).is_empty());
+    // With another one it is followed: the tag is right.
+    data.truncate(data.len() - 16);
+    let mut data = Vec::new();
+    mpquic_core::wire::header::encode_retry(&mut data, 1, &scid, &server_cid(), b"token");
+    tag[4..8].copy_from_slice(&digest(&data).to_be_bytes());
+    data.extend_from_slice(&tag);
+    net.give(first.answered(BytesMut::from(&data[..])));
+    let second = net.take(Side::Client);
+    assert_eq!(initial_header(&second[0]).0, server_cid());
+}
+
+/// MP-004: frames of RFC 10069 in Initial and Handshake packets are out of place.
+#[test]
+fn mp_004_multipath_frames_need_one_rtt_packets() {
+    let frame = Frame::MaxPathId(PathId(9));
+    assert!(!frame.is_allowed_in(PacketType::ZeroRtt));
+    for (from, kind) in [
+        (Side::Client, Kind::Initial),
+        (Side::Client, Kind::Handshake),
+        (Side::Server, Kind::Initial),
+        (Side::Server, Kind::Handshake),
+    ] {
+        let mut net = Net::connecting(Options::default());
+        let first = net.take(Side::Client);
+        net.give_all(first);
+        let flight = net.take(Side::Server);
+        if from.is_server() && kind == Kind::Handshake {
+            let initials: Vec<_> = flight.iter().map(only_initial).collect();
+            net.give_all(initials);
+        }
+        let forged = net.forge(&Forgery::new(from, kind, 60, std::slice::from_ref(&frame)));
+        net.give(forged);
+        assert_eq!(net.fault(!from), Some((PV, 0x3e7a)), "{from:?} {kind:?}");
+    }
+}
+
+/// RFC 9002 section 6.2.2.1: a client whose server may wait for its address to be proven goes on
+/// probing, with a Handshake packet once it has keys, else with a full Initial.
+#[test]
+fn rfc_9002_6_2_2_1_a_client_keeps_probing_until_its_address_is_proven() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    // Only the server's acknowledgement arrives: nothing is in flight any more.
+    let ack = |number| {
+        let received = std::iter::once(0..number + 1).collect();
+        Frame::Ack(Ack::new(&received, 0, None).unwrap())
+    };
+    let scid = net.take(Side::Server)[0].packets()[0].header.clone();
+    let Header::Initial { dcid, scid, .. } = scid else {
+        panic!("no Initial");
+    };
+    let forged = net.forge(&Forgery {
+        dcid: Some(dcid),
+        scid: Some(scid),
+        ..Forgery::new(Side::Server, Kind::Initial, 30, &[ack(0)])
+    });
+    net.give(forged);
+    assert!(net.take(Side::Client).is_empty());
+    let probe = net.fire(Side::Client);
+    let packet = &probe[0].packets()[0];
+    assert!(packet.is_initial() && packet.has(Frame::is_ack_eliciting));
+    assert!(probe[0].data.len() >= 1200);
+
+    // With Handshake keys, before anything was sent with them.
+    let hello = net.forge(&Forgery {
+        dcid: Some(dcid),
+        scid: Some(scid),
+        ..Forgery::new(
+            Side::Server,
+            Kind::Initial,
+            31,
+            &[ack(packet.number), crypto(0, &message(2, &[]))],
+        )
+    });
+    net.give(hello);
+    let _acks = net.take(Side::Client);
+    let mut probes = Vec::new();
+    for _ in 0..3 {
+        probes.extend(net.fire(Side::Client));
+    }
+    let handshake = |sent: &Sent| {
+        let packets = sent.packets();
+        packets
+            .iter()
+            .any(|packet| packet.is_handshake() && packet.has(Frame::is_ack_eliciting))
+    };
+    assert!(probes.iter().any(handshake), "{probes:?}");
+}
+
+/// RFC 9000 section 6.2: another version in mid handshake means nothing.
+#[test]
+fn rfc_9000_5_2_1_packets_of_another_version_are_dropped() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    for sent in net.take(Side::Server) {
+        let mut changed = sent.clone();
+        changed.data[1..5].copy_from_slice(&0x6b33_43cf_u32.to_be_bytes());
+        net.give(changed);
+    }
+    assert!(net.client().is_handshaking());
+    assert_eq!(net.lost(Side::Client), None);
+    let handshaking = net.take(Side::Client);
+    assert!(handshaking.is_empty());
+}
+
+/// A close by the application before the handshake is confirmed: its code and words stay secret
+/// (RFC 9000 section 10.2.3), and every level the peer may read has one.
+#[test]
+fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let _flight = net.take(Side::Server);
+    net.close(Side::Server);
+    let closes = net.take(Side::Server);
+    let packets: Vec<_> = closes.iter().flat_map(Sent::packets).collect();
+    assert!(packets[0].is_initial() && packets[1].is_handshake());
+    for packet in &packets {
+        for frame in &packet.frames {
+            let Frame::ConnectionClose(close) = frame else {
+                continue;
+            };
+            match close {
+                mpquic_core::wire::frame::Close::Connection(close) => {
+                    assert!(!packet.is_one_rtt());
+                    assert_eq!(close.code, Code::APPLICATION_ERROR);
+                    assert!(close.reason.is_empty());
+                }
+                mpquic_core::wire::frame::Close::Application(..) => assert!(packet.is_one_rtt()),
+            }
+        }
+        assert!(packet.has(|frame| matches!(frame, Frame::ConnectionClose(_))));
+    }
+    net.give_all(closes);
+    match net.lost(Side::Client) {
+        Some(ConnectionError::ConnectionClosed(close)) => {
+            assert_eq!(close.code, Code::APPLICATION_ERROR);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// RFC 9001 section 6: a key update of TLS is not one of QUIC.
+#[test]
+fn rfc_9001_6_unexpected_tls_messages_close() {
+    let topology = Topology::new().path("only", LinkConfig::new(50.0, 5 * MS));
+    let mut pair = Pair::connected(&topology, Setup::new().tls());
+    let mut frames = Vec::new();
+    crypto(0, &[24, 0, 0, 1, 0]).encode(&mut frames);
+    pair.client().inject(SpaceId::Data(PathId::ZERO), &frames);
+    pair.drive(100 * MS);
+    let lost = pair
+        .events(Side::Server)
+        .into_iter()
+        .find_map(|event| match event {
+            Event::ConnectionLost {
+                reason: ConnectionError::TransportError(error),
+            } => Some(error.code),
+            _ => None,
+        });
+    assert_eq!(lost, Some(Code::crypto(10)), "unexpected_message");
+}

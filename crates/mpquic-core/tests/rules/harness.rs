@@ -1,0 +1,724 @@
+//! Two endpoints on a table: every datagram can be read, changed, dropped or forged.
+//!
+//! Packets are protected by `NullCrypto`, so they are readable as they are; its tag says which key,
+//! path and packet number a packet was sealed with.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::config::{EndpointConfig, ServerConfig, TransportConfig};
+use mpquic_core::wire::frame::{Frame, FrameIter, NewConnectionId};
+use mpquic_core::wire::header::{Header, PacketHeader, VERSION_1, next_packet};
+use mpquic_core::{
+    Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, EcnCodepoint,
+    Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, StreamId,
+    TokenStore, TransportErrorCode, VarInt,
+};
+use mpquic_sim::NullCrypto;
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SIDES: [Side; 2] = [Side::Client, Side::Server];
+
+const CID_LENGTH: usize = 8;
+const TAG_LENGTH: usize = 16;
+
+/// Addresses of the client and the server; each path of a test has its own pair.
+pub(crate) fn address(side: Side, index: u8) -> SocketAddr {
+    match side {
+        Side::Client => ([198, 51, 100, 1 + index], 5000).into(),
+        Side::Server => ([192, 0, 2, 1 + index], 443).into(),
+    }
+}
+
+/// A datagram under way.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) from: Side,
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) ecn: Option<EcnCodepoint>,
+    pub(crate) data: BytesMut,
+    /// Bytes of the connection ID in short headers.
+    pub(crate) cid_length: usize,
+}
+
+/// A packet of a datagram, as its receiver will see it.
+#[derive(Debug, Clone)]
+pub(crate) struct Packet {
+    pub(crate) header: Header,
+    pub(crate) first: u8,
+    /// Key, path and packet number of the tag.
+    pub(crate) key: u32,
+    pub(crate) path: PathId,
+    pub(crate) number: u64,
+    pub(crate) frames: Vec<Frame>,
+}
+
+impl Packet {
+    pub(crate) fn is_one_rtt(&self) -> bool {
+        matches!(self.header, Header::Short { .. })
+    }
+
+    pub(crate) fn is_initial(&self) -> bool {
+        matches!(self.header, Header::Initial { .. })
+    }
+
+    pub(crate) fn is_handshake(&self) -> bool {
+        matches!(self.header, Header::Handshake { .. })
+    }
+
+    pub(crate) fn has(&self, wanted: impl Fn(&Frame) -> bool) -> bool {
+        self.frames.iter().any(wanted)
+    }
+}
+
+impl Sent {
+    pub(crate) fn packets(&self) -> Vec<Packet> {
+        let mut rest = self.data.clone();
+        let mut packets = Vec::new();
+        while !rest.is_empty() {
+            let packet = next_packet(&mut rest, self.cid_length).expect("well-formed");
+            packets.push(read(
+                packet.header,
+                packet.packet_number_offset,
+                &packet.data,
+            ));
+        }
+        packets
+    }
+
+    pub(crate) fn frames(&self) -> Vec<Frame> {
+        let packets = self.packets().into_iter();
+        packets.flat_map(|packet| packet.frames).collect()
+    }
+
+    pub(crate) fn has(&self, wanted: impl Fn(&Frame) -> bool) -> bool {
+        self.frames().iter().any(wanted)
+    }
+
+    /// What the receiving endpoint answers to it.
+    pub(crate) fn answered(&self, data: BytesMut) -> Self {
+        Self {
+            from: !self.from,
+            source: self.destination,
+            destination: self.source,
+            ecn: None,
+            data,
+            cid_length: CID_LENGTH,
+        }
+    }
+
+    /// The path of its 1-RTT packet.
+    pub(crate) fn path(&self) -> Option<PathId> {
+        let mut packets = self.packets().into_iter();
+        packets.find(Packet::is_one_rtt).map(|packet| packet.path)
+    }
+}
+
+fn read(header: Header, number_offset: usize, data: &[u8]) -> Packet {
+    let first = data[0];
+    let mut packet = Packet {
+        header,
+        first,
+        key: 0,
+        path: PathId::ZERO,
+        number: 0,
+        frames: Vec::new(),
+    };
+    if let Header::Retry { .. } | Header::VersionNegotiation { .. } = packet.header {
+        return packet;
+    }
+    let (body, tag) = data.split_at(data.len() - TAG_LENGTH);
+    let word = |at: usize| u32::from_be_bytes(tag[at..at + 4].try_into().expect("four bytes"));
+    packet.key = word(0);
+    packet.path = PathId(word(4));
+    packet.number = u64::from(word(8)) << 32 | u64::from(word(12));
+    let payload = number_offset + usize::from(first & 3) + 1;
+    packet.frames = FrameIter::new(Bytes::copy_from_slice(&body[payload..]), true)
+        .collect::<Result<_, _>>()
+        .expect("frames");
+    packet
+}
+
+/// What a packet is forged as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Initial,
+    Handshake,
+    OneRtt(PathId),
+}
+
+/// A packet to forge, in one side's name.
+#[derive(Debug, Clone)]
+pub(crate) struct Forgery {
+    pub(crate) from: Side,
+    pub(crate) kind: Kind,
+    pub(crate) number: u64,
+    pub(crate) frames: Vec<u8>,
+    pub(crate) token: Bytes,
+    /// Instead of those the side uses.
+    pub(crate) dcid: Option<ConnectionId>,
+    pub(crate) scid: Option<ConnectionId>,
+    /// What the keys of an Initial derive from, if not what the connection's do.
+    pub(crate) initial_dcid: Option<ConnectionId>,
+    /// Smallest size of the datagram.
+    pub(crate) size: usize,
+    /// Key updates since the handshake.
+    pub(crate) generation: u32,
+}
+
+impl Forgery {
+    pub(crate) fn new(from: Side, kind: Kind, number: u64, frames: &[Frame]) -> Self {
+        let mut bytes = Vec::new();
+        for frame in frames {
+            frame.encode(&mut bytes);
+        }
+        Self {
+            from,
+            kind,
+            number,
+            frames: bytes,
+            token: Bytes::new(),
+            dcid: None,
+            scid: None,
+            initial_dcid: None,
+            size: if kind == Kind::Initial { 1200 } else { 0 },
+            generation: 0,
+        }
+    }
+}
+
+pub(crate) struct Node {
+    pub(crate) endpoint: Endpoint,
+    handle: Option<ConnectionHandle>,
+    connection: Option<Connection>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Node {
+    fn new(config: EndpointConfig, server: Option<ServerConfig>, seed: u8) -> Self {
+        Self {
+            endpoint: Endpoint::new(Arc::new(config), server.map(Arc::new), [seed; 32]),
+            handle: None,
+            connection: None,
+            events: Vec::new(),
+        }
+    }
+}
+
+/// How the two are configured.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub(crate) client: TransportConfig,
+    pub(crate) server: TransportConfig,
+    pub(crate) client_endpoint: EndpointConfig,
+    pub(crate) server_endpoint: EndpointConfig,
+    pub(crate) migration: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+        Self {
+            client: transport.clone(),
+            server: transport,
+            client_endpoint: EndpointConfig::new([1; 32]),
+            server_endpoint: EndpointConfig::new([2; 32]),
+            migration: true,
+        }
+    }
+}
+
+impl Options {
+    /// Changes both sides' transport.
+    pub(crate) fn transport(mut self, change: impl Fn(&mut TransportConfig)) -> Self {
+        change(&mut self.client);
+        change(&mut self.server);
+        self
+    }
+}
+
+/// Address validation tokens a client was given, newest last.
+#[derive(Default)]
+pub(crate) struct Tokens(Mutex<Vec<Bytes>>);
+
+impl TokenStore for Tokens {
+    fn insert(&self, _server_name: &str, token: Bytes) {
+        self.0.lock().expect("one thread").push(token);
+    }
+
+    fn take(&self, _server_name: &str) -> Option<Bytes> {
+        self.0.lock().expect("one thread").pop()
+    }
+}
+
+/// A client, a server, and nothing between them but the test.
+pub(crate) struct Net {
+    pub(crate) now: Instant,
+    /// The server asks clients to prove their address.
+    pub(crate) retry: bool,
+    /// Whether the last attempt came from a proven address.
+    pub(crate) validated: Option<bool>,
+    /// Whether `exchange` delivers a datagram.
+    pub(crate) delivers: fn(&Sent) -> bool,
+    /// Connection IDs each side announced for each path, in the order of their first frames.
+    pub(crate) issued: BTreeMap<(Side, PathId), Vec<NewConnectionId>>,
+    client: Node,
+    server: Node,
+    client_config: mpquic_core::config::ClientConfig,
+    /// Bytes of the connection IDs a forged client uses.
+    pub(crate) client_cid_length: usize,
+    /// What each side last sent to in 1-RTT packets, on each path, and in Initial packets.
+    dcids: BTreeMap<(Side, PathId), ConnectionId>,
+    initial_dcids: BTreeMap<Side, ConnectionId>,
+    scids: BTreeMap<Side, ConnectionId>,
+    /// What Initial keys derive from.
+    initial_dcid: ConnectionId,
+    buf: Vec<u8>,
+}
+
+/// What the keys of Initial packets to this connection ID have in common.
+fn salt(initial_dcid: &[u8]) -> u32 {
+    initial_dcid.iter().fold(0x811c_9dc5, |hash, byte| {
+        (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)
+    })
+}
+
+impl Net {
+    #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
+    pub(crate) fn new(options: Options) -> Self {
+        let crypto = NullCrypto::new(b"rules");
+        let server_config = ServerConfig {
+            migration: options.migration,
+            ..crypto.clone().server(Arc::new(options.server))
+        };
+        let mut client_config = crypto.client(Arc::new(options.client));
+        client_config.token_store = Some(Arc::new(Tokens::default()));
+        Self {
+            now: Instant::now(),
+            retry: false,
+            validated: None,
+            delivers: |_| true,
+            issued: BTreeMap::new(),
+            client: Node::new(options.client_endpoint, None, 1),
+            server: Node::new(options.server_endpoint, Some(server_config), 2),
+            client_config,
+            client_cid_length: CID_LENGTH,
+            dcids: BTreeMap::new(),
+            initial_dcids: BTreeMap::new(),
+            scids: BTreeMap::new(),
+            initial_dcid: ConnectionId::new(&[]),
+            buf: Vec::new(),
+        }
+    }
+
+    /// A client that wants to connect.
+    pub(crate) fn connecting(options: Options) -> Self {
+        let mut net = Self::new(options);
+        net.connect();
+        net
+    }
+
+    /// Connected, and nothing is under way.
+    pub(crate) fn connected(options: Options) -> Self {
+        let mut net = Self::connecting(options);
+        net.exchange();
+        net.wait(200 * MS);
+        assert!(net.client().is_multipath() || !net.client().is_handshaking());
+        for side in SIDES {
+            assert!(!net.connection(side).is_handshaking(), "{side:?}");
+        }
+        net
+    }
+
+    /// Connected with two paths.
+    pub(crate) fn with_two_paths(options: Options) -> Self {
+        let mut net = Self::connected(options);
+        assert_eq!(net.open_path(1), Ok(PathId(1)));
+        net.wait(200 * MS);
+        for side in SIDES {
+            assert!(net.has_path_event(side, &PathEvent::Established(PathId(1))));
+        }
+        net
+    }
+
+    pub(crate) fn connect(&mut self) {
+        self.connect_from(0);
+    }
+
+    /// Starts a connection from one of the client's addresses; the methods below then mean it.
+    pub(crate) fn connect_from(&mut self, index: u8) {
+        let four_tuple = FourTuple::new(address(Side::Client, index), address(Side::Server, 0));
+        let config = self.client_config.clone();
+        let connected = self
+            .client
+            .endpoint
+            .connect(self.now, config, four_tuple, "server.test");
+        let (handle, connection) = connected.expect("a client can be made");
+        self.client.handle = Some(handle);
+        self.client.connection = Some(connection);
+    }
+
+    /// Opens a path between the addresses with this index.
+    pub(crate) fn open_path(&mut self, index: u8) -> Result<PathId, OpenPathError> {
+        let four_tuple = FourTuple::new(address(Side::Client, index), address(Side::Server, index));
+        let now = self.now;
+        let opened = self
+            .client()
+            .open_path(now, four_tuple, PathStatus::Available);
+        self.settle(Side::Client);
+        opened
+    }
+
+    pub(crate) fn node(&mut self, side: Side) -> &mut Node {
+        match side {
+            Side::Client => &mut self.client,
+            Side::Server => &mut self.server,
+        }
+    }
+
+    pub(crate) fn connection(&mut self, side: Side) -> &mut Connection {
+        let connection = self.node(side).connection.as_mut();
+        connection.expect("the connection exists")
+    }
+
+    pub(crate) fn client(&mut self) -> &mut Connection {
+        self.connection(Side::Client)
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Connection {
+        self.connection(Side::Server)
+    }
+
+    pub(crate) fn has_server(&self) -> bool {
+        self.server.connection.is_some()
+    }
+
+    pub(crate) fn events(&mut self, side: Side) -> &[Event] {
+        self.settle(side);
+        &self.node(side).events
+    }
+
+    pub(crate) fn has_path_event(&mut self, side: Side, wanted: &PathEvent) -> bool {
+        let wanted = Event::Path(wanted.clone());
+        self.events(side).contains(&wanted)
+    }
+
+    /// Why a side's connection ended, if it did.
+    pub(crate) fn lost(&mut self, side: Side) -> Option<ConnectionError> {
+        self.events(side).iter().find_map(|event| match event {
+            Event::ConnectionLost { reason } => Some(reason.clone()),
+            _ => None,
+        })
+    }
+
+    /// The code and frame type a side closed with because of a fault of its peer.
+    pub(crate) fn fault(&mut self, side: Side) -> Option<(TransportErrorCode, u64)> {
+        match self.lost(side)? {
+            ConnectionError::TransportError(error) => Some((error.code, error.frame_type)),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// Tells endpoint and test what a connection has to tell.
+    fn settle(&mut self, side: Side) {
+        let node = self.node(side);
+        if let (Some(connection), Some(handle)) = (&mut node.connection, node.handle) {
+            while let Some(event) = connection.poll_endpoint_event() {
+                node.endpoint.handle_event(handle, event);
+            }
+            node.events.extend(std::iter::from_fn(|| connection.poll()));
+        }
+    }
+
+    /// The datagrams a side sends now.
+    pub(crate) fn take(&mut self, from: Side) -> Vec<Sent> {
+        let now = self.now;
+        let cid_length = match from {
+            Side::Client => CID_LENGTH,
+            Side::Server => self.client_cid_length,
+        };
+        let mut taken = Vec::new();
+        self.settle(from);
+        loop {
+            let mut buf = std::mem::take(&mut self.buf);
+            buf.clear();
+            let sent = match &mut self.node(from).connection {
+                Some(connection) => connection.poll_transmit(now, 10, &mut buf),
+                None => None,
+            };
+            if let Some(sent) = sent {
+                let segment = sent.segment_size.unwrap_or(sent.size);
+                taken.extend(buf.chunks(segment).map(|data| Sent {
+                    from,
+                    source: sent.four_tuple.local,
+                    destination: sent.four_tuple.remote,
+                    ecn: sent.ecn,
+                    data: BytesMut::from(data),
+                    cid_length,
+                }));
+            }
+            self.buf = buf;
+            if sent.is_none() {
+                break;
+            }
+        }
+        self.settle(from);
+        for packet in taken.iter().flat_map(Sent::packets) {
+            self.note(from, &packet);
+        }
+        taken
+    }
+
+    fn note(&mut self, from: Side, packet: &Packet) {
+        match &packet.header {
+            Header::Initial { dcid, scid, .. } => {
+                let salted = packet.key ^ u32::from(from.is_server());
+                if from.is_client() && salt(dcid) == salted {
+                    self.initial_dcid = *dcid;
+                }
+                self.initial_dcids.insert(from, *dcid);
+                self.scids.insert(from, *scid);
+            }
+            Header::Short { dcid } => {
+                self.dcids.insert((from, packet.path), *dcid);
+            }
+            _ => {}
+        }
+        for frame in &packet.frames {
+            let (path, new) = match frame {
+                Frame::NewConnectionId(new) => (PathId::ZERO, *new),
+                Frame::PathNewConnectionId(path, new) => (*path, *new),
+                _ => continue,
+            };
+            let issued = self.issued.entry((from, path)).or_default();
+            if !issued.contains(&new) {
+                issued.push(new);
+            }
+        }
+    }
+
+    /// The connection IDs a side announced for a path.
+    pub(crate) fn issued(&self, from: Side, path: PathId) -> Vec<NewConnectionId> {
+        self.issued.get(&(from, path)).cloned().unwrap_or_default()
+    }
+
+    /// The destination connection ID a side used last on a path.
+    pub(crate) fn dcid(&self, from: Side, path: PathId) -> ConnectionId {
+        self.dcids[&(from, path)]
+    }
+
+    /// Delivers a datagram; returns what the receiving endpoint answers by itself. The first
+    /// Initial of a client becomes the server's connection.
+    pub(crate) fn give(&mut self, sent: Sent) -> Option<BytesMut> {
+        let to = !sent.from;
+        let now = self.now;
+        let four_tuple = FourTuple::new(sent.destination, sent.source);
+        let mut buf = std::mem::take(&mut self.buf);
+        let (retry, mut validated) = (self.retry, self.validated);
+        let node = self.node(to);
+        let event = node
+            .endpoint
+            .handle_datagram(now, four_tuple, sent.ecn, sent.data, &mut buf);
+        let mut answer = None;
+        match event {
+            Some(DatagramEvent::Connection(handle, datagram)) if Some(handle) == node.handle => {
+                if let Some(connection) = &mut node.connection {
+                    connection.handle_datagram(datagram);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming))
+                if retry && !incoming.remote_address_validated() =>
+            {
+                let sent = node.endpoint.retry(now, incoming, &mut buf);
+                answer = Some(BytesMut::from(&buf[..sent.expect("the first").size]));
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                validated = Some(incoming.remote_address_validated());
+                let accepted = node.endpoint.accept(now, incoming, &mut buf);
+                let (handle, connection) = accepted.expect("attempts are accepted");
+                node.handle = Some(handle);
+                node.connection = Some(connection);
+            }
+            Some(DatagramEvent::StatelessReset(handle)) if Some(handle) == node.handle => {
+                if let Some(connection) = &mut node.connection {
+                    connection.handle_stateless_reset(now);
+                }
+            }
+            Some(DatagramEvent::Response(sent)) => {
+                answer = Some(BytesMut::from(&buf[..sent.size]));
+            }
+            Some(_) | None => {}
+        }
+        self.buf = buf;
+        self.validated = validated;
+        self.settle(to);
+        answer
+    }
+
+    pub(crate) fn give_all(&mut self, sent: impl IntoIterator<Item = Sent>) {
+        for sent in sent {
+            self.give(sent);
+        }
+    }
+
+    /// Moves everything there and back, a millisecond each way, until neither side has anything to
+    /// say; returns what was sent.
+    pub(crate) fn exchange(&mut self) -> Vec<Sent> {
+        let mut log = Vec::new();
+        loop {
+            let flight: Vec<_> = SIDES.into_iter().flat_map(|side| self.take(side)).collect();
+            if flight.is_empty() {
+                return log;
+            }
+            self.now += MS;
+            for sent in &flight {
+                if !(self.delivers)(sent) {
+                    continue;
+                }
+                if let Some(data) = self.give(sent.clone()) {
+                    self.give(sent.answered(data));
+                }
+            }
+            log.extend(flight);
+        }
+    }
+
+    /// Lets time pass, timers fire and datagrams arrive; returns what was sent.
+    pub(crate) fn wait(&mut self, duration: Duration) -> Vec<Sent> {
+        let end = self.now + duration;
+        let mut log = self.exchange();
+        while let Some(time) = self.next_timeout().filter(|time| *time <= end) {
+            self.now = self.now.max(time);
+            for side in SIDES {
+                self.handle_timeout(side);
+            }
+            log.extend(self.exchange());
+        }
+        self.now = self.now.max(end);
+        log
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let nodes = [&self.client, &self.server].into_iter();
+        let connections = nodes.filter_map(|node| node.connection.as_ref());
+        let times = connections.filter_map(|connection| connection.poll_timeout());
+        times.map(|(time, _)| time).min()
+    }
+
+    fn handle_timeout(&mut self, side: Side) {
+        let now = self.now;
+        if let Some(connection) = &mut self.node(side).connection {
+            connection.handle_timeout(now);
+        }
+        self.settle(side);
+    }
+
+    /// Goes to a side's next timeout and lets it happen; returns what the side then sends.
+    pub(crate) fn fire(&mut self, side: Side) -> Vec<Sent> {
+        let (time, _) = self
+            .connection(side)
+            .poll_timeout()
+            .expect("a timer is set");
+        self.now = self.now.max(time);
+        self.handle_timeout(side);
+        self.take(side)
+    }
+
+    /// Makes a packet that the other side takes for one of `from`'s, on its handshake addresses.
+    pub(crate) fn forge(&self, forgery: &Forgery) -> Sent {
+        let Forgery { from, kind, .. } = *forgery;
+        let path = match kind {
+            Kind::OneRtt(path) => path,
+            Kind::Initial | Kind::Handshake => PathId::ZERO,
+        };
+        let known = || {
+            let used = self.dcids.get(&(from, path)).copied();
+            let issued = self.issued(!from, path);
+            let scid = self.scids.get(&!from).copied();
+            match kind {
+                Kind::Initial => self.initial_dcids.get(&from).copied().or(scid),
+                Kind::Handshake => scid,
+                Kind::OneRtt(PathId::ZERO) => used.or(scid),
+                Kind::OneRtt(_) => used.or(issued.first().map(|new| new.id)),
+            }
+        };
+        let dcid = forgery.dcid.or_else(known).expect("the peer is known");
+        let scid = forgery.scid.or(self.scids.get(&from).copied());
+        let scid = scid.unwrap_or_else(|| ConnectionId::new(&[9; CID_LENGTH]));
+        let version = VERSION_1;
+        let header = match kind {
+            Kind::Initial => PacketHeader::Initial {
+                version,
+                dcid,
+                scid,
+                token: forgery.token.clone(),
+            },
+            Kind::Handshake => PacketHeader::Handshake {
+                version,
+                dcid,
+                scid,
+            },
+            Kind::OneRtt(_) => PacketHeader::Short {
+                dcid,
+                spin: false,
+                key_phase: forgery.generation % 2 == 1,
+            },
+        };
+        let sender = u32::from(from.is_server());
+        let key = match kind {
+            Kind::Initial => salt(&forgery.initial_dcid.unwrap_or(self.initial_dcid)) ^ sender,
+            Kind::Handshake => 1 << 1 | sender,
+            Kind::OneRtt(_) => (2 + forgery.generation) << 1 | sender,
+        };
+        let mut data = Vec::new();
+        let encoded = header.encode(&mut data, forgery.number, 4);
+        data.extend_from_slice(&forgery.frames);
+        data.resize((data.len() + TAG_LENGTH).max(forgery.size) - TAG_LENGTH, 0);
+        data.extend_from_slice(&key.to_be_bytes());
+        data.extend_from_slice(&path.0.to_be_bytes());
+        data.extend_from_slice(&forgery.number.to_be_bytes());
+        let end = data.len();
+        encoded.set_length(&mut data, end);
+        let index = path.0 as u8;
+        Sent {
+            from,
+            source: address(from, index),
+            destination: address(!from, index),
+            ecn: None,
+            data: BytesMut::from(&data[..]),
+            cid_length: CID_LENGTH,
+        }
+    }
+
+    /// Opens a stream and writes `size` bytes to it.
+    pub(crate) fn write(&mut self, from: Side, size: usize) -> StreamId {
+        let connection = self.connection(from);
+        let id = connection.open(Dir::Uni).expect("a stream");
+        let mut stream = connection.send_stream(id);
+        assert_eq!(stream.write(&vec![7; size]), Ok(size));
+        stream.finish().expect("open");
+        id
+    }
+
+    /// Bytes a side can read of a stream now.
+    pub(crate) fn read(&mut self, side: Side, id: StreamId) -> usize {
+        let mut stream = self.connection(side).recv_stream(id);
+        let mut bytes = 0;
+        while let Ok(Some(chunk)) = stream.read_chunk(usize::MAX, true) {
+            bytes += chunk.bytes.len();
+        }
+        bytes
+    }
+
+    pub(crate) fn close(&mut self, side: Side) {
+        let now = self.now;
+        self.connection(side)
+            .close(now, VarInt::from_u32(3), Bytes::from_static(b"words"));
+        self.settle(side);
+    }
+}

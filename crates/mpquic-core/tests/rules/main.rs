@@ -1,0 +1,10 @@
+//! Rules of RFC 10069, 9000, 9001 and 9002 that concern a connection as a whole, datagram by
+//! datagram. `docs/conformance.md` says which rule each test is for.
+
+mod abandon;
+mod acknowledgement;
+mod closing;
+mod handshake;
+mod harness;
+mod migration;
+mod paths;

@@ -1,0 +1,545 @@
+//! Opening and using paths: numbers, connection IDs, validation, limits.
+
+use std::net::SocketAddr;
+
+use bytes::{Bytes, BytesMut};
+use mpquic_core::range_set::RangeSet;
+use mpquic_core::wire::frame::{Ack, Frame};
+use mpquic_core::{
+    ConnectionError, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId,
+};
+
+use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent, address};
+
+const ONE: PathId = PathId(1);
+
+fn one_rtt(log: &[Sent]) -> impl Iterator<Item = (Side, Packet)> + '_ {
+    log.iter().flat_map(|sent| {
+        let packets = sent.packets().into_iter();
+        let packets = packets.filter(Packet::is_one_rtt);
+        packets.map(|packet| (sent.from, packet))
+    })
+}
+
+fn on_path(log: &[Sent], from: Side, path: PathId) -> Vec<Sent> {
+    let of_path = |sent: &&Sent| sent.from == from && sent.path() == Some(path);
+    log.iter().filter(of_path).cloned().collect()
+}
+
+fn is_multipath(frame: &Frame) -> bool {
+    frame.frame_type() >= 0x3e
+}
+
+fn is_challenge(frame: &Frame) -> bool {
+    matches!(frame, Frame::PathChallenge(_))
+}
+
+fn is_response(frame: &Frame) -> bool {
+    matches!(frame, Frame::PathResponse(_))
+}
+
+fn is_stream(frame: &Frame) -> bool {
+    matches!(frame, Frame::Stream(_))
+}
+
+#[test]
+fn mp_003_mp_061_path_ack_replaces_ack_once_the_handshake_is_complete() {
+    let mut net = Net::new(Options::default());
+    net.retry = true;
+    net.connect();
+    // Up to the client's Initial with the token: its address is proven.
+    let first = net.take(Side::Client).remove(0);
+    let retry = net.give(first.clone()).expect("a Retry");
+    net.give(first.answered(retry));
+    let second = net.take(Side::Client);
+    net.give_all(second);
+    net.write(Side::Server, 3000);
+    let early = net.take(Side::Server);
+    assert!(early.iter().any(|sent| sent.has(is_stream)), "0.5-RTT data");
+    assert!(!early.iter().any(|sent| sent.has(is_multipath)));
+    net.give_all(early);
+
+    let mut log = net.exchange();
+    net.write(Side::Client, 30_000);
+    net.write(Side::Server, 30_000);
+    log.extend(net.wait(SECOND));
+    for side in SIDES {
+        let packets = || one_rtt(&log).filter(|(from, _)| *from == side);
+        let acked = |wanted: fn(&Frame) -> bool| packets().any(|(_, packet)| packet.has(wanted));
+        assert!(acked(|frame| matches!(frame, Frame::PathAck(..))));
+        assert!(!acked(|frame| matches!(frame, Frame::Ack(_))));
+    }
+}
+
+/// MP-008, MP-010: whatever is configured, connection IDs are not empty.
+#[test]
+fn mp_008_connection_ids_are_never_empty() {
+    let mut options = Options::default();
+    options.client_endpoint.connection_id_length = 0;
+    let mut net = Net::connecting(options);
+    let sent = net.take(Side::Client);
+    let mpquic_core::wire::header::Header::Initial { scid, dcid, .. } =
+        &sent[0].packets()[0].header
+    else {
+        panic!("no Initial");
+    };
+    assert!(!scid.is_empty() && !dcid.is_empty());
+}
+
+#[test]
+fn mp_017_no_new_path_to_a_handshake_address_that_takes_no_migration() {
+    let options = Options {
+        migration: false,
+        ..Options::default()
+    };
+    let mut net = Net::connected(options);
+    let (now, handshake) = (net.now, address(Side::Server, 0));
+    let same = FourTuple::new(address(Side::Client, 1), handshake);
+    let refused = net.client().open_path(now, same, PathStatus::Available);
+    assert_eq!(refused, Err(OpenPathError::AddressForbidden));
+    // Other addresses of the server are free at once.
+    assert_eq!(net.open_path(1), Ok(ONE));
+    net.wait(200 * MS);
+    assert!(net.has_path_event(Side::Client, &PathEvent::Established(ONE)));
+}
+
+#[test]
+fn mp_034_each_path_numbers_its_packets_from_zero() {
+    let mut net = Net::connected(Options::default());
+    net.write(Side::Client, 50_000);
+    net.write(Side::Server, 50_000);
+    net.wait(SECOND);
+    net.open_path(1).unwrap();
+    let log = net.wait(SECOND);
+    for side in SIDES {
+        let mut packets =
+            one_rtt(&log).filter(|(from, packet)| (*from, packet.path) == (side, ONE));
+        let (_, first) = packets.next().expect("the path is used");
+        assert_eq!(first.number, 0, "{side:?}");
+        assert!(packets.all(|(_, packet)| packet.number > 0), "none twice");
+    }
+}
+
+/// The plain ACK of a 1-RTT packet on any path speaks of path 0 (MP-060, MP-062).
+#[test]
+fn mp_062_a_plain_ack_acknowledges_path_0_whatever_path_it_comes_on() {
+    for carrier in [PathId::ZERO, ONE] {
+        let mut net = Net::with_two_paths(Options::default());
+        net.client().inject(SpaceId::Data(PathId::ZERO), &[1]);
+        let sent = net.take(Side::Client);
+        let number = sent[0].packets()[0].number;
+        let in_flight = |net: &mut Net| net.client().path_stats(PathId::ZERO).unwrap().in_flight;
+        assert!(in_flight(&mut net) > 0);
+        let received: RangeSet = std::iter::once(number..number + 1).collect();
+        let ack = Frame::Ack(Ack::new(&received, 0, None).unwrap());
+        let forged = net.forge(&Forgery::new(
+            Side::Server,
+            Kind::OneRtt(carrier),
+            5000,
+            &[ack],
+        ));
+        net.give(forged);
+        assert_eq!(net.fault(Side::Client), None);
+        assert_eq!(in_flight(&mut net), 0, "on {carrier}");
+    }
+}
+
+#[test]
+fn mp_070_a_client_takes_no_path_from_its_server() {
+    let mut net = Net::connected(Options::default());
+    assert!(!net.issued(Side::Client, ONE).is_empty());
+    let forged = net.forge(&Forgery::new(
+        Side::Server,
+        Kind::OneRtt(ONE),
+        0,
+        &[Frame::Ping],
+    ));
+    let dropped = net.client().stats().packets_dropped;
+    net.give(forged);
+    assert_eq!(net.client().stats().packets_dropped, dropped + 1);
+    assert_eq!(net.client().paths().collect::<Vec<_>>(), [PathId::ZERO]);
+    let sent = net.take(Side::Client);
+    assert!(on_path(&sent, Side::Client, ONE).is_empty());
+}
+
+/// The first exchange on a path, datagram by datagram: MP-072 and MP-073 (connection IDs), MP-074
+/// and MP-077 (challenge and response), MP-079 (sizes), MP-089 (acknowledgement with the response).
+#[test]
+fn mp_072_to_mp_079_a_path_is_opened_and_validated() {
+    let mut net = Net::connected(Options::default());
+    net.open_path(1).unwrap();
+    let opening = net.take(Side::Client);
+    let [first] = &on_path(&opening, Side::Client, ONE)[..] else {
+        panic!("{opening:?}");
+    };
+    let belongs = |net: &Net, issuer, cid| {
+        let known = |path| {
+            let issued = net.issued(issuer, path);
+            issued.iter().any(|new| new.id == cid)
+        };
+        known(ONE) && !known(PathId::ZERO)
+    };
+    assert!(belongs(&net, Side::Server, net.dcid(Side::Client, ONE)));
+    assert!(first.has(is_challenge));
+    assert!(first.data.len() >= 1200, "{}", first.data.len());
+    assert_eq!(
+        (first.source, first.destination),
+        (address(Side::Client, 1), address(Side::Server, 1))
+    );
+
+    net.now += 10 * MS;
+    net.give(first.clone());
+    let answers = net.take(Side::Server);
+    let answers = on_path(&answers, Side::Server, ONE);
+    assert!(belongs(&net, Side::Client, net.dcid(Side::Server, ONE)));
+    let answer = answers.iter().find(|sent| sent.has(is_response)).unwrap();
+    let challenge = first.frames().into_iter().find_map(|frame| match frame {
+        Frame::PathChallenge(data) => Some(data),
+        _ => None,
+    });
+    let echo = Frame::PathResponse(challenge.unwrap());
+    assert!(answer.has(|frame| *frame == echo));
+    assert!(answer.has(|frame| matches!(frame, Frame::PathAck(ONE, _))));
+    assert_eq!(
+        (answer.source, answer.destination),
+        (address(Side::Server, 1), address(Side::Client, 1))
+    );
+    for sent in answers.iter().filter(|sent| sent.has(is_challenge)) {
+        assert!(sent.data.len() >= 1200, "{}", sent.data.len());
+    }
+    assert!(answer.data.len() >= 1200, "{}", answer.data.len());
+    assert!(answers.iter().any(|sent| sent.has(is_challenge)));
+
+    // Nobody counts on the path before the response has arrived.
+    let established = PathEvent::Established(ONE);
+    assert!(!net.has_path_event(Side::Client, &established));
+    assert!(!net.has_path_event(Side::Server, &established));
+    net.now += 10 * MS;
+    net.give_all(answers);
+    assert!(net.has_path_event(Side::Client, &established));
+    let response = net.take(Side::Client);
+    assert!(!net.has_path_event(Side::Server, &established));
+    net.give_all(response);
+    assert!(net.has_path_event(Side::Server, &established));
+}
+
+/// MP-075: nothing but validation, acknowledgements and path management on a path the server has
+/// not validated, however much waits and whatever happens to the other path.
+#[test]
+fn mp_075_a_server_sends_no_data_on_a_path_it_has_not_validated() {
+    for other_path_works in [true, false] {
+        let mut net = Net::connected(Options::default());
+        net.open_path(1).unwrap();
+        let opening = net.take(Side::Client);
+        net.give_all(opening);
+        net.write(Side::Server, 500_000);
+        let mut sent = Vec::new();
+        let end = net.now + 10 * SECOND;
+        while net.now < end {
+            let flight = net.take(Side::Server);
+            for datagram in &flight {
+                if other_path_works && datagram.path() == Some(PathId::ZERO) {
+                    net.give(datagram.clone());
+                }
+            }
+            sent.extend(flight);
+            for back in net.take(Side::Client) {
+                if other_path_works && back.path() == Some(PathId::ZERO) {
+                    net.give(back);
+                }
+            }
+            net.now += 5 * MS;
+            let flight = net.fire(Side::Server);
+            sent.extend(flight);
+        }
+        assert!(sent.iter().any(|datagram| datagram.has(is_stream)));
+        let unvalidated = on_path(&sent, Side::Server, ONE);
+        assert!(unvalidated.len() > 2, "challenges are repeated");
+        assert!(!unvalidated.iter().any(|datagram| datagram.has(is_stream)));
+    }
+}
+
+/// MP-076: three times what came on this path, counted for it alone. MP-078: the path opens
+/// although its first packet has no challenge.
+#[test]
+fn mp_076_mp_078_a_small_first_packet_gets_a_small_answer() {
+    let mut net = Net::connected(Options::default());
+    let forged = net.forge(&Forgery::new(
+        Side::Client,
+        Kind::OneRtt(ONE),
+        0,
+        &[Frame::Ping],
+    ));
+    let received = forged.data.len();
+    net.give(forged);
+    assert_eq!(
+        net.server().paths().collect::<Vec<_>>(),
+        [PathId::ZERO, ONE]
+    );
+    let mut sent = net.take(Side::Server);
+    let end = net.now + 10 * SECOND;
+    while net.now < end {
+        sent.extend(net.fire(Side::Server));
+    }
+    let back: Vec<_> = sent
+        .iter()
+        .filter(|sent| sent.destination == address(Side::Client, 1))
+        .collect();
+    assert!(back.iter().any(|sent| sent.has(is_challenge)));
+    let bytes: usize = back.iter().map(|sent| sent.data.len()).sum();
+    assert!(bytes <= 3 * received, "{bytes} for {received}");
+}
+
+/// MP-083, MP-035: without a connection ID to answer with, a server lets the path wait.
+#[test]
+fn mp_083_a_server_without_connection_ids_answers_later() {
+    let mut net = Net::connecting(Options::default());
+    // The client's connection IDs for path 1 do not arrive.
+    net.delivers = |sent| {
+        !sent.has(|frame| matches!(frame, Frame::PathNewConnectionId(PathId(1), _)))
+            || sent.from == Side::Server
+    };
+    net.exchange();
+    net.open_path(1).unwrap();
+    let opening = net.take(Side::Client);
+    assert_eq!(on_path(&opening, Side::Client, ONE).len(), 1);
+    net.give_all(opening.into_iter().filter(net.delivers));
+    let sent = net.take(Side::Server);
+    assert!(on_path(&sent, Side::Server, ONE).is_empty());
+    assert_eq!(net.server().paths().collect::<Vec<_>>(), [PathId::ZERO]);
+    assert_eq!(net.fault(Side::Server), None);
+    net.give_all(sent);
+    net.delivers = |_| true;
+    net.wait(2 * SECOND);
+    for side in SIDES {
+        assert!(net.has_path_event(side, &PathEvent::Established(ONE)));
+    }
+}
+
+#[test]
+fn mp_086_a_client_takes_nothing_from_an_address_it_did_not_choose() {
+    let mut net = Net::connected(Options::default());
+    let id = net.write(Side::Server, 100);
+    let sent = net.take(Side::Server);
+    let elsewhere: SocketAddr = ([203, 0, 113, 9], 443).into();
+    for datagram in &sent {
+        let mut moved = datagram.clone();
+        moved.source = elsewhere;
+        net.give(moved);
+    }
+    assert_eq!(net.read(Side::Client, id), 0);
+    let back = net.take(Side::Client);
+    assert!(back.iter().all(|sent| sent.destination != elsewhere));
+    net.give_all(sent);
+    assert_eq!(net.read(Side::Client, id), 100);
+}
+
+#[test]
+fn mp_087_a_token_is_good_for_every_address_validated() {
+    for (index, proven) in [(0, true), (1, true), (2, false)] {
+        let mut net = Net::with_two_paths(Options::default());
+        net.close(Side::Client);
+        net.exchange();
+        net.connect_from(index);
+        net.exchange();
+        assert_eq!(net.validated, Some(proven), "address {index}");
+    }
+}
+
+/// MP-093: a connection ID for each ID both sides allow, a spare one on path 0. MP-096: none above
+/// the peer's limit.
+#[test]
+fn mp_093_mp_096_connection_ids_are_issued_up_to_both_limits() {
+    for (ours, peers) in [(8, 8), (2, 8), (8, 3), (1, 8)] {
+        let mut options = Options::default();
+        options.client.max_concurrent_paths = ours;
+        options.server.max_concurrent_paths = peers;
+        let net = Net::connected(options);
+        for side in SIDES {
+            for path in 0..8 {
+                let issued = net.issued(side, PathId(path)).len();
+                if path == 0 {
+                    assert_eq!(issued, 1, "beside the handshake's");
+                } else if path < ours.min(peers) {
+                    assert!((1..=2).contains(&issued), "{side:?} {path}: {issued}");
+                } else {
+                    assert_eq!(issued, 0, "{side:?} {path}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn mp_100_a_retired_connection_id_is_replaced() {
+    let mut net = Net::connected(Options::default());
+    let before = net.issued(Side::Server, PathId::ZERO).len();
+    let (now, local) = (net.now, address(Side::Client, 3));
+    net.client()
+        .set_local_address(now, PathId::ZERO, local)
+        .unwrap();
+    let log = net.wait(SECOND);
+    let retired = |frame: &Frame| *frame == Frame::PathRetireConnectionId(PathId::ZERO, 0);
+    assert!(log.iter().any(|sent| sent.has(retired)));
+    let issued = net.issued(Side::Server, PathId::ZERO);
+    assert_eq!(issued.len(), before + 1);
+    assert_eq!(issued[before].sequence, issued[before - 1].sequence + 1);
+}
+
+/// A datagram that belongs to nobody and ends in a token.
+fn reset(token: [u8; 16], destination: SocketAddr, source: SocketAddr) -> Sent {
+    let mut data = vec![0x55; 40];
+    data.extend_from_slice(&token);
+    Sent {
+        from: Side::Server,
+        source,
+        destination,
+        ecn: None,
+        data: BytesMut::from(&data[..]),
+        cid_length: 8,
+    }
+}
+
+/// MP-108: the token of the connection ID in use on any path ends the connection; those of
+/// connection IDs never used or retired do not.
+#[test]
+fn mp_108_a_reset_token_of_any_path_in_use_ends_the_connection() {
+    let mut net = Net::with_two_paths(Options::default());
+    let in_use = net.dcid(Side::Client, ONE);
+    let issued = net.issued(Side::Server, ONE);
+    let unused = issued.iter().find(|new| new.id != in_use).unwrap();
+    let (to, from) = (address(Side::Client, 1), address(Side::Server, 1));
+    net.give(reset(unused.reset_token, to, from));
+    assert_eq!(net.lost(Side::Client), None);
+
+    let used = issued.iter().find(|new| new.id == in_use).unwrap();
+    net.give(reset(used.reset_token, to, from));
+    assert_eq!(net.lost(Side::Client), Some(ConnectionError::Reset));
+    // RFC 9000 section 10.3.1: draining, so nothing more is sent.
+    assert!(net.take(Side::Client).is_empty());
+}
+
+#[test]
+fn mp_113_a_status_may_come_before_its_path() {
+    let mut net = Net::connected(Options::default());
+    let mut early = Vec::new();
+    Frame::PathStatus(ONE, PathStatus::Backup, 5).encode(&mut early);
+    net.client().inject(SpaceId::Data(PathId::ZERO), &early);
+    net.wait(50 * MS);
+    net.open_path(1).unwrap();
+    net.wait(200 * MS);
+    let status = net.server().path_status(ONE);
+    assert_eq!(status.map(|(_, peer)| peer), Ok(Some(PathStatus::Backup)));
+}
+
+/// MP-150: each path has a window of its own and keeps to it.
+#[test]
+fn mp_150_no_path_has_more_in_flight_than_its_window() {
+    let mut net = Net::with_two_paths(Options::default());
+    net.write(Side::Server, 1_000_000);
+    let window = |net: &mut Net, path| net.server().path_stats(path).unwrap().window;
+    for round in 0..6 {
+        let before = window(&mut net, ONE);
+        let sent = net.take(Side::Server);
+        for path in [PathId::ZERO, ONE] {
+            let stats = net.server().path_stats(path).unwrap();
+            assert!(stats.in_flight <= stats.window, "{stats:?}");
+            assert!(stats.in_flight > 10_000, "{stats:?}");
+        }
+        net.now += 20 * MS;
+        // In the last round nothing of path 1 arrives.
+        let is_last = round == 5;
+        let arrives = |sent: &Sent| !is_last || sent.path() == Some(PathId::ZERO);
+        net.give_all(sent.into_iter().filter(arrives));
+        net.now += 20 * MS;
+        let other = window(&mut net, PathId::ZERO);
+        let back = net.take(Side::Client);
+        net.give_all(back);
+        assert!(window(&mut net, PathId::ZERO) > other, "it opens");
+        assert_eq!(window(&mut net, ONE) > before, !is_last);
+    }
+}
+
+/// MP-153: acknowledgements stay on the path they speak of.
+#[test]
+fn mp_153_a_path_is_acknowledged_on_itself() {
+    let mut net = Net::with_two_paths(Options::default());
+    for path in [PathId::ZERO, ONE] {
+        for _ in 0..2 {
+            net.server().inject(SpaceId::Data(path), &[1]);
+        }
+        let pings = net.take(Side::Server);
+        assert_eq!(on_path(&pings, Side::Server, path).len(), 2);
+        net.give_all(pings);
+        let acks = net.take(Side::Client);
+        let carried: Vec<_> = one_rtt(&acks)
+            .filter(|(_, packet)| {
+                packet.has(|frame| matches!(frame, Frame::PathAck(of, _) if *of == path))
+            })
+            .map(|(_, packet)| packet.path)
+            .collect();
+        assert_eq!(carried, [path]);
+        net.give_all(acks);
+    }
+}
+
+/// MP-147: what arrives on any path keeps the connection; silence on all of them ends it.
+#[test]
+fn mp_147_any_path_keeps_the_connection_from_idling() {
+    let options = Options::default().transport(|transport| {
+        transport.max_idle_timeout = Some(3 * SECOND);
+    });
+    let mut net = Net::with_two_paths(options);
+    for _ in 0..10 {
+        net.client().ping_path(ONE).unwrap();
+        let log = net.wait(SECOND);
+        assert!(log.iter().all(|sent| sent.path() == Some(ONE)));
+    }
+    for side in SIDES {
+        assert_eq!(net.lost(side), None);
+    }
+    net.wait(4 * SECOND);
+    for side in SIDES {
+        assert_eq!(net.lost(side), Some(ConnectionError::TimedOut));
+    }
+}
+
+/// MP-148: however short the idle timeout, the slowest path's three probe timeouts come first.
+#[test]
+fn mp_148_an_idle_timeout_waits_for_three_probe_timeouts() {
+    let options = Options::default().transport(|transport| {
+        transport.max_idle_timeout = Some(10 * MS);
+    });
+    let mut net = Net::connecting(options);
+    // Half a second each way.
+    for _ in 0..6 {
+        for side in SIDES {
+            let flight = net.take(side);
+            net.now += 500 * MS;
+            for side in SIDES {
+                let now = net.now;
+                if side == Side::Client || net.has_server() {
+                    net.connection(side).handle_timeout(now);
+                }
+            }
+            net.give_all(flight);
+        }
+    }
+    for side in SIDES {
+        assert_eq!(net.lost(side), None);
+        assert!(net.events(side).contains(&Event::HandshakeConfirmed));
+    }
+}
+
+#[test]
+fn forged_packets_are_taken_for_genuine_ones() {
+    let mut net = Net::connected(Options::default());
+    let frames = [Frame::Datagram(Bytes::from_static(b"hello"))];
+    for (from, number) in [(Side::Client, 4000), (Side::Server, 4000)] {
+        let kind = Kind::OneRtt(PathId::ZERO);
+        let forged = net.forge(&Forgery::new(from, kind, number, &frames));
+        net.give(forged);
+        let received = net.connection(!from).recv_datagram();
+        assert_eq!(received.as_deref(), Some(&b"hello"[..]));
+    }
+}
