@@ -15,7 +15,7 @@ mod noq_stack;
 mod quinn_stack;
 mod tls;
 
-pub use args::{Client, Command, Server};
+pub use args::{Client, Command, Options, Server};
 pub use noq_stack::Noq;
 pub use quinn_stack::Quinn;
 
@@ -71,6 +71,9 @@ pub trait Connection: Clone + Send + Sync + 'static {
 
     /// Opens a second path, if the stack and the peer can.
     fn open_second_path(&self) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Closes path 0 as soon as a second path is validated.
+    fn close_first_path(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// True if 0-RTT data was sent and accepted.
     fn zero_rtt_accepted(&self) -> impl Future<Output = bool> + Send;
@@ -129,6 +132,14 @@ async fn serve<S: Stack>(args: Server) -> Result<(), Error> {
     let directory: Arc<Path> = args.directory.into();
     loop {
         if let Some(connection) = stack.accept(args.retry).await? {
+            if args.close_first_path {
+                let connection = connection.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = connection.close_first_path().await {
+                        eprintln!("path 0 stays open: {error}");
+                    }
+                });
+            }
             tokio::spawn(serve_client(connection, directory.clone()));
         }
     }
@@ -189,6 +200,9 @@ async fn fetch<S: Stack>(args: Client) -> Result<(), Error> {
         let connection = stack.connect(args.remote, &args.host).await?;
         if args.second_path {
             connection.open_second_path().await?;
+        }
+        if args.close_first_path {
+            connection.close_first_path().await?;
         }
         let mut bytes = 0;
         let mut out = tokio::fs::File::create(&args.out).await?;

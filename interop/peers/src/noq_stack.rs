@@ -25,9 +25,18 @@ const CONNECTION_ID_TIME: Duration = Duration::from_secs(5);
 /// A noq endpoint.
 pub struct Noq(noq::Endpoint);
 
+/// How long a path may be silent before noq gives it up and sends again elsewhere what was lost on
+/// it. Without this limit it waits until the whole connection times out.
+const PATH_IDLE_TIME: Duration = Duration::from_secs(2);
+/// How often noq has a path prove that it is alive.
+const PATH_KEEP_ALIVE: Duration = Duration::from_millis(500);
+
 fn transport() -> Arc<TransportConfig> {
     let mut transport = TransportConfig::default();
-    transport.max_concurrent_multipath_paths(MAX_PATHS);
+    transport
+        .max_concurrent_multipath_paths(MAX_PATHS)
+        .default_path_max_idle_timeout(Some(PATH_IDLE_TIME))
+        .default_path_keep_alive_interval(Some(PATH_KEEP_ALIVE));
     Arc::new(transport)
 }
 
@@ -191,6 +200,22 @@ impl Connection for NoqConnection {
         tokio::time::timeout(CONNECTION_ID_TIME, open)
             .await
             .map_err(|_| "the second path could not be opened in time")?
+    }
+
+    async fn close_first_path(&self) -> Result<(), Error> {
+        let answered = |path: noq::PathStats| path.frame_rx.path_response > 0;
+        while !self
+            .connection
+            .path_stats(PathId::from(1u32))
+            .is_some_and(answered)
+        {
+            if let Some(reason) = self.connection.close_reason() {
+                return Err(reason.into());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let first = self.connection.path(PathId::ZERO).ok_or("no path 0")?;
+        Ok(first.close()?)
     }
 
     async fn zero_rtt_accepted(&self) -> bool {

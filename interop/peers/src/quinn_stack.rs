@@ -98,6 +98,10 @@ impl Connection for QuinnConnection {
         Err("quinn has a single path".into())
     }
 
+    async fn close_first_path(&self) -> Result<(), Error> {
+        Err("quinn has a single path".into())
+    }
+
     async fn zero_rtt_accepted(&self) -> bool {
         let mut zero_rtt = self.zero_rtt.clone();
         let accepted = zero_rtt.wait_for(Option::is_some).await;
