@@ -11,6 +11,9 @@ use crate::choice::{can_carry, send_batch, wait_for};
 ///
 /// It does not move back by itself when the first path recovers: a change of path starts from a
 /// small window again.
+///
+/// Source: backup subflows of RFC 8684 section 3.3.8, for all paths but one. Inputs: smoothed RTT,
+/// status. Constants: none.
 #[derive(Debug, Default)]
 pub struct BackupOnly {
     current: Option<PathId>,

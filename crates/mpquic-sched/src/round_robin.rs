@@ -7,6 +7,11 @@ use crate::choice::batch_bytes;
 
 /// Gives every usable path the same turn, in the order of their IDs; a path that cannot send is
 /// skipped and loses its turn.
+///
+/// Source: Paasch et al., "Experimental Evaluation of Multipath TCP Schedulers", CSWS 2014; with
+/// turns of one datagram also the scheduler of De Coninck et al., "Pluginizing QUIC", SIGCOMM 2019.
+/// Inputs: status, window. Constants: turns of ten datagrams unless asked otherwise. A path that
+/// joins late takes turns like the others: nothing counts what was sent before.
 #[derive(Debug)]
 pub struct RoundRobin {
     last: Option<PathId>,
