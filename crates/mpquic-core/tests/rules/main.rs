@@ -6,5 +6,7 @@ mod acknowledgement;
 mod closing;
 mod handshake;
 mod harness;
+mod messages;
 mod migration;
+mod parameters;
 mod paths;
