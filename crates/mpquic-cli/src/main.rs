@@ -16,6 +16,7 @@ mod failure;
 mod files;
 mod get;
 mod hq;
+mod lab;
 mod progress;
 mod protocol;
 mod rate_limit;
@@ -49,6 +50,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
+            Command::Lab(args) => lab::run(args),
             Command::Schedulers => {
                 list(
                     mpquic_sched::list()

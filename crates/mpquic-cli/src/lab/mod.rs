@@ -1,0 +1,265 @@
+//! `mpquic lab`: experiments in virtual time.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use mpquic_sim::experiment::{Experiment, Results};
+use mpquic_sim::scenario::{Draw, Scenario, combine};
+
+use crate::failure::Failure;
+
+mod compare;
+mod report;
+mod select;
+mod table;
+
+/// Run experiments in virtual time, and compare and plot what they come to
+///
+/// The scenarios of the papers on multipath schedulers come with the tool: `mpquic lab list`. They
+/// run the same code as real transfers, on simulated links. Equal seeds give equal results, to the
+/// byte.
+#[derive(Debug, Args)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(List),
+    Show(Show),
+    Run(Run),
+    Compare(compare::Compare),
+    Report(report::Report),
+}
+
+/// List the scenarios that come with the tool
+#[derive(Debug, Args)]
+struct List {
+    /// Only those whose name, title or paper contains all of these words
+    words: Vec<String>,
+}
+
+/// Print the file of a scenario, to copy and change
+#[derive(Debug, Args)]
+struct Show {
+    /// The scenario's name
+    name: String,
+}
+
+/// Run scenarios
+#[derive(Debug, Args)]
+struct Run {
+    /// Names of scenarios (`etc-*` means several), files with scenarios, or `all`
+    #[arg(required = true, value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Compare these schedulers instead of the scenario's own; `all` for all there are
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    schedulers: Vec<String>,
+    /// Compare these controllers instead; `all` for all there are
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    controllers: Vec<String>,
+    /// Repeat each point so often
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    runs: Option<u64>,
+    /// Take so many points of the space of drawn values
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    points: Option<u64>,
+    /// Derive everything random from this
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// At most four points and three repetitions
+    #[arg(long)]
+    quick: bool,
+    /// Threads [default: one per core]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Write results.json, runs.csv, summary.csv, traces.csv and report.html there
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print all results as one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Show no progress
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Points and repetitions of a quick run, at most.
+const QUICK: (usize, usize) = (4, 3);
+
+pub(crate) fn run(args: Lab) -> Result<(), Failure> {
+    match args.command {
+        Command::List(args) => list(&args),
+        Command::Show(args) => print(select::built_in(&args.name)?.text),
+        Command::Run(args) => run_scenarios(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
+    }
+}
+
+fn list(args: &List) -> Result<(), Failure> {
+    let mut by_paper: BTreeMap<String, Vec<Scenario>> = BTreeMap::new();
+    for scenario in select::all()? {
+        let text = format!("{} {} {}", scenario.id, scenario.title, scenario.paper).to_lowercase();
+        if args
+            .words
+            .iter()
+            .all(|word| text.contains(&word.to_lowercase()))
+        {
+            by_paper
+                .entry(scenario.paper.clone())
+                .or_default()
+                .push(scenario);
+        }
+    }
+    if by_paper.is_empty() {
+        return Err(Failure::usage(
+            "no scenario fits; `mpquic lab list` shows all",
+        ));
+    }
+    let mut text = String::new();
+    for (paper, scenarios) in by_paper {
+        let _ = writeln!(text, "{paper}");
+        for scenario in scenarios {
+            let runs = Experiment::new(scenario.clone()).count();
+            let (id, title, figure) = (&scenario.id, &scenario.title, &scenario.figure);
+            let _ = writeln!(text, "  {id:22} {runs:>5} runs  {title} [{figure}]");
+        }
+    }
+    print(&text)
+}
+
+/// Writes to standard output; nobody reading it any more is no error.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::other(error)),
+        _ => Ok(()),
+    }
+}
+
+impl Run {
+    fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+        if !self.schedulers.is_empty() || !self.controllers.is_empty() {
+            let mut schedulers = select::schedulers(&self.schedulers)?;
+            let mut controllers = select::controllers(&self.controllers)?;
+            let contenders = &scenario.contenders;
+            if schedulers.is_empty() {
+                schedulers.extend(contenders.iter().map(|c| c.scheduler.clone()));
+                schedulers.dedup();
+            }
+            if controllers.is_empty() {
+                controllers.extend(contenders.first().map(|c| c.controller.clone()));
+            }
+            scenario.set_contenders(combine(&schedulers, &controllers));
+        }
+        if let Some(seed) = self.seed {
+            scenario.seed = seed;
+        }
+        if let Some(runs) = self.runs {
+            scenario.runs = runs as usize;
+        }
+        if let (Some(points), Draw::SpaceFilling(_)) = (self.points, scenario.draw) {
+            scenario.draw = Draw::SpaceFilling(points as usize);
+        }
+        if self.quick {
+            scenario.runs = scenario.runs.min(QUICK.1);
+            if let Draw::SpaceFilling(points) = scenario.draw {
+                scenario.draw = Draw::SpaceFilling(points.min(QUICK.0));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn run_scenarios(args: &Run) -> Result<(), Failure> {
+    let mut experiments = Vec::new();
+    for mut scenario in select::scenarios(&args.scenarios)? {
+        args.change(&mut scenario)?;
+        experiments.push(Experiment::new(scenario));
+    }
+    if let Some(output) = &args.output {
+        // Rather now than after an hour of work.
+        fs::create_dir_all(output).map_err(|error| in_file(output, error))?;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = args.jobs.map_or(cores, usize::from);
+    let runs = experiments.iter().map(Experiment::count).sum::<usize>();
+    let bar = progress_bar(runs as u64, args.quiet);
+    let mut results = Results::default();
+    for experiment in &experiments {
+        bar.set_message(experiment.scenario().id.clone());
+        let done = experiment.run(jobs, &|| bar.inc(1));
+        if !args.json {
+            bar.suspend(|| print(&table::scenario(&done)))?;
+        }
+        results.scenarios.push(done);
+    }
+    bar.finish_and_clear();
+    if args.json {
+        print(&(json(&results)? + "\n"))?;
+    }
+    if let Some(output) = &args.output {
+        write_results(output, &results)?;
+    }
+    Ok(())
+}
+
+fn progress_bar(runs: u64, quiet: bool) -> ProgressBar {
+    let target = if quiet {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr()
+    };
+    let template = "{bar:30} {pos}/{len} runs  {elapsed} of about {duration}  {msg}";
+    let style = ProgressStyle::with_template(template);
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(runs), target).with_style(style)
+}
+
+fn json(results: &Results) -> Result<String, Failure> {
+    serde_json::to_string(results).map_err(Failure::other)
+}
+
+fn in_file(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::other(format!("{}: {error}", path.display()))
+}
+
+fn write_results(directory: &Path, results: &Results) -> Result<(), Failure> {
+    let files = [
+        ("results.json", json(results)? + "\n"),
+        ("runs.csv", results.runs_csv()),
+        ("summary.csv", results.summary_csv()),
+        ("traces.csv", results.traces_csv()),
+        ("report.html", report::html(results)),
+    ];
+    for (name, content) in files {
+        let path = directory.join(name);
+        fs::write(&path, content).map_err(|error| in_file(&path, error))?;
+    }
+    let page = directory.join("report.html");
+    eprintln!("written: {}", page.display());
+    Ok(())
+}
+
+/// Reads results: a file, or the directory it was written to.
+fn read_results(path: &Path) -> Result<Results, Failure> {
+    let file = if path.is_dir() {
+        path.join("results.json")
+    } else {
+        path.to_owned()
+    };
+    let text = fs::read_to_string(&file)
+        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
+    serde_json::from_str(&text).map_err(|error| {
+        let file = file.display();
+        Failure::usage(format!(
+            "{file}: not the results of `mpquic lab run -o`: {error}"
+        ))
+    })
+}

@@ -1,0 +1,132 @@
+//! Which scenarios, schedulers and controllers a command line means.
+
+use std::fs;
+use std::path::Path;
+
+use mpquic_sim::scenario::{self, BuiltIn, Scenario};
+
+use crate::failure::Failure;
+
+/// The built-in scenario of this name.
+pub(super) fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
+    let name = name.to_lowercase();
+    let found = scenario::built_in().iter().find(|file| file.id == name);
+    found.ok_or_else(|| unknown(&name))
+}
+
+fn unknown(name: &str) -> Failure {
+    let files = scenario::built_in().iter().map(|file| file.id);
+    // Those that start alike are what was meant, most likely.
+    let start: String = name.chars().take(3).collect();
+    let alike: Vec<_> = files.filter(|id| id.starts_with(&start)).collect();
+    let hint = if alike.is_empty() {
+        "`mpquic lab list` shows all".to_owned()
+    } else {
+        format!("there are: {}", alike.join(", "))
+    };
+    Failure::usage(format!("there is no scenario `{name}`; {hint}"))
+}
+
+fn parse(file: &BuiltIn) -> Result<Scenario, Failure> {
+    Scenario::parse(file.id, file.text).map_err(Failure::other)
+}
+
+/// All built-in scenarios.
+pub(super) fn all() -> Result<Vec<Scenario>, Failure> {
+    scenario::built_in().iter().map(parse).collect()
+}
+
+/// The scenarios named: built-in ones by name or pattern, files, or `all`.
+pub(super) fn scenarios(names: &[String]) -> Result<Vec<Scenario>, Failure> {
+    let mut scenarios: Vec<Scenario> = Vec::new();
+    for name in names {
+        let mut found = named(name)?;
+        found.retain(|new| !scenarios.iter().any(|other| other.id == new.id));
+        scenarios.extend(found);
+    }
+    Ok(scenarios)
+}
+
+fn named(name: &str) -> Result<Vec<Scenario>, Failure> {
+    let is_file = name.ends_with(".toml") || Path::new(name).is_file();
+    if is_file {
+        let text =
+            fs::read_to_string(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
+        return Ok(vec![Scenario::parse(name, &text).map_err(Failure::usage)?]);
+    }
+    if name == "all" {
+        return all();
+    }
+    if !name.contains('*') {
+        return Ok(vec![parse(built_in(name)?)?]);
+    }
+    let pattern = name.to_lowercase();
+    let fitting = scenario::built_in()
+        .iter()
+        .filter(|file| fits(&pattern, file.id));
+    let fitting: Result<Vec<_>, _> = fitting.map(parse).collect();
+    match fitting {
+        Ok(fitting) if fitting.is_empty() => Err(unknown(name)),
+        fitting => fitting,
+    }
+}
+
+/// True if a text fits a pattern in which `*` stands for anything.
+fn fits(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            let mut ends = (0..=text.len()).filter(|end| text.is_char_boundary(*end));
+            ends.any(|end| fits(rest, &text[end..]))
+        }),
+    }
+}
+
+/// The schedulers named; `all` for all there are.
+pub(super) fn schedulers(names: &[String]) -> Result<Vec<String>, Failure> {
+    if names == ["all"] {
+        return Ok(mpquic_sched::list()
+            .iter()
+            .map(|info| info.name.into())
+            .collect());
+    }
+    for name in names {
+        mpquic_sched::by_name(name).map_err(Failure::usage)?;
+    }
+    Ok(names.to_vec())
+}
+
+/// The controllers named; `all` for all there are.
+pub(super) fn controllers(names: &[String]) -> Result<Vec<String>, Failure> {
+    if names == ["all"] {
+        return Ok(mpquic_cc::list()
+            .iter()
+            .map(|info| info.name.into())
+            .collect());
+    }
+    for name in names {
+        mpquic_cc::by_name(name).map_err(Failure::usage)?;
+    }
+    Ok(names.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        for (pattern, text) in [
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*c", "abc"),
+            ("*", ""),
+            ("a", "a"),
+        ] {
+            assert!(fits(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("a*", "bc"), ("*b", "abc"), ("a", "ab"), ("a*d*c", "abc")] {
+            assert!(!fits(pattern, text), "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Results as text for a terminal.
+
+use std::fmt::Write as _;
+
+use mpquic_sim::experiment::{Cell, ScenarioResults, Verdict, is_lower_better, sweep_label};
+use mpquic_sim::scenario::{Claim, Published};
+
+/// A table with columns as wide as needed; the first is left-aligned.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (index, cell) in row.iter().enumerate() {
+            let width = widths[index];
+            let _ = if index == 0 {
+                write!(line, "  {cell:width$}")
+            } else {
+                write!(line, "  {cell:>width$}")
+            };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// A number with three to four significant digits.
+pub(super) fn short(value: f64) -> String {
+    let magnitude = value.abs();
+    let decimals = match magnitude {
+        0.0 => 0,
+        ..0.1 => 4,
+        0.1..10.0 => 3,
+        10.0..100.0 => 2,
+        100.0..1000.0 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The unit of a metric and its name without it.
+pub(super) fn unit(metric: &str) -> (&str, &'static str) {
+    let units = [
+        ("_s", "s"),
+        ("_ms", "ms"),
+        ("_mbit", "Mbit/s"),
+        ("_pct", "%"),
+    ];
+    let found = units
+        .iter()
+        .find_map(|(end, unit)| Some((metric.strip_suffix(end)?, *unit)));
+    found.unwrap_or((metric, ""))
+}
+
+/// What a scenario came to.
+pub(super) fn scenario(results: &ScenarioResults) -> String {
+    let (name, unit_name) = unit(&results.metric);
+    let better = if is_lower_better(&results.metric) {
+        "lower"
+    } else {
+        "higher"
+    };
+    let mut text = format!("{}: {}\n", results.id, results.title);
+    if !results.paper.is_empty() {
+        let _ = writeln!(text, "  {}, {}", results.paper, results.figure);
+    }
+    let _ = writeln!(
+        text,
+        "  {} [{unit_name}], {better} is better",
+        name.replace('_', " ")
+    );
+    let baseline = results.contender(&results.baseline);
+    for (sweep, labels) in results.sweeps.iter().enumerate() {
+        let mut rows = vec![header(&sweep_label(labels), &results.baseline)];
+        for contender in 0..results.contenders.len() {
+            rows.push(row(results, Cell { sweep, contender }, baseline));
+        }
+        text += &aligned(&rows);
+        for published in &results.published {
+            if let Some(line) = published_line(results, published, sweep) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+    }
+    text + "\n"
+}
+
+fn header(sweep: &str, baseline: &str) -> Vec<String> {
+    let titles = [sweep, "runs", "mean", "+-95%", "median", "p10", "p90"];
+    let mut header: Vec<String> = titles.map(str::to_owned).into();
+    header.push(format!("/{baseline}"));
+    header.extend(["better in", "not done"].map(str::to_owned));
+    header
+}
+
+fn row(results: &ScenarioResults, cell: Cell, baseline: Option<usize>) -> Vec<String> {
+    let summary = results.summary(cell, &results.metric);
+    let s = summary.statistics;
+    // Unfinished runs count with the time limit, so the mean is a bound then.
+    let bound = if summary.unfinished + summary.failed > 0 {
+        ">="
+    } else {
+        ""
+    };
+    let comparison = baseline.filter(|baseline| *baseline != cell.contender);
+    let comparison = comparison.and_then(|b| results.comparison(cell, b, &results.metric));
+    let mut row = vec![
+        results.contenders[cell.contender].clone(),
+        s.count.to_string(),
+        format!("{bound}{}", short(s.mean)),
+        short(s.confidence),
+        short(s.median),
+        short(s.tenth),
+        short(s.ninetieth),
+    ];
+    row.push(comparison.map_or(String::new(), |c| {
+        let mark = if c.is_significant() { "" } else { "~" };
+        format!("{mark}{:.3}", c.ratio)
+    }));
+    row.push(comparison.map_or(String::new(), |c| format!("{:.0} %", c.better * 100.0)));
+    row.push(match summary.unfinished + summary.failed {
+        0 => String::new(),
+        _ if summary.failed == 0 => format!("{} late", summary.unfinished),
+        _ => format!("{} late, {} failed", summary.unfinished, summary.failed),
+    });
+    row
+}
+
+/// What was published and what we found, on a line.
+pub(super) fn published_line(
+    results: &ScenarioResults,
+    published: &Published,
+    sweep: usize,
+) -> Option<String> {
+    let verdict = results.verdict(published, sweep);
+    let text = &published.text;
+    let separator = if text.is_empty() { "" } else { "; " };
+    let claimed = match &published.claim {
+        Claim::Words => return Some(format!("published: {text}")),
+        Claim::Value { contender, value } => format!("{contender} {}", short(*value)),
+        Claim::Ratio {
+            contender,
+            against,
+            ratio,
+        } => format!("{contender}/{against} {ratio:.3}"),
+        Claim::Better {
+            contender,
+            against,
+            share,
+        } => format!(
+            "{contender} better than {against} in {:.0} %",
+            share * 100.0
+        ),
+        Claim::Order(names) => names.join(" < "),
+    };
+    let ours = match (&published.claim, verdict) {
+        (_, Verdict::Unknown) => "not run".to_owned(),
+        (Claim::Better { .. }, Verdict::Ours(share)) => format!("{:.0} %", share * 100.0),
+        (Claim::Ratio { .. }, Verdict::Ours(ratio)) => format!("{ratio:.3}"),
+        (_, Verdict::Ours(value)) => short(value),
+        (_, Verdict::Order(order)) => {
+            let order: Vec<_> = order.into_iter().map(|(name, _)| name).collect();
+            order.join(" < ")
+        }
+    };
+    Some(format!(
+        "published: {text}{separator}{claimed}; here: {ours}"
+    ))
+}
