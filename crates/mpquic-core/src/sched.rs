@@ -104,10 +104,20 @@ pub struct PathView {
     pub delivery_rate: Option<u64>,
     /// One-way delay towards the peer, if measured; otherwise half the smoothed RTT is a fair guess.
     pub one_way_delay: Option<Duration>,
-    /// Bytes waiting in the local socket or interface queue, if known.
+    /// Bytes waiting in the local socket or interface queue, if known: what the driver said
+    /// ([`LocalQueue`]) and what was sent since.
     pub local_queue: Option<u64>,
     /// Drain rate of that queue, bytes per second, if known.
     pub local_drain_rate: Option<u64>,
+}
+
+/// What a driver knows of the socket or interface queue that a path sends into.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LocalQueue {
+    /// Bytes waiting.
+    pub bytes: u64,
+    /// How fast they leave, bytes per second, if known.
+    pub drain_rate: Option<u64>,
 }
 
 impl PathView {

@@ -77,6 +77,7 @@ pub struct Host<A> {
     block: BytesMut,
     up: bool,
     checks: bool,
+    shows_queues: bool,
 }
 
 impl<A: Application> Host<A> {
@@ -101,6 +102,7 @@ impl<A: Application> Host<A> {
             block: BytesMut::new(),
             up: true,
             checks: true,
+            shows_queues: false,
         }
     }
 
@@ -112,6 +114,12 @@ impl<A: Application> Host<A> {
     /// Checks invariants after each event; on unless turned off.
     pub fn set_checks(&mut self, checks: bool) {
         self.checks = checks;
+    }
+
+    /// Tells connections what waits on the first link of each path, as if it were the queue of the
+    /// host's own interface. Off unless turned on.
+    pub fn show_queues(&mut self, show: bool) {
+        self.shows_queues = show;
     }
 
     /// Crashes the host: it takes and sends nothing until [`Self::restart`].
@@ -287,6 +295,9 @@ impl<A: Application> Host<A> {
         let mut buffer = std::mem::take(&mut self.transmit_buffer);
         loop {
             buffer.clear();
+            if self.shows_queues {
+                tell_queues(now, &mut self.connections[index].connection, network);
+            }
             let hosted = &mut self.connections[index];
             let Some(transmit) = hosted.connection.poll_transmit(now, MAX_BATCH, &mut buffer)
             else {
@@ -372,6 +383,19 @@ impl<A: Application> Host<A> {
             let packet = Packet::new(local, remote, transmit.ecn, self.block.split());
             network.send_on(now, route, packet);
         }
+    }
+}
+
+fn tell_queues(now: Instant, connection: &mut Connection, network: &mut Network) {
+    let paths: Vec<_> = connection.paths().collect();
+    for path in paths {
+        let Some(stats) = connection.path_stats(path) else {
+            continue;
+        };
+        let FourTuple { local, remote } = stats.four_tuple;
+        let queue = network.local_queue(now, local, remote);
+        // A path that was closed sends nothing more, so its queue is of no use.
+        let _ = connection.set_local_queue(path, queue);
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use mpquic_core::sched::LocalQueue;
 
 use crate::link::{Change, Link, LinkConfig};
 use crate::nat::Nat;
@@ -137,6 +138,27 @@ impl Network {
             // A route without links would deliver before it is asked to.
             self.unroutable += 1;
         }
+    }
+
+    /// What waits on the first link between two addresses.
+    pub(crate) fn local_queue(
+        &mut self,
+        now: Instant,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> Option<LocalQueue> {
+        let route = self.route(source, destination)?;
+        let hops = self.routes[route].hops.iter();
+        let mut links = hops.filter_map(|hop| match hop {
+            Hop::Link(LinkId(index)) => Some(*index),
+            Hop::NatOut(_) | Hop::NatIn(_) => None,
+        });
+        let link = &mut self.links[links.next()?];
+        let rate = link.config().rate;
+        Some(LocalQueue {
+            bytes: link.queue_bytes(now),
+            drain_rate: rate.map(|rate| (rate / 8.0) as u64),
+        })
     }
 
     /// When [`Self::poll`] may have something next.

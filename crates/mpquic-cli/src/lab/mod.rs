@@ -13,6 +13,7 @@ use mpquic_sim::scenario::{Draw, Scenario, combine};
 
 use crate::failure::Failure;
 
+mod claims;
 mod compare;
 mod report;
 mod select;

@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use mpquic_sim::experiment::{Cell, ScenarioResults, Verdict, is_lower_better, sweep_label};
-use mpquic_sim::scenario::{Claim, Published};
+use mpquic_sim::experiment::{Cell, ScenarioResults, is_lower_better, sweep_label};
+
+use super::claims;
 
 /// A table with columns as wide as needed; the first is left-aligned.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
@@ -81,11 +82,12 @@ pub(super) fn scenario(results: &ScenarioResults) -> String {
             rows.push(row(results, Cell { sweep, contender }, baseline));
         }
         text += &aligned(&rows);
-        for published in &results.published {
-            if let Some(line) = published_line(results, published, sweep) {
-                let _ = writeln!(text, "  {line}");
-            }
-        }
+    }
+    for claims::Row {
+        published, ours, ..
+    } in claims::rows(results)
+    {
+        let _ = writeln!(text, "  published: {published}\n       here: {ours}");
     }
     text + "\n"
 }
@@ -129,46 +131,4 @@ fn row(results: &ScenarioResults, cell: Cell, baseline: Option<usize>) -> Vec<St
         _ => format!("{} late, {} failed", summary.unfinished, summary.failed),
     });
     row
-}
-
-/// What was published and what we found, on a line.
-pub(super) fn published_line(
-    results: &ScenarioResults,
-    published: &Published,
-    sweep: usize,
-) -> Option<String> {
-    let verdict = results.verdict(published, sweep);
-    let text = &published.text;
-    let separator = if text.is_empty() { "" } else { "; " };
-    let claimed = match &published.claim {
-        Claim::Words => return Some(format!("published: {text}")),
-        Claim::Value { contender, value } => format!("{contender} {}", short(*value)),
-        Claim::Ratio {
-            contender,
-            against,
-            ratio,
-        } => format!("{contender}/{against} {ratio:.3}"),
-        Claim::Better {
-            contender,
-            against,
-            share,
-        } => format!(
-            "{contender} better than {against} in {:.0} %",
-            share * 100.0
-        ),
-        Claim::Order(names) => names.join(" < "),
-    };
-    let ours = match (&published.claim, verdict) {
-        (_, Verdict::Unknown) => "not run".to_owned(),
-        (Claim::Better { .. }, Verdict::Ours(share)) => format!("{:.0} %", share * 100.0),
-        (Claim::Ratio { .. }, Verdict::Ours(ratio)) => format!("{ratio:.3}"),
-        (_, Verdict::Ours(value)) => short(value),
-        (_, Verdict::Order(order)) => {
-            let order: Vec<_> = order.into_iter().map(|(name, _)| name).collect();
-            order.join(" < ")
-        }
-    };
-    Some(format!(
-        "published: {text}{separator}{claimed}; here: {ours}"
-    ))
 }

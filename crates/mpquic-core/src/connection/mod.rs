@@ -28,6 +28,7 @@ use crate::path::ids::PathIds;
 use crate::path::set::Paths;
 use crate::qlog;
 use crate::recovery::AckOutcome;
+use crate::sched::LocalQueue;
 use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
@@ -351,6 +352,18 @@ impl Connection {
         } else {
             self.suspect(now, path);
         }
+        Ok(())
+    }
+
+    /// Hint from the driver: what waits in the queue the path sends into, for schedulers that look
+    /// at it. Say it again before each call of `poll_transmit`; bytes sent since are added.
+    pub fn set_local_queue(
+        &mut self,
+        path: PathId,
+        queue: Option<LocalQueue>,
+    ) -> Result<(), ClosedPath> {
+        let open = self.paths.open_mut(path).ok_or(ClosedPath)?;
+        open.local_queue = queue.map(|queue| (queue, open.counters.bytes_sent));
         Ok(())
     }
 

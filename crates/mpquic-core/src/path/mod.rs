@@ -13,6 +13,7 @@ use crate::config::TransportConfig;
 use crate::connection::{PathState, PathStats};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::recovery::Recovery;
+use crate::sched::LocalQueue;
 use crate::space::PacketNumberSpace;
 
 pub(crate) mod amplification;
@@ -96,6 +97,8 @@ pub(crate) struct Path {
     pub(crate) suspect: bool,
     /// The driver says that the interface is gone.
     pub(crate) down: bool,
+    /// What the driver said of the queue it sends into, and the bytes sent by then.
+    pub(crate) local_queue: Option<(LocalQueue, u64)>,
     /// A PING is to be sent.
     pub(crate) ping: bool,
     /// The latency spin bit, and whether it is used: not on one path in sixteen, so that those who
@@ -127,6 +130,7 @@ impl Path {
             established: false,
             suspect: false,
             down: false,
+            local_queue: None,
             ping: false,
             spin: false,
             spins: false,

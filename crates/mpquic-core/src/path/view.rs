@@ -38,8 +38,10 @@ impl Path {
             loss_rate: self.recovery.loss_rate(),
             delivery_rate: self.recovery.delivery_rate(),
             one_way_delay: None,
-            local_queue: None,
-            local_drain_rate: None,
+            local_queue: self
+                .local_queue
+                .map(|(queue, sent)| queue.bytes + (self.counters.bytes_sent - sent)),
+            local_drain_rate: self.local_queue.and_then(|(queue, _)| queue.drain_rate),
         }
     }
 

@@ -256,8 +256,10 @@ impl Stage {
             seed + 2,
             Player::default,
         );
-        client_host.set_checks(false);
-        server_host.set_checks(false);
+        for host in [&mut client_host, &mut server_host] {
+            host.set_checks(false);
+            host.show_queues(scenario.transport.show_queues);
+        }
         let added = [
             self.lab.add_host(client_host),
             self.lab.add_host(server_host),

@@ -123,6 +123,8 @@ pub struct Transport {
     pub max_ack_delay: Duration,
     /// Pace packets.
     pub pacing: bool,
+    /// Show senders what waits on the first link of each path, as if it were their own interface.
+    pub show_queues: bool,
 }
 
 impl Default for Transport {
@@ -133,6 +135,7 @@ impl Default for Transport {
             send_buffer: None,
             max_ack_delay: Duration::from_millis(25),
             pacing: true,
+            show_queues: false,
         }
     }
 }
@@ -397,6 +400,9 @@ fn read_transport(root: &Table<'_>) -> Result<Transport> {
     }
     if let Some(item) = table.optional("pacing") {
         transport.pacing = item.boolean()?;
+    }
+    if let Some(item) = table.optional("show_queues") {
+        transport.show_queues = item.boolean()?;
     }
     table.finish()?;
     Ok(transport)

@@ -1,0 +1,357 @@
+//! Charts of metrics: bars, lines over a swept value, distributions, fairness.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use mpquic_sim::experiment::{Cell, ScenarioResults, sweep_label};
+use mpquic_sim::scenario::{Claim, Published};
+
+use super::super::table::unit;
+use super::svg::{self, Bars, Line, Plot, escape};
+
+/// A distribution is drawn from this many runs on.
+const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;
+/// A distribution of ratios is drawn from this many runs on.
+const MIN_RUNS_FOR_RATIOS: usize = 20;
+/// Distributions are drawn for at most so many combinations of swept values.
+const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
+
+/// A chart with what it shows.
+pub(super) fn figure(caption: &str, svg: &str) -> String {
+    format!(
+        "<figure><figcaption>{}</figcaption>\n{svg}</figure>\n",
+        escape(caption)
+    )
+}
+
+/// The swept values of a combination, for people.
+pub(super) fn sweep_name(scenario: &ScenarioResults, sweep: usize) -> String {
+    scenario
+        .sweeps
+        .get(sweep)
+        .map(|labels| sweep_label(labels))
+        .unwrap_or_default()
+}
+
+/// The index of a contender of a scenario in the list of all.
+pub(super) fn colour(contenders: &[&str], name: &str) -> usize {
+    contenders
+        .iter()
+        .position(|other| *other == name)
+        .unwrap_or(0)
+}
+
+fn axis_label(metric: &str) -> String {
+    let (name, unit) = unit(metric);
+    let name = name.replace('_', " ");
+    if unit.is_empty() {
+        name
+    } else {
+        format!("{name} [{unit}]")
+    }
+}
+
+/// All charts of the metrics of scenarios that belong together.
+pub(super) fn charts(scenarios: &[&ScenarioResults], contenders: &[&str]) -> String {
+    let mut html = String::new();
+    let (swept, plain): (Vec<_>, Vec<_>) = scenarios
+        .iter()
+        .copied()
+        .partition(|scenario| numeric_sweep(scenario).is_some());
+    for metric in shown_metrics(&plain) {
+        html += &bar_chart(&plain, contenders, &metric);
+    }
+    for scenario in &swept {
+        for metric in shown_metrics(&[scenario]) {
+            html += &line_chart(scenario, contenders, &metric);
+        }
+    }
+    for scenario in scenarios {
+        if scenario.sweeps.len() <= MAX_SWEEPS_FOR_DISTRIBUTION {
+            for sweep in 0..scenario.sweeps.len() {
+                html += &distribution(scenario, contenders, sweep);
+                html += &ratios(scenario, contenders, sweep);
+            }
+        }
+        html += &fairness(scenario, contenders);
+    }
+    html
+}
+
+/// The metric that counts, and those with published values.
+fn shown_metrics(scenarios: &[&ScenarioResults]) -> Vec<String> {
+    let mut metrics = Vec::new();
+    for scenario in scenarios {
+        let published = scenario.published.iter().map(|published| &published.metric);
+        for metric in std::iter::once(&scenario.metric).chain(published) {
+            if !metrics.contains(metric) {
+                metrics.push(metric.clone());
+            }
+        }
+    }
+    metrics
+}
+
+/// The value on the horizontal axis of each combination, if numbers were swept: the parameter with
+/// most values.
+fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
+    let names = scenario.sweeps.first()?.iter().map(|(name, _)| name);
+    let values = |name: &String| -> Option<Vec<f64>> {
+        let value = |sweep: &Vec<(String, String)>| {
+            let label = sweep.iter().find(|(other, _)| other == name);
+            label.and_then(|(_, label)| label.parse().ok())
+        };
+        scenario.sweeps.iter().map(value).collect()
+    };
+    let candidates = names.filter_map(|name| Some((name.clone(), values(name)?)));
+    let distinct = |values: &[f64]| {
+        let values: BTreeSet<u64> = values.iter().map(|value| value.to_bits()).collect();
+        values.len()
+    };
+    let best = candidates.max_by_key(|(_, values)| distinct(values))?;
+    // Several parameters swept independently do not fit on one axis.
+    let fits = distinct(&best.1) == scenario.sweeps.len() && best.1.len() > 2;
+    fits.then_some(best)
+}
+
+/// A published value, in the units of the metric.
+fn published_value(scenario: &ScenarioResults, published: &Published, cell: Cell) -> Option<f64> {
+    let name = &scenario.contenders[cell.contender];
+    match &published.claim {
+        Claim::Value { contender, value } => (contender == name).then_some(*value),
+        Claim::Ratio {
+            contender,
+            against,
+            ratio,
+        } if contender == name => {
+            let contender = scenario.contender(against)?;
+            let cell = Cell { contender, ..cell };
+            Some(ratio * scenario.summary(cell, &published.metric).statistics.mean)
+        }
+        _ => None,
+    }
+}
+
+fn mean(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Option<(f64, f64)> {
+    let statistics = scenario.summary(cell, metric).statistics;
+    (statistics.count > 0).then_some((statistics.mean, statistics.confidence))
+}
+
+fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) -> String {
+    let mut groups = Vec::new();
+    let mut bars: Vec<Bars> = contenders
+        .iter()
+        .enumerate()
+        .map(|(colour, name)| Bars {
+            name: (*name).into(),
+            colour,
+            ..Bars::default()
+        })
+        .collect();
+    for scenario in scenarios {
+        for sweep in 0..scenario.sweeps.len() {
+            let label = sweep_name(scenario, sweep);
+            groups.push(match (scenarios.len(), label.as_str()) {
+                (_, "") => scenario.id.clone(),
+                (1, label) => label.into(),
+                (_, label) => format!("{} {label}", scenario.id),
+            });
+            for bars in &mut bars {
+                let cell = scenario
+                    .contender(&bars.name)
+                    .map(|contender| Cell { sweep, contender });
+                let value = cell.and_then(|cell| mean(scenario, cell, metric));
+                bars.values.push(value);
+                let mut claims = scenario.published.iter().filter(|p| p.metric == metric);
+                let published = cell.and_then(|cell| {
+                    claims.find_map(|published| published_value(scenario, published, cell))
+                });
+                bars.published.push(published);
+            }
+        }
+    }
+    if bars
+        .iter()
+        .all(|bars| bars.values.iter().all(Option::is_none))
+    {
+        return String::new();
+    }
+    let plot = Plot {
+        title: format!("{} of each contender", axis_label(metric)),
+        y: axis_label(metric),
+        ..Plot::default()
+    };
+    // Bars narrower than a few pixels cannot be told apart.
+    let per_chart = (60 / contenders.len().max(1)).clamp(1, 12);
+    let mut html = String::new();
+    for start in (0..groups.len()).step_by(per_chart) {
+        let range = start..(start + per_chart).min(groups.len());
+        let part: Vec<_> = bars
+            .iter()
+            .map(|bars| Bars {
+                values: bars.values[range.clone()].to_vec(),
+                published: bars.published[range.clone()].to_vec(),
+                ..bars.clone()
+            })
+            .collect();
+        let caption = format!("{}, mean", axis_label(metric));
+        html += &figure(&caption, &svg::bars(&plot, &groups[range], &part));
+    }
+    html
+}
+
+fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> String {
+    let Some((name, values)) = numeric_sweep(scenario) else {
+        return String::new();
+    };
+    let line = |(contender, name): (usize, &String)| {
+        let mut line = Line {
+            name: name.clone(),
+            colour: colour(contenders, name),
+            ..Line::default()
+        };
+        for (sweep, x) in values.iter().enumerate() {
+            if let Some((mean, half)) = mean(scenario, Cell { sweep, contender }, metric) {
+                line.points.push((*x, mean));
+                line.errors.push(half);
+            }
+        }
+        line
+    };
+    let lines: Vec<_> = scenario.contenders.iter().enumerate().map(line).collect();
+    let (label, unit) = unit(&name);
+    let plot = Plot {
+        title: format!("{}: {} over {name}", scenario.id, axis_label(metric)),
+        x: format!("{} [{unit}]", label.replace('_', " ")),
+        y: axis_label(metric),
+        logarithmic: true,
+        ..Plot::default()
+    };
+    let caption = format!("{}: {}, mean", scenario.id, axis_label(metric));
+    figure(&caption, &svg::lines(&plot, &lines))
+}
+
+/// Steps of an empirical distribution.
+fn steps(mut values: Vec<f64>) -> Vec<(f64, f64)> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len() as f64;
+    let first = values.first().map(|first| (*first, 0.0));
+    let rest = values
+        .iter()
+        .zip(1..)
+        .map(|(value, index)| (*value, f64::from(index) / count));
+    first.into_iter().chain(rest).collect()
+}
+
+fn distribution(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
+    let line = |(contender, name): (usize, &String)| {
+        let runs = scenario.runs_of(Cell { sweep, contender });
+        let values = runs.filter_map(|run| run.metrics.get(&scenario.metric).copied());
+        Line {
+            name: name.clone(),
+            colour: colour(contenders, name),
+            points: steps(values.collect()),
+            ..Line::default()
+        }
+    };
+    let lines: Vec<_> = scenario.contenders.iter().enumerate().map(line).collect();
+    if lines
+        .iter()
+        .all(|line| line.points.len() <= MIN_RUNS_FOR_DISTRIBUTION)
+    {
+        return String::new();
+    }
+    let caption = format!(
+        "{} {}: distribution",
+        scenario.id,
+        sweep_name(scenario, sweep)
+    );
+    let plot = Plot {
+        title: caption.clone(),
+        x: axis_label(&scenario.metric),
+        y: "share of runs".into(),
+        steps: true,
+        ..Plot::default()
+    };
+    figure(&caption, &svg::lines(&plot, &lines))
+}
+
+fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
+    let Some(baseline) = scenario.contender(&scenario.baseline) else {
+        return String::new();
+    };
+    let mut lines = Vec::new();
+    for (contender, name) in scenario.contenders.iter().enumerate() {
+        if contender == baseline {
+            continue;
+        }
+        let pairs = scenario.pairs(sweep, contender, baseline, &scenario.metric);
+        let ratios = pairs.iter().map(|(ours, theirs)| ours / theirs);
+        let ratios: Vec<f64> = ratios.filter(|ratio| ratio.is_finite()).collect();
+        if ratios.len() >= MIN_RUNS_FOR_RATIOS {
+            lines.push(Line {
+                name: name.clone(),
+                colour: colour(contenders, name),
+                points: steps(ratios),
+                ..Line::default()
+            });
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let sweep = sweep_name(scenario, sweep);
+    let caption = format!(
+        "{} {sweep}: ratio to {}, run by run",
+        scenario.id, scenario.baseline
+    );
+    let plot = Plot {
+        title: caption.clone(),
+        x: format!(
+            "{} relative to {}",
+            unit(&scenario.metric).0,
+            scenario.baseline
+        ),
+        y: "share of runs".into(),
+        steps: true,
+        ..Plot::default()
+    };
+    figure(&caption, &svg::lines(&plot, &lines))
+}
+
+/// Throughput of each connection that shares the network.
+fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
+    if scenario.competitors.is_empty() {
+        return String::new();
+    }
+    let flows: Vec<String> = std::iter::once("multipath".to_owned())
+        .chain(scenario.competitors.iter().cloned())
+        .collect();
+    let mut html = String::new();
+    for sweep in 0..scenario.sweeps.len() {
+        let bars = |(contender, name): (usize, &String)| {
+            let rate = |flow: usize| {
+                let runs = scenario.runs_of(Cell { sweep, contender });
+                let rates = runs.filter_map(|run| run.flows.get(flow).copied());
+                let statistics = mpquic_sim::experiment::Statistics::of(rates);
+                Some((statistics.mean, statistics.confidence)).filter(|_| statistics.count > 0)
+            };
+            Bars {
+                name: name.clone(),
+                colour: colour(contenders, name),
+                values: (0..flows.len()).map(rate).collect(),
+                published: Vec::new(),
+            }
+        };
+        let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
+        let mut caption = format!("{}: throughput of each connection", scenario.id);
+        let _ = write!(caption, " {}", sweep_name(scenario, sweep));
+        let plot = Plot {
+            title: caption.clone(),
+            y: "throughput [Mbit/s]".into(),
+            ..Plot::default()
+        };
+        html += &figure(caption.trim_end(), &svg::bars(&plot, &flows, &bars));
+    }
+    html
+}
