@@ -89,7 +89,7 @@ impl Axis {
         }
     }
 
-    fn from_zero(mut self) -> Self {
+    fn including_zero(mut self) -> Self {
         self.low = self.low.min(0.0);
         self.high += (self.high - self.low) * 0.05;
         self
@@ -222,7 +222,7 @@ pub(super) fn lines(plot: &Plot, lines: &[Line]) -> String {
         (HEIGHT - BOTTOM, TOP),
     );
     if !plot.floating {
-        y = y.from_zero();
+        y = y.including_zero();
     }
     let mut svg = open(plot);
     vertical_axis(&mut svg, &y, &plot.y);
@@ -265,7 +265,7 @@ pub(super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> String {
             .map(|(value, half)| value + half);
         values.chain(bars.published.iter().flatten().copied())
     });
-    let y = Axis::new(tops, (HEIGHT - BOTTOM, TOP)).from_zero();
+    let y = Axis::new(tops, (HEIGHT - BOTTOM, TOP)).including_zero();
     let mut svg = open(plot);
     vertical_axis(&mut svg, &y, &plot.y);
     let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;

@@ -135,12 +135,12 @@ fn paths(scenario: &ScenarioResults, trace: &Trace, label: &str) -> String {
     };
     let bytes = |path: usize| series(trace, |index| trace.path_bytes[path][index] as f64 / 1e6);
     let window = |path: usize| series(trace, |index| trace.window[path][index] as f64 / 1e3);
-    let charts: [(&str, &str, &dyn Fn(usize) -> Vec<(f64, f64)>); 2] = [
-        ("received per path", "received [MB]", &bytes),
-        ("congestion windows", "window [kB]", &window),
+    let charts = [
+        ("received per path", "received [MB]", lines(&bytes)),
+        ("congestion windows", "window [kB]", lines(&window)),
     ];
     let mut html = String::new();
-    for (what, axis, value) in charts {
+    for (what, axis, lines) in charts {
         let caption = format!("{} {label}: {what}, {name}", scenario.id);
         let plot = Plot {
             title: caption.clone(),
@@ -148,7 +148,7 @@ fn paths(scenario: &ScenarioResults, trace: &Trace, label: &str) -> String {
             y: axis.into(),
             ..Plot::default()
         };
-        html += &figure(&caption, &svg::lines(&plot, &lines(value)));
+        html += &figure(&caption, &svg::lines(&plot, &lines));
     }
     html
 }
