@@ -10,7 +10,10 @@ use mpquic_core::config::TransportConfig;
 use mpquic_core::congestion::ControllerFactory;
 use mpquic_core::sched::SchedulerFactory;
 use mpquic_qlog::Directory;
+use rustls::CipherSuite;
+use rustls::crypto::CryptoProvider;
 
+use crate::drill::Step;
 use crate::failure::Failure;
 use crate::trust::{Fingerprint, Trust};
 
@@ -73,6 +76,11 @@ pub(crate) struct Serve {
     /// round trip
     #[arg(long)]
     pub(crate) retry: bool,
+    /// Use this cipher suite and no other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cipher: Option<Cipher>,
+    #[command(flatten)]
+    pub(crate) drill: DrillArgs,
     #[command(flatten)]
     pub(crate) policy: Policy,
     #[command(flatten)]
@@ -107,6 +115,24 @@ pub(crate) struct Get {
     /// Most paths to open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) paths: Option<u32>,
+    /// Fetch up to that many files at a time, those of one server over one connection
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) parallel: u16,
+    /// Make a connection for each URL; those to a known server resume its TLS session
+    #[arg(long, conflicts_with = "parallel")]
+    pub(crate) reconnect: bool,
+    /// Send requests to a known server with the first flight (0-RTT), which somebody in between
+    /// can repeat
+    #[arg(long, requires = "reconnect")]
+    pub(crate) early_data: bool,
+    /// How long a server may take to complete the handshake
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) connect_timeout: u64,
+    /// Use this cipher suite and no other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cipher: Option<Cipher>,
+    #[command(flatten)]
+    pub(crate) drill: DrillArgs,
     #[command(flatten)]
     pub(crate) policy: Policy,
     #[command(flatten)]
@@ -220,6 +246,49 @@ impl Alpn {
             Self::HqInterop => b"hq-interop",
         }
     }
+}
+
+/// A cipher suite of TLS 1.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Cipher {
+    /// TLS_AES_128_GCM_SHA256
+    Aes128,
+    /// TLS_AES_256_GCM_SHA384
+    Aes256,
+    /// TLS_CHACHA20_POLY1305_SHA256
+    Chacha20,
+}
+
+impl Cipher {
+    fn suite(self) -> CipherSuite {
+        match self {
+            Self::Aes128 => CipherSuite::TLS13_AES_128_GCM_SHA256,
+            Self::Aes256 => CipherSuite::TLS13_AES_256_GCM_SHA384,
+            Self::Chacha20 => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
+        }
+    }
+
+    /// The TLS provider with the suites wanted: this one, or all.
+    pub(crate) fn provider(wanted: Option<Self>) -> CryptoProvider {
+        let mut provider = mpquic_core::crypto::rustls::provider();
+        if let Some(wanted) = wanted {
+            let suites = &mut provider.cipher_suites;
+            suites.retain(|suite| suite.suite() == wanted.suite());
+        }
+        provider
+    }
+}
+
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DrillArgs {
+    /// Do this in the middle of a transfer, as interoperability tests need it
+    #[arg(
+        long = "drill",
+        value_name = "STEPS",
+        value_delimiter = ',',
+        hide = true
+    )]
+    pub(crate) steps: Vec<Step>,
 }
 
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use http::Uri;
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
 use sha2::{Digest, Sha256};
 
-use crate::args::Demo;
+use crate::args::{Cipher, Demo};
 use crate::download::Download;
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Source};
@@ -24,7 +24,7 @@ const PATHS: u32 = 2;
 pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let generated = Arc::new(Generated::new(args.mib << 20));
     let alpn = all_protocols();
-    let (config, fingerprint) = serve::self_signed(&[], &alpn)?;
+    let (config, fingerprint) = serve::self_signed(&[], None, &alpn)?;
     let mut transport = args.policy.transport(PATHS);
     if args.rate > 0 {
         transport.controller = limited(transport.controller, args.rate * 1_000_000 / 8);
@@ -34,14 +34,14 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
         let server = server.clone();
-        async move { serve::accept(&server, source, false).await }
+        async move { serve::accept(&server, source, false, &[]).await }
     });
 
     let addresses = server.local_addrs();
     let first = *addresses
         .first()
         .ok_or_else(|| Failure::other("no server address"))?;
-    let verifier = Verifier::new(&Trust::Pin(fingerprint))?;
+    let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
         .transport(args.policy.transport(PATHS))
         .server_addresses(addresses.clone());

@@ -54,8 +54,11 @@ impl<'a> Download<'a> {
 
     /// Fetches the file by the protocol the connection negotiated.
     pub(crate) async fn run(self, connection: &Connection) -> Result<Report, Failure> {
-        let protocol = connection.handshake_data().and_then(|data| data.protocol);
-        let protocol = protocol.unwrap_or_default();
+        let protocol = match connection.handshake_data() {
+            Some(data) => data.protocol.unwrap_or_default(),
+            // 0-RTT goes on with the protocol of the connection before, and there is just one.
+            None => Alpn::HqInterop.bytes().to_vec(),
+        };
         if protocol == Alpn::HqInterop.bytes() {
             return self
                 .run_with(hq::Client::new(connection.clone()), connection, protocol)
@@ -120,6 +123,7 @@ impl<'a> Download<'a> {
             sha256: hex(&whole),
             paths: report::paths(&self.before, &after),
             multipath: connection.is_multipath(),
+            early_data: false,
             protocol: String::from_utf8_lossy(&protocol).into_owned(),
             file,
         })

@@ -1,78 +1,89 @@
 //! `mpquic get`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::pin::pin;
 
+use futures_util::stream::{self, StreamExt};
 use http::Uri;
-use mpquic_tokio::{ClientConfig, Connection, Endpoint, VarInt};
 
-use crate::args::{Get, Local};
+use crate::args::Get;
 use crate::download::Download;
 use crate::failure::Failure;
 use crate::report::Report;
-use crate::serve::{CLOSE_TIME, all_protocols};
+use crate::session::Sessions;
 use crate::sink::Destination;
-use crate::trust::{Trust, Verifier};
 
-/// Port of `https` URLs that name none.
-const DEFAULT_PORT: u16 = 443;
-/// How long a server may take to complete the handshake.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Paths opened unless --paths says otherwise.
-const MAX_PATHS: u32 = 8;
-
-/// Fetches every URL, one after the other; one connection serves all those of a server in a row.
+/// Fetches every URL, --parallel at a time.
 pub(crate) async fn run(args: Get) -> Result<(), Failure> {
-    let destinations: Vec<_> = args
-        .urls
-        .iter()
-        .map(|url| destination(&args, url))
-        .collect::<Result<_, _>>()?;
-    let trust = args.trust.trust();
-    // Unusable certificates are worth an error before anything is fetched.
-    Verifier::new(&trust)?;
-    let mut session = None;
+    let mut destinations = Vec::new();
+    for url in &args.urls {
+        destinations.push((url, destination(&args, url)?));
+    }
+    let sessions = Sessions::new(&args)?;
+    let sessions = &sessions;
+    let args = &args;
+    let fetches = destinations.into_iter().map(|(url, destination)| {
+        let fetch = Fetch {
+            args,
+            sessions,
+            url,
+            destination,
+        };
+        async move {
+            let fetched = fetch.run().await;
+            (fetch, fetched)
+        }
+    });
+    let mut fetches = pin!(stream::iter(fetches).buffer_unordered(args.parallel.into()));
     let mut result = Ok(());
-    for (url, destination) in args.urls.iter().zip(&destinations) {
-        match get(&args, &trust, url, destination, &mut session).await {
-            Ok(report) => tell(&args, &report, destination)?,
+    while let Some((fetch, fetched)) = fetches.next().await {
+        match fetched {
+            Ok(report) => tell(args, &report, &fetch.destination)?,
             Err(failure) => {
-                failure.about(url).report();
+                failure.about(fetch.url).report();
                 result = Err(Failure::Reported);
             }
         }
     }
-    if let Some(session) = session {
-        session.close().await;
-    }
+    sessions.close().await;
     result
 }
 
-async fn get(
-    args: &Get,
-    trust: &Trust,
-    url: &Uri,
-    destination: &Destination,
-    session: &mut Option<Session>,
-) -> Result<Report, Failure> {
-    let mut download = Download::start(url, destination, args.quiet)?;
-    let connection = match session.take().filter(|session| session.serves(url)) {
-        Some(current) => {
-            download.before = current.connection.path_stats();
-            session.insert(current).connection.clone()
+/// One URL's way.
+struct Fetch<'a> {
+    args: &'a Get,
+    sessions: &'a Sessions<'a>,
+    url: &'a Uri,
+    destination: Destination,
+}
+
+impl Fetch<'_> {
+    async fn run(&self) -> Result<Report, Failure> {
+        let mut download = self.start()?;
+        let connected = self.sessions.connection(self.url).await?;
+        let connection = &connected.connection;
+        if connected.is_old {
+            download.before = connection.path_stats();
         }
-        None => {
-            let connected = Session::connect(args, trust, url).await?;
-            session.insert(connected).connection.clone()
+        let Some(accepted) = connected.early else {
+            return download.run(connection).await;
+        };
+        let result = download.run(connection).await;
+        if accepted.await {
+            let early = |report| Report {
+                early_data: true,
+                ..report
+            };
+            return result.map(early);
         }
-    };
-    let result = download.run(&connection).await;
-    if connection.close_reason().is_some() {
-        *session = None;
+        // The server did not take it: now as ever.
+        self.start()?.run(connection).await
     }
-    result
+
+    fn start(&self) -> Result<Download<'_>, Failure> {
+        let quiet = self.args.quiet || self.args.parallel > 1;
+        Download::start(self.url, &self.destination, quiet)
+    }
 }
 
 fn tell(args: &Get, report: &Report, destination: &Destination) -> Result<(), Failure> {
@@ -114,137 +125,4 @@ fn destination(args: &Get, url: &Uri) -> Result<Destination, Failure> {
         return Err(Failure::usage(message));
     }
     Ok(Destination::File(directory.join(PathBuf::from(last))))
-}
-
-/// A connection, and what it is good for.
-struct Session {
-    endpoint: Endpoint,
-    connection: Connection,
-    authority: String,
-}
-
-impl Session {
-    fn serves(&self, url: &Uri) -> bool {
-        url.authority()
-            .is_some_and(|authority| authority.as_str() == self.authority)
-            && self.connection.close_reason().is_none()
-    }
-
-    async fn connect(args: &Get, trust: &Trust, url: &Uri) -> Result<Self, Failure> {
-        let authority = url
-            .authority()
-            .ok_or_else(|| Failure::usage("the URL names no host"))?;
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        let addresses = if args.server_addr.is_empty() {
-            resolve(host, authority.port_u16().unwrap_or(DEFAULT_PORT)).await?
-        } else {
-            args.server_addr.clone()
-        };
-        let mut failure = Failure::other(format!("{host} has no address"));
-        for address in addresses {
-            let connected = connect_to(args, trust, address, host).await;
-            match connected {
-                Ok((endpoint, connection)) => {
-                    warn_if_single_path(args, &connection);
-                    return Ok(Self {
-                        endpoint,
-                        connection,
-                        authority: authority.to_string(),
-                    });
-                }
-                Err(error) => failure = error,
-            }
-        }
-        Err(failure)
-    }
-
-    async fn close(self) {
-        self.connection.close(VarInt::from_u32(0), b"done");
-        // The server should hear of it, but need not.
-        let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
-    }
-}
-
-async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
-    let addresses = tokio::net::lookup_host((host, port)).await;
-    let addresses = addresses
-        .map_err(|error| Failure::other(format!("cannot find the address of {host}: {error}")))?;
-    Ok(addresses.collect())
-}
-
-async fn connect_to(
-    args: &Get,
-    trust: &Trust,
-    address: SocketAddr,
-    host: &str,
-) -> Result<(Endpoint, Connection), Failure> {
-    let verifier = Verifier::new(trust)?;
-    let mut transport = args.policy.transport(args.paths.unwrap_or(MAX_PATHS));
-    args.qlog.apply(&mut transport)?;
-    let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
-        .transport(transport)
-        .server_addresses(args.server_addr.clone());
-    let endpoint = endpoint(args, address)?;
-    let connecting = endpoint
-        .connect_with(config, address, host)
-        .map_err(|error| Failure::other(format!("cannot connect to {address}: {error}")))?;
-    match tokio::time::timeout(CONNECT_TIME, connecting).await {
-        Ok(Ok(connection)) => Ok((endpoint, connection)),
-        Ok(Err(error)) => Err(match verifier.refusal() {
-            Some(refusal) => Failure::other(refusal),
-            None => Failure::other(format!("cannot connect to {address}: {error}")),
-        }),
-        Err(_) => {
-            let seconds = CONNECT_TIME.as_secs();
-            Err(Failure::other(format!(
-                "no answer from {address} for {seconds} s; is a QUIC server there, and does a \
-                 firewall let UDP through?"
-            )))
-        }
-    }
-}
-
-/// Sockets for the local addresses asked for, or for every interface.
-fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
-    let mut builder = Endpoint::builder();
-    for local in &args.local {
-        builder = match local {
-            Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
-            Local::Interface(name) => builder.bind_interface(name),
-        };
-    }
-    // A socket bound to an interface does not reach servers on this very machine.
-    if args.local.is_empty()
-        && !is_ours(server.ip())
-        && let Ok(endpoint) = Endpoint::builder().all_interfaces().build()
-    {
-        return Ok(endpoint);
-    }
-    if args.local.is_empty() {
-        builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
-    }
-    builder
-        .build()
-        .map_err(|error| Failure::other(format!("cannot use the local addresses: {error}")))
-}
-
-fn unspecified(family: IpAddr) -> IpAddr {
-    match family {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    }
-}
-
-/// True for addresses of this machine.
-fn is_ours(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
-}
-
-fn warn_if_single_path(args: &Get, connection: &Connection) {
-    if !connection.is_multipath() && args.paths != Some(1) && !args.quiet {
-        eprintln!("mpquic: the server does not support multipath; going on with one path");
-    }
 }

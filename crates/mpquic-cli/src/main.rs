@@ -12,6 +12,7 @@ mod args;
 mod clock;
 mod demo;
 mod download;
+mod drill;
 mod failure;
 mod files;
 mod get;
@@ -22,6 +23,7 @@ mod protocol;
 mod rate_limit;
 mod report;
 mod serve;
+mod session;
 mod sink;
 mod trust;
 

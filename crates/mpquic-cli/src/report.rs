@@ -15,6 +15,9 @@ pub(crate) struct Report {
     pub(crate) paths: Vec<PathReport>,
     /// Both sides support multipath.
     pub(crate) multipath: bool,
+    /// The request went as 0-RTT data, and was taken as such.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) early_data: bool,
     pub(crate) protocol: String,
     /// Where the file is; absent for standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -184,6 +187,7 @@ mod tests {
             sha256: sha256.clone(),
             paths: vec![path],
             multipath: false,
+            early_data: false,
             protocol: String::new(),
             file: None,
         };

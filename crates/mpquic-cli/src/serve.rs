@@ -5,9 +5,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_core::crypto::rustls::QuicServerConfig;
 use mpquic_tokio::{Endpoint, Incoming, ServerConfig, VarInt};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::args::{Alpn, Serve};
+use crate::args::{Alpn, Cipher, Serve};
+use crate::drill::{self, Step};
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
 use crate::hq;
@@ -24,9 +28,9 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?;
     let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
     let (config, fingerprint) = match (&args.cert, &args.key) {
-        (Some(cert), Some(key)) => (with_certificate(cert, key, &alpn)?, None),
+        (Some(cert), Some(key)) => (Identity::read(cert, key)?.config(args.cipher, &alpn)?, None),
         _ => {
-            let (config, fingerprint) = self_signed(&args.listen, &alpn)?;
+            let (config, fingerprint) = self_signed(&args.listen, args.cipher, &alpn)?;
             (config, Some(fingerprint))
         }
     };
@@ -49,7 +53,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         );
     }
     tokio::select! {
-        () = accept(&endpoint, Arc::new(directory), args.retry) => {}
+        () = accept(&endpoint, Arc::new(directory), args.retry, &args.drill.steps) => {}
         () = interrupted => {}
     }
     endpoint.close(VarInt::from_u32(0), b"the server ends");
@@ -58,8 +62,13 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
 }
 
 /// Serves every client on a task of its own until the endpoint is closed. With `retry`, clients
-/// have to prove their address first.
-pub(crate) async fn accept(endpoint: &Endpoint, source: Arc<dyn Source>, retry: bool) {
+/// have to prove their address first; `drill` is done on every connection.
+pub(crate) async fn accept(
+    endpoint: &Endpoint,
+    source: Arc<dyn Source>,
+    retry: bool,
+    drill: &[Step],
+) {
     while let Some(incoming) = endpoint.accept().await {
         if retry && !incoming.remote_address_validated() {
             if let Some(client) = incoming.remote_address() {
@@ -69,11 +78,11 @@ pub(crate) async fn accept(endpoint: &Endpoint, source: Arc<dyn Source>, retry: 
             let _ = incoming.retry();
             continue;
         }
-        tokio::spawn(serve_client(incoming, source.clone()));
+        tokio::spawn(serve_client(incoming, source.clone(), drill.to_vec()));
     }
 }
 
-async fn serve_client(incoming: Incoming, source: Arc<dyn Source>) {
+async fn serve_client(incoming: Incoming, source: Arc<dyn Source>, drill: Vec<Step>) {
     let client = incoming.remote_address();
     let client = client.map_or_else(|| "a client".to_owned(), |client| client.to_string());
     let connection = match incoming.await {
@@ -83,6 +92,7 @@ async fn serve_client(incoming: Incoming, source: Arc<dyn Source>) {
             return;
         }
     };
+    drill::start(&connection, None, drill);
     let multipath = if connection.is_multipath() {
         "multipath"
     } else {
@@ -114,27 +124,58 @@ fn listen(addresses: &[SocketAddr], config: ServerConfig) -> Result<Endpoint, Fa
         .map_err(|error| Failure::other(format!("cannot listen: {error}; try another --listen")))
 }
 
-fn with_certificate(chain: &Path, key: &Path, alpn: &[&[u8]]) -> Result<ServerConfig, Failure> {
-    let read = |path: &Path| {
-        std::fs::read(path)
-            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
-    };
-    ServerConfig::with_pem(&read(chain)?, &read(key)?, alpn).map_err(|error| {
-        let (chain, key) = (chain.display(), key.display());
-        Failure::usage(format!("cannot use --cert {chain} --key {key}: {error}"))
-    })
+/// Who the server is.
+struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
 }
 
-/// A new certificate for the addresses listened on.
+impl Identity {
+    fn read(chain: &Path, key: &Path) -> Result<Self, Failure> {
+        let unusable = |path: &Path, error: pem::Error| {
+            Failure::usage(format!("cannot use {}: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(chain)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unusable(chain, error))?;
+        if certificates.is_empty() {
+            return Err(unusable(chain, pem::Error::NoItemsFound));
+        }
+        Ok(Self {
+            chain: certificates,
+            key: PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?,
+        })
+    }
+
+    /// With a new certificate for these addresses.
+    fn make(addresses: &[SocketAddr]) -> Result<Self, Failure> {
+        let mut names = vec!["localhost".to_owned()];
+        names.extend(addresses.iter().map(|address| address.ip().to_string()));
+        let made = rcgen::generate_simple_self_signed(names).map_err(Failure::other)?;
+        Ok(Self {
+            chain: vec![made.cert.der().clone()],
+            key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into(),
+        })
+    }
+
+    fn config(self, cipher: Option<Cipher>, alpn: &[&[u8]]) -> Result<ServerConfig, Failure> {
+        let provider = Arc::new(Cipher::provider(cipher));
+        let crypto = QuicServerConfig::with_provider(provider, self.chain, self.key, alpn)
+            .map_err(|error| Failure::usage(format!("cannot use the certificate: {error}")))?;
+        ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)
+    }
+}
+
+/// With a new certificate for the addresses listened on.
 pub(crate) fn self_signed(
     addresses: &[SocketAddr],
+    cipher: Option<Cipher>,
     alpn: &[&[u8]],
 ) -> Result<(ServerConfig, Fingerprint), Failure> {
-    let mut names = vec!["localhost".to_owned()];
-    names.extend(addresses.iter().map(|address| address.ip().to_string()));
-    let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let (config, certificate) = ServerConfig::self_signed(&names, alpn).map_err(Failure::other)?;
-    Ok((config, Fingerprint::of(&certificate)))
+    let identity = Identity::make(addresses)?;
+    let fingerprint = identity.chain.first().map(Fingerprint::of);
+    let fingerprint = fingerprint.ok_or_else(|| Failure::other("no certificate"))?;
+    Ok((identity.config(cipher, alpn)?, fingerprint))
 }
 
 /// The protocols the tool speaks, as ALPN names them.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mpquic_core::crypto::rustls::{QuicClientConfig, certificate_fingerprint, provider};
+use mpquic_core::crypto::rustls::{QuicClientConfig, certificate_fingerprint};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -85,8 +85,8 @@ enum Check {
 }
 
 impl Verifier {
-    pub(crate) fn new(trust: &Trust) -> Result<Arc<Self>, Failure> {
-        let provider = Arc::new(provider());
+    pub(crate) fn new(trust: &Trust, provider: CryptoProvider) -> Result<Arc<Self>, Failure> {
+        let provider = Arc::new(provider);
         let check = match trust {
             Trust::Pin(fingerprint) => Check::Pin(*fingerprint),
             Trust::Anybody => Check::Nothing,
@@ -100,7 +100,7 @@ impl Verifier {
         }))
     }
 
-    /// A TLS configuration that asks this verifier. Honours `SSLKEYLOGFILE`.
+    /// A TLS configuration that asks this verifier and may send 0-RTT. Honours `SSLKEYLOGFILE`.
     pub(crate) fn tls(self: &Arc<Self>, alpn: &[&[u8]]) -> Result<QuicClientConfig, Failure> {
         let mut config = rustls::ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -109,6 +109,7 @@ impl Verifier {
             .with_custom_certificate_verifier(self.clone())
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.enable_early_data = true;
         config.key_log = Arc::new(KeyLogFile::new());
         QuicClientConfig::new(Arc::new(config)).map_err(Failure::other)
     }

@@ -163,6 +163,105 @@ fn a_file_arrives_over_two_paths() {
     }
 }
 
+/// The reports of `mpquic get --json`, one per line.
+fn reports(output: &Output) -> Vec<Value> {
+    let text = stdout(output);
+    let reports = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    reports.collect()
+}
+
+#[test]
+fn several_files_at_once() {
+    let (served, target) = directories(b"");
+    let names: Vec<_> = (0..200).map(|number| format!("{number:03}")).collect();
+    for name in &names {
+        fs::write(served.path().join(name), name).unwrap();
+    }
+    let server = Server::start(served.path(), &[]);
+    let urls: Vec<_> = names
+        .iter()
+        .map(|name| server.url(&format!("/{name}")))
+        .collect();
+    let mut more: Vec<_> = urls.iter().map(String::as_str).collect();
+    let directory = target.path().to_str().unwrap();
+    more.extend(["--output-dir", directory, "--parallel", "150", "--quiet"]);
+    let output = server.get("/file", &more);
+    assert_exit(&output, 0);
+    for name in &names {
+        let content = fs::read_to_string(target.path().join(name)).unwrap();
+        assert_eq!(&content, name);
+    }
+}
+
+#[test]
+fn a_request_to_a_known_server_goes_with_the_first_flight() {
+    let (served, target) = directories(b"x");
+    let server = Server::start(served.path(), &[]);
+    let directory = target.path().to_str().unwrap();
+    let again = server.url("/file");
+    let reconnect = [&again, "--reconnect", "--json", "--output-dir", directory];
+    let early = |output: &Output| -> Vec<_> {
+        let reports = reports(output).into_iter();
+        reports.map(|report| report["early_data"] == true).collect()
+    };
+    let output = server.get("/file", &[&reconnect[..], &["--early-data"]].concat());
+    assert_exit(&output, 0);
+    assert_eq!(early(&output), [false, true]);
+    let output = server.get("/file", &reconnect);
+    assert_exit(&output, 0);
+    assert_eq!(early(&output), [false, false]);
+}
+
+#[test]
+fn both_sides_must_have_the_cipher() {
+    let (served, _) = directories(b"x");
+    let server = Server::start(served.path(), &["--cipher", "chacha20"]);
+    for more in [&["--cipher", "chacha20"][..], &[]] {
+        let output = server.get("/file", &[&["-o", "-"], more].concat());
+        assert_exit(&output, 0);
+    }
+    let output = server.get("/file", &["-o", "-", "--cipher", "aes128"]);
+    assert_exit(&output, 1);
+}
+
+#[test]
+fn a_silent_server_is_given_up() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/file", silent.local_addr().unwrap());
+    let output = run(&["get", &url, "-o", "-", "--connect-timeout", "1"]);
+    assert_exit(&output, 1);
+    assert!(stderr(&output).contains("for 1 s"), "{output:?}");
+}
+
+#[test]
+fn keys_and_address_change_in_a_drill() {
+    let content = data(16 << 20);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--max-paths", "0"]);
+    let file = target.path().join("copy");
+    let logs = target.path().join("logs");
+    let output = server.get(
+        "/file",
+        &[
+            "--local",
+            "127.0.0.1",
+            "--drill",
+            "update-keys,move=127.0.0.2",
+            "--qlog-dir",
+            logs.to_str().unwrap(),
+            "--json",
+            "-o",
+            file.to_str().unwrap(),
+        ],
+    );
+    assert_exit(&output, 0);
+    assert!(fs::read(&file).unwrap() == content);
+    let local = &reports(&output)[0]["paths"][0]["local"];
+    assert!(local.as_str().unwrap().starts_with("127.0.0.2:"), "{local}");
+    let log = fs::read_to_string(logs.join(&names(&logs)[0])).unwrap();
+    assert!(log.contains("local_update"));
+}
+
 #[test]
 fn both_sides_write_logs_where_they_are_told() {
     let (served, target) = directories(&data(1 << 20));

@@ -31,8 +31,8 @@ use crate::wire::transport_parameters::TransportParameters;
 /// Why a rustls configuration cannot be used for multipath QUIC.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TlsConfigError {
-    /// Initial packets need this suite (RFC 9001 section 5).
-    #[error("the TLS provider lacks TLS13_AES_128_GCM_SHA256")]
+    /// Initial packets need this suite (RFC 9001 section 5), and no provider has it.
+    #[error("no TLS provider has TLS13_AES_128_GCM_SHA256")]
     NoInitialSuite,
     /// The provider's keys of this suite do not know path IDs.
     #[error("the TLS provider's {0:?} does not support multipath QUIC")]
@@ -182,7 +182,17 @@ impl QuicServerConfig {
         key: PrivateKeyDer<'static>,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsConfigError> {
-        let mut config = rustls::ServerConfig::builder_with_provider(Arc::new(provider()))
+        Self::with_provider(Arc::new(provider()), chain, key, alpn)
+    }
+
+    /// As [`Self::with_certificate`], with the cipher suites of this provider.
+    pub fn with_provider(
+        provider: Arc<CryptoProvider>,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_no_client_auth()
             .with_single_cert(chain, key)?;
@@ -224,11 +234,11 @@ impl ServerConfig for QuicServerConfig {
     }
 }
 
-/// The suite of Initial packets, once all suites have shown that they know path IDs: rustls lets
-/// a provider leave that out, and then fails at every packet.
-fn checked_initial_suite(provider: &CryptoProvider) -> Result<Suite, TlsConfigError> {
-    let mut initial = None;
-    for suite in &provider.cipher_suites {
+/// The suite of Initial packets (RFC 9001 section 5), from the compiled-in provider if this one
+/// leaves it out, once all suites have shown that they know path IDs: rustls lets a provider leave
+/// that out, and then fails at every packet.
+fn checked_initial_suite(wanted: &CryptoProvider) -> Result<Suite, TlsConfigError> {
+    for suite in &wanted.cipher_suites {
         let Some(quic) = suite.tls13().and_then(|suite| suite.quic_suite()) else {
             continue;
         };
@@ -241,11 +251,16 @@ fn checked_initial_suite(provider: &CryptoProvider) -> Result<Suite, TlsConfigEr
         {
             return Err(TlsConfigError::NoMultipath(suite.suite()));
         }
-        if suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256 {
-            initial = Some(quic);
-        }
     }
-    initial.ok_or(TlsConfigError::NoInitialSuite)
+    initial_suite(wanted)
+        .or_else(|| initial_suite(&provider()))
+        .ok_or(TlsConfigError::NoInitialSuite)
+}
+
+fn initial_suite(provider: &CryptoProvider) -> Option<Suite> {
+    let mut suites = provider.cipher_suites.iter();
+    let suite = suites.find(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256)?;
+    suite.tls13()?.quic_suite()
 }
 
 /// The TLS state of one connection.

@@ -1,0 +1,222 @@
+//! A client's connections: one after the other, sharing TLS sessions.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Uri;
+use mpquic_tokio::{ClientConfig, Connection, Endpoint, VarInt, ZeroRttAccepted};
+use tokio::sync::Mutex;
+
+use crate::args::{Cipher, Get, Local};
+use crate::drill;
+use crate::failure::Failure;
+use crate::serve::{CLOSE_TIME, all_protocols};
+use crate::trust::Verifier;
+
+/// Port of `https` URLs that name none.
+const DEFAULT_PORT: u16 = 443;
+/// Paths opened unless --paths says otherwise.
+const MAX_PATHS: u32 = 8;
+
+/// Makes connections as they are needed.
+pub(crate) struct Sessions<'a> {
+    args: &'a Get,
+    verifier: Arc<Verifier>,
+    config: ClientConfig,
+    current: Mutex<Option<Session>>,
+}
+
+/// A connection, and what it is good for.
+struct Session {
+    endpoint: Endpoint,
+    connection: Connection,
+    authority: String,
+}
+
+/// A connection as a request gets it.
+pub(crate) struct Connected {
+    pub(crate) connection: Connection,
+    /// An earlier request used it.
+    pub(crate) is_old: bool,
+    /// It is still in its handshake: requests leave as 0-RTT.
+    pub(crate) early: Option<ZeroRttAccepted>,
+}
+
+impl Session {
+    fn serves(&self, url: &Uri) -> bool {
+        url.authority()
+            .is_some_and(|authority| authority.as_str() == self.authority)
+            && self.connection.close_reason().is_none()
+    }
+
+    async fn close(self) {
+        self.connection.close(VarInt::from_u32(0), b"done");
+        // The server should hear of it, but need not.
+        let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl<'a> Sessions<'a> {
+    /// Unusable certificates and the like are found here, before anything is fetched.
+    pub(crate) fn new(args: &'a Get) -> Result<Self, Failure> {
+        let provider = Cipher::provider(args.cipher);
+        let verifier = Verifier::new(&args.trust.trust(), provider)?;
+        let mut transport = args.policy.transport(args.paths.unwrap_or(MAX_PATHS));
+        args.qlog.apply(&mut transport)?;
+        let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
+            .transport(transport)
+            .server_addresses(args.server_addr.clone());
+        Ok(Self {
+            args,
+            verifier,
+            config,
+            current: Mutex::new(None),
+        })
+    }
+
+    /// The connection to a URL's server: the last one, if it will do, or a new one.
+    pub(crate) async fn connection(&self, url: &Uri) -> Result<Connected, Failure> {
+        let mut current = self.current.lock().await;
+        if self.args.reconnect
+            && let Some(session) = current.take()
+        {
+            session.close().await;
+        }
+        if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
+            return Ok(Connected {
+                connection: session.connection.clone(),
+                is_old: true,
+                early: None,
+            });
+        }
+        let (session, early) = self.connect(url).await?;
+        let connection = session.connection.clone();
+        *current = Some(session);
+        Ok(Connected {
+            connection,
+            is_old: false,
+            early,
+        })
+    }
+
+    /// Closes the last connection.
+    pub(crate) async fn close(&self) {
+        if let Some(session) = self.current.lock().await.take() {
+            session.close().await;
+        }
+    }
+
+    async fn connect(&self, url: &Uri) -> Result<(Session, Option<ZeroRttAccepted>), Failure> {
+        let authority = url
+            .authority()
+            .ok_or_else(|| Failure::usage("the URL names no host"))?;
+        let host = authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']');
+        let addresses = if self.args.server_addr.is_empty() {
+            resolve(host, authority.port_u16().unwrap_or(DEFAULT_PORT)).await?
+        } else {
+            self.args.server_addr.clone()
+        };
+        let mut failure = Failure::other(format!("{host} has no address"));
+        for address in addresses {
+            match self.connect_to(address, host).await {
+                Ok((endpoint, connection, early)) => {
+                    if early.is_none() {
+                        self.warn_if_single_path(&connection);
+                    }
+                    drill::start(&connection, Some(&endpoint), self.args.drill.steps.clone());
+                    let authority = authority.to_string();
+                    let session = Session {
+                        endpoint,
+                        connection,
+                        authority,
+                    };
+                    return Ok((session, early));
+                }
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+
+    async fn connect_to(
+        &self,
+        address: SocketAddr,
+        host: &str,
+    ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
+        let endpoint = endpoint(self.args, address)?;
+        let mut connecting = endpoint
+            .connect_with(self.config.clone(), address, host)
+            .map_err(|error| Failure::other(format!("cannot connect to {address}: {error}")))?;
+        if self.args.early_data {
+            connecting = match connecting.into_0rtt() {
+                Ok((connection, accepted)) => return Ok((endpoint, connection, Some(accepted))),
+                Err(connecting) => connecting,
+            };
+        }
+        let seconds = self.args.connect_timeout;
+        match tokio::time::timeout(Duration::from_secs(seconds), connecting).await {
+            Ok(Ok(connection)) => Ok((endpoint, connection, None)),
+            Ok(Err(error)) => Err(match self.verifier.refusal() {
+                Some(refusal) => Failure::other(refusal),
+                None => Failure::other(format!("cannot connect to {address}: {error}")),
+            }),
+            Err(_) => Err(Failure::other(format!(
+                "no answer from {address} for {seconds} s; is a QUIC server there, and does a \
+                 firewall let UDP through?"
+            ))),
+        }
+    }
+
+    fn warn_if_single_path(&self, connection: &Connection) {
+        if !connection.is_multipath() && self.args.paths != Some(1) && !self.args.quiet {
+            eprintln!("mpquic: the server does not support multipath; going on with one path");
+        }
+    }
+}
+
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let addresses = tokio::net::lookup_host((host, port)).await;
+    let addresses = addresses
+        .map_err(|error| Failure::other(format!("cannot find the address of {host}: {error}")))?;
+    Ok(addresses.collect())
+}
+
+/// Sockets for the local addresses asked for, or for every interface.
+fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
+    let mut builder = Endpoint::builder();
+    for local in &args.local {
+        builder = match local {
+            Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
+            Local::Interface(name) => builder.bind_interface(name),
+        };
+    }
+    // A socket bound to an interface does not reach servers on this very machine.
+    if args.local.is_empty()
+        && !is_ours(server.ip())
+        && let Ok(endpoint) = Endpoint::builder().all_interfaces().build()
+    {
+        return Ok(endpoint);
+    }
+    if args.local.is_empty() {
+        builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
+    }
+    builder
+        .build()
+        .map_err(|error| Failure::other(format!("cannot use the local addresses: {error}")))
+}
+
+fn unspecified(family: IpAddr) -> IpAddr {
+    match family {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// True for addresses of this machine.
+fn is_ours(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
