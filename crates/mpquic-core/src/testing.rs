@@ -98,6 +98,8 @@ impl Receiver {
         const POLICY: AckPolicy = AckPolicy {
             ack_eliciting_threshold: 2,
             max_ack_delay: Duration::from_millis(25),
+            reordering_threshold: 1,
+            every_ce: true,
         };
         let is_new = !self.received.is_duplicate(number);
         if is_new {

@@ -17,6 +17,8 @@ const REQUIREMENTS: &[u32] = &[
 
 /// RFCs whose rules have rows.
 const RFCS: [&str; 5] = ["9000", "9001", "9002", "9221", "9287"];
+/// Short for draft-ietf-quic-ack-frequency and draft-ietf-quic-reliable-stream-reset.
+const DRAFTS: [&str; 2] = ["AF", "RS"];
 /// Must, should, may, inherited from RFC 9000, deduced, guidance, statement.
 const LEVELS: [&str; 7] = ["M", "S", "Y", "b", "d", "g", "-"];
 
@@ -48,7 +50,8 @@ fn is_id(cell: &str) -> bool {
         return false;
     };
     let starts_with_digit = number.starts_with(|first: char| first.is_ascii_digit());
-    starts_with_digit && (family == "MP" || RFCS.contains(&family))
+    let is_known = family == "MP" || RFCS.contains(&family) || DRAFTS.contains(&family);
+    starts_with_digit && is_known
 }
 
 fn parse(text: &str) -> Document {

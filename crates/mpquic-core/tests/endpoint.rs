@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::config::{EndpointConfig, TransportConfig};
+use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EarlyData, Endpoint, Event,
     FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt,
@@ -547,6 +547,25 @@ fn mp_012_the_path_limit_is_not_remembered() {
     test.exchange(&mut client, &mut server);
     assert_eq!(client.1.early_data(), EarlyData::Accepted);
     assert!(!client.1.is_multipath() && !server.unwrap().1.is_multipath());
+    assert_eq!(lost(&mut client.1), None);
+}
+
+/// draft-ietf-quic-ack-frequency-14 section 3: whether a server takes requests is not remembered.
+#[test]
+fn the_smallest_acknowledgement_delay_is_not_remembered() {
+    let mut test = Test::new();
+    let mut transport = TransportConfig::clone(&test.transport);
+    transport.ack_frequency = Some(AckFrequencyConfig::default());
+    test.transport = Arc::new(transport.clone());
+    test.visit();
+    // The same server does not know the frames any more: it would close at the first.
+    transport.min_ack_delay = None;
+    let server = test.tls.server(Arc::new(transport));
+    test.server.set_server_config(Some(Arc::new(server)));
+    let mut client = test.connect();
+    write(&mut client.1, &[7; 3000]);
+    test.exchange(&mut client, &mut None);
+    assert_eq!(client.1.early_data(), EarlyData::Accepted);
     assert_eq!(lost(&mut client.1), None);
 }
 

@@ -13,6 +13,14 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
     match frame {
         Frame::Padding => json!({ "frame_type": "padding" }),
         Frame::Ping => json!({ "frame_type": "ping" }),
+        Frame::ImmediateAck => json!({ "frame_type": "immediate_ack" }),
+        Frame::AckFrequency(request) => json!({
+            "frame_type": "ack_frequency",
+            "sequence_number": request.sequence,
+            "ack_eliciting_threshold": request.ack_eliciting_threshold,
+            "requested_max_ack_delay": request.max_ack_delay,
+            "reordering_threshold": request.reordering_threshold,
+        }),
         Frame::HandshakeDone => json!({ "frame_type": "handshake_done" }),
         Frame::Ack(ack) => acknowledgement("ack", None, ack, ack_delay_exponent),
         Frame::PathAck(path, ack) => {

@@ -94,7 +94,7 @@ pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream};
 pub use send_stream::{SendStream, StoppedError, WriteError};
 
 pub use mpquic_core as core;
-pub use mpquic_core::config::{EndpointConfig, TransportConfig};
+pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
 pub use mpquic_core::crypto::HandshakeData;
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,

@@ -10,7 +10,8 @@ use crate::crypto;
 
 mod transport;
 
-pub use transport::TransportConfig;
+pub(crate) use transport::MAX_ACK_DELAY;
+pub use transport::{AckFrequencyConfig, TransportConfig};
 
 /// Parameters of an endpoint, shared by all of its connections.
 #[derive(Debug, Clone)]

@@ -7,6 +7,38 @@ use crate::congestion::ControllerFactory;
 use crate::qlog;
 use crate::sched::SchedulerFactory;
 
+/// The longest delay of acknowledgements that can be announced or asked for (RFC 9000 section 18.2).
+pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis((1 << 14) - 1);
+
+/// How rarely we want to be acknowledged (draft-ietf-quic-ack-frequency-14): for fast paths, where
+/// acknowledgements cost CPU, and for asymmetric ones, where they take the way back from others.
+///
+/// The frame names no path, so that the peer acknowledges all of them so. We never ask for less
+/// than one acknowledgement per round trip of the fastest path, nor for less than four per window
+/// of the path with the smallest one. Rare acknowledgements overrate small round-trip times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AckFrequencyConfig {
+    /// Ack-eliciting packets that may arrive without an acknowledgement, at most; at least 1, which
+    /// is what peers do when they are not asked.
+    pub ack_eliciting_threshold: u64,
+    /// Longest delay of an acknowledgement, at most; `None` for the peer's `max_ack_delay`.
+    pub max_ack_delay: Option<Duration>,
+    /// Distance, in packets, at which a missing packet is reported at once; 0 for never, `None` for
+    /// `packet_threshold`.
+    pub reordering_threshold: Option<u64>,
+}
+
+impl Default for AckFrequencyConfig {
+    /// One acknowledgement for ten packets.
+    fn default() -> Self {
+        Self {
+            ack_eliciting_threshold: 9,
+            max_ack_delay: None,
+            reordering_threshold: None,
+        }
+    }
+}
+
 /// Parameters of a connection. There is no default scheduler or controller: the crates above the
 /// core choose them.
 #[derive(Debug, Clone)]
@@ -48,6 +80,11 @@ pub struct TransportConfig {
     /// Ack-eliciting packets received before an acknowledgement is sent at once (RFC 9000 section
     /// 13.2.2 asks for 2; larger values save CPU on fast paths).
     pub ack_eliciting_threshold: u64,
+    /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`; `None`
+    /// lets it ask for nothing (draft-ietf-quic-ack-frequency-14).
+    pub min_ack_delay: Option<Duration>,
+    /// What we ask of peers that let us; `None` asks for nothing.
+    pub ack_frequency: Option<AckFrequencyConfig>,
     /// Reordering, in packets, before a packet counts as lost (RFC 9002 section 6.1.1).
     pub packet_threshold: u64,
     /// Factor of the RTT before a packet counts as lost (RFC 9002 section 6.1.2).
@@ -94,6 +131,8 @@ impl TransportConfig {
             max_mtu: 1452,
             max_ack_delay: Duration::from_millis(25),
             ack_eliciting_threshold: 2,
+            min_ack_delay: Some(Duration::from_millis(1)),
+            ack_frequency: None,
             packet_threshold: 3,
             time_threshold: 9.0 / 8.0,
             ecn: true,
@@ -110,6 +149,11 @@ impl TransportConfig {
     /// The probe timeout that follows from the initial RTT (RFC 9002 section 6.2.2).
     pub(crate) fn initial_pto(&self) -> Duration {
         3 * self.initial_rtt
+    }
+
+    /// `max_ack_delay` as far as it can be announced (RFC 9000 section 18.2).
+    pub(crate) fn valid_max_ack_delay(&self) -> Duration {
+        self.max_ack_delay.min(MAX_ACK_DELAY)
     }
 }
 

@@ -61,7 +61,7 @@ impl Connection {
         AckContext {
             now,
             peer_ack_delay_exponent: self.peer.ack_delay_exponent,
-            peer_max_ack_delay: self.peer.max_ack_delay,
+            peer_max_ack_delay: self.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.confirmed,
             peer_validated_address: !self.handshake.peer_may_be_blocked(self.side),
         }
@@ -162,6 +162,7 @@ impl Connection {
         if let Some(summary) = outcome.summary.filter(|_| open) {
             self.controller.on_ack(id, &summary);
             self.recover(id);
+            self.review_ack_frequency(now);
         }
         for event in outcome.congestion.iter().filter(|_| open) {
             let before = self.controller.window(id);
@@ -220,7 +221,7 @@ impl Connection {
                 }
             }
             if let Some(keys) = &mut self.handshake.one_rtt {
-                let (paths, delay) = (&self.paths, self.config.max_ack_delay);
+                let (paths, delay) = (&self.paths, self.ack_frequencies.peer_max_ack_delay());
                 keys.on_acked(packet.key_phase_generation, now, || {
                     paths.largest_pto(delay)
                 });
@@ -308,6 +309,7 @@ impl Connection {
             | Delivery::StreamDataBlocked(_)
             | Delivery::StreamsBlocked(_) => self.streams.on_delivery(delivery, fate),
             Delivery::HandshakeDone => self.handshake.done_pending |= fate == Fate::Lost,
+            Delivery::AckFrequency(sequence) => self.ack_frequencies.on_delivery(sequence, fate),
             Delivery::NewToken => {
                 if fate == Fate::Lost && self.handshake.new_token.is_none() {
                     self.offer_token();

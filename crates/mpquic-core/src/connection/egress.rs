@@ -109,6 +109,7 @@ impl Connection {
         if path.space.probes > 0 {
             // Small enough to tell a dead path from one whose MTU fell (RFC 8899 section 4.3).
             plan.size = size.min(MIN_DATAGRAM);
+            plan.immediate_ack = true;
             // What a suspect path would carry is on its way elsewhere (decision D12).
             plan.data = (!path.is_suspect()).then_some(DataSelection::Next);
             plan.management = !path.is_suspect();
@@ -130,6 +131,7 @@ impl Connection {
                 plan.size = usize::from(probe);
                 plan.pad = true;
                 plan.mtu_probe = true;
+                plan.immediate_ack = true;
                 return Some((plan, four_tuple));
             }
         }

@@ -316,6 +316,7 @@ impl Connection {
         self.streams.set_peer_parameters(&peer);
         self.datagrams.set_peer_limit(peer.max_datagram_frame_size);
         self.idle.set_peer(peer.max_idle_timeout);
+        self.ack_frequencies.set_peer(&peer);
         // A side that does not announce it, such as a server facing a zero-length connection ID
         // (MP-010), does not take it either.
         let announced = self.handshake.announces_multipath();

@@ -46,6 +46,8 @@ pub(super) struct Opened {
 pub(super) struct Content {
     ack_eliciting: bool,
     non_probing: bool,
+    /// IMMEDIATE_ACK was among them.
+    immediate_ack: bool,
 }
 
 impl Connection {
@@ -362,7 +364,7 @@ impl Connection {
         match opened {
             Some((Ok(payload), choice, packet_number, spin)) => {
                 let paths = &self.paths;
-                let delay = self.config.max_ack_delay;
+                let delay = self.ack_frequencies.peer_max_ack_delay();
                 let pto = || paths.largest_pto(delay);
                 let generation = keys.generation_of(choice);
                 if keys.on_opened(choice, arrival.now, &mut *self.handshake.session, pto) {
@@ -448,13 +450,14 @@ impl Connection {
             }
             content.ack_eliciting |= frame.is_ack_eliciting();
             content.non_probing |= !frame.is_probing();
+            content.immediate_ack |= frame == Frame::ImmediateAck;
             self.on_frame(arrival, opened, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
             if !self.closing.is_open() {
                 return Ok(content);
             }
         }
-        self.on_packet_received(arrival, opened, content.ack_eliciting);
+        self.on_packet_received(arrival, opened, &content);
         Ok(content)
     }
 
@@ -469,7 +472,7 @@ impl Connection {
         }
     }
 
-    fn on_packet_received(&mut self, arrival: &Arrival, opened: &Opened, ack_eliciting: bool) {
+    fn on_packet_received(&mut self, arrival: &Arrival, opened: &Opened, content: &Content) {
         let Arrival { now, ecn, .. } = *arrival;
         self.idle.on_received(now);
         let space = match opened.space {
@@ -492,12 +495,15 @@ impl Connection {
             }
         };
         let policy = match opened.space {
-            SpaceId::Data(_) => AckPolicy::from_config(&self.config),
-            SpaceId::Initial | SpaceId::Handshake => AckPolicy::IMMEDIATE,
+            SpaceId::Data(_) => self.ack_frequencies.policy(),
+            SpaceId::Initial | SpaceId::Handshake => &AckPolicy::IMMEDIATE,
         };
-        space
-            .received
-            .on_packet(opened.packet_number, now, ecn, ack_eliciting, &policy);
+        let (number, ack_eliciting) = (opened.packet_number, content.ack_eliciting);
+        let received = &mut space.received;
+        received.on_packet(number, now, ecn, ack_eliciting, policy);
+        if content.immediate_ack {
+            received.set_due();
+        }
     }
 
     fn on_frame(
@@ -533,6 +539,8 @@ impl Connection {
             Frame::Datagram(data) => self.on_datagram_frame(data),
             Frame::NewToken(token) => self.on_new_token(token),
             Frame::HandshakeDone => self.on_handshake_done(),
+            Frame::AckFrequency(asked) => self.ack_frequencies.on_ack_frequency(&asked),
+            Frame::ImmediateAck => self.ack_frequencies.announced().map(|_| ()),
             Frame::ConnectionClose(close) => {
                 self.on_close(now, close);
                 Ok(())

@@ -86,8 +86,8 @@ impl Connection {
         // makes the client's new path known to the server.
         // A lost challenge is repeated as soon as the other paths' experience suggests, not only
         // after the second or more that an unknown path would be given.
-        let known = self.paths.largest_pto(self.peer.max_ack_delay);
-        let pto = path.recovery.pto(self.peer.max_ack_delay);
+        let known = self.paths.largest_pto(self.peer_max_ack_delay());
+        let pto = path.recovery.pto(self.peer_max_ack_delay());
         path.tuple.validation.start(
             now,
             pto.min(KNOWN_TIMEOUTS * known),
@@ -315,7 +315,7 @@ impl Connection {
     }
 
     fn drain_period(&self) -> Duration {
-        DRAIN_TIMEOUTS * self.paths.largest_pto(self.config.max_ack_delay)
+        DRAIN_TIMEOUTS * self.paths.largest_pto(self.peer_max_ack_delay())
     }
 
     /// Closing and draining last three times the largest PTO (MP-146).

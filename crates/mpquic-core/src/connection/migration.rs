@@ -182,7 +182,7 @@ impl Connection {
                 *previous = Some(old);
             }
         }
-        let pto = path.recovery.pto(self.peer.max_ack_delay);
+        let pto = path.recovery.pto(self.ack_frequencies.peer_max_ack_delay());
         let initial_pto = self.config.initial_pto();
         tuple.validation.start(now, pto, initial_pto);
         // RFC 9000 section 9.3.3: ask at the old address too, the new one may have been spoofed. A

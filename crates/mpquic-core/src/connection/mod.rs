@@ -36,6 +36,7 @@ use crate::wire::frame::Close;
 use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
 
+mod ack_frequency;
 mod closing;
 mod delivery;
 mod early;
@@ -62,6 +63,7 @@ pub use report::{
 };
 use setup::{ConnectionSetup, Role};
 
+use ack_frequency::AckFrequencies;
 use closing::Closing;
 use handshake::Handshake;
 use hints::Hints;
@@ -97,6 +99,7 @@ pub struct Connection {
     closing: Closing,
     idle: Idle,
     hints: Hints,
+    ack_frequencies: AckFrequencies,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     outcome: AckOutcome,
@@ -164,6 +167,7 @@ impl Connection {
             closing: Closing::Open,
             idle: Idle::new(config.max_idle_timeout, now),
             hints: Hints::new(now),
+            ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
             outcome: AckOutcome::default(),

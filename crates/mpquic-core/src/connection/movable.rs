@@ -278,6 +278,7 @@ impl Connection {
     pub(super) fn wants_management(&self) -> bool {
         self.handshake.done_pending
             || self.handshake.new_token.is_some()
+            || self.ack_frequencies.wants_to_send()
             || self.paths.wants_to_send()
     }
 

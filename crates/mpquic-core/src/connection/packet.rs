@@ -37,6 +37,8 @@ pub(super) struct Plan {
     pub(super) validation: Option<FourTuple>,
     /// Make the packet ack-eliciting, by a PING if need be.
     pub(super) ping: bool,
+    /// Ask for an acknowledgement at once, if the peer can be asked.
+    pub(super) immediate_ack: bool,
     /// Expand to `size`.
     pub(super) pad: bool,
     pub(super) mtu_probe: bool,
@@ -59,6 +61,7 @@ impl Plan {
             ecn: None,
             validation: None,
             ping: false,
+            immediate_ack: false,
             pad: false,
             mtu_probe: false,
             management: false,
@@ -198,6 +201,9 @@ impl Connection {
             }
             self.streams.write_data(writer, selection, plan.max_data);
         }
+        if plan.immediate_ack && self.ack_frequencies.peer_answers_at_once() {
+            let _no_room_is_fine = writer.try_write(&Frame::ImmediateAck, Delivery::Nothing);
+        }
         if plan.ping && !writer.is_ack_eliciting() {
             let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
         }
@@ -267,6 +273,7 @@ impl Connection {
         {
             self.handshake.done_pending = false;
         }
+        self.ack_frequencies.write_frames(writer);
         let limit = self.paths.ids.limit();
         self.paths.write_frames(writer, carrier, self.multipath);
         if self.side == Side::Client && self.paths.ids.limit() > limit {

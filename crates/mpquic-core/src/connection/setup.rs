@@ -91,7 +91,7 @@ pub(crate) fn local_parameters(
         initial_max_stream_data_uni: transport.initial_stream_receive_window,
         initial_max_streams_bidi: transport.max_concurrent_bidi_streams,
         initial_max_streams_uni: transport.max_concurrent_uni_streams,
-        max_ack_delay: transport.max_ack_delay,
+        max_ack_delay: transport.valid_max_ack_delay(),
         active_connection_id_limit: transport.active_connection_id_limit.max(2),
         initial_source_connection_id: Some(local_cid),
         max_datagram_frame_size: transport
@@ -99,6 +99,10 @@ pub(crate) fn local_parameters(
             .map_or(0, |bytes| bytes.min(65535) as u64),
         grease_quic_bit: endpoint.grease_quic_bit,
         initial_max_path_id: transport.max_concurrent_paths.checked_sub(1).map(PathId),
+        // draft-ietf-quic-ack-frequency-14 section 3: not above max_ack_delay
+        min_ack_delay: transport
+            .min_ack_delay
+            .map(|delay| delay.min(transport.valid_max_ack_delay())),
         ..TransportParameters::default()
     }
 }

@@ -107,7 +107,7 @@ impl Connection {
         earliest.note(self.movable.next_timeout(), TimeoutReason::Scheduler);
         let idle = self
             .idle
-            .deadline(|| self.paths.largest_pto(self.peer.max_ack_delay));
+            .deadline(|| self.paths.largest_pto(self.peer_max_ack_delay()));
         earliest.note(idle, TimeoutReason::Idle);
         let keys = self
             .handshake
@@ -141,7 +141,7 @@ impl Connection {
             } else {
                 MAX_BACKOFF
             },
-            peer_max_ack_delay: self.peer.max_ack_delay,
+            peer_max_ack_delay: self.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.confirmed,
             peer_validated_address: path.id != PathId::ZERO
                 || !self.handshake.peer_may_be_blocked(self.side),
@@ -159,7 +159,7 @@ impl Connection {
         if !self.closing.is_open() {
             return;
         }
-        let largest = || self.paths.largest_pto(self.peer.max_ack_delay);
+        let largest = || self.paths.largest_pto(self.peer_max_ack_delay());
         if self.idle.deadline(largest).is_some_and(|at| at <= now) {
             // RFC 9000 section 10.1: closed silently.
             self.closing = Closing::Drained;

@@ -35,6 +35,8 @@ pub(crate) enum Delivery {
     StreamsBlocked(Dir),
     HandshakeDone,
     NewToken,
+    /// ACK_FREQUENCY with this sequence number.
+    AckFrequency(u64),
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
     NewConnectionId {
         path: PathId,

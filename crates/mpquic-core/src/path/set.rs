@@ -300,6 +300,7 @@ impl Paths {
             | Delivery::StreamsBlocked(_)
             | Delivery::HandshakeDone
             | Delivery::NewToken
+            | Delivery::AckFrequency(_)
             | Delivery::Datagram
             | Delivery::Nothing => {}
         }

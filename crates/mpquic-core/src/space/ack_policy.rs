@@ -11,6 +11,11 @@ pub(crate) struct AckPolicy {
     pub(crate) ack_eliciting_threshold: u64,
     /// Longest wait after an ack-eliciting packet.
     pub(crate) max_ack_delay: Duration,
+    /// A missing packet is reported at once when one arrives whose number is higher by so many;
+    /// 0 for never.
+    pub(crate) reordering_threshold: u64,
+    /// Every packet marked ECN-CE is acknowledged at once, not only the first of a run.
+    pub(crate) every_ce: bool,
 }
 
 impl AckPolicy {
@@ -18,16 +23,17 @@ impl AckPolicy {
     pub(crate) const IMMEDIATE: Self = Self {
         ack_eliciting_threshold: 1,
         max_ack_delay: Duration::ZERO,
+        reordering_threshold: 1,
+        every_ce: true,
     };
 
     /// The policy of 0-RTT and 1-RTT packets.
     pub(crate) fn from_config(config: &TransportConfig) -> Self {
         Self {
             ack_eliciting_threshold: config.ack_eliciting_threshold.max(1),
-            // RFC 9000 section 18.2
-            max_ack_delay: config
-                .max_ack_delay
-                .min(Duration::from_millis((1 << 14) - 1)),
+            max_ack_delay: config.valid_max_ack_delay(),
+            reordering_threshold: 1,
+            every_ce: true,
         }
     }
 }

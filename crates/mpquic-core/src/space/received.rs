@@ -35,6 +35,8 @@ pub(crate) struct Received {
     forgotten_below: u64,
     largest: Option<(u64, Instant)>,
     largest_ack_eliciting: Option<u64>,
+    /// The largest number of the last acknowledgement sent.
+    largest_reported: Option<u64>,
     /// The smallest number that no acknowledgement has reported yet.
     smallest_unreported: Option<u64>,
     /// Ack-eliciting packets since the last acknowledgement.
@@ -42,6 +44,8 @@ pub(crate) struct Received {
     due: bool,
     deadline: Option<Instant>,
     ecn: EcnCounts,
+    /// The last packet was marked ECN-CE.
+    ended_with_ce: bool,
     /// Acknowledgements since one left in an ack-eliciting packet.
     unconfirmed_acks: u32,
 }
@@ -79,28 +83,65 @@ impl Received {
             Some(EcnCodepoint::Ce) => self.ecn.ce += 1,
             None => {}
         }
+        let is_ce = ecn == Some(EcnCodepoint::Ce);
+        let followed_ce = std::mem::replace(&mut self.ended_with_ce, is_ce);
         if !ack_eliciting {
             return;
         }
         self.ack_eliciting += 1;
         // RFC 9000 section 13.2.1: out of order, or CE-marked
-        let urgent = self.is_out_of_order(packet_number) || ecn == Some(EcnCodepoint::Ce);
+        let urgent = self.is_out_of_order(packet_number, policy.reordering_threshold)
+            || is_ce && (policy.every_ce || !followed_ce);
         self.largest_ack_eliciting = self.largest_ack_eliciting.max(Some(packet_number));
         if urgent || self.ack_eliciting >= policy.ack_eliciting_threshold {
-            self.due = true;
-            self.deadline = None;
-        } else if !self.due && self.deadline.is_none() {
-            self.deadline = Some(now + policy.max_ack_delay);
+            self.set_due();
+        } else if !self.due {
+            let deadline = now + policy.max_ack_delay;
+            self.deadline = Some(
+                self.deadline
+                    .map_or(deadline, |before| before.min(deadline)),
+            );
         }
     }
 
-    /// True if the ack-eliciting packet just received has a smaller number than an earlier one, or
-    /// if numbers between the largest earlier one and this one are missing.
-    fn is_out_of_order(&self, packet_number: u64) -> bool {
-        self.largest_ack_eliciting.is_some_and(|largest| {
-            let next = (largest + 1).max(self.forgotten_below);
-            packet_number < largest || !self.ranges.contains_range(next..packet_number)
-        })
+    /// What was received is to be acknowledged now.
+    pub(crate) fn set_due(&mut self) {
+        self.due = true;
+        self.deadline = None;
+    }
+
+    /// True if the ack-eliciting packet just received is to be acknowledged at once because of its
+    /// place. With a threshold of 1: if its number is smaller than an earlier one, or if numbers
+    /// between the largest earlier one and this one are missing.
+    fn is_out_of_order(&self, packet_number: u64, threshold: u64) -> bool {
+        match threshold {
+            0 => false,
+            1 => self.largest_ack_eliciting.is_some_and(|largest| {
+                let next = (largest + 1).max(self.forgotten_below);
+                packet_number < largest || !self.ranges.contains_range(next..packet_number)
+            }),
+            _ => self.is_beyond(packet_number, threshold),
+        }
+    }
+
+    /// True if a sender that tolerates less reordering than `threshold` packets can declare one
+    /// lost, or learn that it was wrong to do so (draft-ietf-quic-ack-frequency-14 section 6.2).
+    fn is_beyond(&self, packet_number: u64, threshold: u64) -> bool {
+        // The last acknowledgement let the sender judge all numbers below.
+        let judged = self
+            .largest_reported
+            .and_then(|largest| (largest + 1).checked_sub(threshold))
+            .unwrap_or(0);
+        let largest = self
+            .largest_ack_eliciting
+            .map_or(packet_number, |largest| largest.max(packet_number));
+        let first = judged.max(self.forgotten_below);
+        let received = self.ranges.overlapping(first..u64::MAX).next();
+        let missing = match received {
+            Some(range) if range.start == first => range.end,
+            _ => first,
+        };
+        packet_number < judged || missing < largest && largest - missing >= threshold
     }
 
     /// Keeps the number of ranges bounded, but never forgets the packet just received.
@@ -168,6 +209,7 @@ impl Received {
         let path = path.unwrap_or(PathId::ZERO);
         w.note(Delivery::Ack { path, largest }, false);
         self.smallest_unreported = None;
+        self.largest_reported = Some(largest);
         self.ack_eliciting = 0;
         self.due = false;
         self.deadline = None;

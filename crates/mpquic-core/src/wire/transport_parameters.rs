@@ -1,4 +1,5 @@
-//! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 10069 section 2.1).
+//! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 10069 section 2.1,
+//! draft-ietf-quic-ack-frequency-14 section 3).
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -35,19 +36,22 @@ mod id {
     pub(super) const INITIAL_MAX_PATH_ID: u64 = 0x3e;
     /// RFC 9287.
     pub(super) const GREASE_QUIC_BIT: u64 = 0x2ab2;
+    /// draft-ietf-quic-ack-frequency-14.
+    pub(super) const MIN_ACK_DELAY: u64 = 0xff04_de1b;
 
     /// The bit that stands for a parameter in a set of them; 0 for those nobody assigned.
-    pub(super) const fn bit(id: u64) -> u64 {
+    pub(super) const fn bit(id: u64) -> u128 {
         match id {
             0..=INITIAL_MAX_PATH_ID => 1 << id,
-            GREASE_QUIC_BIT => 1 << 63,
+            GREASE_QUIC_BIT => 1 << 64,
+            MIN_ACK_DELAY => 1 << 65,
             _ => 0,
         }
     }
 }
 
 /// Parameters a client must not send (RFC 9000 section 18.2).
-const SERVER_ONLY: u64 = id::bit(id::ORIGINAL_DESTINATION_CONNECTION_ID)
+const SERVER_ONLY: u128 = id::bit(id::ORIGINAL_DESTINATION_CONNECTION_ID)
     | id::bit(id::STATELESS_RESET_TOKEN)
     | id::bit(id::PREFERRED_ADDRESS)
     | id::bit(id::RETRY_SOURCE_CONNECTION_ID);
@@ -101,6 +105,10 @@ pub struct TransportParameters {
     pub grease_quic_bit: bool,
     /// Highest path ID the side maintains; absent means no multipath (RFC 10069).
     pub initial_max_path_id: Option<PathId>,
+    /// Shortest delay of an acknowledgement that the side can be asked for, at most its
+    /// `max_ack_delay`; whole microseconds. Absent means that it takes no ACK_FREQUENCY
+    /// (draft-ietf-quic-ack-frequency-14).
+    pub min_ack_delay: Option<Duration>,
 }
 
 /// preferred_address (RFC 9000 section 18.2).
@@ -139,6 +147,7 @@ impl Default for TransportParameters {
             max_datagram_frame_size: 0,
             grease_quic_bit: false,
             initial_max_path_id: None,
+            min_ack_delay: None,
         }
     }
 }
@@ -189,6 +198,12 @@ impl TransportParameters {
         }
         if let Some(path) = self.initial_max_path_id {
             put(out, id::INITIAL_MAX_PATH_ID, |out| out.varint(path.into()));
+        }
+        if let Some(delay) = self.min_ack_delay {
+            let microseconds = u64::try_from(delay.as_micros()).unwrap_or(VARINT_MAX);
+            put(out, id::MIN_ACK_DELAY, |out| {
+                out.varint(microseconds.min(VARINT_MAX));
+            });
         }
         if side.is_server() {
             self.encode_server_only(out);
@@ -266,6 +281,12 @@ impl TransportParameters {
             }
             parameters.set(id, value)?;
         }
+        // draft-ietf-quic-ack-frequency-14 section 3
+        if parameters.min_ack_delay > Some(parameters.max_ack_delay) {
+            return Err(TransportError::transport_parameter(
+                "min_ack_delay above max_ack_delay",
+            ));
+        }
         Ok(parameters)
     }
 
@@ -325,6 +346,9 @@ impl TransportParameters {
                 // MP-006
                 let path = at_most(u32::MAX.into(), value)?;
                 self.initial_max_path_id = Some(PathId(path as u32));
+            }
+            id::MIN_ACK_DELAY => {
+                self.min_ack_delay = Some(Duration::from_micros(integer(value)?));
             }
             _ => {}
         }

@@ -5,8 +5,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use mpquic_core::range_set::RangeSet;
 use mpquic_core::wire::frame::{
-    Ack, Affinity, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts, Frame, FrameIter,
-    NewConnectionId, PacketType, ResetStream, StopSending, Stream, StreamHeader, encode_ack,
+    Ack, AckFrequency, Affinity, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts, Frame,
+    FrameIter, NewConnectionId, PacketType, ResetStream, StopSending, Stream, StreamHeader,
+    encode_ack,
 };
 use mpquic_core::{
     ConnectionClose, ConnectionId, Dir, PathId, PathStatus, TransportError, TransportErrorCode,
@@ -157,8 +158,25 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
     ]
 }
 
+/// Frames of drafts: draft-ietf-quic-ack-frequency-14 sections 4 and 5.
+fn extension_frames() -> Vec<(&'static str, Frame)> {
+    let request = AckFrequency {
+        sequence: 5,
+        ack_eliciting_threshold: 9,
+        max_ack_delay: 25_000,
+        reordering_threshold: 3,
+    };
+    vec![
+        ("40af 05 09 800061a8 03", Frame::AckFrequency(request)),
+        ("1f", Frame::ImmediateAck),
+    ]
+}
+
 fn all_frames() -> impl Iterator<Item = (&'static str, Frame)> {
-    multipath_frames().into_iter().chain(single_path_frames())
+    multipath_frames()
+        .into_iter()
+        .chain(single_path_frames())
+        .chain(extension_frames())
 }
 
 #[test]
@@ -230,7 +248,7 @@ fn malformed_frames_are_errors_with_the_right_code() {
     for (bytes, code, frame_type) in [
         // RFC 9000 section 12.4: a packet without frames, unknown and needlessly long types
         ("", VIOLATION, 0),
-        ("1f", ENCODING, 0x1f),
+        ("2f", ENCODING, 0x2f),
         ("20", ENCODING, 0x20),
         ("40ff", ENCODING, 0xff),
         ("7e74", ENCODING, 0x3e74),
@@ -391,6 +409,21 @@ fn table_of_single_path_frames() {
     assert_eq!(Frame::PathChallenge([0; 8]).affinity(), Affinity::Bound);
     assert_eq!(Frame::PathResponse([0; 8]).affinity(), Affinity::Bound);
     assert_eq!(stream(0, 0, false, b"").affinity(), Affinity::Movable);
+}
+
+#[test]
+fn table_of_extension_frames() {
+    // In the order of `extension_frames`: packets and affinity.
+    let expected = [
+        ("___1", Affinity::Movable),
+        ("___1", Affinity::Bound), // IMMEDIATE_ACK
+    ];
+    assert_eq!(extension_frames().len(), expected.len());
+    for ((_, frame), (allowed, affinity)) in extension_frames().iter().zip(expected) {
+        assert_eq!(packets(frame), allowed, "{frame:?}");
+        assert!(frame.is_ack_eliciting() && !frame.is_probing(), "{frame:?}");
+        assert_eq!(frame.affinity(), affinity, "{frame:?}");
+    }
 }
 
 /// MP-004, MP-053, MP-054, MP-057.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::wire::frame::{
-    Ack, Close, Crypto, EcnCounts, Frame, NewConnectionId, ResetStream, StopSending, Stream,
+    Ack, AckFrequency, Close, Crypto, EcnCounts, Frame, NewConnectionId, ResetStream, StopSending,
+    Stream,
 };
 use mpquic_core::wire::header::next_packet;
 use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
@@ -109,11 +110,20 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn ack_frequency()(numbers in prop::array::uniform4(varint())) -> AckFrequency {
+        let [sequence, ack_eliciting_threshold, max_ack_delay, reordering_threshold] = numbers;
+        AckFrequency { sequence, ack_eliciting_threshold, max_ack_delay, reordering_threshold }
+    }
+}
+
 fn control_frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         Just(Frame::Padding),
         Just(Frame::Ping),
         Just(Frame::HandshakeDone),
+        Just(Frame::ImmediateAck),
+        ack_frequency().prop_map(Frame::AckFrequency),
         ack().prop_map(Frame::Ack),
         any::<[u8; 8]>().prop_map(Frame::PathChallenge),
         any::<[u8; 8]>().prop_map(Frame::PathResponse),
@@ -201,6 +211,7 @@ prop_compose! {
         stateless_reset_token in any::<Option<[u8; 16]>>(),
         preferred_address in prop::option::of(preferred_address()),
         initial_max_path_id in prop::option::of(path()),
+        min_ack_delay in prop::option::of(0..1u64 << 30),
     ) -> TransportParameters {
         TransportParameters {
             original_destination_connection_id: cids[0],
@@ -223,6 +234,8 @@ prop_compose! {
             max_datagram_frame_size: integers[5],
             grease_quic_bit: flags[1],
             initial_max_path_id,
+            min_ack_delay: min_ack_delay
+                .map(|delay| Duration::from_micros(delay).min(max_ack_delay)),
         }
     }
 }

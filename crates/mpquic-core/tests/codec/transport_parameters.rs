@@ -62,6 +62,27 @@ fn initial_max_path_id() {
     }
 }
 
+/// draft-ietf-quic-ack-frequency-14 section 3: in microseconds, at most max_ack_delay.
+#[test]
+fn min_ack_delay() {
+    for (bytes, min, max) in [
+        ("c0000000ff04de1b 0243e8", 1000, 25),
+        ("0b0102 c0000000ff04de1b 0247d0", 2000, 2),
+        ("c0000000ff04de1b 0100", 0, 25),
+    ] {
+        let parameters = TransportParameters {
+            min_ack_delay: Some(Duration::from_micros(min)),
+            max_ack_delay: Duration::from_millis(max),
+            ..TransportParameters::default()
+        };
+        let mut out = Vec::new();
+        parameters.encode(Side::Client, &mut out);
+        assert_eq!(out, hex(bytes));
+        let decoded = TransportParameters::decode(Side::Client, &out);
+        assert_eq!(decoded, Ok(parameters));
+    }
+}
+
 /// Zero would mean that there is no timeout.
 #[test]
 fn short_timeouts_are_rounded_up() {
@@ -91,28 +112,32 @@ fn assert_refused(sender: Side, bytes: &str) {
 fn malformed_parameters_are_errors() {
     let long_cid = "00".repeat(21);
     for bytes in [
-        "04",                                   // no length
-        "04 02 40",                             // ends within the value
-        "04 ffffffffffffffff 00",               // likewise
-        "04 02 05 05",                          // two integers (MP-007)
-        "04 01 40",                             // half an integer
-        "04 00",                                // no integer
-        "04 01 05 04 01 05",                    // duplicate (RFC 9000 section 7.4)
-        "6ab2 00 6ab2 00",                      // duplicate
-        "3e 01 02 3e 01 02",                    // duplicate (MP-007)
-        "3e 02 02 02",                          // two integers (MP-007)
-        "3e 00",                                // no integer (MP-007)
-        "3e 08 c000000100000000",               // above 2^32 - 1 (MP-006)
-        "03 02 44af",                           // max_udp_payload_size 1199
-        "08 08 d000000000000001",               // more than 2^60 streams
-        "09 08 d000000000000001",               // more than 2^60 streams
-        "0a 01 15",                             // ack_delay_exponent 21
-        "0b 04 80004000",                       // max_ack_delay 2^14
-        "0c 01 00",                             // a flag with a value
-        "6ab2 01 00",                           // a flag with a value
-        "0e 01 01",                             // active_connection_id_limit 1
-        "02 0f 000102030405060708090a0b0c0d0e", // token of 15 bytes
-        &format!("00 15 {long_cid}"),           // connection IDs of 21 bytes
+        "04",                                            // no length
+        "04 02 40",                                      // ends within the value
+        "04 ffffffffffffffff 00",                        // likewise
+        "04 02 05 05",                                   // two integers (MP-007)
+        "04 01 40",                                      // half an integer
+        "04 00",                                         // no integer
+        "04 01 05 04 01 05",                             // duplicate (RFC 9000 section 7.4)
+        "6ab2 00 6ab2 00",                               // duplicate
+        "3e 01 02 3e 01 02",                             // duplicate (MP-007)
+        "3e 02 02 02",                                   // two integers (MP-007)
+        "3e 00",                                         // no integer (MP-007)
+        "3e 08 c000000100000000",                        // above 2^32 - 1 (MP-006)
+        "03 02 44af",                                    // max_udp_payload_size 1199
+        "08 08 d000000000000001",                        // more than 2^60 streams
+        "09 08 d000000000000001",                        // more than 2^60 streams
+        "0a 01 15",                                      // ack_delay_exponent 21
+        "0b 04 80004000",                                // max_ack_delay 2^14
+        "0c 01 00",                                      // a flag with a value
+        "6ab2 01 00",                                    // a flag with a value
+        "0e 01 01",                                      // active_connection_id_limit 1
+        "c0000000ff04de1b 04 800061a9",                  // min_ack_delay above 25 ms
+        "0b 01 02 c0000000ff04de1b 02 47d1",             // likewise: 2001 us
+        "c0000000ff04de1b 00",                           // no integer
+        "c0000000ff04de1b 01 01 c0000000ff04de1b 01 01", // duplicate
+        "02 0f 000102030405060708090a0b0c0d0e",          // token of 15 bytes
+        &format!("00 15 {long_cid}"),                    // connection IDs of 21 bytes
         &format!("0f 15 {long_cid}"),
         &format!("10 15 {long_cid}"),
         "0d 00",

@@ -2,6 +2,7 @@
 //! datagram. `docs/conformance.md` says which rule each test is for.
 
 mod abandon;
+mod ack_frequency;
 mod acknowledgement;
 mod closing;
 mod handshake;

@@ -12,6 +12,8 @@ use crate::wire::frame::{Ack, Frame, FrameIter};
 const POLICY: AckPolicy = AckPolicy {
     ack_eliciting_threshold: 2,
     max_ack_delay: Duration::from_millis(25),
+    reordering_threshold: 1,
+    every_ce: true,
 };
 
 fn receive(received: &mut Received, numbers: impl IntoIterator<Item = u64>, now: Instant) {
@@ -145,6 +147,93 @@ fn congestion_marks_are_reported_at_once() {
             ect1: 1,
             ce: 1
         })
+    );
+}
+
+/// The numbers of these arrivals after which an acknowledgement is sent at once.
+fn urgent(threshold: u64, numbers: &[u64]) -> Vec<u64> {
+    let policy = AckPolicy {
+        ack_eliciting_threshold: 1000,
+        reordering_threshold: threshold,
+        ..POLICY
+    };
+    let (now, mut received) = (start(), Received::default());
+    let mut urgent = Vec::new();
+    for &number in numbers {
+        received.on_packet(number, now, None, true, &policy);
+        if received.ack_state(now) == AckState::Due {
+            urgent.push(number);
+            let _ = acknowledge(&mut received, now);
+        }
+    }
+    urgent
+}
+
+/// draft-ietf-quic-ack-frequency-14 section 6.2: its examples, and more.
+#[test]
+fn a_missing_packet_is_reported_when_it_can_be_declared_lost() {
+    assert_eq!(urgent(3, &[0, 1, 3, 4, 5, 8, 9, 10]), [5, 9, 10]);
+    assert_eq!(urgent(5, &[0, 1, 3, 5, 6, 7, 8, 9]), [7, 9]);
+    assert_eq!(urgent(1, &[0, 1, 3, 4, 5, 8, 9, 10]), [3, 8]);
+    // Late ones: within what the sender tolerates, and beyond.
+    assert_eq!(urgent(3, &[0, 2, 3, 1, 4]), []);
+    assert_eq!(urgent(3, &[0, 2, 3, 4, 1]), [4, 1]);
+    // A gap that was reported is not reported again.
+    assert_eq!(urgent(3, &[0, 10, 11, 12, 13, 14, 15]), [10, 11, 12]);
+    assert_eq!(
+        urgent(2, &[0, 1 << 61, (1 << 61) + 1, (1 << 61) + 2]),
+        [1 << 61, (1 << 61) + 1]
+    );
+    assert_eq!(urgent(0, &[0, 5, 1, 90, 3]), []);
+    assert_eq!(urgent(u64::MAX, &[0, 5, 1, 90, 3]), []);
+}
+
+/// draft-ietf-quic-ack-frequency-14 section 6.3
+#[test]
+fn the_first_congestion_mark_of_a_run_is_reported_at_once() {
+    let policy = AckPolicy {
+        ack_eliciting_threshold: 1000,
+        every_ce: false,
+        ..POLICY
+    };
+    let (now, mut received) = (start(), Received::default());
+    let marks = [false, true, true, true, false, false, true];
+    let states = (0..).zip(marks).map(|(number, is_ce)| {
+        let mark = if is_ce {
+            EcnCodepoint::Ce
+        } else {
+            EcnCodepoint::Ect0
+        };
+        received.on_packet(number, now, Some(mark), true, &policy);
+        let state = received.ack_state(now);
+        if state == AckState::Due {
+            let _ = acknowledge(&mut received, now);
+        }
+        state == AckState::Due
+    });
+    let due: Vec<_> = states.collect();
+    assert_eq!(due, [false, true, false, false, false, false, true]);
+}
+
+#[test]
+fn a_shorter_delay_counts_for_packets_that_wait() {
+    let (now, mut received) = (start(), Received::default());
+    receive(&mut received, [0], now);
+    let policy = AckPolicy {
+        ack_eliciting_threshold: 9,
+        max_ack_delay: Duration::from_millis(3),
+        ..POLICY
+    };
+    received.on_packet(1, now, None, true, &policy);
+    assert_eq!(received.next_timeout(), Some(now + policy.max_ack_delay));
+    let policy = AckPolicy {
+        ack_eliciting_threshold: 9,
+        ..POLICY
+    };
+    received.on_packet(2, now, None, true, &policy);
+    assert_eq!(
+        received.next_timeout(),
+        Some(now + Duration::from_millis(3))
     );
 }
 

@@ -1,4 +1,4 @@
-//! Frames (RFC 9000 section 19, RFC 9221, RFC 10069 section 4).
+//! Frames (RFC 9000 section 19, RFC 9221, RFC 10069 section 4, draft-ietf-quic-ack-frequency-14).
 
 use std::iter::FusedIterator;
 
@@ -10,6 +10,7 @@ use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::{PathId, PathStatus};
 
 pub mod ack;
+mod ack_frequency;
 mod basic;
 mod close;
 mod connection_id;
@@ -19,6 +20,7 @@ mod stream;
 mod table;
 
 pub use ack::{Ack, AckRanges, EcnCounts, encode_ack};
+pub use ack_frequency::AckFrequency;
 pub use basic::{CryptoHeader, DatagramHeader};
 pub use limits::MAX_STREAM_COUNT;
 pub use stream::StreamHeader;
@@ -74,6 +76,10 @@ pub enum Frame {
     HandshakeDone,
     /// DATAGRAM.
     Datagram(Bytes),
+    /// ACK_FREQUENCY.
+    AckFrequency(AckFrequency),
+    /// IMMEDIATE_ACK.
+    ImmediateAck,
     /// PATH_ABANDON.
     PathAbandon(PathId, TransportErrorCode),
     /// PATH_STATUS_BACKUP or PATH_STATUS_AVAILABLE with its sequence number.
@@ -192,9 +198,10 @@ impl Frame {
     #[warn(clippy::wildcard_enum_match_arm)]
     fn write_fields(&self, out: &mut impl Sink) {
         match self {
-            Self::Padding | Self::Ping | Self::HandshakeDone => {}
+            Self::Padding | Self::Ping | Self::HandshakeDone | Self::ImmediateAck => {}
             Self::Stream(_) | Self::Crypto(_) | Self::Datagram(_) => {}
             Self::Ack(ack) => ack.write(out),
+            Self::AckFrequency(request) => request.write(out),
             Self::PathAck(path, ack) => {
                 out.varint((*path).into());
                 ack.write(out);
@@ -271,6 +278,8 @@ impl Frame {
             ty::HANDSHAKE_DONE => Self::HandshakeDone,
             ty::DATAGRAM => Self::Datagram(basic::decode_datagram(buf, false)?),
             ty::DATAGRAM_LENGTH => Self::Datagram(basic::decode_datagram(buf, true)?),
+            ty::ACK_FREQUENCY => Self::AckFrequency(AckFrequency::decode(buf)?),
+            ty::IMMEDIATE_ACK => Self::ImmediateAck,
             _ => return Err(unknown_type()),
         })
     }
@@ -301,7 +310,7 @@ impl Frame {
             ty::MAX_PATH_ID => Self::MaxPathId(path_id(buf)?),
             ty::PATHS_BLOCKED => Self::PathsBlocked(path_id(buf)?),
             ty::PATH_CIDS_BLOCKED => Self::PathCidsBlocked(path_id(buf)?, varint(buf)?),
-            _ => return Err(unknown_type()),
+            _ => return Self::decode(frame_type, buf),
         })
     }
 }
@@ -345,7 +354,8 @@ pub struct FrameIter {
 
 impl FrameIter {
     /// Reads the plaintext of a packet. Unless `multipath` was negotiated, the frame types of
-    /// RFC 10069 are unknown (MP-002).
+    /// RFC 10069 are unknown (MP-002). Those of other extensions are read; who did not negotiate
+    /// them must refuse them.
     pub fn new(payload: Bytes, multipath: bool) -> Self {
         Self {
             is_empty_packet: payload.is_empty(),

@@ -1,5 +1,5 @@
 //! The frame table: type numbers, and what may be done with each frame (RFC 9000 section 12.4,
-//! RFC 9221 section 4, RFC 10069 section 4).
+//! RFC 9221 section 4, RFC 10069 section 4, draft-ietf-quic-ack-frequency-14).
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use quinn_proto::Dir;
@@ -38,10 +38,14 @@ pub(super) mod frame_type {
     pub(in crate::wire) const CONNECTION_CLOSE: u64 = 0x1c;
     pub(in crate::wire) const APPLICATION_CLOSE: u64 = 0x1d;
     pub(in crate::wire) const HANDSHAKE_DONE: u64 = 0x1e;
+    /// draft-ietf-quic-ack-frequency-14.
+    pub(in crate::wire) const IMMEDIATE_ACK: u64 = 0x1f;
     pub(in crate::wire) const DATAGRAM: u64 = 0x30;
     pub(in crate::wire) const DATAGRAM_LENGTH: u64 = 0x31;
     pub(in crate::wire) const PATH_ACK: u64 = 0x3e;
     pub(in crate::wire) const PATH_ACK_ECN: u64 = 0x3f;
+    /// draft-ietf-quic-ack-frequency-14.
+    pub(in crate::wire) const ACK_FREQUENCY: u64 = 0xaf;
     pub(in crate::wire) const PATH_ABANDON: u64 = 0x3e75;
     pub(in crate::wire) const PATH_STATUS_BACKUP: u64 = 0x3e76;
     pub(in crate::wire) const PATH_STATUS_AVAILABLE: u64 = 0x3e77;
@@ -158,6 +162,8 @@ impl Frame {
             Self::ConnectionClose(Close::Application(..)) => row(ty::APPLICATION_CLOSE, DATA).not_ack_eliciting(),
             Self::HandshakeDone => row(ty::HANDSHAKE_DONE, ONE_RTT),
             Self::Datagram(_) => row(ty::DATAGRAM_LENGTH, DATA),
+            Self::AckFrequency(_) => row(ty::ACK_FREQUENCY, ONE_RTT),
+            Self::ImmediateAck => row(ty::IMMEDIATE_ACK, ONE_RTT).on(Bound),
             Self::PathAck(_, ack) => row(ty::PATH_ACK | u64::from(ack.ecn.is_some()), ONE_RTT).not_ack_eliciting().on(Preferred),
             Self::PathAbandon(..) => row(ty::PATH_ABANDON, ONE_RTT),
             Self::PathStatus(_, PathStatus::Backup, _) => row(ty::PATH_STATUS_BACKUP, ONE_RTT),

@@ -1,0 +1,228 @@
+//! How often acknowledgements are sent: what the peer asks of us, and what we ask of the peer
+//! (draft-ietf-quic-ack-frequency-14). The frames name no path, so each side has one setting for all.
+
+use std::time::{Duration, Instant};
+
+use super::Connection;
+use crate::config::{MAX_ACK_DELAY, TransportConfig};
+use crate::error::TransportError;
+use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::writer::FrameWriter;
+use crate::path::Path;
+use crate::space::AckPolicy;
+use crate::wire::frame::{AckFrequency, Frame};
+use crate::wire::transport_parameters::TransportParameters;
+
+/// Acknowledgements asked for in each window of the path with the smallest one, at least.
+const ACKS_PER_WINDOW: u64 = 4;
+
+/// Both directions of the extension.
+#[derive(Debug)]
+pub(super) struct AckFrequencies {
+    /// How we acknowledge.
+    policy: AckPolicy,
+    /// Our `min_ack_delay`, if we announced one.
+    min_delay: Option<Duration>,
+    /// The largest sequence number the peer used.
+    largest_sequence: Option<u64>,
+    /// The peer's `min_ack_delay`, if it takes requests.
+    peer_min_delay: Option<Duration>,
+    /// The peer's `max_ack_delay`.
+    announced_delay: Duration,
+    /// The delay the peer is known to keep to: that, or what it has been asked for.
+    peer_delay: Duration,
+    /// The last request. There is no other until the peer has it.
+    request: Option<(AckFrequency, Progress)>,
+    /// When the request is looked at again.
+    review_at: Option<Instant>,
+}
+
+/// What a request follows from.
+#[derive(Debug, Clone, Copy)]
+struct Conditions {
+    /// The smallest smoothed round-trip time of the usable paths.
+    round_trip: Duration,
+    /// The smallest window of the usable paths, datagrams.
+    window: u64,
+}
+
+impl AckFrequencies {
+    pub(super) fn new(config: &TransportConfig, announced: &TransportParameters) -> Self {
+        Self {
+            policy: AckPolicy::from_config(config),
+            min_delay: announced.min_ack_delay,
+            largest_sequence: None,
+            peer_min_delay: None,
+            announced_delay: TransportParameters::default().max_ack_delay,
+            peer_delay: TransportParameters::default().max_ack_delay,
+            request: None,
+            review_at: None,
+        }
+    }
+
+    /// The peer's parameters arrived.
+    pub(super) fn set_peer(&mut self, peer: &TransportParameters) {
+        self.peer_min_delay = peer.min_ack_delay;
+        self.announced_delay = peer.max_ack_delay;
+        self.peer_delay = peer.max_ack_delay;
+    }
+
+    /// How 1-RTT packets are acknowledged, on all paths.
+    pub(super) fn policy(&self) -> &AckPolicy {
+        &self.policy
+    }
+
+    /// True if the peer reads IMMEDIATE_ACK.
+    pub(super) fn peer_answers_at_once(&self) -> bool {
+        self.peer_min_delay.is_some()
+    }
+
+    /// The peer may delay acknowledgements for so long: until it has a request, the longer of the
+    /// delays before and after it (section 7).
+    pub(super) fn peer_max_ack_delay(&self) -> Duration {
+        match &self.request {
+            Some((request, Progress::Queued | Progress::Sent)) => {
+                self.peer_delay.max(delay(request))
+            }
+            Some((_, Progress::Delivered)) | None => self.peer_delay,
+        }
+    }
+
+    /// ACK_FREQUENCY arrived.
+    pub(super) fn on_ack_frequency(&mut self, asked: &AckFrequency) -> Result<(), TransportError> {
+        let min_delay = self.announced()?;
+        // Section 4: longer than any max_ack_delay, or shorter than we can do
+        if delay(asked) > MAX_ACK_DELAY || delay(asked) < min_delay {
+            return Err(TransportError::protocol_violation(
+                "request for an acknowledgement delay that is not valid",
+            ));
+        }
+        if Some(asked.sequence) <= self.largest_sequence {
+            return Ok(());
+        }
+        self.largest_sequence = Some(asked.sequence);
+        self.policy = AckPolicy {
+            ack_eliciting_threshold: asked.ack_eliciting_threshold.saturating_add(1),
+            max_ack_delay: delay(asked),
+            reordering_threshold: asked.reordering_threshold,
+            // Section 6.3
+            every_ce: asked.ack_eliciting_threshold <= 1,
+        };
+        Ok(())
+    }
+
+    /// Our `min_ack_delay`. Without one, the frame types are unknown (RFC 9000 section 12.4).
+    pub(super) fn announced(&self) -> Result<Duration, TransportError> {
+        self.min_delay.ok_or(TransportError::frame_encoding(
+            "frame of an extension that was not announced",
+        ))
+    }
+
+    /// True if it is time to see whether the peer should be asked for something else.
+    fn is_due(&self, now: Instant) -> bool {
+        let settled = self
+            .request
+            .is_none_or(|(_, progress)| progress == Progress::Delivered);
+        settled && self.peer_min_delay.is_some() && self.review_at.is_none_or(|at| at <= now)
+    }
+
+    /// Asks for what fits the paths as they are now, if that is something else than before.
+    fn review(&mut self, config: &TransportConfig, paths: Conditions) {
+        let (Some(wanted), Some(min_delay)) = (&config.ack_frequency, self.peer_min_delay) else {
+            return;
+        };
+        // Section 8.1: once in each round trip, and often enough for the window to grow
+        let delay = wanted.max_ack_delay.unwrap_or(self.announced_delay);
+        let delay = delay
+            .min(paths.round_trip)
+            .max(min_delay)
+            .min(MAX_ACK_DELAY);
+        let threshold = wanted.ack_eliciting_threshold;
+        let threshold = threshold.min(paths.window / ACKS_PER_WINDOW).max(1);
+        let before = self.request.map(|(request, _)| request);
+        let next = AckFrequency {
+            sequence: before.map_or(0, |before| before.sequence + 1),
+            ack_eliciting_threshold: threshold,
+            max_ack_delay: u64::try_from(delay.as_micros()).unwrap_or(u64::MAX),
+            reordering_threshold: wanted
+                .reordering_threshold
+                .unwrap_or(config.packet_threshold),
+        };
+        if before.is_none_or(|before| differs(&before, &next)) {
+            self.request = Some((next, Progress::Queued));
+        }
+    }
+
+    pub(super) fn wants_to_send(&self) -> bool {
+        self.request
+            .is_some_and(|(_, progress)| progress.is_queued())
+    }
+
+    pub(super) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
+        if let Some((request, progress)) = &mut self.request
+            && progress.is_queued()
+        {
+            let delivery = Delivery::AckFrequency(request.sequence);
+            if writer.try_write(&Frame::AckFrequency(*request), delivery) {
+                *progress = Progress::Sent;
+            }
+        }
+    }
+
+    /// Takes the fate of a request.
+    pub(super) fn on_delivery(&mut self, sequence: u64, fate: Fate) {
+        if let Some((request, progress)) = &mut self.request
+            && request.sequence == sequence
+        {
+            progress.on_fate(fate);
+            if *progress == Progress::Delivered {
+                self.peer_delay = delay(request);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// The peer is known to acknowledge 1-RTT packets within this time.
+    pub(super) fn peer_max_ack_delay(&self) -> Duration {
+        self.ack_frequencies.peer_max_ack_delay()
+    }
+
+    /// Looks at what the peer is asked for, once in a round trip.
+    pub(super) fn review_ack_frequency(&mut self, now: Instant) {
+        if self.config.ack_frequency.is_none()
+            || !self.handshake.confirmed
+            || !self.ack_frequencies.is_due(now)
+        {
+            return;
+        }
+        let measured =
+            |path: &&Path| path.is_usable() && path.recovery.rtt.first_sample().is_some();
+        let paths = || self.paths.iter().filter(measured);
+        let round_trip = paths().map(|path| path.recovery.rtt.smoothed()).min();
+        let window = paths().map(|path| {
+            let datagram = path.datagram_size() as u64;
+            self.controller.window(path.id) / datagram
+        });
+        let (Some(round_trip), Some(window)) = (round_trip, window.min()) else {
+            return;
+        };
+        self.ack_frequencies.review_at = Some(now + self.paths.largest_rtt());
+        let paths = Conditions { round_trip, window };
+        self.ack_frequencies.review(&self.config, paths);
+    }
+}
+
+fn delay(frame: &AckFrequency) -> Duration {
+    Duration::from_micros(frame.max_ack_delay)
+}
+
+/// True if a change is worth a frame: not for every ripple of a window or a round-trip time.
+fn differs(before: &AckFrequency, after: &AckFrequency) -> bool {
+    let moved = |before: u64, after: u64| before.abs_diff(after) > before / 4;
+    moved(
+        before.ack_eliciting_threshold,
+        after.ack_eliciting_threshold,
+    ) || moved(before.max_ack_delay, after.max_ack_delay)
+        || before.reordering_threshold != after.reordering_threshold
+}
