@@ -8,6 +8,7 @@
 //! | name | type | |
 //! |---|---|---|
 //! | `olia` (default) | [`Olia`] | coupled, favours the better paths |
+//! | `coupled-bbr` | [`CoupledBbr`] | by rate; coupled where paths share a bottleneck |
 //! | `lia` | [`Lia`] | RFC 6356, coupled |
 //! | `balia` | [`Balia`] | coupled, between the two |
 //! | `wvegas` | [`Wvegas`] | coupled, by delay instead of loss |
@@ -26,6 +27,7 @@ use thiserror::Error;
 mod balia;
 mod bbr;
 mod coupled;
+mod coupled_bbr;
 mod cubic;
 mod lia;
 mod new_reno;
@@ -45,6 +47,7 @@ mod testing_link;
 pub use balia::Balia;
 pub use bbr::Bbr;
 pub use coupled::Coupled;
+pub use coupled_bbr::CoupledBbr;
 pub use cubic::Cubic;
 pub use lia::Lia;
 pub use new_reno::NewReno;
@@ -64,12 +67,18 @@ pub struct ControllerInfo {
     make: fn() -> Box<dyn Controller>,
 }
 
-static CONTROLLERS: [ControllerInfo; 7] = [
+static CONTROLLERS: [ControllerInfo; 8] = [
     ControllerInfo {
         name: "olia",
         description: "coupled: one fair share of a common bottleneck, better paths favoured (the default)",
         source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
         make: || Box::new(Olia::default()),
+    },
+    ControllerInfo {
+        name: "coupled-bbr",
+        description: "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere",
+        source: "mpquic; detection in the spirit of RFC 8382",
+        make: || Box::new(CoupledBbr::default()),
     },
     ControllerInfo {
         name: "lia",

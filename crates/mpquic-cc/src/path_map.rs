@@ -37,6 +37,10 @@ impl<T> PathMap<T> {
         Some(&mut self.entries[index].1)
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (PathId, &mut T)> {
+        self.entries.iter_mut().map(|(id, value)| (*id, value))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (PathId, &T)> + Clone {
         self.entries.iter().map(|(id, value)| (*id, value))
     }

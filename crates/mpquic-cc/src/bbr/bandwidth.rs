@@ -3,27 +3,48 @@
 
 /// The largest delivery rate of this and the last cycle of probing, bytes per second.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct MaxBandwidth {
-    cycles: [f64; 2],
+pub(crate) struct MaxBandwidth {
+    rates: [f64; 2],
+    cycles: u64,
 }
 
 impl MaxBandwidth {
-    pub(super) fn get(&self) -> f64 {
-        let [current, previous] = self.cycles;
+    /// A rate known before cycle number `cycles`.
+    pub(crate) fn starting_from(rate: f64, cycles: u64) -> Self {
+        let rates = [rate, 0.0];
+        Self { rates, cycles }
+    }
+
+    pub(crate) fn get(&self) -> f64 {
+        let [current, previous] = self.rates;
         current.max(previous)
     }
 
-    pub(super) fn on_sample(&mut self, rate: f64, app_limited: bool) {
+    /// Cycles so far.
+    pub(crate) fn cycles(&self) -> u64 {
+        self.cycles
+    }
+
+    pub(crate) fn on_sample(&mut self, rate: f64, app_limited: bool) {
         // A rate the application held down says little, unless it is larger all the same.
         if !app_limited || rate >= self.get() {
-            self.cycles[0] = self.cycles[0].max(rate);
+            self.rates[0] = self.rates[0].max(rate);
         }
     }
 
     /// A cycle of probing ended: forgets the one before.
-    pub(super) fn advance(&mut self) {
-        if self.cycles[0] > 0.0 {
-            self.cycles = [0.0, self.cycles[0]];
+    pub(crate) fn advance(&mut self) {
+        self.cycles += 1;
+        if self.rates[0] > 0.0 {
+            self.rates = [0.0, self.rates[0]];
+        }
+    }
+
+    /// Advances if another, at this number of cycles, did.
+    pub(crate) fn follow(&mut self, cycles: u64) {
+        if cycles > self.cycles {
+            self.advance();
+            self.cycles = cycles;
         }
     }
 }

@@ -29,23 +29,32 @@ enum Feedback {
     Stopping,
 }
 
-/// What other paths of the same bottleneck ask of this one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What other paths of the connection ask of this one.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Company {
-    /// Another began to probe: join it.
+    /// Do not begin to probe now.
+    pub(crate) wait: bool,
+    /// Another path of the bottleneck began to probe: join it.
     pub(crate) join: bool,
     /// Another is still filling its path: wait for it before going up.
     pub(crate) hold_refill: bool,
     /// Another still finds more: stay up with it.
     pub(crate) hold_up: bool,
+    /// Paths that probe together, this one included.
+    pub(crate) count: f64,
+    /// The part of its largest bandwidth a path has when all together have most, 0 to 1.
+    pub(crate) share: f64,
 }
 
 impl Company {
     /// There are no others.
     pub(crate) const NONE: Self = Self {
+        wait: false,
         join: false,
         hold_refill: false,
         hold_up: false,
+        count: 1.0,
+        share: 1.0,
     };
 }
 
@@ -99,6 +108,16 @@ impl Cycle {
 }
 
 impl Bbr {
+    /// The path has been filled and is ready to go up.
+    pub(crate) fn is_refilled(&self) -> bool {
+        self.phase == Phase::Refill && self.cycle.is_refilled
+    }
+
+    /// Going up brings nothing more.
+    pub(crate) fn is_saturated(&self) -> bool {
+        self.phase == Phase::Up && self.full_pipe.is_full
+    }
+
     pub(super) fn start_down(&mut self, now: Instant) {
         self.reset_congestion_signals();
         self.cycle.acked_per_increment = f64::INFINITY;
@@ -122,21 +141,23 @@ impl Bbr {
         self.phase = Phase::Refill;
     }
 
-    fn start_up(&mut self, sample: &Sample) {
+    fn start_up(&mut self, sample: &Sample, company: &Company) {
         self.cycle.feedback = Feedback::Starting;
         self.rounds.restart(sample.now);
         self.full_pipe.restart(sample.rate.unwrap_or(0.0));
         self.phase = Phase::Up;
-        self.raise_slope();
+        self.raise_slope(company);
     }
 
     pub(super) fn update_cycle(&mut self, sample: &Sample, company: &Company) {
         self.cycle.app_limited = sample.app_limited;
-        if !self.full_pipe.was_full || self.adapt_long_term(sample) {
+        if !self.full_pipe.was_full || self.adapt_long_term(sample, company) {
             return;
         }
         match self.phase {
-            Phase::Down | Phase::Cruise if self.is_time_to_probe(sample.now) || company.join => {
+            Phase::Down | Phase::Cruise
+                if company.join || (!company.wait && self.is_time_to_probe(sample.now)) =>
+            {
                 self.start_refill(sample.now);
             }
             Phase::Down if self.is_time_to_cruise(sample) => self.phase = Phase::Cruise,
@@ -146,7 +167,7 @@ impl Bbr {
                     self.cycle.is_refilled = true;
                 }
                 if self.cycle.is_refilled && !company.hold_refill {
-                    self.start_up(sample);
+                    self.start_up(sample, company);
                 }
             }
             Phase::Up => {
@@ -161,8 +182,9 @@ impl Bbr {
     }
 
     fn is_time_to_probe(&self, now: Instant) -> bool {
-        // As often as a Reno flow would fill the path.
-        let reno_rounds = (self.target_in_flight() / self.mtu).min(MAX_WAIT_ROUNDS);
+        // As often as a Reno flow would fill the path, or all that share a bottleneck.
+        let target = self.target_in_flight() * self.count;
+        let reno_rounds = (target / self.mtu).min(MAX_WAIT_ROUNDS);
         now > self.cycle.began + self.cycle.wait || self.cycle.rounds as f64 >= reno_rounds
     }
 
@@ -189,7 +211,7 @@ impl Bbr {
     /// The product of the largest bandwidth, whatever the short term says.
     fn in_flight_for_max_bandwidth(&self) -> f64 {
         let rtt = self.min_rtt.get().unwrap_or_default().as_secs_f64();
-        let product = self.max_bandwidth.get() * rtt;
+        let product = self.max_bandwidth() * rtt;
         product.max(self.quantum()).max(self.min_pipe_window())
     }
 
@@ -207,14 +229,16 @@ impl Bbr {
         self.full_pipe.is_full
     }
 
-    fn raise_slope(&mut self) {
+    fn raise_slope(&mut self, company: &Company) {
         let increments = f64::from(1u32 << self.cycle.doublings);
         self.cycle.doublings = (self.cycle.doublings + 1).min(MAX_DOUBLINGS);
-        self.cycle.acked_per_increment = (self.window / increments).max(self.mtu);
+        let acked = (self.window / increments).max(self.mtu);
+        // Paths that probe together grow together as one would.
+        self.cycle.acked_per_increment = acked * company.count;
     }
 
     /// Raises the long-term bound by a datagram for every so many acknowledged.
-    fn probe_long_term_upward(&mut self, sample: &Sample) {
+    fn probe_long_term_upward(&mut self, sample: &Sample, company: &Company) {
         if !self.is_window_limited() || self.window < self.bounds.long_term {
             return;
         }
@@ -226,12 +250,12 @@ impl Bbr {
             self.bounds.long_term += increments * self.mtu;
         }
         if self.rounds.just_ended {
-            self.raise_slope();
+            self.raise_slope(company);
         }
     }
 
     /// Follows a probe's feedback; true if that decided on the phase (`AdaptLongTermModel`).
-    fn adapt_long_term(&mut self, sample: &Sample) -> bool {
+    fn adapt_long_term(&mut self, sample: &Sample, company: &Company) -> bool {
         let is_probing = self.phase.is_probe_bandwidth();
         if self.cycle.feedback == Feedback::Starting && self.rounds.just_ended {
             self.cycle.feedback = Feedback::Probing;
@@ -251,7 +275,7 @@ impl Bbr {
             let at_departure = sample.at_departure.bytes;
             self.bounds.long_term = self.bounds.long_term.max(at_departure);
             if self.phase == Phase::Up {
-                self.probe_long_term_upward(sample);
+                self.probe_long_term_upward(sample, company);
             }
         }
         false

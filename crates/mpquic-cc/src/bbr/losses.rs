@@ -8,7 +8,7 @@ use super::bandwidth::Latest;
 use super::{Bbr, Bounds, Phase, Sample};
 
 /// Share of losses in a round trip that shows too much in flight (`LossThresh`).
-pub(super) const LOSS_THRESHOLD: f64 = 0.02;
+pub(crate) const LOSS_THRESHOLD: f64 = 0.02;
 /// What a round trip with losses leaves at least (`Beta`).
 const BETA: f64 = 0.7;
 /// What a round trip with marks leaves (as RFC 8511 leaves CUBIC).
@@ -142,13 +142,14 @@ impl Bbr {
     /// (`AdaptLowerBoundsFromCongestion`).
     pub(super) fn adapt_short_term(&mut self, round: &super::losses::LossRound) {
         let share = round.lost / (round.lost + round.acked).max(1.0);
-        let is_lossy = round.events > 0 && share > self.tuning.tolerated_loss;
+        let is_lossy = round.events > 0 && share > self.tolerated_loss;
         if self.phase.is_accelerating() || !(is_lossy || round.marked) {
             return;
         }
+        let max_bandwidth = self.max_bandwidth();
         let bounds = &mut self.bounds;
         if bounds.short_term_bandwidth.is_infinite() {
-            bounds.short_term_bandwidth = self.max_bandwidth.get();
+            bounds.short_term_bandwidth = max_bandwidth;
         }
         if bounds.short_term.is_infinite() {
             bounds.short_term = self.window;
@@ -214,6 +215,15 @@ impl Bbr {
         if self.cycle.is_probe_sample {
             let departure = self.log.at(event.sent_at);
             self.on_in_flight_too_high(event.now, departure.bytes);
+        }
+    }
+
+    /// Another path that probes with this one lost too much of what left at `event.sent_at`.
+    pub(crate) fn on_others_too_high(&mut self, event: &CongestionEvent) {
+        let departure = self.log.at(event.sent_at);
+        self.on_in_flight_too_high(event.now, departure.bytes);
+        if self.phase == Phase::Refill {
+            self.start_down(event.now);
         }
     }
 

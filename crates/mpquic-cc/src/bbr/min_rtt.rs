@@ -19,19 +19,16 @@ pub(super) struct MinRtt {
     recent_taken: Instant,
     /// No sample was as short for five seconds.
     pub(super) is_probe_due: bool,
-    /// Samples longer by this part still show that the queue is empty; 0 takes only shorter ones.
-    tolerance: f64,
 }
 
 impl MinRtt {
-    pub(super) fn new(now: Instant, tolerance: f64) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             shortest: None,
             taken: now,
             recent: None,
             recent_taken: now,
             is_probe_due: false,
-            tolerance,
         }
     }
 
@@ -41,19 +38,11 @@ impl MinRtt {
 
     pub(super) fn on_ack(&mut self, now: Instant, sample: Option<Duration>) {
         self.is_probe_due = now > self.recent_taken + PROBE_INTERVAL;
-        if let Some(sample) = sample {
-            let is_as_short = |known: Option<Duration>| {
-                known.is_some_and(|known| sample <= known.mul_f64(1.0 + self.tolerance))
-            };
-            if self.recent.is_none_or(|recent| sample < recent) || self.is_probe_due {
-                self.recent = Some(sample);
-                self.recent_taken = now;
-            } else if self.tolerance > 0.0 && is_as_short(self.recent) {
-                self.recent_taken = now;
-            }
-            if self.tolerance > 0.0 && is_as_short(self.shortest) {
-                self.taken = now;
-            }
+        if let Some(sample) = sample
+            && (self.is_probe_due || self.recent.is_none_or(|recent| sample < recent))
+        {
+            self.recent = Some(sample);
+            self.recent_taken = now;
         }
         let expired = now > self.taken + FILTER_LENGTH;
         let is_shorter = match (self.recent, self.shortest) {

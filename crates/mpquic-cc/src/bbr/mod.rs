@@ -29,7 +29,7 @@ mod send_log;
 
 use crate::uncoupled::PathController;
 use aggregation::{Aggregation, Round};
-use bandwidth::{FullPipe, Latest, MaxBandwidth};
+use bandwidth::{FullPipe, Latest};
 use cycle::Cycle;
 use losses::{Losses, Undo};
 use min_rtt::MinRtt;
@@ -37,7 +37,9 @@ use probe_rtt::ProbeRtt;
 use rounds::Rounds;
 use send_log::{Flight, SendLog};
 
+pub(crate) use bandwidth::MaxBandwidth;
 pub(crate) use cycle::Company;
+pub(crate) use losses::LOSS_THRESHOLD;
 
 /// Doubles the rate per round trip (`StartupPacingGain`).
 const STARTUP_GAIN: f64 = 2.77;
@@ -131,22 +133,6 @@ impl Bounds {
     }
 }
 
-/// Where an implementation may differ from the draft.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tuning {
-    /// Share of losses in a round trip below which the short-term bounds stay as they are.
-    pub(crate) tolerated_loss: f64,
-    /// Round trips longer than the shortest by this share still show an empty queue.
-    pub(crate) rtt_tolerance: f64,
-}
-
-impl Tuning {
-    const DRAFT: Self = Self {
-        tolerated_loss: 0.0,
-        rtt_tolerance: 0.0,
-    };
-}
-
 /// What an acknowledgement says (`RS`).
 #[derive(Debug, Clone, Copy)]
 struct Sample {
@@ -167,7 +153,8 @@ struct Sample {
 /// BBRv3 on one path.
 #[derive(Debug, Clone)]
 pub struct Bbr {
-    tuning: Tuning,
+    /// Share of losses in a round trip below which the short-term bounds stay; 0 in the draft.
+    tolerated_loss: f64,
     mtu: f64,
     phase: Phase,
     window: f64,
@@ -199,13 +186,21 @@ pub struct Bbr {
     /// The window was used up, in this and the last round trip.
     window_limited: [bool; 2],
     noise: u64,
+    /// Paths that share the bottleneck, this one included.
+    count: f64,
+    /// The part of the largest bandwidth that this path had when all of them together had most.
+    share: f64,
+    /// The last delivery rate that the application did not hold down, bytes per second.
+    last_rate: f64,
 }
 
 impl Bbr {
-    pub(crate) fn with_tuning(now: Instant, mtu: u16, tuning: Tuning) -> Self {
+    /// BBR that takes up to `tolerated_loss` of the packets of a round trip to be lost for other
+    /// reasons than a full queue, 0 to 1.
+    pub(crate) fn tolerating(tolerated_loss: f64, now: Instant, mtu: u16) -> Self {
         let mtu = f64::from(mtu);
         Self {
-            tuning,
+            tolerated_loss,
             mtu,
             phase: Phase::Startup,
             window: initial_window(mtu),
@@ -217,7 +212,7 @@ impl Bbr {
             full_pipe: FullPipe::default(),
             latest: Latest::default(),
             bounds: Bounds::NONE,
-            min_rtt: MinRtt::new(now, tuning.rtt_tolerance),
+            min_rtt: MinRtt::new(now),
             aggregation: Aggregation::new(now),
             losses: Losses::default(),
             undo: Undo::default(),
@@ -230,13 +225,38 @@ impl Bbr {
             drain_began: 0,
             window_limited: [false; 2],
             noise: 0x9e37_79b9_7f4a_7c15,
+            count: 1.0,
+            share: 1.0,
+            last_rate: 0.0,
         }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
     }
 
     /// What the path is thought to deliver, bytes per second.
     fn bandwidth(&self) -> f64 {
-        let max = self.max_bandwidth.get();
-        max.min(self.bounds.short_term_bandwidth)
+        self.max_bandwidth().min(self.bounds.short_term_bandwidth)
+    }
+
+    fn max_bandwidth(&self) -> f64 {
+        self.max_bandwidth.get() * self.share
+    }
+
+    /// The largest delivery rate of late, bytes per second.
+    pub(crate) fn largest_bandwidth(&self) -> f64 {
+        self.max_bandwidth.get()
+    }
+
+    /// The last delivery rate that the application did not hold down, bytes per second.
+    pub(crate) fn last_rate(&self) -> f64 {
+        self.last_rate
+    }
+
+    /// Cycles of probing so far.
+    pub(crate) fn cycles(&self) -> u64 {
+        self.max_bandwidth.cycles()
     }
 
     /// Bandwidth times the shortest round trip, bytes; `None` before there is a sample.
@@ -252,7 +272,7 @@ impl Bbr {
             .max(self.quantum())
             .max(self.min_pipe_window());
         if self.phase == Phase::Up {
-            wanted + 2.0 * self.mtu
+            wanted + 2.0 * self.mtu / self.count
         } else {
             wanted
         }
@@ -321,6 +341,9 @@ impl Bbr {
         self.latest = self.latest.max(latest);
         if let Some(rate) = sample.rate {
             self.max_bandwidth.on_sample(rate, sample.app_limited);
+            if !sample.app_limited {
+                self.last_rate = rate;
+            }
         }
         let losses_of_round = self.losses.end_round();
         if let Some(losses) = losses_of_round {
@@ -372,7 +395,10 @@ impl Bbr {
             self.pacing_rate = Some(STARTUP_GAIN * nominal);
         }
         self.set_pacing_rate(self.phase.pacing_gain());
-        let wanted = self.in_flight_for(self.phase.window_gain(), self.aggregation.excess());
+        let wanted = self.in_flight_for(
+            self.phase.window_gain(),
+            self.aggregation.excess() / self.count,
+        );
         let grown = self.window + sample.newly_acked;
         if self.full_pipe.was_full {
             self.window = grown.min(wanted);
@@ -412,8 +438,10 @@ impl Bbr {
         self.window = self.window.max(self.prior_window);
     }
 
-    /// Takes an acknowledgement, minding the other paths of a bottleneck.
+    /// Takes an acknowledgement, minding the other paths.
     pub(crate) fn on_ack_in(&mut self, ack: &Acked, company: &Company) {
+        self.count = company.count;
+        self.share = company.share;
         let sample = self.sample(ack);
         self.update_model(&sample, ack, company);
         self.update_controls(&sample);
@@ -429,7 +457,7 @@ impl PathController for Bbr {
     const NAME: &'static str = "bbr";
 
     fn new(now: Instant, mtu: u16) -> Self {
-        Self::with_tuning(now, mtu, Tuning::DRAFT)
+        Self::tolerating(0.0, now, mtu)
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {

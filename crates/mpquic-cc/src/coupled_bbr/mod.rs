@@ -1,0 +1,368 @@
+//! Coupled BBR: rate control on every path, as one flow where paths share a bottleneck.
+//!
+//! What a BBR flow gets of a bottleneck depends on how it probes: whoever sends a quarter more for
+//! a moment takes from all others, its own connection's other paths included, and they take it back
+//! when they probe. Paths that probe in turn thus get a share each. Paths that probe at the same
+//! moment take nothing from each other, and from others only what a single flow as large as all of
+//! them would take. So coupling is keeping time: paths of one bottleneck fill up, probe and stop
+//! together, at the pace of the slowest, and stop at once when one of them loses too much. Nothing
+//! else changes, and a path that was coupled by mistake still finds all the bandwidth it has.
+//!
+//! Which paths share a bottleneck is found out by [`detection`].
+//!
+//! On each path this is [`Bbr`] with one difference: round trips with fewer losses than probing
+//! tolerates (2 %) do not slow it down. Such losses do not come from a full queue, and on a long
+//! lossy path answering them costs a tenth of the rate.
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::PathId;
+use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Controller, Sent};
+
+mod detection;
+
+use crate::bbr::{Bbr, Company, LOSS_THRESHOLD, MaxBandwidth, Phase};
+use crate::path_map::PathMap;
+use crate::uncoupled::PathController;
+use detection::{Detector, Observation};
+
+/// One in so many probes of a bottleneck is made by one path alone, to see whether the others still
+/// share it.
+const PROBES_PER_TRIAL: u32 = 4;
+/// Others are waited for at most so many of the longest round trips.
+const PATIENCE: u32 = 3;
+/// A path without acknowledgements for this many of its round trips is not waited for.
+const SILENCE: u32 = 2;
+
+/// A path with what coupling needs to know.
+#[derive(Debug)]
+struct CoupledPath {
+    bbr: Bbr,
+    /// The path with the lowest ID of those that share its bottleneck, possibly itself.
+    group: PathId,
+    /// The most all paths of the group delivered at one time; kept by the one it is named after.
+    joint_bandwidth: MaxBandwidth,
+    /// It probes together with others.
+    is_joint: bool,
+    /// Since when it waits for others.
+    waits_since: Option<Instant>,
+    /// Probes it led.
+    probes: u32,
+    last_ack: Instant,
+    app_limited: bool,
+    smoothed_rtt: Duration,
+    /// `RttSnapshot::samples` at the last sample taken.
+    samples_seen: u64,
+}
+
+impl CoupledPath {
+    fn new(path: PathId, now: Instant, mtu: u16) -> Self {
+        Self {
+            bbr: Bbr::tolerating(LOSS_THRESHOLD, now, mtu),
+            group: path,
+            joint_bandwidth: MaxBandwidth::default(),
+            is_joint: false,
+            waits_since: None,
+            probes: 0,
+            last_ack: now,
+            app_limited: false,
+            smoothed_rtt: Duration::ZERO,
+            samples_seen: 0,
+        }
+    }
+
+    /// It sends all it may, and hears of it.
+    fn is_active(&self, now: Instant) -> bool {
+        let silence = now.saturating_duration_since(self.last_ack);
+        !self.app_limited && silence <= self.smoothed_rtt * SILENCE
+    }
+
+    fn is_steady(&self) -> bool {
+        matches!(self.bbr.phase(), Phase::Down | Phase::Cruise)
+    }
+}
+
+/// BBR on every path; those that share a bottleneck take one fair share of it together.
+#[derive(Debug, Default)]
+pub struct CoupledBbr {
+    paths: PathMap<CoupledPath>,
+    detector: Detector,
+}
+
+impl CoupledBbr {
+    /// The other active paths of the bottleneck `path` is on.
+    fn others(
+        &self,
+        path: PathId,
+        now: Instant,
+    ) -> impl Iterator<Item = (PathId, &CoupledPath)> + Clone {
+        let group = self.group_of(path);
+        self.paths.iter().filter(move |(id, other)| {
+            *id != path && Some(other.group) == group && other.is_active(now)
+        })
+    }
+
+    /// What the other paths ask of `path`.
+    fn company(&self, path: PathId, now: Instant) -> Company {
+        let Some(state) = self.paths.find(path) else {
+            return Company::NONE;
+        };
+        let others = self.others(path, now);
+        let joint = others.clone().filter(|(_, other)| other.is_joint);
+        let refilling =
+            |other: &CoupledPath| other.bbr.phase() == Phase::Refill && !other.bbr.is_refilled();
+        let longest_rtt = others.clone().map(|(_, other)| other.smoothed_rtt);
+        let longest_rtt = longest_rtt.fold(state.smoothed_rtt, Duration::max);
+        let is_patient = state
+            .waits_since
+            .is_none_or(|since| now.saturating_duration_since(since) <= longest_rtt * PATIENCE);
+        // Others join at their next acknowledgement.
+        let is_awaited =
+            |other: &CoupledPath| refilling(other) || (!other.is_joint && other.is_steady());
+        let hold = state.is_joint && is_patient;
+        Company {
+            wait: self.must_wait(path, now),
+            join: joint
+                .clone()
+                .any(|(_, other)| other.bbr.phase() == Phase::Refill),
+            hold_refill: hold && others.clone().any(|(_, other)| is_awaited(other)),
+            hold_up: hold
+                && joint
+                    .clone()
+                    .any(|(_, other)| other.bbr.phase() == Phase::Up && !other.bbr.is_saturated()),
+            count: 1.0 + others.clone().count() as f64,
+            share: self.share(path),
+        }
+    }
+
+    fn group_of(&self, path: PathId) -> Option<PathId> {
+        self.paths.find(path).map(|path| path.group)
+    }
+
+    /// The paths of a group, summed up.
+    fn sum(&self, group: PathId, value: impl Fn(&Bbr) -> f64) -> f64 {
+        let members = self.paths.iter().filter(|(_, path)| path.group == group);
+        members.map(|(_, path)| value(&path.bbr)).sum()
+    }
+
+    /// What to take of the largest bandwidths: paths need not have had theirs at the same time.
+    fn share(&self, path: PathId) -> f64 {
+        let first = self.group_of(path).and_then(|group| self.paths.find(group));
+        let Some(first) = first else {
+            return 1.0;
+        };
+        let sum = self.sum(first.group, Bbr::largest_bandwidth);
+        let joint = first.joint_bandwidth.get();
+        if joint > 0.0 && sum > joint {
+            joint / sum
+        } else {
+            1.0
+        }
+    }
+
+    /// Sums up what the paths of a bottleneck deliver.
+    fn update_joint_bandwidth(&mut self, path: PathId) {
+        let Some(group) = self.group_of(path) else {
+            return;
+        };
+        let rate = self.sum(group, Bbr::last_rate);
+        if let Some(first) = self.paths.find_mut(group) {
+            let joint = &mut first.joint_bandwidth;
+            joint.follow(first.bbr.cycles());
+            joint.on_sample(rate, false);
+        }
+    }
+
+    /// A probe of `path` now would spoil a trial, or is for another path to begin.
+    fn must_wait(&self, path: PathId, now: Instant) -> bool {
+        let spoils = self.detector.prober().is_some_and(|prober| {
+            prober != path
+                && (self.detector.is_open(path, prober)
+                    || self.group_of(path) == self.group_of(prober))
+        });
+        spoils || self.others(path, now).any(|(id, _)| id < path)
+    }
+
+    /// Follows a path from one phase to another.
+    fn on_phase(&mut self, path: PathId, before: Phase, now: Instant) {
+        let has_others = self.others(path, now).next().is_some();
+        let joins = self.company(path, now).join;
+        let Some(state) = self.paths.find_mut(path) else {
+            return;
+        };
+        let after = state.bbr.phase();
+        let waits = state.bbr.is_refilled() || state.bbr.is_saturated();
+        state.waits_since = waits.then(|| state.waits_since.unwrap_or(now));
+        if before == after {
+            return;
+        }
+        match after {
+            Phase::Refill if joins => state.is_joint = true,
+            Phase::Refill => {
+                state.probes = state.probes.wrapping_add(1);
+                state.is_joint = has_others && !state.probes.is_multiple_of(PROBES_PER_TRIAL);
+                if !state.is_joint {
+                    self.detector.begin(path);
+                }
+            }
+            Phase::Up => self.detector.on_up(path),
+            Phase::Down => {
+                state.is_joint = false;
+                self.detector.on_down(path, now);
+            }
+            Phase::Cruise => {}
+            Phase::Startup | Phase::Drain | Phase::ProbeRtt => {
+                state.is_joint = false;
+                self.detector.on_disturbed(path);
+            }
+        }
+    }
+
+    /// Joins paths that share a bottleneck, directly or by way of others.
+    fn regroup(&mut self) {
+        let before: Vec<_> = self.paths.iter().map(|(_, path)| path.group).collect();
+        for (id, path) in self.paths.iter_mut() {
+            path.group = id;
+        }
+        while let Some((from, to)) = self.first_to_join() {
+            for (_, path) in self.paths.iter_mut() {
+                if path.group == from {
+                    path.group = to;
+                }
+            }
+        }
+        if self.paths.iter().map(|(_, path)| path.group).ne(before) {
+            self.restart_joint_bandwidths();
+        }
+    }
+
+    /// Two groups with paths that share a bottleneck, the one to be renamed first.
+    fn first_to_join(&self) -> Option<(PathId, PathId)> {
+        self.paths.iter().find_map(|(a, path)| {
+            let mut others = self.paths.iter();
+            let other = others
+                .find(|(b, other)| path.group < other.group && self.detector.is_shared(a, *b));
+            other.map(|(_, other)| (other.group, path.group))
+        })
+    }
+
+    /// New groups start from what each path had.
+    fn restart_joint_bandwidths(&mut self) {
+        let ids: Vec<_> = self.paths.iter().map(|(id, _)| id).collect();
+        for id in ids {
+            let sum = self.sum(id, Bbr::largest_bandwidth);
+            if let Some(first) = self.paths.find_mut(id) {
+                first.joint_bandwidth = MaxBandwidth::starting_from(sum, first.bbr.cycles());
+            }
+        }
+    }
+
+    /// Stops the probe `path` shared with others: it lost too much.
+    fn stop_others(&mut self, path: PathId, event: &CongestionEvent) {
+        let Some(group) = self.group_of(path) else {
+            return;
+        };
+        for (id, other) in self.paths.iter_mut() {
+            if id != path && other.group == group && other.is_joint {
+                other.bbr.on_others_too_high(event);
+                other.is_joint = false;
+            }
+        }
+    }
+}
+
+impl Controller for CoupledBbr {
+    fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16) {
+        self.detector.remove(path);
+        self.paths.insert(path, CoupledPath::new(path, now, mtu));
+        self.regroup();
+    }
+
+    fn on_path_closed(&mut self, path: PathId) {
+        self.detector.remove(path);
+        self.paths.remove(path);
+        self.regroup();
+    }
+
+    fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
+        if let Some(path) = self.paths.find_mut(path) {
+            path.bbr.on_mtu_update(mtu);
+        }
+    }
+
+    fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
+        if let Some(path) = self.paths.find_mut(path) {
+            path.bbr.on_packet_sent(sent);
+        }
+    }
+
+    fn on_ack(&mut self, path: PathId, ack: &Acked) {
+        let company = self.company(path, ack.now);
+        let Some(state) = self.paths.find_mut(path) else {
+            return;
+        };
+        state.last_ack = ack.now;
+        state.app_limited = ack.app_limited;
+        state.smoothed_rtt = ack.rtt.smoothed;
+        let before = state.bbr.phase();
+        state.bbr.on_ack_in(ack, &company);
+        let is_new = std::mem::replace(&mut state.samples_seen, ack.rtt.samples) != ack.rtt.samples;
+        let seen = Observation {
+            now: ack.now,
+            rtt: is_new.then_some(ack.rtt.latest),
+            smoothed_rtt: ack.rtt.smoothed,
+            acked: ack.bytes,
+            is_steady: state.is_steady(),
+        };
+        self.update_joint_bandwidth(path);
+        self.on_phase(path, before, ack.now);
+        if self.detector.on_ack(path, &seen) {
+            self.regroup();
+        }
+    }
+
+    fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
+        let Some(state) = self.paths.find_mut(path) else {
+            return;
+        };
+        let (before, was_joint) = (state.bbr.phase(), state.is_joint);
+        state.bbr.on_congestion_event(event);
+        let has_stopped = before != Phase::Down && state.bbr.phase() == Phase::Down;
+        if event.kind == CongestionKind::Loss {
+            self.detector.on_loss(path, event.lost_bytes);
+        }
+        self.on_phase(path, before, event.now);
+        if was_joint && has_stopped {
+            self.stop_others(path, event);
+        }
+    }
+
+    fn window(&self, path: PathId) -> u64 {
+        self.paths.find(path).map_or(0, |path| path.bbr.window())
+    }
+
+    fn in_recovery(&self, path: PathId) -> bool {
+        self.paths
+            .find(path)
+            .is_some_and(|path| path.bbr.in_recovery())
+    }
+
+    fn pacing_rate(&self, path: PathId) -> Option<u64> {
+        self.paths.find(path)?.bbr.pacing_rate()
+    }
+
+    fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
+        let index = windows.binary_search_by_key(&path, |(id, _)| *id);
+        let window = index.map_or(0, |index| windows[index].1);
+        self.paths
+            .find(path)
+            .map_or(window, |path| path.bbr.window_after_round(window))
+    }
+
+    fn name(&self) -> &'static str {
+        "coupled-bbr"
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! Keeping time: groups, joint probes, and what cannot break them. Shares of bottlenecks are
+//! tested in the laboratory, `mpquic-sim`.
+
+use mpquic_core::congestion::DeliveryRate;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{acked, congestion, sent, start};
+
+const MS: Duration = Duration::from_millis(1);
+const RTT: Duration = Duration::from_millis(40);
+
+/// Paths that deliver 1 MB/s each, an acknowledgement per millisecond.
+struct Paths {
+    controller: CoupledBbr,
+    now: Instant,
+    delivered: u64,
+    /// Bytes in flight reported.
+    in_flight: u64,
+}
+
+impl Paths {
+    /// `count` cruising paths, all found to share a bottleneck if `shared`.
+    fn new(count: u32, shared: bool) -> Self {
+        let now = start();
+        let mut controller = CoupledBbr::default();
+        for path in 0..count {
+            controller.on_path_opened(PathId(path), now, 1200);
+        }
+        let mut paths = Self {
+            controller,
+            now,
+            delivered: 0,
+            in_flight: 20_000,
+        };
+        let cruises = |paths: &Self| {
+            let mut phases = (0..count).map(|path| paths.phase(path));
+            phases.all(|phase| phase == Phase::Cruise)
+        };
+        for _ in 0..2000 {
+            if cruises(&paths) {
+                break;
+            }
+            paths.step();
+        }
+        assert!(cruises(&paths));
+        if shared {
+            for path in 1..count {
+                paths
+                    .controller
+                    .detector
+                    .assume_shared(PathId(path - 1), PathId(path));
+            }
+        }
+        paths.controller.regroup();
+        paths
+    }
+
+    fn phase(&self, path: u32) -> Phase {
+        self.controller
+            .paths
+            .find(PathId(path))
+            .unwrap()
+            .bbr
+            .phase()
+    }
+
+    fn phases(&self) -> Vec<Phase> {
+        let paths = self.controller.paths.iter();
+        paths.map(|(_, path)| path.bbr.phase()).collect()
+    }
+
+    fn groups(&self) -> Vec<u32> {
+        let paths = self.controller.paths.iter();
+        paths.map(|(_, path)| path.group.0).collect()
+    }
+
+    fn acknowledge(&mut self, path: PathId) {
+        let mut ack = acked(self.now, self.now - RTT, 1000);
+        ack.in_flight = self.in_flight;
+        ack.rtt = crate::testing::rtt(RTT);
+        ack.rtt.samples = self.delivered + 1;
+        ack.delivery_rate = Some(DeliveryRate {
+            bytes_per_second: 1_000_000,
+            app_limited: false,
+            prior_delivered: self.delivered.saturating_sub(40_000),
+            delivered: self.delivered,
+        });
+        self.controller
+            .on_packet_sent(path, &sent(self.now, 1200, self.in_flight));
+        self.controller.on_ack(path, &ack);
+    }
+
+    /// A millisecond with an acknowledgement on every path.
+    fn step(&mut self) {
+        self.now += MS;
+        self.delivered += 1000;
+        let ids: Vec<_> = self.controller.paths.iter().map(|(id, _)| id).collect();
+        for path in ids {
+            self.acknowledge(path);
+        }
+    }
+
+    /// Steps until the first path is in this phase.
+    fn until(&mut self, phase: Phase) {
+        for _ in 0..8000 {
+            if self.phase(0) == phase {
+                return;
+            }
+            self.step();
+        }
+        panic!("{phase:?} was not reached: {:?}", self.phases());
+    }
+
+    /// Until a probe that is a joint one.
+    fn until_joint_up(&mut self) {
+        for _ in 0..20 {
+            self.until(Phase::Refill);
+            self.until(Phase::Up);
+            self.step();
+            if self.controller.paths.find(PathId(0)).unwrap().is_joint {
+                return;
+            }
+            self.until(Phase::Down);
+        }
+        panic!("no joint probe");
+    }
+}
+
+#[test]
+fn paths_of_a_bottleneck_go_up_and_down_together() {
+    let mut paths = Paths::new(3, true);
+    assert_eq!(paths.groups(), [0, 0, 0]);
+    paths.until_joint_up();
+    assert_eq!(paths.phases(), [Phase::Up; 3]);
+    paths.until(Phase::Down);
+    paths.step();
+    paths.step();
+    let is_down = |phase: &Phase| matches!(phase, Phase::Down | Phase::Cruise);
+    assert!(paths.phases().iter().all(is_down), "{:?}", paths.phases());
+}
+
+#[test]
+fn one_in_four_probes_is_a_trial() {
+    let mut paths = Paths::new(2, true);
+    let mut alone = 0;
+    for _ in 0..12 {
+        paths.until(Phase::Up);
+        paths.step();
+        let is_alone = paths.phase(1) != Phase::Up;
+        assert!(is_alone || paths.controller.detector.prober().is_none());
+        alone += u32::from(is_alone);
+        for _ in 0..8000 {
+            if paths.phase(0) != Phase::Up {
+                break;
+            }
+            paths.step();
+        }
+    }
+    assert_eq!(alone, 3);
+}
+
+#[test]
+fn too_many_losses_on_one_path_stop_all() {
+    let mut paths = Paths::new(2, true);
+    paths.until_joint_up();
+    let mut event = congestion(CongestionKind::Loss, paths.now, paths.now);
+    event.lost_bytes = 12_000;
+    paths.controller.on_congestion_event(PathId(1), &event);
+    assert_eq!(paths.phases(), [Phase::Down; 2]);
+}
+
+#[test]
+fn paths_of_their_own_probe_on_their_own() {
+    let mut paths = Paths::new(2, false);
+    assert_eq!(paths.groups(), [0, 1]);
+    paths.until(Phase::Up);
+    assert_ne!(paths.phase(1), Phase::Up);
+    assert!(paths.controller.detector.prober().is_some());
+}
+
+#[test]
+fn a_silent_path_is_not_waited_for() {
+    let mut paths = Paths::new(2, true);
+    for _ in 0..6 {
+        for _ in 0..8000 {
+            paths.now += MS;
+            paths.delivered += 1000;
+            paths.acknowledge(PathId(0));
+            if paths.phase(0) == Phase::Up {
+                break;
+            }
+        }
+        assert_eq!(paths.phase(0), Phase::Up);
+        for _ in 0..8000 {
+            paths.now += MS;
+            paths.delivered += 1000;
+            paths.acknowledge(PathId(0));
+            if paths.phase(0) != Phase::Up {
+                break;
+            }
+        }
+        assert_ne!(paths.phase(0), Phase::Up);
+    }
+}
+
+#[test]
+fn groups_follow_the_paths() {
+    let mut paths = Paths::new(4, true);
+    assert_eq!(paths.groups(), [0; 4]);
+    // Paths 0 and 1 were joined directly; 2 and 3 to path 1 and each other.
+    paths.controller.on_path_closed(PathId(1));
+    assert_eq!(paths.groups(), [0, 2, 2]);
+    paths.controller.on_path_opened(PathId(5), paths.now, 1200);
+    assert_eq!(paths.groups(), [0, 2, 2, 5]);
+    // Together two paths take what they had together.
+    let controller = &paths.controller;
+    assert_eq!(controller.share(PathId(0)), 1.0);
+    assert!((controller.share(PathId(3)) - 1.0).abs() < 1e-9);
+    assert_eq!(controller.company(PathId(3), paths.now).count, 2.0);
+}
+
+#[test]
+fn the_share_is_what_paths_had_at_one_time() {
+    let mut paths = Paths::new(2, true);
+    let path = paths.controller.paths.find_mut(PathId(0)).unwrap();
+    path.joint_bandwidth = MaxBandwidth::starting_from(1.5e6, path.bbr.cycles());
+    // A megabyte each, but never more than one and a half together.
+    assert!((paths.controller.share(PathId(1)) - 0.75).abs() < 1e-9);
+}
+
+#[test]
+fn closed_paths_leave_no_trace() {
+    let mut paths = Paths::new(2, true);
+    paths.until(Phase::Refill);
+    paths.controller.on_path_closed(PathId(0));
+    assert_eq!(paths.controller.window(PathId(0)), 0);
+    assert_eq!(paths.controller.pacing_rate(PathId(0)), None);
+    assert_eq!(paths.groups(), [1]);
+    assert!(paths.controller.detector.prober().is_none());
+}
+
+proptest! {
+    /// Whatever is reported on whatever path, windows and rates stay usable.
+    #[test]
+    fn nothing_breaks_it(
+        shared in any::<bool>(),
+        events in vec((0u32..3, 0u8..10, 1u64..1 << 22, 0u64..2000), 1..400),
+    ) {
+        let mut paths = Paths::new(3, shared);
+        for (path, what, bytes, ms) in events {
+            let (id, sent_at) = (PathId(path), paths.now);
+            paths.now += Duration::from_millis(ms);
+            paths.in_flight = bytes;
+            let now = paths.now;
+            let event = |kind| congestion(kind, now, sent_at);
+            let controller = &mut paths.controller;
+            match what {
+                0 => controller.on_congestion_event(id, &event(CongestionKind::Loss)),
+                1 => controller.on_congestion_event(id, &event(CongestionKind::Ecn)),
+                2 => controller.on_congestion_event(id, &event(CongestionKind::Persistent)),
+                3 => controller.on_congestion_event(id, &event(CongestionKind::Spurious)),
+                4 => controller.on_path_opened(id, now, 1200),
+                5 => controller.on_packet_sent(id, &sent(now, bytes, bytes)),
+                _ => {
+                    paths.delivered += bytes;
+                    paths.acknowledge(id);
+                }
+            }
+            for (id, _) in paths.controller.paths.iter() {
+                prop_assert!(paths.controller.window(id) >= 2400);
+                prop_assert!(paths.controller.pacing_rate(id).is_none_or(|rate| rate > 0));
+                let share = paths.controller.share(id);
+                prop_assert!(share > 0.0 && share <= 1.0, "{share}");
+            }
+        }
+    }
+}
