@@ -1,4 +1,8 @@
-//! What connections over several paths take of a bottleneck, beside one over a single path.
+//! What connections over several paths take of a bottleneck their paths share with a connection
+//! over one path, and what they reach on long and lossy paths of their own.
+//!
+//! `cargo test -p mpquic-sim --test fairness -- --nocapture` prints the figures of
+//! `docs/congestion.md`.
 
 use std::time::Duration;
 
@@ -7,90 +11,134 @@ use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A connection over all paths but the last and one over the last path alone, all through one link.
+/// Every figure that is a promise is taken with so many seeds,
+const SEEDS: u64 = 5;
+/// and those it is compared with.
+const FEWER_SEEDS: u64 = 3;
+
+/// Delays of the links before the bottleneck, path by path.
+const ACCESS: [Duration; 5] = [
+    Duration::from_millis(4),
+    Duration::from_millis(6),
+    Duration::from_millis(5),
+    Duration::from_millis(7),
+    Duration::from_millis(5),
+];
+
+/// A connection over all paths but the last beside one over the last, all through one link.
 struct Contest {
     multipath: &'static str,
     single: &'static str,
+    /// Of the connection over several.
     paths: usize,
     rate_mbit: f64,
-    /// One-way delay of the link they share.
-    delay: Duration,
-    /// Of the links before it, path by path.
-    access: Vec<Duration>,
-    queue: Duration,
-    seed: u64,
-}
-
-/// Bytes a second each got while both ran.
-#[derive(Debug)]
-struct Outcome {
-    multipath: f64,
-    single: f64,
-}
-
-impl Outcome {
-    fn ratio(&self) -> f64 {
-        self.multipath / self.single
-    }
 }
 
 impl Contest {
-    fn new(multipath: &'static str, single: &'static str) -> Self {
+    /// Two paths, 10 Mbit/s.
+    fn two_paths(multipath: &'static str, single: &'static str) -> Self {
         Self {
             multipath,
             single,
             paths: 2,
+            rate_mbit: 10.0,
+        }
+    }
+
+    /// Four paths, 20 Mbit/s: windows should stay well above the smallest ones.
+    fn four_paths(multipath: &'static str, single: &'static str) -> Self {
+        Self {
+            paths: 4,
             rate_mbit: 20.0,
-            delay: 15 * MS,
-            access: vec![4 * MS, 6 * MS, 5 * MS],
-            queue: 60 * MS,
-            seed: 1,
+            ..Self::two_paths(multipath, single)
         }
     }
 
     fn topology(&self) -> Topology {
-        let bottleneck =
-            LinkConfig::new(self.rate_mbit, self.delay).queue(Backlog::time(self.queue));
-        let topology = Topology::new().shared_bottleneck(bottleneck);
-        self.access
-            .iter()
-            .zip(0..)
-            .fold(topology, |topology, (delay, index)| {
-                let access = LinkConfig::new(f64::INFINITY, *delay).jitter(MS / 2);
+        let bottleneck = LinkConfig::new(self.rate_mbit, 15 * MS).queue(Backlog::time(60 * MS));
+        // Without some packets' worth of jitter a full queue hits the same flow each time.
+        let jitter = 4 * MS * 10 / self.rate_mbit as u32;
+        let paths = ACCESS[..=self.paths].iter().zip(0..);
+        paths.fold(
+            Topology::new().shared_bottleneck(bottleneck),
+            |topology, (delay, index)| {
+                let access = LinkConfig::new(f64::INFINITY, *delay).jitter(jitter);
                 topology.path(&format!("path {index}"), access)
-            })
+            },
+        )
     }
 
-    fn run(&self, warm_up: Duration, duration: Duration) -> Outcome {
-        let scheduler = mpquic_sched::by_name("lrf").unwrap();
-        let controller = mpquic_cc::by_name(self.multipath).unwrap();
-        let setup = Setup::with_policies(scheduler, controller).seed(self.seed);
-        let mut pair = Pair::connected(
-            &self.topology(),
-            Setup {
-                checks: false,
-                ..setup
-            },
-        );
+    /// How many times the single path's share the other connection took, in a minute.
+    fn run(&self, seed: u64) -> f64 {
+        let mut pair = connected(&self.topology(), self.multipath, seed);
         for path in 1..self.paths {
-            pair.open_path(&format!("path {path}"), mpquic_core::PathStatus::Available)
-                .unwrap();
+            let opened =
+                pair.open_path(&format!("path {path}"), mpquic_core::PathStatus::Available);
+            assert!(opened.is_ok());
         }
         pair.send(Side::Client, 1 << 40);
         pair.setup_mut().client.controller = mpquic_cc::by_name(self.single).unwrap();
         pair.connect_over(self.paths);
         pair.run_until_confirmed(SECOND).unwrap();
         pair.send(Side::Client, 1 << 40);
-        pair.drive(warm_up);
+        pair.drive(15 * SECOND);
         let before = received(&pair);
-        pair.drive(duration);
+        pair.drive(60 * SECOND);
         let after = received(&pair);
-        let rate = |index: usize| (after[index] - before[index]) as f64 / duration.as_secs_f64();
-        let (multipath, single) = (rate(0), rate(1));
-        Outcome { multipath, single }
+        let got = |index: usize| (after[index] - before[index]) as f64;
+        got(0) / got(1)
+    }
+
+    /// The mean over seeds, and its lowest and highest values.
+    fn run_all(&self, seeds: u64) -> Spread {
+        let ratios: Vec<_> = (1..=seeds).map(|seed| self.run(seed)).collect();
+        let spread = Spread::of(&ratios);
+        println!(
+            "{} paths of {} beside {}: {spread}",
+            self.paths, self.multipath, self.single
+        );
+        spread
     }
 }
 
+/// Values over several seeds.
+#[derive(Debug, Clone, Copy)]
+struct Spread {
+    mean: f64,
+    lowest: f64,
+    highest: f64,
+}
+
+impl Spread {
+    fn of(values: &[f64]) -> Self {
+        Self {
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            lowest: values.iter().copied().fold(f64::INFINITY, f64::min),
+            highest: values.iter().copied().fold(0.0, f64::max),
+        }
+    }
+}
+
+impl std::fmt::Display for Spread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            mean,
+            lowest,
+            highest,
+        } = self;
+        write!(f, "{mean:.2} ({lowest:.2} to {highest:.2})")
+    }
+}
+
+fn connected(topology: &Topology, controller: &str, seed: u64) -> Pair {
+    let scheduler = mpquic_sched::by_name("lrf").unwrap();
+    let controller = mpquic_cc::by_name(controller).unwrap();
+    let mut setup = Setup::with_policies(scheduler, controller).seed(seed);
+    setup.checks = false;
+    Pair::connected(topology, setup)
+}
+
+/// Bytes the server got, connection by connection.
 fn received(pair: &Pair) -> Vec<u64> {
     let server = pair.host(pair.host_id(Side::Server));
     let connections = server.connections().iter();
@@ -99,50 +147,134 @@ fn received(pair: &Pair) -> Vec<u64> {
         .collect()
 }
 
+/// Links of a connection, each with its rate in Mbit/s.
+fn links(rates_mbit: [f64; 2], delay: Duration, loss: f64) -> [(f64, LinkConfig); 2] {
+    rates_mbit.map(|rate| (rate, LinkConfig::new(rate, delay).loss(loss)))
+}
+
+/// The part of the links' rates, headers included, that arrived in 40 seconds.
+fn utilisation(controller: &str, links: &[(f64, LinkConfig); 2], seed: u64) -> f64 {
+    let names = ["path 0", "path 1"];
+    let paths = names.iter().zip(links);
+    let topology = paths.fold(Topology::new(), |topology, (name, (_, link))| {
+        topology.path(name, link.clone())
+    });
+    let mut pair = connected(&topology, controller, seed);
+    pair.open_all_paths();
+    pair.send(Side::Client, 1 << 40);
+    pair.drive(10 * SECOND);
+    let carried = |pair: &Pair| -> u64 {
+        let bytes = names.map(|name| pair.counters(name)[0].bytes_out);
+        bytes.iter().sum()
+    };
+    let (before, data_before) = (carried(&pair), received(&pair)[0]);
+    pair.drive(40 * SECOND);
+    let bytes = (carried(&pair) - before) as f64;
+    // No flood of repetitions: headers, acknowledgements and losses take less than 6 %.
+    let data = (received(&pair)[0] - data_before) as f64;
+    assert!(data >= 0.94 * bytes, "{controller}: {data} of {bytes}");
+    let rate: f64 = links.iter().map(|(rate, _)| rate * 1e6 / 8.0).sum();
+    bytes / (40.0 * rate)
+}
+
+fn utilisations(controller: &str, links: &[(f64, LinkConfig); 2], seeds: u64) -> Spread {
+    let values: Vec<_> = (1..=seeds)
+        .map(|seed| utilisation(controller, links, seed))
+        .collect();
+    let spread = Spread::of(&values);
+    println!("{controller} on {:?}: {spread}", links[0].1.loss);
+    spread
+}
+
+/// The mean over the seeds is one share; no seed is far from it.
+fn assert_one_share(contest: &Contest) {
+    let spread = contest.run_all(SEEDS);
+    let name = contest.multipath;
+    assert!((0.8..=1.25).contains(&spread.mean), "{name}: {spread}");
+    assert!(
+        spread.lowest > 0.6 && spread.highest < 1.6,
+        "{name}: {spread}"
+    );
+}
+
+/// Uncoupled paths take a share each, give or take a fifth.
+fn assert_share_each(contest: &Contest) {
+    let spread = contest.run_all(FEWER_SEEDS);
+    let (name, paths) = (contest.multipath, contest.paths as f64);
+    let shares = spread.mean / paths;
+    assert!((0.8..=1.25).contains(&shares), "{name}: {spread}");
+}
+
 #[test]
-fn table() {
-    let list = |name: &str, default: &str| -> Vec<String> {
-        std::env::var(name)
-            .unwrap_or(default.into())
-            .split(' ')
-            .map(str::to_owned)
-            .collect()
-    };
-    let num = |name: &str, default: u64| -> u64 {
-        std::env::var(name).map_or(default, |v| v.parse().unwrap())
-    };
-    for single in list("SINGLE", "newreno") {
-        for multi in list("MULTI", "olia") {
-            let mut line = String::new();
-            let mut ratios = vec![];
-            for queue in list("QUEUE", "60") {
-                for seed in 1..=num("SEEDS", 2) {
-                    let mut contest = Contest::new(multi.clone().leak(), single.clone().leak());
-                    contest.seed = seed;
-                    contest.paths = num("PATHS", 2) as usize;
-                    contest.rate_mbit = num("RATE", 20) as f64;
-                    contest.queue = MS * queue.parse().unwrap();
-                    contest.access = list("ACCESS", "5 5 5")
-                        .iter()
-                        .map(|a| MS * a.parse().unwrap())
-                        .collect();
-                    let outcome = contest.run(
-                        SECOND * num("WARM", 20) as u32,
-                        SECOND * num("TIME", 60) as u32,
-                    );
-                    ratios.push(outcome.ratio());
-                    line += &format!(
-                        " q{queue}:{:.2}({:.1}+{:.1})",
-                        outcome.ratio(),
-                        outcome.multipath * 8e-6,
-                        outcome.single * 8e-6
-                    );
-                }
-            }
-            eprintln!(
-                "{multi} vs {single}: {:.2}; {line}",
-                ratios.iter().sum::<f64>() / ratios.len() as f64
-            );
-        }
+fn olia_takes_one_share_of_a_shared_bottleneck() {
+    assert_one_share(&Contest::two_paths("olia", "newreno"));
+}
+
+#[test]
+fn lia_takes_one_share_of_a_shared_bottleneck() {
+    assert_one_share(&Contest::two_paths("lia", "newreno"));
+}
+
+#[test]
+fn balia_takes_one_share_of_a_shared_bottleneck() {
+    assert_one_share(&Contest::two_paths("balia", "newreno"));
+}
+
+#[test]
+fn wvegas_takes_one_share_of_a_shared_bottleneck() {
+    assert_one_share(&Contest::two_paths("wvegas", "wvegas"));
+}
+
+#[test]
+fn coupled_bbr_takes_one_share_of_a_shared_bottleneck() {
+    assert_one_share(&Contest::two_paths("coupled-bbr", "bbr"));
+    assert_one_share(&Contest::two_paths("coupled-bbr", "coupled-bbr"));
+}
+
+#[test]
+fn coupled_bbr_takes_one_share_on_four_paths() {
+    assert_one_share(&Contest::four_paths("coupled-bbr", "bbr"));
+}
+
+#[test]
+fn loss_based_coupling_takes_far_less_than_four_shares_on_four_paths() {
+    for name in ["olia", "lia", "balia"] {
+        let spread = Contest::four_paths(name, "newreno").run_all(FEWER_SEEDS);
+        assert!((0.8..=1.6).contains(&spread.mean), "{name}: {spread}");
+    }
+}
+
+#[test]
+fn uncoupled_paths_take_a_share_each() {
+    for name in ["newreno", "cubic", "bbr"] {
+        assert_share_each(&Contest::two_paths(name, name));
+    }
+}
+
+#[test]
+fn uncoupled_paths_take_a_share_each_on_four_paths() {
+    for name in ["newreno", "cubic", "bbr"] {
+        assert_share_each(&Contest::four_paths(name, name));
+    }
+}
+
+#[test]
+fn coupled_bbr_fills_long_lossy_paths_of_its_own() {
+    let links = links([20.0, 30.0], 75 * MS, 0.005);
+    let ours = utilisations("coupled-bbr", &links, SEEDS);
+    assert!(ours.lowest >= 0.95, "{ours}");
+    for name in ["olia", "lia", "balia", "wvegas", "newreno", "cubic"] {
+        let other = utilisations(name, &links, FEWER_SEEDS);
+        assert!(other.highest < 0.2, "{name}: {other}");
+    }
+}
+
+#[test]
+fn coupled_bbr_fills_clean_and_unequal_paths_of_its_own() {
+    let short = links([20.0, 20.0], 20 * MS, 0.0);
+    let long = links([30.0, 30.0], 75 * MS, 0.005);
+    for links in [short.clone(), [short[0].clone(), long[0].clone()]] {
+        let ours = utilisations("coupled-bbr", &links, SEEDS);
+        assert!(ours.lowest >= 0.95, "{ours}");
     }
 }

@@ -28,6 +28,8 @@ const MIN_TRIALS: u32 = 2;
 const MIN_WEIGHT: f64 = 0.25;
 /// The effects of a probe are over after this time, whatever the round trips.
 const LONGEST_AFTERMATH: Duration = Duration::from_secs(1);
+/// Trials that take longer are given up: the path fell silent, or has nothing to send.
+const LONGEST_TRIAL: Duration = Duration::from_secs(10);
 
 /// Mean and spread of samples, seconds.
 #[derive(Debug, Clone, Copy, Default)]
@@ -114,6 +116,7 @@ enum Stage {
 #[derive(Debug)]
 struct Trial {
     prober: PathId,
+    began: Instant,
     stage: Stage,
 }
 
@@ -225,12 +228,13 @@ impl Detector {
     }
 
     /// A path fills up before it probes, alone: watches it, unless another is being watched.
-    pub(super) fn begin(&mut self, prober: PathId) {
+    pub(super) fn begin(&mut self, prober: PathId, now: Instant) {
         if self.trial.is_none() {
             self.readings.clear();
             self.aftermath = Duration::ZERO;
             self.trial = Some(Trial {
                 prober,
+                began: now,
                 stage: Stage::Before,
             });
         }
@@ -270,6 +274,10 @@ impl Detector {
             return false;
         };
         let (prober, stage) = (trial.prober, trial.stage);
+        if seen.now > trial.began + LONGEST_TRIAL {
+            self.trial = None;
+            return false;
+        }
         if let Stage::After(since) = stage
             && seen.now > since + self.aftermath
         {

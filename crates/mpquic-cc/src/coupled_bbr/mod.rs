@@ -40,6 +40,8 @@ struct CoupledPath {
     bbr: Bbr,
     /// The path with the lowest ID of those that share its bottleneck, possibly itself.
     group: PathId,
+    /// That before groups were last formed.
+    former_group: PathId,
     /// The most all paths of the group delivered at one time; kept by the one it is named after.
     joint_bandwidth: MaxBandwidth,
     /// It probes together with others.
@@ -60,6 +62,7 @@ impl CoupledPath {
         Self {
             bbr: Bbr::tolerating(LOSS_THRESHOLD, now, mtu),
             group: path,
+            former_group: path,
             joint_bandwidth: MaxBandwidth::default(),
             is_joint: false,
             waits_since: None,
@@ -202,7 +205,7 @@ impl CoupledBbr {
                 state.probes = state.probes.wrapping_add(1);
                 state.is_joint = has_others && !state.probes.is_multiple_of(PROBES_PER_TRIAL);
                 if !state.is_joint {
-                    self.detector.begin(path);
+                    self.detector.begin(path, now);
                 }
             }
             Phase::Up => self.detector.on_up(path),
@@ -220,9 +223,8 @@ impl CoupledBbr {
 
     /// Joins paths that share a bottleneck, directly or by way of others.
     fn regroup(&mut self) {
-        let before: Vec<_> = self.paths.iter().map(|(_, path)| path.group).collect();
         for (id, path) in self.paths.iter_mut() {
-            path.group = id;
+            path.former_group = std::mem::replace(&mut path.group, id);
         }
         while let Some((from, to)) = self.first_to_join() {
             for (_, path) in self.paths.iter_mut() {
@@ -231,7 +233,11 @@ impl CoupledBbr {
                 }
             }
         }
-        if self.paths.iter().map(|(_, path)| path.group).ne(before) {
+        if self
+            .paths
+            .iter()
+            .any(|(_, path)| path.group != path.former_group)
+        {
             self.restart_joint_bandwidths();
         }
     }

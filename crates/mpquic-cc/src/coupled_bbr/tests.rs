@@ -206,6 +206,22 @@ fn a_silent_path_is_not_waited_for() {
 }
 
 #[test]
+fn a_trial_ends_when_its_path_falls_silent() {
+    let mut paths = Paths::new(2, false);
+    paths.until(Phase::Refill);
+    let prober = paths.controller.detector.prober().unwrap();
+    let other = PathId(1 - prober.0);
+    let mut has_probed = false;
+    for _ in 0..15_000 {
+        paths.now += MS;
+        paths.delivered += 1000;
+        paths.acknowledge(other);
+        has_probed |= paths.phase(other.0) == Phase::Up;
+    }
+    assert!(has_probed);
+}
+
+#[test]
 fn groups_follow_the_paths() {
     let mut paths = Paths::new(4, true);
     assert_eq!(paths.groups(), [0; 4]);

@@ -61,7 +61,7 @@ fn trial(detector: &mut Detector, a: Script, b: Script) {
         }
         now
     };
-    detector.begin(A);
+    detector.begin(A, start());
     assert_eq!(detector.prober(), Some(A));
     feed(detector, false);
     detector.on_up(A);
@@ -171,14 +171,14 @@ fn a_path_that_does_something_else_does_not_count() {
 #[test]
 fn trials_end_with_the_path_that_probes() {
     let mut detector = Detector::default();
-    detector.begin(A);
-    detector.begin(B);
+    detector.begin(A, start());
+    detector.begin(B, start());
     assert_eq!(detector.prober(), Some(A), "one at a time");
     detector.on_disturbed(B);
     assert_eq!(detector.prober(), Some(A));
     detector.on_disturbed(A);
     assert_eq!(detector.prober(), None);
-    detector.begin(B);
+    detector.begin(B, start());
     detector.on_down(B, start());
     assert_eq!(detector.prober(), None, "it never went up");
     trial(
@@ -186,7 +186,7 @@ fn trials_end_with_the_path_that_probes() {
         Script::new(40.0, 60.0),
         Script::new(40.0, 60.0),
     );
-    detector.begin(A);
+    detector.begin(A, start());
     detector.remove(A);
     assert!(detector.prober().is_none() && response(&detector).is_none());
 }
