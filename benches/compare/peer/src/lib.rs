@@ -1,0 +1,103 @@
+//! One side of a measurement: what is the same whatever the stack.
+//!
+//! A peer is a program with two roles. As a server it prints `ready` and its port and serves until
+//! it is ended. As a client it does one workload, prints `start` and `stop` around what is measured,
+//! and ends. Stacks on tokio implement [`Stack`] and call [`run`]; others bring their own loop, call
+//! [`Program::parse`] and keep to the same lines and the same application protocol ([`request`]).
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use clap::{Parser, Subcommand};
+
+mod client;
+pub mod options;
+pub mod report;
+pub mod request;
+mod server;
+mod socket;
+mod stack;
+pub mod tls;
+
+pub use options::{Options, Workload, any_port, local_address};
+pub use socket::socket;
+pub use stack::{Connection, ReceiveStream, SendStream, Stack};
+
+/// Whatever went wrong.
+pub type Failure = Box<dyn Error + Send + Sync>;
+/// With [`Failure`] as the error.
+pub type Result<T, E = Failure> = std::result::Result<T, E>;
+
+/// The command line of every peer.
+#[derive(Debug, Parser)]
+pub struct Program {
+    /// What is measured
+    pub workload: Workload,
+    /// How
+    #[command(flatten)]
+    pub options: Options,
+    /// Which side
+    #[command(subcommand)]
+    pub role: Role,
+}
+
+/// Which side a process is.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum Role {
+    /// Serves until it is ended
+    Server,
+    /// Does the workload with a server on this machine
+    Client {
+        /// The server's port
+        port: u16,
+    },
+}
+
+impl Program {
+    /// The command line; ends the process if the stack lacks what the workload needs.
+    pub fn parse(lacks: impl FnOnce(Workload) -> Option<&'static str>) -> Self {
+        let program = <Self as Parser>::parse();
+        if let Some(reason) = lacks(program.workload) {
+            println!("{}{reason}", report::LACKS);
+            std::process::exit(0);
+        }
+        program
+    }
+}
+
+impl Role {
+    /// The address of a server on this machine.
+    pub fn server_address(port: u16) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
+    }
+}
+
+/// Says that a server is ready.
+pub fn ready(address: SocketAddr) {
+    println!("{}{}", report::READY, address.port());
+}
+
+/// Runs a peer on tokio: one thread for tasks, sockets and timers.
+pub fn run<S: Stack>() -> Result<()> {
+    let Program {
+        workload,
+        options,
+        role,
+    } = Program::parse(S::lacks);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match role {
+            Role::Server => {
+                let stack = S::server(workload, &options)?;
+                ready(stack.address()?);
+                server::serve(stack).await
+            }
+            Role::Client { port } => {
+                let stack = S::client(workload, &options)?;
+                client::run(stack, Role::server_address(port), workload, &options).await
+            }
+        }
+    })
+}

@@ -1,0 +1,144 @@
+//! What both sides of a measurement have to know, and the words in which it is asked for.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Workload {
+    /// One stream, from server to client
+    Bulk,
+    /// Eight streams at a time, from server to client
+    Streams,
+    /// Requests and responses of 1 KiB, 100 at a time on one connection
+    Requests,
+    /// Full handshakes, 64 at a time, each with a byte in each direction
+    Handshakes,
+    /// The same with a session ticket
+    Resumed,
+    /// Idle connections, thousands
+    Memory,
+    /// One stream over two paths
+    TwoPaths,
+    /// One stream over four paths
+    FourPaths,
+    /// DATAGRAM frames of 1000 bytes, from server to client
+    Datagrams,
+    /// One stream, from client to server
+    Upload,
+}
+
+impl Workload {
+    /// Paths between client and server: one for each local address of the client.
+    pub fn paths(self) -> u8 {
+        match self {
+            Self::TwoPaths => 2,
+            Self::FourPaths => 4,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// How much is done and with what means.
+#[derive(Debug, Clone, Args)]
+pub struct Options {
+    /// MiB to transfer
+    #[arg(long, default_value_t = 1024)]
+    pub size: u64,
+    /// Requests to make
+    #[arg(long, default_value_t = 100_000)]
+    pub requests: u64,
+    /// Connections to keep for the figure of memory
+    #[arg(long, default_value_t = 5000)]
+    pub connections: u64,
+    /// Seconds for workloads that have no end of their own: handshakes and datagrams
+    #[arg(long, default_value_t = 3.0)]
+    pub seconds: f64,
+    /// Receive window of the connection and of each stream, and send window, in KiB
+    #[arg(long, default_value_t = 8192)]
+    pub window: u64,
+    /// Buffers of each socket, in KiB
+    #[arg(long, default_value_t = 8192)]
+    pub buffer: usize,
+    /// Largest UDP payload to discover, in bytes
+    #[arg(long, default_value_t = 1452)]
+    pub datagram: u16,
+    /// Directory of cert.pem and key.pem
+    #[arg(long, hide = true, default_value = ".")]
+    pub credentials: PathBuf,
+}
+
+impl Options {
+    /// Bytes to transfer.
+    pub fn bytes(&self) -> u64 {
+        self.size << 20
+    }
+
+    /// Receive and send windows, bytes.
+    pub fn window_bytes(&self) -> u64 {
+        self.window << 10
+    }
+
+    /// Size of socket buffers, bytes.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffer << 10
+    }
+
+    /// How long workloads without an end of their own last.
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// These options as command line arguments.
+    pub fn arguments(&self) -> Vec<String> {
+        [
+            ("size", self.size.to_string()),
+            ("requests", self.requests.to_string()),
+            ("connections", self.connections.to_string()),
+            ("seconds", self.seconds.to_string()),
+            ("window", self.window.to_string()),
+            ("buffer", self.buffer.to_string()),
+            ("datagram", self.datagram.to_string()),
+            ("credentials", self.credentials.display().to_string()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [format!("--{name}"), value])
+        .collect()
+    }
+}
+
+/// How long a connection may be idle: longer than any measurement.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Streams a peer may have open.
+pub const MAX_STREAMS: u32 = 1000;
+/// Requests at a time.
+pub const REQUEST_CONCURRENCY: u64 = 100;
+/// Handshakes at a time.
+pub const HANDSHAKE_CONCURRENCY: u64 = 64;
+/// Streams of [`Workload::Streams`].
+pub const STREAMS: u64 = 8;
+/// Bytes of a request and of a response.
+pub const REQUEST_SIZE: u64 = 1024;
+/// Payload of a DATAGRAM frame: more than half of any packet, less than the smallest.
+pub const DATAGRAM_SIZE: usize = 1000;
+
+/// Where server sockets are bound.
+pub fn any_port() -> SocketAddr {
+    local_address(1)
+}
+
+/// The client's address for path `path`, counted from 1.
+pub fn local_address(path: u8) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(127, 0, 0, path).into(), 0)
+}

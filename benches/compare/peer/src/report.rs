@@ -1,0 +1,103 @@
+//! What a client says about its measurement, in lines on its standard output.
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
+use crate::{Failure, Result};
+
+/// The line of a program that does not have what a workload needs; the reason follows.
+pub const LACKS: &str = "lacks ";
+/// The line of a server that is ready; its port follows.
+pub const READY: &str = "ready ";
+/// The line of a client whose measurement begins.
+pub const START: &str = "start";
+
+/// Measures time and the CPU time of this process.
+#[derive(Debug)]
+pub struct Meter {
+    start: Instant,
+    used: f64,
+}
+
+impl Meter {
+    /// Begins to measure, and says so: the CPU time of the server is taken at the same moment.
+    pub fn start() -> Result<Self> {
+        println!("{START}");
+        Ok(Self {
+            used: used()?,
+            start: Instant::now(),
+        })
+    }
+
+    /// Ends the measurement of `count` units of work, and says so.
+    pub fn stop(self, count: u64, remark: &str) -> Result<()> {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let report = Report {
+            count,
+            seconds,
+            cpu: used()? - self.used,
+            remark: remark.to_owned(),
+        };
+        println!("{report}");
+        Ok(())
+    }
+}
+
+/// A client's figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// Units of work: bytes, requests, handshakes, connections.
+    pub count: u64,
+    /// Time it took, seconds.
+    pub seconds: f64,
+    /// CPU time it took, seconds.
+    pub cpu: f64,
+    /// What else should be known.
+    pub remark: String,
+}
+
+impl Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            count,
+            seconds,
+            cpu,
+            remark,
+        } = self;
+        write!(f, "stop {count} {seconds} {cpu} {remark}")
+    }
+}
+
+impl FromStr for Report {
+    type Err = Failure;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let mut words = line.splitn(5, ' ');
+        let mut word = || words.next().ok_or_else(|| format!("not a report: {line}"));
+        if word()? != "stop" {
+            return Err(format!("not a report: {line}").into());
+        }
+        Ok(Self {
+            count: word()?.parse()?,
+            seconds: word()?.parse()?,
+            cpu: word()?.parse()?,
+            remark: word()?.to_owned(),
+        })
+    }
+}
+
+/// CPU time of this process so far, seconds.
+fn used() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
+}
+
+fn seconds(time: TimeVal) -> f64 {
+    let whole = Duration::from_secs(time.tv_sec().unsigned_abs());
+    let part = Duration::from_micros(time.tv_usec().unsigned_abs());
+    (whole + part).as_secs_f64()
+}

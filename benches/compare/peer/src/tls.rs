@@ -1,0 +1,167 @@
+//! TLS of the stacks that use rustls: ring, AES-128-GCM only, X25519, one certificate.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
+use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CipherSuite, NamedGroup, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig};
+
+use crate::{Options, Result, Workload};
+
+/// The name in the certificate.
+pub const SERVER_NAME: &str = "server.test";
+/// The application protocol.
+pub const ALPN: &[u8] = b"compare";
+/// File of the certificate.
+pub const CERTIFICATE: &str = "cert.pem";
+/// File of its key.
+pub const KEY: &str = "key.pem";
+
+/// ring with the cipher and the key exchange that all peers use.
+pub fn provider() -> Arc<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    let cipher = CipherSuite::TLS13_AES_128_GCM_SHA256;
+    provider
+        .cipher_suites
+        .retain(|suite| suite.suite() == cipher);
+    provider
+        .kx_groups
+        .retain(|group| group.name() == NamedGroup::X25519);
+    Arc::new(provider)
+}
+
+/// The server's side.
+pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
+    let key = PrivateKeyDer::from_pem_file(options.credentials.join(KEY))?;
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate(options)?], key)?;
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    if workload == Workload::Resumed {
+        // Tickets that keep no state, so that one serves many connections.
+        config.ticketer = ring::Ticketer::new()?;
+    }
+    Ok(config)
+}
+
+/// The client's side.
+pub fn client(workload: Workload, options: &Options) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate(options)?)?;
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider()).build()?;
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Counting(verifier)))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = match workload {
+        Workload::Resumed => Resumption::store(Arc::new(Tickets::default())),
+        _ => Resumption::disabled(),
+    };
+    Ok(config)
+}
+
+/// The certificate of every server, which every client trusts.
+pub fn certificate(options: &Options) -> Result<CertificateDer<'static>> {
+    Ok(CertificateDer::from_pem_file(
+        options.credentials.join(CERTIFICATE),
+    )?)
+}
+
+/// Certificates verified by this process: full handshakes it made as a client.
+pub(crate) fn verified() -> u64 {
+    VERIFIED.load(Ordering::Relaxed)
+}
+
+static VERIFIED: AtomicU64 = AtomicU64::new(0);
+
+/// Verifies as usual, and counts.
+#[derive(Debug)]
+struct Counting(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for Counting {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        VERIFIED.fetch_add(1, Ordering::Relaxed);
+        let verifier = &self.0;
+        verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Keeps session tickets, of all connections together.
+#[derive(Debug, Default)]
+struct Tickets(Mutex<VecDeque<Tls13ClientSessionValue>>);
+
+/// More than are ever needed at a time.
+const MAX_TICKETS: usize = 1024;
+
+impl Tickets {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Tls13ClientSessionValue>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientSessionStore for Tickets {
+    fn set_kx_hint(&self, _: ServerName<'static>, _: NamedGroup) {}
+
+    fn kx_hint(&self, _: &ServerName<'_>) -> Option<NamedGroup> {
+        Some(NamedGroup::X25519)
+    }
+
+    fn set_tls12_session(&self, _: ServerName<'static>, _: Tls12ClientSessionValue) {}
+
+    fn tls12_session(&self, _: &ServerName<'_>) -> Option<Tls12ClientSessionValue> {
+        None
+    }
+
+    fn remove_tls12_session(&self, _: &ServerName<'static>) {}
+
+    fn insert_tls13_ticket(&self, _: ServerName<'static>, value: Tls13ClientSessionValue) {
+        let mut tickets = self.lock();
+        tickets.push_back(value);
+        if tickets.len() > MAX_TICKETS {
+            tickets.pop_front();
+        }
+    }
+
+    fn take_tls13_ticket(&self, _: &ServerName<'static>) -> Option<Tls13ClientSessionValue> {
+        self.lock().pop_front()
+    }
+}

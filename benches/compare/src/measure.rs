@@ -1,0 +1,177 @@
+//! One measurement: a server and a client, processes of their own on CPUs of their own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+use compare_peer::report::{LACKS, READY, Report, START};
+use compare_peer::{Options, Result, Workload};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
+
+use crate::contestant::Contestant;
+
+/// How long a server is left alone before its memory is read.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Where and how processes run.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Placement {
+    /// CPU of the servers
+    #[arg(long, default_value_t = 0)]
+    server_cpu: usize,
+    /// CPU of the clients
+    #[arg(long, default_value_t = 1)]
+    client_cpu: usize,
+    /// Leave the scheduling class alone; without it, servers and clients run with real-time
+    /// priority (as root), so that other processes of the machine do not disturb them
+    #[arg(long)]
+    fair: bool,
+}
+
+impl Placement {
+    /// Puts this process above those it measures, so that it sees in time what they print.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        if self.fair {
+            return Ok(());
+        }
+        let pid = std::process::id().to_string();
+        let status = Command::new("chrt")
+            .args(["-r", "-p", "2", &pid])
+            .status()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err("no right to real-time priority: run as root or with --fair".into())
+        }
+    }
+
+    fn command(&self, cpu: usize) -> Command {
+        let cpu = cpu.to_string();
+        if self.fair {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &cpu]);
+            command
+        } else {
+            let mut command = Command::new("chrt");
+            command.args(["-r", "1", "taskset", "-c", &cpu]);
+            command
+        }
+    }
+}
+
+/// What one run of a workload showed.
+#[derive(Debug, Clone)]
+pub(crate) struct Sample {
+    pub(crate) report: Report,
+    /// CPU time of the server, seconds.
+    pub(crate) server_cpu: f64,
+    /// Growth of the server's memory, bytes.
+    pub(crate) memory: u64,
+}
+
+/// A sample, or what the contestant lacks for the workload.
+#[derive(Debug, Clone)]
+pub(crate) enum Outcome {
+    Sample(Sample),
+    Lacks(String),
+}
+
+/// Runs a workload once.
+pub(crate) fn measure(
+    contestant: Contestant,
+    workload: Workload,
+    options: &Options,
+    placement: &Placement,
+) -> Result<Outcome> {
+    let start = |cpu, role: &[&str]| {
+        let mut command = placement.command(cpu);
+        command.arg(program(contestant)?);
+        command.arg(workload.to_string()).args(options.arguments());
+        Process::start(command.args(role))
+    };
+    let mut server = start(placement.server_cpu, &["server"])?;
+    let line = server.line()?;
+    if let Some(reason) = line.strip_prefix(LACKS) {
+        return Ok(Outcome::Lacks(reason.to_owned()));
+    }
+    let port = line.strip_prefix(READY).ok_or("a server is not ready")?;
+    let memory = server.memory()?;
+    let mut client = start(placement.client_cpu, &["client", port])?;
+    if client.line()? != START {
+        return Err("a client does not start".into());
+    }
+    let before = server.cpu()?;
+    let report: Report = client.line()?.parse()?;
+    let server_cpu = server.cpu()? - before;
+    if workload == Workload::Memory {
+        thread::sleep(SETTLE);
+    } else {
+        client.end()?;
+    }
+    Ok(Outcome::Sample(Sample {
+        report,
+        server_cpu,
+        memory: server.memory()?.saturating_sub(memory),
+    }))
+}
+
+/// The program of a contestant: next to this one.
+fn program(contestant: Contestant) -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name(contestant.package()))
+}
+
+/// A child process and what it prints. Dropping it ends it.
+struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Self> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let output = child.stdout.take().ok_or("no output")?;
+        let lines = BufReader::new(output).lines();
+        Ok(Self { child, lines })
+    }
+
+    fn line(&mut self) -> Result<String> {
+        Ok(self.lines.next().ok_or("a process ended early")??)
+    }
+
+    /// CPU time so far, seconds.
+    fn cpu(&self) -> Result<f64> {
+        let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed()))?;
+        Ok(Duration::from(clock_gettime(clock)?).as_secs_f64())
+    }
+
+    /// Resident memory, bytes.
+    fn memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        let kib: u64 = number.ok_or("no figure of memory")?.parse()?;
+        Ok(kib << 10)
+    }
+
+    /// Waits until it ends by itself.
+    fn end(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("a process failed: {status}").into())
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
