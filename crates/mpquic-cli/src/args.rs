@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Serve(Serve),
     Get(Get),
     Demo(Demo),
-    Lab(crate::lab::Lab),
+    Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources
     Schedulers,
     /// List the built-in congestion controllers, with their sources

@@ -47,6 +47,15 @@ impl Failure {
     }
 }
 
+impl From<mpquic_lab::Failure> for Failure {
+    fn from(failure: mpquic_lab::Failure) -> Self {
+        match failure {
+            mpquic_lab::Failure::Usage(message) => Self::Usage(message),
+            mpquic_lab::Failure::Failed(message) => Self::Failed(message),
+        }
+    }
+}
+
 /// Peers may put anything into their reasons; control characters do not reach the terminal.
 pub(crate) fn one_line(message: &str) -> String {
     message

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use mpquic_lab::Policies;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Cli, Command};
@@ -17,7 +18,6 @@ mod failure;
 mod files;
 mod get;
 mod hq;
-mod lab;
 mod progress;
 mod protocol;
 mod rate_limit;
@@ -52,7 +52,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
-            Command::Lab(args) => lab::run(args),
+            Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
             Command::Schedulers => {
                 list(
                     mpquic_sched::list()

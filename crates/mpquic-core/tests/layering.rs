@@ -118,6 +118,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("mpquic-cc", &["mpquic_core"]),
     ("mpquic-qlog", &["mpquic_core"]),
     ("mpquic-sim", &["mpquic_core", "mpquic_sched", "mpquic_cc"]),
+    (
+        "mpquic-lab",
+        &["mpquic_core", "mpquic_sched", "mpquic_cc", "mpquic_sim"],
+    ),
     ("mpquic-h3", &["mpquic_core", "mpquic_tokio"]),
     (
         "mpquic-tokio",
@@ -130,7 +134,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "mpquic_sched",
             "mpquic_cc",
             "mpquic_qlog",
-            "mpquic_sim",
+            "mpquic_lab",
             "mpquic_tokio",
             "mpquic_h3",
         ],

@@ -255,17 +255,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler
     let first = parts.next();
     let info = SCHEDULERS.iter().find(|info| Some(info.name) == first);
     let info = info.ok_or_else(unknown)?;
-    let scheduler = factory(info.name, info.make);
-    let mut policies = ReinjectionPolicies::default();
-    for policy in parts {
-        if !policies.add(policy) {
-            return Err(unknown());
-        }
-    }
-    if policies == ReinjectionPolicies::default() {
-        return Ok(scheduler);
-    }
-    Ok(reinjecting(scheduler, policies))
+    with_reinjections(factory(info.name, info.make), parts).ok_or_else(unknown)
 }
 
 /// The scheduler to use when there is no reason for another: `lrf`.

@@ -95,7 +95,7 @@ pub use pstream::PStream;
 pub use qaware::{QAware, QAwareForm};
 pub use redundant::Redundant;
 pub use reinjection::{
-    Reinjecting, ReinjectionInfo, ReinjectionPolicies, reinjecting, reinjections,
+    Reinjecting, ReinjectionInfo, ReinjectionPolicies, reinjecting, reinjections, with_reinjections,
 };
 pub use round_robin::RoundRobin;
 pub use sa_ecf::SaEcf;

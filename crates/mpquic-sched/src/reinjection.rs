@@ -328,5 +328,23 @@ pub fn reinjecting(
     std::sync::Arc::new(ReinjectingFactory { inner, policies })
 }
 
+/// Wraps every scheduler a factory makes in the policies of these names; without any it stays as it
+/// is. `None` if there is no policy of one of the names.
+pub fn with_reinjections<'a>(
+    inner: std::sync::Arc<dyn SchedulerFactory>,
+    mut names: impl Iterator<Item = &'a str>,
+) -> Option<std::sync::Arc<dyn SchedulerFactory>> {
+    let mut policies = ReinjectionPolicies::default();
+    if !names.all(|name| policies.add(name)) {
+        return None;
+    }
+    let wrapped = policies != ReinjectionPolicies::default();
+    Some(if wrapped {
+        reinjecting(inner, policies)
+    } else {
+        inner
+    })
+}
+
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,7 @@ use crate::host::{Host, Hosted};
 use crate::lab::{Lab, epoch};
 use crate::network::{Hop, HostId, LinkId};
 use crate::pair::Setup;
-use crate::scenario::{
-    Competitor, Contender, LinkPair, Scenario, Transport, UsedPaths, Workload, take_over,
-};
+use crate::scenario::{Competitor, Contender, LinkPair, Scenario, UsedPaths, Workload, take_over};
 use crate::tls::SERVER_NAME;
 use crate::traffic::{Arrivals, Traffic};
 
@@ -95,14 +93,10 @@ impl Stage {
         };
         let vias = stage.build_links(scenario, values, seed);
         stage.add_cross_traffic(scenario, values);
-        let setup = setup(
-            &contender.scheduler,
-            &contender.controller,
-            &scenario.transport,
-        )?;
-        stage.add_main(scenario, contender, values, setup.seed(seed));
+        let main = setup(scenario, &contender.scheduler, &contender.controller)?;
+        stage.add_main(scenario, contender, values, main.seed(seed));
         for (index, competitor) in scenario.competitors.iter().enumerate() {
-            let setup = setup_of(competitor, &scenario.transport)?;
+            let setup = setup(scenario, &competitor.scheduler, &competitor.controller)?;
             stage.add_competitor(scenario, competitor, setup.seed(seed + 1 + index as u64));
         }
         for flow in 0..stage.flows.len() {
@@ -391,9 +385,13 @@ impl Stage {
     }
 }
 
-fn setup(scheduler: &str, controller: &str, transport: &Transport) -> Result<Setup, String> {
-    let scheduler = mpquic_sched::by_name(scheduler).map_err(|error| error.to_string())?;
-    let controller = mpquic_cc::by_name(controller).map_err(|error| error.to_string())?;
+fn setup(scenario: &Scenario, scheduler: &str, controller: &str) -> Result<Setup, String> {
+    let policies = &scenario.policies;
+    let scheduler = policies.scheduler(scheduler);
+    let scheduler = scheduler.map_err(|error| error.to_string())?;
+    let controller = policies.controller(controller);
+    let controller = controller.map_err(|error| error.to_string())?;
+    let transport = &scenario.transport;
     let setup = Setup::with_policies(scheduler, controller);
     Ok(setup.transport(|config| {
         config.initial_mtu = transport.mtu;
@@ -411,10 +409,6 @@ fn setup(scheduler: &str, controller: &str, transport: &Transport) -> Result<Set
             config.send_window = send_buffer;
         }
     }))
-}
-
-fn setup_of(competitor: &Competitor, transport: &Transport) -> Result<Setup, String> {
-    setup(&competitor.scheduler, &competitor.controller, transport)
 }
 
 /// The paths a contender uses, the one of the handshake first.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::number::Limits;
 use super::reader::{Item, ScenarioError, Table};
 use super::workload::read_paths;
+use crate::policies::Policies;
 
 type Result<T> = std::result::Result<T, ScenarioError>;
 
@@ -15,9 +16,9 @@ type Result<T> = std::result::Result<T, ScenarioError>;
 pub struct Contender {
     /// What results call it.
     pub name: String,
-    /// Its scheduler, one of [`mpquic_sched::list`].
+    /// Its scheduler, by a name its scenario's policies know.
     pub scheduler: String,
-    /// Its controller, one of [`mpquic_cc::list`].
+    /// Its controller, by a name its scenario's policies know.
     pub controller: String,
     /// Which paths it uses.
     pub paths: UsedPaths,
@@ -43,7 +44,7 @@ const USED_PATHS: [(&str, UsedPaths); 3] = [
 
 /// Checks a scheduler's name; `all` is not one.
 pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
-    match mpquic_sched::by_name(name) {
+    match item.policies().scheduler(name) {
         Ok(_) => Ok(name.into()),
         Err(error) => Err(item.error(&error.to_string())),
     }
@@ -51,38 +52,24 @@ pub(super) fn scheduler(item: &Item<'_>, name: &str) -> Result<String> {
 
 /// Checks a controller's name.
 pub(super) fn controller(item: &Item<'_>, name: &str) -> Result<String> {
-    match mpquic_cc::by_name(name) {
+    match item.policies().controller(name) {
         Ok(_) => Ok(name.into()),
         Err(error) => Err(item.error(&error.to_string())),
     }
-}
-
-fn all_schedulers() -> Vec<String> {
-    mpquic_sched::list()
-        .iter()
-        .map(|info| info.name.into())
-        .collect()
-}
-
-fn all_controllers() -> Vec<String> {
-    mpquic_cc::list()
-        .iter()
-        .map(|info| info.name.into())
-        .collect()
 }
 
 type Check = fn(&Item<'_>, &str) -> Result<String>;
 
 fn read_names(
     item: Option<Item<'_>>,
-    all: fn() -> Vec<String>,
+    all: fn(&Policies) -> Vec<String>,
     check: Check,
 ) -> Result<Vec<String>> {
     let Some(item) = item else {
         return Ok(Vec::new());
     };
     if item.text() == Ok("all") {
-        return Ok(all());
+        return Ok(all(item.policies()));
     }
     let names = item.texts()?;
     names.iter().map(|(item, name)| check(item, name)).collect()
@@ -112,8 +99,16 @@ pub fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> 
 
 /// Reads `schedulers`, `controllers` and the list of `[[contender]]`.
 pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
-    let schedulers = read_names(root.optional("schedulers"), all_schedulers, scheduler)?;
-    let mut controllers = read_names(root.optional("controllers"), all_controllers, controller)?;
+    let schedulers = read_names(
+        root.optional("schedulers"),
+        Policies::scheduler_names,
+        scheduler,
+    )?;
+    let mut controllers = read_names(
+        root.optional("controllers"),
+        Policies::controller_names,
+        controller,
+    )?;
     if controllers.is_empty() {
         controllers.push("olia".into());
     }

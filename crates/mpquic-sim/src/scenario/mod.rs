@@ -25,6 +25,7 @@ pub use points::{Draw, Points, Position};
 pub use reader::ScenarioError;
 pub use workload::{Kind, Page, PageObject, Size, Workload};
 
+use crate::policies::Policies;
 use number::Limits;
 use reader::{Item, Table, Text};
 
@@ -77,6 +78,8 @@ pub struct Scenario {
     pub published: Vec<Published>,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
+    /// What the names of schedulers and controllers mean.
+    pub policies: Policies,
 }
 
 /// A link that several paths go through.
@@ -148,7 +151,16 @@ impl Scenario {
     ///
     /// [`ScenarioError`] with file, line, field and the accepted values.
     pub fn parse(file: &str, text: &str) -> Result<Self> {
-        let source = Text::new(file, text);
+        Self::parse_with(&Policies::built_in(), file, text)
+    }
+
+    /// The same, for a scenario that may name policies that were added.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn parse_with(policies: &Policies, file: &str, text: &str) -> Result<Self> {
+        let source = Text::new(file, text, policies);
         let table = source.parse()?;
         let root = Table::root(&source, &table);
         let links = read_links(&root)?;
@@ -194,6 +206,7 @@ impl Scenario {
             links,
             paths,
             parameters: source.parameters.borrow().clone(),
+            policies: policies.clone(),
         };
         scenario.check(&root)?;
         root.finish()?;

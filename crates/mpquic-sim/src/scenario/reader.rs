@@ -7,6 +7,7 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue};
 
 use super::number::{Limits, Number, Parameter, Source};
+use crate::policies::Policies;
 
 /// A mistake in a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -26,14 +27,16 @@ type Result<T> = std::result::Result<T, ScenarioError>;
 pub(super) struct Text<'a> {
     file: &'a str,
     text: &'a str,
+    policies: &'a Policies,
     pub(super) parameters: RefCell<Vec<Parameter>>,
 }
 
 impl<'a> Text<'a> {
-    pub(super) fn new(file: &'a str, text: &'a str) -> Self {
+    pub(super) fn new(file: &'a str, text: &'a str, policies: &'a Policies) -> Self {
         Self {
             file,
             text,
+            policies,
             parameters: RefCell::default(),
         }
     }
@@ -164,6 +167,11 @@ pub(super) struct Item<'a> {
 }
 
 impl<'a> Item<'a> {
+    /// What names of schedulers and controllers mean.
+    pub(super) fn policies(&self) -> &'a Policies {
+        self.text.policies
+    }
+
     pub(super) fn error(&self, problem: &str) -> ScenarioError {
         self.text
             .error(self.offset, format!("{}: {problem}", self.field))

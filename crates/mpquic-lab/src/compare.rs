@@ -8,7 +8,7 @@ use mpquic_sim::experiment::{
 };
 
 use super::table::{aligned, short};
-use crate::failure::Failure;
+use crate::Failure;
 
 /// Compare results run by run
 ///
@@ -33,11 +33,11 @@ pub(super) struct Compare {
 }
 
 pub(super) fn run(args: &Compare) -> Result<(), Failure> {
-    let results = super::read_results(&args.results)?;
+    let results = crate::read_results(&args.results)?;
     let Some(other) = &args.other else {
         return contenders(args, &results);
     };
-    let other = super::read_results(other)?;
+    let other = crate::read_results(other)?;
     let mut rows = vec![header("first", "second")];
     let mut worse = 0;
     for before in &results.scenarios {
@@ -123,7 +123,7 @@ fn finish(rows: &[Vec<String>]) -> Result<(), Failure> {
     if rows.len() == 1 {
         return Err(Failure::usage("there is nothing to compare"));
     }
-    super::print(&aligned(rows))
+    crate::print(&aligned(rows))
 }
 
 fn label(results: &ScenarioResults, sweep: usize) -> String {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use mpquic_sim::experiment::{Cell, ScenarioResults, sweep_label};
 use mpquic_sim::scenario::{Claim, Published};
 
-use super::super::table::unit;
 use super::svg::{self, Bars, Line, Plot, escape};
+use crate::table::unit;
 
 /// A distribution is drawn from this many runs on.
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mpquic_sim::scenario::{self, BuiltIn, Scenario};
 
-use crate::failure::Failure;
+use crate::{Failure, Policies};
 
 /// The built-in scenario of this name.
 pub(super) fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
@@ -27,44 +27,46 @@ fn unknown(name: &str) -> Failure {
     Failure::usage(format!("there is no scenario `{name}`; {hint}"))
 }
 
-fn parse(file: &BuiltIn) -> Result<Scenario, Failure> {
-    Scenario::parse(file.id, file.text).map_err(Failure::other)
+fn parse(policies: &Policies, file: &BuiltIn) -> Result<Scenario, Failure> {
+    Scenario::parse_with(policies, file.id, file.text).map_err(Failure::other)
 }
 
 /// All built-in scenarios.
-pub(super) fn all() -> Result<Vec<Scenario>, Failure> {
-    scenario::built_in().iter().map(parse).collect()
+pub(super) fn all(policies: &Policies) -> Result<Vec<Scenario>, Failure> {
+    let files = scenario::built_in().iter();
+    files.map(|file| parse(policies, file)).collect()
 }
 
 /// The scenarios named: built-in ones by name or pattern, files, or `all`.
-pub(super) fn scenarios(names: &[String]) -> Result<Vec<Scenario>, Failure> {
+pub(super) fn scenarios(policies: &Policies, names: &[String]) -> Result<Vec<Scenario>, Failure> {
     let mut scenarios: Vec<Scenario> = Vec::new();
     for name in names {
-        let mut found = named(name)?;
+        let mut found = named(policies, name)?;
         found.retain(|new| !scenarios.iter().any(|other| other.id == new.id));
         scenarios.extend(found);
     }
     Ok(scenarios)
 }
 
-fn named(name: &str) -> Result<Vec<Scenario>, Failure> {
+fn named(policies: &Policies, name: &str) -> Result<Vec<Scenario>, Failure> {
     let is_file = name.ends_with(".toml") || Path::new(name).is_file();
     if is_file {
         let text =
             fs::read_to_string(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-        return Ok(vec![Scenario::parse(name, &text).map_err(Failure::usage)?]);
+        let scenario = Scenario::parse_with(policies, name, &text);
+        return Ok(vec![scenario.map_err(Failure::usage)?]);
     }
     if name == "all" {
-        return all();
+        return all(policies);
     }
     if !name.contains('*') {
-        return Ok(vec![parse(built_in(name)?)?]);
+        return Ok(vec![parse(policies, built_in(name)?)?]);
     }
     let pattern = name.to_lowercase();
     let fitting = scenario::built_in()
         .iter()
         .filter(|file| fits(&pattern, file.id));
-    let fitting: Result<Vec<_>, _> = fitting.map(parse).collect();
+    let fitting: Result<Vec<_>, _> = fitting.map(|file| parse(policies, file)).collect();
     match fitting {
         Ok(fitting) if fitting.is_empty() => Err(unknown(name)),
         fitting => fitting,
@@ -83,29 +85,23 @@ fn fits(pattern: &str, text: &str) -> bool {
 }
 
 /// The schedulers named; `all` for all there are.
-pub(super) fn schedulers(names: &[String]) -> Result<Vec<String>, Failure> {
+pub(super) fn schedulers(policies: &Policies, names: &[String]) -> Result<Vec<String>, Failure> {
     if names == ["all"] {
-        return Ok(mpquic_sched::list()
-            .iter()
-            .map(|info| info.name.into())
-            .collect());
+        return Ok(policies.scheduler_names());
     }
     for name in names {
-        mpquic_sched::by_name(name).map_err(Failure::usage)?;
+        policies.scheduler(name).map_err(Failure::usage)?;
     }
     Ok(names.to_vec())
 }
 
 /// The controllers named; `all` for all there are.
-pub(super) fn controllers(names: &[String]) -> Result<Vec<String>, Failure> {
+pub(super) fn controllers(policies: &Policies, names: &[String]) -> Result<Vec<String>, Failure> {
     if names == ["all"] {
-        return Ok(mpquic_cc::list()
-            .iter()
-            .map(|info| info.name.into())
-            .collect());
+        return Ok(policies.controller_names());
     }
     for name in names {
-        mpquic_cc::by_name(name).map_err(Failure::usage)?;
+        policies.controller(name).map_err(Failure::usage)?;
     }
     Ok(names.to_vec())
 }

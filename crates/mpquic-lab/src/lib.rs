@@ -1,20 +1,40 @@
-//! `mpquic lab`: experiments in virtual time.
+//! mpquic-lab: experiments in virtual time, as a command.
+//!
+//! `mpquic lab` is this crate with the built-in policies. A program of one's own makes it run a
+//! scheduler that is not part of mpquic:
+//!
+//! ```no_run
+//! use mpquic_lab::Policies;
+//! use mpquic_sched::RoundRobin;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     let policies = Policies::built_in()
+//!         .with_scheduler("mine", || Box::new(RoundRobin::default()));
+//!     mpquic_lab::main(&policies)
+//! }
+//! ```
+//!
+//! `cargo run --release -- run all --add mine -o results` then runs every scenario with its own
+//! contenders and `mine`, and writes tables and a report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mpquic_sim::experiment::{Experiment, Results};
-use mpquic_sim::scenario::{Draw, Scenario, combine};
+use mpquic_sim::scenario::{Contender, Draw, Scenario, UsedPaths, combine};
 
-use crate::failure::Failure;
+pub use failure::Failure;
+pub use mpquic_sim::Policies;
 
 mod claims;
 mod compare;
+mod failure;
 mod report;
 mod select;
 mod table;
@@ -25,7 +45,7 @@ mod table;
 /// run the same code as real transfers, on simulated links. Equal seeds give equal results, to the
 /// byte.
 #[derive(Debug, Args)]
-pub(crate) struct Lab {
+pub struct Lab {
     #[command(subcommand)]
     command: Command,
 }
@@ -65,6 +85,9 @@ struct Run {
     /// Compare these controllers instead; `all` for all there are
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     controllers: Vec<String>,
+    /// Compare these schedulers with the scenario's own contenders
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    add: Vec<String>,
     /// Repeat each point so often
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     runs: Option<u64>,
@@ -94,19 +117,50 @@ struct Run {
 /// Points and repetitions of a quick run, at most.
 const QUICK: (usize, usize) = (4, 3);
 
-pub(crate) fn run(args: Lab) -> Result<(), Failure> {
-    match args.command {
-        Command::List(args) => list(&args),
-        Command::Show(args) => print(select::built_in(&args.name)?.text),
-        Command::Run(args) => run_scenarios(&args),
-        Command::Compare(args) => compare::run(&args),
-        Command::Report(args) => report::run(&args),
+impl Lab {
+    /// Does what the command line asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`], to be shown to the user.
+    pub fn run(&self, policies: &Policies) -> Result<(), Failure> {
+        match &self.command {
+            Command::List(args) => list(args),
+            Command::Show(args) => print(select::built_in(&args.name)?.text),
+            Command::Run(args) => run_scenarios(args, policies),
+            Command::Compare(args) => compare::run(args),
+            Command::Report(args) => report::run(args),
+        }
+    }
+}
+
+/// The command line of a program that is nothing but the lab.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Program {
+    #[command(flatten)]
+    lab: Lab,
+}
+
+/// The lab as a whole program: reads the command line, and tells on standard error what went wrong.
+///
+/// Exit codes: 0 done, 1 it did not work out, 2 the command line or a scenario is wrong.
+pub fn main(policies: &Policies) -> ExitCode {
+    match Program::parse().lab.run(policies) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            match failure {
+                Failure::Usage(_) => ExitCode::from(2),
+                Failure::Failed(_) => ExitCode::FAILURE,
+            }
+        }
     }
 }
 
 fn list(args: &List) -> Result<(), Failure> {
     let mut by_paper: BTreeMap<String, Vec<Scenario>> = BTreeMap::new();
-    for scenario in select::all()? {
+    for scenario in select::all(&Policies::built_in())? {
         let text = format!("{} {} {}", scenario.id, scenario.title, scenario.paper).to_lowercase();
         if args
             .words
@@ -146,9 +200,10 @@ fn print(text: &str) -> Result<(), Failure> {
 
 impl Run {
     fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
+        let policies = &scenario.policies;
         if !self.schedulers.is_empty() || !self.controllers.is_empty() {
-            let mut schedulers = select::schedulers(&self.schedulers)?;
-            let mut controllers = select::controllers(&self.controllers)?;
+            let mut schedulers = select::schedulers(policies, &self.schedulers)?;
+            let mut controllers = select::controllers(policies, &self.controllers)?;
             let contenders = &scenario.contenders;
             if schedulers.is_empty() {
                 schedulers.extend(contenders.iter().map(|c| c.scheduler.clone()));
@@ -158,6 +213,17 @@ impl Run {
                 controllers.extend(contenders.first().map(|c| c.controller.clone()));
             }
             scenario.set_contenders(combine(&schedulers, &controllers));
+        }
+        for scheduler in select::schedulers(&scenario.policies, &self.add)? {
+            let contenders = &mut scenario.contenders;
+            if contenders.iter().all(|other| other.name != scheduler) {
+                contenders.push(Contender {
+                    name: scheduler.clone(),
+                    scheduler,
+                    controller: contenders[0].controller.clone(),
+                    paths: UsedPaths::All,
+                });
+            }
         }
         if let Some(seed) = self.seed {
             scenario.seed = seed;
@@ -178,15 +244,15 @@ impl Run {
     }
 }
 
-fn run_scenarios(args: &Run) -> Result<(), Failure> {
+fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
     let mut experiments = Vec::new();
-    for mut scenario in select::scenarios(&args.scenarios)? {
+    for mut scenario in select::scenarios(policies, &args.scenarios)? {
         args.change(&mut scenario)?;
         experiments.push(Experiment::new(scenario));
     }
     if let Some(output) = &args.output {
         // Rather now than after an hour of work.
-        fs::create_dir_all(output).map_err(|error| in_file(output, error))?;
+        fs::create_dir_all(output).map_err(|error| Failure::in_file(output, error))?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.map_or(cores, usize::from);
@@ -227,10 +293,6 @@ fn json(results: &Results) -> Result<String, Failure> {
     serde_json::to_string(results).map_err(Failure::other)
 }
 
-fn in_file(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure::other(format!("{}: {error}", path.display()))
-}
-
 fn write_results(directory: &Path, results: &Results) -> Result<(), Failure> {
     let files = [
         ("results.json", json(results)? + "\n"),
@@ -241,7 +303,7 @@ fn write_results(directory: &Path, results: &Results) -> Result<(), Failure> {
     ];
     for (name, content) in files {
         let path = directory.join(name);
-        fs::write(&path, content).map_err(|error| in_file(&path, error))?;
+        fs::write(&path, content).map_err(|error| Failure::in_file(&path, error))?;
     }
     let page = directory.join("report.html");
     eprintln!("written: {}", page.display());

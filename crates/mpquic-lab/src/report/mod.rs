@@ -9,7 +9,7 @@ use mpquic_sim::experiment::{Cell, Results, ScenarioResults, State, is_lower_bet
 
 use super::claims;
 use super::table::{short, unit};
-use crate::failure::Failure;
+use crate::Failure;
 use svg::escape;
 
 mod figures;
@@ -32,13 +32,13 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
     for path in &args.results {
         results
             .scenarios
-            .extend(super::read_results(path)?.scenarios);
+            .extend(crate::read_results(path)?.scenarios);
     }
     let page = html(&results);
     if args.output.as_os_str() == "-" {
-        return super::print(&page);
+        return crate::print(&page);
     }
-    std::fs::write(&args.output, page).map_err(|error| super::in_file(&args.output, error))?;
+    std::fs::write(&args.output, page).map_err(|error| Failure::in_file(&args.output, error))?;
     eprintln!("written: {}", args.output.display());
     Ok(())
 }

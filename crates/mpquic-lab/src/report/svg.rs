@@ -296,7 +296,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, 
         (width - 1.0).max(1.0),
         (bottom - top).max(0.0),
         escape(&bars.name),
-        super::super::table::short(value)
+        crate::table::short(value)
     );
     let centre = x + width / 2.0;
     error_bar(svg, y, centre, (value, half));
@@ -306,7 +306,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, 
             "<path class=\"published\" d=\"M{centre:.1} {:.1}l5 5l-5 5l-5 -5z\">\
              <title>published: {}</title></path>",
             y.at(published) - 5.0,
-            super::super::table::short(published)
+            crate::table::short(published)
         );
     }
 }

@@ -1,0 +1,177 @@
+//! [`Policies`]: what the names of schedulers and controllers mean.
+
+use std::sync::Arc;
+
+use mpquic_core::congestion::{self, Controller, ControllerFactory};
+use mpquic_core::sched::{self, Scheduler, SchedulerFactory};
+use thiserror::Error;
+
+/// The schedulers and controllers that experiments may name: those of `mpquic-sched` and
+/// `mpquic-cc`, and others that were added.
+///
+/// ```
+/// use mpquic_sim::Policies;
+///
+/// let policies = Policies::built_in()
+///     .with_scheduler("turns", || Box::new(mpquic_sched::RoundRobin::default()));
+/// assert!(policies.scheduler("turns+deadline").is_ok());
+/// assert!(policies.scheduler("lrf").is_ok());
+/// assert!(policies.scheduler("tunrs").unwrap_err().to_string().contains("turns"));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Policies {
+    schedulers: Vec<(&'static str, Arc<dyn SchedulerFactory>)>,
+    controllers: Vec<(&'static str, Arc<dyn ControllerFactory>)>,
+}
+
+/// No policy has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{known}{}{}", if added.is_empty() { "" } else { "; added: " }, added.join(", "))]
+pub struct UnknownPolicy {
+    /// Which name is not known, and which built-in ones there are.
+    known: String,
+    added: Vec<&'static str>,
+}
+
+/// Policies that were added are the same if their names are.
+impl PartialEq for Policies {
+    fn eq(&self, other: &Self) -> bool {
+        names(&self.schedulers).eq(names(&other.schedulers))
+            && names(&self.controllers).eq(names(&other.controllers))
+    }
+}
+
+fn names<T>(added: &[(&'static str, T)]) -> impl Iterator<Item = &'static str> {
+    added.iter().map(|(name, _)| *name)
+}
+
+/// The one added last wins.
+fn find<'a, T>(added: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
+    let found = added.iter().rfind(|(other, _)| *other == name);
+    found.map(|(_, factory)| factory)
+}
+
+impl Policies {
+    /// Those that come with mpquic.
+    pub fn built_in() -> Self {
+        Self::default()
+    }
+
+    /// Adds a scheduler, made by `make` once for each end of each connection. It takes the place
+    /// of a built-in one of the same name. Names consist of letters, digits and `-`.
+    #[must_use]
+    pub fn with_scheduler<F>(mut self, name: &'static str, make: F) -> Self
+    where
+        F: Fn() -> Box<dyn Scheduler> + Send + Sync + 'static,
+    {
+        self.schedulers.push((name, sched::factory(name, make)));
+        self
+    }
+
+    /// Adds a controller, as [`Self::with_scheduler`] adds a scheduler.
+    #[must_use]
+    pub fn with_controller<F>(mut self, name: &'static str, make: F) -> Self
+    where
+        F: Fn() -> Box<dyn Controller> + Send + Sync + 'static,
+    {
+        let factory = congestion::factory(name, make);
+        self.controllers.push((name, factory));
+        self
+    }
+
+    /// The scheduler of this name, which may be followed by re-injection policies as in
+    /// [`mpquic_sched::by_name`].
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`], whose message lists the names there are.
+    pub fn scheduler(&self, name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownPolicy> {
+        let mut parts = name.split('+');
+        let added = parts.next().and_then(|first| find(&self.schedulers, first));
+        let added = added.cloned();
+        match added.and_then(|factory| mpquic_sched::with_reinjections(factory, parts)) {
+            Some(factory) => Ok(factory),
+            // Its error also tells which re-injection policies there are.
+            None => mpquic_sched::by_name(name).map_err(|error| UnknownPolicy {
+                known: error.to_string(),
+                added: names(&self.schedulers).collect(),
+            }),
+        }
+    }
+
+    /// The controller of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPolicy`], whose message lists the names there are.
+    pub fn controller(&self, name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownPolicy> {
+        if let Some(factory) = find(&self.controllers, name) {
+            return Ok(factory.clone());
+        }
+        mpquic_cc::by_name(name).map_err(|error| UnknownPolicy {
+            known: error.to_string(),
+            added: names(&self.controllers).collect(),
+        })
+    }
+
+    /// The names of all schedulers, those that were added last.
+    pub fn scheduler_names(&self) -> Vec<String> {
+        let built_in = mpquic_sched::list().iter().map(|info| info.name);
+        distinct(built_in.chain(names(&self.schedulers)))
+    }
+
+    /// The names of all controllers, those that were added last.
+    pub fn controller_names(&self) -> Vec<String> {
+        let built_in = mpquic_cc::list().iter().map(|info| info.name);
+        distinct(built_in.chain(names(&self.controllers)))
+    }
+}
+
+fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<String> {
+    let mut distinct: Vec<String> = Vec::new();
+    for name in names {
+        if !distinct.iter().any(|other| other == name) {
+            distinct.push(name.into());
+        }
+    }
+    distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_mean_what_was_added() {
+        let policies = Policies::built_in()
+            .with_scheduler("own", || Box::new(mpquic_sched::Redundant))
+            .with_scheduler("lrf", || Box::new(mpquic_sched::RoundRobin::default()))
+            .with_controller("mine", || Box::new(mpquic_cc::Lia::default()));
+        let scheduler = |name| policies.scheduler(name).unwrap().build().name();
+        assert_eq!(scheduler("own"), "redundant");
+        assert_eq!(scheduler("own+deadline"), "redundant");
+        assert_eq!(scheduler("lrf"), "round-robin");
+        assert_eq!(scheduler("etc"), "etc");
+        assert_eq!(policies.controller("mine").unwrap().build().name(), "lia");
+        assert_eq!(policies.controller("olia").unwrap().build().name(), "olia");
+        let all = policies.scheduler_names();
+        assert_eq!(all.len(), mpquic_sched::list().len() + 1);
+        assert_eq!(all.last().map(String::as_str), Some("own"));
+        assert_eq!(
+            policies.controller_names().len(),
+            mpquic_cc::list().len() + 1
+        );
+    }
+
+    #[test]
+    fn unknown_names_are_answered_with_all_there_are() {
+        let policies =
+            Policies::built_in().with_scheduler("own", || Box::new(mpquic_sched::Redundant));
+        for (name, expected) in [("won", "own"), ("won", "lrf"), ("own+always", "deadline")] {
+            let error = policies.scheduler(name).unwrap_err().to_string();
+            assert!(error.contains(expected) && error.contains(name), "{error}");
+        }
+        let error = policies.controller("won").unwrap_err().to_string();
+        assert!(error.contains("olia") && !error.contains("own"), "{error}");
+    }
+}
