@@ -1,14 +1,19 @@
 //! Random topologies and random operations of network, client and server: whatever happens, no
 //! invariant breaks, every transfer completes once the network works again, and no state is left.
+//!
+//! The reference model is plain: bytes are a function of stream and offset, so that each must
+//! arrive once and in its place, and the simulator watches the wire for nonces used twice, for
+//! datagrams beyond the window or three times what came, and for statistics that do not add up.
+//!
+//! `OPERATIONS=100000` sets the number of sequences of each test, `SEED=n` lets others follow.
 
 use std::time::Duration;
 
-use mpquic_core::{
-    ConnectionError, Event, PathId, PathState, PathStatus, TransportErrorCode, VarInt,
-};
-use mpquic_sim::{
-    AcceptPolicy, Backlog, Change, Crypto, LinkConfig, Loss, Pair, Setup, Side, Topology,
-};
+use mpquic_core::{ConnectionError, Event, PathState, PathStatus, TransportErrorCode, VarInt};
+use mpquic_sim::{AcceptPolicy, Backlog, Change, LinkConfig, Loss, Pair, Setup, Side, Topology};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use proptest::test_runner::{FileFailurePersistence, RngSeed, TestRunner};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
@@ -16,17 +21,94 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const SIDES: [Side; 2] = [Side::Client, Side::Server];
 
+/// What may happen to a link.
+#[derive(Debug, Clone)]
+enum Trouble {
+    Outage(bool),
+    Rate(f64),
+    Delay(u32),
+    Loss(f64),
+    /// Only real cryptography notices; without it the MTU changes instead.
+    Corrupt(f64),
+    Mtu(usize),
+    Rebind {
+        other_ip: bool,
+    },
+}
+
+/// What a side may do to a path.
+#[derive(Debug, Clone)]
+enum OnPath {
+    Status(PathStatus),
+    Ping,
+    DownAndUp,
+    /// Only one side does. If both did, each the path the other one keeps, and a NAT box forgot
+    /// its bindings at that moment, neither could reach the other again.
+    Close,
+}
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Send(Side, u32),
+    Datagram(Side, usize),
+    Reset(Side, Index),
+    Stop(Side, Index),
+    Pause(Side),
+    Resume(Side),
+    UpdateKeys(Side),
+    OpenPath(Index, PathStatus),
+    Network(Index, Trouble),
+    Path(Side, Index, OnPath),
+}
+
+fn trouble() -> impl Strategy<Value = Trouble> {
+    prop_oneof![
+        2 => Just(Trouble::Outage(true)),
+        6 => Just(Trouble::Outage(false)),
+        1 => (0.5..100.0).prop_map(Trouble::Rate),
+        1 => (1..200u32).prop_map(Trouble::Delay),
+        1 => (0.0..0.1).prop_map(Trouble::Loss),
+        1 => (0.0..0.05).prop_map(Trouble::Corrupt),
+        1 => (1250..1500usize).prop_map(Trouble::Mtu),
+        2 => any::<bool>().prop_map(|other_ip| Trouble::Rebind { other_ip }),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let side = || proptest::sample::select(&SIDES[..]);
+    let status = || proptest::sample::select(&[PathStatus::Available, PathStatus::Backup][..]);
+    let on_path = prop_oneof![
+        status().prop_map(OnPath::Status),
+        Just(OnPath::Ping),
+        Just(OnPath::DownAndUp),
+        Just(OnPath::Close),
+    ];
+    prop_oneof![
+        4 => (side(), 0..22u32).prop_map(|(side, log)| Operation::Send(side, log)),
+        1 => (side(), 1..1300usize).prop_map(|(side, size)| Operation::Datagram(side, size)),
+        1 => (side(), any::<Index>()).prop_map(|(side, index)| Operation::Reset(side, index)),
+        1 => (side(), any::<Index>()).prop_map(|(side, index)| Operation::Stop(side, index)),
+        1 => side().prop_map(Operation::Pause),
+        1 => side().prop_map(Operation::Resume),
+        1 => side().prop_map(Operation::UpdateKeys),
+        3 => (any::<Index>(), status())
+            .prop_map(|(index, status)| Operation::OpenPath(index, status)),
+        5 => (any::<Index>(), trouble())
+            .prop_map(|(index, trouble)| Operation::Network(index, trouble)),
+        6 => (side(), any::<Index>(), on_path)
+            .prop_map(|(side, index, what)| Operation::Path(side, index, what)),
+    ]
+}
+
 struct Run {
     random: Xoshiro256PlusPlus,
     pair: Pair,
     names: Vec<String>,
-    /// The side that abandons paths. If both did, each the path the other one keeps, and a NAT box
-    /// forgot its bindings at that moment, neither could reach the other again.
+    /// The side that abandons paths.
     closer: Side,
     tls: bool,
     /// Bytes read by both sides when last looked at.
     received: u64,
-    log: Vec<String>,
 }
 
 fn random_link(random: &mut Xoshiro256PlusPlus) -> LinkConfig {
@@ -55,7 +137,7 @@ fn random_link(random: &mut Xoshiro256PlusPlus) -> LinkConfig {
     link
 }
 
-fn random_setup(random: &mut Xoshiro256PlusPlus, seed: u64) -> Setup {
+fn random_setup(random: &mut Xoshiro256PlusPlus, seed: u64, tls: bool) -> Setup {
     let schedulers = mpquic_sched::list();
     let controllers = mpquic_cc::list();
     let scheduler = schedulers[random.random_range(0..schedulers.len())].name;
@@ -77,14 +159,14 @@ fn random_setup(random: &mut Xoshiro256PlusPlus, seed: u64) -> Setup {
     if random.random_bool(0.3) {
         setup.accept = AcceptPolicy::Retry;
     }
-    if random.random_bool(0.25) {
+    if tls {
         setup = setup.tls();
     }
     setup
 }
 
 impl Run {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, tls: bool) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut topology = Topology::new();
         let mut names = Vec::new();
@@ -104,8 +186,7 @@ impl Run {
         if random.random_bool(0.2) {
             topology = topology.shared_bottleneck(random_link(&mut random));
         }
-        let setup = random_setup(&mut random, seed);
-        let tls = matches!(setup.crypto, Crypto::Tls(_));
+        let setup = random_setup(&mut random, seed, tls);
         let pair = Pair::connected(&topology, setup);
         let closer = SIDES[random.random_range(0..2)];
         Self {
@@ -115,98 +196,101 @@ impl Run {
             closer,
             tls,
             received: 0,
-            log: Vec::new(),
         }
     }
 
-    fn side(&mut self) -> Side {
-        SIDES[self.random.random_range(0..2)]
-    }
-
-    /// A path that a side knows.
-    fn path(&mut self, side: Side) -> Option<PathId> {
-        let paths: Vec<_> = self.pair.connection(side).paths().collect();
-        let index = self.random.random_range(0..paths.len().max(1));
-        paths.get(index).copied()
-    }
-
-    fn operate(&mut self) {
-        let side = self.side();
-        let name = self.names[self.random.random_range(0..self.names.len())].clone();
-        let operation = self.random.random_range(0..20);
-        let elapsed = self.pair.elapsed();
-        self.log
-            .push(format!("{elapsed:?} operation {operation} {side:?} {name}"));
+    fn operate(&mut self, operation: &Operation) {
+        let code = VarInt::from_u32(7);
         match operation {
-            0..=3 => {
-                let size = 1 << self.random.random_range(0..22);
-                self.pair.send(side, size);
+            Operation::Send(side, log) => {
+                let size = (1 << log) + u64::from(*log);
+                self.pair.send(*side, size);
             }
-            4..=6 => {
-                let status = [PathStatus::Available, PathStatus::Backup];
-                let status = status[self.random.random_range(0..2)];
-                let _may_be_refused = self.pair.open_path(&name, status);
+            Operation::Datagram(side, size) => {
+                let datagram = vec![1; *size].into();
+                let _may_be_refused = self.pair.connection(*side).send_datagram(datagram);
             }
-            7 => self.operate_on_network(&name),
-            8 => self.pair.set_outage(&name, true),
-            9..=11 => self.pair.set_outage(&name, false),
-            12 => {
+            Operation::Reset(side, index) => {
+                let streams = self.pair.hosted(*side).unwrap().application.outgoing();
+                if let Some(id) = pick(streams.keys().copied(), index) {
+                    let hosted = self.pair.hosted_mut(*side);
+                    hosted.application.reset(&mut hosted.connection, id, code);
+                }
+            }
+            Operation::Stop(side, index) => {
+                let streams = self.pair.hosted(*side).unwrap().application.incoming();
+                if let Some(id) = pick(streams.keys().copied(), index) {
+                    let hosted = self.pair.hosted_mut(*side);
+                    hosted.application.stop(&mut hosted.connection, id, code);
+                }
+            }
+            Operation::Pause(side) => self.pair.hosted_mut(*side).application.pause(),
+            Operation::Resume(side) => self.resume(*side),
+            Operation::UpdateKeys(side) => {
                 let now = self.pair.now();
-                self.pair.connection(side).initiate_key_update(now);
+                self.pair.connection(*side).initiate_key_update(now);
             }
-            13 => {
-                let size = self.random.random_range(1..1300);
-                let datagram = vec![1; size].into();
-                let _may_be_refused = self.pair.connection(side).send_datagram(datagram);
+            Operation::OpenPath(index, status) => {
+                let name = index.get(&self.names);
+                let _may_be_refused = self.pair.open_path(name, *status);
             }
-            _ => self.operate_on_path(side, operation),
+            Operation::Network(index, trouble) => {
+                self.disturb(index.index(self.names.len()), trouble)
+            }
+            Operation::Path(side, index, what) => self.operate_on_path(*side, index, what),
         }
     }
 
-    fn operate_on_network(&mut self, name: &str) {
-        let change = match self.random.random_range(0..5) {
-            0 => Change::Rate(self.random.random_range(0.5..100.0)),
-            1 => Change::Delay(MS * self.random.random_range(1..200)),
-            2 => Change::Loss(Loss::bernoulli(self.random.random_range(0.0..0.1))),
-            // Only real cryptography notices.
-            3 if self.tls => Change::Corrupt(self.random.random_range(0.0..0.05)),
-            3 => Change::Mtu(self.random.random_range(1250..1500)),
-            _ => {
-                let path = &self.pair.links()[self.pair.index_of(name)];
+    fn resume(&mut self, side: Side) {
+        let now = self.pair.now();
+        let hosted = self.pair.hosted_mut(side);
+        hosted.application.resume(now, &mut hosted.connection);
+    }
+
+    fn disturb(&mut self, link: usize, trouble: &Trouble) {
+        let name = self.names[link].clone();
+        let change = match trouble {
+            Trouble::Outage(outage) => return self.pair.set_outage(&name, *outage),
+            Trouble::Rate(rate) => Change::Rate(*rate),
+            Trouble::Delay(delay) => Change::Delay(MS * *delay),
+            Trouble::Loss(rate) => Change::Loss(Loss::bernoulli(*rate)),
+            Trouble::Corrupt(rate) if self.tls => Change::Corrupt(*rate),
+            Trouble::Corrupt(rate) => Change::Mtu(1250 + (rate * 4000.0) as usize),
+            Trouble::Mtu(mtu) => Change::Mtu(*mtu),
+            Trouble::Rebind { other_ip } => {
+                let path = &self.pair.links()[self.pair.index_of(&name)];
                 if path.nat.is_some() {
-                    let other_ip = self.random.random_bool(0.3);
-                    self.pair.rebind(name, other_ip);
+                    self.pair.rebind(&name, *other_ip);
                 }
                 return;
             }
         };
-        self.pair.change(name, change);
+        self.pair.change(&name, change);
     }
 
-    fn operate_on_path(&mut self, side: Side, operation: u32) {
-        let Some(path) = self.path(side) else { return };
+    fn operate_on_path(&mut self, side: Side, index: &Index, what: &OnPath) {
         let now = self.pair.now();
         let connection = self.pair.connection(side);
+        let Some(path) = pick(connection.paths(), index) else {
+            return;
+        };
         let stats = connection
             .paths()
             .filter_map(|path| connection.path_stats(path));
         let open = stats.filter(|stats| stats.state != PathState::Abandoned);
         let last = open.count() == 1;
-        let _may_be_closed = match operation {
-            14 | 15 => {
-                let status = [PathStatus::Available, PathStatus::Backup][path.0 as usize % 2];
-                connection.set_path_status(path, status)
-            }
-            16 => connection.ping_path(path),
-            17 => {
+        let _may_be_closed = match what {
+            OnPath::Status(status) => connection.set_path_status(path, *status),
+            OnPath::Ping => connection.ping_path(path),
+            OnPath::DownAndUp => {
                 let down = connection.set_path_usable(now, path, false);
                 self.pair.drive(50 * MS);
                 let now = self.pair.now();
                 let _may_be_closed = self.pair.connection(side).set_path_usable(now, path, true);
                 down
             }
-            _ if last || side != self.closer => Ok(()),
-            _ => connection.close_path(now, path, TransportErrorCode::NO_ERROR),
+            OnPath::Close if last || side != self.closer => Ok(()),
+            OnPath::Close => connection.close_path(now, path, TransportErrorCode::NO_ERROR),
         };
     }
 
@@ -218,11 +302,10 @@ impl Run {
         })
     }
 
-    fn run(&mut self) {
-        for _ in 0..self.random.random_range(5..40) {
-            self.operate();
-            let pause = MS * self.random.random_range(0..400);
-            self.pair.drive(pause);
+    fn run(&mut self, operations: &[(Operation, u32)]) {
+        for (operation, pause) in operations {
+            self.operate(operation);
+            self.pair.drive(MS * *pause);
             if self.is_over() {
                 break;
             }
@@ -232,7 +315,12 @@ impl Run {
             self.pair.change(&name, Change::Mtu(1500));
         }
         if !self.is_over() {
+            SIDES.into_iter().for_each(|side| self.resume(side));
             self.finish();
+        }
+        for side in SIDES {
+            let hosted = self.pair.hosted(side).unwrap();
+            assert_eq!(hosted.application.corruption(), None, "{side:?}");
         }
         self.pair.run_until_drained(120 * SECOND);
         assert_eq!(self.pair.open_connections(Side::Client), 0);
@@ -261,7 +349,7 @@ impl Run {
         if self.is_over() {
             return;
         }
-        let side = self.side();
+        let side = SIDES[self.random.random_range(0..2)];
         let now = self.pair.now();
         let code = VarInt::from_u32(0);
         self.pair.connection(side).close(now, code, "".into());
@@ -298,38 +386,44 @@ impl Run {
     }
 }
 
-fn run(seed: u64) {
-    let mut run = Run::new(seed);
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        run.run();
+/// One of them, if there are any.
+fn pick<T>(all: impl Iterator<Item = T>, index: &Index) -> Option<T> {
+    let mut all: Vec<_> = all.collect();
+    (!all.is_empty()).then(|| all.swap_remove(index.index(all.len())))
+}
+
+fn number(variable: &str, default: u32) -> u32 {
+    let given = std::env::var(variable);
+    given.map_or(default, |value| value.parse().unwrap())
+}
+
+fn sequences(tls: bool, cases: u32) {
+    let config = ProptestConfig {
+        cases: number("OPERATIONS", cases),
+        rng_seed: RngSeed::Fixed(number("SEED", 0).into()),
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct(
+            "tests/operations.regressions",
+        ))),
+        ..ProptestConfig::default()
+    };
+    let operations = proptest::collection::vec((operation(), 0..400u32), 5..40);
+    let result = TestRunner::new(config).run(&(any::<u64>(), operations), |(seed, operations)| {
+        let mut run = Run::new(seed, tls);
+        run.run(&operations);
         run.check_reasons();
-    }));
+        Ok(())
+    });
     if let Err(error) = result {
-        eprintln!("seed {seed}:\n{}", run.log.join("\n"));
-        for side in SIDES {
-            for (time, event) in run.pair.hosted(side).unwrap().events() {
-                let ago = run.pair.now() - *time;
-                eprintln!("{side:?} {:?} {event:?}", run.pair.elapsed() - ago);
-            }
-        }
-        std::panic::resume_unwind(error);
-    }
-}
-
-/// Runs every second seed, or the one in the environment variable SEED alone.
-fn run_seeds(first: u64) {
-    match std::env::var("SEED") {
-        Ok(seed) => run(seed.parse().unwrap()),
-        Err(_) => (first..400).step_by(2).for_each(run),
+        panic!("{error}");
     }
 }
 
 #[test]
-fn random_operations_first_half() {
-    run_seeds(0);
+fn random_operations() {
+    sequences(false, 300);
 }
 
 #[test]
-fn random_operations_second_half() {
-    run_seeds(1);
+fn random_operations_with_tls() {
+    sequences(true, 100);
 }

@@ -14,6 +14,7 @@ use mpquic_core::{
 use crate::application::Application;
 use crate::invariants::Invariants;
 use crate::network::Network;
+use crate::observer::Observer;
 use crate::packet::Packet;
 
 /// Datagrams leave in batches of at most this many, as with segmentation offload.
@@ -49,6 +50,7 @@ pub struct Hosted<A> {
     /// The wake-up that was asked for; stale if the connection's own is later.
     wake: Option<Instant>,
     pub(crate) invariants: Invariants,
+    observer: Observer,
 }
 
 impl<A> Hosted<A> {
@@ -148,7 +150,7 @@ impl<A: Application> Host<A> {
         let (handle, connection) = self
             .endpoint
             .connect(now, config, four_tuple, server_name)?;
-        Ok(self.insert(handle, connection))
+        Ok(self.insert(handle, connection, Observer::default()))
     }
 
     /// Connections ever made, by index.
@@ -167,7 +169,12 @@ impl<A: Application> Host<A> {
         &mut self.endpoint
     }
 
-    fn insert(&mut self, handle: ConnectionHandle, connection: Connection) -> usize {
+    fn insert(
+        &mut self,
+        handle: ConnectionHandle,
+        connection: Connection,
+        observer: Observer,
+    ) -> usize {
         let index = self.connections.len();
         self.connections.push(Hosted {
             connection,
@@ -178,6 +185,7 @@ impl<A: Application> Host<A> {
             dirty: false,
             wake: None,
             invariants: Invariants::default(),
+            observer,
         });
         self.by_handle.insert(handle, index);
         mark(&mut self.connections, &mut self.dirty, index);
@@ -190,6 +198,7 @@ impl<A: Application> Host<A> {
             return;
         }
         let four_tuple = FourTuple::new(packet.destination, packet.source);
+        let size = packet.data.len();
         let buffer = &mut self.transmit_buffer;
         let event = self
             .endpoint
@@ -197,11 +206,17 @@ impl<A: Application> Host<A> {
         match event {
             Some(DatagramEvent::Connection(handle, datagram)) => {
                 if let Some(index) = self.by_handle.get(&handle).copied() {
-                    self.connections[index].connection.handle_datagram(datagram);
+                    let hosted = &mut self.connections[index];
+                    hosted.observer.on_received(four_tuple, size);
+                    hosted.connection.handle_datagram(datagram);
                     mark(&mut self.connections, &mut self.dirty, index);
                 }
             }
-            Some(DatagramEvent::NewConnection(incoming)) => self.decide(now, incoming, network),
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let proven = incoming.remote_address_validated();
+                let observer = Observer::of_server(four_tuple, size, proven);
+                self.decide(now, incoming, observer, network);
+            }
             Some(DatagramEvent::Response(transmit)) => self.transmit(now, &transmit, network),
             Some(DatagramEvent::StatelessReset(handle)) => {
                 if let Some(index) = self.by_handle.get(&handle).copied() {
@@ -214,7 +229,13 @@ impl<A: Application> Host<A> {
         }
     }
 
-    fn decide(&mut self, now: Instant, incoming: Incoming, network: &mut Network) {
+    fn decide(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        observer: Observer,
+        network: &mut Network,
+    ) {
         let buffer = &mut self.transmit_buffer;
         buffer.clear();
         let response = match self.accept {
@@ -229,7 +250,7 @@ impl<A: Application> Host<A> {
             AcceptPolicy::Accept | AcceptPolicy::Retry => {
                 match self.endpoint.accept(now, incoming, buffer) {
                     Ok((handle, connection)) => {
-                        self.insert(handle, connection);
+                        self.insert(handle, connection, observer);
                         None
                     }
                     Err(error) => error.response,
@@ -299,12 +320,21 @@ impl<A: Application> Host<A> {
                 tell_queues(now, &mut self.connections[index].connection, network);
             }
             let hosted = &mut self.connections[index];
+            if self.checks {
+                hosted.observer.before_transmit(&hosted.connection);
+            }
             let Some(transmit) = hosted.connection.poll_transmit(now, MAX_BATCH, &mut buffer)
             else {
                 break;
             };
             if self.checks {
                 hosted.invariants.on_transmit(now, &transmit, &buffer);
+                let Hosted {
+                    observer,
+                    connection,
+                    ..
+                } = hosted;
+                observer.on_transmit(&transmit, &buffer, connection);
             }
             self.send_batch(now, &transmit, &buffer, network);
         }

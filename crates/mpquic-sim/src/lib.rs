@@ -33,6 +33,7 @@ pub mod link;
 mod nat;
 mod network;
 pub mod null_crypto;
+mod observer;
 mod packet;
 mod pair;
 mod pattern;

@@ -18,7 +18,7 @@ use crate::network::HostId;
 use crate::null_crypto::NullCrypto;
 use crate::tls::{SERVER_NAME, Tls};
 use crate::topology::{PathLinks, Topology};
-use crate::transfers::Transfers;
+use crate::transfers::{Incoming, Transfers};
 
 /// UDP ports of the two sides.
 const CLIENT_PORT: u16 = 50_000;
@@ -485,8 +485,7 @@ impl Pair {
         sender.application.is_all_opened()
             && sender.application.outgoing().iter().all(|(id, outgoing)| {
                 let incoming = receiver.application.incoming().get(id);
-                outgoing.stopped.is_some()
-                    || incoming.is_some_and(|i| i.finished.is_some() || i.reset.is_some())
+                outgoing.stopped.is_some() || incoming.is_some_and(Incoming::is_over)
             })
     }
 

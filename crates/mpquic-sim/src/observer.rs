@@ -1,0 +1,153 @@
+//! What somebody who watches the wire can hold a connection to, whatever it believes itself.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use mpquic_core::{Connection, FourTuple, PathId, PathStats, Transmit};
+
+/// The bytes at the end of a datagram that no other datagram of the connection may end with: the
+/// AEAD's tag, or what null crypto puts in its place.
+const TAG_LENGTH: usize = 16;
+
+/// Traffic between two addresses, as a server sees it.
+#[derive(Debug, Default)]
+struct Exchange {
+    received: u64,
+    sent: u64,
+    /// A datagram came after one had left: the client may have proven that it has the address.
+    answered: bool,
+}
+
+/// Watches what one connection sends and panics when it breaks a rule.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    /// Only servers are held to the 3x limit.
+    limited: bool,
+    exchanges: HashMap<FourTuple, Exchange>,
+    tags: HashSet<[u8; TAG_LENGTH]>,
+    /// Bytes in flight, and probe timeouts, before the connection was asked to send.
+    before: BTreeMap<PathId, PathStats>,
+}
+
+impl Observer {
+    /// For a server that accepts a client from this address, proven if it came with a token.
+    pub(crate) fn of_server(four_tuple: FourTuple, first_datagram: usize, proven: bool) -> Self {
+        let exchange = Exchange {
+            received: first_datagram as u64,
+            sent: 0,
+            answered: proven,
+        };
+        Self {
+            limited: true,
+            exchanges: HashMap::from([(four_tuple, exchange)]),
+            ..Self::default()
+        }
+    }
+
+    /// The connection is given a datagram.
+    pub(crate) fn on_received(&mut self, four_tuple: FourTuple, size: usize) {
+        let exchange = self.exchanges.entry(four_tuple).or_default();
+        exchange.received += size as u64;
+        exchange.answered |= exchange.sent > 0;
+    }
+
+    /// The connection is about to be asked for something to send.
+    pub(crate) fn before_transmit(&mut self, connection: &Connection) {
+        self.before.clear();
+        let stats = |path| Some((path, connection.path_stats(path)?));
+        self.before.extend(connection.paths().filter_map(stats));
+    }
+
+    /// The connection sends a batch.
+    pub(crate) fn on_transmit(
+        &mut self,
+        transmit: &Transmit,
+        buffer: &[u8],
+        connection: &Connection,
+    ) {
+        for datagram in buffer.chunks(transmit.segment_size.unwrap_or(buffer.len())) {
+            self.check_nonce(datagram);
+        }
+        self.check_amplification(transmit);
+        if let Some(path) = transmit.path {
+            self.check_window(path, connection);
+        }
+    }
+
+    /// RFC 9001 section 5.3, MP-030: no nonce is used twice with a key, so no tag comes twice.
+    fn check_nonce(&mut self, datagram: &[u8]) {
+        let tag = datagram.last_chunk().copied();
+        let tag = tag.unwrap_or_else(|| panic!("a datagram of {} bytes", datagram.len()));
+        assert!(self.tags.insert(tag), "a nonce or a path ID was used twice");
+    }
+
+    /// RFC 9000 sections 8 and 9.3: three times what came, until the address can have been proven.
+    fn check_amplification(&mut self, transmit: &Transmit) {
+        let exchange = self.exchanges.entry(transmit.four_tuple).or_default();
+        exchange.sent += transmit.size as u64;
+        assert!(
+            !self.limited || exchange.answered || exchange.sent <= 3 * exchange.received,
+            "{:?}: {exchange:?}",
+            transmit.four_tuple
+        );
+    }
+
+    /// RFC 9002 section 7: only probes leave when the window is full.
+    fn check_window(&self, path: PathId, connection: &Connection) {
+        let (Some(before), Some(after)) = (self.before.get(&path), connection.path_stats(path))
+        else {
+            return;
+        };
+        let added = after.in_flight.saturating_sub(before.in_flight);
+        let probes = if before.probe_timeouts > 0 { 3 } else { 1 } * u64::from(after.mtu);
+        assert!(
+            after.in_flight <= after.window || added <= probes,
+            "path {path} sends {added} bytes beyond its window: {after:?}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn four_tuple() -> FourTuple {
+        FourTuple::new(([10, 0, 0, 1], 443).into(), ([10, 0, 0, 2], 5000).into())
+    }
+
+    fn transmit(size: usize) -> Transmit {
+        Transmit {
+            path: None,
+            four_tuple: four_tuple(),
+            ecn: None,
+            size,
+            segment_size: None,
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "used twice")]
+    fn a_tag_that_comes_twice_is_seen() {
+        let mut observer = Observer::default();
+        observer.check_nonce(&[1; 40]);
+        observer.check_nonce(&[2; 40]);
+        observer.check_nonce(&[1; 80]);
+    }
+
+    #[test]
+    #[should_panic(expected = "Exchange")]
+    fn more_than_three_times_is_seen() {
+        let mut observer = Observer::of_server(four_tuple(), 1200, false);
+        observer.check_amplification(&transmit(3600));
+        observer.check_amplification(&transmit(1));
+    }
+
+    #[test]
+    fn an_answer_lifts_the_limit() {
+        let mut observer = Observer::of_server(four_tuple(), 1200, false);
+        observer.check_amplification(&transmit(3600));
+        observer.on_received(four_tuple(), 50);
+        observer.check_amplification(&transmit(10_000));
+        let mut proven = Observer::of_server(four_tuple(), 1200, true);
+        proven.check_amplification(&transmit(10_000));
+    }
+}
