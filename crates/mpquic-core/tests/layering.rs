@@ -145,7 +145,8 @@ const CRATES: &[(&str, &[&str])] = &[
 /// trust, or implement the core's crypto traits. Nobody else names it, and nobody names
 /// quinn_proto.
 const RUSTLS: &[&str] = &[
-    "mpquic-cli/src/certificate.rs",
+    "mpquic-cli/src/args.rs",
+    "mpquic-cli/src/serve.rs",
     "mpquic-cli/src/trust.rs",
     "mpquic-sim/src/null_crypto.rs",
     "mpquic-sim/src/tls.rs",
