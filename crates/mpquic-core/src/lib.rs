@@ -69,4 +69,4 @@ pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, Dir, EcnCodepoint, FinishError, Side,
     StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
 };
-pub use stream::{ReadStreamError, RecvStream, SendStream, StreamEvent, Written};
+pub use stream::{ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Written};

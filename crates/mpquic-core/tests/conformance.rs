@@ -234,7 +234,7 @@ fn every_deviation_has_a_reason_and_a_row() {
 #[test]
 fn rows_are_unique_and_in_order() {
     let mut ids = BTreeSet::new();
-    let mut last: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+    let mut last: BTreeMap<String, (Vec<u32>, u32)> = BTreeMap::new();
     for row in document().rows {
         assert!(
             ids.insert(row.id.clone()),
@@ -243,10 +243,11 @@ fn rows_are_unique_and_in_order() {
             row.id
         );
         let (family, number) = row.id.split_once('-').expect("an ID");
-        let place: Vec<u32> = number
-            .split(['.', '-'])
-            .map(|part| part.parse().expect("a section"))
-            .collect();
+        let (section, rule) = number.split_once('-').unwrap_or((number, "0"));
+        let parts = section
+            .split('.')
+            .map(|part| part.parse().expect("a section"));
+        let place = (parts.collect(), rule.parse().expect("a number"));
         if let Some(before) = last.insert(family.to_owned(), place.clone()) {
             assert!(
                 before < place,

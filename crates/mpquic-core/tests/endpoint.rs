@@ -550,6 +550,30 @@ fn mp_012_the_path_limit_is_not_remembered() {
     assert_eq!(lost(&mut client.1), None);
 }
 
+/// draft-ietf-quic-reliable-stream-reset-11 section 3: remembered, so that 0-RTT may use it.
+#[test]
+fn a_reset_after_the_beginning_may_be_early_data() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    let id = client.1.open(Dir::Uni).unwrap();
+    let mut stream = client.1.send_stream(id);
+    stream.write(b"early words").unwrap();
+    stream.reset_at(VarInt::from_u32(4), 5).unwrap();
+    let mut server = None;
+    let first = test.datagrams(&mut client.1);
+    for data in first {
+        test.give_server(&mut server, data);
+    }
+    let (_, accepted) = server.as_mut().unwrap();
+    assert!(accepted.is_handshaking());
+    let mut stream = accepted.recv_stream(id);
+    let chunk = stream.read_chunk(100, true).unwrap().unwrap();
+    assert_eq!(chunk.bytes[..], b"early"[..]);
+    let reset = mpquic_core::ReadStreamError::Reset(VarInt::from_u32(4));
+    assert_eq!(stream.read_chunk(100, true).map(|_| ()), Err(reset));
+}
+
 /// draft-ietf-quic-ack-frequency-14 section 3: whether a server takes requests is not remembered.
 #[test]
 fn the_smallest_acknowledgement_delay_is_not_remembered() {
@@ -573,12 +597,14 @@ fn the_smallest_acknowledgement_delay_is_not_remembered() {
 #[test]
 fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
     type Change = fn(&mut TransportConfig);
-    let lower: [Change; 5] = [
+    let lower: [Change; 6] = [
         |transport| transport.initial_receive_window -= 1,
         |transport| transport.initial_stream_receive_window -= 1,
         |transport| transport.max_concurrent_bidi_streams -= 1,
         |transport| transport.max_concurrent_uni_streams -= 1,
         |transport| transport.active_connection_id_limit -= 1,
+        // draft-ietf-quic-reliable-stream-reset-11 section 3
+        |transport| transport.reset_stream_at = false,
     ];
     let unchanged: Change = |_| {};
     for change in lower.into_iter().chain([unchanged]) {
@@ -591,7 +617,8 @@ fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
                 < test.transport.initial_stream_receive_window
             || transport.max_concurrent_bidi_streams < test.transport.max_concurrent_bidi_streams
             || transport.max_concurrent_uni_streams < test.transport.max_concurrent_uni_streams
-            || transport.active_connection_id_limit < test.transport.active_connection_id_limit;
+            || transport.active_connection_id_limit < test.transport.active_connection_id_limit
+            || !transport.reset_stream_at;
         let server = test.tls.server(Arc::new(transport));
         test.server.set_server_config(Some(Arc::new(server)));
         let mut client = test.connect();

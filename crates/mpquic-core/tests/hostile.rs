@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId, Stream};
+use mpquic_core::wire::frame::{Frame, NewConnectionId, ResetStream, Stream};
 use mpquic_core::{
-    ConnectionError, ConnectionId, Dir, Event, PathId, PathStatus, SpaceId, StreamId,
-    TransportErrorCode,
+    ConnectionError, ConnectionId, Dir, Event, PathId, PathStatus, ResetAtError, SpaceId, StreamId,
+    TransportErrorCode, VarInt,
 };
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
@@ -342,6 +342,32 @@ fn multipath_frames_are_unknown_to_a_peer_without_multipath() {
     assert_eq!(
         fate(&pair, Side::Server),
         Some((Code::FRAME_ENCODING_ERROR, 0x3e7a))
+    );
+}
+
+/// draft-ietf-quic-reliable-stream-reset-11 section 3: unknown unless we announced that we take it,
+/// and the peer then is told that it cannot be used.
+#[test]
+fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
+    let setup = Setup::new().transport(|config| config.reset_stream_at = false);
+    let mut pair = Pair::connected(&topology(), setup);
+    let id = pair.client().open(Dir::Uni).expect("credit");
+    let mut stream = pair.client().send_stream(id);
+    assert_eq!(
+        stream.reset_at(VarInt::from_u32(1), 0),
+        Err(ResetAtError::UnsupportedByPeer)
+    );
+    let reset = ResetStream {
+        id,
+        error_code: 1,
+        final_size: 0,
+    };
+    let payload = bytes(&[Frame::ResetStreamAt(reset, 0)]);
+    pair.client().inject(ZERO, &payload);
+    pair.drive(100 * MS);
+    assert_eq!(
+        fate(&pair, Side::Server),
+        Some((Code::FRAME_ENCODING_ERROR, 0x24))
     );
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use mpquic_core::{Dir, Event, ReadStreamError, SendDatagramError, StreamId, VarInt, WriteError};
+use mpquic_core::{
+    Dir, Event, ReadStreamError, ResetAtError, SendDatagramError, StreamId, VarInt, WriteError,
+};
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -247,4 +249,59 @@ fn datagrams_are_refused_when_the_peer_takes_none_and_when_the_buffer_is_full() 
     pair.drive(SECOND);
     assert!(pair.has_event(Side::Server, &Event::DatagramsUnblocked));
     assert!(pair.server().send_datagram(datagram).is_ok());
+}
+
+/// draft-ietf-quic-reliable-stream-reset-11: the beginning of a reset stream arrives in full, over
+/// both paths and though one of them loses packets and then goes away.
+#[test]
+fn the_beginning_of_a_reset_stream_arrives_over_two_paths() {
+    const SIZE: usize = 2_000_000;
+    const RELIABLE: u64 = 1_200_000;
+    let topology = Topology::new()
+        .path("good", LinkConfig::new(20.0, 5 * MS))
+        .path("bad", LinkConfig::new(20.0, 20 * MS).loss(0.02));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.open_all_paths();
+    let data: Vec<u8> = (0..SIZE).map(|i| (i / 7) as u8).collect();
+    let id = pair.client().open(Dir::Bi).unwrap();
+    let mut written = 0;
+    let mut received = Vec::new();
+    let mut end = None;
+    let mut is_cut = false;
+    pair.run_until(20 * SECOND, |pair| {
+        if written < SIZE {
+            let result = pair.client().send_stream(id).write(&data[written..]);
+            written += result.unwrap_or(0);
+        }
+        if !is_cut && received.len() > 400_000 && written > RELIABLE as usize {
+            is_cut = true;
+            let mut stream = pair.client().send_stream(id);
+            stream.reset_at(VarInt::from_u32(9), RELIABLE).unwrap();
+            pair.set_outage("bad", true);
+        }
+        let mut stream = pair.server().recv_stream(id);
+        loop {
+            match stream.read_chunk(usize::MAX, true) {
+                Ok(Some(chunk)) => received.extend_from_slice(&chunk.bytes),
+                Ok(None) | Err(ReadStreamError::Blocked | ReadStreamError::ClosedStream) => break,
+                Err(error) => {
+                    end = Some(error);
+                    break;
+                }
+            }
+        }
+        end.is_some()
+    })
+    .unwrap();
+    assert_eq!(end, Some(ReadStreamError::Reset(VarInt::from_u32(9))));
+    assert!(received.len() as u64 >= RELIABLE);
+    assert_eq!(received[..], data[..received.len()]);
+    assert!(pair.counters("bad")[0].bytes_out > 100_000);
+    // Both sides have forgotten the stream.
+    pair.drive(SECOND);
+    let again = pair
+        .client()
+        .send_stream(id)
+        .reset_at(VarInt::from_u32(9), 0);
+    assert_eq!(again, Err(ResetAtError::ClosedStream));
 }

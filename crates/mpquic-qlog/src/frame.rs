@@ -49,6 +49,14 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
             "error_code": reset.error_code,
             "final_size": reset.final_size,
         }),
+        Frame::ResetStreamAt(reset, reliable_size) => json!({
+            "frame_type": "reset_stream_at",
+            "stream_id": u64::from(reset.id),
+            "error": "unknown",
+            "error_code": reset.error_code,
+            "final_size": reset.final_size,
+            "reliable_size": reliable_size,
+        }),
         Frame::StopSending(stop) => json!({
             "frame_type": "stop_sending",
             "stream_id": u64::from(stop.id),

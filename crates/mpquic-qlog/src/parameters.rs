@@ -35,6 +35,7 @@ pub(crate) fn members(parameters: &TransportParameters) -> Members {
             parameters.disable_active_migration,
         ),
         ("grease_quic_bit", parameters.grease_quic_bit),
+        ("reset_stream_at", parameters.reset_stream_at),
     ];
     for (name, value) in flags {
         members.insert(name.to_owned(), value.into());
@@ -44,6 +45,10 @@ pub(crate) fn members(parameters: &TransportParameters) -> Members {
     }
     if let Some(address) = &parameters.preferred_address {
         members.insert("preferred_address".to_owned(), preferred_address(address));
+    }
+    if let Some(delay) = parameters.min_ack_delay {
+        let microseconds = u64::try_from(delay.as_micros()).unwrap_or(u64::MAX);
+        members.insert("min_ack_delay".to_owned(), microseconds.into());
     }
     if let Some(path) = parameters.initial_max_path_id {
         members.insert("initial_max_path_id".to_owned(), path.0.into());

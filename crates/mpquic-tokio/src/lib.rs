@@ -98,8 +98,8 @@ pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfi
 pub use mpquic_core::crypto::HandshakeData;
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,
-    ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus, Side,
-    StreamId, TransportError, TransportErrorCode, VarInt, Written,
+    ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus,
+    ResetAtError, Side, StreamId, TransportError, TransportErrorCode, VarInt, Written,
 };
 
 /// The README's example, compiled as a test.

@@ -6,7 +6,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use mpquic_core::{ClosedStream, ConnectionError, FinishError, StreamId, VarInt, Written};
+use mpquic_core::{
+    ClosedStream, ConnectionError, FinishError, ResetAtError, StreamId, VarInt, Written,
+};
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
@@ -198,6 +200,20 @@ impl SendStream {
             return Ok(());
         }
         state.core.send_stream(self.id).reset(error_code)?;
+        state.wake_task();
+        Ok(())
+    }
+
+    /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
+    /// been written. It can be called again with a smaller size; the code stays the first one. Not
+    /// every peer takes it (draft-ietf-quic-reliable-stream-reset-11).
+    pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
+        let mut state = self.connection.lock();
+        if state.error.is_some() || state.is_rejected(self.early) {
+            return Err(ResetAtError::ClosedStream);
+        }
+        let mut stream = state.core.send_stream(self.id);
+        stream.reset_at(error_code, reliable_size)?;
         state.wake_task();
         Ok(())
     }

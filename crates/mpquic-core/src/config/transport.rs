@@ -91,6 +91,9 @@ pub struct TransportConfig {
     pub time_threshold: f64,
     /// Mark packets ECT(0) and react to ECN-CE where the path supports it.
     pub ecn: bool,
+    /// Let the peer reset streams and still deliver their beginning
+    /// (draft-ietf-quic-reliable-stream-reset-11).
+    pub reset_stream_at: bool,
     /// Bytes of DATAGRAM payload buffered for the application; `None` refuses DATAGRAM frames.
     pub datagram_receive_buffer: Option<usize>,
     /// Bytes of DATAGRAM payload buffered for sending.
@@ -136,6 +139,7 @@ impl TransportConfig {
             packet_threshold: 3,
             time_threshold: 9.0 / 8.0,
             ecn: true,
+            reset_stream_at: true,
             datagram_receive_buffer: Some(1 << 20),
             datagram_send_buffer: 1 << 20,
             crypto_buffer: 64 << 10,

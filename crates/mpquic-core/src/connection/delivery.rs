@@ -301,6 +301,7 @@ impl Connection {
             Delivery::Crypto { .. } => self.handshake.crypto.on_delivery(delivery, fate),
             Delivery::Stream { .. }
             | Delivery::ResetStream(_)
+            | Delivery::ResetStreamAt { .. }
             | Delivery::StopSending(_)
             | Delivery::MaxData
             | Delivery::MaxStreamData(_)

@@ -224,6 +224,8 @@ fn check_limits(
             parameters.initial_max_streams_bidi,
             parameters.initial_max_streams_uni,
             parameters.max_datagram_frame_size,
+            // draft-ietf-quic-reliable-stream-reset-11 section 3
+            parameters.reset_stream_at.into(),
         ]
     };
     let reduced = limits(remembered)

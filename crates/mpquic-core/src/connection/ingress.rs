@@ -14,7 +14,7 @@ use crate::packet::opener::{self, OpenError};
 use crate::path::MIN_DATAGRAM;
 use crate::qlog::{DropReason, KeyTrigger};
 use crate::space::AckPolicy;
-use crate::wire::frame::{Close, Frame, FrameIter, PacketType};
+use crate::wire::frame::{Close, Frame, FrameIter, PacketType, ResetStream};
 use crate::wire::header::{self, Header, ProtectedPacket};
 
 /// Where a packet came from.
@@ -523,6 +523,7 @@ impl Connection {
             }
             Frame::Crypto(crypto) => self.on_crypto(opened.space, crypto),
             Frame::ResetStream(reset) => self.streams.on_reset_stream(&reset),
+            Frame::ResetStreamAt(reset, size) => self.on_reset_stream_at(&reset, size),
             Frame::StopSending(stop) => self.streams.on_stop_sending(&stop),
             Frame::MaxData(limit) => {
                 self.streams.on_max_data(limit);
@@ -571,6 +572,20 @@ impl Connection {
             self.streams.set_receive_window_target(target);
         }
         Ok(())
+    }
+
+    fn on_reset_stream_at(
+        &mut self,
+        reset: &ResetStream,
+        reliable_size: u64,
+    ) -> Result<(), TransportError> {
+        // RFC 9000 section 12.4: a type that was not negotiated is unknown.
+        if !self.handshake.local_parameters.reset_stream_at {
+            return Err(TransportError::frame_encoding(
+                "RESET_STREAM_AT was not negotiated",
+            ));
+        }
+        self.streams.on_reset_stream_at(reset, reliable_size)
     }
 
     fn on_crypto(

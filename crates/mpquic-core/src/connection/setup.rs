@@ -98,6 +98,7 @@ pub(crate) fn local_parameters(
             .datagram_receive_buffer
             .map_or(0, |bytes| bytes.min(65535) as u64),
         grease_quic_bit: endpoint.grease_quic_bit,
+        reset_stream_at: transport.reset_stream_at,
         initial_max_path_id: transport.max_concurrent_paths.checked_sub(1).map(PathId),
         // draft-ietf-quic-ack-frequency-14 section 3: not above max_ack_delay
         min_ack_delay: transport

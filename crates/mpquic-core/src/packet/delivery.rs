@@ -26,6 +26,10 @@ pub(crate) enum Delivery {
         fin: bool,
     },
     ResetStream(StreamId),
+    ResetStreamAt {
+        id: StreamId,
+        reliable_size: u64,
+    },
     StopSending(StreamId),
     MaxData,
     MaxStreamData(StreamId),

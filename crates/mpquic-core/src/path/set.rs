@@ -291,6 +291,7 @@ impl Paths {
             | Delivery::Crypto { .. }
             | Delivery::Stream { .. }
             | Delivery::ResetStream(_)
+            | Delivery::ResetStreamAt { .. }
             | Delivery::StopSending(_)
             | Delivery::MaxData
             | Delivery::MaxStreamData(_)

@@ -6,7 +6,7 @@ use quinn_proto::{Chunk, ClosedStream, FinishError, StreamId, VarInt, WriteError
 use super::recv::Read;
 use super::send::Send;
 use super::set::Streams;
-use super::{ReadStreamError, RecvStream, SendStream, Written};
+use super::{ReadStreamError, RecvStream, ResetAtError, SendStream, Written};
 
 impl SendStream<'_> {
     /// Takes as much of `data` as flow control and the send buffer allow. `Blocked` if nothing.
@@ -61,19 +61,31 @@ impl SendStream<'_> {
         result.unwrap_or(Err(FinishError::ClosedStream))
     }
 
-    /// Drops unsent bytes and tells the peer.
+    /// Drops unsent bytes and tells the peer. After [`Self::reset_at`], the code stays the first one.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let done = self
             .streams
             .with_half(self.id, |send| send.reset(error_code));
-        if done != Some(true) {
-            return Err(closed());
+        self.streams.after_reset(self.id);
+        done.filter(|done| *done).map(|_| ()).ok_or_else(closed)
+    }
+
+    /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
+    /// been written. It can be called again with a smaller size; the code stays the first one
+    /// (draft-ietf-quic-reliable-stream-reset-11).
+    pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
+        if !self.streams.peer_takes_reset_at {
+            return Err(ResetAtError::UnsupportedByPeer);
         }
-        if let Some(key) = self.streams.send_key(self.id) {
-            self.streams.blocked_writers.remove(key);
-        }
-        self.streams.wake_writers();
-        Ok(())
+        let result = self.streams.with_half(self.id, |send| {
+            if reliable_size > send.buffer.end() {
+                return Err(ResetAtError::TooLong);
+            }
+            let done = send.reset_at(error_code, reliable_size);
+            done.then_some(()).ok_or(ResetAtError::ClosedStream)
+        });
+        self.streams.after_reset(self.id);
+        result.unwrap_or(Err(ResetAtError::ClosedStream))
     }
 
     /// Larger is more urgent; 0 is the default.
@@ -107,6 +119,19 @@ impl RecvStream<'_> {
 impl Streams {
     fn sending_half(&self, id: StreamId) -> Option<&Send> {
         self.sends.get(self.send_key(id)? as usize)
+    }
+
+    /// A sending half takes no more writes, and less of the send window.
+    fn after_reset(&mut self, id: StreamId) {
+        if let Some(key) = self.send_key(id)
+            && self
+                .sends
+                .get(key as usize)
+                .is_some_and(|send| !send.is_open())
+        {
+            self.blocked_writers.remove(key);
+        }
+        self.wake_writers();
     }
 
     /// Changes a sending half; `None` if it is closed.
@@ -192,6 +217,7 @@ impl Streams {
                 Ok(None)
             }
             Read::Reset(error_code) => {
+                self.settle_recv(key);
                 self.drop_recv(key);
                 Err(ReadStreamError::Reset(error_code))
             }

@@ -107,6 +107,14 @@ impl Assembler {
         self.offset
     }
 
+    /// True if the reader was given every byte below `offset`.
+    pub(crate) fn is_read_up_to(&self, offset: u64) -> bool {
+        match &self.delivered {
+            Some(delivered) => delivered.contains_range(0..offset),
+            None => self.offset >= offset,
+        }
+    }
+
     /// True if a read would give bytes.
     pub(crate) fn is_readable(&self) -> bool {
         !self.ready.is_empty() || self.delivered.is_some() && !self.runs.is_empty()

@@ -10,7 +10,7 @@ use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
 use crate::wire::buf::varint_size;
-use crate::wire::frame::{Frame, ResetStream, StopSending, StreamHeader};
+use crate::wire::frame::{Frame, StopSending, StreamHeader};
 
 /// A packet's last bytes are not worth a frame of their own if it would carry less than this and
 /// leave more behind.
@@ -27,8 +27,8 @@ impl Streams {
             || (self.open_credit.iter()).any(|credit| credit.report().is_some())
     }
 
-    /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, STOP_SENDING and the BLOCKED
-    /// frames that are due.
+    /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, RESET_STREAM_AT, STOP_SENDING
+    /// and the BLOCKED frames that are due.
     pub(crate) fn write_control(&mut self, writer: &mut FrameWriter<'_>) {
         // What does not fit stays due.
         let _all_written = self.write_limits(writer)
@@ -92,13 +92,14 @@ impl Streams {
                 continue;
             };
             let id = send.id;
-            if let Some((error_code, final_size)) = send.reset_due() {
-                let frame = Frame::ResetStream(ResetStream {
-                    id,
-                    error_code: error_code.into_inner(),
-                    final_size,
-                });
-                if !writer.try_write(&frame, Delivery::ResetStream(id)) {
+            if let Some((reset, reliable_size)) = send.reset_due() {
+                let (frame, delivery) = if reliable_size == 0 {
+                    (Frame::ResetStream(reset), Delivery::ResetStream(id))
+                } else {
+                    let delivery = Delivery::ResetStreamAt { id, reliable_size };
+                    (Frame::ResetStreamAt(reset, reliable_size), delivery)
+                };
+                if !writer.try_write(&frame, delivery) {
                     return false;
                 }
                 send.on_reset_sent();
@@ -249,7 +250,13 @@ impl Streams {
                 self.with_send(id, |send| send.on_delivery(offsets, fin, fate));
                 self.wake_writers();
             }
-            Delivery::ResetStream(id) => self.with_send(id, |send| send.on_reset_delivery(fate)),
+            Delivery::ResetStream(id) => {
+                self.with_send(id, |send| send.on_reset_delivery(0, fate));
+            }
+            Delivery::ResetStreamAt { id, reliable_size } => {
+                self.with_send(id, |send| send.on_reset_delivery(reliable_size, fate));
+                self.wake_writers();
+            }
             delivery if fate == Fate::Lost => self.on_control_lost(delivery),
             _ => {}
         }

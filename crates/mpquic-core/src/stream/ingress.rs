@@ -48,6 +48,15 @@ impl Streams {
         &mut self,
         frame: &frame::ResetStream,
     ) -> Result<(), TransportError> {
+        self.on_reset_stream_at(frame, 0)
+    }
+
+    /// RESET_STREAM_AT; with a reliable size of 0, it is as good as RESET_STREAM.
+    pub(crate) fn on_reset_stream_at(
+        &mut self,
+        frame: &frame::ResetStream,
+        reliable_size: u64,
+    ) -> Result<(), TransportError> {
         let Some(key) = self.receiving(frame.id)? else {
             return Ok(());
         };
@@ -56,7 +65,8 @@ impl Streams {
         };
         let before = recv.footprint();
         let error_code = application_code(frame.error_code);
-        recv.on_reset(error_code, frame.final_size, &mut self.recv_credit)?;
+        let final_size = frame.final_size;
+        recv.on_reset(error_code, final_size, reliable_size, &mut self.recv_credit)?;
         let after = recv.footprint();
         let readable = recv.take_readable();
         self.count_held(before, after);
@@ -76,11 +86,11 @@ impl Streams {
             return Ok(());
         };
         let error_code = application_code(frame.error_code);
-        if let Some(send) = self.sends.get_mut(key as usize)
-            && send.on_stop_sending(error_code)
-        {
-            let id = frame.id;
-            self.push_event(StreamEvent::Stopped { id, error_code });
+        if let Some(send) = self.sends.get_mut(key as usize) {
+            if send.on_stop_sending(error_code) {
+                let id = frame.id;
+                self.push_event(StreamEvent::Stopped { id, error_code });
+            }
             self.blocked_writers.remove(key);
             self.settle_send(key);
             self.wake_writers();

@@ -74,6 +74,20 @@ pub enum ReadStreamError {
     IllegalOrderedRead,
 }
 
+/// Why a stream could not be reset after its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum ResetAtError {
+    /// The peer does not know RESET_STREAM_AT.
+    #[error("the peer cannot take the beginning of a reset stream")]
+    UnsupportedByPeer,
+    /// So many bytes were not written, or would not have been delivered after an earlier reset.
+    #[error("no more than what was written can be delivered")]
+    TooLong,
+    /// The stream was delivered, stopped, or reset after no more bytes.
+    #[error("closed stream")]
+    ClosedStream,
+}
+
 /// What a vectored write took.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {

@@ -16,9 +16,18 @@ pub(crate) struct Recv {
     assembler: Assembler,
     /// Where the stream ends, once known.
     final_size: Option<u64>,
+    /// The peer reset the stream after its beginning.
+    cut: Option<Cut>,
     state: State,
     /// The reader found nothing and is to be told when that changes.
     reader_waits: bool,
+}
+
+/// A reset that lets the first bytes through (draft-ietf-quic-reliable-stream-reset-11).
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    error_code: VarInt,
+    reliable_size: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +59,7 @@ impl Recv {
             credit: ReceiveCredit::new(window),
             assembler: Assembler::default(),
             final_size: None,
+            cut: None,
             state: State::Open,
             reader_waits: true,
         }
@@ -107,28 +117,56 @@ impl Recv {
     }
 
     /// Takes bytes that [`Self::on_offset`] let pass.
-    pub(crate) fn on_data(&mut self, offset: u64, data: Bytes, gather: bool) {
-        if self.state == State::Open {
-            self.assembler.insert(offset, data, gather);
+    pub(crate) fn on_data(&mut self, offset: u64, mut data: Bytes, gather: bool) {
+        if self.state != State::Open {
+            return;
         }
+        if let Some(cut) = &self.cut {
+            let room = cut.reliable_size.saturating_sub(offset);
+            data.truncate(usize::try_from(room).unwrap_or(usize::MAX));
+        }
+        self.assembler.insert(offset, data, gather);
     }
 
-    /// Takes a reset.
+    /// Takes a reset after the first `reliable_size` bytes; 0 for RESET_STREAM.
     pub(crate) fn on_reset(
         &mut self,
         error_code: VarInt,
         final_size: u64,
+        reliable_size: u64,
         connection: &mut ReceiveCredit,
     ) -> Result<(), TransportError> {
         // RFC 9000 section 3.2: once all data is here, a reset changes nothing.
         let held = self.assembler.bytes_read() + self.assembler.unread();
-        let complete = self.final_size == Some(held);
+        let complete = self.final_size == Some(held) && self.cut.is_none();
         self.on_offset(final_size, true, connection)?;
-        if self.state == State::Open && !complete {
+        // draft-ietf-quic-reliable-stream-reset-11 section 5.2
+        if self.cut.is_some_and(|cut| cut.error_code != error_code) {
+            return Err(TransportError::new(
+                TransportErrorCode::STREAM_STATE_ERROR,
+                "another error code in a second reset",
+            ));
+        }
+        if self.state != State::Open || complete {
+            return Ok(());
+        }
+        if reliable_size == 0 {
             self.state = State::Reset(error_code);
             self.assembler.clear();
+        } else if self.cut.is_none_or(|cut| reliable_size < cut.reliable_size) {
+            self.cut = Some(Cut {
+                error_code,
+                reliable_size,
+            });
         }
         Ok(())
+    }
+
+    /// The code of a reset whose beginning was read.
+    fn finished_cut(&self) -> Option<VarInt> {
+        let cut = self.cut.as_ref()?;
+        let is_read = self.assembler.is_read_up_to(cut.reliable_size);
+        is_read.then_some(cut.error_code)
     }
 
     /// Bytes nobody will read any more: their credit goes back to the connection.
@@ -152,7 +190,9 @@ impl Recv {
     fn is_readable(&self) -> bool {
         match self.state {
             State::Open => {
-                self.assembler.is_readable() || self.final_size == Some(self.assembler.bytes_read())
+                self.assembler.is_readable()
+                    || self.finished_cut().is_some()
+                    || self.final_size == Some(self.assembler.bytes_read())
             }
             State::Reset(_) => true,
             State::Stopped { .. } => false,
@@ -178,6 +218,11 @@ impl Recv {
             State::Open => {}
             State::Reset(error_code) => return Ok(Read::Reset(error_code)),
             State::Stopped { .. } => return Err(ReadStreamError::ClosedStream),
+        }
+        if let Some(error_code) = self.finished_cut() {
+            self.state = State::Reset(error_code);
+            self.assembler.clear();
+            return Ok(Read::Reset(error_code));
         }
         let chunk = if ordered {
             self.assembler.read(max_length)

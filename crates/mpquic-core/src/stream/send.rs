@@ -8,6 +8,7 @@ use super::flow::SendCredit;
 use super::send_buffer::SendBuffer;
 use crate::packet::delivery::Fate;
 use crate::sched::StreamView;
+use crate::wire::frame::ResetStream;
 
 /// The sending half of a stream.
 #[derive(Debug)]
@@ -42,7 +43,8 @@ enum Fin {
 #[derive(Debug, Clone, Copy)]
 struct Reset {
     error_code: VarInt,
-    final_size: u64,
+    /// Bytes that are delivered all the same; with any, it is RESET_STREAM_AT.
+    reliable_size: u64,
     due: bool,
     acked: bool,
 }
@@ -129,16 +131,23 @@ impl Send {
             // The peer's STOP_SENDING was answered already.
             return !std::mem::replace(&mut stopped.told, true);
         }
-        if self.reset.is_some() {
-            return false;
+        self.cut(error_code, 0)
+    }
+
+    /// The application resets the stream after its first `reliable_size` bytes, of which there must
+    /// be so many. False if it was reset after no more bytes before.
+    pub(crate) fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> bool {
+        if self.stopped.is_some() {
+            return self.reset(error_code);
         }
-        self.start_reset(error_code);
-        true
+        self.cut(error_code, reliable_size)
     }
 
     /// The peer wants no more; says whether the application must hear of it.
     pub(crate) fn on_stop_sending(&mut self, error_code: VarInt) -> bool {
         if self.reset.is_some() {
+            // The peer does not want the beginning either.
+            let _was_cut_before = self.cut(error_code, 0);
             return false;
         }
         self.stopped = Some(Stopped {
@@ -147,37 +156,52 @@ impl Send {
             told: self.fin != Fin::Open,
         });
         // RFC 9000 section 3.5: the answer is a reset with the same code.
-        self.start_reset(error_code);
-        true
+        self.cut(error_code, 0)
     }
 
-    fn start_reset(&mut self, error_code: VarInt) {
+    /// Resets the stream after its first `reliable_size` bytes, or after fewer than before. The code
+    /// of the first time stays (draft-ietf-quic-reliable-stream-reset-11 section 5.2).
+    fn cut(&mut self, error_code: VarInt, reliable_size: u64) -> bool {
+        let before = self.reset;
+        if before.is_some_and(|reset| reset.reliable_size <= reliable_size) {
+            return false;
+        }
+        self.buffer.truncate(reliable_size);
         self.reset = Some(Reset {
-            error_code,
-            final_size: self.buffer.discard(),
+            error_code: before.map_or(error_code, |reset| reset.error_code),
+            reliable_size,
             due: true,
             acked: false,
         });
         self.writer_waits = false;
+        true
     }
 
-    /// Error code and final size for RESET_STREAM, if one is due.
-    pub(crate) fn reset_due(&self) -> Option<(VarInt, u64)> {
-        self.reset
-            .filter(|reset| reset.due)
-            .map(|reset| (reset.error_code, reset.final_size))
+    /// What RESET_STREAM or RESET_STREAM_AT says, if one is due: not before all that is to be
+    /// delivered was sent, so that the final size has its credit.
+    pub(crate) fn reset_due(&self) -> Option<(ResetStream, u64)> {
+        let reset = self.reset.filter(|reset| reset.due)?;
+        let final_size = self.buffer.end();
+        let frame = ResetStream {
+            id: self.id,
+            error_code: reset.error_code.into_inner(),
+            final_size,
+        };
+        (self.buffer.sent() == final_size).then_some((frame, reset.reliable_size))
     }
 
-    /// RESET_STREAM was sent.
+    /// RESET_STREAM or RESET_STREAM_AT was sent.
     pub(crate) fn on_reset_sent(&mut self) {
         if let Some(reset) = &mut self.reset {
             reset.due = false;
         }
     }
 
-    /// The fate of RESET_STREAM.
-    pub(crate) fn on_reset_delivery(&mut self, fate: Fate) {
-        if let Some(reset) = &mut self.reset {
+    /// The fate of RESET_STREAM, or of RESET_STREAM_AT with this size.
+    pub(crate) fn on_reset_delivery(&mut self, reliable_size: u64, fate: Fate) {
+        if let Some(reset) = &mut self.reset
+            && reset.reliable_size == reliable_size
+        {
             reset.acked |= fate == Fate::Acked;
             reset.due = !reset.acked && (reset.due || fate == Fate::Lost);
         }
@@ -231,7 +255,7 @@ impl Send {
 
     /// True if a frame that ends at `end` ends the stream.
     pub(crate) fn ends_at(&self, end: u64) -> bool {
-        self.fin != Fin::Open && end == self.buffer.end()
+        self.fin != Fin::Open && self.reset.is_none() && end == self.buffer.end()
     }
 
     /// A frame was sent. Returns how much credit of the connection it used.
@@ -267,7 +291,8 @@ impl Send {
 
     /// True if nobody needs the half any more.
     pub(crate) fn is_done(&self) -> bool {
-        let reset = self.reset.is_some_and(|reset| reset.acked);
+        let delivered = self.buffer.buffered() == 0;
+        let reset = self.reset.is_some_and(|reset| reset.acked && delivered);
         self.is_finished() || reset && self.stopped.is_none_or(|stopped| stopped.told)
     }
 
@@ -278,7 +303,7 @@ impl Send {
 
     /// The stream as schedulers see it.
     pub(crate) fn view(&self) -> StreamView {
-        let finished = self.fin != Fin::Open;
+        let finished = !self.is_open();
         StreamView {
             id: self.id,
             priority: self.priority,

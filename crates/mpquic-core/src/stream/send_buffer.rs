@@ -275,16 +275,15 @@ impl SendBuffer {
         }
     }
 
-    /// Throws all bytes away: nothing is left to send or to wait for. Returns how many were sent
-    /// at all, the final size of a stream that ends here.
-    pub(crate) fn discard(&mut self) -> u64 {
-        let sent = self.sent;
-        *self = Self {
-            base: sent,
-            sent,
-            end: sent,
-            ..Self::default()
-        };
-        sent
+    /// Throws away the bytes from `length` on: those not sent yet never will be, and the others
+    /// count as acknowledged.
+    pub(crate) fn truncate(&mut self, length: u64) {
+        self.end = self.end.min(self.sent.max(length));
+        self.skipped.remove(length..u64::MAX);
+        self.on_acked(length..self.sent);
+        while self.segments.back().is_some_and(|s| s.start >= length) {
+            self.segments.pop_back();
+        }
+        self.cursor = 0;
     }
 }

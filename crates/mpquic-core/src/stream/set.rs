@@ -67,6 +67,8 @@ pub(crate) struct Streams {
     /// Initial limits of our streams, by direction, and of those the peer opens.
     initial_local: [u64; 2],
     initial_peer: u64,
+    /// The peer announced that it takes RESET_STREAM_AT.
+    pub(super) peer_takes_reset_at: bool,
     /// What all sending halves hold.
     pub(super) total: Backlog,
     pub(super) send_window: u64,
@@ -113,6 +115,7 @@ impl Streams {
             next_accept: [0; 2],
             initial_local: [0; 2],
             initial_peer: 0,
+            peer_takes_reset_at: false,
             total: Backlog::default(),
             send_window: config.send_window,
             held: (0, 0),
@@ -133,6 +136,7 @@ impl Streams {
             parameters.initial_max_stream_data_uni,
         ];
         self.initial_peer = parameters.initial_max_stream_data_bidi_local;
+        self.peer_takes_reset_at = parameters.reset_stream_at;
         self.on_max_data(parameters.initial_max_data);
         self.raise_stream_count(Dir::Bi, parameters.initial_max_streams_bidi);
         self.raise_stream_count(Dir::Uni, parameters.initial_max_streams_uni);

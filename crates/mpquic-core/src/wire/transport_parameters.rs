@@ -1,5 +1,5 @@
 //! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 10069 section 2.1,
-//! draft-ietf-quic-ack-frequency-14 section 3).
+//! and the drafts named at the parameters).
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -30,6 +30,8 @@ mod id {
     pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
     pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
     pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// draft-ietf-quic-reliable-stream-reset-11.
+    pub(super) const RESET_STREAM_AT: u64 = 0x1d;
     /// RFC 9221.
     pub(super) const MAX_DATAGRAM_FRAME_SIZE: u64 = 0x20;
     /// RFC 10069.
@@ -109,6 +111,8 @@ pub struct TransportParameters {
     /// `max_ack_delay`; whole microseconds. Absent means that it takes no ACK_FREQUENCY
     /// (draft-ietf-quic-ack-frequency-14).
     pub min_ack_delay: Option<Duration>,
+    /// The side takes RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset-11).
+    pub reset_stream_at: bool,
 }
 
 /// preferred_address (RFC 9000 section 18.2).
@@ -148,6 +152,7 @@ impl Default for TransportParameters {
             grease_quic_bit: false,
             initial_max_path_id: None,
             min_ack_delay: None,
+            reset_stream_at: false,
         }
     }
 }
@@ -189,6 +194,9 @@ impl TransportParameters {
         integer(id::MAX_DATAGRAM_FRAME_SIZE, self.max_datagram_frame_size, 0);
         if self.disable_active_migration {
             put(out, id::DISABLE_ACTIVE_MIGRATION, |_| {});
+        }
+        if self.reset_stream_at {
+            put(out, id::RESET_STREAM_AT, |_| {});
         }
         if self.grease_quic_bit {
             put(out, id::GREASE_QUIC_BIT, |_| {});
@@ -341,6 +349,7 @@ impl TransportParameters {
                 self.retry_source_connection_id = Some(connection_id(value)?);
             }
             id::MAX_DATAGRAM_FRAME_SIZE => self.max_datagram_frame_size = integer(value)?,
+            id::RESET_STREAM_AT => self.reset_stream_at = flag(value)?,
             id::GREASE_QUIC_BIT => self.grease_quic_bit = flag(value)?,
             id::INITIAL_MAX_PATH_ID => {
                 // MP-006

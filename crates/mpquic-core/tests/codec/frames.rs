@@ -158,7 +158,8 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
     ]
 }
 
-/// Frames of drafts: draft-ietf-quic-ack-frequency-14 sections 4 and 5.
+/// Frames of drafts: draft-ietf-quic-ack-frequency-14 sections 4 and 5,
+/// draft-ietf-quic-reliable-stream-reset-11 section 4.
 fn extension_frames() -> Vec<(&'static str, Frame)> {
     let request = AckFrequency {
         sequence: 5,
@@ -166,9 +167,15 @@ fn extension_frames() -> Vec<(&'static str, Frame)> {
         max_ack_delay: 25_000,
         reordering_threshold: 3,
     };
+    let reset = ResetStream {
+        id: stream_id(4),
+        error_code: 7,
+        final_size: 1024,
+    };
     vec![
         ("40af 05 09 800061a8 03", Frame::AckFrequency(request)),
         ("1f", Frame::ImmediateAck),
+        ("24 04 07 4400 4200", Frame::ResetStreamAt(reset, 512)),
     ]
 }
 
@@ -315,6 +322,8 @@ fn malformed_frames_are_errors_with_the_right_code() {
             0x3e78,
         ),
         ("31 02 00", ENCODING, 0x31),
+        // draft-ietf-quic-reliable-stream-reset-11 section 4: more reliable than there is
+        ("24 04 07 05 06", ENCODING, 0x24),
         // MP-050, MP-140: path IDs beyond 32 bits
         ("7e7a c000000100000000", VIOLATION, 0x3e7a),
         ("7e7b c000000100000000", VIOLATION, 0x3e7b),
@@ -416,7 +425,8 @@ fn table_of_extension_frames() {
     // In the order of `extension_frames`: packets and affinity.
     let expected = [
         ("___1", Affinity::Movable),
-        ("___1", Affinity::Bound), // IMMEDIATE_ACK
+        ("___1", Affinity::Bound),   // IMMEDIATE_ACK
+        ("__01", Affinity::Movable), // RESET_STREAM_AT
     ];
     assert_eq!(extension_frames().len(), expected.len());
     for ((_, frame), (allowed, affinity)) in extension_frames().iter().zip(expected) {

@@ -139,6 +139,8 @@ fn stream_frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         stream().prop_map(Frame::Stream),
         reset_stream().prop_map(Frame::ResetStream),
+        (reset_stream(), varint())
+            .prop_map(|(reset, v)| Frame::ResetStreamAt(reset, v.min(reset.final_size))),
         (any_stream_id(), varint())
             .prop_map(|(id, error_code)| Frame::StopSending(StopSending { id, error_code })),
         (offset(), data()).prop_map(|(offset, data)| Frame::Crypto(Crypto { offset, data })),
@@ -206,7 +208,7 @@ prop_compose! {
         ack_delay_exponent in 0..=20u8,
         max_ack_delay in (0..1u64 << 14).prop_map(Duration::from_millis),
         active_connection_id_limit in 2..1u64 << 62,
-        flags in any::<[bool; 2]>(),
+        flags in any::<[bool; 3]>(),
         cids in prop::array::uniform3(prop::option::of(cid(0..=20))),
         stateless_reset_token in any::<Option<[u8; 16]>>(),
         preferred_address in prop::option::of(preferred_address()),
@@ -234,6 +236,7 @@ prop_compose! {
             max_datagram_frame_size: integers[5],
             grease_quic_bit: flags[1],
             initial_max_path_id,
+            reset_stream_at: flags[2],
             min_ack_delay: min_ack_delay
                 .map(|delay| Duration::from_micros(delay).min(max_ack_delay)),
         }

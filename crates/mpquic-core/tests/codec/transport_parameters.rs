@@ -129,6 +129,7 @@ fn malformed_parameters_are_errors() {
         "09 08 d000000000000001",                        // more than 2^60 streams
         "0a 01 15",                                      // ack_delay_exponent 21
         "0b 04 80004000",                                // max_ack_delay 2^14
+        "1d 01 00",                                      // likewise: reset_stream_at
         "0c 01 00",                                      // a flag with a value
         "6ab2 01 00",                                    // a flag with a value
         "0e 01 01",                                      // active_connection_id_limit 1

@@ -18,6 +18,25 @@ struct Transfer {
     written: u64,
     read: u64,
     reader_done: bool,
+    /// Instead of ending, the stream is reset; so many bytes are to arrive all the same.
+    reliable: Option<u64>,
+}
+
+impl Transfer {
+    /// Sometimes changes its mind: fewer bytes, or none, need to arrive.
+    fn cut_shorter(&mut self, streams: &mut Streams, rng: &mut StdRng) {
+        let Some(size) = self.reliable.filter(|_| rng.random_range(0..20) == 0) else {
+            return;
+        };
+        let shorter = rng.random_range(0..=size);
+        let mut stream = streams.send_stream(self.id);
+        let done = if rng.random() {
+            stream.reset_at(code(4), shorter).is_ok().then_some(shorter)
+        } else {
+            stream.reset(code(5)).is_ok().then_some(0)
+        };
+        self.reliable = done.or(self.reliable);
+    }
 }
 
 /// One end and what it has on the way to the other.
@@ -43,11 +62,15 @@ impl End {
     fn write(&mut self, rng: &mut StdRng) {
         for transfer in &mut self.sending {
             if transfer.written > transfer.length {
+                transfer.cut_shorter(&mut self.streams, rng);
                 continue;
             }
             let mut stream = self.streams.send_stream(transfer.id);
             if transfer.written == transfer.length {
-                stream.finish().expect("open");
+                match transfer.reliable {
+                    None => stream.finish().expect("open"),
+                    Some(size) => stream.reset_at(code(3), size).expect("open"),
+                }
                 transfer.written += 1;
                 continue;
             }
@@ -154,6 +177,12 @@ impl End {
                         transfer.reader_done = true;
                         break;
                     }
+                    Err(ReadStreamError::Reset(error_code)) => {
+                        assert_eq!(error_code, code(3));
+                        assert!(transfer.reliable.is_some_and(|size| transfer.read >= size));
+                        transfer.reader_done = true;
+                        break;
+                    }
                     // Its first frame has not arrived yet.
                     Err(ReadStreamError::ClosedStream) if transfer.read == 0 => break,
                     Err(ReadStreamError::Blocked) => break,
@@ -182,11 +211,11 @@ fn deliver(from: &mut End, to: &mut End, loss: f64, rng: &mut StdRng) {
     }
 }
 
-fn exchange(lengths: &[(u64, bool)], config: &TransportConfig, loss: f64, seed: u64) {
+fn exchange(lengths: &[(u64, bool, Option<u64>)], config: &TransportConfig, loss: f64, seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
     let (client, server) = pair(config);
     let (mut client, mut server) = (End::new(client), End::new(server));
-    for &(length, from_client) in lengths {
+    for &(length, from_client, reliable) in lengths {
         let end = if from_client {
             &mut client
         } else {
@@ -203,6 +232,7 @@ fn exchange(lengths: &[(u64, bool)], config: &TransportConfig, loss: f64, seed: 
             written: 0,
             read: 0,
             reader_done: false,
+            reliable: reliable.map(|size| size.min(length)),
         });
     }
     for round in 0.. {
@@ -230,7 +260,11 @@ fn exchange(lengths: &[(u64, bool)], config: &TransportConfig, loss: f64, seed: 
         let finished = events(&mut end.streams)
             .into_iter()
             .filter(|event| matches!(event, StreamEvent::Finished { .. }));
-        assert_eq!(finished.count(), end.sending.len());
+        let whole = end
+            .sending
+            .iter()
+            .filter(|transfer| transfer.reliable.is_none());
+        assert_eq!(finished.count(), whole.count());
         let view = end.streams.queue_view();
         assert_eq!((view.unsent, view.retransmit), (0, 0));
         assert_eq!(view.flow_window, view.flow_credit);
@@ -241,7 +275,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
     #[test]
     fn every_byte_arrives(
-        lengths in prop::collection::vec((0u64..30_000, any::<bool>()), 1..8),
+        lengths in prop::collection::vec((0u64..30_000, any::<bool>(), prop::option::of(0u64..30_000)), 1..8),
         stream_window in 500u64..20_000,
         window in 500u64..40_000,
         send_window in 500u64..40_000,
@@ -261,7 +295,9 @@ proptest! {
 
 #[test]
 fn many_streams_over_a_bad_channel() {
-    let lengths: Vec<(u64, bool)> = (0..60).map(|i| (i * 997 % 9000, i % 3 > 0)).collect();
+    let lengths: Vec<(u64, bool, Option<u64>)> = (0..60)
+        .map(|i| (i * 997 % 9000, i % 3 > 0, (i % 4 == 0).then_some(i * 100)))
+        .collect();
     for seed in 0..5 {
         exchange(&lengths, &config(), 0.2, seed);
     }

@@ -24,6 +24,7 @@ mod egress;
 mod ingress;
 mod lifecycle;
 mod operations;
+mod reset_at;
 mod send_buffer;
 
 /// A configuration whose policies are never asked.
@@ -44,6 +45,7 @@ fn parameters(config: &TransportConfig) -> TransportParameters {
         initial_max_streams_bidi: config.max_concurrent_bidi_streams,
         initial_max_streams_uni: config.max_concurrent_uni_streams,
         max_ack_delay: Duration::from_millis(25),
+        reset_stream_at: config.reset_stream_at,
         ..TransportParameters::default()
     }
 }
@@ -124,6 +126,7 @@ fn give(streams: &mut Streams, frame: Frame) -> Result<(), TransportError> {
     match frame {
         Frame::Stream(frame) => streams.on_stream(frame),
         Frame::ResetStream(frame) => streams.on_reset_stream(&frame),
+        Frame::ResetStreamAt(frame, size) => streams.on_reset_stream_at(&frame, size),
         Frame::StopSending(frame) => streams.on_stop_sending(&frame),
         Frame::MaxData(maximum) => {
             streams.on_max_data(maximum);

@@ -29,12 +29,21 @@ fn number(rng: &mut StdRng) -> u64 {
 fn frame(rng: &mut StdRng) -> Frame {
     let id = stream_id(rng);
     let (error_code, dir) = (number(rng), id.dir());
-    match rng.random_range(0..14) {
+    match rng.random_range(0..15) {
         0 => Frame::ResetStream(ResetStream {
             id,
             error_code,
             final_size: number(rng),
         }),
+        8 => {
+            let final_size = number(rng);
+            let reset = ResetStream {
+                id,
+                error_code: error_code % 2,
+                final_size,
+            };
+            Frame::ResetStreamAt(reset, number(rng).min(final_size))
+        }
         1 => Frame::StopSending(StopSending { id, error_code }),
         2 => Frame::MaxData(number(rng)),
         3 => Frame::MaxStreamData(id, number(rng)),
@@ -53,12 +62,13 @@ fn frame(rng: &mut StdRng) -> Frame {
 fn application(streams: &mut Streams, rng: &mut StdRng) {
     let id = stream_id(rng);
     let length = rng.random_range(0..200);
-    match rng.random_range(0..12) {
+    match rng.random_range(0..13) {
         0 => drop(streams.open(id.dir())),
         1 => drop(streams.accept(id.dir())),
         2 => drop(streams.send_stream(id).finish()),
         3 => drop(streams.send_stream(id).reset(code(1))),
         4 => drop(streams.recv_stream(id).stop(code(2))),
+        12 => drop(streams.send_stream(id).reset_at(code(1), length as u64)),
         5 => drop(streams.send_stream(id).set_priority(length as i32 % 3)),
         6 => streams.set_receive_window_target(number(rng)),
         7 => drop(streams.recv_stream(id).read_chunk(length, false)),

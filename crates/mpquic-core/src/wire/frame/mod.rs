@@ -1,4 +1,5 @@
-//! Frames (RFC 9000 section 19, RFC 9221, RFC 10069 section 4, draft-ietf-quic-ack-frequency-14).
+//! Frames (RFC 9000 section 19, RFC 9221, RFC 10069 section 4, drafts named at the
+//! frames).
 
 use std::iter::FusedIterator;
 
@@ -42,6 +43,9 @@ pub enum Frame {
     PathAck(PathId, Ack),
     /// RESET_STREAM.
     ResetStream(ResetStream),
+    /// RESET_STREAM_AT with its reliable size, at most the final size
+    /// (draft-ietf-quic-reliable-stream-reset-11).
+    ResetStreamAt(ResetStream, u64),
     /// STOP_SENDING.
     StopSending(StopSending),
     /// CRYPTO.
@@ -76,9 +80,9 @@ pub enum Frame {
     HandshakeDone,
     /// DATAGRAM.
     Datagram(Bytes),
-    /// ACK_FREQUENCY.
+    /// ACK_FREQUENCY (draft-ietf-quic-ack-frequency-14).
     AckFrequency(AckFrequency),
-    /// IMMEDIATE_ACK.
+    /// IMMEDIATE_ACK (draft-ietf-quic-ack-frequency-14).
     ImmediateAck,
     /// PATH_ABANDON.
     PathAbandon(PathId, TransportErrorCode),
@@ -207,6 +211,10 @@ impl Frame {
                 ack.write(out);
             }
             Self::ResetStream(reset) => reset.write(out),
+            Self::ResetStreamAt(reset, reliable_size) => {
+                reset.write(out);
+                out.varint(*reliable_size);
+            }
             Self::StopSending(stop) => stop.write(out),
             Self::NewToken(token) => {
                 out.varint(token.len() as u64);
@@ -254,6 +262,10 @@ impl Frame {
             }
             ty::PING => Self::Ping,
             ty::RESET_STREAM => Self::ResetStream(ResetStream::decode(buf)?),
+            ty::RESET_STREAM_AT => {
+                let (reset, reliable_size) = ResetStream::decode_at(buf)?;
+                Self::ResetStreamAt(reset, reliable_size)
+            }
             ty::STOP_SENDING => Self::StopSending(StopSending::decode(buf)?),
             ty::CRYPTO => Self::Crypto(basic::decode_crypto(buf)?),
             ty::NEW_TOKEN => Self::NewToken(basic::decode_new_token(buf)?),

@@ -1,4 +1,4 @@
-//! STREAM, RESET_STREAM and STOP_SENDING.
+//! STREAM, RESET_STREAM, RESET_STREAM_AT and STOP_SENDING.
 
 use bytes::Bytes;
 use quinn_proto::StreamId;
@@ -106,6 +106,19 @@ impl ResetStream {
             error_code: varint(buf)?,
             final_size: varint(buf)?,
         })
+    }
+
+    /// RESET_STREAM_AT and its reliable size.
+    pub(super) fn decode_at(buf: &mut Bytes) -> Result<(Self, u64), TransportError> {
+        let reset = Self::decode(buf)?;
+        let reliable_size = varint(buf)?;
+        // draft-ietf-quic-reliable-stream-reset-11 section 4
+        if reliable_size > reset.final_size {
+            return Err(TransportError::frame_encoding(
+                "reliable size above the final size",
+            ));
+        }
+        Ok((reset, reliable_size))
     }
 
     pub(super) fn write(&self, out: &mut impl Sink) {

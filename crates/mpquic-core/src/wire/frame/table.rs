@@ -1,5 +1,5 @@
 //! The frame table: type numbers, and what may be done with each frame (RFC 9000 section 12.4,
-//! RFC 9221 section 4, RFC 10069 section 4, draft-ietf-quic-ack-frequency-14).
+//! RFC 9221 section 4, RFC 10069 section 4, and the drafts named at the types).
 #![warn(clippy::wildcard_enum_match_arm)]
 
 use quinn_proto::Dir;
@@ -40,6 +40,8 @@ pub(super) mod frame_type {
     pub(in crate::wire) const HANDSHAKE_DONE: u64 = 0x1e;
     /// draft-ietf-quic-ack-frequency-14.
     pub(in crate::wire) const IMMEDIATE_ACK: u64 = 0x1f;
+    /// draft-ietf-quic-reliable-stream-reset-11.
+    pub(in crate::wire) const RESET_STREAM_AT: u64 = 0x24;
     pub(in crate::wire) const DATAGRAM: u64 = 0x30;
     pub(in crate::wire) const DATAGRAM_LENGTH: u64 = 0x31;
     pub(in crate::wire) const PATH_ACK: u64 = 0x3e;
@@ -142,6 +144,7 @@ impl Frame {
             Self::Ping => row(ty::PING, ALL).on(Bound),
             Self::Ack(ack) => row(ty::ACK | u64::from(ack.ecn.is_some()), NOT_ZERO_RTT).not_ack_eliciting().on(Preferred),
             Self::ResetStream(_) => row(ty::RESET_STREAM, DATA),
+            Self::ResetStreamAt(..) => row(ty::RESET_STREAM_AT, DATA),
             Self::StopSending(_) => row(ty::STOP_SENDING, DATA),
             Self::Crypto(_) => row(ty::CRYPTO, NOT_ZERO_RTT),
             Self::NewToken(_) => row(ty::NEW_TOKEN, ONE_RTT),
