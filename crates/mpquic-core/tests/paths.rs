@@ -465,6 +465,36 @@ fn a_shrinking_mtu_is_survived() {
     pair.close(Side::Client);
 }
 
+/// MP-157: each path has its own MTU, and looks for a larger one again ten minutes after a black
+/// hole (RFC 8899 section 5.1.1).
+#[test]
+fn an_mtu_that_fell_grows_again_and_concerns_one_path() {
+    let setup = Setup::new().transport(|transport| {
+        transport.keep_alive_interval = Some(10 * SECOND);
+    });
+    let mut pair = Pair::connected(&two_paths(), setup);
+    pair.open_all_paths();
+    pair.transfer(Side::Client, 10_000_000, 10 * SECOND);
+    let mtu = |pair: &mut Pair, path| pair.client().path_stats(PathId(path)).unwrap().mtu;
+    let full = mtu(&mut pair, 1);
+    assert!(full > 1400, "{full}");
+    pair.change("first", Change::Mtu(1300));
+    pair.transfer(Side::Client, 10_000_000, 20 * SECOND);
+    pair.run_until(20 * SECOND, |pair| mtu(pair, 0) <= 1272)
+        .unwrap();
+    pair.drive(2 * SECOND);
+    let small = mtu(&mut pair, 0);
+    assert!((1256..=1272).contains(&small), "{small}");
+    assert_eq!(mtu(&mut pair, 1), full);
+    pair.change("first", Change::Mtu(1500));
+    pair.drive(580 * SECOND);
+    assert_eq!(mtu(&mut pair, 0), small);
+    pair.drive(40 * SECOND);
+    assert_eq!(mtu(&mut pair, 0), full);
+    pair.transfer(Side::Client, 10_000_000, 10 * SECOND);
+    pair.close(Side::Client);
+}
+
 /// RFC 9000 section 13.4 and MP-056: marks instead of losses, counted per path.
 #[test]
 fn congestion_marks_keep_queues_short_without_loss() {

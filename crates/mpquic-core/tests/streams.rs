@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_core::{
-    Dir, Event, ReadStreamError, ResetAtError, SendDatagramError, StreamId, VarInt, WriteError,
+    Dir, Event, PathId, ReadStreamError, ResetAtError, SendDatagramError, StreamId, VarInt,
+    WriteError,
 };
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
@@ -225,6 +226,69 @@ fn datagrams_arrive_whole_on_any_path() {
     assert!(numbers.into_iter().eq(0..100));
     assert!(received.iter().all(|datagram| datagram.len() == size));
     pair.close(Side::Client);
+}
+
+/// The size that can be sent fits every usable path; each path tells its own.
+#[test]
+fn the_size_of_datagrams_follows_the_paths() {
+    let link = LinkConfig::new(50.0, 5 * MS);
+    let topology = Topology::new()
+        .path("wide", link.clone())
+        .path("narrow", link.mtu(1300));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.drive(SECOND);
+    let wide = pair.client().max_datagram_size_on(PathId(0)).unwrap();
+    assert!(wide > 1380, "{wide}");
+    assert_eq!(pair.client().max_datagram_size(), Some(wide));
+    assert_eq!(pair.client().max_datagram_size_on(PathId(1)), None);
+    pair.open_all_paths();
+    pair.drive(SECOND);
+    let narrow = pair.client().max_datagram_size_on(PathId(1)).unwrap();
+    assert!((1150..1240).contains(&narrow), "{narrow}");
+    assert_eq!(pair.client().max_datagram_size(), Some(narrow));
+    let too_large = pair
+        .client()
+        .send_datagram(Bytes::from(vec![0; narrow + 1]));
+    assert_eq!(too_large, Err(SendDatagramError::TooLarge));
+    let now = pair.now();
+    let code = mpquic_core::TransportErrorCode::NO_ERROR;
+    pair.client().close_path(now, PathId(1), code).unwrap();
+    assert_eq!(pair.client().max_datagram_size(), Some(wide));
+}
+
+/// What only a path that is gone could carry must not hold up the rest.
+#[test]
+fn datagrams_too_large_for_the_remaining_paths_are_dropped() {
+    let link = LinkConfig::new(50.0, 5 * MS);
+    let topology = Topology::new()
+        .path("wide", link.clone())
+        .path("narrow", link.mtu(1300));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.drive(SECOND);
+    pair.open_path("narrow", mpquic_core::PathStatus::Available)
+        .unwrap();
+    let size = pair.client().max_datagram_size().unwrap();
+    for _ in 0..50 {
+        pair.client()
+            .send_datagram(Bytes::from(vec![1; size]))
+            .unwrap();
+    }
+    pair.run_until(SECOND, |pair| pair.is_established(PathId(1)))
+        .unwrap();
+    for _ in 0..400 {
+        let _full = pair
+            .client()
+            .send_datagram(Bytes::from(vec![1; size.min(1100)]));
+    }
+    let now = pair.now();
+    let code = mpquic_core::TransportErrorCode::NO_ERROR;
+    pair.client().close_path(now, PathId(0), code).unwrap();
+    pair.client()
+        .send_datagram(Bytes::from_static(b"last"))
+        .unwrap();
+    pair.drive(SECOND);
+    let received = pair.hosted(Side::Server).unwrap().application.datagrams();
+    assert_eq!(received.last().unwrap()[..], b"last"[..]);
 }
 
 #[test]

@@ -45,6 +45,13 @@ impl Path {
         self.connection.lock().core.path_stats(self.id)
     }
 
+    /// Largest datagram that fits the path; `None` if it is closed or the peer takes none. Which path
+    /// carries a datagram is the scheduler's choice: see
+    /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
+    pub fn max_datagram_size(&self) -> Option<usize> {
+        self.connection.lock().core.max_datagram_size_on(self.id)
+    }
+
     /// Abandons the path. Abandoning the last one closes the connection.
     pub fn close(&self) -> Result<(), ClosedPath> {
         self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)

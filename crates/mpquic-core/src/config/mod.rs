@@ -25,6 +25,9 @@ pub struct EndpointConfig {
     pub max_udp_payload_size: u16,
     /// Clear the QUIC bit now and then towards peers that allow it (RFC 9287), and allow it.
     pub grease_quic_bit: bool,
+    /// Announce a transport parameter without meaning, so that peers keep ignoring those they do not
+    /// know (RFC 9000 section 18.1).
+    pub grease_transport_parameters: bool,
 }
 
 impl EndpointConfig {
@@ -35,6 +38,7 @@ impl EndpointConfig {
             reset_key,
             max_udp_payload_size: 65527,
             grease_quic_bit: true,
+            grease_transport_parameters: true,
         }
     }
 }

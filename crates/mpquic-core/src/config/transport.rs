@@ -155,6 +155,12 @@ impl TransportConfig {
         3 * self.initial_rtt
     }
 
+    /// The parameter of this name (RFC 9221 section 3).
+    pub(crate) fn max_datagram_frame_size(&self) -> u64 {
+        let buffer = self.datagram_receive_buffer.unwrap_or(0);
+        buffer.min(usize::from(u16::MAX)) as u64
+    }
+
     /// `max_ack_delay` as far as it can be announced (RFC 9000 section 18.2).
     pub(crate) fn valid_max_ack_delay(&self) -> Duration {
         self.max_ack_delay.min(MAX_ACK_DELAY)

@@ -196,8 +196,8 @@ impl Connection {
             .on_lost(lost.map(|(number, packet)| (*number, packet.bytes)));
         if black_hole {
             self.controller.on_mtu_update(id, path.mtu.mtu());
-            let dropped = self.datagrams.drop_oversized(self.frame_room());
-            tracing::debug!(path = %id, dropped, "the path's MTU fell");
+            tracing::debug!(path = %id, "the path's MTU fell");
+            self.drop_oversized_datagrams();
         }
         black_hole
     }

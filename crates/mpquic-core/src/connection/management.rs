@@ -363,6 +363,7 @@ impl Connection {
             };
             self.events.push_back(Event::Path(event));
             self.reinject(id);
+            self.drop_oversized_datagrams();
         }
     }
 

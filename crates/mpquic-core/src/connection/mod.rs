@@ -72,8 +72,17 @@ use movable::Movable;
 use timers::Idle;
 use window::ReceiveWindow;
 
+/// Bytes of a 1-RTT packet around its frames, at most: first byte, connection ID, packet number, tag.
+const PACKET_OVERHEAD: usize = 1 + MAX_CID_LENGTH + 4 + 16;
 /// The longest connection ID of QUIC version 1.
 const MAX_CID_LENGTH: usize = 20;
+/// Bytes for frames in a packet that every path carries.
+const MIN_FRAME_ROOM: usize = crate::path::MIN_DATAGRAM - PACKET_OVERHEAD;
+
+/// Bytes for frames in the largest packet of a path.
+fn frame_room(path: &Path) -> usize {
+    path.datagram_size().saturating_sub(PACKET_OVERHEAD)
+}
 
 /// A QUIC connection with any number of paths.
 pub struct Connection {
@@ -252,21 +261,32 @@ impl Connection {
     /// Largest DATAGRAM payload that fits the largest packet of every usable path; `None` if the
     /// peer takes none.
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.datagrams.max_payload(self.frame_room())
+        let smallest = self.frame_rooms().min();
+        self.datagrams
+            .max_payload(smallest.unwrap_or(MIN_FRAME_ROOM))
     }
 
-    /// Bytes for frames in the largest packet that fits every usable path.
-    fn frame_room(&self) -> usize {
-        let packet = self
-            .paths
-            .iter()
-            .filter(|path| path.is_usable())
-            .map(Path::datagram_size)
-            .min()
-            .unwrap_or(crate::path::MIN_DATAGRAM);
-        // First byte, connection ID, packet number, tag.
-        let overhead = 1 + MAX_CID_LENGTH + 4 + 16;
-        packet.saturating_sub(overhead)
+    /// Largest DATAGRAM payload that fits the largest packet of a path; `None` if the path is closed
+    /// or the peer takes none. Which path carries a datagram is the scheduler's choice.
+    pub fn max_datagram_size_on(&self, path: PathId) -> Option<usize> {
+        let room = frame_room(self.paths.open(path)?);
+        self.datagrams.max_payload(room)
+    }
+
+    /// Bytes for frames in the largest packet of each usable path.
+    fn frame_rooms(&self) -> impl Iterator<Item = usize> {
+        let usable = self.paths.iter().filter(|path| path.is_usable());
+        usable.map(frame_room)
+    }
+
+    /// Drops queued DATAGRAMs that are too large for every path by now.
+    fn drop_oversized_datagrams(&mut self) {
+        if let Some(room) = self.frame_rooms().max() {
+            let dropped = self.datagrams.drop_oversized(room);
+            if dropped > 0 {
+                tracing::debug!(dropped, "no path carries these datagrams any more");
+            }
+        }
     }
 
     /// Ends the connection; the peer's application gets the code and reason.

@@ -10,7 +10,7 @@ use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::crypto::tokens::{ResetKey, TokenIssuer};
 use crate::crypto::{ClientConfig, Keys, Session};
 use crate::ids::{FourTuple, PathId};
-use crate::wire::transport_parameters::TransportParameters;
+use crate::wire::transport_parameters::{ReservedParameter, TransportParameters};
 
 /// Everything a connection starts from.
 pub(crate) struct ConnectionSetup {
@@ -76,11 +76,13 @@ pub(crate) struct ServerSetup {
     pub(crate) token_issuer: Option<TokenIssuer>,
 }
 
-/// The parameters one side announces, without those only a server sends.
+/// The parameters one side announces, without those only a server sends. `random` chooses what the
+/// reserved one looks like.
 pub(crate) fn local_parameters(
     endpoint: &EndpointConfig,
     transport: &TransportConfig,
     local_cid: ConnectionId,
+    random: (u32, [u8; 8]),
 ) -> TransportParameters {
     TransportParameters {
         max_idle_timeout: transport.max_idle_timeout.unwrap_or(Duration::ZERO),
@@ -94,11 +96,12 @@ pub(crate) fn local_parameters(
         max_ack_delay: transport.valid_max_ack_delay(),
         active_connection_id_limit: transport.active_connection_id_limit.max(2),
         initial_source_connection_id: Some(local_cid),
-        max_datagram_frame_size: transport
-            .datagram_receive_buffer
-            .map_or(0, |bytes| bytes.min(65535) as u64),
+        max_datagram_frame_size: transport.max_datagram_frame_size(),
         grease_quic_bit: endpoint.grease_quic_bit,
         reset_stream_at: transport.reset_stream_at,
+        reserved: endpoint
+            .grease_transport_parameters
+            .then(|| ReservedParameter::new(random.0, random.1)),
         initial_max_path_id: transport.max_concurrent_paths.checked_sub(1).map(PathId),
         // draft-ietf-quic-ack-frequency-14 section 3: not above max_ack_delay
         min_ack_delay: transport

@@ -154,7 +154,8 @@ impl Endpoint {
             return Err(ConnectError::InvalidRemoteAddress(remote));
         }
         let local_cid = self.new_cid().ok_or(ConnectError::CidsExhausted)?;
-        let local_parameters = local_parameters(&self.config, &config.transport, local_cid);
+        let random = self.rng.random();
+        let local_parameters = local_parameters(&self.config, &config.transport, local_cid, random);
         let session = config
             .crypto
             .clone()
@@ -346,7 +347,9 @@ impl Endpoint {
                 response: self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf),
             });
         };
-        let mut local_parameters = local_parameters(&self.config, &config.transport, local_cid);
+        let random = self.rng.random();
+        let mut local_parameters =
+            local_parameters(&self.config, &config.transport, local_cid, random);
         local_parameters.original_destination_connection_id =
             Some(incoming.admission.original_dcid);
         local_parameters.retry_source_connection_id = incoming.admission.retry_scid;

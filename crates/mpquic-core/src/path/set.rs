@@ -12,7 +12,7 @@ use crate::cid::local::LocalCids;
 use crate::cid::peer::PeerCids;
 use crate::error::TransportErrorCode;
 use crate::ids::PathId;
-use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::delivery::{Delivery, Fate, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
 
@@ -20,10 +20,10 @@ use crate::wire::frame::Frame;
 #[derive(Debug)]
 pub(crate) struct Abandon {
     pub(crate) error_code: TransportErrorCode,
-    /// Our PATH_ABANDON is to be sent.
-    pending: bool,
-    /// When the rest of the state is dropped; known once the peer's PATH_ABANDON arrived. Dropping
-    /// it earlier would answer a peer that does not know yet with a stateless reset.
+    /// How far our PATH_ABANDON has come.
+    progress: Progress,
+    /// When the rest of the state may be dropped; known once the peer's PATH_ABANDON arrived.
+    /// Dropping it earlier would answer a peer that does not know yet with a stateless reset.
     deadline: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ impl Slot {
         }
         self.abandon = Some(Abandon {
             error_code,
-            pending: true,
+            progress: Progress::Queued,
             deadline: None,
         });
         true
@@ -89,8 +89,13 @@ impl Slot {
         }
     }
 
+    /// When the state is dropped. Not before the peer has our PATH_ABANDON, which it may wait for
+    /// and which nobody else would repeat (MP-123).
     pub(crate) fn drain_deadline(&self) -> Option<Instant> {
-        self.abandon.as_ref()?.deadline
+        let abandon = self.abandon.as_ref()?;
+        abandon
+            .deadline
+            .filter(|_| abandon.progress == Progress::Delivered)
     }
 }
 
@@ -223,7 +228,7 @@ impl Paths {
     pub(crate) fn wants_to_send(&self) -> bool {
         self.ids.wants_to_send()
             || self.slots.iter().any(|slot| match &slot.abandon {
-                Some(abandon) => abandon.pending,
+                Some(abandon) => abandon.progress.is_queued(),
                 None => {
                     slot.local_cids.wants_to_send()
                         || slot.peer_cids.wants_to_send()
@@ -242,10 +247,10 @@ impl Paths {
         for slot in &mut self.slots {
             match &mut slot.abandon {
                 // On another path: the abandoned one sends nothing more (MP-121, MP-122).
-                Some(abandon) if abandon.pending && slot.id != carrier => {
+                Some(abandon) if abandon.progress.is_queued() && slot.id != carrier => {
                     let frame = Frame::PathAbandon(slot.id, abandon.error_code);
                     if writer.try_write(&frame, Delivery::PathAbandon(slot.id)) {
-                        abandon.pending = false;
+                        abandon.progress = Progress::Sent;
                     }
                 }
                 Some(_) => {}
@@ -278,10 +283,8 @@ impl Paths {
                 }
             }
             Delivery::PathAbandon(path) => {
-                if let Some(abandon) = self.slot_mut(path).and_then(|slot| slot.abandon.as_mut())
-                    && fate == Fate::Lost
-                {
-                    abandon.pending = true;
+                if let Some(abandon) = self.slot_mut(path).and_then(|slot| slot.abandon.as_mut()) {
+                    abandon.progress.on_fate(fate);
                 }
             }
             Delivery::MaxPathId(_) | Delivery::PathsBlocked(_) => {

@@ -25,8 +25,8 @@ const CROWDED: usize = 64;
 pub(crate) struct Datagrams {
     incoming: Queue,
     outgoing: Queue,
-    /// We announced that we take datagrams.
-    accepts: bool,
+    /// The `max_datagram_frame_size` we announced; 0 if we take none.
+    limit: u64,
     /// The peer's `max_datagram_frame_size`.
     peer_limit: u64,
     /// A `send` failed for want of room.
@@ -69,7 +69,7 @@ impl Datagrams {
         Self {
             incoming: bounded(config.datagram_receive_buffer.unwrap_or(0)),
             outgoing: bounded(config.datagram_send_buffer),
-            accepts: config.datagram_receive_buffer.is_some(),
+            limit: config.max_datagram_frame_size(),
             peer_limit: 0,
             sender_waits: false,
         }
@@ -96,10 +96,10 @@ impl Datagrams {
     /// Takes a received payload. The oldest ones make room for it; true if the reader must be told
     /// (nothing was waiting before).
     pub(crate) fn on_datagram(&mut self, data: Bytes) -> Result<bool, TransportError> {
-        // RFC 9221 section 3
-        if !self.accepts {
+        // RFC 9221 section 3: a frame has a type besides its payload.
+        if data.len() as u64 >= self.limit {
             return Err(TransportError::protocol_violation(
-                "DATAGRAM without max_datagram_frame_size",
+                "DATAGRAM above max_datagram_frame_size",
             ));
         }
         let was_empty = self.incoming.payloads.is_empty();

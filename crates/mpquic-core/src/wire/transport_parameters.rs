@@ -113,6 +113,27 @@ pub struct TransportParameters {
     pub min_ack_delay: Option<Duration>,
     /// The side takes RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset-11).
     pub reset_stream_at: bool,
+    /// A parameter that means nothing, for peers to ignore; never set by [`Self::decode`].
+    pub reserved: Option<ReservedParameter>,
+}
+
+/// A parameter whose number is reserved for having no meaning (RFC 9000 section 18.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReservedParameter {
+    number: u64,
+    value: [u8; 8],
+    length: usize,
+}
+
+impl ReservedParameter {
+    /// One that these random bits choose.
+    pub fn new(number: u32, value: [u8; 8]) -> Self {
+        Self {
+            number: 27 + 31 * u64::from(number),
+            value,
+            length: usize::from(value[0]) % 9,
+        }
+    }
 }
 
 /// preferred_address (RFC 9000 section 18.2).
@@ -153,6 +174,7 @@ impl Default for TransportParameters {
             initial_max_path_id: None,
             min_ack_delay: None,
             reset_stream_at: false,
+            reserved: None,
         }
     }
 }
@@ -212,6 +234,10 @@ impl TransportParameters {
             put(out, id::MIN_ACK_DELAY, |out| {
                 out.varint(microseconds.min(VARINT_MAX));
             });
+        }
+        if let Some(reserved) = &self.reserved {
+            let value = reserved.value.get(..reserved.length).unwrap_or_default();
+            put(out, reserved.number, |out| out.bytes(value));
         }
         if side.is_server() {
             self.encode_server_only(out);

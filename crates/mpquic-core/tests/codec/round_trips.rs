@@ -237,6 +237,7 @@ prop_compose! {
             grease_quic_bit: flags[1],
             initial_max_path_id,
             reset_stream_at: flags[2],
+            reserved: None,
             min_ack_delay: min_ack_delay
                 .map(|delay| Duration::from_micros(delay).min(max_ack_delay)),
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::transport_parameters::TransportParameters;
+use mpquic_core::wire::transport_parameters::{ReservedParameter, TransportParameters};
 use mpquic_core::{ConnectionId, PathId, Side, TransportErrorCode};
 
 use super::hex;
@@ -164,6 +164,27 @@ fn some_parameters_are_the_servers() {
             "{bytes}"
         );
         assert_refused(Side::Client, bytes);
+    }
+}
+
+/// RFC 9000 section 18.1.
+#[test]
+fn a_reserved_parameter_is_announced_and_ignored() {
+    for (number, value, bytes) in [
+        (0, [0; 8], "1b 00"),
+        (1, [3, 4, 5, 6, 7, 8, 9, 10], "3a 03 030405"),
+        (2, [9; 8], "4059 00"),
+        (2, [17; 8], "4059 08 1111111111111111"),
+    ] {
+        let parameters = TransportParameters {
+            reserved: Some(ReservedParameter::new(number, value)),
+            ..TransportParameters::default()
+        };
+        let mut out = Vec::new();
+        parameters.encode(Side::Client, &mut out);
+        assert_eq!(out, hex(bytes));
+        let decoded = TransportParameters::decode(Side::Server, &out);
+        assert_eq!(decoded, Ok(TransportParameters::default()));
     }
 }
 

@@ -133,6 +133,32 @@ fn mp_124_state_stays_for_three_probe_timeouts() {
 }
 
 /// MP-125: an ID nobody used can be abandoned, and is spent.
+/// MP-123: the answer is repeated until it arrives, however long that takes.
+#[test]
+fn mp_123_a_lost_answer_is_repeated() {
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        net.delivers = match side {
+            Side::Client => |sent| sent.from.is_client() || !abandons(sent, ONE),
+            Side::Server => |sent| sent.from.is_server() || !abandons(sent, ONE),
+        };
+        close(&mut net, side, ONE);
+        // Three probe timeouts are over long before.
+        net.wait(5 * SECOND);
+        for side in SIDES {
+            assert!(!net.has_path_event(side, &PathEvent::Discarded(ONE)));
+        }
+        net.delivers = |_| true;
+        net.wait(20 * SECOND);
+        for side in SIDES {
+            assert!(
+                net.has_path_event(side, &PathEvent::Discarded(ONE)),
+                "{side:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn mp_125_an_unused_path_can_be_abandoned() {
     for side in SIDES {

@@ -150,6 +150,42 @@ fn rfc_9000_13_4_1_ecn_marks_are_reported() {
     assert!(reported(&answer, Packet::is_one_rtt));
 }
 
+/// RFC 9000 section 13.4.2, MP-056: a path that erases marks is no longer sent any; others are.
+#[test]
+fn rfc_9000_13_4_2_marks_are_validated_for_each_path() {
+    let mut net = Net::with_two_paths(Options::default());
+    let marked = |sent: &[Sent], path: PathId| {
+        let of_path = sent.iter().filter(|sent| sent.from.is_client());
+        let mut of_path = of_path.filter(|sent| sent.path() == Some(path));
+        of_path.next_back().map(|sent| sent.ecn.is_some())
+    };
+    let mut last = [None, None];
+    for round in 0..40 {
+        net.write(Side::Client, 30_000);
+        loop {
+            let mut flight = net.take(Side::Client);
+            for path in [ZERO, PathId(1)] {
+                last[path.0 as usize] = marked(&flight, path).or(last[path.0 as usize]);
+            }
+            for sent in &mut flight {
+                if sent.path() == Some(PathId(1)) {
+                    sent.ecn = None;
+                }
+            }
+            let back = net.take(Side::Server);
+            if flight.is_empty() && back.is_empty() {
+                break;
+            }
+            net.now += MS;
+            net.give_all(flight);
+            net.give_all(back);
+        }
+        net.wait(100 * MS);
+        assert!(round < 40);
+    }
+    assert_eq!(last, [Some(true), Some(false)]);
+}
+
 /// A probe timeout sends something that must be acknowledged, at least once and at most twice,
 /// although the window is full; it counts as in flight.
 #[test]
