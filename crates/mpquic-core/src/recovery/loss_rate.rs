@@ -50,5 +50,9 @@ mod tests {
             rate.on_packet(true);
         }
         assert_eq!(rate.share(), 1000.5 / 1001.0);
+        for _ in 0..2500 {
+            rate.on_packet(true);
+        }
+        assert_eq!(rate.share(), 1000.5 / 1001.0);
     }
 }

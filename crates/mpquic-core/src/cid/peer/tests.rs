@@ -333,3 +333,74 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn mp_108_every_bit_of_a_reset_token_counts() {
+    let mut cids = open(3);
+    assert!(cids.rotate().is_some());
+    assert!(cids.is_reset_token(token(1)));
+    for bit in 0..128 {
+        let other = (1 ^ (1_u128 << bit)).to_be_bytes();
+        assert!(!cids.is_reset_token(other), "bit {bit}");
+        // Two differences must not cancel out.
+        let two = (1 ^ (1_u128 << bit) ^ (1_u128 << ((bit + 8) % 128))).to_be_bytes();
+        assert!(!cids.is_reset_token(two), "bit {bit}");
+    }
+    // While a path changes its addresses, two are in use.
+    assert!(cids.rotate_keeping().is_some());
+    assert!(cids.is_reset_token(token(1)) && cids.is_reset_token(token(2)));
+    assert!(!cids.is_reset_token(token(0)));
+}
+
+#[test]
+fn a_path_that_returns_to_its_old_addresses_drops_the_connection_id_of_the_new_ones() {
+    let mut cids = open(2);
+    assert_eq!(cids.rotate_keeping().unwrap()[..], [Added(token(1))]);
+    assert_eq!(
+        (cids.current(), cids.kept()),
+        (Some(&cid(1)), Some(&cid(0)))
+    );
+    assert_eq!(cids.return_to_kept()[..], [Removed(token(1))]);
+    assert_eq!((cids.current(), cids.kept()), (Some(&cid(0)), None));
+    assert_eq!(frames(&mut cids), [retire(1)]);
+}
+
+#[test]
+fn only_one_connection_id_is_kept() {
+    let mut cids = open(3);
+    assert!(cids.rotate_keeping().is_some());
+    assert_eq!(
+        cids.rotate_keeping().unwrap()[..],
+        [Removed(token(1)), Added(token(2))]
+    );
+    assert_eq!(
+        (cids.current(), cids.kept()),
+        (Some(&cid(2)), Some(&cid(0)))
+    );
+    assert_eq!(frames(&mut cids), [retire(1)]);
+}
+
+#[test]
+fn mp_103_retire_prior_to_reaches_the_kept_connection_id() {
+    for (bound, left) in [(1, None), (0, Some(cid(0)))] {
+        let mut cids = open(2);
+        assert!(cids.rotate_keeping().is_some());
+        let changes = cids.on_new_connection_id(&frame(2, bound)).unwrap();
+        assert_eq!(changes.len(), usize::from(left.is_none()));
+        assert_eq!(cids.kept(), left.as_ref());
+        assert_eq!(cids.current(), Some(&cid(1)));
+    }
+}
+
+#[test]
+fn gaps_in_sequence_numbers_are_bounded() {
+    let mut cids = open(1);
+    let most = LIMIT + EXTRA_GAPS as u64;
+    // Every second number: a range of numbers seen each time.
+    for gap in 1..most {
+        let _ = cids.on_new_connection_id(&frame(2 * gap, 0)).unwrap();
+        let _ = cids.rotate().unwrap();
+    }
+    let result = cids.on_new_connection_id(&frame(2 * most, 0));
+    assert_eq!(code(result), TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+}

@@ -234,3 +234,47 @@ proptest! {
         }
     }
 }
+
+/// The sizes a search tries over a path that carries `real` bytes, the first probe being lost.
+fn sizes(mtu: &mut MtuDiscovery, real: u16) -> Vec<u16> {
+    let mut sizes = Vec::new();
+    while let Some(size) = mtu.probe_size(start()) {
+        mtu.on_probe_sent(size);
+        if !sizes.is_empty() && size <= real {
+            mtu.on_probe_acked(start(), size);
+        } else {
+            mtu.on_probe_lost(start(), size);
+        }
+        sizes.push(size);
+        assert!(sizes.len() < 40, "the search does not end");
+    }
+    sizes
+}
+
+#[test]
+fn the_search_halves_the_gap_and_tries_the_ceiling_last() {
+    // The ceiling was not excluded by one loss, so the last step goes there.
+    let mut mtu = MtuDiscovery::new(1200, 1452);
+    assert_eq!(
+        sizes(&mut mtu, 1452),
+        [1452, 1326, 1389, 1420, 1436, 1444, 1452]
+    );
+    let mut mtu = MtuDiscovery::new(1200, 1210);
+    assert_eq!(sizes(&mut mtu, 1210), [1210, 1210]);
+}
+
+#[test]
+fn a_size_is_excluded_by_three_losses() {
+    let mut mtu = MtuDiscovery::new(1200, 1232);
+    // 1216 passes, more does not: the ceiling is tried until it is excluded.
+    assert_eq!(sizes(&mut mtu, 1216), [1232, 1216, 1224, 1224, 1224]);
+    assert_eq!(mtu.mtu(), 1216);
+}
+
+#[test]
+fn new_addresses_start_over() {
+    let mut mtu = at_1452();
+    mtu.reset();
+    assert_eq!(mtu.mtu(), 1200);
+    assert_eq!(mtu.probe_size(start()), Some(1452));
+}

@@ -80,3 +80,29 @@ fn the_largest_rate_is_forgotten_after_ten_round_trips() {
     }
     assert_eq!(path.recovery.delivery_rate(), Some(10_000));
 }
+
+#[test]
+fn slow_samples_of_an_idle_application_do_not_lower_the_rate() {
+    let mut path = TestPath::new();
+    path.send_many(10);
+    path.at(ms(100)).ack(&[0..10]);
+    assert_eq!(path.recovery.delivery_rate(), Some(100_000));
+    // Fast again while the application limits: counts, since the path can do it.
+    let first = path.space.next_packet_number();
+    path.send_many(20);
+    path.recovery.set_app_limited();
+    let limited = path.send();
+    path.at(ms(200)).ack(&[first..limited]);
+    assert_eq!(path.recovery.delivery_rate(), Some(200_000));
+    path.at(ms(201)).ack(&[limited..limited + 1]);
+    // Slow and limited: does not count.
+    path.recovery.set_app_limited();
+    for round in 1..9 {
+        path.recovery.set_app_limited();
+        let number = path.send();
+        path.at(ms(201 + round * 100)).ack(&[number..number + 1]);
+        let rate = path.out.summary.unwrap().delivery_rate.unwrap();
+        assert!(rate.app_limited, "round {round}");
+    }
+    assert_eq!(path.recovery.delivery_rate(), Some(207_920));
+}

@@ -146,3 +146,41 @@ fn spaces_have_their_own_counts() {
         .unwrap();
     assert!(path.recovery.ecn.is_capable());
 }
+
+#[test]
+fn one_marked_packet_that_arrives_keeps_marking_possible() {
+    // RFC 9000 A.4: only the loss of all of them ends it
+    let mut path = TestPath::new();
+    assert_eq!(send(&mut path, 10), 10);
+    for _ in 0..9 {
+        path.recovery.ecn.on_marked_packet_lost();
+        assert_ne!(path.recovery.ecn.validation, Validation::Failed);
+    }
+    path.recovery.ecn.on_marked_packet_lost();
+    assert_eq!(path.recovery.ecn.validation, Validation::Failed);
+}
+
+#[test]
+fn losses_during_the_test_count() {
+    let mut path = TestPath::new();
+    send(&mut path, 4);
+    for _ in 0..4 {
+        path.recovery.ecn.on_marked_packet_lost();
+    }
+    send(&mut path, 6);
+    for _ in 0..5 {
+        path.recovery.ecn.on_marked_packet_lost();
+    }
+    assert_eq!(path.recovery.ecn.codepoint(), None);
+    assert_ne!(path.recovery.ecn.validation, Validation::Failed);
+    path.recovery.ecn.on_marked_packet_lost();
+    assert_eq!(path.recovery.ecn.validation, Validation::Failed);
+}
+
+#[test]
+fn one_probe_timeout_does_not_suspend_marking() {
+    let mut path = TestPath::new();
+    send(&mut path, 1);
+    path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    assert_eq!(send(&mut path, 1), 1);
+}
