@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use mpquic_sim::experiment::{Experiment, Results};
+use mpquic_sim::experiment::{Experiment, Results, State};
 use mpquic_sim::scenario::{Contender, Draw, Scenario, UsedPaths, combine};
 
 pub use failure::Failure;
@@ -274,7 +274,22 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         write_results(output, &results)?;
     }
-    Ok(())
+    all_went_well(&results)
+}
+
+/// Fails if runs did, with the first reason.
+fn all_went_well(results: &Results) -> Result<(), Failure> {
+    let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
+    let mut reasons = runs().filter_map(|run| match &run.state {
+        State::Failed(reason) => Some(reason),
+        State::Finished | State::Unfinished => None,
+    });
+    let Some(first) = reasons.next() else {
+        return Ok(());
+    };
+    let failed = 1 + reasons.count();
+    let problem = format!("{failed} of {} runs failed: {first}", runs().count());
+    Err(Failure::other(problem))
 }
 
 fn progress_bar(runs: u64, quiet: bool) -> ProgressBar {

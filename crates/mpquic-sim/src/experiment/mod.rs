@@ -32,6 +32,7 @@ use std::time::Duration;
 use mpquic_core::Side;
 
 mod csv;
+mod failure;
 mod feed;
 mod measure;
 mod plan;
@@ -46,6 +47,7 @@ mod trace;
 mod video;
 
 pub use csv::sweep_label;
+pub use failure::fail_run;
 pub use measure::{default_metric, is_lower_better};
 pub use results::{PathResult, Results, Run, ScenarioResults, State, Trace};
 pub use statistics::{Statistics, quantile};
@@ -139,11 +141,7 @@ impl Experiment {
         let reason = match result {
             Ok(Ok(outcome)) => return outcome,
             Ok(Err(reason)) => reason,
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref().map(|text: &&str| (*text).into()));
-                format!("panic: {}", text.unwrap_or_default())
-            }
+            Err(panic) => failure::reason(&*panic),
         };
         // It counts as the worst there is, so that statistics do not leave it out.
         let metric = self.metric();
