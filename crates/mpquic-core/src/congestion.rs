@@ -104,10 +104,19 @@ pub struct CongestionEvent {
     pub largest_lost: u64,
 }
 
+/// The largest window that counts, bytes.
+pub const MAX_WINDOW: u64 = 1 << 32;
+
 /// Congestion control for all paths of one connection.
 ///
 /// All sizes are bytes of UDP payload. Methods are never called for a path before
 /// `on_path_opened` or after `on_path_closed`.
+///
+/// A wrong controller costs speed, never correctness. Whatever it answers, a path may have two
+/// datagrams in flight (RFC 9002 section 7.2) and not more than [`MAX_WINDOW`], and is paced at no
+/// less than two datagrams in a round trip or 100 ms, whichever is longer. Probe timeouts,
+/// acknowledgements and path validation wait for no window. After a panic a controller is not asked
+/// again: each path keeps a window of two datagrams.
 pub trait Controller: fmt::Debug + Send {
     /// A path starts (or starts over after its address changed, RFC 9000 section 9.4).
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16);

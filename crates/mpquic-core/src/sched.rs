@@ -16,6 +16,21 @@ use crate::congestion::{Controller, RttSnapshot};
 use crate::ids::{PathId, PathStatus};
 
 /// Decides on which path the next bytes travel. One object per connection.
+///
+/// A wrong scheduler costs speed, never correctness. The core sees to it:
+///
+/// - A decision for a path that cannot send is replaced: the fastest path that can send takes one
+///   datagram of what is most urgent. Window, pacer and the anti-amplification limit bound every
+///   decision, whatever its budget.
+/// - Waiting ends, see [`Decision::Wait`] and [`Decision::Blocked`].
+/// - Bytes sent again by decision are at most 16 times those sent first and 64 KiB; after that,
+///   repetitions are replaced by what is most urgent, and copies are not made. At most 256 copies
+///   wait for a path.
+/// - While control frames or lost bytes wait, every 65th decision in a row for something else is
+///   replaced by what is most urgent.
+/// - Timers and waits shorter than a millisecond take one.
+/// - A scheduler that panics is not asked again: the fastest path that can send carries everything
+///   from then on. (Not where panics abort the process, and not while the scheduler is made.)
 pub trait Scheduler: fmt::Debug + Send {
     /// What to do next. Called whenever there is movable data and some path could send, and again
     /// until it answers [`Decision::Wait`] or [`Decision::Blocked`] or the data runs out.
@@ -288,15 +303,17 @@ pub enum Decision {
         /// Given back with every event about the packets of this decision.
         tag: u64,
     },
-    /// A path could send, but it is better to wait for another one. Overridden when nothing is in
-    /// flight on `on` and `until` is `None`, so that waiting always ends.
+    /// A path could send, but it is better to wait for another one. That ends with the next
+    /// acknowledgement or probe timeout if something is in flight on `on` and the path is usable;
+    /// if not, at `until`, and a second after the first such wait in a row. Without `until` it is
+    /// not waited for a path with nothing in flight.
     Wait {
         /// The path waited for.
         on: PathId,
         /// Ask again at this time.
         until: Option<Instant>,
     },
-    /// No path can send.
+    /// No path can send. Overridden when nothing is in flight on any usable path.
     Blocked,
 }
 
@@ -357,11 +374,12 @@ pub enum SchedulerEvent {
     RttUpdated(PathId),
     /// The path's window was cut.
     Congestion(PathId, crate::congestion::CongestionKind),
-    /// A stream was opened by either side.
+    /// A stream on which we may send was opened, by either side.
     StreamOpened(StreamId),
-    /// The application finished a stream: its size is known.
+    /// The application finished a stream, or cut it short: its size is known.
     StreamSizeKnown(StreamId, u64),
-    /// All of a stream's bytes were acknowledged, or it was reset.
+    /// All of a stream's bytes and its end were acknowledged, or it was reset, or 0-RTT was
+    /// rejected and it never existed.
     StreamFinished(StreamId),
     /// Connection flow control blocks sending.
     FlowControlBlocked,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::Connection;
 use crate::config::{MAX_ACK_DELAY, TransportConfig};
+use crate::congestion::Controller as _;
 use crate::error::TransportError;
 use crate::packet::delivery::{Delivery, Fate, Progress};
 use crate::packet::writer::FrameWriter;

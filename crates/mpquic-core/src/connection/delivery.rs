@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::Connection;
 use super::ingress::{Arrival, Opened};
 use super::packet::NOT_ONE_RTT;
-use crate::congestion::CongestionKind;
+use crate::congestion::{CongestionKind, Controller as _};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::{PathId, SpaceId};

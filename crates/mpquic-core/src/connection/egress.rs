@@ -13,6 +13,7 @@ use quinn_proto::{EcnCodepoint, Side};
 use super::movable::Order;
 use super::packet::Plan;
 use super::{Closing, Connection};
+use crate::congestion::Controller as _;
 use crate::ids::{FourTuple, PathId};
 use crate::packet::Transmit;
 use crate::path::{MIN_DATAGRAM, Path};

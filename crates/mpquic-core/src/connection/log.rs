@@ -8,6 +8,7 @@ use quinn_proto::ConnectionId;
 use super::Connection;
 use super::ingress::{Arrival, Opened};
 use super::setup::ConnectionSetup;
+use crate::congestion::Controller as _;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::builder::PacketBuilder;

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::ingress::{Arrival, Opened};
 use super::{Closing, Connection, EndpointEvent, Event, OpenPathError, PathEvent};
 use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
+use crate::congestion::Controller as _;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::path::Path;

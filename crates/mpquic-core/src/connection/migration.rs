@@ -9,6 +9,7 @@ use quinn_proto::Side;
 use super::ingress::Arrival;
 use super::{Connection, Event, MigrateError, PathEvent};
 use crate::cid::peer::{PeerCids, ResetTokenChanges};
+use crate::congestion::Controller as _;
 use crate::error::TransportErrorCode;
 use crate::ids::{FourTuple, PathId};
 use crate::path::{Path, Tuple};

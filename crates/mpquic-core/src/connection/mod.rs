@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::cid::generator::{CidSource, SeededGenerator};
 use crate::config::{EndpointConfig, TransportConfig};
-use crate::congestion::Controller;
+use crate::congestion::Controller as _;
 use crate::crypto::HandshakeData;
 use crate::crypto::tokens::ResetKey;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
@@ -52,6 +52,7 @@ mod management;
 mod migration;
 mod movable;
 mod packet;
+mod policies;
 mod report;
 pub(crate) mod setup;
 mod timers;
@@ -69,6 +70,7 @@ use handshake::Handshake;
 use hints::Hints;
 use log::Log;
 use movable::Movable;
+use policies::GuardedController;
 use timers::Idle;
 use window::ReceiveWindow;
 
@@ -100,7 +102,7 @@ pub struct Connection {
     paths: Paths,
     streams: Streams,
     datagrams: Datagrams,
-    controller: Box<dyn Controller>,
+    controller: GuardedController,
     movable: Movable,
     peer: TransportParameters,
     multipath: bool,
@@ -156,7 +158,7 @@ impl Connection {
         let peer_cid = setup.peer_cid;
         slot.peer_cids.set_handshake_cid(peer_cid);
         slot.path = Some(Box::new(path));
-        let mut controller = config.controller.build();
+        let mut controller = GuardedController::new(config.controller.build());
         controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
         let mut connection = Self {
             side,

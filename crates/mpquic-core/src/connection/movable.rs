@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 
 use super::Connection;
-use crate::congestion::CongestionKind;
+use super::policies::GuardedScheduler;
+use crate::congestion::{CongestionKind, Controller as _};
 use crate::ids::{PathId, PathStatus};
 use crate::packet::Transmit;
 use crate::packet::delivery::Delivery;
 use crate::sched::{
-    DataSelection, Decision, Needs, PacketInfo, PathView, Scheduler, SchedulerEvent, StreamView,
-    UnackedRange, View,
+    DataSelection, Decision, Needs, PacketInfo, PathSet, PathView, Scheduler, SchedulerEvent,
+    StreamView, UnackedRange, View,
 };
 use crate::space::SentPacket;
 
@@ -21,6 +22,15 @@ use crate::space::SentPacket;
 const MAX_UNACKED_RANGES: usize = 64;
 /// Copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
+/// How long a scheduler may wait for a time while nothing is on its way that could end the wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Least time between two timers of the scheduler, and before a wait ends by itself.
+const TIMER_INTERVAL: Duration = Duration::from_millis(1);
+/// Orders for certain streams in a row, while something more urgent waits.
+const MAX_PASSED_OVER: u32 = 64;
+/// Bytes a scheduler may send again for each byte sent first, and before any.
+const REPEATS: u64 = 16;
+const FREE_REPEATS: u64 = 1 << 16;
 
 /// A copy of data that a scheduler asked for.
 #[derive(Debug)]
@@ -33,7 +43,7 @@ struct Copy {
 /// The scheduler, what it has not been told yet, and memory for its views.
 #[derive(Debug)]
 pub(super) struct Movable {
-    scheduler: Box<dyn Scheduler>,
+    scheduler: GuardedScheduler,
     needs: Needs,
     events: VecDeque<SchedulerEvent>,
     paths: Vec<PathView>,
@@ -42,6 +52,14 @@ pub(super) struct Movable {
     copies: VecDeque<Copy>,
     /// The scheduler's [`Decision::Wait`] ends here.
     wait_until: Option<Instant>,
+    /// Since when it waits for nothing that is on its way.
+    waits_since: Option<Instant>,
+    /// It hears of its timer from then on.
+    timer_opens: Option<Instant>,
+    /// Orders in a row that left aside what is most urgent.
+    passed_over: u32,
+    /// Bytes it may send again.
+    repeats: u64,
     /// The scheduler knows that flow control blocks sending.
     flow_blocked: bool,
     /// Data waits only for this path's pacer.
@@ -54,11 +72,69 @@ pub(super) struct Order {
     pub(super) data: DataSelection,
     pub(super) max_bytes: u64,
     pub(super) tag: u64,
-    copies: crate::sched::PathSet,
+    copies: PathSet,
+}
+
+impl Order {
+    /// What is most urgent, without further questions.
+    fn next(path: PathId) -> Self {
+        Self {
+            path,
+            data: DataSelection::Next,
+            max_bytes: 0,
+            tag: 0,
+            copies: PathSet::new(),
+        }
+    }
+
+    /// What a decision says; `None` if it is not to send.
+    fn of(decision: Decision) -> Option<Self> {
+        let (path, data, max_bytes, tag, copies) = match decision {
+            Decision::Send {
+                path,
+                data,
+                max_bytes,
+                tag,
+            } => (path, data, max_bytes, tag, PathSet::new()),
+            Decision::Duplicate {
+                path,
+                copies,
+                data,
+                tag,
+            } => (path, data, 0, tag, copies),
+            Decision::Reinject {
+                path,
+                stream: id,
+                offsets,
+                tag,
+            } => {
+                let length = offsets.end.saturating_sub(offsets.start);
+                let data = DataSelection::Range { id, offsets };
+                (path, data, length, tag, PathSet::new())
+            }
+            Decision::Wait { .. } | Decision::Blocked => return None,
+        };
+        Some(Self {
+            path,
+            data,
+            max_bytes,
+            tag,
+            copies,
+        })
+    }
+
+    /// True if it may send again what was sent before.
+    fn is_repeat(&self) -> bool {
+        matches!(
+            self.data,
+            DataSelection::StreamAt { .. } | DataSelection::Range { .. }
+        )
+    }
 }
 
 impl Movable {
     pub(super) fn new(scheduler: Box<dyn Scheduler>) -> Self {
+        let scheduler = GuardedScheduler::new(scheduler);
         Self {
             needs: scheduler.needs(),
             scheduler,
@@ -68,6 +144,10 @@ impl Movable {
             unacked: Vec::new(),
             copies: VecDeque::new(),
             wait_until: None,
+            waits_since: None,
+            timer_opens: None,
+            passed_over: 0,
+            repeats: FREE_REPEATS,
             flow_blocked: false,
             pacing: None,
         }
@@ -142,21 +222,24 @@ impl Movable {
 
     /// When the scheduler wants to be asked again.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        [self.wait_until, self.scheduler.next_timeout()]
+        [self.wait_until, self.scheduler_timeout()]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    /// The scheduler's timer: one that is always due comes once in [`TIMER_INTERVAL`].
+    fn scheduler_timeout(&self) -> Option<Instant> {
+        let at = self.scheduler.next_timeout()?;
+        Some(self.timer_opens.map_or(at, |opens| at.max(opens)))
     }
 
     pub(super) fn on_timeout(&mut self, now: Instant) {
         if self.wait_until.is_some_and(|until| until <= now) {
             self.wait_until = None;
         }
-        if self
-            .scheduler
-            .next_timeout()
-            .is_some_and(|until| until <= now)
-        {
+        if self.scheduler_timeout().is_some_and(|until| until <= now) {
+            self.timer_opens = Some(now + TIMER_INTERVAL);
             self.events.push_back(SchedulerEvent::Timer);
         }
     }
@@ -176,71 +259,69 @@ impl Movable {
             .any(|view| view.id == path && view.can_send())
     }
 
-    /// Turns an answer into an order that keeps the rules; `None` to send nothing now.
-    fn enforce(&mut self, decision: Decision, now: Instant) -> Option<Order> {
+    /// Turns an answer into an order that keeps the rules; `None` to send nothing now. Something
+    /// `urgent` is what [`DataSelection::Next`] begins with.
+    fn enforce(&mut self, decision: Option<Decision>, now: Instant, urgent: bool) -> Option<Order> {
         self.wait_until = None;
-        let idle = self.paths.iter().all(|path| path.in_flight == 0);
-        let order = |path, data, max_bytes, tag, copies| {
-            Some(Order {
-                path,
-                data,
-                max_bytes,
-                tag,
-                copies,
-            })
+        let is_broken = decision.is_none();
+        let wanted = match decision {
+            Some(Decision::Wait { on, until }) if self.may_wait(on, until, now) => return None,
+            Some(Decision::Blocked) if self.has_usable(|path| path.in_flight > 0) => return None,
+            Some(decision) => Order::of(decision),
+            None => None,
         };
-        let none = crate::sched::PathSet::new();
-        match decision {
-            Decision::Send {
-                path,
-                data,
-                max_bytes,
-                tag,
-            } if self.can_send(path) => order(path, data, max_bytes, tag, none),
-            Decision::Duplicate {
-                path,
-                copies,
-                data,
-                tag,
-            } if self.can_send(path) => order(path, data, 0, tag, copies),
-            Decision::Reinject {
-                path,
-                stream,
-                offsets,
-                tag,
-            } if self.can_send(path) => {
-                let max_bytes = offsets.end.saturating_sub(offsets.start);
-                order(
-                    path,
-                    DataSelection::Range {
-                        id: stream,
-                        offsets,
-                    },
-                    max_bytes,
-                    tag,
-                    none,
-                )
-            }
-            Decision::Wait { on, until } => {
-                let until = until.filter(|until| *until > now);
-                let legal = until.is_some()
-                    || self
-                        .paths
-                        .iter()
-                        .any(|path| path.id == on && path.in_flight > 0);
-                if legal {
-                    self.wait_until = until;
-                    return None;
-                }
-                order(self.fallback()?, DataSelection::Next, 0, 0, none)
-            }
-            Decision::Blocked if !idle => None,
-            // A path that cannot send was chosen, or all are idle: nothing would ever change.
-            Decision::Send { .. }
-            | Decision::Duplicate { .. }
-            | Decision::Reinject { .. }
-            | Decision::Blocked => order(self.fallback()?, DataSelection::Next, 0, 0, none),
+        let wanted = wanted.filter(|order| self.can_send(order.path));
+        // A path that cannot send was chosen, or nothing would ever change.
+        let mut order = match wanted {
+            Some(order) => order,
+            None => Order::next(self.fallback()?),
+        };
+        if is_broken {
+            order.max_bytes = u64::MAX;
         }
+        self.waits_since = None;
+        if self.passed_over >= MAX_PASSED_OVER || order.is_repeat() && self.repeats == 0 {
+            order.data = DataSelection::Next;
+        }
+        let passes_over = urgent && order.data != DataSelection::Next;
+        self.passed_over = if passes_over { self.passed_over + 1 } else { 0 };
+        Some(order)
+    }
+
+    /// True if waiting is bound to end: by an acknowledgement or a probe timeout on the path waited
+    /// for, or at a time not too far off.
+    fn may_wait(&mut self, on: PathId, until: Option<Instant>, now: Instant) -> bool {
+        let until = until.filter(|until| *until > now);
+        let until = until.map(|until| until.max(now + TIMER_INTERVAL));
+        if self.has_usable(|path| path.id == on && path.in_flight > 0) {
+            self.wait_until = until;
+            return true;
+        }
+        let Some(until) = until else {
+            return false;
+        };
+        let end = *self.waits_since.get_or_insert(now) + LONGEST_WAIT;
+        self.wait_until = Some(until.min(end)).filter(|_| now < end);
+        self.wait_until.is_some()
+    }
+
+    fn has_usable(&self, is_wanted: impl Fn(&PathView) -> bool) -> bool {
+        self.paths.iter().any(|path| path.usable && is_wanted(path))
+    }
+
+    /// Counts what an order sent against what may be sent again.
+    fn on_order_sent(&mut self, order: &Order, sent: u64, new: u64) {
+        if order.is_repeat() {
+            self.repeats = self.repeats.saturating_sub(sent.saturating_sub(new));
+        }
+        self.repeats = self.repeats.saturating_add(new.saturating_mul(REPEATS));
+    }
+
+    /// True if the path can carry a copy some time, and not too many wait for it.
+    fn has_room_for_copy(&self, path: PathId) -> bool {
+        let is_known = self.paths.iter().any(|view| view.id == path);
+        let waiting = self.copies.iter().filter(|copy| copy.path == path);
+        is_known && self.repeats > 0 && waiting.count() < MAX_COPIES
     }
 
     fn forget_views(&mut self) {
@@ -290,6 +371,7 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.movable.pacing = None;
+        self.movable.events.extend(self.streams.drain_news());
         let has_data = self.has_movable();
         self.movable
             .on_flow_control(self.streams.wants_data() && !self.streams.can_send_data());
@@ -325,7 +407,7 @@ impl Connection {
             unacked,
             ..
         } = &mut self.movable;
-        let controller = &*self.controller;
+        let controller = &self.controller;
         let view = View {
             now,
             paths,
@@ -343,7 +425,8 @@ impl Connection {
         }
         let decision = scheduler.select(&view);
         tracing::trace!(?decision, "scheduler");
-        self.movable.enforce(decision, now)
+        let urgent = queue.control || queue.retransmit > 0;
+        self.movable.enforce(decision, now, urgent)
     }
 
     fn transmit_order(
@@ -354,7 +437,7 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let copies = std::mem::take(&mut order.copies);
-        let transmit = self.transmit_batch(now, &order, max_datagrams, buf);
+        let transmit = self.transmit_counted(now, &order, max_datagrams, buf);
         if transmit.is_some() {
             if !copies.is_empty() {
                 self.queue_copies(&order, &copies);
@@ -366,7 +449,22 @@ impl Connection {
         }
         // The chosen stream has nothing it may send: something else might.
         order.data = DataSelection::Next;
-        self.transmit_batch(now, &order, 1, buf)
+        self.transmit_counted(now, &order, 1, buf)
+    }
+
+    /// Carries out an order and counts what it repeated.
+    fn transmit_counted(
+        &mut self,
+        now: Instant,
+        order: &Order,
+        max_datagrams: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let before = self.streams.unsent();
+        let transmit = self.transmit_batch(now, order, max_datagrams, buf)?;
+        let new = before.saturating_sub(self.streams.unsent());
+        self.movable.on_order_sent(order, transmit.size as u64, new);
+        Some(transmit)
     }
 
     /// Notes that the datagram just sent is wanted on other paths too.
@@ -383,9 +481,9 @@ impl Connection {
             } = *delivery
             {
                 let offsets = offset..offset + u64::from(length);
-                for path in copies.iter().filter(|path| **path != order.path) {
-                    let waiting = self.movable.copies.iter();
-                    if waiting.filter(|copy| copy.path == *path).count() < MAX_COPIES {
+                for (index, path) in copies.iter().enumerate() {
+                    let is_new = *path != order.path && !copies[..index].contains(path);
+                    if is_new && self.movable.has_room_for_copy(*path) {
                         let data = DataSelection::Range {
                             id,
                             offsets: offsets.clone(),
@@ -417,15 +515,12 @@ impl Connection {
             if !self.streams.is_unacked(*id, offsets.clone()) {
                 continue;
             }
-            let copies = crate::sched::PathSet::new();
             let order = Order {
-                path,
                 data,
-                max_bytes: 0,
                 tag,
-                copies,
+                ..Order::next(path)
             };
-            if let Some(transmit) = self.transmit_batch(now, &order, 1, buf) {
+            if let Some(transmit) = self.transmit_counted(now, &order, 1, buf) {
                 return Some(transmit);
             }
         }
@@ -440,7 +535,7 @@ impl Connection {
         for slot in self.paths.slots_mut() {
             let status = slot.statuses.effective();
             if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {
-                views.push(path.view(status, now, &*self.controller, pacing));
+                views.push(path.view(status, now, &self.controller, pacing));
             }
         }
         // While every path is suspect, none is worse than another.

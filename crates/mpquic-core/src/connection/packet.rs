@@ -7,7 +7,7 @@ use rand::RngExt;
 
 use super::handshake::{Level, QUIC_V1};
 use super::{Connection, Event, PathEvent};
-use crate::congestion::Sent;
+use crate::congestion::{Controller as _, Sent};
 use crate::error::{ConnectionClose, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::Transmit;

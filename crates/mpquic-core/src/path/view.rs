@@ -70,7 +70,8 @@ impl Path {
         if !pacing {
             return Ok(u64::MAX);
         }
-        let rate = self.recovery.pacing_rate(window, rate);
-        self.recovery.pacer.available(now, rate, self.mtu.mtu())
+        let mtu = self.mtu.mtu();
+        let rate = self.recovery.pacing_rate(window, rate, mtu);
+        self.recovery.pacer.available(now, rate, mtu)
     }
 }

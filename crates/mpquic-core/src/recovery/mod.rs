@@ -26,6 +26,9 @@ use crate::congestion::{Acked, CongestionEvent};
 use crate::ids::PathId;
 use crate::space::{PacketNumberSpace, SentPacket};
 
+/// However slow the controller, two datagrams leave in this time or a round trip.
+const SLOWEST_PACE: Duration = Duration::from_millis(100);
+
 /// What the connection knows when it processes an acknowledgement or a loss timer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AckContext {
@@ -157,14 +160,19 @@ impl Recovery {
 
     /// The rate for [`Pacer::available`], bytes per second: the controller's, or 1.25 windows per
     /// smoothed RTT (RFC 9002 section 7.7); 2 windows until congestion is first noticed, so that
-    /// slow start can double.
-    pub(crate) fn pacing_rate(&self, window: u64, controller_rate: Option<u64>) -> u64 {
-        controller_rate.unwrap_or_else(|| {
-            let quarters = if self.is_starting { 8 } else { 5 };
-            let nanos = self.rtt.smoothed().as_nanos().max(1);
-            let rate = u128::from(window) * quarters * 250_000_000 / nanos;
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        })
+    /// slow start can double. Two datagrams leave in a round trip or [`SLOWEST_PACE`] whatever the
+    /// controller says.
+    pub(crate) fn pacing_rate(&self, window: u64, controller_rate: Option<u64>, mtu: u16) -> u64 {
+        let smoothed = self.rtt.smoothed();
+        if let Some(rate) = controller_rate {
+            let longest = smoothed.max(SLOWEST_PACE).as_millis();
+            let least = 2000 * u128::from(mtu) / longest;
+            return rate.max(u64::try_from(least).unwrap_or(u64::MAX));
+        }
+        let quarters = if self.is_starting { 8 } else { 5 };
+        let nanos = smoothed.as_nanos().max(1);
+        let rate = u128::from(window) * quarters * 250_000_000 / nanos;
+        u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
     /// A packet left with a number from this space's `take_packet_number`. Every packet is

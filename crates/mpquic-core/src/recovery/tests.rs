@@ -61,14 +61,17 @@ fn app_limited_holds_until_the_next_packet() {
 fn paces_faster_before_the_first_congestion() {
     let mut path = TestPath::new();
     path.settle_rtt(ms(100));
-    assert_eq!(path.recovery.pacing_rate(10_000, Some(7)), 7);
-    assert_eq!(path.recovery.pacing_rate(10_000, None), 200_000);
+    assert_eq!(
+        path.recovery.pacing_rate(10_000, Some(70_000), 1200),
+        70_000
+    );
+    assert_eq!(path.recovery.pacing_rate(10_000, None, 1200), 200_000);
     path.send_many(5);
     let first = path.space.next_packet_number() - 5;
     path.at(ms(100)).ack(&[first + 3..first + 4]);
     assert_eq!(path.out.lost_numbers(), [first]);
-    assert_eq!(path.recovery.pacing_rate(10_000, None), 125_000);
-    assert_eq!(path.recovery.pacing_rate(u64::MAX, None), u64::MAX);
+    assert_eq!(path.recovery.pacing_rate(10_000, None, 1200), 125_000);
+    assert_eq!(path.recovery.pacing_rate(u64::MAX, None, 1200), u64::MAX);
 }
 
 #[test]

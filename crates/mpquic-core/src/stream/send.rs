@@ -7,7 +7,7 @@ use quinn_proto::{StreamId, VarInt};
 use super::flow::SendCredit;
 use super::send_buffer::SendBuffer;
 use crate::packet::delivery::Fate;
-use crate::sched::StreamView;
+use crate::sched::{SchedulerEvent, StreamView};
 use crate::wire::frame::ResetStream;
 
 /// The sending half of a stream.
@@ -23,9 +23,19 @@ pub(crate) struct Send {
     pub(super) writer_waits: bool,
     /// What of this half is counted in the connection's totals.
     pub(super) counted: Backlog,
+    /// How far the scheduler knows the half to be.
+    reported: Progress,
     fin: Fin,
     reset: Option<Reset>,
     stopped: Option<Stopped>,
+}
+
+/// How far a half is, as far as schedulers care.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Open,
+    SizeKnown(u64),
+    Over,
 }
 
 /// The end of the stream.
@@ -88,10 +98,36 @@ impl Send {
             credit,
             writer_waits: false,
             counted: Backlog::default(),
+            reported: Progress::Open,
             fin: Fin::Open,
             reset: None,
             stopped: None,
         }
+    }
+
+    /// What the scheduler should hear of the half, if there is news.
+    pub(crate) fn take_news(&mut self) -> Option<SchedulerEvent> {
+        let is_cut = self.reset.is_some() && self.buffer.buffered() == 0;
+        let progress = if is_cut || self.is_finished() {
+            Progress::Over
+        } else if self.is_open() {
+            Progress::Open
+        } else {
+            Progress::SizeKnown(self.buffer.end())
+        };
+        if std::mem::replace(&mut self.reported, progress) == progress {
+            return None;
+        }
+        match progress {
+            Progress::Open => None,
+            Progress::SizeKnown(size) => Some(SchedulerEvent::StreamSizeKnown(self.id, size)),
+            Progress::Over => Some(SchedulerEvent::StreamFinished(self.id)),
+        }
+    }
+
+    /// True if the scheduler was told that the half is over.
+    pub(crate) fn is_reported_over(&self) -> bool {
+        self.reported == Progress::Over
     }
 
     /// What is buffered.

@@ -13,7 +13,7 @@ use super::send::{Backlog, Send};
 use super::table::{Halves, StreamTable};
 use super::{RecvStream, SendStream, StreamEvent};
 use crate::config::TransportConfig;
-use crate::sched::{QueueView, StreamView};
+use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::frame::MAX_STREAM_COUNT;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -80,6 +80,8 @@ pub(crate) struct Streams {
     pub(super) stream_window: u64,
     max_window: u64,
     events: VecDeque<StreamEvent>,
+    /// What the scheduler was not told yet.
+    news: Vec<SchedulerEvent>,
     /// The peer opened streams the application was not told of.
     opened: [bool; 2],
 }
@@ -124,6 +126,7 @@ impl Streams {
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
             events: VecDeque::new(),
+            news: Vec::new(),
             opened: [false; 2],
         }
     }
@@ -252,6 +255,7 @@ impl Streams {
         let id = StreamId::new(initiator, dir, index);
         let is_local = self.is_local(id);
         let send = (is_local || dir == Dir::Bi).then(|| {
+            self.news.push(SchedulerEvent::StreamOpened(id));
             let half = Send::new(id, self.initial_send_limit(id));
             self.sends.insert(half) as u32
         });
@@ -289,6 +293,7 @@ impl Streams {
         let Some(send) = self.sends.get_mut(key as usize) else {
             return;
         };
+        self.news.extend(send.take_news());
         let backlog = send.backlog();
         self.total.replace(send.counted, backlog);
         send.counted = backlog;
@@ -317,6 +322,9 @@ impl Streams {
         }
         if let Some(send) = self.sends.try_remove(key as usize) {
             self.total.replace(send.counted, Backlog::default());
+            if !send.is_reported_over() {
+                self.news.push(SchedulerEvent::StreamFinished(send.id));
+            }
             if self.table_of(send.id).close_send(send.id.index()) {
                 self.on_stream_closed(send.id);
             }
@@ -409,6 +417,16 @@ impl Streams {
             }
         }
         self.events.pop_front()
+    }
+
+    /// Streams that were opened or are over, and sizes that became known, for the scheduler.
+    pub(crate) fn drain_news(&mut self) -> impl Iterator<Item = SchedulerEvent> + '_ {
+        self.news.drain(..)
+    }
+
+    /// Bytes never sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.total.unsent
     }
 
     /// The streams' part of the scheduler's view; `control` is the caller's to fill.

@@ -1,0 +1,191 @@
+//! The connection's scheduler and controller, wrapped so that a wrong one does no harm: what they
+//! answer is held to limits, and one that panics is not asked again.
+
+use std::cell::Cell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use crate::congestion::{Acked, CongestionEvent, Controller, MAX_WINDOW, Sent};
+use crate::ids::PathId;
+use crate::sched::{Decision, Needs, Scheduler, SchedulerEvent, View};
+
+/// Datagrams in the smallest window (RFC 9002 section 7.2).
+const MIN_WINDOW: u64 = 2;
+
+/// A policy that may panic.
+struct Contained<T: ?Sized> {
+    policy: Box<T>,
+    /// What it is, for the log.
+    role: &'static str,
+    /// It panicked.
+    broken: Cell<bool>,
+}
+
+impl<T: ?Sized> Contained<T> {
+    fn new(policy: Box<T>, role: &'static str) -> Self {
+        Self {
+            policy,
+            role,
+            broken: Cell::new(false),
+        }
+    }
+
+    /// Its answer, or `otherwise` once it panicked.
+    fn ask<R>(&self, otherwise: R, question: impl FnOnce(&T) -> R) -> R {
+        if self.broken.get() {
+            return otherwise;
+        }
+        // Nobody looks into a policy again that panicked halfway.
+        let answer = catch_unwind(AssertUnwindSafe(|| question(&self.policy)));
+        answer.unwrap_or_else(|_| self.fail(otherwise))
+    }
+
+    /// The same for calls that change it.
+    fn call<R>(&mut self, otherwise: R, call: impl FnOnce(&mut T) -> R) -> R {
+        if self.broken.get() {
+            return otherwise;
+        }
+        let policy = &mut self.policy;
+        let answer = catch_unwind(AssertUnwindSafe(|| call(policy)));
+        answer.unwrap_or_else(|_| self.fail(otherwise))
+    }
+
+    #[cold]
+    fn fail<R>(&self, otherwise: R) -> R {
+        tracing::error!("the {} panicked and is not asked again", self.role);
+        self.broken.set(true);
+        otherwise
+    }
+}
+
+impl<T: ?Sized> fmt::Debug for Contained<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.role)
+    }
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub(super) struct GuardedScheduler(Contained<dyn Scheduler>);
+
+impl GuardedScheduler {
+    pub(super) fn new(scheduler: Box<dyn Scheduler>) -> Self {
+        Self(Contained::new(scheduler, "scheduler"))
+    }
+
+    pub(super) fn needs(&self) -> Needs {
+        self.0.ask(Needs::default(), |scheduler| scheduler.needs())
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.0.ask(None, |scheduler| scheduler.next_timeout())
+    }
+
+    pub(super) fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
+        self.0.call((), |scheduler| scheduler.on_event(event, view));
+    }
+
+    /// `None` once it panicked.
+    pub(super) fn select(&mut self, view: &View<'_>) -> Option<Decision> {
+        self.0.call(None, |scheduler| Some(scheduler.select(view)))
+    }
+}
+
+/// The controller. Windows are at least two datagrams and at most [`MAX_WINDOW`]; once it panicked
+/// they are two datagrams.
+#[derive(Debug)]
+pub(super) struct GuardedController {
+    controller: Contained<dyn Controller>,
+    /// Largest datagram by path, sorted.
+    mtus: Vec<(PathId, u16)>,
+}
+
+impl GuardedController {
+    pub(super) fn new(controller: Box<dyn Controller>) -> Self {
+        Self {
+            controller: Contained::new(controller, "controller"),
+            mtus: Vec::new(),
+        }
+    }
+
+    fn set_mtu(&mut self, path: PathId, mtu: u16) {
+        match self.mtus.binary_search_by_key(&path, |(id, _)| *id) {
+            Ok(index) => self.mtus[index].1 = mtu,
+            Err(index) => self.mtus.insert(index, (path, mtu)),
+        }
+    }
+
+    /// The smallest window of an open path.
+    fn min_window(&self, path: PathId) -> Option<u64> {
+        let index = self.mtus.binary_search_by_key(&path, |(id, _)| *id);
+        let (_, mtu) = self.mtus[index.ok()?];
+        Some(MIN_WINDOW * u64::from(mtu))
+    }
+}
+
+impl Controller for GuardedController {
+    fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16) {
+        self.set_mtu(path, mtu);
+        self.controller
+            .call((), |inner| inner.on_path_opened(path, now, mtu));
+    }
+
+    fn on_path_closed(&mut self, path: PathId) {
+        self.mtus.retain(|(id, _)| *id != path);
+        self.controller.call((), |inner| inner.on_path_closed(path));
+    }
+
+    fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
+        self.set_mtu(path, mtu);
+        self.controller
+            .call((), |inner| inner.on_mtu_update(path, mtu));
+    }
+
+    fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
+        self.controller
+            .call((), |inner| inner.on_packet_sent(path, sent));
+    }
+
+    fn on_ack(&mut self, path: PathId, ack: &Acked) {
+        self.controller.call((), |inner| inner.on_ack(path, ack));
+    }
+
+    fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
+        self.controller
+            .call((), |inner| inner.on_congestion_event(path, event));
+    }
+
+    fn window(&self, path: PathId) -> u64 {
+        let Some(least) = self.min_window(path) else {
+            return 0;
+        };
+        let window = self.controller.ask(least, |inner| inner.window(path));
+        window.clamp(least, MAX_WINDOW)
+    }
+
+    fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
+        self.controller
+            .ask(None, |inner| inner.slow_start_threshold(path))
+    }
+
+    fn in_recovery(&self, path: PathId) -> bool {
+        self.controller.ask(false, |inner| inner.in_recovery(path))
+    }
+
+    fn pacing_rate(&self, path: PathId) -> Option<u64> {
+        self.controller.ask(None, |inner| inner.pacing_rate(path))
+    }
+
+    fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
+        let least = self.min_window(path).unwrap_or(0);
+        let window = self
+            .controller
+            .ask(least, |inner| inner.window_after_round(path, windows));
+        window.min(MAX_WINDOW)
+    }
+
+    fn name(&self) -> &'static str {
+        self.controller.ask("broken", |inner| inner.name())
+    }
+}
