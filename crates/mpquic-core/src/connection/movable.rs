@@ -375,9 +375,9 @@ impl Connection {
         let has_data = self.has_movable();
         self.movable
             .on_flow_control(self.streams.wants_data() && !self.streams.can_send_data());
-        if !has_data && self.movable.copies.is_empty() && self.movable.events.is_empty() {
+        if !has_data && self.movable.copies.is_empty() {
             self.note_app_limited();
-            if !self.movable.needs.unacked {
+            if !self.movable.needs.unacked && self.movable.events.is_empty() {
                 return None;
             }
         }
