@@ -139,5 +139,8 @@ fn a_stream_cut_short_has_another_size() {
     pair.client().send_stream(id).reset_at(code, 3000).unwrap();
     pair.drive(50 * MS);
     let size = |size| SchedulerEvent::StreamSizeKnown(id, size);
-    assert_eq!(take(&client), [opened(id), size(5000), size(3000), finished(id)]);
+    assert_eq!(
+        take(&client),
+        [opened(id), size(5000), size(3000), finished(id)]
+    );
 }

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::PathId;
-use mpquic_core::congestion::{
-    Acked, CongestionEvent, Controller, ControllerFactory, Sent, factory,
-};
+use mpquic_core::congestion::{Acked, CongestionEvent, Controller, ControllerFactory, factory};
 
 use super::{Cost, SECOND, pair, transfer};
 
@@ -32,10 +30,6 @@ impl Controller for Hostile {
     fn on_path_closed(&mut self, _: PathId) {}
 
     fn on_mtu_update(&mut self, _: PathId, _: u16) {}
-
-    fn on_packet_sent(&mut self, _: PathId, _: &Sent) {
-        self.events += 1;
-    }
 
     fn on_ack(&mut self, _: PathId, _: &Acked) {
         self.events += 1;
@@ -180,7 +174,7 @@ fn a_panic_anywhere() {
     windows(|_| panic!("a window"), 3 * SECOND);
     windows(
         |events| {
-            assert!(events < 50, "a later window");
+            assert!(events < 20, "a later window");
             30_000
         },
         3 * SECOND,
