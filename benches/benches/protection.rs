@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use mpquic_core::ConnectionId;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::crypto::{Keys, Session};
 use mpquic_core::testing::{self, PacketKeys};
 use mpquic_core::wire::header::{PacketHeader, next_packet};
 use mpquic_core::wire::transport_parameters::TransportParameters;
+use mpquic_core::{ConnectionId, Version};
 use mpquic_sim::tls::{SERVER_NAME, Tls};
 
 const CID: [u8; 8] = [7; 8];
@@ -23,8 +23,9 @@ fn keys() -> (Keys, Keys) {
     let transport = Arc::new(transport);
     let parameters = TransportParameters::default();
     let client = tls.client(transport.clone()).crypto;
-    let client = client.start_session(SERVER_NAME, &parameters);
-    let server = tls.server(transport).crypto.start_session(&parameters);
+    let client = client.start_session(Version::V1, SERVER_NAME, &parameters);
+    let server = tls.server(transport).crypto;
+    let server = server.start_session(Version::V1, &parameters);
     let mut client = client.expect("the name is valid");
     let mut server = server.expect("TLS starts");
     let (mut client_keys, mut server_keys) = (Vec::new(), Vec::new());

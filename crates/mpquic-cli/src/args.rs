@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use http::Uri;
+use mpquic_core::Version;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::congestion::ControllerFactory;
 use mpquic_core::sched::SchedulerFactory;
@@ -82,6 +83,8 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) drill: DrillArgs,
     #[command(flatten)]
+    pub(crate) versions: Versions,
+    #[command(flatten)]
     pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) qlog: Qlog,
@@ -134,6 +137,8 @@ pub(crate) struct Get {
     #[command(flatten)]
     pub(crate) drill: DrillArgs,
     #[command(flatten)]
+    pub(crate) versions: Versions,
+    #[command(flatten)]
     pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) qlog: Qlog,
@@ -181,6 +186,26 @@ impl Policy {
         let mut transport = TransportConfig::new(self.scheduler.0.clone(), self.cc.0.clone());
         transport.max_concurrent_paths = max_paths;
         transport
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Versions {
+    /// Versions of QUIC to speak, the preferred one first, of v1 and v2. A client begins with the
+    /// lowest and follows the server to another one; a server turns connections into the first one
+    /// that the client speaks too
+    #[arg(
+        long = "quic-version",
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "v1,v2"
+    )]
+    list: Vec<Version>,
+}
+
+impl Versions {
+    pub(crate) fn list(&self) -> Vec<Version> {
+        self.list.clone()
     }
 }
 

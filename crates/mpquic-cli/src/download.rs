@@ -124,6 +124,7 @@ impl<'a> Download<'a> {
             paths: report::paths(&self.before, &after),
             multipath: connection.is_multipath(),
             early_data: false,
+            quic_version: connection.version().to_string(),
             protocol: String::from_utf8_lossy(&protocol).into_owned(),
             file,
         })

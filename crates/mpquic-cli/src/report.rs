@@ -18,6 +18,7 @@ pub(crate) struct Report {
     /// The request went as 0-RTT data, and was taken as such.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) early_data: bool,
+    pub(crate) quic_version: String,
     pub(crate) protocol: String,
     /// Where the file is; absent for standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,6 +189,7 @@ mod tests {
             paths: vec![path],
             multipath: false,
             early_data: false,
+            quic_version: "v1".to_owned(),
             protocol: String::new(),
             file: None,
         };
@@ -195,7 +197,7 @@ mod tests {
         assert_eq!(
             json,
             format!(
-                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"multipath":false,"protocol":""}}"#
+                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"multipath":false,"quic_version":"v1","protocol":""}}"#
             )
         );
         assert!(report.table().lines().count() == 2);

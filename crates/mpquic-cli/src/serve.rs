@@ -10,7 +10,7 @@ use mpquic_tokio::{Endpoint, Incoming, ServerConfig, VarInt};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::args::{Alpn, Cipher, Serve};
+use crate::args::{Alpn, Cipher, Serve, Versions};
 use crate::drill::{self, Step};
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     args.qlog.apply(&mut transport)?;
     let config = config.transport(transport);
     let interrupted = interrupted();
-    let endpoint = listen(&args.listen, config)?;
+    let endpoint = listen(&args.listen, config, &args.versions)?;
     for address in endpoint.local_addrs() {
         println!("listening on {address}");
     }
@@ -104,9 +104,15 @@ async fn serve_client(incoming: Incoming, source: Arc<dyn Source>, drill: Vec<St
     tracing::info!("{client}: {reason}");
 }
 
-fn listen(addresses: &[SocketAddr], config: ServerConfig) -> Result<Endpoint, Failure> {
+fn listen(
+    addresses: &[SocketAddr],
+    config: ServerConfig,
+    versions: &Versions,
+) -> Result<Endpoint, Failure> {
     let bind = |addresses: &[SocketAddr]| {
-        let builder = Endpoint::builder().server(config.clone());
+        let builder = Endpoint::builder()
+            .supported_versions(versions.list())
+            .server(config.clone());
         let builder = addresses
             .iter()
             .fold(builder, |builder, address| builder.bind(*address));

@@ -187,7 +187,8 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
 
 /// Sockets for the local addresses asked for, or for every interface.
 fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
-    let mut builder = Endpoint::builder();
+    let start = || Endpoint::builder().supported_versions(args.versions.list());
+    let mut builder = start();
     for local in &args.local {
         builder = match local {
             Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
@@ -197,7 +198,7 @@ fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
     // A socket bound to an interface does not reach servers on this very machine.
     if args.local.is_empty()
         && !is_ours(server.ip())
-        && let Ok(endpoint) = Endpoint::builder().all_interfaces().build()
+        && let Ok(endpoint) = start().all_interfaces().build()
     {
         return Ok(endpoint);
     }

@@ -131,6 +131,35 @@ fn a_server_may_insist_on_a_retry() {
     assert_eq!(output.stdout, b"content");
 }
 
+/// RFC 9368: the server turns a connection into the version it prefers, unless there is but one.
+#[test]
+fn both_sides_say_which_versions_they_speak() {
+    let (served, _) = directories(b"content");
+    for (server, client, spoken) in [
+        ("v1,v2", "v2", Some("v2")),
+        ("v2,v1", "v1,v2", Some("v2")),
+        ("v2,v1", "v1", Some("v1")),
+        ("v2", "v1,v2", Some("v2")),
+        ("v2", "v1", None),
+    ] {
+        let server = Server::start(served.path(), &["--quic-version", server]);
+        let arguments = ["-o", "-", "--json", "--quic-version", client];
+        let output = server.get("/file", &arguments);
+        match spoken {
+            Some(spoken) => {
+                assert_exit(&output, 0);
+                let report: Value = serde_json::from_str(&stderr(&output)).unwrap();
+                assert_eq!(report["quic_version"], spoken);
+                assert_eq!(report["multipath"], true);
+            }
+            None => {
+                assert_exit(&output, 1);
+                assert!(stderr(&output).contains("no version of QUIC that we do"));
+            }
+        }
+    }
+}
+
 #[test]
 fn a_file_arrives_over_two_paths() {
     let content = data(48 << 20);
@@ -399,7 +428,7 @@ fn what_is_not_there_is_reported_and_leaves_no_file() {
 #[test]
 fn usage_errors_say_what_there_is() {
     let url = "https://127.0.0.1:1/file";
-    let cases: [(&[&str], &[&str]); 11] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&[], &["Usage"]),
         (&["get"], &["URL"]),
         (&["get", "http://a/b"], &["https://"]),
@@ -410,6 +439,10 @@ fn usage_errors_say_what_there_is() {
         (
             &["get", url, "--cc", "best"],
             &["best", "olia", "cubic", "newreno"],
+        ),
+        (
+            &["get", url, "--quic-version", "v3"],
+            &["v3", "v1 and v2", "--quic-version"],
         ),
         (
             &["get", url, "--local", "nope0"],

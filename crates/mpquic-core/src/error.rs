@@ -182,7 +182,7 @@ impl fmt::Display for ConnectionClose {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConnectionError {
     /// The peer supports none of our QUIC versions.
-    #[error("the peer does not speak QUIC version 1")]
+    #[error("the peer speaks no version of QUIC that we do")]
     VersionMismatch,
     /// We closed the connection because of this fault.
     #[error("closed because of a protocol error: {0}")]

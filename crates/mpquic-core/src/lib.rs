@@ -1,4 +1,4 @@
-//! Sans-IO protocol core of mpquic: QUIC version 1 with the multipath extension of RFC 10069.
+//! Sans-IO protocol core of mpquic: QUIC versions 1 and 2 with the multipath extension of RFC 10069.
 //!
 //! Nothing here opens a socket, reads a clock or draws randomness: datagrams, `now` and a seed are
 //! arguments, so the same inputs give the same packets. `mpquic-tokio` drives it over real sockets,
@@ -53,6 +53,7 @@ mod stream;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
+mod version;
 pub mod wire;
 
 pub use connection::{
@@ -70,3 +71,4 @@ pub use quinn_proto::{
     StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
 };
 pub use stream::{ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Written};
+pub use version::{UnknownVersion, Version};

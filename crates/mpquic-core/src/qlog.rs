@@ -13,8 +13,9 @@ use quinn_proto::{ConnectionId, Side};
 use crate::congestion::RttSnapshot;
 use crate::error::ConnectionError;
 use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::version::Version;
 use crate::wire::frame::{FrameIter, PacketType};
-use crate::wire::transport_parameters::TransportParameters;
+use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
 /// Makes the sinks of new connections.
 pub trait Factory: fmt::Debug + Send + Sync {
@@ -64,6 +65,15 @@ pub enum Event<'a> {
     ConnectionLost(&'a ConnectionError),
     /// TLS agreed on an application protocol.
     ProtocolChosen(&'a [u8]),
+    /// The version is settled.
+    VersionChosen {
+        /// What we announced.
+        local: Option<&'a VersionInformation>,
+        /// What the peer announced, if it knows how to.
+        peer: Option<&'a VersionInformation>,
+        /// The version in use.
+        version: Version,
+    },
     /// The transport parameters of one side are known.
     ParametersSet {
         /// Whose they are.
@@ -127,6 +137,8 @@ pub struct Packet {
     pub path: PathId,
     /// Its type.
     pub packet_type: PacketType,
+    /// Its version; 1-RTT packets do not say it.
+    pub version: Option<Version>,
     /// Its number.
     pub packet_number: u64,
     /// The connection ID it is sent to.

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EarlyData, Endpoint, Event,
-    FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt,
+    FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt, Version,
 };
 use mpquic_sim::Tls;
 
@@ -448,6 +448,54 @@ fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
     assert_eq!(accepted.early_data(), EarlyData::NotOffered);
     assert_eq!(accepted.accept(Dir::Uni), None);
     // The same stream ID is free again.
+    assert_eq!(write(&mut client.1, b"again"), id);
+    test.exchange(&mut client, &mut server);
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+    assert_eq!(lost(&mut client.1), None);
+}
+
+/// RFC 9369 sections 4.1 and 5: 0-RTT stays in the version it was begun in; a server that chooses
+/// another one does not take the ticket.
+#[test]
+fn rfc_9369_5_a_change_of_the_version_rejects_early_data() {
+    let mut test = Test::new();
+    test.visit();
+    let mut config = EndpointConfig::new([2; 32]);
+    config.supported_versions = vec![Version::V2, Version::V1];
+    let server = Arc::new(test.tls.server(test.transport.clone()));
+    test.server = Endpoint::new(Arc::new(config), Some(server), [3; 32]);
+    let mut client = test.connect();
+    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    write(&mut client.1, &[7; 3000]);
+    let mut server = None;
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Rejected);
+    assert_eq!(client.1.version(), Version::V2);
+    assert!(!client.1.is_handshaking());
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert_eq!(accepted.early_data(), EarlyData::NotOffered);
+    let id = write(&mut client.1, b"again");
+    test.exchange(&mut client, &mut server);
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+}
+
+/// The same after Version Negotiation.
+#[test]
+fn rfc_9368_2_1_starting_over_rejects_early_data() {
+    let mut test = Test::new();
+    test.visit();
+    let mut config = EndpointConfig::new([2; 32]);
+    config.supported_versions = vec![Version::V2];
+    let server = Arc::new(test.tls.server(test.transport.clone()));
+    test.server = Endpoint::new(Arc::new(config), Some(server), [3; 32]);
+    let mut client = test.connect();
+    let id = write(&mut client.1, &[7; 3000]);
+    let mut server = None;
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.early_data(), EarlyData::Rejected);
+    assert_eq!(client.1.version(), Version::V2);
     assert_eq!(write(&mut client.1, b"again"), id);
     test.exchange(&mut client, &mut server);
     let accepted = &mut server.as_mut().unwrap().1;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use mpquic_core::{
     ConnectionError, EarlyData, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
+    Version::{V1, V2},
 };
 use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 
@@ -326,6 +327,35 @@ fn keys_are_updated_in_mid_transfer_on_two_paths() {
         assert!(updates >= 2, "{updates}");
         pair.run_transfers(30 * SECOND).unwrap();
         for side in [Side::Client, Side::Server] {
+            assert_eq!(pair.connection(side).stats().packets_dropped, 0);
+        }
+        pair.close(Side::Client);
+    }
+}
+
+/// RFC 9369 with real keys: both versions, chosen at once or after a change, carry two paths and
+/// key updates.
+#[test]
+fn rfc_9369_version_2_protects_all_packets() {
+    for (client, server, chosen) in [
+        (&[V2][..], &[V1, V2][..], V2),
+        (&[V1, V2], &[V2, V1], V2),
+        (&[V1, V2], &[V2], V2),
+        (&[V2, V1], &[V1, V2], V1),
+    ] {
+        let topology = Topology::new()
+            .path("a", LinkConfig::new(20.0, 5 * MS).loss(0.01))
+            .path("b", LinkConfig::new(20.0, 20 * MS));
+        let mut pair = Pair::connected(&topology, Setup::new().tls().versions(client, server));
+        pair.open_all_paths();
+        pair.send(Side::Client, 1_000_000);
+        pair.send(Side::Server, 1_000_000);
+        pair.drive(200 * MS);
+        let now = pair.now();
+        assert!(pair.client().initiate_key_update(now));
+        pair.run_transfers(30 * SECOND).unwrap();
+        for side in [Side::Client, Side::Server] {
+            assert_eq!(pair.connection(side).version(), chosen);
             assert_eq!(pair.connection(side).stats().packets_dropped, 0);
         }
         pair.close(Side::Client);

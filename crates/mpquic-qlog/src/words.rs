@@ -10,8 +10,10 @@ use serde_json::{Map, Value, json};
 /// The members of an object.
 pub(crate) type Members = Map<String, Value>;
 
-/// QUIC version 1 as a header shows it.
-pub(crate) const VERSION: &str = "00000001";
+/// A version's number.
+pub(crate) fn version(number: u32) -> String {
+    format!("{number:08x}")
+}
 
 /// Milliseconds, to the microsecond.
 pub(crate) fn milliseconds(duration: Duration) -> f64 {

@@ -9,10 +9,11 @@ use mpquic_core::qlog::{
     ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink,
 };
 use mpquic_core::wire::frame::PacketType;
-use mpquic_core::{ConnectionError, FourTuple, PathId, Side, SpaceId};
+use mpquic_core::wire::transport_parameters::VersionInformation;
+use mpquic_core::{ConnectionError, FourTuple, PathId, Side, SpaceId, Version};
 use serde_json::{Value, json};
 
-use crate::words::{Members, VERSION, date_time, endpoint, hex, milliseconds, packet_type};
+use crate::words::{Members, date_time, endpoint, hex, milliseconds, packet_type, version};
 use crate::{frame, parameters};
 
 /// Begins every record (RFC 7464).
@@ -132,8 +133,8 @@ impl<W: Write> Writer<W> {
             "path_id": packet.path.0,
             "dcid": packet.destination.to_string(),
         });
-        if packet.packet_type != PacketType::OneRtt {
-            header["version"] = VERSION.into();
+        if let Some(known) = packet.version {
+            header["version"] = version(known.to_u32()).into();
         }
         if let Some(source) = packet.source {
             header["scid"] = source.to_string().into();
@@ -208,14 +209,30 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes the first events.
-    fn on_started(&mut self, now: Instant, four_tuple: FourTuple, cids: [String; 2]) {
-        let versions = match self.side {
-            Side::Client => "client_versions",
-            Side::Server => "server_versions",
+    fn on_version(
+        &mut self,
+        now: Instant,
+        sides: [Option<&VersionInformation>; 2],
+        chosen: Version,
+    ) {
+        let names = match self.side {
+            Side::Client => ["client_versions", "server_versions"],
+            Side::Server => ["server_versions", "client_versions"],
         };
-        let data = json!({ versions: [VERSION], "chosen_version": VERSION });
+        let mut data = Members::new();
+        for (name, side) in names.into_iter().zip(sides) {
+            if let Some(side) = side {
+                let numbers = side.available.iter().map(|number| version(*number));
+                data.insert(name.to_owned(), numbers.collect());
+            }
+        }
+        let chosen = version(chosen.to_u32());
+        data.insert("chosen_version".to_owned(), chosen.into());
         self.write(now, None, "quic:version_information", data);
+    }
+
+    /// Writes the first event.
+    fn on_started(&mut self, now: Instant, four_tuple: FourTuple, cids: [String; 2]) {
         let [mut local, mut remote] = [four_tuple.local, four_tuple.remote].map(endpoint);
         let [local_cid, peer_cid] = cids;
         local["connection_ids"] = json!([local_cid]);
@@ -252,6 +269,11 @@ impl<W: Write + Send> Sink for Writer<W> {
                 });
                 self.write(now, None, "quic:alpn_information", data);
             }
+            Event::VersionChosen {
+                local,
+                peer,
+                version,
+            } => self.on_version(now, [local, peer], version),
             Event::ParametersSet {
                 initiator,
                 parameters,
@@ -283,11 +305,7 @@ impl<W: Write + Send> Sink for Writer<W> {
                 space,
                 packet_number,
             } => {
-                let data = json!({ "header": {
-                    "packet_type": packet_type(space_packets(space)),
-                    "packet_number": packet_number,
-                    "path_id": space.path().0,
-                } });
+                let data = lost_packet(space, packet_number);
                 self.write(now, Some(space.path()), "quic:packet_lost", data);
             }
             Event::MetricsUpdated { path, ref metrics } => self.on_metrics(now, path, metrics),
@@ -296,11 +314,7 @@ impl<W: Write + Send> Sink for Writer<W> {
                 generation,
                 trigger,
             } => {
-                let mut data = Members::new();
-                data.insert("trigger".to_owned(), key_trigger(trigger).into());
-                if packet_type == PacketType::OneRtt {
-                    data.insert("key_phase".to_owned(), generation.into());
-                }
+                let data = updated_keys(packet_type, generation, trigger);
                 self.on_keys(now, "quic:key_updated", packet_type, &data);
             }
             Event::KeysDiscarded(packet_type) => {
@@ -308,6 +322,23 @@ impl<W: Write + Send> Sink for Writer<W> {
             }
         }
     }
+}
+
+fn lost_packet(space: SpaceId, packet_number: u64) -> Value {
+    json!({ "header": {
+        "packet_type": packet_type(space_packets(space)),
+        "packet_number": packet_number,
+        "path_id": space.path().0,
+    } })
+}
+
+fn updated_keys(packet_type: PacketType, generation: u32, trigger: KeyTrigger) -> Members {
+    let mut data = Members::new();
+    data.insert("trigger".to_owned(), key_trigger(trigger).into());
+    if packet_type == PacketType::OneRtt {
+        data.insert("key_phase".to_owned(), generation.into());
+    }
+    data
 }
 
 /// What 0-RTT and 1-RTT share is called after the latter.

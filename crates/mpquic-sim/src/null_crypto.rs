@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use mpquic_core::config::TransportConfig;
 use mpquic_core::crypto::{
-    ClientConfig, CryptoError, ExportKeyingMaterialError, HandshakeData, HeaderKey,
+    ClientConfig, CryptoError, ExportKeyingMaterialError, FirstFlight, HandshakeData, HeaderKey,
     InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session,
 };
 use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionId, PathId, Side, TransportError, TransportErrorCode};
+use mpquic_core::{ConnectionId, PathId, Side, TransportError, TransportErrorCode, Version};
 
 /// As long as the tags of AES-GCM and ChaCha20-Poly1305.
 const TAG_LENGTH: usize = 16;
@@ -66,7 +66,7 @@ struct NullKey {
     /// 0 for Initial, 1 for Handshake, 2 and up for generations of 1-RTT.
     generation: u32,
     sender: Side,
-    /// Initial keys depend on the connection ID.
+    /// Keys depend on the version, Initial keys also on the connection ID.
     salt: u32,
 }
 
@@ -153,8 +153,16 @@ impl HeaderKey for NullHeaderKey {
     fn encrypt(&self, _offset: usize, _packet: &mut [u8]) {}
 }
 
-fn initial_keys(side: Side, destination: &ConnectionId) -> Keys {
-    NullKey::keys(0, side, digest(destination))
+fn initial_keys(version: Version, side: Side, destination: &ConnectionId) -> Keys {
+    NullKey::keys(0, side, digest(destination) ^ salt(version))
+}
+
+/// What tells the keys of versions apart.
+fn salt(version: Version) -> u32 {
+    match version {
+        Version::V1 => 0,
+        Version::V2 => version.to_u32(),
+    }
 }
 
 /// FNV-1a: spreads, hides nothing.
@@ -164,9 +172,10 @@ fn digest(bytes: &[u8]) -> u32 {
     })
 }
 
-fn retry_tag(original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+fn retry_tag(version: Version, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
     let mut tag = [0; 16];
-    tag[..4].copy_from_slice(&digest(original_destination).to_be_bytes());
+    let digest_of_destination = digest(original_destination) ^ salt(version);
+    tag[..4].copy_from_slice(&digest_of_destination.to_be_bytes());
     tag[4..8].copy_from_slice(&digest(packet).to_be_bytes());
     tag
 }
@@ -174,12 +183,13 @@ fn retry_tag(original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
 impl ClientConfig for NullCrypto {
     fn start_session(
         self: Arc<Self>,
+        version: Version,
         server_name: &str,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, InvalidServerName> {
         let mut encoded = Vec::new();
         parameters.encode(Side::Client, &mut encoded);
-        let mut session = NullSession::new(Side::Client, self);
+        let mut session = NullSession::new(Side::Client, version, self);
         let name = server_name.as_bytes();
         let fields = [&session.config.alpn[..], name, &encoded];
         let hello = message(Message::ClientHello, &fields, CLIENT_HELLO_LENGTH);
@@ -187,31 +197,57 @@ impl ClientConfig for NullCrypto {
         Ok(Box::new(session))
     }
 
-    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
-        initial_keys(Side::Client, destination)
+    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
+        initial_keys(version, Side::Client, destination)
     }
 
-    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        retry_tag(original_destination, packet)
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16] {
+        retry_tag(version, original_destination, packet)
     }
 }
 
 impl ServerConfig for NullCrypto {
+    fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight {
+        let Some((header, rest)) = crypto.split_first_chunk() else {
+            return FirstFlight::Incomplete;
+        };
+        let length = u32::from_be_bytes(*header) & 0xff_ffff;
+        let Some(mut body) = rest.get(..length as usize) else {
+            return FirstFlight::Incomplete;
+        };
+        let mut field = || take_field(&mut body).ok();
+        let parameters = field().and_then(|_alpn| field()).and_then(|_name| field());
+        let decoded =
+            parameters.and_then(|encoded| TransportParameters::decode(Side::Client, encoded).ok());
+        FirstFlight::Complete(decoded.map(Box::new))
+    }
+
     fn start_session(
         self: Arc<Self>,
+        version: Version,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, TransportError> {
-        let mut session = NullSession::new(Side::Server, self);
+        let mut session = NullSession::new(Side::Server, version, self);
         parameters.encode(Side::Server, &mut session.local_parameters);
         Ok(Box::new(session))
     }
 
-    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
-        initial_keys(Side::Server, destination)
+    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
+        initial_keys(version, Side::Server, destination)
     }
 
-    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        retry_tag(original_destination, packet)
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16] {
+        retry_tag(version, original_destination, packet)
     }
 }
 
@@ -256,6 +292,7 @@ fn alert(alert: u8, reason: &'static str) -> TransportError {
 /// The handshake of one connection.
 struct NullSession {
     side: Side,
+    version: Version,
     config: Arc<NullCrypto>,
     /// The server's own, to be sent with its certificate.
     local_parameters: Vec<u8>,
@@ -269,13 +306,14 @@ struct NullSession {
 }
 
 impl NullSession {
-    fn new(side: Side, config: Arc<NullCrypto>) -> Self {
+    fn new(side: Side, version: Version, config: Arc<NullCrypto>) -> Self {
         let expected = match side {
             Side::Client => Message::ServerHello,
             Side::Server => Message::ClientHello,
         };
         Self {
             side,
+            version,
             config,
             local_parameters: Vec::new(),
             peer_parameters: None,
@@ -371,11 +409,15 @@ impl Session for NullSession {
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         let (message, keys) = self.output.pop_front()?;
         buf.extend_from_slice(&message);
-        keys.map(|generation| NullKey::keys(generation, self.side, 0))
+        keys.map(|generation| NullKey::keys(generation, self.side, salt(self.version)))
+    }
+
+    fn set_version(&mut self, version: Version) {
+        self.version = version;
     }
 
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let pair = NullKey::pair(self.next_generation, self.side, 0);
+        let pair = NullKey::pair(self.next_generation, self.side, salt(self.version));
         self.next_generation += 1;
         Some(KeyPair {
             local: Box::new(pair.local),
@@ -437,8 +479,9 @@ mod tests {
             ..TransportParameters::default()
         };
         let mut client =
-            ClientConfig::start_session(config.clone(), "server", &parameters(1)).unwrap();
-        let mut server = ServerConfig::start_session(config, &parameters(2)).unwrap();
+            ClientConfig::start_session(config.clone(), Version::V1, "server", &parameters(1))
+                .unwrap();
+        let mut server = ServerConfig::start_session(config, Version::V1, &parameters(2)).unwrap();
 
         let hello = flush(&mut *client);
         assert_eq!(hello.len(), 1);
@@ -479,7 +522,7 @@ mod tests {
     fn unexpected_and_malformed_messages_are_errors() {
         let start = || {
             let parameters = TransportParameters::default();
-            ServerConfig::start_session(NullCrypto::new(b"a"), &parameters).unwrap()
+            ServerConfig::start_session(NullCrypto::new(b"a"), Version::V1, &parameters).unwrap()
         };
         let error = start().read_handshake(&message(Message::Finished, &[], 36));
         assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(10));

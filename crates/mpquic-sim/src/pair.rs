@@ -8,7 +8,7 @@ use std::time::Duration;
 use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
 use mpquic_core::{
     Connection, Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, StreamId,
-    VarInt,
+    VarInt, Version,
 };
 
 use crate::host::{AcceptPolicy, Host, Hosted};
@@ -59,6 +59,10 @@ pub struct Setup {
     pub accept: AcceptPolicy,
     /// Take address changes of the client.
     pub migration: bool,
+    /// Versions of QUIC the client speaks, the preferred one first.
+    pub client_versions: Vec<Version>,
+    /// The same of the server.
+    pub server_versions: Vec<Version>,
     /// Check invariants of both connections all the time.
     pub checks: bool,
 }
@@ -83,6 +87,8 @@ impl Setup {
             connection_id_length: 8,
             accept: AcceptPolicy::default(),
             migration: true,
+            client_versions: Version::ALL.to_vec(),
+            server_versions: Version::ALL.to_vec(),
             checks: true,
         }
     }
@@ -109,9 +115,22 @@ impl Setup {
         self
     }
 
-    pub(crate) fn endpoint_config(&self, reset_key: u8) -> EndpointConfig {
+    /// Sets the versions of both sides, the preferred one first.
+    #[must_use]
+    pub fn versions(mut self, client: &[Version], server: &[Version]) -> Self {
+        self.client_versions = client.to_vec();
+        self.server_versions = server.to_vec();
+        self
+    }
+
+    pub(crate) fn endpoint_config(&self, side: Side) -> EndpointConfig {
+        let (reset_key, versions) = match side {
+            Side::Client => (1, &self.client_versions),
+            Side::Server => (2, &self.server_versions),
+        };
         EndpointConfig {
             connection_id_length: self.connection_id_length,
+            supported_versions: versions.clone(),
             ..EndpointConfig::new([reset_key; 32])
         }
     }
@@ -178,13 +197,13 @@ impl Pair {
     pub fn new(topology: &Topology, setup: Setup) -> Self {
         let mut lab = Lab::new(setup.seed);
         let mut client = Host::new(
-            setup.endpoint_config(1),
+            setup.endpoint_config(Side::Client),
             None,
             setup.seed.wrapping_mul(2) + 1,
             Transfers::default,
         );
         let mut server = Host::new(
-            setup.endpoint_config(2),
+            setup.endpoint_config(Side::Server),
             Some(setup.server_config()),
             setup.seed.wrapping_mul(2) + 2,
             Transfers::default,
@@ -583,7 +602,7 @@ impl Pair {
         let mut seed = [0xee; 32];
         seed[0] = self.restarts;
         let endpoint = Endpoint::new(
-            Arc::new(self.setup.endpoint_config(2)),
+            Arc::new(self.setup.endpoint_config(Side::Server)),
             Some(Arc::new(self.setup.server_config())),
             seed,
         );

@@ -4,6 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use mpquic_core::Version;
 use mpquic_core::config::EndpointConfig;
 
 use crate::config::{ClientConfig, ServerConfig, random};
@@ -25,6 +26,7 @@ pub struct EndpointBuilder {
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
+    versions: Option<Vec<Version>>,
     socket_buffer: usize,
     receivers: usize,
 }
@@ -37,6 +39,7 @@ impl EndpointBuilder {
             server: None,
             client: None,
             endpoint: None,
+            versions: None,
             socket_buffer: SOCKET_BUFFER,
             receivers: 1,
         }
@@ -84,6 +87,13 @@ impl EndpointBuilder {
         self
     }
 
+    /// The versions of QUIC to speak, the preferred one first; version 1, then version 2, by
+    /// default. See [`EndpointConfig::supported_versions`].
+    pub fn supported_versions(mut self, versions: Vec<Version>) -> Self {
+        self.versions = Some(versions);
+        self
+    }
+
     /// Bytes asked for as the kernel's buffer of each socket, per direction; 8 MiB by default. The
     /// kernel has a limit of its own.
     pub fn socket_buffer(mut self, bytes: usize) -> Self {
@@ -124,10 +134,13 @@ impl EndpointBuilder {
         if sockets.is_empty() {
             sockets.push(bind_any(self.socket_buffer)?);
         }
-        let config = match self.endpoint {
+        let mut config = match self.endpoint {
             Some(config) => config,
             None => EndpointConfig::new(random().map_err(io::Error::other)?),
         };
+        if let Some(versions) = self.versions {
+            config.supported_versions = versions;
+        }
         let seed = random().map_err(io::Error::other)?;
         let server = self.server.as_ref();
         let core = mpquic_core::Endpoint::new(

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use mpquic_core::Version;
 use mpquic_core::config::{self, TransportConfig};
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
 use rustls::RootCertStore;
@@ -119,6 +120,15 @@ impl ClientConfig {
     #[must_use]
     pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {
         self.core.token_store = Some(store);
+        self
+    }
+
+    /// The version of our first packets, one of the endpoint's
+    /// [`supported_versions`](crate::EndpointBuilder::supported_versions); the oldest of them by
+    /// default. The server may choose another one.
+    #[must_use]
+    pub fn version(mut self, version: Version) -> Self {
+        self.core.version = Some(version);
         self
     }
 

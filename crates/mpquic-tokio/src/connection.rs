@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mpquic_core::crypto::HandshakeData;
 use mpquic_core::{
     ConnectionError, ConnectionStats, Dir, EarlyData, FourTuple, PathId, PathState, PathStats,
-    PathStatus, Side, StreamId, TransportErrorCode, VarInt,
+    PathStatus, Side, StreamId, TransportErrorCode, VarInt, Version,
 };
 use rustls::pki_types::CertificateDer;
 use thiserror::Error;
@@ -274,6 +274,11 @@ impl Connection {
     /// True if both sides support multipath.
     pub fn is_multipath(&self) -> bool {
         self.0.lock().core.is_multipath()
+    }
+
+    /// The version of QUIC in use.
+    pub fn version(&self) -> Version {
+        self.0.lock().core.version()
     }
 
     /// Counters of the connection.

@@ -99,7 +99,7 @@ pub use mpquic_core::crypto::HandshakeData;
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,
     ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus,
-    ResetAtError, Side, StreamId, TransportError, TransportErrorCode, VarInt, Written,
+    ResetAtError, Side, StreamId, TransportError, TransportErrorCode, VarInt, Version, Written,
 };
 
 /// The README's example, compiled as a test.

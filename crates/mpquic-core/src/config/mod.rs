@@ -7,6 +7,7 @@ use std::time::Duration;
 use quinn_proto::{StdSystemTime, TimeSource, TokenStore};
 
 use crate::crypto;
+use crate::version::Version;
 
 mod transport;
 
@@ -28,6 +29,10 @@ pub struct EndpointConfig {
     /// Announce a transport parameter without meaning, so that peers keep ignoring those they do not
     /// know (RFC 9000 section 18.1).
     pub grease_transport_parameters: bool,
+    /// The versions we speak, the preferred one first. A server takes clients in any of them, and
+    /// turns a connection into the first one that the client offers (RFC 9368 section 2.3). A client
+    /// offers all of them. If there is none, version 1 is meant.
+    pub supported_versions: Vec<Version>,
 }
 
 impl EndpointConfig {
@@ -39,6 +44,7 @@ impl EndpointConfig {
             max_udp_payload_size: 65527,
             grease_quic_bit: true,
             grease_transport_parameters: true,
+            supported_versions: Version::ALL.to_vec(),
         }
     }
 }
@@ -50,8 +56,13 @@ pub struct ClientConfig {
     pub transport: Arc<TransportConfig>,
     /// TLS.
     pub crypto: Arc<dyn crypto::ClientConfig>,
-    /// Where NEW_TOKEN tokens are kept between connections; `None` keeps none.
+    /// Where NEW_TOKEN tokens are kept between connections; `None` keeps none. Tokens of versions
+    /// other than 1 have the version after the server's name in their key, as in `host v2`.
     pub token_store: Option<Arc<dyn TokenStore>>,
+    /// The version of our first packets, one of [`EndpointConfig::supported_versions`]; `None` takes
+    /// the oldest of them. The server may choose another one without a further round trip, so best
+    /// is one that it is sure to know (RFC 9368 section 2.5).
+    pub version: Option<Version>,
 }
 
 impl ClientConfig {
@@ -61,6 +72,7 @@ impl ClientConfig {
             transport,
             crypto,
             token_store: None,
+            version: None,
         }
     }
 }

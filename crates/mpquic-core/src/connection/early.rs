@@ -109,14 +109,25 @@ impl Connection {
             self.handshake.early_data = EarlyData::Accepted;
             return check_limits(&remembered, peer);
         }
+        self.reject_early_data();
+        Ok(())
+    }
+
+    /// RFC 9001 section 4.6.2: as if nothing had been sent, but numbers are not used twice.
+    fn reject_early_data(&mut self) {
         self.handshake.early_data = EarlyData::Rejected;
-        // RFC 9001 section 4.6.2: as if nothing had been sent, but numbers are not used twice.
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
             path.recovery
                 .discard_space(&mut path.space, &mut Vec::new());
         }
         self.streams.on_zero_rtt_rejected();
-        Ok(())
+    }
+
+    /// Client: starts over in another version, in which the session cannot be resumed.
+    pub(super) fn abandon_early_data(&mut self) {
+        if self.handshake.early.take().is_some() {
+            self.reject_early_data();
+        }
     }
 
     /// Client: a Retry arrived, so the server has kept none of the 0-RTT packets (RFC 9000 section
@@ -188,6 +199,7 @@ impl Connection {
         let opened = Opened {
             space: SpaceId::Data(PathId::ZERO),
             packet_type: PacketType::ZeroRtt,
+            version: Some(self.handshake.versions.original()),
             packet_number,
             destination,
             size: seen.size,

@@ -1,7 +1,6 @@
 //! The handshake: TLS and its two packet number spaces, keys, parameter checks.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,31 +10,47 @@ use rand::RngExt;
 use super::early::EarlyKeys;
 use super::log::packet_type;
 use super::setup::{ConnectionSetup, Role};
-use super::{Connection, EarlyData, EndpointEvent, Event, PathEvent};
+use super::versions::Versions;
+use super::{Connection, EarlyData, Event, PathEvent};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{Keys, Session};
-use crate::error::{ConnectionError, TransportError};
+use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::qlog;
 use crate::space::{AckState, PacketNumberSpace};
 use crate::stream::crypto_stream::CryptoStream;
+use crate::version::Version;
 use crate::wire::frame::PacketType;
 use crate::wire::transport_parameters::TransportParameters;
 
 /// One of the two encryption levels of the handshake.
 pub(super) struct Level {
+    pub(super) version: Version,
     pub(super) keys: Keys,
+    /// Keys for Initial packets of the peer in another version.
+    pub(super) other: Option<(Version, Keys)>,
     pub(super) space: PacketNumberSpace,
     pub(super) crypto: CryptoStream,
 }
 
 impl Level {
-    fn new(id: SpaceId, keys: Keys) -> Self {
+    pub(super) fn new(id: SpaceId, version: Version, keys: Keys) -> Self {
         Self {
+            version,
             keys,
+            other: None,
             space: PacketNumberSpace::new(id),
             crypto: CryptoStream::default(),
         }
+    }
+
+    /// The keys for packets of a version.
+    pub(super) fn keys_of(&self, version: Version) -> Option<&Keys> {
+        if version == self.version {
+            return Some(&self.keys);
+        }
+        let (other, keys) = self.other.as_ref()?;
+        (*other == version).then_some(keys)
     }
 
     /// True if the level has something to send.
@@ -53,6 +68,9 @@ impl Level {
 pub(super) struct Handshake {
     pub(super) role: Role,
     pub(super) session: Box<dyn Session>,
+    pub(super) versions: Versions,
+    /// Server: CRYPTO bytes that came before the version is chosen and the session started.
+    pub(super) first_flight: Option<Vec<u8>>,
     pub(super) initial: Option<Level>,
     pub(super) handshake: Option<Level>,
     pub(super) one_rtt: Option<OneRttKeys>,
@@ -93,14 +111,17 @@ impl Handshake {
             Role::Client(client) => client.token.clone(),
             Role::Server(_) => Bytes::new(),
         };
-        let peer_scid = match &setup.role {
-            Role::Client(_) => None,
-            Role::Server(_) => Some(setup.peer_cid),
+        let (peer_scid, first_flight) = match &setup.role {
+            Role::Client(_) => (None, None),
+            Role::Server(_) => (Some(setup.peer_cid), Some(Vec::new())),
         };
+        let version = setup.versions.current();
         Self {
             role: setup.role,
             session: setup.session,
-            initial: Some(Level::new(SpaceId::Initial, setup.initial_keys)),
+            versions: setup.versions,
+            first_flight,
+            initial: Some(Level::new(SpaceId::Initial, version, setup.initial_keys)),
             handshake: None,
             one_rtt: None,
             crypto: CryptoStream::default(),
@@ -176,9 +197,16 @@ impl Handshake {
         self.initial_dcid = scid;
         self.token = token;
         if let (Role::Client(client), Some(level)) = (&self.role, &mut self.initial) {
-            level.keys = client.crypto.initial_keys(&scid);
+            level.keys = client.crypto.initial_keys(level.version, &scid);
+            level.other = None;
             level.crypto.resend();
         }
+    }
+
+    /// The client starts over with another first destination connection ID.
+    pub(super) fn set_initial_dcid(&mut self, dcid: ConnectionId) {
+        self.initial_dcid = dcid;
+        self.original_dcid = dcid;
     }
 
     /// Checks the peer's connection IDs against those the handshake used (RFC 9000 section 7.3).
@@ -195,6 +223,11 @@ impl Handshake {
                 return mismatch("retry_source_connection_id does not match");
             }
         }
+        let side = match self.role {
+            Role::Client(_) => Side::Client,
+            Role::Server(_) => Side::Server,
+        };
+        self.versions.check(side, peer)?;
         if peer.initial_max_path_id.is_some()
             && (peer
                 .initial_source_connection_id
@@ -213,6 +246,10 @@ impl Handshake {
 impl Connection {
     /// Moves bytes between TLS and the CRYPTO streams until nothing changes.
     pub(super) fn drive_handshake(&mut self) -> Result<(), TransportError> {
+        self.read_first_flight()?;
+        if self.handshake.first_flight.is_some() {
+            return Ok(());
+        }
         for space in [
             SpaceId::Initial,
             SpaceId::Handshake,
@@ -249,6 +286,7 @@ impl Connection {
     }
 
     fn write_handshake(&mut self) -> Result<(), TransportError> {
+        let version = self.handshake.versions.current();
         loop {
             let mut bytes = Vec::new();
             let keys = self.handshake.session.write_handshake(&mut bytes);
@@ -269,7 +307,7 @@ impl Connection {
             match keys {
                 Some(keys) if self.handshake.handshake.is_none() => {
                     self.check_consumed(SpaceId::Initial)?;
-                    self.handshake.handshake = Some(Level::new(SpaceId::Handshake, keys));
+                    self.handshake.handshake = Some(Level::new(SpaceId::Handshake, version, keys));
                     self.log_handshake_keys(PacketType::Handshake);
                 }
                 Some(keys) => {
@@ -313,6 +351,7 @@ impl Connection {
             initiator: qlog::Initiator::Remote,
             parameters: &peer,
         });
+        self.log_versions(&peer);
         self.streams.set_peer_parameters(&peer);
         self.datagrams.set_peer_limit(peer.max_datagram_frame_size);
         self.idle.set_peer(peer.max_idle_timeout);
@@ -376,7 +415,9 @@ impl Connection {
                 .filter(|path| path.tuple.validated)
                 .map(|path| path.tuple.four_tuple.remote.ip())
                 .collect();
-            self.handshake.new_token = Some(issuer.token(&addresses, self.rng.random()).into());
+            let version = self.handshake.versions.current();
+            let token = issuer.token(version, &addresses, self.rng.random());
+            self.handshake.new_token = Some(token.into());
         }
     }
 
@@ -422,36 +463,34 @@ impl Connection {
                 Err(TransportError::frame_encoding("empty NEW_TOKEN"))
             }
             Role::Client(client) => {
-                if let Some(store) = &client.token_store {
-                    store.insert(&client.server_name, token);
-                }
+                let version = self.handshake.versions.current();
+                client.tokens.insert(version, token);
                 Ok(())
             }
         }
     }
 
-    /// A Version Negotiation packet arrived (RFC 9000 section 6.2).
-    pub(super) fn on_version_negotiation(&mut self, versions: &[u32]) {
-        let untouched = self.side == Side::Client && self.handshake.peer_scid.is_none();
-        if untouched && self.handshake.retry_scid.is_none() && !versions.contains(&QUIC_V1) {
-            self.closing = super::Closing::Drained;
-            self.lose(ConnectionError::VersionMismatch);
-            self.endpoint_events.push_back(EndpointEvent::Drained);
-        }
-    }
-
     /// True if a Retry with this integrity tag is genuine and may be followed.
-    pub(super) fn accepts_retry(&self, scid: &ConnectionId, packet: &[u8], tag: &[u8; 16]) -> bool {
+    pub(super) fn accepts_retry(
+        &self,
+        version: Version,
+        scid: &ConnectionId,
+        packet: &[u8],
+        tag: &[u8; 16],
+    ) -> bool {
         let Role::Client(client) = &self.handshake.role else {
             return false;
         };
-        // RFC 9000 section 17.2.5.2: only one, and none once a packet was processed.
+        let expected = || {
+            let original_dcid = &self.handshake.original_dcid;
+            client.crypto.retry_tag(version, original_dcid, packet)
+        };
+        // RFC 9000 section 17.2.5.2: only one, and none once a packet was processed; RFC 9369
+        // section 4.1: in the original version.
         self.handshake.retry_scid.is_none()
             && self.handshake.peer_scid.is_none()
             && *scid != self.handshake.original_dcid
-            && Arc::clone(&client.crypto).retry_tag(&self.handshake.original_dcid, packet) == *tag
+            && version == self.handshake.versions.original()
+            && expected() == *tag
     }
 }
-
-/// QUIC version 1 (RFC 9000).
-pub(super) const QUIC_V1: u32 = 1;

@@ -5,7 +5,6 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
-use super::handshake::QUIC_V1;
 use super::log::{Dropped, packet_type};
 use super::{Closing, Connection, Datagram, Event};
 use crate::error::{ConnectionError, TransportError};
@@ -14,6 +13,7 @@ use crate::packet::opener::{self, OpenError};
 use crate::path::MIN_DATAGRAM;
 use crate::qlog::{DropReason, KeyTrigger};
 use crate::space::AckPolicy;
+use crate::version::Version;
 use crate::wire::frame::{Close, Frame, FrameIter, PacketType, ResetStream};
 use crate::wire::header::{self, Header, ProtectedPacket};
 
@@ -32,6 +32,8 @@ pub(super) struct Arrival {
 pub(super) struct Opened {
     pub(super) space: SpaceId,
     pub(super) packet_type: PacketType,
+    /// Of a long header.
+    pub(super) version: Option<Version>,
     pub(super) packet_number: u64,
     /// The connection ID it was sent to.
     pub(super) destination: ConnectionId,
@@ -166,61 +168,72 @@ impl Connection {
         packet: &mut ProtectedPacket,
     ) -> Result<(), TransportError> {
         let seen = Dropped::new(&packet.header, packet.data.len());
+        let versions = &self.handshake.versions;
         match &packet.header {
             Header::Short { .. } => self.handle_one_rtt(arrival, packet),
             Header::Initial {
-                version: QUIC_V1,
+                version,
                 scid,
                 token,
                 ..
             } => {
-                let scid = *scid;
+                let (version, scid) = (*version, *scid);
                 if self.is_foreign(scid) || !self.may_be_initial(arrival, token) {
                     self.drop_packet(arrival, seen, DropReason::Rejected);
                     return Ok(());
                 }
-                if self.handle_long(arrival, packet, SpaceId::Initial)? {
+                if !self.takes_initial_of(version) {
+                    self.drop_packet(arrival, seen, DropReason::Unsupported);
+                    return Ok(());
+                }
+                if self.handle_long(arrival, packet, (SpaceId::Initial, version))? {
                     self.learn_peer_scid(scid);
                     self.drive_handshake()?;
                 }
                 Ok(())
             }
-            Header::Handshake {
-                version: QUIC_V1,
-                scid,
-                ..
-            } => {
+            // RFC 9369 section 4.1
+            Header::Handshake { version, .. } if *version != versions.current() => {
+                self.drop_packet(arrival, seen, DropReason::Unsupported);
+                Ok(())
+            }
+            Header::ZeroRtt { version, .. } if *version != versions.original() => {
+                self.drop_packet(arrival, seen, DropReason::Unsupported);
+                Ok(())
+            }
+            Header::Handshake { version, scid, .. } => {
+                let version = *version;
                 if self.is_foreign(*scid) {
                     self.drop_packet(arrival, seen, DropReason::Rejected);
                     return Ok(());
                 }
-                if self.handle_long(arrival, packet, SpaceId::Handshake)? {
+                if self.handle_long(arrival, packet, (SpaceId::Handshake, version))? {
                     self.on_handshake_packet();
                     self.drive_handshake()?;
                 }
                 Ok(())
             }
-            Header::ZeroRtt {
-                version: QUIC_V1, ..
-            } => self.handle_early(arrival, packet),
-            Header::ZeroRtt { .. } | Header::Initial { .. } | Header::Handshake { .. } => {
-                self.drop_packet(arrival, seen, DropReason::Unsupported);
-                Ok(())
-            }
+            Header::ZeroRtt { .. } => self.handle_early(arrival, packet),
             Header::Retry {
-                scid, token, tag, ..
+                version,
+                scid,
+                token,
+                tag,
+                ..
             } => {
                 let without_tag = packet.data.len().saturating_sub(tag.len());
-                if !token.is_empty() && self.accepts_retry(scid, &packet.data[..without_tag], tag) {
+                let retry = &packet.data[..without_tag];
+                if !token.is_empty() && self.accepts_retry(*version, scid, retry, tag) {
                     let (scid, token) = (*scid, token.clone());
                     self.follow_retry(scid, token);
                 }
                 Ok(())
             }
-            Header::VersionNegotiation { versions, .. } => {
-                self.on_version_negotiation(versions);
-                Ok(())
-            }
+            Header::VersionNegotiation {
+                dcid,
+                scid,
+                versions,
+            } => self.on_version_negotiation((*dcid, *scid), versions),
         }
     }
 
@@ -279,7 +292,7 @@ impl Connection {
         &mut self,
         arrival: &Arrival,
         packet: &mut ProtectedPacket,
-        space: SpaceId,
+        (space, version): (SpaceId, Version),
     ) -> Result<bool, TransportError> {
         let destination = *packet.header.dcid();
         let seen = Dropped::new(&packet.header, packet.data.len());
@@ -288,12 +301,13 @@ impl Connection {
             return Ok(false);
         };
         let expected = level.space.expected_next();
-        let opened =
-            opener::unprotect(packet, &*level.keys.header.remote, expected).map(|unprotected| {
-                let key = &*level.keys.packet.remote;
-                let number = unprotected.packet_number;
-                opener::open(packet, &unprotected, key, PathId::ZERO).map(|bytes| (number, bytes))
-            });
+        let opened = level.keys_of(version).and_then(|keys| {
+            let unprotected = opener::unprotect(packet, &*keys.header.remote, expected)?;
+            let key = &*keys.packet.remote;
+            let number = unprotected.packet_number;
+            let payload = opener::open(packet, &unprotected, key, PathId::ZERO);
+            Some(payload.map(|bytes| (number, bytes)))
+        });
         let (packet_number, payload) = match opened {
             Some(Ok(opened)) => opened,
             Some(Err(OpenError::Transport(error))) => return Err(error),
@@ -306,9 +320,13 @@ impl Connection {
             self.log_dropped(arrival, seen, DropReason::Duplicate);
             return Ok(false);
         }
+        if self.side == Side::Client && version != self.handshake.versions.current() {
+            self.follow_version(version);
+        }
         let opened = Opened {
             space,
             packet_type: packet_type(space),
+            version: Some(version),
             packet_number,
             destination,
             size: seen.size,
@@ -373,6 +391,7 @@ impl Connection {
                 let opened = Opened {
                     space: SpaceId::Data(arrival.path),
                     packet_type: PacketType::OneRtt,
+                    version: None,
                     packet_number,
                     destination: dcid,
                     size: seen.size,
@@ -596,6 +615,11 @@ impl Connection {
         // RFC 9000 section 7.5
         let limit = self.config.crypto_buffer.max(MIN_CRYPTO_BUFFER);
         let is_past = space < self.handshake.reading_level();
+        if self.side == Side::Client {
+            // RFC 9369 section 4.1: a server sends CRYPTO in the version it chose.
+            let version = self.handshake.versions.current();
+            self.handshake.versions.settle(version);
+        }
         if let Some(stream) = self.handshake.crypto_mut(space) {
             // RFC 9001 section 4.1.3
             if is_past && stream.extends(&crypto) {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 
 use super::Connection;
 use super::ingress::{Arrival, Opened};
@@ -15,6 +15,7 @@ use crate::packet::builder::PacketBuilder;
 use crate::qlog::{
     ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink,
 };
+use crate::version::Version;
 use crate::wire::frame::{FrameIter, PacketType};
 use crate::wire::header::{Header, PacketHeader};
 
@@ -73,10 +74,11 @@ impl Log {
         if self.is_on() {
             builder.pad(buf, pad_to);
             let payload = Bytes::copy_from_slice(builder.payload(buf));
-            let (packet_type, destination, source) = described(header);
+            let (packet_type, version, destination, source) = described(header);
             let packet = Packet {
                 path: builder.path(),
                 packet_type,
+                version,
                 packet_number: builder.packet_number(),
                 destination,
                 source,
@@ -105,11 +107,18 @@ impl Connection {
             peer_cid,
         });
         self.log_tuple(PathId::ZERO);
+        if self.side == Side::Client {
+            self.log_local_parameters();
+        }
+        self.log_handshake_keys(PacketType::Initial);
+    }
+
+    /// Logs what we announce; a server knows it once it has chosen the version.
+    pub(super) fn log_local_parameters(&mut self) {
         self.log.event(|| Event::ParametersSet {
             initiator: Initiator::Local,
             parameters: &self.handshake.local_parameters,
         });
-        self.log_handshake_keys(PacketType::Initial);
     }
 
     /// Logs keys that TLS made.
@@ -148,6 +157,7 @@ impl Connection {
             let packet = Packet {
                 path: opened.space.path(),
                 packet_type: opened.packet_type,
+                version: opened.version,
                 packet_number: opened.packet_number,
                 destination: opened.destination,
                 source: None,
@@ -256,12 +266,33 @@ pub(super) fn packet_type(space: SpaceId) -> PacketType {
     }
 }
 
-/// Type, destination and source.
-fn described(header: &PacketHeader) -> (PacketType, ConnectionId, Option<ConnectionId>) {
+/// Type, version, destination and source.
+type Described = (
+    PacketType,
+    Option<Version>,
+    ConnectionId,
+    Option<ConnectionId>,
+);
+
+fn described(header: &PacketHeader) -> Described {
+    let long = |packet_type, version, dcid, scid| (packet_type, Some(version), dcid, Some(scid));
     match *header {
-        PacketHeader::Initial { dcid, scid, .. } => (PacketType::Initial, dcid, Some(scid)),
-        PacketHeader::Handshake { dcid, scid, .. } => (PacketType::Handshake, dcid, Some(scid)),
-        PacketHeader::ZeroRtt { dcid, scid, .. } => (PacketType::ZeroRtt, dcid, Some(scid)),
-        PacketHeader::Short { dcid, .. } => (PacketType::OneRtt, dcid, None),
+        PacketHeader::Initial {
+            version,
+            dcid,
+            scid,
+            ..
+        } => long(PacketType::Initial, version, dcid, scid),
+        PacketHeader::Handshake {
+            version,
+            dcid,
+            scid,
+        } => long(PacketType::Handshake, version, dcid, scid),
+        PacketHeader::ZeroRtt {
+            version,
+            dcid,
+            scid,
+        } => long(PacketType::ZeroRtt, version, dcid, scid),
+        PacketHeader::Short { dcid, .. } => (PacketType::OneRtt, None, dcid, None),
     }
 }

@@ -56,6 +56,7 @@ mod policies;
 mod report;
 pub(crate) mod setup;
 mod timers;
+pub(crate) mod versions;
 mod window;
 
 pub use report::{

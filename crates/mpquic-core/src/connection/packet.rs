@@ -5,7 +5,7 @@ use std::time::Instant;
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 use rand::RngExt;
 
-use super::handshake::{Level, QUIC_V1};
+use super::handshake::Level;
 use super::{Connection, Event, PathEvent};
 use crate::congestion::{Controller as _, Sent};
 use crate::error::{ConnectionClose, TransportErrorCode};
@@ -172,7 +172,7 @@ impl Connection {
                 key_phase,
             },
             None => PacketHeader::ZeroRtt {
-                version: QUIC_V1,
+                version: self.handshake.versions.original(),
                 dcid,
                 scid: self.handshake.local_cid,
             },
@@ -389,7 +389,7 @@ impl Connection {
     fn long_header(&self, space: SpaceId) -> Option<PacketHeader> {
         let dcid = self.peer_cid()?;
         let scid = self.handshake.local_cid;
-        let version = QUIC_V1;
+        let version = self.handshake.versions.current();
         Some(match space {
             SpaceId::Initial => {
                 let token = self.handshake.token.clone();

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side, TokenStore};
 
+use super::versions::Versions;
 use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::crypto::tokens::{ResetKey, TokenIssuer};
 use crate::crypto::{ClientConfig, Keys, Session};
 use crate::ids::{FourTuple, PathId};
+use crate::version::Version;
 use crate::wire::transport_parameters::{ReservedParameter, TransportParameters};
 
 /// Everything a connection starts from.
@@ -20,10 +22,12 @@ pub(crate) struct ConnectionSetup {
     pub(crate) transport: Arc<TransportConfig>,
     /// What differs between client and server.
     pub(crate) role: Role,
-    /// Started with `local_parameters`.
+    /// A client's, started with `local_parameters`.
     pub(crate) session: Box<dyn Session>,
     /// What the session announces to the peer.
     pub(crate) local_parameters: TransportParameters,
+    /// The version of the client's first packet, and those it may become.
+    pub(crate) versions: Versions,
     /// Keys for Initial packets, derived from `initial_dcid`.
     pub(crate) initial_keys: Keys,
     /// Destination connection ID of the client's Initial: the one of the Initial being accepted,
@@ -59,12 +63,47 @@ pub(crate) enum Role {
 pub(crate) struct ClientSetup {
     /// Checks Retry packets and derives Initial keys again after one.
     pub(crate) crypto: Arc<dyn ClientConfig>,
-    /// The key under which `token_store` keeps tokens.
     pub(crate) server_name: Arc<str>,
     /// Takes tokens of NEW_TOKEN frames.
-    pub(crate) token_store: Option<Arc<dyn TokenStore>>,
+    pub(crate) tokens: TokenDrawer,
     /// Token for the first Initial, empty if there is none.
     pub(crate) token: Bytes,
+}
+
+/// A server's part of a client's token store.
+pub(crate) struct TokenDrawer {
+    store: Option<Arc<dyn TokenStore>>,
+    server_name: Arc<str>,
+}
+
+impl TokenDrawer {
+    pub(crate) fn new(store: Option<Arc<dyn TokenStore>>, server_name: &str) -> Self {
+        Self {
+            store,
+            server_name: server_name.into(),
+        }
+    }
+
+    /// A token is good in the version it came in (RFC 9369 section 5).
+    fn key(&self, version: Version) -> Arc<str> {
+        match version {
+            Version::V1 => self.server_name.clone(),
+            Version::V2 => format!("{} {version}", self.server_name).into(),
+        }
+    }
+
+    pub(crate) fn insert(&self, version: Version, token: Bytes) {
+        if let Some(store) = &self.store {
+            store.insert(&self.key(version), token);
+        }
+    }
+
+    /// A token for our first Initial; empty if there is none.
+    pub(crate) fn take(&self, version: Version) -> Bytes {
+        let store = self.store.as_ref();
+        let token = store.and_then(|store| store.take(&self.key(version)));
+        token.unwrap_or_default()
+    }
 }
 
 /// What only a server needs.

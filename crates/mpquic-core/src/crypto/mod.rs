@@ -10,6 +10,7 @@ use quinn_proto::ConnectionId;
 
 use crate::error::TransportError;
 use crate::ids::PathId;
+use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
@@ -18,6 +19,9 @@ compile_error!("enable the feature `ring` or `aws-lc-rs`");
 pub(crate) mod key_phase;
 pub mod rustls;
 pub(crate) mod tokens;
+mod unstarted;
+
+pub(crate) use unstarted::Unstarted;
 
 /// The TLS state of one connection.
 pub trait Session: Send {
@@ -38,6 +42,10 @@ pub trait Session: Send {
     /// Appends CRYPTO bytes to send at the current level. When it returns keys, they are for the
     /// next level (Handshake first, then 1-RTT) and bytes of later calls belong to that level.
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys>;
+    /// Client: the server chose another version than the one the session was started with (RFC
+    /// 9369 section 4.1). Comes before any bytes of the server; all keys are those of `version`
+    /// from then on, but for 0-RTT.
+    fn set_version(&mut self, version: Version);
     /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
     /// Exports keying material (RFC 5705); fails during the handshake.
@@ -113,31 +121,57 @@ pub trait HeaderKey: Send + Sync {
     fn encrypt(&self, offset: usize, packet: &mut [u8]);
 }
 
-/// Starts client sessions.
+/// Starts client sessions. Sessions of one version are not resumed in another one (RFC 9369 section
+/// 5).
 pub trait ClientConfig: Send + Sync {
     /// Starts TLS towards `server_name`.
     fn start_session(
         self: Arc<Self>,
+        version: Version,
         server_name: &str,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, InvalidServerName>;
     /// Initial keys for the client's first destination connection ID (RFC 9001 section 5.2).
-    fn initial_keys(&self, destination: &ConnectionId) -> Keys;
+    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys;
     /// Retry integrity tag (RFC 9001 section 5.8).
-    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16];
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16];
 }
 
-/// Starts server sessions.
+/// What the CRYPTO bytes of a client's Initial packets say to a server that has not chosen a
+/// version yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FirstFlight {
+    /// There must be more of them.
+    Incomplete,
+    /// These parameters. `None` if they are missing or malformed, which the session will find out.
+    Complete(Option<Box<TransportParameters>>),
+}
+
+/// Starts server sessions. Sessions of one version are not resumed in another one (RFC 9369 section
+/// 5).
 pub trait ServerConfig: Send + Sync {
-    /// Starts TLS.
+    /// Reads what a client's Initial packets have brought so far.
+    fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight;
+    /// Starts TLS; what `read_first_flight` was given comes again.
     fn start_session(
         self: Arc<Self>,
+        version: Version,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, TransportError>;
     /// Initial keys for the client's first destination connection ID (RFC 9001 section 5.2).
-    fn initial_keys(&self, destination: &ConnectionId) -> Keys;
+    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys;
     /// Retry integrity tag (RFC 9001 section 5.8).
-    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16];
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16];
 }
 
 /// The name is not a valid server name.

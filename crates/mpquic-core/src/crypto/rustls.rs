@@ -12,21 +12,32 @@ use aws_lc_rs::digest;
 use quinn_proto::{ConnectionId, Side};
 #[cfg(feature = "ring")]
 use ring::digest;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{
     CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::quic::{self, Connection, KeyChange, Secrets, Suite, Version};
+use rustls::quic::{self, Connection, KeyChange, Secrets, Suite};
 use rustls::{CipherSuite, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use super::{
-    ClientConfig, CryptoError, ExportKeyingMaterialError, HandshakeData, HeaderKey,
+    ClientConfig, CryptoError, ExportKeyingMaterialError, FirstFlight, HandshakeData, HeaderKey,
     InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session, tokens,
 };
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::PathId;
+use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
+use sessions::{ClientSessions, ConnectionSessions, VersionSessions, VersionTickets};
+use traffic::{Captured, Derivation, TrafficSecrets};
+
+mod client_hello;
+mod sessions;
+pub(super) mod traffic;
+
+/// Session tickets a client keeps of each version.
+const SESSIONS: usize = 256;
 
 /// Why a rustls configuration cannot be used for multipath QUIC.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -67,20 +78,44 @@ pub fn certificate_fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
 
 /// A client's TLS configuration.
 pub struct QuicClientConfig {
-    inner: Arc<rustls::ClientConfig>,
+    /// For connections that keep to their version.
+    v1: Arc<rustls::ClientConfig>,
+    v2: Arc<rustls::ClientConfig>,
+    /// Tickets of all versions, unless `v1` has a store of its own.
+    sessions: Option<Arc<ClientSessions>>,
     initial: Suite,
 }
 
 impl QuicClientConfig {
-    /// Wraps a configuration. 0-RTT needs its `enable_early_data`.
+    /// Wraps a configuration. 0-RTT needs its `enable_early_data`. Its `resumption` is used in
+    /// version 1 of QUIC, where tickets must not come from another version; with
+    /// [`Self::with_sessions`] sessions of all versions can be resumed.
     pub fn new(inner: Arc<rustls::ClientConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
         // Whatever else rustls may find fault with shows here instead of at every connection.
         let name = ServerName::try_from("mpquic.invalid").map_err(|_| {
             TlsConfigError::Tls(rustls::Error::General("no server name".to_owned()))
         })?;
-        quic::ClientConnection::new(inner.clone(), Version::V1, name, Vec::new())?;
-        Ok(Self { inner, initial })
+        quic::ClientConnection::new(inner.clone(), quic::Version::V1, name, Vec::new())?;
+        let mut v2 = rustls::ClientConfig::clone(&inner);
+        v2.resumption = Resumption::disabled();
+        Ok(Self {
+            v1: inner,
+            v2: Arc::new(v2),
+            sessions: None,
+            initial,
+        })
+    }
+
+    /// Keeps so many session tickets in memory, for each version of QUIC.
+    #[must_use]
+    pub fn with_sessions(mut self, count: usize) -> Self {
+        let sessions = ClientSessions::new(count);
+        for (config, version) in [(&mut self.v1, Version::V1), (&mut self.v2, Version::V2)] {
+            Arc::make_mut(config).resumption = Resumption::store(sessions.of(version));
+        }
+        self.sessions = Some(Arc::new(sessions));
+        self
     }
 
     /// Trusts servers whose certificate leads to one of `roots`.
@@ -121,7 +156,32 @@ impl QuicClientConfig {
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         config.enable_early_data = true;
         config.key_log = Arc::new(KeyLogFile::new());
-        Self::new(Arc::new(config))
+        Ok(Self::new(Arc::new(config))?.with_sessions(SESSIONS))
+    }
+
+    fn of(&self, version: Version) -> &Arc<rustls::ClientConfig> {
+        match version {
+            Version::V1 => &self.v1,
+            Version::V2 => &self.v2,
+        }
+    }
+
+    /// A configuration for a connection whose version may change, and what it takes to follow.
+    fn switchable(&self, version: Version) -> (Arc<rustls::ClientConfig>, Switch) {
+        let mut config = rustls::ClientConfig::clone(self.of(version));
+        let secrets = Arc::new(Captured::new(config.key_log));
+        config.key_log = secrets.clone();
+        let sessions = self.sessions.as_ref().map(|all| {
+            let sessions = Arc::new(ConnectionSessions::new(all.clone(), version));
+            config.resumption = Resumption::store(sessions.clone());
+            sessions
+        });
+        let switch = Switch {
+            secrets,
+            sessions,
+            to: None,
+        };
+        (Arc::new(config), switch)
     }
 }
 
@@ -134,6 +194,7 @@ impl fmt::Debug for QuicClientConfig {
 impl ClientConfig for QuicClientConfig {
     fn start_session(
         self: Arc<Self>,
+        version: Version,
         server_name: &str,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, InvalidServerName> {
@@ -143,37 +204,89 @@ impl ClientConfig for QuicClientConfig {
             .to_owned();
         let mut encoded = Vec::new();
         parameters.encode(Side::Client, &mut encoded);
+        let offered = parameters.version_information.as_ref();
+        let may_switch = offered.is_some_and(|versions| {
+            let others = versions.available.iter();
+            let mut known = others.filter_map(|number| Version::from_u32(*number));
+            known.any(|known| known != version)
+        });
+        let (config, switch) = if may_switch {
+            let (config, switch) = self.switchable(version);
+            (config, Some(switch))
+        } else {
+            (self.of(version).clone(), None)
+        };
         // `new` has shown that nothing but the name can be at fault.
-        let inner = quic::ClientConnection::new(self.inner.clone(), Version::V1, name, encoded)
+        let inner = quic::ClientConnection::new(config, tls_version(version), name, encoded)
             .map_err(|_| invalid())?;
         Ok(Box::new(TlsSession {
             inner: Connection::Client(inner),
             next_secrets: None,
+            switch,
         }))
     }
 
-    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
+    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
         let side = rustls::Side::Client;
-        convert_keys(self.initial.keys(destination, side, Version::V1))
+        convert_keys(self.initial.keys(destination, side, tls_version(version)))
     }
 
-    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        tokens::retry_tag(original_destination, packet)
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16] {
+        tokens::retry_tag(version, original_destination, packet)
     }
+}
+
+/// rustls' name of a version.
+fn tls_version(version: Version) -> quic::Version {
+    match version {
+        Version::V1 => quic::Version::V1,
+        Version::V2 => quic::Version::V2,
+    }
+}
+
+/// What a client's session needs to follow a server to another version.
+struct Switch {
+    secrets: Arc<Captured>,
+    sessions: Option<Arc<ConnectionSessions>>,
+    /// The version switched to.
+    to: Option<Version>,
 }
 
 /// A server's TLS configuration.
 pub struct QuicServerConfig {
-    inner: Arc<rustls::ServerConfig>,
+    v1: Arc<rustls::ServerConfig>,
+    v2: Arc<rustls::ServerConfig>,
     initial: Suite,
 }
 
 impl QuicServerConfig {
     /// Wraps a configuration. Its `max_early_data_size` must be 0 (no 0-RTT) or `u32::MAX`.
+    /// Sessions and tickets are marked with the version of QUIC they come from.
     pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
-        quic::ServerConnection::new(inner.clone(), Version::V1, Vec::new())?;
-        Ok(Self { inner, initial })
+        quic::ServerConnection::new(inner.clone(), quic::Version::V1, Vec::new())?;
+        let of = |version| {
+            let mut config = rustls::ServerConfig::clone(&inner);
+            config.session_storage = Arc::new(VersionSessions {
+                all: config.session_storage,
+                version,
+            });
+            config.ticketer = Arc::new(VersionTickets {
+                all: config.ticketer,
+                version,
+            });
+            Arc::new(config)
+        };
+        Ok(Self {
+            v1: of(Version::V1),
+            v2: of(Version::V2),
+            initial,
+        })
     }
 
     /// Shows this certificate, takes 0-RTT and speaks the given protocols, the preferred one first.
@@ -210,27 +323,42 @@ impl fmt::Debug for QuicServerConfig {
 }
 
 impl ServerConfig for QuicServerConfig {
+    fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight {
+        client_hello::read(crypto)
+    }
+
     fn start_session(
         self: Arc<Self>,
+        version: Version,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, TransportError> {
         let mut encoded = Vec::new();
         parameters.encode(Side::Server, &mut encoded);
-        let inner = quic::ServerConnection::new(self.inner.clone(), Version::V1, encoded)
+        let config = match version {
+            Version::V1 => &self.v1,
+            Version::V2 => &self.v2,
+        };
+        let inner = quic::ServerConnection::new(config.clone(), tls_version(version), encoded)
             .map_err(|_| TransportError::internal("TLS could not be started"))?;
         Ok(Box::new(TlsSession {
             inner: Connection::Server(inner),
             next_secrets: None,
+            switch: None,
         }))
     }
 
-    fn initial_keys(&self, destination: &ConnectionId) -> Keys {
+    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
         let side = rustls::Side::Server;
-        convert_keys(self.initial.keys(destination, side, Version::V1))
+        convert_keys(self.initial.keys(destination, side, tls_version(version)))
     }
 
-    fn retry_tag(&self, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-        tokens::retry_tag(original_destination, packet)
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16] {
+        tokens::retry_tag(version, original_destination, packet)
     }
 }
 
@@ -242,7 +370,7 @@ fn checked_initial_suite(wanted: &CryptoProvider) -> Result<Suite, TlsConfigErro
         let Some(quic) = suite.tls13().and_then(|suite| suite.quic_suite()) else {
             continue;
         };
-        let keys = quic.keys(&[], rustls::Side::Client, Version::V1);
+        let keys = quic.keys(&[], rustls::Side::Client, quic::Version::V1);
         if keys
             .local
             .packet
@@ -267,10 +395,36 @@ fn initial_suite(provider: &CryptoProvider) -> Option<Suite> {
 struct TlsSession {
     inner: Connection,
     /// What later 1-RTT keys derive from.
-    next_secrets: Option<Secrets>,
+    next_secrets: Option<NextSecrets>,
+    /// Client that offers several versions.
+    switch: Option<Switch>,
+}
+
+/// What 1-RTT keys derive from.
+enum NextSecrets {
+    /// In the version rustls knows of.
+    Tls(Secrets),
+    /// In the version switched to.
+    Switched(Derivation, TrafficSecrets),
 }
 
 impl TlsSession {
+    /// The version switched to, and the secrets of its keys.
+    fn switched(&self) -> Option<(Version, &Captured)> {
+        let switch = self.switch.as_ref()?;
+        Some((switch.to?, &switch.secrets))
+    }
+
+    fn derivation(&self, version: Version) -> Option<Derivation> {
+        let suite = self.inner.negotiated_cipher_suite()?.tls13()?;
+        Derivation::new(suite, rustls::Side::Client, tls_version(version))
+    }
+
+    /// The keys of the next level in the version switched to.
+    fn switched_keys(&self, version: Version, secrets: Option<&TrafficSecrets>) -> Option<Keys> {
+        Some(convert_keys(self.derivation(version)?.keys(secrets?)))
+    }
+
     fn server_name(&self) -> Option<&str> {
         match &self.inner {
             Connection::Client(_) => None,
@@ -322,6 +476,14 @@ impl Session for TlsSession {
     }
 
     fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError> {
+        let is_store_of_another_version = self
+            .switch
+            .as_ref()
+            .is_some_and(|switch| switch.to.is_some() && switch.sessions.is_none());
+        if is_store_of_another_version && !self.inner.is_handshaking() {
+            // Tickets (RFC 9369 section 5).
+            return Ok(());
+        }
         self.inner.read_hs(data).map_err(|error| {
             tracing::debug!(%error, "TLS failed");
             let reason = reason(&error);
@@ -347,20 +509,55 @@ impl Session for TlsSession {
     }
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
-        match self.inner.write_hs(buf)? {
+        let change = self.inner.write_hs(buf)?;
+        if let Some((version, captured)) = self.switched() {
+            return match change {
+                KeyChange::Handshake { .. } => {
+                    self.switched_keys(version, captured.take_handshake().as_ref())
+                }
+                KeyChange::OneRtt { .. } => {
+                    let secrets = captured.take_one_rtt()?;
+                    let keys = self.switched_keys(version, Some(&secrets));
+                    let derivation = self.derivation(version)?;
+                    let next = derivation.next(&secrets);
+                    self.next_secrets = Some(NextSecrets::Switched(derivation, next));
+                    keys
+                }
+            };
+        }
+        match change {
             KeyChange::Handshake { keys } => Some(convert_keys(keys)),
             KeyChange::OneRtt { keys, next } => {
-                self.next_secrets = Some(next);
+                self.next_secrets = Some(NextSecrets::Tls(next));
                 Some(convert_keys(keys))
             }
         }
     }
 
+    fn set_version(&mut self, version: Version) {
+        if let Some(switch) = &mut self.switch {
+            switch.to = Some(version);
+            if let Some(sessions) = &switch.sessions {
+                sessions.set_version(version);
+            }
+        }
+    }
+
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let keys = self.next_secrets.as_mut()?.next_packet_keys();
+        let (local, remote) = match self.next_secrets.as_mut()? {
+            NextSecrets::Tls(secrets) => {
+                let keys = secrets.next_packet_keys();
+                (keys.local, keys.remote)
+            }
+            NextSecrets::Switched(derivation, secrets) => {
+                let keys = derivation.keys(secrets);
+                *secrets = derivation.next(secrets);
+                (keys.local.packet, keys.remote.packet)
+            }
+        };
         Some(KeyPair {
-            local: Box::new(TlsPacketKey(keys.local)),
-            remote: Box::new(TlsPacketKey(keys.remote)),
+            local: Box::new(TlsPacketKey(local)),
+            remote: Box::new(TlsPacketKey(remote)),
         })
     }
 

@@ -2,17 +2,21 @@
 
 use bytes::{Bytes, BytesMut};
 use quinn_proto::ConnectionId;
-use rustls::crypto::tls13::{Hkdf, HkdfExpander, OkmBlock, OutputLengthError};
+use rustls::CipherSuite;
+use rustls::crypto::tls13::OkmBlock;
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::quic::{Keys as TlsKeys, Suite, Version};
-use rustls::{CipherSuite, Tls13CipherSuite};
+use rustls::quic::Version as TlsVersion;
 
+use super::rustls::traffic::{Derivation, TrafficSecrets};
 use super::rustls::{QuicClientConfig, QuicServerConfig, TlsPacketKey, convert_keys, provider};
 use super::{ClientConfig, HeaderKey, Keys, PacketKey, ServerConfig};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::opener::{self, OpenError};
-use crate::wire::header::{Header, PacketHeader, VERSION_1, next_packet};
+use crate::version::Version;
+use crate::wire::header::{Header, PacketHeader, next_packet};
+
+mod rfc_9369;
 
 const AES: CipherSuite = CipherSuite::TLS13_AES_128_GCM_SHA256;
 const CHACHA: CipherSuite = CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
@@ -115,10 +119,14 @@ fn server_scid() -> ConnectionId {
 
 /// Initial keys of one side.
 pub(crate) fn initial_keys(side: rustls::Side, dcid: &ConnectionId) -> Keys {
+    initial_keys_of(TlsVersion::V1, side, dcid)
+}
+
+fn initial_keys_of(version: TlsVersion, side: rustls::Side, dcid: &ConnectionId) -> Keys {
     let suites = provider().cipher_suites;
     let suite = suites.iter().find(|known| known.suite() == AES).unwrap();
     let suite = suite.tls13().unwrap().quic_suite().unwrap();
-    convert_keys(suite.keys(dcid, side, Version::V1))
+    convert_keys(suite.keys(dcid, side, version))
 }
 
 /// Seals a packet with a packet number of a given length, which no builder would choose.
@@ -156,11 +164,11 @@ fn open(
 #[test]
 fn rfc_9001_a2_client_initial() {
     let config = QuicClientConfig::dangerous_trusting_any_certificate(&[b"h3"]).unwrap();
-    let keys = config.initial_keys(&client_dcid());
+    let keys = config.initial_keys(Version::V1, &client_dcid());
     let mut frames = hex(CLIENT_CRYPTO);
     frames.resize(1162, 0);
     let header = PacketHeader::Initial {
-        version: VERSION_1,
+        version: Version::V1,
         dcid: client_dcid(),
         scid: ConnectionId::new(&[]),
         token: Bytes::new(),
@@ -168,7 +176,7 @@ fn rfc_9001_a2_client_initial() {
     let packet = seal(&header, (2, 4), &frames, &keys);
     assert_eq!(packet, hex(CLIENT_INITIAL));
 
-    let server = server_config().initial_keys(&client_dcid());
+    let server = server_config().initial_keys(Version::V1, &client_dcid());
     let remote = (&*server.header.remote, &*server.packet.remote);
     let (number, payload) = open(&packet, 0, remote, 0, PathId::ZERO);
     assert_eq!((number, payload.unwrap()), (2, frames.into()));
@@ -177,7 +185,7 @@ fn rfc_9001_a2_client_initial() {
 #[test]
 fn rfc_9001_a3_server_initial() {
     let header = PacketHeader::Initial {
-        version: VERSION_1,
+        version: Version::V1,
         dcid: ConnectionId::new(&[]),
         scid: server_scid(),
         token: Bytes::new(),
@@ -197,88 +205,31 @@ fn rfc_9001_a3_server_initial() {
 fn rfc_9001_a4_retry() {
     let packet = hex(RETRY);
     let (unsealed, tag) = packet.split_last_chunk::<16>().unwrap();
-    assert_eq!(super::tokens::retry_tag(&client_dcid(), unsealed), *tag);
+    let retry_tag = |dcid: &_| super::tokens::retry_tag(Version::V1, dcid, unsealed);
+    assert_eq!(retry_tag(&client_dcid()), *tag);
     let other = ConnectionId::new(&hex("8394c8f03e515709"));
-    assert_ne!(super::tokens::retry_tag(&other, unsealed), *tag);
+    assert_ne!(retry_tag(&other), *tag);
     let parsed = next_packet(&mut BytesMut::from(&packet[..]), 0).unwrap();
     assert!(matches!(parsed.header, Header::Retry { token, .. } if token == b"token"[..]));
 }
 
-/// Key derivation that starts from a given traffic secret instead of a handshake.
-struct FixedSecret {
-    secret: Vec<u8>,
-    hkdf: &'static dyn Hkdf,
-}
-
-struct FixedBlock(Vec<u8>);
-
-impl HkdfExpander for FixedBlock {
-    fn expand_slice(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), OutputLengthError> {
-        Err(OutputLengthError)
-    }
-
-    fn expand_block(&self, _: &[&[u8]]) -> OkmBlock {
-        OkmBlock::new(&self.0)
-    }
-
-    fn hash_len(&self) -> usize {
-        self.0.len()
-    }
-}
-
-impl Hkdf for FixedSecret {
-    fn extract_from_zero_ikm(&self, salt: Option<&[u8]>) -> Box<dyn HkdfExpander> {
-        self.hkdf.extract_from_zero_ikm(salt)
-    }
-
-    fn extract_from_secret(&self, _: Option<&[u8]>, _: &[u8]) -> Box<dyn HkdfExpander> {
-        Box::new(FixedBlock(self.secret.clone()))
-    }
-
-    fn expander_for_okm(&self, okm: &OkmBlock) -> Box<dyn HkdfExpander> {
-        self.hkdf.expander_for_okm(okm)
-    }
-
-    fn hmac_sign(&self, key: &OkmBlock, message: &[u8]) -> rustls::crypto::hmac::Tag {
-        self.hkdf.hmac_sign(key, message)
-    }
-}
-
 /// Both directions' keys from one traffic secret.
-fn keys_from_secret(suite: CipherSuite, secret: &str) -> Keys {
+fn keys_from_secret(version: TlsVersion, suite: CipherSuite, secret: &str) -> Keys {
     let suites = provider().cipher_suites;
     let known = suites.iter().find(|known| known.suite() == suite).unwrap();
-    let known = known.tls13().unwrap();
-    let hkdf = Box::leak(Box::new(FixedSecret {
-        secret: hex(secret),
-        hkdf: known.hkdf_provider,
-    }));
-    let fixed: &'static Tls13CipherSuite = Box::leak(Box::new(Tls13CipherSuite {
-        common: rustls::crypto::CipherSuiteCommon {
-            suite,
-            hash_provider: known.common.hash_provider,
-            confidentiality_limit: known.common.confidentiality_limit,
-        },
-        hkdf_provider: hkdf,
-        aead_alg: known.aead_alg,
-        quic: known.quic,
-    }));
-    let suite = Suite {
-        suite: fixed,
-        quic: fixed.quic.unwrap(),
-    };
-    convert_keys(TlsKeys::initial(
-        Version::V1,
-        suite.suite,
-        suite.quic,
-        &[],
-        rustls::Side::Client,
-    ))
+    let suite = known.tls13().unwrap();
+    let derivation = Derivation::new(suite, rustls::Side::Client, version).unwrap();
+    let secret = OkmBlock::new(&hex(secret));
+    convert_keys(derivation.keys(&TrafficSecrets {
+        client: OkmBlock::new(secret.as_ref()),
+        server: secret,
+    }))
 }
 
 #[test]
 fn rfc_9001_a5_chacha20_short_header() {
     let keys = keys_from_secret(
+        TlsVersion::V1,
         CHACHA,
         "9ac312a7f877468ebe69422748ad00a15443f18203a07d6060f688f30f21632b",
     );
@@ -358,6 +309,7 @@ fn mp_032_nonce() {
 #[test]
 fn mp_030_path_id_is_in_the_nonce() {
     let keys = keys_from_secret(
+        TlsVersion::V1,
         AES,
         "000102030405060708090a0b0c0d0e0f101112131415161718231a1b1c1d1e1f",
     );
@@ -377,8 +329,8 @@ fn mp_030_path_id_is_in_the_nonce() {
     );
 
     let secret = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
-    let aes = keys_from_secret(AES, secret);
-    let chacha = keys_from_secret(CHACHA, secret);
+    let aes = keys_from_secret(TlsVersion::V1, AES, secret);
+    let chacha = keys_from_secret(TlsVersion::V1, CHACHA, secret);
     for (keys, path, expected) in [
         (&aes, 0, "e7f9c2005ddf757e27282515dccd661b434684c0b168"),
         (&aes, 1, "26e306fa26de113c28d16a517ce28b9a5959fa72d58f"),

@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quinn_proto::{ConnectionId, TimeSource};
 
+use crate::version::Version;
+
 #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
 use aws_lc_rs::{aead, hmac};
 #[cfg(feature = "ring")]
@@ -97,11 +99,12 @@ fn zero_nonce() -> aead::Nonce {
 }
 
 /// What an address validation token says (RFC 9000 section 8.1). Times have a resolution of one
-/// second.
+/// second. It is good in one version only (RFC 9369 section 5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Token {
     /// From a Retry packet.
     Retry {
+        version: Version,
         address: SocketAddr,
         /// Destination connection ID of the client's very first Initial.
         original_dcid: ConnectionId,
@@ -111,6 +114,7 @@ pub(crate) enum Token {
     },
     /// From a NEW_TOKEN frame: good from any of the addresses.
     Validation {
+        version: Version,
         addresses: Vec<IpAddr>,
         issued: SystemTime,
     },
@@ -122,21 +126,24 @@ impl Token {
         let mut out = Vec::with_capacity(80);
         match self {
             Self::Retry {
+                version,
                 address,
                 original_dcid,
                 retry_scid,
                 issued,
             } => {
-                out.push(0);
-                put_time(&mut out, *issued);
+                put_start(&mut out, 0, *version, *issued);
                 put_ip(&mut out, address.ip());
                 out.extend_from_slice(&address.port().to_be_bytes());
                 put_cid(&mut out, original_dcid);
                 put_cid(&mut out, retry_scid);
             }
-            Self::Validation { addresses, issued } => {
-                out.push(1);
-                put_time(&mut out, *issued);
+            Self::Validation {
+                version,
+                addresses,
+                issued,
+            } => {
+                put_start(&mut out, 1, *version, *issued);
                 for ip in addresses.iter().take(MAX_ADDRESSES) {
                     put_ip(&mut out, *ip);
                 }
@@ -150,9 +157,11 @@ impl Token {
         let (nonce, plaintext) = key.open(token)?;
         let mut rest = plaintext.as_slice();
         let kind = take::<1>(&mut rest)?[0];
+        let version = Version::from_u32(u32::from_be_bytes(take(&mut rest)?))?;
         let issued = take_time(&mut rest)?;
         let token = match kind {
             0 => Self::Retry {
+                version,
                 issued,
                 address: SocketAddr::new(take_ip(&mut rest)?, u16::from_be_bytes(take(&mut rest)?)),
                 original_dcid: take_cid(&mut rest)?,
@@ -163,7 +172,11 @@ impl Token {
                 while !rest.is_empty() {
                     addresses.push(take_ip(&mut rest)?);
                 }
-                Self::Validation { addresses, issued }
+                Self::Validation {
+                    version,
+                    addresses,
+                    issued,
+                }
             }
             _ => return None,
         };
@@ -183,10 +196,16 @@ impl TokenIssuer {
         Self { key, time_source }
     }
 
-    /// A token for later connections from any of `addresses`, all of them validated on this
-    /// connection (MP-087). Only the first eight count; `nonce` must be random.
-    pub(crate) fn token(&self, addresses: &[IpAddr], nonce: [u8; NONCE_LENGTH]) -> Vec<u8> {
+    /// A token for later connections in this version from any of `addresses`, all of them validated
+    /// on this connection (MP-087). Only the first eight count; `nonce` must be random.
+    pub(crate) fn token(
+        &self,
+        version: Version,
+        addresses: &[IpAddr],
+        nonce: [u8; NONCE_LENGTH],
+    ) -> Vec<u8> {
         let token = Token::Validation {
+            version,
             addresses: addresses.to_vec(),
             issued: self.time_source.now(),
         };
@@ -201,22 +220,32 @@ pub(crate) fn is_fresh(issued: SystemTime, lifetime: Duration, now: SystemTime) 
         .map_or(true, |age| age <= lifetime)
 }
 
-const RETRY_KEY: [u8; 16] = [
-    0xbe, 0x0c, 0x69, 0x0b, 0x9f, 0x66, 0x57, 0x5a, 0x1d, 0x76, 0x6b, 0x54, 0xe3, 0x68, 0xc8, 0x4e,
-];
-const RETRY_NONCE: [u8; 12] = [
-    0x46, 0x15, 0x99, 0xd3, 0x5d, 0x63, 0x2b, 0xf2, 0x23, 0x98, 0x25, 0xbb,
-];
+/// Key and nonce of the Retry integrity tag (RFC 9001 section 5.8, RFC 9369 section 3.3.3).
+fn retry_key(version: Version) -> ([u8; 16], [u8; 12]) {
+    let (key, nonce): (u128, u128) = match version {
+        Version::V1 => (
+            0xbe0c_690b_9f66_575a_1d76_6b54_e368_c84e,
+            0x4615_99d3_5d63_2bf2_2398_25bb,
+        ),
+        Version::V2 => (
+            0x8fb4_b01b_56ac_48e2_60fb_cbce_ad7c_cc92,
+            0xd869_69bc_2d7c_6d99_90ef_b04a,
+        ),
+    };
+    let [_, _, _, _, nonce @ ..] = nonce.to_be_bytes();
+    (key.to_be_bytes(), nonce)
+}
 
 /// Retry integrity tag over a Retry packet without its tag (RFC 9001 section 5.8).
-pub(crate) fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+pub(crate) fn retry_tag(version: Version, original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16] {
+    let (key, nonce) = retry_key(version);
     let mut pseudo_packet = Vec::with_capacity(1 + original_dcid.len() + packet.len());
     put_cid(&mut pseudo_packet, original_dcid);
     pseudo_packet.extend_from_slice(packet);
     let mut tag = [0; 16];
-    let sealed = aead::UnboundKey::new(&aead::AES_128_GCM, &RETRY_KEY).and_then(|key| {
+    let sealed = aead::UnboundKey::new(&aead::AES_128_GCM, &key).and_then(|key| {
         aead::LessSafeKey::new(key).seal_in_place_separate_tag(
-            aead::Nonce::assume_unique_for_key(RETRY_NONCE),
+            aead::Nonce::assume_unique_for_key(nonce),
             aead::Aad::from(&pseudo_packet),
             &mut [],
         )
@@ -225,6 +254,13 @@ pub(crate) fn retry_tag(original_dcid: &ConnectionId, packet: &[u8]) -> [u8; 16]
         tag.copy_from_slice(sealed.as_ref());
     }
     tag
+}
+
+/// What all tokens start with.
+fn put_start(out: &mut Vec<u8>, kind: u8, version: Version, issued: SystemTime) {
+    out.push(kind);
+    out.extend_from_slice(&version.to_u32().to_be_bytes());
+    put_time(out, issued);
 }
 
 fn put_cid(out: &mut Vec<u8>, cid: &ConnectionId) {
@@ -284,6 +320,7 @@ mod tests {
     fn tokens() -> Vec<Token> {
         let issued = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let retry = |address: &str, cid: &[u8]| Token::Retry {
+            version: Version::V2,
             address: address.parse().unwrap(),
             original_dcid: ConnectionId::new(cid),
             retry_scid: ConnectionId::new(&[3; 8]),
@@ -294,10 +331,12 @@ mod tests {
             retry("192.0.2.1:443", &[1; 20]),
             retry("[2001:db8::1]:65535", &[]),
             Token::Validation {
+                version: Version::V1,
                 addresses: Vec::new(),
                 issued,
             },
             Token::Validation {
+                version: Version::V1,
                 addresses: ips.map(|ip| ip.parse().unwrap()).to_vec(),
                 issued,
             },
@@ -340,7 +379,8 @@ mod tests {
             &[0],
             &[7; 40],
             &[1; 11],
-            &[0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
+            &[1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 9],
+            &[1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0],
         ] {
             assert_eq!(Token::open(&key, &key.seal([0; 16], text)), None);
         }

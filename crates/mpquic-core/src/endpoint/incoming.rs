@@ -13,6 +13,7 @@ use super::token::Admission;
 use crate::connection::Datagram;
 use crate::crypto::Keys;
 use crate::ids::{FourTuple, PathId};
+use crate::version::Version;
 
 /// Bytes kept of what follows the first datagram of an attempt.
 const MAX_BUFFERED: usize = 32 << 10;
@@ -28,6 +29,7 @@ const LIFETIME: Duration = Duration::from_secs(30);
 pub struct Incoming {
     pub(super) key: u64,
     pub(super) first: Arrived,
+    pub(super) version: Version,
     /// Destination connection ID of the Initial, and the client's source connection ID.
     pub(super) dcid: ConnectionId,
     pub(super) scid: ConnectionId,
@@ -41,6 +43,11 @@ impl Incoming {
     /// Between which addresses.
     pub fn four_tuple(&self) -> FourTuple {
         self.first.four_tuple
+    }
+
+    /// The version of the client's first packet. The connection may turn into another one.
+    pub fn version(&self) -> Version {
+        self.version
     }
 
     /// True if a token proved the client's address.

@@ -11,11 +11,13 @@ use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::opener;
+use crate::version::Version;
 use crate::wire::frame::{Close, Frame};
-use crate::wire::header::{self, Header, PacketHeader, VERSION_1};
+use crate::wire::header::{self, Header, PacketHeader};
 
 /// An authentic first Initial.
 pub(super) struct Opened {
+    pub(super) version: Version,
     pub(super) scid: ConnectionId,
     pub(super) token: Bytes,
     pub(super) keys: Keys,
@@ -25,12 +27,15 @@ pub(super) struct Opened {
 pub(super) fn open(mut datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<Opened> {
     let mut packet = header::next_packet(&mut datagram, 0).ok()?;
     let Header::Initial {
-        dcid, scid, token, ..
+        version,
+        dcid,
+        scid,
+        token,
     } = packet.header.clone()
     else {
         return None;
     };
-    let keys = crypto.initial_keys(&dcid);
+    let keys = crypto.initial_keys(version, &dcid);
     let unprotected = opener::unprotect(&mut packet, &*keys.header.remote, 0)?;
     opener::open(
         &mut packet,
@@ -39,11 +44,17 @@ pub(super) fn open(mut datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<
         PathId::ZERO,
     )
     .ok()?;
-    Some(Opened { scid, token, keys })
+    Some(Opened {
+        version,
+        scid,
+        token,
+        keys,
+    })
 }
 
 /// Whom to turn down.
 pub(super) struct Refused {
+    pub(super) version: Version,
     pub(super) four_tuple: FourTuple,
     pub(super) client_cid: ConnectionId,
     pub(super) server_cid: ConnectionId,
@@ -58,7 +69,7 @@ impl Refused {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let header = PacketHeader::Initial {
-            version: VERSION_1,
+            version: self.version,
             dcid: self.client_cid,
             scid: self.server_cid,
             token: Bytes::new(),

@@ -11,13 +11,18 @@ use rand::{Rng, RngExt, SeedableRng};
 use thiserror::Error;
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
-use crate::connection::setup::{ClientSetup, ConnectionSetup, Role, ServerSetup, local_parameters};
+use crate::connection::setup::{
+    ClientSetup, ConnectionSetup, Role, ServerSetup, TokenDrawer, local_parameters,
+};
+use crate::connection::versions::Versions;
 use crate::connection::{Connection, Datagram, EndpointEvent};
+use crate::crypto::Unstarted;
 use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::FourTuple;
 use crate::packet::Transmit;
-use crate::wire::header::{self, PacketKind, Peek, VERSION_1};
+use crate::version::Version;
+use crate::wire::header::{self, PacketKind, Peek};
 use incoming::{Arrived, Pending, PendingTable};
 use reset::ResetLimiter;
 use routes::{InitialRoute, Route, Routes};
@@ -70,6 +75,9 @@ pub enum ConnectError {
     /// The configured length leaves no connection ID free.
     #[error("connection IDs are exhausted")]
     CidsExhausted,
+    /// The endpoint does not speak this version.
+    #[error("QUIC {0} is not among the endpoint's supported versions")]
+    UnsupportedVersion(Version),
 }
 
 /// Why an incoming connection failed at once.
@@ -128,6 +136,9 @@ impl Endpoint {
         if length != config.connection_id_length {
             Arc::make_mut(&mut config).connection_id_length = length;
         }
+        if config.supported_versions.is_empty() {
+            Arc::make_mut(&mut config).supported_versions = vec![Version::V1];
+        }
         Self {
             reset_key: Arc::new(ResetKey::new(&config.reset_key)),
             config,
@@ -153,19 +164,23 @@ impl Endpoint {
         if remote.port() == 0 || remote.ip().is_unspecified() {
             return Err(ConnectError::InvalidRemoteAddress(remote));
         }
+        let supported = &self.config.supported_versions;
+        let version = config.version.or(supported.iter().min().copied());
+        let version = version.unwrap_or_default();
+        if !supported.contains(&version) {
+            return Err(ConnectError::UnsupportedVersion(version));
+        }
         let local_cid = self.new_cid().ok_or(ConnectError::CidsExhausted)?;
         let random = self.rng.random();
-        let local_parameters = local_parameters(&self.config, &config.transport, local_cid, random);
-        let session = config
-            .crypto
-            .clone()
-            .start_session(server_name, &local_parameters)?;
+        let mut local_parameters =
+            local_parameters(&self.config, &config.transport, local_cid, random);
+        let versions = Versions::new(&self.config, version, self.rng.random());
+        local_parameters.version_information = Some(versions.information());
+        let session = config.crypto.clone();
+        let session = session.start_session(version, server_name, &local_parameters)?;
         let initial_dcid = random_cid(&mut self.rng, MIN_INITIAL_DCID);
-        let token = config
-            .token_store
-            .as_ref()
-            .and_then(|store| store.take(server_name))
-            .unwrap_or_default();
+        let tokens = TokenDrawer::new(config.token_store, server_name);
+        let token = tokens.take(version);
         let handle = self.routes.insert(local_cid, None);
         let connection = Connection::new(ConnectionSetup {
             now,
@@ -174,7 +189,8 @@ impl Endpoint {
             transport: config.transport,
             session,
             local_parameters,
-            initial_keys: config.crypto.initial_keys(&initial_dcid),
+            initial_keys: config.crypto.initial_keys(version, &initial_dcid),
+            versions,
             initial_dcid,
             local_cid,
             peer_cid: initial_dcid,
@@ -183,7 +199,7 @@ impl Endpoint {
             role: Role::Client(ClientSetup {
                 crypto: config.crypto,
                 server_name: server_name.into(),
-                token_store: config.token_store,
+                tokens,
                 token,
             }),
         });
@@ -203,7 +219,7 @@ impl Endpoint {
         let Some(peek) = header::peek(&data, self.config.connection_id_length) else {
             return self.stateless_reset(&data);
         };
-        if peek.kind == PacketKind::UnsupportedVersion {
+        if !self.speaks(&peek) {
             let reset = self.stateless_reset(&data);
             return reset.or_else(|| self.negotiate_version(&peek, data.len(), four_tuple, buf));
         }
@@ -238,6 +254,14 @@ impl Endpoint {
             PacketKind::OneRtt if route == Some(Route::Retired) => None,
             PacketKind::OneRtt => self.reset(now, dcid, data.len(), four_tuple, buf),
             _ => None,
+        }
+    }
+
+    /// False for packets of versions that are not ours, or not configured.
+    fn speaks(&self, peek: &Peek<'_>) -> bool {
+        match Version::from_u32(peek.version) {
+            Some(version) => self.config.supported_versions.contains(&version),
+            None => peek.kind != PacketKind::UnsupportedVersion,
         }
     }
 
@@ -292,13 +316,15 @@ impl Endpoint {
         if dcid.len() < MIN_INITIAL_DCID && opened.token.is_empty() {
             return None;
         }
+        let version = opened.version;
         let refused = initial::Refused {
+            version,
             four_tuple,
             client_cid: opened.scid,
             server_cid: random_cid(&mut self.rng, self.config.connection_id_length),
         };
         let admission = Admission::new(
-            dcid,
+            (version, dcid),
             &opened.token,
             four_tuple.remote,
             (&server.config, &server.token_key),
@@ -322,6 +348,7 @@ impl Endpoint {
         Some(DatagramEvent::NewConnection(Incoming {
             key,
             first,
+            version,
             dcid,
             scid: opened.scid,
             admission,
@@ -359,24 +386,17 @@ impl Endpoint {
         if incoming.scid.is_empty() {
             local_parameters.initial_max_path_id = None;
         }
-        let session = match config.crypto.clone().start_session(&local_parameters) {
-            Ok(session) => session,
-            Err(error) => {
-                return Err(AcceptError {
-                    response: self.close(&incoming, error.code, buf),
-                    cause: error.into(),
-                });
-            }
-        };
+        let versions = Versions::new(&self.config, incoming.version, self.rng.random());
         let handle = self.routes.insert(local_cid, Some(incoming.dcid));
         let mut connection = Connection::new(ConnectionSetup {
             now,
             four_tuple: incoming.first.four_tuple,
             endpoint: self.config.clone(),
             transport: config.transport.clone(),
-            session,
+            session: Box::new(Unstarted),
             local_parameters,
             initial_keys: incoming.keys,
+            versions,
             initial_dcid: incoming.dcid,
             local_cid,
             peer_cid: incoming.scid,
@@ -423,15 +443,17 @@ impl Endpoint {
         self.remove_pending(&incoming);
         let Server { config, token_key } = &*incoming.server;
         let retry_scid = random_cid(&mut self.rng, self.config.connection_id_length);
+        let version = incoming.version;
         let token = Token::Retry {
+            version,
             address: incoming.four_tuple().remote,
             original_dcid: incoming.dcid,
             retry_scid,
             issued: config.time_source.now(),
         };
         let token = token.seal(token_key, self.rng.random());
-        header::encode_retry(buf, VERSION_1, &incoming.scid, &retry_scid, &token);
-        let tag = config.crypto.retry_tag(&incoming.dcid, buf);
+        header::encode_retry(buf, version, &incoming.scid, &retry_scid, &token);
+        let tag = config.crypto.retry_tag(version, &incoming.dcid, buf);
         buf.extend_from_slice(&tag);
         Ok(response(incoming.four_tuple(), buf))
     }
@@ -478,6 +500,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let refused = initial::Refused {
+            version: incoming.version,
             four_tuple: incoming.four_tuple(),
             client_cid: incoming.scid,
             server_cid: random_cid(&mut self.rng, self.config.connection_id_length),
@@ -497,12 +520,14 @@ impl Endpoint {
         if self.server.is_none() || size < MIN_INITIAL_DATAGRAM {
             return None;
         }
+        let offered = self.config.supported_versions.iter();
+        let mut versions: Vec<_> = offered.map(|version| version.to_u32()).collect();
         // RFC 9000 section 6.3: a version nobody speaks, other than the client's
-        let reserved = match peek.version {
-            0x1a2a_3a4a => 0x2a3a_4a5a,
-            _ => 0x1a2a_3a4a,
-        };
-        let versions = [VERSION_1, reserved];
+        let reserved = Version::reserved(self.rng.random());
+        versions.push(match reserved == peek.version {
+            true => reserved ^ 0x1000_0000,
+            false => reserved,
+        });
         header::encode_version_negotiation(buf, peek.scid, peek.dcid, &versions);
         Some(DatagramEvent::Response(response(four_tuple, buf)))
     }

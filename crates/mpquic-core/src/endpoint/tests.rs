@@ -77,7 +77,7 @@ fn initial(dcid: ConnectionId, token: &[u8]) -> BytesMut {
 fn initial_of(dcid: ConnectionId, token: &[u8], size: usize) -> BytesMut {
     let keys = initial_keys(rustls::Side::Client, &dcid);
     let header = PacketHeader::Initial {
-        version: VERSION_1,
+        version: Version::V1,
         dcid,
         scid: client_scid(),
         token: Bytes::copy_from_slice(token),
@@ -179,7 +179,10 @@ impl Test {
         };
         assert_eq!(dcid, client_scid());
         let unsealed = &self.buf[..self.buf.len() - 16];
-        assert_eq!(tag, crate::crypto::tokens::retry_tag(&original, unsealed));
+        assert_eq!(
+            tag,
+            crate::crypto::tokens::retry_tag(Version::V1, &original, unsealed)
+        );
         (scid, token)
     }
 
@@ -189,7 +192,7 @@ impl Test {
         server
             .token_issuer()
             .unwrap()
-            .token(&addresses, [nonce; 16])
+            .token(Version::V1, &addresses, [nonce; 16])
     }
 
     fn is_validated(&mut self, number: u8, token: &[u8]) -> bool {

@@ -8,6 +8,7 @@ use quinn_proto::ConnectionId;
 
 use crate::config::ServerConfig;
 use crate::crypto::tokens::{Token, TokenKey, is_fresh};
+use crate::version::Version;
 
 /// What a client's first Initial says about the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +26,10 @@ pub(super) struct Admission {
 pub(super) struct InvalidToken;
 
 impl Admission {
-    /// Judges the token of an Initial that was sent to `dcid`. A token that is not ours, or from a
+    /// Judges the token of an Initial that was sent to `dcid` in a version. A token that is not ours, or from a
     /// NEW_TOKEN frame and not good, counts as none (RFC 9000 section 8.1.3).
     pub(super) fn new(
-        dcid: ConnectionId,
+        (version, dcid): (Version, ConnectionId),
         token: &[u8],
         remote: SocketAddr,
         (config, key): (&ServerConfig, &TokenKey),
@@ -39,13 +40,16 @@ impl Admission {
             Some((
                 _,
                 Token::Retry {
+                    version: issued_in,
                     address,
                     original_dcid,
                     retry_scid,
                     issued,
                 },
             )) => {
+                // The version stays after a Retry (RFC 9369 section 4.1).
                 let is_good = address == remote
+                    && issued_in == version
                     && retry_scid == dcid
                     && is_fresh(issued, config.retry_token_lifetime, now);
                 is_good
@@ -60,8 +64,14 @@ impl Admission {
                 original_dcid: dcid,
                 retry_scid: None,
                 address_validated: validation.is_some_and(|(nonce, token)| match token {
-                    Token::Validation { addresses, issued } => {
-                        addresses.contains(&remote.ip())
+                    Token::Validation {
+                        version: issued_in,
+                        addresses,
+                        issued,
+                    } => {
+                        // RFC 9369 section 5
+                        issued_in == version
+                            && addresses.contains(&remote.ip())
                             && is_fresh(issued, config.token_lifetime, now)
                             && used.insert(nonce, issued)
                     }

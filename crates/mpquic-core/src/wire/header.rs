@@ -6,9 +6,7 @@ use thiserror::Error;
 
 use super::buf::{Sink, cid, put_varint, take_short_bytes, take_varint, varint_size};
 use super::packet_number;
-
-/// QUIC version 1 (RFC 9000), the only one spoken here.
-pub const VERSION_1: u32 = 1;
+use crate::version::Version;
 
 /// First byte: long header.
 const LONG: u8 = 0x80;
@@ -46,7 +44,7 @@ pub enum Header {
     /// Initial.
     Initial {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -57,7 +55,7 @@ pub enum Header {
     /// 0-RTT.
     ZeroRtt {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -66,7 +64,7 @@ pub enum Header {
     /// Handshake.
     Handshake {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -80,7 +78,7 @@ pub enum Header {
     /// Retry.
     Retry {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -172,12 +170,16 @@ pub fn next_packet(
 fn read_header(rest: &mut &[u8], local_cid_length: usize) -> Result<(Header, usize), HeaderError> {
     let start = peek(rest, local_cid_length).ok_or_else(|| why_unreadable(rest))?;
     *rest = start.rest;
-    let version = start.version;
     let dcid = cid(start.dcid).ok_or(HeaderError::Malformed)?;
     if start.kind == PacketKind::OneRtt {
         return Ok((Header::Short { dcid }, rest.len()));
     }
     let scid = cid(start.scid).ok_or(HeaderError::Malformed)?;
+    if start.kind == PacketKind::VersionNegotiation {
+        return Ok((version_negotiation(rest, dcid, scid)?, 0));
+    }
+    let unsupported = HeaderError::UnsupportedVersion(start.version);
+    let version = Version::from_u32(start.version).ok_or(unsupported)?;
     let header = match start.kind {
         PacketKind::Initial => {
             let length = take_varint(rest).ok_or(HeaderError::Truncated)?;
@@ -216,28 +218,33 @@ fn read_header(rest: &mut &[u8], local_cid_length: usize) -> Result<(Header, usi
             };
             return Ok((header, 0));
         }
-        PacketKind::VersionNegotiation => {
-            let (versions, uneven) = rest.as_chunks::<4>();
-            if versions.is_empty() || !uneven.is_empty() {
-                return Err(HeaderError::Malformed);
-            }
-            let versions = versions.iter().map(|v| u32::from_be_bytes(*v)).collect();
-            *rest = &[];
-            let header = Header::VersionNegotiation {
-                dcid,
-                scid,
-                versions,
-            };
-            return Ok((header, 0));
+        PacketKind::VersionNegotiation | PacketKind::UnsupportedVersion | PacketKind::OneRtt => {
+            return Err(unsupported);
         }
-        PacketKind::UnsupportedVersion => return Err(HeaderError::UnsupportedVersion(version)),
-        PacketKind::OneRtt => return Ok((Header::Short { dcid }, rest.len())),
     };
     let length = take_varint(rest).ok_or(HeaderError::Truncated)?;
     match usize::try_from(length) {
         Ok(length) if length <= rest.len() => Ok((header, length)),
         _ => Err(HeaderError::Truncated),
     }
+}
+
+fn version_negotiation(
+    rest: &mut &[u8],
+    dcid: ConnectionId,
+    scid: ConnectionId,
+) -> Result<Header, HeaderError> {
+    let (versions, uneven) = rest.as_chunks::<4>();
+    if versions.is_empty() || !uneven.is_empty() {
+        return Err(HeaderError::Malformed);
+    }
+    let versions = versions.iter().map(|v| u32::from_be_bytes(*v)).collect();
+    *rest = &[];
+    Ok(Header::VersionNegotiation {
+        dcid,
+        scid,
+        versions,
+    })
 }
 
 fn take_slice<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], HeaderError> {
@@ -247,6 +254,44 @@ fn take_slice<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], HeaderEr
         .ok_or(HeaderError::Truncated)?;
     *rest = left;
     Ok(bytes)
+}
+
+/// The types of long headers, with their numbers in version 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LongType {
+    Initial = 0,
+    ZeroRtt = 1,
+    Handshake = 2,
+    Retry = 3,
+}
+
+impl LongType {
+    const ALL: [Self; 4] = [Self::Initial, Self::ZeroRtt, Self::Handshake, Self::Retry];
+
+    /// The type a first byte has in a version: version 2 counts from 1 (RFC 9369 section 3.2).
+    fn of(version: Version, first: u8) -> Self {
+        let number = first >> TYPE_SHIFT & 0b11;
+        let is_it = |long: &Self| long.bits(version) >> TYPE_SHIFT == number;
+        Self::ALL.into_iter().find(is_it).unwrap_or(Self::Retry)
+    }
+
+    /// The type's bits in the first byte.
+    fn bits(self, version: Version) -> u8 {
+        let shift = match version {
+            Version::V1 => 0,
+            Version::V2 => 1,
+        };
+        ((self as u8 + shift) & 0b11) << TYPE_SHIFT
+    }
+
+    fn kind(self) -> PacketKind {
+        match self {
+            Self::Initial => PacketKind::Initial,
+            Self::ZeroRtt => PacketKind::ZeroRtt,
+            Self::Handshake => PacketKind::Handshake,
+            Self::Retry => PacketKind::Retry,
+        }
+    }
 }
 
 /// The kind of a packet.
@@ -288,7 +333,7 @@ pub struct Peek<'a> {
 }
 
 /// Reads the part of the first header that all versions of QUIC share (RFC 8999). `None` if the
-/// datagram is too short or, in version 1 and Version Negotiation, a connection ID too long.
+/// datagram is too short or, in versions we know and Version Negotiation, a connection ID too long.
 pub fn peek(datagram: &[u8], local_cid_length: usize) -> Option<Peek<'_>> {
     let (&first, mut rest) = datagram.split_first()?;
     let has_fixed_bit = first & FIXED_BIT != 0;
@@ -309,13 +354,10 @@ pub fn peek(datagram: &[u8], local_cid_length: usize) -> Option<Peek<'_>> {
     let version = u32::from_be_bytes(*version);
     let dcid = take_short_bytes(&mut rest)?;
     let scid = take_short_bytes(&mut rest)?;
-    let kind = match (version, first >> TYPE_SHIFT & 0b11) {
+    let kind = match (version, Version::from_u32(version)) {
         (0, _) => PacketKind::VersionNegotiation,
-        (VERSION_1, 0) => PacketKind::Initial,
-        (VERSION_1, 1) => PacketKind::ZeroRtt,
-        (VERSION_1, 2) => PacketKind::Handshake,
-        (VERSION_1, _) => PacketKind::Retry,
-        _ => PacketKind::UnsupportedVersion,
+        (_, Some(version)) => LongType::of(version, first).kind(),
+        (_, None) => PacketKind::UnsupportedVersion,
     };
     let is_ours = kind != PacketKind::UnsupportedVersion;
     if is_ours && (cid(dcid).is_none() || cid(scid).is_none()) {
@@ -351,7 +393,7 @@ pub enum PacketHeader {
     /// Initial.
     Initial {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -362,7 +404,7 @@ pub enum PacketHeader {
     /// Handshake.
     Handshake {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -371,7 +413,7 @@ pub enum PacketHeader {
     /// 0-RTT.
     ZeroRtt {
         /// Version.
-        version: u32,
+        version: Version,
         /// Destination connection ID.
         dcid: ConnectionId,
         /// Source connection ID.
@@ -450,7 +492,7 @@ impl PacketHeader {
                 scid,
                 token,
             } => {
-                put_long(out, low_bits, *version, dcid, scid);
+                put_long(out, (LongType::Initial, low_bits), *version, dcid, scid);
                 put_varint(out, token.len() as u64);
                 out.extend_from_slice(token);
             }
@@ -458,12 +500,12 @@ impl PacketHeader {
                 version,
                 dcid,
                 scid,
-            } => put_long(out, 1 << TYPE_SHIFT | low_bits, *version, dcid, scid),
+            } => put_long(out, (LongType::ZeroRtt, low_bits), *version, dcid, scid),
             Self::Handshake {
                 version,
                 dcid,
                 scid,
-            } => put_long(out, 2 << TYPE_SHIFT | low_bits, *version, dcid, scid),
+            } => put_long(out, (LongType::Handshake, low_bits), *version, dcid, scid),
         }
         let length_offset = (!matches!(self, Self::Short { .. })).then(|| {
             out.extend_from_slice(&TWO_BYTE_VARINT.to_be_bytes());
@@ -478,9 +520,21 @@ impl PacketHeader {
     }
 }
 
-/// What all long headers start with.
-fn put_long(out: &mut Vec<u8>, first: u8, version: u32, dcid: &[u8], scid: &[u8]) {
-    out.push(LONG | first);
+/// What the long headers of a version start with: type and other bits of the first byte, version,
+/// connection IDs.
+fn put_long(
+    out: &mut Vec<u8>,
+    (long, bits): (LongType, u8),
+    version: Version,
+    dcid: &[u8],
+    scid: &[u8],
+) {
+    out.push(LONG | long.bits(version) | bits);
+    put_start(out, version.to_u32(), dcid, scid);
+}
+
+/// What follows the first byte of a long header in all versions.
+fn put_start(out: &mut Vec<u8>, version: u32, dcid: &[u8], scid: &[u8]) {
     out.extend_from_slice(&version.to_be_bytes());
     out.short_bytes(dcid);
     out.short_bytes(scid);
@@ -489,19 +543,20 @@ fn put_long(out: &mut Vec<u8>, first: u8, version: u32, dcid: &[u8], scid: &[u8]
 /// Appends a Retry packet up to its integrity tag, which is to follow.
 pub fn encode_retry(
     out: &mut Vec<u8>,
-    version: u32,
+    version: Version,
     dcid: &ConnectionId,
     scid: &ConnectionId,
     token: &[u8],
 ) {
-    put_long(out, FIXED_BIT | 3 << TYPE_SHIFT, version, dcid, scid);
+    put_long(out, (LongType::Retry, FIXED_BIT), version, dcid, scid);
     out.extend_from_slice(token);
 }
 
 /// Appends a Version Negotiation packet. `dcid` and `scid` are those of the client's packet
 /// swapped, and of its length (RFC 9000 section 17.2.1).
 pub fn encode_version_negotiation(out: &mut Vec<u8>, dcid: &[u8], scid: &[u8], versions: &[u32]) {
-    put_long(out, FIXED_BIT, 0, dcid, scid);
+    out.push(LONG | FIXED_BIT);
+    put_start(out, 0, dcid, scid);
     for version in versions {
         out.extend_from_slice(&version.to_be_bytes());
     }

@@ -1,5 +1,5 @@
-//! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 10069 section 2.1,
-//! and the drafts named at the parameters).
+//! Transport parameters (RFC 9000 section 18, RFC 9221, RFC 9287, RFC 9368, RFC 10069 section
+//! 2.1, and the drafts named at the parameters).
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::time::Duration;
@@ -30,6 +30,8 @@ mod id {
     pub(super) const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
     pub(super) const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
     pub(super) const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+    /// RFC 9368.
+    pub(super) const VERSION_INFORMATION: u64 = 0x11;
     /// draft-ietf-quic-reliable-stream-reset-11.
     pub(super) const RESET_STREAM_AT: u64 = 0x1d;
     /// RFC 9221.
@@ -115,6 +117,18 @@ pub struct TransportParameters {
     pub reset_stream_at: bool,
     /// A parameter that means nothing, for peers to ignore; never set by [`Self::decode`].
     pub reserved: Option<ReservedParameter>,
+    /// The version the side chose and those it has (RFC 9368).
+    pub version_information: Option<VersionInformation>,
+}
+
+/// version_information (RFC 9368 section 3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionInformation {
+    /// The version in use, as far as the sender knows.
+    pub chosen: u32,
+    /// A client's: what its first flight may turn into, the preferred version first. A server's:
+    /// all it speaks.
+    pub available: Vec<u32>,
 }
 
 /// A parameter whose number is reserved for having no meaning (RFC 9000 section 18.1).
@@ -175,6 +189,7 @@ impl Default for TransportParameters {
             min_ack_delay: None,
             reset_stream_at: false,
             reserved: None,
+            version_information: None,
         }
     }
 }
@@ -238,6 +253,9 @@ impl TransportParameters {
         if let Some(reserved) = &self.reserved {
             let value = reserved.value.get(..reserved.length).unwrap_or_default();
             put(out, reserved.number, |out| out.bytes(value));
+        }
+        if let Some(versions) = &self.version_information {
+            put(out, id::VERSION_INFORMATION, |out| versions.write(out));
         }
         if side.is_server() {
             self.encode_server_only(out);
@@ -321,6 +339,13 @@ impl TransportParameters {
                 "min_ack_delay above max_ack_delay",
             ));
         }
+        // RFC 9368 section 4
+        if sender.is_client()
+            && let Some(versions) = &parameters.version_information
+            && !versions.available.contains(&versions.chosen)
+        {
+            return Err(malformed());
+        }
         Ok(parameters)
     }
 
@@ -385,9 +410,35 @@ impl TransportParameters {
             id::MIN_ACK_DELAY => {
                 self.min_ack_delay = Some(Duration::from_micros(integer(value)?));
             }
+            id::VERSION_INFORMATION => {
+                self.version_information = Some(VersionInformation::decode(value)?);
+            }
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl VersionInformation {
+    fn write(&self, out: &mut dyn Sink) {
+        for version in std::iter::once(&self.chosen).chain(&self.available) {
+            out.bytes(&version.to_be_bytes());
+        }
+    }
+
+    fn decode(value: &[u8]) -> Result<Self, TransportError> {
+        let (versions, uneven) = value.as_chunks::<4>();
+        let mut versions = versions.iter().map(|bytes| u32::from_be_bytes(*bytes));
+        // RFC 9368 section 4
+        let chosen = versions.next().filter(|_| uneven.is_empty());
+        let information = Self {
+            chosen: chosen.ok_or_else(malformed)?,
+            available: versions.collect(),
+        };
+        if information.chosen == 0 || information.available.contains(&0) {
+            return Err(malformed());
+        }
+        Ok(information)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Headers: the samples of RFC 9001, coalesced packets, malformed input, unknown versions.
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::ConnectionId;
 use mpquic_core::wire::header::{
-    Header, HeaderError, PacketHeader, PacketKind, VERSION_1, encode_retry,
-    encode_version_negotiation, next_packet, peek,
+    Header, HeaderError, PacketHeader, PacketKind, encode_retry, encode_version_negotiation,
+    next_packet, peek,
 };
+use mpquic_core::{ConnectionId, Version};
 
 use super::hex;
 
@@ -34,7 +34,7 @@ fn sample_headers() {
         ),
     ] {
         let header = PacketHeader::Initial {
-            version: VERSION_1,
+            version: Version::V1,
             dcid,
             scid,
             token: Bytes::new(),
@@ -65,7 +65,7 @@ fn sample_retry() {
     assert_eq!(packet.packet_number_offset, bytes.len());
     let (dcid, scid) = (ConnectionId::new(&[]), ConnectionId::new(&bytes[7..15]));
     let expected = Header::Retry {
-        version: VERSION_1,
+        version: Version::V1,
         dcid,
         scid,
         token: Bytes::from_static(b"token"),
@@ -73,16 +73,49 @@ fn sample_retry() {
     };
     assert_eq!(packet.header, expected);
     let mut out = Vec::new();
-    encode_retry(&mut out, VERSION_1, &dcid, &scid, b"token");
+    encode_retry(&mut out, Version::V1, &dcid, &scid, b"token");
     // The low bits of the first byte mean nothing.
     assert_eq!(out[0] & 0xf0, bytes[0] & 0xf0);
     assert_eq!(out[1..], bytes[1..20]);
 }
 
+/// RFC 9369 section 3.2: version 2 numbers its packet types otherwise.
+#[test]
+fn rfc_9369_3_2_each_version_has_its_packet_types() {
+    let (dcid, scid) = (ConnectionId::new(&[1; 8]), ConnectionId::new(&[2; 4]));
+    for (version, number, types) in [
+        (Version::V1, 1, [0, 1, 2, 3]),
+        (Version::V2, 0x6b33_43cf, [1, 2, 3, 0]),
+    ] {
+        let token = Bytes::new();
+        #[rustfmt::skip]
+        let headers = [
+            PacketHeader::Initial { version, dcid, scid, token },
+            PacketHeader::ZeroRtt { version, dcid, scid },
+            PacketHeader::Handshake { version, dcid, scid },
+        ];
+        let mut encoded: Vec<Vec<u8>> = Vec::new();
+        for header in headers {
+            encoded.push(Vec::new());
+            header.encode(encoded.last_mut().unwrap(), 5, 2);
+        }
+        let mut retry = Vec::new();
+        encode_retry(&mut retry, version, &dcid, &scid, b"token");
+        encoded.push(retry);
+        for (packet, kind) in encoded.iter().zip(types) {
+            assert_eq!(packet[0] >> 4, 0b1100 | kind);
+            assert_eq!(packet[1..5], u32::to_be_bytes(number));
+        }
+    }
+}
+
 #[test]
 fn coalesced_packets_are_cut_apart() {
+    Version::ALL.into_iter().for_each(coalesced_packets_of);
+}
+
+fn coalesced_packets_of(version: Version) {
     let (dcid, scid) = (ConnectionId::new(&[1; 8]), ConnectionId::new(&[2; 4]));
-    let version = VERSION_1;
     let token = Bytes::from_static(b"token");
     #[rustfmt::skip]
     let headers = [
@@ -146,6 +179,11 @@ fn malformed_headers_are_refused_and_end_the_datagram() {
             "f0 00000001 00 00 000102030405060708090a0b0c0d0e0f",
             HeaderError::Malformed,
         ),
+        // The same in version 2, where its type is 0.
+        (
+            "c0 6b3343cf 00 00 000102030405060708090a0b0c0d0e0f",
+            HeaderError::Malformed,
+        ),
         // Section 17.2: connection IDs of 21 bytes
         (
             &format!("c0 00000001 15 {long_cid} 00"),
@@ -158,8 +196,8 @@ fn malformed_headers_are_refused_and_end_the_datagram() {
         ("80 00000000 00 00", HeaderError::Malformed),
         ("80 00000000 00 00 0000000102", HeaderError::Malformed),
         (
-            "c0 6b3343cf 00 00 00",
-            HeaderError::UnsupportedVersion(0x6b33_43cf),
+            "c0 709a50c4 00 00 00",
+            HeaderError::UnsupportedVersion(0x709a_50c4),
         ),
     ] {
         let mut datagram = BytesMut::from(&hex(bytes)[..]);
@@ -178,7 +216,7 @@ fn unknown_versions_can_be_answered() {
     assert_eq!((start.version, start.long), (0x1a2a_3a4a, true));
     assert_eq!((start.dcid, start.scid), (&dcid[..], &scid[..]));
     let mut out = Vec::new();
-    encode_version_negotiation(&mut out, start.scid, start.dcid, &[VERSION_1]);
+    encode_version_negotiation(&mut out, start.scid, start.dcid, &[1]);
     let answer = [
         &hex("c0 00000000 1e")[..],
         &scid,
@@ -194,7 +232,7 @@ fn unknown_versions_can_be_answered() {
 
 #[test]
 fn version_negotiation() {
-    let versions = vec![VERSION_1, 0x0a0a_0a0a];
+    let versions = vec![1, 0x0a0a_0a0a];
     let mut out = Vec::new();
     encode_version_negotiation(&mut out, &[1; 8], &[2; 8], &versions);
     out[0] = 0x80; // The other bits mean nothing (RFC 8999 section 6).

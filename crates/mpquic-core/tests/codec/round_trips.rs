@@ -10,7 +10,9 @@ use mpquic_core::wire::frame::{
     Stream,
 };
 use mpquic_core::wire::header::next_packet;
-use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
+use mpquic_core::wire::transport_parameters::{
+    PreferredAddress, TransportParameters, VersionInformation,
+};
 use mpquic_core::{
     ConnectionClose, ConnectionId, Dir, PathId, PathStatus, Side, StreamId, TransportErrorCode,
 };
@@ -201,6 +203,16 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn version_information()(
+        chosen in 1..=u32::MAX,
+        mut available in prop::collection::vec(1..=u32::MAX, 0..5),
+    ) -> VersionInformation {
+        available.push(chosen);
+        VersionInformation { chosen, available }
+    }
+}
+
+prop_compose! {
     fn transport_parameters()(
         integers in prop::array::uniform6(varint()),
         streams in prop::array::uniform2(0..=1u64 << 60),
@@ -214,6 +226,7 @@ prop_compose! {
         preferred_address in prop::option::of(preferred_address()),
         initial_max_path_id in prop::option::of(path()),
         min_ack_delay in prop::option::of(0..1u64 << 30),
+        version_information in prop::option::of(version_information()),
     ) -> TransportParameters {
         TransportParameters {
             original_destination_connection_id: cids[0],
@@ -240,6 +253,7 @@ prop_compose! {
             reserved: None,
             min_ack_delay: min_ack_delay
                 .map(|delay| Duration::from_micros(delay).min(max_ack_delay)),
+            version_information,
         }
     }
 }

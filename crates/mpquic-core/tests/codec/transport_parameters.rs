@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::transport_parameters::{ReservedParameter, TransportParameters};
+use mpquic_core::wire::transport_parameters::{
+    ReservedParameter, TransportParameters, VersionInformation,
+};
 use mpquic_core::{ConnectionId, PathId, Side, TransportErrorCode};
 
 use super::hex;
@@ -142,6 +144,12 @@ fn malformed_parameters_are_errors() {
         &format!("0f 15 {long_cid}"),
         &format!("10 15 {long_cid}"),
         "0d 00",
+        "11 00",                                  // no chosen version (RFC 9368 section 4)
+        "11 03 000000",                           // half a version
+        "11 06 00000001 0000",                    // likewise
+        "11 04 00000000",                         // chosen version 0
+        "11 08 00000001 00000000",                // available version 0
+        "11 04 00000001 11 04 00000001",          // duplicate
         &format!("0d 29 {ADDRESSES} 00 {TOKEN}"), // empty connection ID
         &format!("0d 29 {ADDRESSES} 01 aa {}", &TOKEN[2..]), // token of 15 bytes
         &format!("0d 2b {ADDRESSES} 01 aa {TOKEN} 00"), // one byte too many
@@ -186,6 +194,25 @@ fn a_reserved_parameter_is_announced_and_ignored() {
         let decoded = TransportParameters::decode(Side::Server, &out);
         assert_eq!(decoded, Ok(TransportParameters::default()));
     }
+}
+
+/// RFC 9368 sections 3 and 4: a client's list has what it chose, a server's need not.
+#[test]
+fn version_information() {
+    let bytes = hex("11 08 00000001 6b3343cf");
+    let decoded = TransportParameters::decode(Side::Server, &bytes).unwrap();
+    let expected = VersionInformation {
+        chosen: 1,
+        available: vec![0x6b33_43cf],
+    };
+    assert_eq!(decoded.version_information, Some(expected));
+    assert_refused(Side::Client, "11 08 00000001 6b3343cf");
+    assert_refused(Side::Client, "11 04 00000001");
+    let bytes = hex("11 0c 00000001 6b3343cf 00000001");
+    let decoded = TransportParameters::decode(Side::Client, &bytes).unwrap();
+    let mut out = Vec::new();
+    decoded.encode(Side::Client, &mut out);
+    assert_eq!(out, bytes);
 }
 
 /// RFC 9000 section 7.4.2.

@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::wire::frame::{Ack, Frame, PacketType};
 use mpquic_core::wire::header::Header;
 use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionError, Event, PathId, Side, SpaceId, TransportErrorCode};
+use mpquic_core::{ConnectionError, Event, PathId, Side, SpaceId, TransportErrorCode, Version};
 
 use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
 
@@ -353,7 +353,7 @@ fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
     let first = net.take(Side::Client).remove(0);
     let (original, scid, _) = initial_header(&first);
     let mut data = Vec::new();
-    mpquic_core::wire::header::encode_retry(&mut data, 1, &scid, &original, b"token");
+    mpquic_core::wire::header::encode_retry(&mut data, Version::V1, &scid, &original, b"token");
     // The null tag: digests of the connection ID and of the packet.
     let digest = |bytes: &[u8]| {
         bytes.iter().fold(0x811c_9dc5u32, |hash, byte| {
@@ -369,7 +369,7 @@ fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
     // With another one it is followed: the tag is right.
     data.truncate(data.len() - 16);
     let mut data = Vec::new();
-    mpquic_core::wire::header::encode_retry(&mut data, 1, &scid, &server_cid(), b"token");
+    mpquic_core::wire::header::encode_retry(&mut data, Version::V1, &scid, &server_cid(), b"token");
     tag[4..8].copy_from_slice(&digest(&data).to_be_bytes());
     data.extend_from_slice(&tag);
     net.give(first.answered(BytesMut::from(&data[..])));

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointConfig, ServerConfig, TransportConfig};
 use mpquic_core::wire::frame::{Frame, FrameIter, NewConnectionId};
-use mpquic_core::wire::header::{Header, PacketHeader, VERSION_1, next_packet};
+use mpquic_core::wire::header::{Header, PacketHeader, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, EcnCodepoint,
     Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, StreamId,
-    TokenStore, TransportErrorCode, VarInt,
+    TokenStore, TransportErrorCode, VarInt, Version,
 };
 use mpquic_sim::NullCrypto;
 
@@ -169,6 +169,8 @@ pub(crate) struct Forgery {
     pub(crate) size: usize,
     /// Key updates since the handshake.
     pub(crate) generation: u32,
+    /// Of the header and the keys.
+    pub(crate) version: Version,
 }
 
 impl Forgery {
@@ -188,6 +190,7 @@ impl Forgery {
             initial_dcid: None,
             size: if kind == Kind::Initial { 1200 } else { 0 },
             generation: 0,
+            version: Version::V1,
         }
     }
 }
@@ -218,6 +221,8 @@ pub(crate) struct Options {
     pub(crate) client_endpoint: EndpointConfig,
     pub(crate) server_endpoint: EndpointConfig,
     pub(crate) migration: bool,
+    /// Of the client's first packet.
+    pub(crate) version: Option<Version>,
 }
 
 impl Default for Options {
@@ -229,6 +234,7 @@ impl Default for Options {
             client_endpoint: EndpointConfig::new([1; 32]),
             server_endpoint: EndpointConfig::new([2; 32]),
             migration: true,
+            version: None,
         }
     }
 }
@@ -244,15 +250,18 @@ impl Options {
 
 /// Address validation tokens a client was given, newest last.
 #[derive(Default)]
-pub(crate) struct Tokens(Mutex<Vec<Bytes>>);
+pub(crate) struct Tokens(Mutex<Vec<(String, Bytes)>>);
 
 impl TokenStore for Tokens {
-    fn insert(&self, _server_name: &str, token: Bytes) {
-        self.0.lock().expect("one thread").push(token);
+    fn insert(&self, server_name: &str, token: Bytes) {
+        let mut tokens = self.0.lock().expect("one thread");
+        tokens.push((server_name.to_owned(), token));
     }
 
-    fn take(&self, _server_name: &str) -> Option<Bytes> {
-        self.0.lock().expect("one thread").pop()
+    fn take(&self, server_name: &str) -> Option<Bytes> {
+        let mut tokens = self.0.lock().expect("one thread");
+        let index = tokens.iter().rposition(|(name, _)| name == server_name)?;
+        Some(tokens.remove(index).1)
     }
 }
 
@@ -288,6 +297,14 @@ fn salt(initial_dcid: &[u8]) -> u32 {
     })
 }
 
+/// What all keys of a version have in common.
+pub(crate) fn version_salt(version: Version) -> u32 {
+    match version {
+        Version::V1 => 0,
+        Version::V2 => version.to_u32(),
+    }
+}
+
 impl Net {
     #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
     pub(crate) fn new(options: Options) -> Self {
@@ -297,6 +314,7 @@ impl Net {
             ..crypto.clone().server(Arc::new(options.server))
         };
         let mut client_config = crypto.client(Arc::new(options.client));
+        client_config.version = options.version;
         client_config.token_store = Some(Arc::new(Tokens::default()));
         Self {
             now: Instant::now(),
@@ -348,6 +366,11 @@ impl Net {
 
     pub(crate) fn connect(&mut self) {
         self.connect_from(0);
+    }
+
+    /// The version further connections begin with.
+    pub(crate) fn begin_with(&mut self, version: Version) {
+        self.client_config.version = Some(version);
     }
 
     /// Starts a connection from one of the client's addresses; the methods below then mean it.
@@ -476,8 +499,13 @@ impl Net {
 
     fn note(&mut self, from: Side, packet: &Packet) {
         match &packet.header {
-            Header::Initial { dcid, scid, .. } => {
-                let salted = packet.key ^ u32::from(from.is_server());
+            Header::Initial {
+                version,
+                dcid,
+                scid,
+                ..
+            } => {
+                let salted = packet.key ^ u32::from(from.is_server()) ^ version_salt(*version);
                 if from.is_client() && salt(dcid) == salted {
                     self.initial_dcid = *dcid;
                 }
@@ -650,7 +678,7 @@ impl Net {
         let dcid = forgery.dcid.or_else(known).expect("the peer is known");
         let scid = forgery.scid.or(self.scids.get(&from).copied());
         let scid = scid.unwrap_or_else(|| ConnectionId::new(&[9; CID_LENGTH]));
-        let version = VERSION_1;
+        let version = forgery.version;
         let header = match kind {
             Kind::Initial => PacketHeader::Initial {
                 version,
@@ -675,6 +703,7 @@ impl Net {
             Kind::Handshake => 1 << 1 | sender,
             Kind::OneRtt(_) => (2 + forgery.generation) << 1 | sender,
         };
+        let key = key ^ version_salt(version);
         let mut data = Vec::new();
         let encoded = header.encode(&mut data, forgery.number, 4);
         data.extend_from_slice(&forgery.frames);

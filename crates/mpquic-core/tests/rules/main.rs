@@ -11,3 +11,4 @@ mod messages;
 mod migration;
 mod parameters;
 mod paths;
+mod versions;

@@ -241,11 +241,14 @@ impl Stage {
         }
         let seed = flow.setup.seed.wrapping_mul(2);
         let setup = &flow.setup;
-        let mut client_host = Host::new(setup.endpoint_config(1), None, seed + 1, move || {
-            Player::client(client.clone())
-        });
+        let mut client_host = Host::new(
+            setup.endpoint_config(Side::Client),
+            None,
+            seed + 1,
+            move || Player::client(client.clone()),
+        );
         let mut server_host = Host::new(
-            setup.endpoint_config(2),
+            setup.endpoint_config(Side::Server),
             Some(setup.server_config()),
             seed + 2,
             Player::default,

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 use crate::crypto::{CryptoError, ExportKeyingMaterialError, HandshakeData};
+use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
 const PTO: Duration = Duration::from_millis(100);
@@ -74,6 +75,8 @@ impl Session for KeySource {
     fn write_handshake(&mut self, _: &mut Vec<u8>) -> Option<Keys> {
         None
     }
+    fn set_version(&mut self, _version: Version) {}
+
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         Some(self.pair())
     }

@@ -3,6 +3,7 @@
 use rustls::pki_types::PrivatePkcs8KeyDer;
 
 use super::*;
+use crate::wire::transport_parameters::VersionInformation;
 
 const H3: &[u8] = b"h3";
 
@@ -42,8 +43,24 @@ struct Pair {
 
 impl Pair {
     fn new(client: &Arc<QuicClientConfig>, server: &Server) -> Self {
-        let client = client.clone().start_session("localhost", &parameters(1));
-        let server = server.config.clone().start_session(&parameters(2));
+        Self::of_versions(client, server, [Version::V1; 2])
+    }
+
+    /// The client starts in one version, the server chooses another, or the same.
+    fn of_versions(
+        client: &Arc<QuicClientConfig>,
+        server: &Server,
+        [original, chosen]: [Version; 2],
+    ) -> Self {
+        let mut offer = parameters(1);
+        if original != chosen {
+            offer.version_information = Some(VersionInformation {
+                chosen: original.to_u32(),
+                available: vec![original.to_u32(), chosen.to_u32()],
+            });
+        }
+        let client = client.clone().start_session(original, "localhost", &offer);
+        let server = server.config.clone().start_session(chosen, &parameters(2));
         Self {
             client: client.unwrap(),
             server: server.unwrap(),
@@ -216,7 +233,9 @@ fn names_are_checked() {
         ("not a name", false),
         ("", false),
     ] {
-        let session = client.clone().start_session(name, &parameters(1));
+        let session = client
+            .clone()
+            .start_session(Version::V1, name, &parameters(1));
         assert_eq!(session.is_ok(), is_valid, "{name}");
     }
 }
@@ -236,4 +255,95 @@ fn headers_too_short_for_a_sample_stay_masked() {
         }
     }
     assert!(!keys.header.remote.decrypt(usize::MAX, &mut [0; 40]));
+}
+
+/// Sends everything the client has to say, which switches to the server's version then.
+fn switch(pair: &mut Pair, chosen: Version) {
+    for bytes in write_all(&mut *pair.client, &mut pair.client_keys) {
+        pair.server.read_handshake(&bytes).unwrap();
+    }
+    pair.client.set_version(chosen);
+}
+
+fn assert_matching(local: &KeyPair<Box<dyn PacketKey>>, remote: &KeyPair<Box<dyn PacketKey>>) {
+    assert!(carries(&*local.local, &*remote.remote, 1));
+    assert!(carries(&*remote.local, &*local.remote, 1));
+    assert!(!carries(&*local.local, &*remote.local, 1));
+}
+
+/// RFC 9369 sections 3.3.2 and 4.1: keys of all levels and generations are those of the version
+/// chosen, whatever the client began with.
+#[test]
+fn rfc_9369_4_1_a_client_follows_its_server_to_another_version() {
+    let server = server(&[H3]);
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]).unwrap();
+    let client = Arc::new(client);
+    for [original, chosen] in [[Version::V1, Version::V2], [Version::V2, Version::V1]] {
+        let mut pair = Pair::of_versions(&client, &server, [original, chosen]);
+        switch(&mut pair, chosen);
+        // The server's first flight brings the client's Handshake keys.
+        let mut flight = Vec::new();
+        let handshake = pair.server.write_handshake(&mut flight).unwrap();
+        pair.client.read_handshake(&flight).unwrap();
+        let keys = pair.client.write_handshake(&mut Vec::new()).unwrap();
+        assert_matching(&keys.packet, &handshake.packet);
+        let mut sealed = [7; 60];
+        keys.header.local.encrypt(20, &mut sealed);
+        assert!(handshake.header.remote.decrypt(20, &mut sealed));
+        assert_eq!(sealed, [7; 60]);
+
+        pair.handshake().unwrap();
+        let (client_keys, server_keys) = (pair.client_keys.unwrap(), pair.server_keys.unwrap());
+        assert_matching(&client_keys.packet, &server_keys.packet);
+        for _ in 0..3 {
+            let client = pair.client.next_one_rtt_keys().unwrap();
+            let server = pair.server.next_one_rtt_keys().unwrap();
+            assert_matching(&client, &server);
+        }
+    }
+}
+
+/// RFC 9369 section 5: tickets are for the version that was chosen, on both sides.
+#[test]
+fn rfc_9369_5_tickets_are_good_in_one_version() {
+    use Version::{V1, V2};
+    let server = server(&[H3]);
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]).unwrap();
+    let client = Arc::new(client);
+    let resumes = |versions| {
+        let pair = Pair::of_versions(&client, &server, versions);
+        pair.client.early_keys().is_some()
+    };
+    let mut pair = Pair::of_versions(&client, &server, [V1, V2]);
+    switch(&mut pair, V2);
+    pair.handshake().unwrap();
+    assert!(!resumes([V1, V1]) && !resumes([V1, V2]));
+    assert!(resumes([V2, V2]));
+
+    // A server does not take tickets of another version than the one it chooses.
+    let mut pair = Pair::of_versions(&client, &server, [V2, V1]);
+    assert!(pair.client.early_keys().is_some());
+    switch(&mut pair, V1);
+    assert!(pair.server.early_keys().is_none());
+    pair.handshake().unwrap();
+    assert_eq!(pair.client.early_data_accepted(), Some(false));
+}
+
+/// A store of the application's own has tickets of version 1 only.
+#[test]
+fn a_store_of_its_own_gets_no_tickets_of_other_versions() {
+    use Version::{V1, V2};
+    let server = server(&[H3]);
+    let inner = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]).unwrap();
+    let client = Arc::new(QuicClientConfig::new(inner.v1).unwrap());
+    let mut pair = Pair::of_versions(&client, &server, [V1, V2]);
+    switch(&mut pair, V2);
+    pair.handshake().unwrap();
+    let mut pair = Pair::of_versions(&client, &server, [V1, V1]);
+    assert!(pair.client.early_keys().is_none());
+    pair.handshake().unwrap();
+    let pair = Pair::of_versions(&client, &server, [V1, V1]);
+    assert!(pair.client.early_keys().is_some());
+    let pair = Pair::of_versions(&client, &server, [V2, V2]);
+    assert!(pair.client.early_keys().is_none());
 }

@@ -10,7 +10,8 @@ use crate::crypto::tests::initial_keys;
 use crate::error::TransportErrorCode;
 use crate::ids::SpaceId;
 use crate::packet::builder::{PacketBuilder, PacketStart};
-use crate::wire::header::{PacketHeader, VERSION_1, next_packet};
+use crate::version::Version;
+use crate::wire::header::{PacketHeader, next_packet};
 
 fn dcid() -> ConnectionId {
     ConnectionId::new(&[0xd; 8])
@@ -26,7 +27,7 @@ fn keys() -> (Keys, Keys) {
 
 fn long() -> PacketHeader {
     PacketHeader::Initial {
-        version: VERSION_1,
+        version: Version::V1,
         dcid: dcid(),
         scid: ConnectionId::new(&[]),
         token: Bytes::from_static(b"token"),

@@ -1,0 +1,112 @@
+//! What a server must know of a ClientHello before TLS may see it: the transport parameters, which
+//! name the versions the client offers.
+
+use quinn_proto::Side;
+
+use crate::crypto::FirstFlight;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// Handshake message type.
+const CLIENT_HELLO: u8 = 1;
+/// Extension quic_transport_parameters (RFC 9001 section 8.2).
+const TRANSPORT_PARAMETERS: u16 = 0x39;
+/// Longest ClientHello that is waited for; TLS refuses those that are longer.
+const MAX_LENGTH: usize = 1 << 16;
+
+/// Reads the parameters of a ClientHello that may not be there in full yet. Whatever is wrong with
+/// it is for TLS to find out.
+pub(super) fn read(crypto: &[u8]) -> FirstFlight {
+    let Some((header, body)) = crypto.split_first_chunk::<4>() else {
+        return FirstFlight::Incomplete;
+    };
+    let [kind, length @ ..] = *header;
+    let [high, middle, low] = length;
+    let length = u32::from_be_bytes([0, high, middle, low]) as usize;
+    if kind != CLIENT_HELLO || length > MAX_LENGTH {
+        return FirstFlight::Complete(None);
+    }
+    match body.get(..length) {
+        Some(body) => FirstFlight::Complete(parameters(body).map(Box::new)),
+        None => FirstFlight::Incomplete,
+    }
+}
+
+fn parameters(mut body: &[u8]) -> Option<TransportParameters> {
+    let rest = &mut body;
+    // legacy_version, random
+    take(rest, 2 + 32)?;
+    let session_id = u8::from_be_bytes(take_array(rest)?);
+    take(rest, session_id.into())?;
+    let cipher_suites = u16::from_be_bytes(take_array(rest)?);
+    take(rest, cipher_suites.into())?;
+    let compression_methods = u8::from_be_bytes(take_array(rest)?);
+    take(rest, compression_methods.into())?;
+    let length = u16::from_be_bytes(take_array(rest)?);
+    let mut extensions = take(rest, length.into())?;
+    while !extensions.is_empty() {
+        let kind = u16::from_be_bytes(take_array(&mut extensions)?);
+        let length = u16::from_be_bytes(take_array(&mut extensions)?);
+        let value = take(&mut extensions, length.into())?;
+        if kind == TRANSPORT_PARAMETERS {
+            return TransportParameters::decode(Side::Client, value).ok();
+        }
+    }
+    None
+}
+
+fn take<'a>(rest: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (bytes, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    Some(bytes)
+}
+
+fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+    take(rest, N)?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::crypto::rustls::QuicClientConfig;
+    use crate::crypto::{ClientConfig, Session};
+    use crate::version::Version;
+
+    fn hello(parameters: &TransportParameters) -> Vec<u8> {
+        let config = QuicClientConfig::dangerous_trusting_any_certificate(&[b"h3"]).unwrap();
+        let session = Arc::new(config).start_session(Version::V1, "localhost", parameters);
+        let mut hello = Vec::new();
+        let mut session: Box<dyn Session> = session.unwrap();
+        assert!(session.write_handshake(&mut hello).is_none());
+        hello
+    }
+
+    #[test]
+    fn parameters_are_found_once_the_message_is_whole() {
+        let parameters = TransportParameters {
+            initial_max_data: 12_345,
+            ..TransportParameters::default()
+        };
+        let hello = hello(&parameters);
+        for length in 0..hello.len() {
+            assert_eq!(read(&hello[..length]), FirstFlight::Incomplete);
+        }
+        let found = FirstFlight::Complete(Some(Box::new(parameters)));
+        assert_eq!(read(&hello), found);
+    }
+
+    #[test]
+    fn what_is_no_client_hello_is_left_to_tls() {
+        let nothing = FirstFlight::Complete(None);
+        assert_eq!(read(&[2, 0, 0, 0]), nothing);
+        assert_eq!(read(&[1, 0xff, 0, 0]), nothing);
+        assert_eq!(read(&[1, 0, 0, 3, 3, 3, 3]), nothing);
+        let mut hello = hello(&TransportParameters::default());
+        for at in 4..hello.len() {
+            hello[at] ^= 0xff;
+            assert_ne!(read(&hello), FirstFlight::Incomplete);
+            hello[at] ^= 0xff;
+        }
+    }
+}

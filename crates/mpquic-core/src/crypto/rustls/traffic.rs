@@ -1,0 +1,210 @@
+//! QUIC keys from given traffic secrets, for a version that rustls did not know of when it started.
+//!
+//! rustls fixes the version of QUIC when a session starts, and derives keys from secrets of its own
+//! only: those of TLS, and the one of Initial packets. So it is given a suite whose Initial secret
+//! is what we want it to be.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::crypto::CipherSuiteCommon;
+use rustls::crypto::hmac::Tag;
+use rustls::crypto::tls13::{Hkdf, HkdfExpander, OkmBlock, OutputLengthError};
+use rustls::quic::{self, Algorithm, Version};
+use rustls::{KeyLog, Side, Tls13CipherSuite};
+
+/// Traffic secrets of both sides, of one encryption level and key generation.
+pub(in crate::crypto) struct TrafficSecrets {
+    pub(in crate::crypto) client: OkmBlock,
+    pub(in crate::crypto) server: OkmBlock,
+}
+
+/// Derives keys from traffic secrets.
+#[derive(Clone, Copy)]
+pub(in crate::crypto) struct Derivation {
+    suite: &'static Tls13CipherSuite,
+    quic: &'static dyn Algorithm,
+    side: Side,
+    version: Version,
+}
+
+impl Derivation {
+    /// For keys of a side in a version; `None` if the suite is not one for QUIC.
+    pub(in crate::crypto) fn new(
+        suite: &'static Tls13CipherSuite,
+        side: Side,
+        version: Version,
+    ) -> Option<Self> {
+        Some(Self {
+            suite: taking_secrets(suite),
+            quic: suite.quic?,
+            side,
+            version,
+        })
+    }
+
+    /// The keys of a level (RFC 9001 section 5.1).
+    pub(in crate::crypto) fn keys(&self, secrets: &TrafficSecrets) -> quic::Keys {
+        let secrets = [secrets.client.as_ref(), secrets.server.as_ref()].concat();
+        quic::Keys::initial(self.version, self.suite, self.quic, &secrets, self.side)
+    }
+
+    /// The secrets of the next key generation (RFC 9001 section 6.1).
+    pub(in crate::crypto) fn next(&self, secrets: &TrafficSecrets) -> TrafficSecrets {
+        let next = |secret| self.next_secret(secret);
+        TrafficSecrets {
+            client: next(&secrets.client),
+            server: next(&secrets.server),
+        }
+    }
+
+    fn next_secret(&self, secret: &OkmBlock) -> OkmBlock {
+        let label: &[u8] = match self.version {
+            Version::V2 => b"quicv2 ku",
+            _ => b"quic ku",
+        };
+        let expander = self.suite.hkdf_provider.expander_for_okm(secret);
+        let length = (expander.hash_len() as u16).to_be_bytes();
+        let prefix = b"tls13 ";
+        let label_length = [(prefix.len() + label.len()) as u8];
+        expander.expand_block(&[&length, &label_length, prefix, label, &[0]])
+    }
+}
+
+/// A copy of a suite that takes both sides' secrets where others take a connection ID. It is made
+/// once per suite, of which a process has a few, and never freed.
+fn taking_secrets(suite: &'static Tls13CipherSuite) -> &'static Tls13CipherSuite {
+    type Copies = Vec<(&'static Tls13CipherSuite, &'static Tls13CipherSuite)>;
+    static COPIES: Mutex<Copies> = Mutex::new(Vec::new());
+    let mut copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, copy)) = copies.iter().find(|(known, _)| std::ptr::eq(*known, suite)) {
+        return copy;
+    }
+    let copy: &'static Tls13CipherSuite = Box::leak(Box::new(Tls13CipherSuite {
+        common: CipherSuiteCommon {
+            suite: suite.common.suite,
+            hash_provider: suite.common.hash_provider,
+            confidentiality_limit: suite.common.confidentiality_limit,
+        },
+        hkdf_provider: Box::leak(Box::new(GivenSecrets(suite.hkdf_provider))),
+        aead_alg: suite.aead_alg,
+        quic: suite.quic,
+    }));
+    copies.push((suite, copy));
+    copy
+}
+
+/// HKDF but for Initial packets.
+struct GivenSecrets(&'static dyn Hkdf);
+
+impl Hkdf for GivenSecrets {
+    fn extract_from_zero_ikm(&self, salt: Option<&[u8]>) -> Box<dyn HkdfExpander> {
+        self.0.extract_from_zero_ikm(salt)
+    }
+
+    /// The client's secret and the server's, one after the other.
+    fn extract_from_secret(&self, _: Option<&[u8]>, secrets: &[u8]) -> Box<dyn HkdfExpander> {
+        let (client, server) = secrets.split_at(secrets.len() / 2);
+        Box::new(Given {
+            client: OkmBlock::new(client),
+            server: OkmBlock::new(server),
+        })
+    }
+
+    fn expander_for_okm(&self, okm: &OkmBlock) -> Box<dyn HkdfExpander> {
+        self.0.expander_for_okm(okm)
+    }
+
+    fn hmac_sign(&self, key: &OkmBlock, message: &[u8]) -> Tag {
+        self.0.hmac_sign(key, message)
+    }
+}
+
+/// "Expands" to a side's secret.
+struct Given {
+    client: OkmBlock,
+    server: OkmBlock,
+}
+
+impl HkdfExpander for Given {
+    fn expand_slice(&self, _: &[&[u8]], _: &mut [u8]) -> Result<(), OutputLengthError> {
+        Err(OutputLengthError)
+    }
+
+    fn expand_block(&self, info: &[&[u8]]) -> OkmBlock {
+        let info = info.concat();
+        let is_client = info.windows(9).any(|label| label == b"client in");
+        let secret = if is_client {
+            &self.client
+        } else {
+            &self.server
+        };
+        OkmBlock::new(secret.as_ref())
+    }
+
+    fn hash_len(&self) -> usize {
+        self.client.as_ref().len()
+    }
+}
+
+/// Sees the secrets of a session where it logs them.
+pub(super) struct Captured {
+    /// Where they go as well.
+    log: Arc<dyn KeyLog>,
+    secrets: Mutex<[Option<OkmBlock>; 4]>,
+}
+
+/// In the order of the fields of [`TrafficSecrets`], Handshake first.
+const LABELS: [&str; 4] = [
+    "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+    "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+    "CLIENT_TRAFFIC_SECRET_0",
+    "SERVER_TRAFFIC_SECRET_0",
+];
+
+impl Captured {
+    pub(super) fn new(log: Arc<dyn KeyLog>) -> Self {
+        Self {
+            log,
+            secrets: Mutex::default(),
+        }
+    }
+
+    /// Secrets of the Handshake level.
+    pub(super) fn take_handshake(&self) -> Option<TrafficSecrets> {
+        self.take(0)
+    }
+
+    /// Secrets of the 1-RTT level.
+    pub(super) fn take_one_rtt(&self) -> Option<TrafficSecrets> {
+        self.take(2)
+    }
+
+    fn take(&self, first: usize) -> Option<TrafficSecrets> {
+        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(TrafficSecrets {
+            client: secrets.get_mut(first)?.take()?,
+            server: secrets.get_mut(first + 1)?.take()?,
+        })
+    }
+}
+
+impl fmt::Debug for Captured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Captured")
+    }
+}
+
+impl KeyLog for Captured {
+    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
+        if self.log.will_log(label) {
+            self.log.log(label, client_random, secret);
+        }
+        if let Some(index) = LABELS.iter().position(|known| *known == label) {
+            let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = secrets.get_mut(index) {
+                *place = Some(OkmBlock::new(secret));
+            }
+        }
+    }
+}
