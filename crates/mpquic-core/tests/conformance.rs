@@ -16,7 +16,7 @@ const REQUIREMENTS: &[u32] = &[
 ];
 
 /// RFCs whose rules have rows.
-const RFCS: [&str; 5] = ["9000", "9001", "9002", "9221", "9287"];
+const RFCS: [&str; 7] = ["9000", "9001", "9002", "9221", "9287", "9368", "9369"];
 /// Short for draft-ietf-quic-ack-frequency and draft-ietf-quic-reliable-stream-reset.
 const DRAFTS: [&str; 2] = ["AF", "RS"];
 /// Must, should, may, inherited from RFC 9000, deduced, guidance, statement.
