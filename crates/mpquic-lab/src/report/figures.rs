@@ -1,7 +1,6 @@
 //! Charts of metrics: bars, lines over a swept value, distributions, fairness.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use mpquic_sim::experiment::{Cell, ScenarioResults, sweep_label};
 use mpquic_sim::scenario::{Claim, Published};
@@ -17,11 +16,9 @@ const MIN_RUNS_FOR_RATIOS: usize = 20;
 const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
 
 /// A chart with what it shows.
-pub(super) fn figure(caption: &str, svg: &str) -> String {
-    format!(
-        "<figure><figcaption>{}</figcaption>\n{svg}</figure>\n",
-        escape(caption)
-    )
+pub(super) fn figure(plot: &Plot, svg: &str) -> String {
+    let caption = escape(&plot.title);
+    format!("<figure><figcaption>{caption}</figcaption>\n{svg}</figure>\n")
 }
 
 /// The swept values of a combination, for people.
@@ -33,12 +30,26 @@ pub(super) fn sweep_name(scenario: &ScenarioResults, sweep: usize) -> String {
         .unwrap_or_default()
 }
 
-/// The index of a contender of a scenario in the list of all.
-pub(super) fn colour(contenders: &[&str], name: &str) -> usize {
+/// Which colour and pattern a contender has: its place in the list of all.
+pub(super) fn series(contenders: &[&str], name: &str) -> usize {
     contenders
         .iter()
         .position(|other| *other == name)
         .unwrap_or(0)
+}
+
+/// What a chart of one scenario shows: the figure it answers, the scenario, the swept values, and
+/// what it is about.
+pub(super) fn title(scenario: &ScenarioResults, sweep: Option<usize>, what: &str) -> String {
+    let figure = match scenario.figure.as_str() {
+        "" | "none" => String::new(),
+        figure => format!("{figure}, "),
+    };
+    let sweep = match sweep.map(|sweep| sweep_name(scenario, sweep)) {
+        Some(name) if !name.is_empty() => format!(", {name}"),
+        _ => String::new(),
+    };
+    format!("{figure}{}{sweep}: {what}", scenario.id)
 }
 
 fn axis_label(metric: &str) -> String {
@@ -142,9 +153,9 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
     let mut bars: Vec<Bars> = contenders
         .iter()
         .enumerate()
-        .map(|(colour, name)| Bars {
+        .map(|(series, name)| Bars {
             name: (*name).into(),
-            colour,
+            series,
             ..Bars::default()
         })
         .collect();
@@ -176,8 +187,13 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
     {
         return String::new();
     }
+    let what = format!("{}, mean and 95 % confidence", axis_label(metric));
     let plot = Plot {
-        title: format!("{} of each contender", axis_label(metric)),
+        title: match scenarios {
+            [scenario] => title(scenario, None, &what),
+            [first, ..] => format!("{}: {what}", first.figure),
+            [] => what,
+        },
         y: axis_label(metric),
         ..Plot::default()
     };
@@ -194,8 +210,7 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
                 ..bars.clone()
             })
             .collect();
-        let caption = format!("{}, mean", axis_label(metric));
-        html += &figure(&caption, &svg::bars(&plot, &groups[range], &part));
+        html += &figure(&plot, &svg::bars(&plot, &groups[range], &part));
     }
     html
 }
@@ -207,7 +222,7 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
     let line = |(contender, name): (usize, &String)| {
         let mut line = Line {
             name: name.clone(),
-            colour: colour(contenders, name),
+            series: series(contenders, name),
             ..Line::default()
         };
         for (sweep, x) in values.iter().enumerate() {
@@ -220,15 +235,19 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
     };
     let lines: Vec<_> = scenario.contenders.iter().enumerate().map(line).collect();
     let (label, unit) = unit(&name);
+    let label = label.replace('_', " ");
+    let what = format!(
+        "{} over {label}, mean and 95 % confidence",
+        axis_label(metric)
+    );
     let plot = Plot {
-        title: format!("{}: {} over {name}", scenario.id, axis_label(metric)),
-        x: format!("{} [{unit}]", label.replace('_', " ")),
+        title: title(scenario, None, &what),
+        x: format!("{label} [{unit}]"),
         y: axis_label(metric),
         logarithmic: true,
         ..Plot::default()
     };
-    let caption = format!("{}: {}, mean", scenario.id, axis_label(metric));
-    figure(&caption, &svg::lines(&plot, &lines))
+    figure(&plot, &svg::lines(&plot, &lines))
 }
 
 /// Steps of an empirical distribution.
@@ -249,7 +268,7 @@ fn distribution(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -
         let values = runs.filter_map(|run| run.metrics.get(&scenario.metric).copied());
         Line {
             name: name.clone(),
-            colour: colour(contenders, name),
+            series: series(contenders, name),
             points: steps(values.collect()),
             ..Line::default()
         }
@@ -261,19 +280,14 @@ fn distribution(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -
     {
         return String::new();
     }
-    let caption = format!(
-        "{} {}: distribution",
-        scenario.id,
-        sweep_name(scenario, sweep)
-    );
     let plot = Plot {
-        title: caption.clone(),
+        title: title(scenario, Some(sweep), "distribution over runs"),
         x: axis_label(&scenario.metric),
         y: "share of runs".into(),
         steps: true,
         ..Plot::default()
     };
-    figure(&caption, &svg::lines(&plot, &lines))
+    figure(&plot, &svg::lines(&plot, &lines))
 }
 
 fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
@@ -291,7 +305,7 @@ fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> Stri
         if ratios.len() >= MIN_RUNS_FOR_RATIOS {
             lines.push(Line {
                 name: name.clone(),
-                colour: colour(contenders, name),
+                series: series(contenders, name),
                 points: steps(ratios),
                 ..Line::default()
             });
@@ -300,13 +314,9 @@ fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> Stri
     if lines.is_empty() {
         return String::new();
     }
-    let sweep = sweep_name(scenario, sweep);
-    let caption = format!(
-        "{} {sweep}: ratio to {}, run by run",
-        scenario.id, scenario.baseline
-    );
+    let what = format!("ratio to {}, run by run", scenario.baseline);
     let plot = Plot {
-        title: caption.clone(),
+        title: title(scenario, Some(sweep), &what),
         x: format!(
             "{} relative to {}",
             unit(&scenario.metric).0,
@@ -316,7 +326,7 @@ fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> Stri
         steps: true,
         ..Plot::default()
     };
-    figure(&caption, &svg::lines(&plot, &lines))
+    figure(&plot, &svg::lines(&plot, &lines))
 }
 
 /// Throughput of each connection that shares the network.
@@ -338,20 +348,37 @@ fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
             };
             Bars {
                 name: name.clone(),
-                colour: colour(contenders, name),
+                series: series(contenders, name),
                 values: (0..flows.len()).map(rate).collect(),
                 published: Vec::new(),
             }
         };
         let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
-        let mut caption = format!("{}: throughput of each connection", scenario.id);
-        let _ = write!(caption, " {}", sweep_name(scenario, sweep));
         let plot = Plot {
-            title: caption.clone(),
+            title: title(scenario, Some(sweep), "throughput of each connection"),
             y: "throughput [Mbit/s]".into(),
             ..Plot::default()
         };
-        html += &figure(caption.trim_end(), &svg::bars(&plot, &flows, &bars));
+        html += &figure(&plot, &svg::bars(&plot, &flows, &bars));
+        html += &jain(scenario, contenders, sweep);
     }
     html
+}
+
+/// Jain's index of each contender beside its competitors: 1 is an equal share for each connection.
+fn jain(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String {
+    let bars = |(contender, name): (usize, &String)| Bars {
+        name: name.clone(),
+        series: series(contenders, name),
+        values: vec![mean(scenario, Cell { sweep, contender }, "jain_index")],
+        published: Vec::new(),
+    };
+    let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
+    let what = "Jain's index of fairness; 1 is an equal share for each";
+    let plot = Plot {
+        title: title(scenario, Some(sweep), what),
+        y: "Jain's index".into(),
+        ..Plot::default()
+    };
+    figure(&plot, &svg::bars(&plot, &[String::new()], &bars))
 }

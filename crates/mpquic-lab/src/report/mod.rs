@@ -69,8 +69,8 @@ fn group(results: &Results) -> Vec<Figure<'_>> {
 /// The page.
 pub(super) fn html(results: &Results) -> String {
     let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n\
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"/>\n\
          <title>mpquic lab report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
          <h1>mpquic lab report</h1>\n"
     );
@@ -121,9 +121,10 @@ fn overview(results: &Results) -> String {
             columns.push(name);
         }
     }
-    let mut html = "<details open><summary>Overview: medians relative to the baseline</summary>\n\
+    let mut html =
+        "<details open=\"open\"><summary>Overview: medians relative to the baseline</summary>\n\
          <div class=\"wide\"><table>\n<tr><th>scenario</th><th>metric</th><th>baseline</th>"
-        .to_owned();
+            .to_owned();
     for name in &columns {
         let _ = write!(html, "<th>{}</th>", escape(name));
     }
@@ -168,12 +169,12 @@ fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
     } else {
         ratio
     };
-    let class = match gain {
-        1.05.. => "good",
-        ..0.952 => "bad",
-        _ => "same",
+    let (class, mark) = match gain {
+        1.05.. => ("good", " ▲"),
+        ..0.952 => ("bad", " ▼"),
+        _ => ("same", ""),
     };
-    format!("<td class=\"{class}\">{ratio:.2}</td>")
+    format!("<td class=\"{class}\">{ratio:.2}{mark}</td>")
 }
 
 fn section(index: usize, figure: &Figure<'_>) -> String {
@@ -205,13 +206,7 @@ fn section(index: usize, figure: &Figure<'_>) -> String {
 fn legend(names: &[&str]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     for (index, name) in names.iter().enumerate() {
-        let dashed = if index >= svg::COLOURS { " dashed" } else { "" };
-        let colour = index % svg::COLOURS;
-        let _ = write!(
-            html,
-            "<li><span class=\"swatch c{colour}{dashed}\"></span>{}</li>",
-            escape(name)
-        );
+        let _ = write!(html, "<li>{}{}</li>", svg::swatch(index), escape(name));
     }
     html + "</ul>\n"
 }
