@@ -116,7 +116,8 @@ pub const MAX_WINDOW: u64 = 1 << 32;
 /// datagrams in flight (RFC 9002 section 7.2) and not more than [`MAX_WINDOW`], and is paced at no
 /// less than two datagrams in a round trip or 100 ms, whichever is longer. Probe timeouts,
 /// acknowledgements and path validation wait for no window. After a panic a controller is not asked
-/// again: each path keeps a window of two datagrams.
+/// again, and each path keeps a window of two datagrams, unless
+/// [`TransportConfig::contain_panics`](crate::config::TransportConfig::contain_panics) is off.
 pub trait Controller: fmt::Debug + Send {
     /// A path starts (or starts over after its address changed, RFC 9000 section 9.4).
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16);

@@ -30,7 +30,9 @@ use crate::ids::{PathId, PathStatus};
 ///   replaced by what is most urgent.
 /// - Timers and waits shorter than a millisecond take one.
 /// - A scheduler that panics is not asked again: the fastest path that can send carries everything
-///   from then on. (Not where panics abort the process, and not while the scheduler is made.)
+///   from then on, unless [`TransportConfig::contain_panics`] is off or panics abort the process.
+///
+/// [`TransportConfig::contain_panics`]: crate::config::TransportConfig::contain_panics
 pub trait Scheduler: fmt::Debug + Send {
     /// What to do next. Called whenever there is movable data and some path could send, and again
     /// until it answers [`Decision::Wait`] or [`Decision::Blocked`] or the data runs out.

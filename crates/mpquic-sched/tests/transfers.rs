@@ -51,7 +51,7 @@ fn the_best_path_may_fail() {
     for name in names() {
         let mut pair = Pair::connected(&topology(), setup(&name));
         pair.open_all_paths();
-        pair.send(Side::Server, 2_000_000);
+        pair.send(Side::Server, 1_000_000);
         pair.send(Side::Server, 20_000);
         pair.drive(200 * MS);
         pair.set_outage("fast", true);

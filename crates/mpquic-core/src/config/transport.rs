@@ -102,6 +102,9 @@ pub struct TransportConfig {
     pub crypto_buffer: usize,
     /// Largest number of datagrams one `poll_transmit` call may fill.
     pub max_transmit_segments: usize,
+    /// Go on without a scheduler or controller that panicked, in place of unwinding through the
+    /// connection's methods. Off for experiments, whose results would be another policy's.
+    pub contain_panics: bool,
     /// Pace packets instead of sending whole windows at once.
     pub pacing: bool,
     /// Spin the latency spin bit (RFC 9000 section 17.4).
@@ -144,6 +147,7 @@ impl TransportConfig {
             datagram_send_buffer: 1 << 20,
             crypto_buffer: 64 << 10,
             max_transmit_segments: 64,
+            contain_panics: true,
             pacing: true,
             spin_bit: false,
             qlog: None,

@@ -159,7 +159,7 @@ impl Connection {
         let peer_cid = setup.peer_cid;
         slot.peer_cids.set_handshake_cid(peer_cid);
         slot.path = Some(Box::new(path));
-        let mut controller = GuardedController::new(config.controller.build());
+        let mut controller = GuardedController::new(&config);
         controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
         let mut connection = Self {
             side,
@@ -172,7 +172,7 @@ impl Connection {
             streams: Streams::new(side, &config),
             datagrams: Datagrams::new(&config),
             controller,
-            movable: Movable::new(config.scheduler.build()),
+            movable: Movable::new(&config),
             peer: TransportParameters::default(),
             multipath: false,
             window: ReceiveWindow::new(now),

@@ -8,13 +8,14 @@ use rand::RngExt;
 
 use super::Connection;
 use super::policies::GuardedScheduler;
+use crate::config::TransportConfig;
 use crate::congestion::{CongestionKind, Controller as _};
 use crate::ids::{PathId, PathStatus};
 use crate::packet::Transmit;
 use crate::packet::delivery::Delivery;
 use crate::sched::{
-    DataSelection, Decision, Needs, PacketInfo, PathSet, PathView, Scheduler, SchedulerEvent,
-    StreamView, UnackedRange, View,
+    DataSelection, Decision, Needs, PacketInfo, PathSet, PathView, SchedulerEvent, StreamView,
+    UnackedRange, View,
 };
 use crate::space::SentPacket;
 
@@ -133,8 +134,8 @@ impl Order {
 }
 
 impl Movable {
-    pub(super) fn new(scheduler: Box<dyn Scheduler>) -> Self {
-        let scheduler = GuardedScheduler::new(scheduler);
+    pub(super) fn new(config: &TransportConfig) -> Self {
+        let scheduler = GuardedScheduler::new(config);
         Self {
             needs: scheduler.needs(),
             scheduler,

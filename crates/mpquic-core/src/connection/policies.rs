@@ -6,6 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use crate::config::TransportConfig;
 use crate::congestion::{Acked, CongestionEvent, Controller, MAX_WINDOW, Sent};
 use crate::ids::PathId;
 use crate::sched::{Decision, Needs, Scheduler, SchedulerEvent, View};
@@ -18,21 +19,27 @@ struct Contained<T: ?Sized> {
     policy: Box<T>,
     /// What it is, for the log.
     role: &'static str,
+    /// Its panics end here.
+    contain: bool,
     /// It panicked.
     broken: Cell<bool>,
 }
 
 impl<T: ?Sized> Contained<T> {
-    fn new(policy: Box<T>, role: &'static str) -> Self {
+    fn new(policy: Box<T>, role: &'static str, contain: bool) -> Self {
         Self {
             policy,
             role,
+            contain,
             broken: Cell::new(false),
         }
     }
 
     /// Its answer, or `otherwise` once it panicked.
     fn ask<R>(&self, otherwise: R, question: impl FnOnce(&T) -> R) -> R {
+        if !self.contain {
+            return question(&self.policy);
+        }
         if self.broken.get() {
             return otherwise;
         }
@@ -43,6 +50,9 @@ impl<T: ?Sized> Contained<T> {
 
     /// The same for calls that change it.
     fn call<R>(&mut self, otherwise: R, call: impl FnOnce(&mut T) -> R) -> R {
+        if !self.contain {
+            return call(&mut self.policy);
+        }
         if self.broken.get() {
             return otherwise;
         }
@@ -70,8 +80,13 @@ impl<T: ?Sized> fmt::Debug for Contained<T> {
 pub(super) struct GuardedScheduler(Contained<dyn Scheduler>);
 
 impl GuardedScheduler {
-    pub(super) fn new(scheduler: Box<dyn Scheduler>) -> Self {
-        Self(Contained::new(scheduler, "scheduler"))
+    pub(super) fn new(config: &TransportConfig) -> Self {
+        let scheduler = config.scheduler.build();
+        Self(Contained::new(
+            scheduler,
+            "scheduler",
+            config.contain_panics,
+        ))
     }
 
     pub(super) fn needs(&self) -> Needs {
@@ -102,9 +117,10 @@ pub(super) struct GuardedController {
 }
 
 impl GuardedController {
-    pub(super) fn new(controller: Box<dyn Controller>) -> Self {
+    pub(super) fn new(config: &TransportConfig) -> Self {
+        let controller = config.controller.build();
         Self {
-            controller: Contained::new(controller, "controller"),
+            controller: Contained::new(controller, "controller", config.contain_panics),
             mtus: Vec::new(),
         }
     }

@@ -401,6 +401,7 @@ fn setup(scenario: &Scenario, scheduler: &str, controller: &str) -> Result<Setup
         config.max_mtu = transport.mtu;
         config.max_ack_delay = transport.max_ack_delay;
         config.pacing = transport.pacing;
+        config.contain_panics = false;
         config.max_concurrent_bidi_streams = MAX_STREAMS;
         config.max_concurrent_uni_streams = MAX_STREAMS;
         if let Some(window) = transport.receive_window {
