@@ -1,9 +1,11 @@
 //! What was published, and what was found here, in words.
 
-use mpquic_sim::experiment::{ScenarioResults, Verdict, is_lower_better};
+use mpquic_sim::experiment::{
+    Cell, Finding, Outcome, Results, ScenarioResults, is_lower_better, sweep_label,
+};
 use mpquic_sim::scenario::{Claim, Published};
 
-use super::table::short;
+use super::table::{short, unit};
 
 /// A published claim beside our finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,24 +13,61 @@ pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
     pub(super) ours: String,
+    pub(super) outcome: &'static str,
+    /// Why ours differs; empty if it does not.
+    pub(super) reason: String,
 }
 
-/// All claims of a scenario; over all combinations of swept values.
-pub(super) fn rows(results: &ScenarioResults) -> Vec<Row> {
-    results
-        .published
-        .iter()
-        .map(|published| row(results, published))
-        .collect()
+/// All claims about a scenario, which is one of the results.
+pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
+    let row = |published: &Published| {
+        let finding = results.finding(scenario, published);
+        let differs = matches!(
+            finding.outcome,
+            Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
+        );
+        Row {
+            metric: published.metric.clone(),
+            published: claimed(published),
+            ours: ours(scenario, published, &finding),
+            outcome: outcome(&published.claim, finding.outcome),
+            reason: if differs {
+                published.reason.clone()
+            } else {
+                String::new()
+            },
+        }
+    };
+    scenario.published.iter().map(row).collect()
 }
 
-fn row(results: &ScenarioResults, published: &Published) -> Row {
-    let sign = if is_lower_better(&published.metric) {
+fn outcome(claim: &Claim, outcome: Outcome) -> &'static str {
+    let is_number = matches!(
+        claim,
+        Claim::Ratio { .. } | Claim::Value { .. } | Claim::Change { .. }
+    );
+    match outcome {
+        Outcome::Words => "",
+        Outcome::NotRun => "not run",
+        Outcome::Confirmed if is_number => "agrees",
+        Outcome::Confirmed => "confirmed",
+        Outcome::InPart => "in part",
+        Outcome::Open => "undecided",
+        Outcome::Refuted if is_number => "differs",
+        Outcome::Refuted => "refuted",
+    }
+}
+
+fn sign(metric: &str) -> &'static str {
+    if is_lower_better(metric) {
         " < "
     } else {
         " > "
-    };
-    let claimed = match &published.claim {
+    }
+}
+
+fn claimed(published: &Published) -> String {
+    let numbers = match &published.claim {
         Claim::Words => String::new(),
         Claim::Value { contender, value } => format!("{contender} {}", short(*value)),
         Claim::Ratio {
@@ -36,84 +75,127 @@ fn row(results: &ScenarioResults, published: &Published) -> Row {
             against,
             ratio,
         } => format!("{contender}/{against} {ratio:.3}"),
+        Claim::Change {
+            contender,
+            scenario,
+            ratio,
+        } => format!("{contender} {ratio:.3} of {scenario}"),
         Claim::Better {
             contender,
             against,
             share,
-        } => format!(
-            "{contender} better than {against} in {:.0} %",
-            share * 100.0
-        ),
-        Claim::Order(names) => names.join(sign),
-    };
-    let parts = [claimed.as_str(), published.text.as_str()];
-    let parts = parts.into_iter().filter(|part| !part.is_empty());
-    Row {
-        metric: published.metric.clone(),
-        published: parts.collect::<Vec<_>>().join("; "),
-        ours: ours(results, published),
-    }
-}
-
-fn ours(results: &ScenarioResults, published: &Published) -> String {
-    let verdicts = (0..results.sweeps.len()).map(|sweep| results.verdict(published, sweep));
-    let verdicts: Vec<_> = verdicts.collect();
-    let values = verdicts.iter().filter_map(|verdict| match verdict {
-        Verdict::Ours(value) => Some(*value),
-        Verdict::Unknown | Verdict::Order(_) => None,
-    });
-    let values: Vec<f64> = values.collect();
-    if !values.is_empty() {
-        let scale = |value: f64| match published.claim {
-            Claim::Better { .. } => format!("{:.0} %", value * 100.0),
-            Claim::Ratio { .. } => format!("{value:.3}"),
-            _ => short(value),
-        };
-        let mean = scale(values.iter().sum::<f64>() / values.len() as f64);
-        if values.len() == 1 {
-            return mean;
-        }
-        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        return format!("{mean} ({} to {})", scale(least), scale(most));
-    }
-    order(published, &verdicts)
-}
-
-fn order(published: &Published, verdicts: &[Verdict]) -> String {
-    let Claim::Order(claimed) = &published.claim else {
-        let words = published.claim == Claim::Words;
-        return if words { "see the figures" } else { "not run" }.into();
-    };
-    let orders = verdicts.iter().filter_map(|verdict| match verdict {
-        Verdict::Order(order) => Some(order),
-        Verdict::Unknown | Verdict::Ours(_) => None,
-    });
-    let orders: Vec<Vec<&str>> = orders
-        .map(|order| order.iter().map(|(name, _)| name.as_str()).collect())
-        .collect();
-    let sign = if is_lower_better(&published.metric) {
-        " < "
-    } else {
-        " > "
-    };
-    match orders.as_slice() {
-        [] => "not run".into(),
-        [order] => order.join(sign),
-        orders => {
-            let same = |order: &&Vec<&str>| {
-                let run = claimed.iter().filter(|name| order.contains(&name.as_str()));
-                run.eq(order.iter())
+            by,
+        } => {
+            let percent = |share: f64| format!("{:.0} %", share * 100.0);
+            let by = if *by > 0.0 {
+                format!(" by {} or more", percent(*by))
+            } else {
+                String::new()
             };
-            let first =
-                |order: &&Vec<&str>| order.first() == claimed.first().map(String::as_str).as_ref();
-            let best = claimed.first().map_or("", |name| name);
-            format!(
-                "the same order in {} of {}, {best} first in {}",
-                orders.iter().filter(same).count(),
-                orders.len(),
-                orders.iter().filter(first).count()
-            )
+            format!("{contender} better than {against}{by} in {}", percent(*share))
+        }
+        Claim::Order(groups) => {
+            let groups: Vec<_> = groups.iter().map(|names| names.join(", ")).collect();
+            groups.join(sign(&published.metric))
+        }
+        Claim::Equal(names) => names.join(" = "),
+    };
+    let parts = [numbers.as_str(), published.at.as_str(), &published.text];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) -> String {
+    if finding.outcome == Outcome::NotRun {
+        return "not run".into();
+    }
+    let scale = |value: f64| match published.claim {
+        Claim::Better { .. } => format!("{:.0} %", value * 100.0),
+        Claim::Value { .. } => short(value),
+        _ => format!("{value:.3}"),
+    };
+    match &published.claim {
+        Claim::Order(_) => {
+            let [holds, open, against] = finding.pairs;
+            let mut text = medians(scenario, published);
+            if holds + open + against > 1 {
+                text += &format!(
+                    "; of {} pairs {holds} as claimed, {against} the other way",
+                    holds + open + against
+                );
+            }
+            text
+        }
+        Claim::Words | Claim::Equal(_) => medians(scenario, published),
+        _ => {
+            let least = finding.values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = finding.values.iter().copied().fold(0.0, f64::max);
+            let mean = scale(finding.mean());
+            if finding.values.len() == 1 {
+                return mean;
+            }
+            format!("{mean} ({} to {})", scale(least), scale(most))
         }
     }
+}
+
+/// The medians of all contenders from the best to the worst; over several combinations of swept
+/// values, relative to the baseline.
+fn medians(scenario: &ScenarioResults, published: &Published) -> String {
+    let metric = &published.metric;
+    let sweeps: Vec<usize> = (0..scenario.sweeps.len())
+        .filter(|sweep| {
+            published.at.is_empty() || sweep_label(&scenario.sweeps[*sweep]) == published.at
+        })
+        .collect();
+    let baseline = scenario.contender(&scenario.baseline);
+    let value = |contender: usize| match sweeps.as_slice() {
+        [sweep] => {
+            let cell = Cell {
+                sweep: *sweep,
+                contender,
+            };
+            let statistics = scenario.summary(cell, metric).statistics;
+            (statistics.count > 0).then_some(statistics.median)
+        }
+        sweeps => relative(scenario, contender, baseline?, sweeps, metric),
+    };
+    let contenders = scenario.contenders.iter().enumerate();
+    let mut values: Vec<(&str, f64)> = contenders
+        .filter_map(|(index, name)| Some((name.as_str(), value(index)?)))
+        .collect();
+    values.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    if !is_lower_better(metric) {
+        values.reverse();
+    }
+    let list = values
+        .iter()
+        .map(|(name, value)| format!("{name} {}", short(*value)));
+    let list = list.collect::<Vec<_>>().join(sign(metric));
+    match (sweeps.len(), unit(metric).1) {
+        (1, "") => list,
+        (1, unit) => format!("{list} {unit}"),
+        _ => format!("{list} times {}", scenario.baseline),
+    }
+}
+
+/// The geometric mean of the ratios of medians.
+fn relative(
+    scenario: &ScenarioResults,
+    contender: usize,
+    baseline: usize,
+    sweeps: &[usize],
+    metric: &str,
+) -> Option<f64> {
+    let ratios = sweeps.iter().filter_map(|sweep| {
+        let cell = Cell {
+            sweep: *sweep,
+            contender,
+        };
+        let ratio = scenario.comparison(cell, baseline, metric)?.ratio.ln();
+        Some(ratio).filter(|ratio| ratio.is_finite())
+    });
+    let ratios: Vec<f64> = ratios.collect();
+    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+    (!ratios.is_empty()).then(|| mean.exp())
 }

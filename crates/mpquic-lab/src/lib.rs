@@ -24,9 +24,9 @@ use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use mpquic_sim::experiment::{Experiment, Results, State};
+use mpquic_sim::experiment::{Experiment, Results, State, Traces, run_all};
 use mpquic_sim::scenario::{Contender, Draw, Scenario, UsedPaths, combine};
 
 pub use failure::Failure;
@@ -35,6 +35,7 @@ pub use mpquic_sim::Policies;
 mod claims;
 mod compare;
 mod failure;
+mod markdown;
 mod report;
 mod select;
 mod table;
@@ -56,6 +57,7 @@ enum Command {
     Show(Show),
     Run(Run),
     Compare(compare::Compare),
+    Table(markdown::Table),
     Report(report::Report),
 }
 
@@ -106,12 +108,32 @@ struct Run {
     /// Write results.json, runs.csv, summary.csv, traces.csv and report.html there
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Keep these runs over time: none, the first of each kind, or all
+    #[arg(long, value_name = "WHICH", value_enum, default_value = "first")]
+    traces: WhichTraces,
     /// Print all results as one JSON object instead of tables
     #[arg(long)]
     json: bool,
     /// Show no progress
     #[arg(short, long)]
     quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum WhichTraces {
+    None,
+    First,
+    All,
+}
+
+impl From<WhichTraces> for Traces {
+    fn from(which: WhichTraces) -> Self {
+        match which {
+            WhichTraces::None => Self::None,
+            WhichTraces::First => Self::First,
+            WhichTraces::All => Self::All,
+        }
+    }
 }
 
 /// Points and repetitions of a quick run, at most.
@@ -129,6 +151,7 @@ impl Lab {
             Command::Show(args) => print(select::built_in(&args.name)?.text),
             Command::Run(args) => run_scenarios(args, policies),
             Command::Compare(args) => compare::run(args),
+            Command::Table(args) => markdown::run(args),
             Command::Report(args) => report::run(args),
         }
     }
@@ -248,7 +271,9 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
     let mut experiments = Vec::new();
     for mut scenario in select::scenarios(policies, &args.scenarios)? {
         args.change(&mut scenario)?;
-        experiments.push(Experiment::new(scenario));
+        let mut experiment = Experiment::new(scenario);
+        experiment.set_traces(args.traces.into());
+        experiments.push(experiment);
     }
     if let Some(output) = &args.output {
         // Rather now than after an hour of work.
@@ -259,15 +284,19 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
     let runs = experiments.iter().map(Experiment::count).sum::<usize>();
     let bar = progress_bar(runs as u64, args.quiet);
     let mut results = Results::default();
-    for experiment in &experiments {
+    let mut printed = Ok(());
+    let progress = |experiment: &Experiment| {
         bar.set_message(experiment.scenario().id.clone());
-        let done = experiment.run(jobs, &|| bar.inc(1));
-        if !args.json {
-            bar.suspend(|| print(&table::scenario(&done)))?;
-        }
+        bar.inc(1);
+    };
+    run_all(&experiments, jobs, &progress, &mut |_, done| {
         results.scenarios.push(done);
-    }
+        if let (false, Ok(()), Some(done)) = (args.json, &printed, results.scenarios.last()) {
+            printed = bar.suspend(|| print(&table::scenario(&results, done)));
+        }
+    });
     bar.finish_and_clear();
+    printed?;
     if args.json {
         print(&(json(&results)? + "\n"))?;
     }
@@ -340,4 +369,13 @@ fn read_results(path: &Path) -> Result<Results, Failure> {
             "{file}: not the results of `mpquic lab run -o`: {error}"
         ))
     })
+}
+
+/// Reads several results into one.
+fn read_all(paths: &[PathBuf]) -> Result<Results, Failure> {
+    let mut results = Results::default();
+    for path in paths {
+        results.scenarios.extend(read_results(path)?.scenarios);
+    }
+    Ok(results)
 }

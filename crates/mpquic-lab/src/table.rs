@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use mpquic_sim::experiment::{Cell, ScenarioResults, is_lower_better, sweep_label};
+use mpquic_sim::experiment::{Cell, Results, ScenarioResults, is_lower_better, sweep_label};
 
 use super::claims;
 
@@ -58,8 +58,8 @@ pub(super) fn unit(metric: &str) -> (&str, &'static str) {
     found.unwrap_or((metric, ""))
 }
 
-/// What a scenario came to.
-pub(super) fn scenario(results: &ScenarioResults) -> String {
+/// What a scenario, one of the results, came to.
+pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
     let (name, unit_name) = unit(&results.metric);
     let better = if is_lower_better(&results.metric) {
         "lower"
@@ -83,11 +83,10 @@ pub(super) fn scenario(results: &ScenarioResults) -> String {
         }
         text += &aligned(&rows);
     }
-    for claims::Row {
-        published, ours, ..
-    } in claims::rows(results)
-    {
-        let _ = writeln!(text, "  published: {published}\n       here: {ours}");
+    for row in claims::rows(all, results) {
+        let _ = writeln!(text, "  published: {}", row.published);
+        let separator = if row.outcome.is_empty() { "" } else { ": " };
+        let _ = writeln!(text, "       here: {}{separator}{}", row.outcome, row.ours);
     }
     text + "\n"
 }

@@ -28,12 +28,7 @@ pub(super) struct Report {
 }
 
 pub(super) fn run(args: &Report) -> Result<(), Failure> {
-    let mut results = Results::default();
-    for path in &args.results {
-        results
-            .scenarios
-            .extend(crate::read_results(path)?.scenarios);
-    }
+    let results = crate::read_all(&args.results)?;
     let page = html(&results);
     if args.output.as_os_str() == "-" {
         return crate::print(&page);
@@ -88,7 +83,7 @@ pub(super) fn html(results: &Results) -> String {
             let _ = writeln!(page, "<h2>{}</h2>", escape(name));
             paper = Some(&first.paper);
         }
-        page += &section(index, figure);
+        page += &section(results, index, figure);
     }
     page + "</body>\n</html>\n"
 }
@@ -177,7 +172,7 @@ fn overview_cell(scenario: &ScenarioResults, name: &str) -> String {
     format!("<td class=\"{class}\">{ratio:.2}{mark}</td>")
 }
 
-fn section(index: usize, figure: &Figure<'_>) -> String {
+fn section(results: &Results, index: usize, figure: &Figure<'_>) -> String {
     let first = figure[0];
     let mut html = format!("<section id=\"figure-{index}\">\n");
     let title = match (first.figure.as_str(), figure.len()) {
@@ -198,7 +193,7 @@ fn section(index: usize, figure: &Figure<'_>) -> String {
     html += &figures::charts(figure, &contenders);
     html += "</div>\n";
     for scenario in figure {
-        html += &scenario_details(scenario, &contenders);
+        html += &scenario_details(results, scenario, &contenders);
     }
     html + "</section>\n"
 }
@@ -212,22 +207,20 @@ fn legend(names: &[&str]) -> String {
 }
 
 /// Claims, numbers and traces of one scenario.
-fn scenario_details(scenario: &ScenarioResults, contenders: &[&str]) -> String {
+fn scenario_details(results: &Results, scenario: &ScenarioResults, contenders: &[&str]) -> String {
     let mut html = format!(
         "<h4 id=\"{0}\">{0}: {1}</h4>\n",
         escape(&scenario.id),
         escape(&scenario.title)
     );
-    let claims = claims::rows(scenario);
+    let claims = claims::rows(results, scenario);
     if !claims.is_empty() {
-        html += "<table>\n<tr><th>metric</th><th>published</th><th>here</th></tr>\n";
+        html += "<table>\n<tr><th>metric</th><th>published</th><th>here</th><th></th><th>why it differs</th></tr>\n";
         for claim in claims {
-            let cells = [claim.metric, claim.published, claim.ours];
-            let [metric, published, ours] = cells.map(|cell| escape(&cell));
-            let _ = writeln!(
-                html,
-                "<tr><td>{metric}</td><td>{published}</td><td>{ours}</td></tr>"
-            );
+            let outcome = claim.outcome.to_owned();
+            let cells = [claim.metric, claim.published, claim.ours, outcome, claim.reason];
+            let cells = cells.map(|cell| escape(&cell));
+            let _ = writeln!(html, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
         }
         html += "</table>\n";
     }

@@ -48,7 +48,9 @@ pub(super) fn details(scenario: &ScenarioResults, contenders: &[&str]) -> String
     }
     let mut html = String::new();
     for sweep in sweeps {
-        let traces = scenario.traces.iter().filter(|trace| trace.sweep == sweep);
+        let is_first = |trace: &&Trace| (trace.point, trace.run) == (0, 0);
+        let traces = scenario.traces.iter().filter(is_first);
+        let traces = traces.filter(|trace| trace.sweep == sweep);
         let traces: Vec<_> = traces.filter(|trace| samples(trace) > 2).collect();
         if traces.is_empty() {
             continue;

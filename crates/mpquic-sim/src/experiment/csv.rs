@@ -110,7 +110,7 @@ impl Results {
 
     /// One line per sample of each trace.
     pub fn traces_csv(&self) -> String {
-        let mut csv = "scenario,sweep,contender,seconds,name,value\n".to_owned();
+        let mut csv = "scenario,sweep,contender,point,run,seconds,name,value\n".to_owned();
         for scenario in &self.scenarios {
             for trace in &scenario.traces {
                 write_trace(&mut csv, scenario, trace);
@@ -122,6 +122,7 @@ impl Results {
 
 fn write_trace(csv: &mut String, scenario: &ScenarioResults, trace: &Trace) {
     let prefix = scenario.prefix(trace.sweep, trace.contender);
+    let prefix = format!("{prefix},{},{}", trace.point, trace.run);
     let mut series = |name: String, values: Vec<f64>| {
         for (index, value) in values.into_iter().enumerate() {
             // Multiples of the interval, without the digits floats add.

@@ -9,40 +9,8 @@ use super::plan::{Plan, Progress};
 use super::player::{Client, seconds};
 use super::results::PathResult;
 use super::stage::Stage;
+use crate::scenario::metric::{self, *};
 use crate::scenario::{Kind, Scenario};
-
-/// Names of metrics that more than one place knows.
-pub(super) const COMPLETION: &str = "completion_s";
-const FLOW: &str = "flow_s";
-const PAGE: &str = "page_s";
-pub(super) const THROUGHPUT: &str = "throughput_mbit";
-const BITRATE: &str = "bitrate_mbit";
-
-/// The metric that counts for a kind of workload.
-pub fn default_metric(kind: &Kind) -> String {
-    match kind {
-        Kind::File { .. } => COMPLETION.into(),
-        Kind::Flows { .. } => FLOW.into(),
-        Kind::Page { pages, .. } => {
-            let objects = pages.iter().flat_map(|page| &page.objects);
-            let mut reported = objects.filter(|object| object.reported);
-            reported
-                .next()
-                .map_or(PAGE.into(), |object| stream_metric(&object.name))
-        }
-        Kind::Constant { .. } | Kind::Bulk { .. } => THROUGHPUT.into(),
-        Kind::Video { .. } => BITRATE.into(),
-    }
-}
-
-fn stream_metric(name: &str) -> String {
-    format!("stream_{name}_s")
-}
-
-/// True if smaller values of a metric are better.
-pub fn is_lower_better(metric: &str) -> bool {
-    !metric.ends_with("_mbit") && metric != "jain_index"
-}
 
 fn client(stage: &Stage) -> Option<&Client> {
     stage.player(0, Side::Client)?.client.as_ref()
@@ -128,17 +96,17 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
         .player(0, Side::Client)
         .and_then(|player| player.connected)
     {
-        add("handshake_s", seconds(start, connected));
+        add(HANDSHAKE, seconds(start, connected));
     }
     match &scenario.workload.kind {
         Kind::File { .. } => {
             add(COMPLETION, completion);
-            add("goodput_mbit", goodput(stage, completion));
+            add(GOODPUT, goodput(stage, completion));
         }
         Kind::Flows { count, .. } => {
             let took: Vec<_> = times.iter().map(took).collect();
             add(FLOW, took.iter().sum::<f64>() / *count as f64);
-            add("flow_max_s", took.iter().copied().fold(0.0, f64::max));
+            add(FLOW_MAX, took.iter().copied().fold(0.0, f64::max));
             add(COMPLETION, completion);
         }
         Kind::Page { pages, choice: _ } => {
@@ -150,7 +118,7 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
                 let of_kind = of_kind(&client.plan, kind);
                 let took: Vec<_> = of_kind.map(|index| took(&times[index])).collect();
                 let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
-                add(&stream_metric(&object.name), mean);
+                add(&metric::stream(&object.name), mean);
             }
         }
         Kind::Constant { .. } | Kind::Bulk { .. } => {
@@ -159,7 +127,7 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
         Kind::Video { .. } => {
             if let Plan::Video(video) = &client.plan {
                 add(BITRATE, video.mean_rate());
-                add("stall_s", video.stalled().as_secs_f64());
+                add(STALL, video.stalled().as_secs_f64());
             }
         }
     }
@@ -167,11 +135,11 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
         let sum: f64 = flows.iter().sum();
         let squares: f64 = flows.iter().map(|rate| rate * rate).sum();
         add(
-            "jain_index",
+            JAIN,
             sum * sum / (flows.len() as f64 * squares.max(1e-12)),
         );
         let others = flows[1..].iter().sum::<f64>() / (flows.len() - 1) as f64;
-        add("times_competitor", flows[0] / others.max(1e-9));
+        add(TIMES_COMPETITOR, flows[0] / others.max(1e-9));
     }
     add_network(stage, &mut metrics);
     metrics
@@ -207,8 +175,8 @@ fn add_network(stage: &Stage, metrics: &mut BTreeMap<String, f64>) {
         .map(|path| stage.data_link(0, *path).0.counters().departed)
         .sum();
     let share = dropped as f64 / packets.max(1) as f64;
-    metrics.insert("loss_pct".into(), share * 100.0);
-    metrics.insert("delay_ms".into(), delay / departed.max(1) as f64 * 1e3);
+    metrics.insert(LOSS.into(), share * 100.0);
+    metrics.insert(DELAY.into(), delay / departed.max(1) as f64 * 1e3);
     let sent = stage.path_stats(0).into_values();
     let sent: u64 = sent
         .filter_map(|[sender, _]| Some(sender?.bytes_sent))
@@ -216,7 +184,7 @@ fn add_network(stage: &Stage, metrics: &mut BTreeMap<String, f64>) {
     let received = stage.receiver(0).map_or(0, |player| player.received);
     if received > 0 {
         let overhead = sent as f64 / received as f64 - 1.0;
-        metrics.insert("overhead_pct".into(), overhead * 100.0);
+        metrics.insert(OVERHEAD.into(), overhead * 100.0);
     }
 }
 

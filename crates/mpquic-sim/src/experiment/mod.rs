@@ -25,8 +25,8 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use mpquic_core::Side;
@@ -44,15 +44,17 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod verdict;
 mod video;
 
 pub use csv::sweep_label;
 pub use failure::fail_run;
-pub use measure::{default_metric, is_lower_better};
 pub use results::{PathResult, Results, Run, ScenarioResults, State, Trace};
 pub use statistics::{Statistics, quantile};
-pub use summary::{Cell, Comparison, Summary, Verdict};
+pub use summary::{Cell, Comparison, Summary};
+pub use verdict::{Finding, Outcome, TOLERANCE};
 
+pub use crate::scenario::{default_metric, is_lower_better};
 use crate::scenario::{Points, Position, Scenario};
 use stage::Stage;
 use trace::Tracer;
@@ -60,11 +62,74 @@ use trace::Tracer;
 /// The workload is looked at this often for whether it is done.
 const SLICE: Duration = Duration::from_millis(20);
 
+/// A run and how it went over time.
+type Outcomes = BTreeMap<usize, (Run, Option<Trace>)>;
+
+/// Does all runs of several experiments in this many threads, and calls `progress` after each.
+/// `done` gets the results of each experiment, in order, as soon as they and those before are
+/// there. The results do not depend on the number of threads.
+pub fn run_all(
+    experiments: &[Experiment],
+    threads: usize,
+    progress: &(dyn Fn(&Experiment) + Sync),
+    done: &mut dyn FnMut(usize, ScenarioResults),
+) {
+    let cases: Vec<(usize, usize)> = experiments
+        .iter()
+        .enumerate()
+        .flat_map(|(experiment, e)| (0..e.count()).map(move |case| (experiment, case)))
+        .collect();
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, cases.len().max(1)) {
+            let sender = sender.clone();
+            let (cases, next) = (&cases, &next);
+            scope.spawn(move || {
+                while let Some((index, case)) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let experiment = &experiments[*index];
+                    let outcome = experiment.run_case(experiment.case(*case));
+                    progress(experiment);
+                    if sender.send((*index, *case, outcome)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut outcomes: Vec<Outcomes> = vec![BTreeMap::new(); experiments.len()];
+        let mut first = 0;
+        for (index, case, outcome) in receiver {
+            outcomes[index].insert(case, outcome);
+            while first < experiments.len() && outcomes[first].len() == experiments[first].count() {
+                let (runs, traces): (Vec<_>, Vec<_>) =
+                    std::mem::take(&mut outcomes[first]).into_values().unzip();
+                let traces = traces.into_iter().flatten().collect();
+                done(first, experiments[first].results(runs, traces));
+                first += 1;
+            }
+        }
+    });
+}
+
 /// A scenario with all its runs.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     scenario: Scenario,
     points: Points,
+    traces: Traces,
+}
+
+/// Which runs of an experiment are kept over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Traces {
+    /// None.
+    None,
+    /// The first of each contender and combination of swept values.
+    #[default]
+    First,
+    /// All.
+    All,
 }
 
 /// One run of an experiment, to be done.
@@ -78,7 +143,16 @@ impl Experiment {
     /// All runs of a scenario.
     pub fn new(scenario: Scenario) -> Self {
         let points = Points::new(&scenario);
-        Self { scenario, points }
+        Self {
+            scenario,
+            points,
+            traces: Traces::default(),
+        }
+    }
+
+    /// Keeps these runs over time.
+    pub fn set_traces(&mut self, traces: Traces) {
+        self.traces = traces;
     }
 
     /// The scenario.
@@ -111,28 +185,14 @@ impl Experiment {
     /// Does all runs in this many threads, and calls `progress` after each. The results do not
     /// depend on the number of threads.
     pub fn run(&self, threads: usize, progress: &(dyn Fn() + Sync)) -> ScenarioResults {
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(BTreeMap::new());
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, self.count()) {
-                scope.spawn(|| {
-                    loop {
-                        let index = next.fetch_add(1, Ordering::Relaxed);
-                        if index >= self.count() {
-                            return;
-                        }
-                        let outcome = self.run_case(self.case(index));
-                        if let Ok(mut done) = done.lock() {
-                            done.insert(index, outcome);
-                        }
-                        progress();
-                    }
-                });
-            }
-        });
-        let done = done.into_inner().unwrap_or_default();
-        let (runs, traces): (Vec<_>, Vec<_>) = done.into_values().unzip();
-        self.results(runs, traces.into_iter().flatten().collect())
+        let mut results = None;
+        run_all(
+            std::slice::from_ref(self),
+            threads,
+            &|_| progress(),
+            &mut |_, done| results = Some(done),
+        );
+        results.unwrap_or_else(|| self.results(Vec::new(), Vec::new()))
     }
 
     fn run_case(&self, case: Case) -> (Run, Option<Trace>) {
@@ -184,8 +244,7 @@ impl Experiment {
         let values = self.points.values(position);
         let seed = self.seed(position);
         let mut stage = Stage::new(scenario, &scenario.contenders[contender], &values, seed)?;
-        let is_first = position.point == 0 && position.run == 0;
-        let mut tracer = is_first.then(|| Tracer::new(scenario));
+        let mut tracer = Tracer::new(scenario);
         let mut before = measure::received(&stage);
         let mut warm = scenario.warm_up.is_zero();
         let state = loop {
@@ -198,14 +257,14 @@ impl Experiment {
                 warm = true;
                 before = measure::received(&stage);
             }
-            if let Some(tracer) = &mut tracer {
-                tracer.sample(&stage);
-            }
+            tracer.sample(&stage);
             if let Some(state) = self.state(&mut stage) {
                 break state;
             }
         };
         let flows = measure::throughputs(&stage, scenario.warm_up, &before);
+        let mut metrics = measure::metrics(scenario, &stage, &flows);
+        metrics.extend(tracer.metrics(scenario));
         let run = Run {
             contender,
             sweep: position.sweep,
@@ -213,12 +272,16 @@ impl Experiment {
             run: position.run,
             state,
             values,
-            metrics: measure::metrics(scenario, &stage, &flows),
+            metrics,
             paths: measure::paths(&stage),
             flows,
         };
-        let trace = tracer.map(|tracer| tracer.finish(contender, position.sweep));
-        Ok((run, trace))
+        let is_kept = match self.traces {
+            Traces::None => false,
+            Traces::First => position.point == 0 && position.run == 0,
+            Traces::All => true,
+        };
+        Ok((run, is_kept.then(|| tracer.finish(case))))
     }
 
     /// How a run has ended, if it has.

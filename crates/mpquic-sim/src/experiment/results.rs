@@ -68,6 +68,10 @@ pub struct Trace {
     pub contender: usize,
     /// Index into [`ScenarioResults::sweeps`].
     pub sweep: usize,
+    /// The space-filling point.
+    pub point: usize,
+    /// The repetition.
+    pub run: usize,
     /// Distance of samples. The first sample is at the start.
     pub interval_s: f64,
     /// Stream bytes received by then, per connection.
@@ -113,7 +117,8 @@ pub struct ScenarioResults {
     pub published: Vec<Published>,
     /// The runs, by sweep, point, repetition, contender.
     pub runs: Vec<Run>,
-    /// The first run of each contender and sweep over time.
+    /// Runs over time, in the order of runs; the first of each contender and sweep unless others
+    /// were asked for.
     pub traces: Vec<Trace>,
 }
 

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::is_lower_better;
 use super::results::{Run, ScenarioResults, State};
 use super::statistics::Statistics;
-use crate::scenario::{Claim, Published};
 
 /// Where runs belong: one contender and one combination of swept values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,17 +70,6 @@ impl Comparison {
             better: better as f64 / pairs.len() as f64,
         })
     }
-}
-
-/// What became of a published claim, in one sweep.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
-    /// There is nothing to compare, or one of the contenders was not run.
-    Unknown,
-    /// Our value of what was published as a value, a ratio or a share.
-    Ours(f64),
-    /// Our order, from the best to the worst, with medians.
-    Order(Vec<(String, f64)>),
 }
 
 impl ScenarioResults {
@@ -156,45 +144,5 @@ impl ScenarioResults {
     pub fn comparison(&self, cell: Cell, other: usize, metric: &str) -> Option<Comparison> {
         let pairs = self.pairs(cell.sweep, cell.contender, other, metric);
         Comparison::of(&pairs, is_lower_better(metric))
-    }
-
-    /// What our runs say to a published result.
-    pub fn verdict(&self, published: &Published, sweep: usize) -> Verdict {
-        let metric = &published.metric;
-        let median = |contender: usize| {
-            let summary = self.summary(Cell { sweep, contender }, metric);
-            (summary.statistics.count > 0).then_some(summary.statistics.median)
-        };
-        let compared = |ours: &str, theirs: &str| {
-            let contender = self.contender(ours)?;
-            self.comparison(Cell { sweep, contender }, self.contender(theirs)?, metric)
-        };
-        let ours = match &published.claim {
-            Claim::Words => None,
-            Claim::Value { contender, .. } => self.contender(contender).and_then(median),
-            Claim::Ratio {
-                contender, against, ..
-            } => compared(contender, against).map(|comparison| comparison.ratio),
-            Claim::Better {
-                contender, against, ..
-            } => compared(contender, against).map(|comparison| comparison.better),
-            Claim::Order(names) => {
-                let medians = names.iter().filter_map(|name| {
-                    let median = self.contender(name).and_then(median)?;
-                    Some((name.clone(), median))
-                });
-                let mut order: Vec<_> = medians.collect();
-                order.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-                if !is_lower_better(metric) {
-                    order.reverse();
-                }
-                return if order.len() > 1 {
-                    Verdict::Order(order)
-                } else {
-                    Verdict::Unknown
-                };
-            }
-        };
-        ours.map_or(Verdict::Unknown, Verdict::Ours)
     }
 }

@@ -2,10 +2,15 @@
 
 use std::time::Duration;
 
+use super::Case;
 use super::measure::received;
 use super::results::Trace;
 use super::stage::Stage;
-use crate::scenario::Scenario;
+use crate::scenario::metric::{CROSSOVER, WINDOW_GAP};
+use crate::scenario::{Kind, Scenario, Swap};
+
+/// What paths carry is compared over this time.
+const CROSSOVER_WINDOW: Duration = Duration::from_millis(500);
 
 /// Samples are this far apart at first.
 const INTERVAL: Duration = Duration::from_millis(20);
@@ -81,7 +86,55 @@ impl Tracer {
         }
     }
 
-    pub(super) fn finish(self, contender: usize, sweep: usize) -> Trace {
+    /// What can only be told from a run over time.
+    pub(super) fn metrics(&self, scenario: &Scenario) -> Vec<(String, f64)> {
+        let mut metrics = Vec::new();
+        if let (Kind::Bulk { .. }, Some(gap)) = (&scenario.workload.kind, self.window_gap()) {
+            metrics.push((WINDOW_GAP.into(), gap * 100.0));
+        }
+        if let Some(swap) = scenario.swaps.first() {
+            metrics.push((CROSSOVER.into(), self.crossover(swap).as_secs_f64()));
+        }
+        metrics
+    }
+
+    /// How much smaller the smallest window is than the largest, on average over time.
+    fn window_gap(&self) -> Option<f64> {
+        let gap = |sample: &Sample| {
+            let largest = *sample.window.iter().max()? as f64;
+            let smallest = *sample.window.iter().min()? as f64;
+            (smallest > 0.0).then(|| 1.0 - smallest / largest)
+        };
+        let gaps: Vec<f64> = self.samples.iter().filter_map(gap).collect();
+        (!gaps.is_empty()).then(|| gaps.iter().sum::<f64>() / gaps.len() as f64)
+    }
+
+    /// Time from a swap of two paths until the one that carried less carries more; the rest of the
+    /// run if that never happens.
+    fn crossover(&self, swap: &Swap) -> Duration {
+        let at = |time: Duration| {
+            let index = time.as_nanos() / self.interval.as_nanos();
+            (index as usize).min(self.samples.len() - 1)
+        };
+        let carried = |path: usize, from: usize, to: usize| {
+            let before = self.samples[from].path_bytes[path];
+            self.samples[to].path_bytes[path].saturating_sub(before)
+        };
+        let [a, b] = swap.paths;
+        let (start, window) = (at(swap.time), at(CROSSOVER_WINDOW).max(1));
+        let before = start.saturating_sub(window);
+        let (more, less) = if carried(a, before, start) >= carried(b, before, start) {
+            (a, b)
+        } else {
+            (b, a)
+        };
+        let crossed = (start + window..self.samples.len())
+            .find(|end| carried(less, end - window, *end) > carried(more, end - window, *end));
+        let end = crossed.unwrap_or(self.samples.len() - 1);
+        self.interval * u32::try_from(end.saturating_sub(start)).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn finish(self, case: Case) -> Trace {
         let flows = self
             .samples
             .first()
@@ -104,8 +157,10 @@ impl Tracer {
                 .collect()
         };
         Trace {
-            contender,
-            sweep,
+            contender: case.contender,
+            sweep: case.position.sweep,
+            point: case.position.point,
+            run: case.position.run,
             interval_s: self.interval.as_secs_f64(),
             received: (0..flows)
                 .map(|flow| column(flow, |sample| &sample.received))

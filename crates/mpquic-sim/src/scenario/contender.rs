@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::number::Limits;
 use super::reader::{Item, ScenarioError, Table};
 use super::workload::read_paths;
@@ -255,103 +253,4 @@ pub(super) fn read_cross_traffic(root: &Table<'_>, paths: &[String]) -> Result<V
         Ok(cross)
     };
     item.tables()?.into_iter().zip(1..).map(read).collect()
-}
-
-/// A result somebody published for the experiment a scenario repeats.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Published {
-    /// What it says, in words.
-    pub text: String,
-    /// Of which metric; empty for the scenario's own.
-    pub metric: String,
-    /// What it says, in numbers.
-    pub claim: Claim,
-}
-
-/// A published result in numbers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Claim {
-    /// None are given.
-    Words,
-    /// A contender's value.
-    Value {
-        /// Whose.
-        contender: String,
-        /// The value.
-        value: f64,
-    },
-    /// The ratio of two contenders' medians.
-    Ratio {
-        /// Whose value is divided.
-        contender: String,
-        /// By whose.
-        against: String,
-        /// The ratio.
-        ratio: f64,
-    },
-    /// Contenders from the best to the worst.
-    Order(Vec<String>),
-    /// A contender is better than another one in more than this share of runs, 0 to 1.
-    Better {
-        /// Who.
-        contender: String,
-        /// Than whom.
-        against: String,
-        /// The share.
-        share: f64,
-    },
-}
-
-/// Reads the list of `[[published]]`.
-pub(super) fn read_published(root: &Table<'_>) -> Result<Vec<Published>> {
-    let Some(item) = root.optional("published") else {
-        return Ok(Vec::new());
-    };
-    let read = |table: Table<'_>| {
-        let table = table.named("published");
-        let name = |key| -> Result<String> { Ok(table.required(key)?.text()?.to_owned()) };
-        let claim = if let Some(item) = table.optional("order") {
-            let names = item.texts()?;
-            Claim::Order(names.iter().map(|(_, name)| (*name).to_owned()).collect())
-        } else if let Some(item) = table.optional("ratio") {
-            Claim::Ratio {
-                contender: name("contender")?,
-                against: name("against")?,
-                ratio: item.fixed(Limits::new(1e-6, 1e6, ""))?,
-            }
-        } else if let Some(item) = table.optional("better_pct") {
-            Claim::Better {
-                contender: name("contender")?,
-                against: name("against")?,
-                share: item.fixed(Limits::new(0.0, 100.0, "%"))? / 100.0,
-            }
-        } else if let Some(item) = table.optional("value") {
-            Claim::Value {
-                contender: name("contender")?,
-                value: item.fixed(Limits::new(0.0, 1e12, ""))?,
-            }
-        } else {
-            Claim::Words
-        };
-        let text = table.optional("text").map(|item| item.text());
-        let metric = table.optional("metric").map(|item| item.text());
-        let published = Published {
-            text: text.transpose()?.unwrap_or_default().to_owned(),
-            metric: metric.transpose()?.unwrap_or_default().to_owned(),
-            claim,
-        };
-        // Asked for above, but only where they mean something.
-        table.also_known(&[
-            "order",
-            "ratio",
-            "better_pct",
-            "value",
-            "contender",
-            "against",
-        ]);
-        table.finish()?;
-        Ok(published)
-    };
-    item.tables()?.into_iter().map(read).collect()
 }

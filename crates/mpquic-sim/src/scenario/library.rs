@@ -38,6 +38,7 @@ static FILES: &[BuiltIn] = files! {
     "jdl-100"
     "jdl-200"
     "jdl-400"
+    "jdl-100-uniform"
     "jdl-x1"
     "ps-bw"
     "ps-rtt"
@@ -66,6 +67,7 @@ static FILES: &[BuiltIn] = files! {
     "ns3-scale-4-script"
     "ns3-cc-script"
     "ns3-dom-script"
+    "ns3-flip-script"
     "ns3-comp-script"
     "msab-dom-l-script"
     "msab-cmp-l-script"
@@ -91,10 +93,14 @@ static FILES: &[BuiltIn] = files! {
     "qa-rl-web"
     "fair-shared"
     "fair-own"
+    "fair-each"
     "fair-disjoint"
     "handover"
     "satellite"
     "five-path"
+    "systems-file"
+    "systems-page"
+    "systems-control"
 };
 
 /// All scenarios that come with the crate.

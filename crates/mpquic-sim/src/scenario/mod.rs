@@ -9,19 +9,23 @@ use std::time::Duration;
 mod contender;
 mod library;
 mod links;
+pub(crate) mod metric;
 mod number;
 mod points;
+mod published;
 mod reader;
 #[cfg(test)]
 mod tests;
 mod workload;
 
-pub use contender::{Claim, Competitor, Contender, CrossTraffic, Published, UsedPaths, combine};
+pub use contender::{Competitor, Contender, CrossTraffic, UsedPaths, combine};
 pub use library::{BuiltIn, built_in};
 pub(crate) use links::take_over;
 pub use links::{LinkPair, LinkSpec};
+pub use metric::{default_metric, is_lower_better};
 pub use number::{Number, Parameter, Source};
 pub use points::{Draw, Points, Position};
+pub use published::{Claim, Published};
 pub use reader::ScenarioError;
 pub use workload::{Kind, Page, PageObject, Size, Workload};
 
@@ -196,19 +200,20 @@ impl Scenario {
             warm_up: warm_up.transpose()?.unwrap_or_default(),
             metric: text_of("metric")?,
             baseline: read_baseline(&root, &contenders)?,
-            contenders,
             swaps: read_swaps(&root, &names)?,
             workload: Workload::read(&root.required("workload")?, pages, &names)?,
             competitors: contender::read_competitors(&root, &names)?,
             cross_traffic: contender::read_cross_traffic(&root, &names)?,
             transport: read_transport(&root)?,
-            published: contender::read_published(&root)?,
+            published: published::read_published(&root, &contenders)?,
             links,
             paths,
+            contenders,
             parameters: source.parameters.borrow().clone(),
             policies: policies.clone(),
         };
         scenario.check(&root)?;
+        scenario.check_metrics(&root)?;
         root.finish()?;
         Ok(scenario)
     }

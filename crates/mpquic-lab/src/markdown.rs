@@ -1,0 +1,95 @@
+//! `mpquic lab table`: what was published beside what was found, for a document.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Args;
+use mpquic_sim::experiment::{Results, ScenarioResults, State};
+
+use super::claims;
+use crate::Failure;
+
+const BEGIN: &str = "<!-- begin: mpquic lab table -->\n";
+const END: &str = "<!-- end: mpquic lab table -->\n";
+
+/// Print what was published beside what was found here, as Markdown
+#[derive(Debug, Args)]
+pub(super) struct Table {
+    /// Results: what `mpquic lab run -o` wrote; several are joined
+    #[arg(required = true)]
+    results: Vec<PathBuf>,
+    /// Put the tables into this file, between its marks, instead of printing them
+    #[arg(long, value_name = "FILE")]
+    into: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Table) -> Result<(), Failure> {
+    let results = super::read_all(&args.results)?;
+    let tables = tables(&results);
+    let Some(file) = &args.into else {
+        return super::print(&tables);
+    };
+    let text = fs::read_to_string(file).map_err(|error| Failure::in_file(file, error))?;
+    let parts = text
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let Some((before, after)) = parts else {
+        let marks = format!("no lines {} and {}", BEGIN.trim_end(), END.trim_end());
+        return Err(Failure::in_file(file, marks));
+    };
+    let text = format!("{before}{BEGIN}\n{tables}{END}{after}");
+    fs::write(file, text).map_err(|error| Failure::in_file(file, error))
+}
+
+/// One table per paper.
+pub(super) fn tables(results: &Results) -> String {
+    let mut papers: Vec<(&str, Vec<&ScenarioResults>)> = Vec::new();
+    for scenario in &results.scenarios {
+        match papers.iter_mut().find(|(paper, _)| *paper == scenario.paper) {
+            Some((_, scenarios)) => scenarios.push(scenario),
+            None => papers.push((&scenario.paper, vec![scenario])),
+        }
+    }
+    let mut text = String::new();
+    for (paper, scenarios) in papers {
+        let name = if paper.is_empty() { "Own" } else { paper };
+        let _ = writeln!(
+            text,
+            "### {name}\n\n\
+             | scenario | metric | published | here | | why it differs |\n\
+             | --- | --- | --- | --- | --- | --- |"
+        );
+        for scenario in scenarios {
+            text += &rows(results, scenario);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn rows(results: &Results, scenario: &ScenarioResults) -> String {
+    let late = scenario.runs.iter();
+    let late = late.filter(|run| run.state != State::Finished).count();
+    let mut text = String::new();
+    for (index, row) in claims::rows(results, scenario).into_iter().enumerate() {
+        let mut name = match index {
+            0 => format!("`{}`, {}", scenario.id, scenario.figure),
+            _ => String::new(),
+        };
+        if index == 0 && late > 0 {
+            let _ = write!(name, "; {late} of {} runs late", scenario.runs.len());
+        }
+        let cells = [
+            name,
+            row.metric,
+            row.published,
+            row.ours,
+            row.outcome.into(),
+            row.reason,
+        ];
+        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        let _ = writeln!(text, "| {} |", cells.join(" | "));
+    }
+    text
+}

@@ -1,0 +1,111 @@
+//! What is measured, by name; the end of a name is the unit.
+
+use super::workload::{Kind, PageObject};
+use super::{Result, Scenario};
+use crate::scenario::reader::Table;
+
+pub(crate) const COMPLETION: &str = "completion_s";
+pub(crate) const GOODPUT: &str = "goodput_mbit";
+pub(crate) const FLOW: &str = "flow_s";
+pub(crate) const FLOW_MAX: &str = "flow_max_s";
+pub(crate) const PAGE: &str = "page_s";
+pub(crate) const THROUGHPUT: &str = "throughput_mbit";
+pub(crate) const BITRATE: &str = "bitrate_mbit";
+pub(crate) const STALL: &str = "stall_s";
+pub(crate) const HANDSHAKE: &str = "handshake_s";
+pub(crate) const LOSS: &str = "loss_pct";
+pub(crate) const DELAY: &str = "delay_ms";
+pub(crate) const OVERHEAD: &str = "overhead_pct";
+pub(crate) const JAIN: &str = "jain_index";
+pub(crate) const TIMES_COMPETITOR: &str = "times_competitor";
+pub(crate) const WINDOW_GAP: &str = "window_gap_pct";
+pub(crate) const CROSSOVER: &str = "crossover_s";
+
+/// The completion time of the objects of one kind.
+pub(crate) fn stream(name: &str) -> String {
+    format!("stream_{name}_s")
+}
+
+fn reported(kind: &Kind) -> impl Iterator<Item = &PageObject> {
+    let pages = match kind {
+        Kind::Page { pages, .. } => pages.as_slice(),
+        _ => &[],
+    };
+    let objects = pages.iter().flat_map(|page| &page.objects);
+    objects.filter(|object| object.reported)
+}
+
+/// The metric that counts for a kind of workload.
+pub fn default_metric(kind: &Kind) -> String {
+    match kind {
+        Kind::File { .. } => COMPLETION.into(),
+        Kind::Flows { .. } => FLOW.into(),
+        Kind::Page { .. } => {
+            let first = reported(kind).next();
+            first.map_or(PAGE.into(), |object| stream(&object.name))
+        }
+        Kind::Constant { .. } | Kind::Bulk { .. } => THROUGHPUT.into(),
+        Kind::Video { .. } => BITRATE.into(),
+    }
+}
+
+/// True if smaller values of a metric are better.
+pub fn is_lower_better(metric: &str) -> bool {
+    !metric.ends_with("_mbit") && metric != JAIN
+}
+
+impl Scenario {
+    /// The names of all metrics of its runs, the default one first.
+    pub fn metrics(&self) -> Vec<String> {
+        let kind = &self.workload.kind;
+        let of_kind: &[&str] = match kind {
+            Kind::File { .. } => &[COMPLETION, GOODPUT],
+            Kind::Flows { .. } => &[FLOW, FLOW_MAX, COMPLETION],
+            Kind::Page { .. } => &[PAGE],
+            Kind::Constant { .. } => &[THROUGHPUT],
+            Kind::Bulk { .. } => &[THROUGHPUT, WINDOW_GAP],
+            Kind::Video { .. } => &[BITRATE, STALL],
+        };
+        let streams = reported(kind).map(|object| stream(&object.name));
+        let mut names: Vec<String> = streams.collect();
+        names.extend(of_kind.iter().map(|name| (*name).to_owned()));
+        if !self.competitors.is_empty() {
+            names.extend([JAIN, TIMES_COMPETITOR].map(str::to_owned));
+        }
+        if !self.swaps.is_empty() {
+            names.push(CROSSOVER.into());
+        }
+        names.extend([HANDSHAKE, LOSS, DELAY, OVERHEAD].map(str::to_owned));
+        names
+    }
+
+    /// Refuses metrics nobody measures.
+    pub(super) fn check_metrics(&self, root: &Table<'_>) -> Result<()> {
+        let names = self.metrics();
+        let names: Vec<_> = names.iter().map(|name| (name.as_str(), ())).collect();
+        if let Some(item) = root.optional("metric") {
+            item.choice(&names)?;
+        }
+        let Some(item) = root.optional("published") else {
+            return Ok(());
+        };
+        for table in item.tables()? {
+            let table = table.named("published");
+            if let Some(item) = table.optional("metric") {
+                item.choice(&names)?;
+            }
+            if let Some(item) = table.optional("at") {
+                let at = item.text()?;
+                let points = super::Points::new(self);
+                let labels = (0..points.sweeps()).flat_map(|sweep| points.labels(sweep));
+                let mut labels: Vec<_> = labels.map(|(name, at)| format!("{name}={at}")).collect();
+                labels.dedup();
+                if !labels.iter().any(|label| label == at) {
+                    let labels: Vec<_> = labels.iter().map(|label| (label.as_str(), ())).collect();
+                    item.choice(&labels)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! What was published about the experiment a scenario repeats.
+
+use serde::{Deserialize, Serialize};
+
+use super::contender::Contender;
+use super::number::Limits;
+use super::reader::{Item, ScenarioError, Table};
+
+type Result<T> = std::result::Result<T, ScenarioError>;
+
+/// A result somebody published for the experiment a scenario repeats.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// What it says, in words.
+    pub text: String,
+    /// Of which metric; empty for the scenario's own.
+    pub metric: String,
+    /// Of which swept value alone, as `workload.size_mb=100`; empty for all.
+    pub at: String,
+    /// Why our result differs, if it does.
+    pub reason: String,
+    /// What it says, in numbers.
+    pub claim: Claim,
+}
+
+/// A published result in numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// None are given.
+    Words,
+    /// A contender's value.
+    Value {
+        /// Whose.
+        contender: String,
+        /// The value.
+        value: f64,
+    },
+    /// The ratio of two contenders' medians.
+    Ratio {
+        /// Whose value is divided.
+        contender: String,
+        /// By whose.
+        against: String,
+        /// The ratio.
+        ratio: f64,
+    },
+    /// The ratio of a contender's median here to its median in another scenario.
+    Change {
+        /// Whose values.
+        contender: String,
+        /// The other scenario.
+        scenario: String,
+        /// The ratio.
+        ratio: f64,
+    },
+    /// Contenders from the best to the worst; nothing is said about those in one group.
+    Order(Vec<Vec<String>>),
+    /// None of these contenders differs much from the others.
+    Equal(Vec<String>),
+    /// A contender is better than another one in at least this share of runs.
+    Better {
+        /// Who.
+        contender: String,
+        /// Than whom.
+        against: String,
+        /// The share, 0 to 1.
+        share: f64,
+        /// Better by this much at least: 0.2 means that the other one's value is 1.2 times this
+        /// one's where less is better, and the other way round where more is.
+        by: f64,
+    },
+}
+
+/// Reads a field that names a contender.
+fn contender(item: &Item<'_>, contenders: &[Contender]) -> Result<String> {
+    let names: Vec<_> = contenders.iter().map(|c| (c.name.as_str(), ())).collect();
+    item.choice(&names)?;
+    Ok(item.text()?.into())
+}
+
+fn read_order(item: &Item<'_>, contenders: &[Contender]) -> Result<Vec<Vec<String>>> {
+    let group = |item: &Item<'_>| -> Result<Vec<String>> {
+        let names = item.texts()?;
+        let names = names.iter().map(|(item, _)| contender(item, contenders));
+        names.collect()
+    };
+    let groups: Result<Vec<_>> = item.items()?.iter().map(group).collect();
+    let groups = groups?;
+    if groups.len() < 2 {
+        return Err(item.error("an order needs at least two entries"));
+    }
+    Ok(groups)
+}
+
+fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
+    let keys = ["order", "equal", "ratio", "better_pct", "value"];
+    let name = |key| contender(&table.required(key)?, contenders);
+    let Some((kind, item)) = table.one_of(&keys)? else {
+        return Ok(Claim::Words);
+    };
+    Ok(match kind {
+        0 => Claim::Order(read_order(&item, contenders)?),
+        1 => {
+            let names = item.texts()?;
+            let names = names.iter().map(|(item, _)| contender(item, contenders));
+            Claim::Equal(names.collect::<Result<_>>()?)
+        }
+        2 => {
+            let ratio = item.fixed(Limits::new(1e-6, 1e6, ""))?;
+            let who = name("contender")?;
+            match table.optional("scenario") {
+                Some(item) => Claim::Change {
+                    contender: who,
+                    scenario: item.text()?.into(),
+                    ratio,
+                },
+                None => Claim::Ratio {
+                    contender: who,
+                    against: name("against")?,
+                    ratio,
+                },
+            }
+        }
+        3 => {
+            let by = table.optional("by_pct");
+            let by = by.map_or(Ok(0.0), |item| item.fixed(Limits::new(0.0, 1e6, "%")))?;
+            Claim::Better {
+                contender: name("contender")?,
+                against: name("against")?,
+                share: item.fixed(Limits::new(0.0, 100.0, "%"))? / 100.0,
+                by: by / 100.0,
+            }
+        }
+        _ => Claim::Value {
+            contender: name("contender")?,
+            value: item.fixed(Limits::new(0.0, 1e12, ""))?,
+        },
+    })
+}
+
+/// Reads the list of `[[published]]`.
+pub(super) fn read_published(
+    root: &Table<'_>,
+    contenders: &[Contender],
+) -> Result<Vec<Published>> {
+    let Some(item) = root.optional("published") else {
+        return Ok(Vec::new());
+    };
+    let read = |table: Table<'_>| {
+        let table = table.named("published");
+        let claim = read_claim(&table, contenders)?;
+        let text = |key| -> Result<String> {
+            let item = table.optional(key);
+            Ok(item.map_or(Ok(""), |item| item.text())?.to_owned())
+        };
+        let published = Published {
+            text: text("text")?,
+            metric: text("metric")?,
+            at: text("at")?,
+            reason: text("reason")?,
+            claim,
+        };
+        if published.text.is_empty() && published.claim == Claim::Words {
+            let keys = "`text`, `order`, `equal`, `ratio`, `better_pct` or `value` is missing";
+            return Err(table.error(keys));
+        }
+        // Asked for above, but only where they mean something.
+        table.also_known(&["contender", "against", "scenario", "by_pct"]);
+        table.finish()?;
+        Ok(published)
+    };
+    item.tables()?.into_iter().map(read).collect()
+}
