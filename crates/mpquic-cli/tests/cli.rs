@@ -645,6 +645,36 @@ fn the_lab_runs_a_scenario_twice_to_the_same_bytes() {
 }
 
 #[test]
+fn the_lab_puts_what_was_published_beside_what_it_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.toml");
+    let published = "[[published]]\ncontender = \"round-robin\"\nagainst = \"lrf\"\nratio = 9\n\
+                     reason = \"nobody | knows\"\n";
+    fs::write(&file, SCENARIO.to_owned() + published).unwrap();
+    let output = directory.path().join("results");
+    let [file, output] = [&file, &output].map(|path| path.to_str().unwrap());
+    assert_exit(&run(&["lab", "run", file, "-o", output, "-q"]), 0);
+    let table = run(&["lab", "table", output]);
+    assert_exit(&table, 0);
+    let printed = stdout(&table);
+    let row = printed.lines().find(|line| line.contains("`own`")).unwrap();
+    for expected in ["round-robin/lrf 9.000", "| differs |", "nobody \\| knows"] {
+        assert!(row.contains(expected), "{row}");
+    }
+    let page = directory.path().join("page.md");
+    let marks = "<!-- begin: mpquic lab table -->\nold\n<!-- end: mpquic lab table -->\n";
+    fs::write(&page, format!("before\n{marks}after\n")).unwrap();
+    let into = page.to_str().unwrap();
+    assert_exit(&run(&["lab", "table", output, "--into", into]), 0);
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.starts_with("before\n<!-- begin") && text.ends_with("table -->\nafter\n"));
+    assert!(text.contains(row) && !text.contains("old"), "{text}");
+    fs::write(&page, "no marks").unwrap();
+    let refused = run(&["lab", "table", output, "--into", into]);
+    assert!(!refused.status.success() && stderr(&refused).contains("begin: mpquic"));
+}
+
+#[test]
 fn the_lab_lists_and_shows_its_scenarios() {
     let list = run(&["lab", "list", "etc"]);
     assert_exit(&list, 0);

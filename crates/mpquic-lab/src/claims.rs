@@ -92,7 +92,10 @@ fn claimed(published: &Published) -> String {
             } else {
                 String::new()
             };
-            format!("{contender} better than {against}{by} in {}", percent(*share))
+            format!(
+                "{contender} better than {against}{by} in {}",
+                percent(*share)
+            )
         }
         Claim::Order(groups) => {
             let groups: Vec<_> = groups.iter().map(|names| names.join(", ")).collect();

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mpquic_sim::experiment::{Experiment, Results, State, Traces, run_all};
-use mpquic_sim::scenario::{Contender, Draw, Scenario, UsedPaths, combine};
+use mpquic_sim::scenario::{Contender, Draw, Scenario, combine};
 
 pub use failure::Failure;
 pub use mpquic_sim::Policies;
@@ -229,8 +229,11 @@ impl Run {
             let mut controllers = select::controllers(policies, &self.controllers)?;
             let contenders = &scenario.contenders;
             if schedulers.is_empty() {
-                schedulers.extend(contenders.iter().map(|c| c.scheduler.clone()));
-                schedulers.dedup();
+                for Contender { scheduler, .. } in contenders {
+                    if !schedulers.contains(scheduler) {
+                        schedulers.push(scheduler.clone());
+                    }
+                }
             }
             if controllers.is_empty() {
                 controllers.extend(contenders.first().map(|c| c.controller.clone()));
@@ -240,12 +243,8 @@ impl Run {
         for scheduler in select::schedulers(&scenario.policies, &self.add)? {
             let contenders = &mut scenario.contenders;
             if contenders.iter().all(|other| other.name != scheduler) {
-                contenders.push(Contender {
-                    name: scheduler.clone(),
-                    scheduler,
-                    controller: contenders[0].controller.clone(),
-                    paths: UsedPaths::All,
-                });
+                let controller = contenders[0].controller.clone();
+                contenders.push(Contender::new(&scheduler, &scheduler, &controller));
             }
         }
         if let Some(seed) = self.seed {

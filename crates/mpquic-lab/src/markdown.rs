@@ -10,6 +10,10 @@ use mpquic_sim::experiment::{Results, ScenarioResults, State};
 use super::claims;
 use crate::Failure;
 
+/// From so many contenders on, each gets a row of its own.
+const MANY: usize = 8;
+const HEADER: &str = "| scenario | metric | published | here | | why it differs |\n\
+                      | --- | --- | --- | --- | --- | --- |\n";
 const BEGIN: &str = "<!-- begin: mpquic lab table -->\n";
 const END: &str = "<!-- end: mpquic lab table -->\n";
 
@@ -46,7 +50,10 @@ pub(super) fn run(args: &Table) -> Result<(), Failure> {
 pub(super) fn tables(results: &Results) -> String {
     let mut papers: Vec<(&str, Vec<&ScenarioResults>)> = Vec::new();
     for scenario in &results.scenarios {
-        match papers.iter_mut().find(|(paper, _)| *paper == scenario.paper) {
+        match papers
+            .iter_mut()
+            .find(|(paper, _)| *paper == scenario.paper)
+        {
             Some((_, scenarios)) => scenarios.push(scenario),
             None => papers.push((&scenario.paper, vec![scenario])),
         }
@@ -54,14 +61,37 @@ pub(super) fn tables(results: &Results) -> String {
     let mut text = String::new();
     for (paper, scenarios) in papers {
         let name = if paper.is_empty() { "Own" } else { paper };
-        let _ = writeln!(
-            text,
-            "### {name}\n\n\
-             | scenario | metric | published | here | | why it differs |\n\
-             | --- | --- | --- | --- | --- | --- |"
-        );
-        for scenario in scenarios {
-            text += &rows(results, scenario);
+        let _ = writeln!(text, "### {name}\n");
+        let is_long = |scenario: &&&ScenarioResults| scenario.contenders.len() >= MANY;
+        let claims = scenarios.iter().filter(|scenario| !is_long(scenario));
+        let claims: String = claims.map(|scenario| rows(results, scenario)).collect();
+        if !claims.is_empty() {
+            text += HEADER;
+            text += &claims;
+            text.push('\n');
+        }
+        for scenario in scenarios.iter().filter(is_long) {
+            text += &contenders(scenario);
+        }
+    }
+    text
+}
+
+/// All contenders of a scenario, one per row.
+fn contenders(scenario: &ScenarioResults) -> String {
+    let unit = super::table::unit(&scenario.metric);
+    let mut text = format!(
+        "`{}`: {}; {} in {}\n\n",
+        scenario.id, scenario.title, unit.0, unit.1
+    );
+    for sweep in 0..scenario.sweeps.len() {
+        let rows = super::table::contenders(scenario, sweep);
+        for (index, row) in rows.into_iter().enumerate() {
+            let columns = row.len();
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+            if index == 0 {
+                let _ = writeln!(text, "|{}", " --- |".repeat(columns));
+            }
         }
         text.push('\n');
     }

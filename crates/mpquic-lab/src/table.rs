@@ -75,13 +75,8 @@ pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
         "  {} [{unit_name}], {better} is better",
         name.replace('_', " ")
     );
-    let baseline = results.contender(&results.baseline);
-    for (sweep, labels) in results.sweeps.iter().enumerate() {
-        let mut rows = vec![header(&sweep_label(labels), &results.baseline)];
-        for contender in 0..results.contenders.len() {
-            rows.push(row(results, Cell { sweep, contender }, baseline));
-        }
-        text += &aligned(&rows);
+    for sweep in 0..results.sweeps.len() {
+        text += &aligned(&contenders(results, sweep));
     }
     for row in claims::rows(all, results) {
         let _ = writeln!(text, "  published: {}", row.published);
@@ -89,6 +84,17 @@ pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
         let _ = writeln!(text, "       here: {}{separator}{}", row.outcome, row.ours);
     }
     text + "\n"
+}
+
+/// A row per contender, below a header, for one combination of swept values.
+pub(super) fn contenders(results: &ScenarioResults, sweep: usize) -> Vec<Vec<String>> {
+    let baseline = results.contender(&results.baseline);
+    let label = results.sweeps.get(sweep).map(|labels| sweep_label(labels));
+    let mut rows = vec![header(&label.unwrap_or_default(), &results.baseline)];
+    for contender in 0..results.contenders.len() {
+        rows.push(row(results, Cell { sweep, contender }, baseline));
+    }
+    rows
 }
 
 fn header(sweep: &str, baseline: &str) -> Vec<String> {

@@ -29,7 +29,8 @@ const ECF: &str = "Lim et al., \"ECF: An MPTCP Path Scheduler to Manage Heteroge
                    CoNEXT 2017";
 const QAWARE: &str = "Shreedhar et al., \"QAware: A Cross-Layer Approach to MPTCP Scheduling\", \
                       IFIP Networking 2018";
-
+const ETC: &str = "Zeng et al., \"Optimizing Multipath QUIC Transmission over Heterogeneous \
+                   Paths\", 2022";
 const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adversarial \
                     Multi-Armed Bandits\", 2023";
 
@@ -79,8 +80,19 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     SchedulerInfo {
         name: "etc",
         description: "shares of a block that all paths finish together, by simulating their windows",
-        source: "Zeng et al., \"Optimizing Multipath QUIC Transmission over Heterogeneous Paths\", 2022",
+        source: ETC,
         make: || Box::new(Etc::default()),
+    },
+    SchedulerInfo {
+        name: "etc-greedy",
+        description: "ETC that uses another path where the paper's waits for one of its plan",
+        source: ETC,
+        make: || {
+            Box::new(Etc::new(EtcConfig {
+                work_conserving: true,
+                ..EtcConfig::default()
+            }))
+        },
     },
     SchedulerInfo {
         name: "jdl",

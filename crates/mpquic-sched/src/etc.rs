@@ -22,7 +22,7 @@ pub struct EtcConfig {
     /// when a plan is made.
     pub model_in_flight: bool,
     /// When the paths that still have a share are blocked, send on the fastest other one instead
-    /// of waiting. The paper is silent about this.
+    /// of waiting. The paper does not say what happens then; its worked example (Figure 2) waits.
     pub work_conserving: bool,
 }
 
@@ -227,7 +227,11 @@ impl Scheduler for Etc {
     }
 
     fn name(&self) -> &'static str {
-        "etc"
+        if self.config.work_conserving {
+            "etc-greedy"
+        } else {
+            "etc"
+        }
     }
 }
 

@@ -218,7 +218,13 @@ fn scenario_details(results: &Results, scenario: &ScenarioResults, contenders: &
         html += "<table>\n<tr><th>metric</th><th>published</th><th>here</th><th></th><th>why it differs</th></tr>\n";
         for claim in claims {
             let outcome = claim.outcome.to_owned();
-            let cells = [claim.metric, claim.published, claim.ours, outcome, claim.reason];
+            let cells = [
+                claim.metric,
+                claim.published,
+                claim.ours,
+                outcome,
+                claim.reason,
+            ];
             let cells = cells.map(|cell| escape(&cell));
             let _ = writeln!(html, "<tr><td>{}</td></tr>", cells.join("</td><td>"));
         }

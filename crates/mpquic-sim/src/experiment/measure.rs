@@ -79,8 +79,9 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
         return metrics;
     };
     let limit = scenario.limit.as_secs_f64();
-    let start = stage.start_of(0);
     let times = finish_times(stage, client);
+    let start = stage.start_of(0);
+    let objects = client.plan.objects();
     let took =
         |(progress, finished): &(Progress, Option<Instant>)| match (progress.requested, finished) {
             (Some(requested), Some(finished)) => seconds(requested, *finished),
@@ -101,7 +102,7 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
     match &scenario.workload.kind {
         Kind::File { .. } => {
             add(COMPLETION, completion);
-            add(GOODPUT, goodput(stage, completion));
+            add(GOODPUT, goodput(client, &times, completion));
         }
         Kind::Flows { count, .. } => {
             let took: Vec<_> = times.iter().map(took).collect();
@@ -115,8 +116,9 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
                 .iter()
                 .flat_map(|page| page.objects.iter().enumerate());
             for (kind, object) in reported.filter(|(_, object)| object.reported) {
-                let of_kind = of_kind(&client.plan, kind);
-                let took: Vec<_> = of_kind.map(|index| took(&times[index])).collect();
+                let of_kind = objects.iter().zip(&times);
+                let of_kind = of_kind.filter(|(object, _)| object.kind == kind);
+                let took: Vec<_> = of_kind.map(|(_, times)| took(times)).collect();
                 let mean = took.iter().sum::<f64>() / took.len().max(1) as f64;
                 add(&metric::stream(&object.name), mean);
             }
@@ -134,10 +136,7 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
     if flows.len() > 1 {
         let sum: f64 = flows.iter().sum();
         let squares: f64 = flows.iter().map(|rate| rate * rate).sum();
-        add(
-            JAIN,
-            sum * sum / (flows.len() as f64 * squares.max(1e-12)),
-        );
+        add(JAIN, sum * sum / (flows.len() as f64 * squares.max(1e-12)));
         let others = flows[1..].iter().sum::<f64>() / (flows.len() - 1) as f64;
         add(TIMES_COMPETITOR, flows[0] / others.max(1e-9));
     }
@@ -145,17 +144,11 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
     metrics
 }
 
-fn of_kind(plan: &Plan, kind: usize) -> impl Iterator<Item = usize> {
-    let objects = match plan {
-        Plan::Objects(objects) => objects.as_slice(),
-        Plan::Stream(..) | Plan::Video(_) => &[],
-    };
-    let indexes = objects.iter().enumerate();
-    indexes.filter_map(move |(index, object)| (object.kind == kind).then_some(index))
-}
-
-fn goodput(stage: &Stage, completion: f64) -> f64 {
-    let bytes = stage.receiver(0).map_or(0, |player| player.received);
+/// Mbit/s of the objects that arrived, up to the end of the last or of the run.
+fn goodput(client: &Client, times: &[(Progress, Option<Instant>)], completion: f64) -> f64 {
+    let objects = client.plan.objects().iter().zip(times);
+    let arrived = objects.filter(|(_, (_, end))| end.is_some());
+    let bytes: u64 = arrived.map(|(object, _)| object.request.size).sum();
     bytes as f64 * 8.0 / 1e6 / completion.max(1e-9)
 }
 

@@ -34,6 +34,7 @@ use mpquic_core::Side;
 mod csv;
 mod failure;
 mod feed;
+mod informed;
 mod measure;
 mod plan;
 mod player;
@@ -54,8 +55,8 @@ pub use statistics::{Statistics, quantile};
 pub use summary::{Cell, Comparison, Summary};
 pub use verdict::{Finding, Outcome, TOLERANCE};
 
-pub use crate::scenario::{default_metric, is_lower_better};
 use crate::scenario::{Points, Position, Scenario};
+pub use crate::scenario::{default_metric, is_lower_better};
 use stage::Stage;
 use trace::Tracer;
 

@@ -77,7 +77,8 @@ impl Plan {
             Kind::Flows { count, size } => Self::Objects(flows(*count, size.bytes(values))),
             Kind::Page { pages, choice } => {
                 let page = pages.get(choice.at(values) as usize);
-                Self::Objects(page.map(|page| objects(page, values)).unwrap_or_default())
+                let objects = page.map(|page| page_objects(page, values));
+                Self::Objects(objects.unwrap_or_default())
             }
             Kind::Constant { rate, duration } => {
                 Self::Stream(endless(rate.at(values) * 1e6), *duration)
@@ -88,6 +89,23 @@ impl Plan {
                 segment,
                 duration,
             } => Self::Video(Video::new(rates.clone(), *segment, *duration)),
+        }
+    }
+
+    /// All objects, if it consists of objects.
+    pub(super) fn objects(&self) -> &[Object] {
+        match self {
+            Self::Objects(objects) => objects,
+            Self::Stream(..) | Self::Video(_) => &[],
+        }
+    }
+
+    /// Makes all objects equally urgent.
+    pub(super) fn forget_priorities(&mut self) {
+        if let Self::Objects(objects) = self {
+            objects
+                .iter_mut()
+                .for_each(|object| object.request.priority = 0);
         }
     }
 
@@ -115,7 +133,7 @@ fn flows(count: usize, size: u64) -> Vec<Object> {
     (0..count).map(object).collect()
 }
 
-fn objects(page: &Page, values: &[f64]) -> Vec<Object> {
+fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
     let mut objects: Vec<Object> = Vec::new();
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (kind, of_kind) in page.objects.iter().enumerate() {

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use mpquic_core::sched::SchedulerFactory;
 use mpquic_core::{FourTuple, PathId, PathStats, PathStatus, Side, VarInt};
 
+use super::informed::Informed;
 use super::plan::Plan;
 use super::player::{Client, PathsToOpen, Player};
 use crate::host::{Host, Hosted};
@@ -93,10 +96,17 @@ impl Stage {
         };
         let vias = stage.build_links(scenario, values, seed);
         stage.add_cross_traffic(scenario, values);
-        let main = setup(scenario, &contender.scheduler, &contender.controller)?;
-        stage.add_main(scenario, contender, values, main.seed(seed));
+        let used = used_paths(scenario, contender.paths, values);
+        let mut scheduler = self::scheduler(scenario, &contender.scheduler)?;
+        if contender.know_rates {
+            let rates = used.iter().map(|path| rate(scenario, *path, values));
+            scheduler = Informed::factory(scheduler, rates.collect());
+        }
+        let main = setup(scenario, scheduler, &contender.controller)?;
+        stage.add_main(scenario, contender, (values, used), main.seed(seed));
         for (index, competitor) in scenario.competitors.iter().enumerate() {
-            let setup = setup(scenario, &competitor.scheduler, &competitor.controller)?;
+            let scheduler = self::scheduler(scenario, &competitor.scheduler)?;
+            let setup = setup(scenario, scheduler, &competitor.controller)?;
             stage.add_competitor(scenario, competitor, setup.seed(seed + 1 + index as u64));
         }
         for flow in 0..stage.flows.len() {
@@ -174,12 +184,14 @@ impl Stage {
         &mut self,
         scenario: &Scenario,
         contender: &Contender,
-        values: &[f64],
+        (values, paths): (&[f64], Vec<usize>),
         setup: Setup,
     ) {
         let workload = &scenario.workload;
-        let paths = used_paths(scenario, contender.paths, values);
-        let plan = Plan::new(workload, values);
+        let mut plan = Plan::new(workload, values);
+        if !contender.priorities {
+            plan.forget_priorities();
+        }
         let flow = Flow {
             upload: workload.upload,
             paths,
@@ -388,11 +400,17 @@ impl Stage {
     }
 }
 
-fn setup(scenario: &Scenario, scheduler: &str, controller: &str) -> Result<Setup, String> {
-    let policies = &scenario.policies;
-    let scheduler = policies.scheduler(scheduler);
-    let scheduler = scheduler.map_err(|error| error.to_string())?;
-    let controller = policies.controller(controller);
+fn scheduler(scenario: &Scenario, name: &str) -> Result<Arc<dyn SchedulerFactory>, String> {
+    let scheduler = scenario.policies.scheduler(name);
+    scheduler.map_err(|error| error.to_string())
+}
+
+fn setup(
+    scenario: &Scenario,
+    scheduler: Arc<dyn SchedulerFactory>,
+    controller: &str,
+) -> Result<Setup, String> {
+    let controller = scenario.policies.controller(controller);
     let controller = controller.map_err(|error| error.to_string())?;
     let transport = &scenario.transport;
     let setup = Setup::with_policies(scheduler, controller);
@@ -415,25 +433,26 @@ fn setup(scenario: &Scenario, scheduler: &str, controller: &str) -> Result<Setup
     }))
 }
 
+/// The rate of a path in the direction of the data, bit/s.
+fn rate(scenario: &Scenario, path: usize, values: &[f64]) -> f64 {
+    let links = scenario.paths[path].links.links(values, 0);
+    let direction = usize::from(!scenario.workload.upload);
+    links[direction].rate.unwrap_or(f64::INFINITY)
+}
+
 /// The paths a contender uses, the one of the handshake first.
 fn used_paths(scenario: &Scenario, used: UsedPaths, values: &[f64]) -> Vec<usize> {
     let Workload {
         paths,
         handshake_path,
-        upload,
         ..
     } = &scenario.workload;
-    let direction = usize::from(!upload);
     let delay = |path: &usize| {
         scenario.paths[*path]
             .links
             .one_way(values)
             .iter()
             .sum::<Duration>()
-    };
-    let rate = |path: &usize| {
-        let links = scenario.paths[*path].links.links(values, 0);
-        links[direction].rate.unwrap_or(f64::INFINITY)
     };
     match used {
         UsedPaths::All => {
@@ -451,6 +470,7 @@ fn used_paths(scenario: &Scenario, used: UsedPaths, values: &[f64]) -> Vec<usize
             .into_iter()
             .collect(),
         UsedPaths::HighestRate => {
+            let rate = |path: &usize| rate(scenario, *path, values);
             let best = paths
                 .iter()
                 .copied()

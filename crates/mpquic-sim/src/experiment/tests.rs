@@ -267,4 +267,71 @@ fn paths_change_places() {
     let rate = |path, from, to| (at(path, to) - at(path, from)) * 8e-6 / (to - from);
     assert!(rate(0, 2.0, 5.0) > 15.0 && rate(1, 2.0, 5.0) < 10.1);
     assert!(rate(0, 6.5, 9.5) < 10.1 && rate(1, 6.5, 9.5) > 12.0);
+    let crossed = metric(&results, 0, "crossover_s");
+    assert!((0.1..2.0).contains(&crossed), "{crossed}");
+    let gap = metric(&results, 0, "window_gap_pct");
+    assert!((5.0..95.0).contains(&gap), "{gap}");
+}
+
+#[test]
+fn several_experiments_share_the_threads_and_keep_their_order() {
+    let long = format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 5");
+    let short = format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_kb = 5");
+    let experiments = [("long", long), ("short", short)].map(|(name, text)| {
+        let mut experiment = Experiment::new(Scenario::parse(name, &text).unwrap());
+        experiment.set_traces(Traces::All);
+        experiment
+    });
+    let run = |threads| {
+        let (mut done, progress) = (Vec::new(), AtomicUsize::new(0));
+        let count = |_: &Experiment| {
+            progress.fetch_add(1, Ordering::Relaxed);
+        };
+        run_all(&experiments, threads, &count, &mut |index, results| {
+            assert_eq!(index, done.len());
+            done.push(results);
+        });
+        let runs: usize = done.iter().map(|results| results.runs.len()).sum();
+        assert_eq!(progress.into_inner(), runs);
+        assert!(done.iter().all(|of| of.traces.len() == of.runs.len()));
+        done
+    };
+    let alone = run(1);
+    assert_eq!(alone[0].id, "long");
+    assert_eq!(alone, run(4));
+}
+
+#[test]
+fn contenders_may_know_rates_and_ignore_priorities() {
+    let text = "
+        schedulers = [\"pstream\", \"lrf\"]
+        [workload]
+        kind = \"streams\"
+        wait_for_paths = true
+        streams = [
+            { name = \"B\", size_kb = 900, priority = 8 },
+            { name = \"A\", size_kb = 26, priority = 255 },
+        ]
+        [[contender]]
+        name = \"informed\"
+        scheduler = \"pstream\"
+        know_rates = true
+        [[contender]]
+        name = \"in-turn\"
+        priorities = false
+        [[path]]
+        name = \"narrow\"
+        rate_mbit = 1
+        owd_ms = 2
+        [[path]]
+        name = \"wide\"
+        rate_mbit = 50
+        owd_ms = 20
+    ";
+    let results = run(text);
+    assert_all_finished(&results);
+    let [guessing, lrf, informed, in_turn] = [0, 1, 2, 3];
+    let time = |of, stream| metric(&results, of, stream);
+    assert!(time(informed, "stream_B_s") < 0.5 * time(guessing, "stream_B_s"));
+    assert!(time(lrf, "stream_A_s") < 0.8 * time(in_turn, "stream_A_s"));
 }

@@ -10,7 +10,7 @@ use crate::scenario::metric::{CROSSOVER, WINDOW_GAP};
 use crate::scenario::{Kind, Scenario, Swap};
 
 /// What paths carry is compared over this time.
-const CROSSOVER_WINDOW: Duration = Duration::from_millis(500);
+const CROSSOVER_WINDOW: Duration = Duration::from_millis(200);
 
 /// Samples are this far apart at first.
 const INTERVAL: Duration = Duration::from_millis(20);

@@ -173,8 +173,9 @@ impl ScenarioResults {
                 share,
                 by,
             } => {
-                let shares = sweeps()
-                    .filter_map(|sweep| self.share_better(sweep, [contender, against], metric, *by));
+                let shares = sweeps().filter_map(|sweep| {
+                    self.share_better(sweep, [contender, against], metric, *by)
+                });
                 Finding::of(shares.collect(), |ours| ours >= *share)
             }
             Claim::Order(groups) => {

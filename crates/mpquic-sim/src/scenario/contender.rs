@@ -20,6 +20,24 @@ pub struct Contender {
     pub controller: String,
     /// Which paths it uses.
     pub paths: UsedPaths,
+    /// Streams have the priorities of their objects; otherwise all take turns.
+    pub priorities: bool,
+    /// Its scheduler is told the rates of the paths, as delivery rates, before anything was sent.
+    pub know_rates: bool,
+}
+
+impl Contender {
+    /// One that uses all paths, and of which nothing else is special.
+    pub fn new(name: &str, scheduler: &str, controller: &str) -> Self {
+        Self {
+            name: name.into(),
+            scheduler: scheduler.into(),
+            controller: controller.into(),
+            paths: UsedPaths::All,
+            priorities: true,
+            know_rates: false,
+        }
+    }
 }
 
 /// Which of its paths a contender uses.
@@ -84,12 +102,8 @@ pub fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> 
     let mut contenders = Vec::new();
     for scheduler in schedulers {
         for controller in controllers {
-            contenders.push(Contender {
-                name: name(scheduler, controller),
-                scheduler: scheduler.clone(),
-                controller: controller.clone(),
-                paths: UsedPaths::All,
-            });
+            let name = name(scheduler, controller);
+            contenders.push(Contender::new(&name, scheduler, controller));
         }
     }
     contenders
@@ -131,11 +145,17 @@ pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
             item.map_or(Ok(default.to_owned()), |item| check(&item, item.text()?))
         };
         let paths = table.optional("paths").map(|item| item.choice(&USED_PATHS));
+        let flag = |key, default| {
+            let item = table.optional(key);
+            item.map_or(Ok(default), |item| item.boolean())
+        };
         contenders.push(Contender {
             name: name.text()?.into(),
             scheduler: given("scheduler", scheduler, "lrf")?,
             controller: given("controller", controller, &controllers[0])?,
             paths: paths.transpose()?.unwrap_or_default(),
+            priorities: flag("priorities", true)?,
+            know_rates: flag("know_rates", false)?,
         });
         table.finish()?;
     }

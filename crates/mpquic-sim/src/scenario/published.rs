@@ -140,10 +140,7 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
 }
 
 /// Reads the list of `[[published]]`.
-pub(super) fn read_published(
-    root: &Table<'_>,
-    contenders: &[Contender],
-) -> Result<Vec<Published>> {
+pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Result<Vec<Published>> {
     let Some(item) = root.optional("published") else {
         return Ok(Vec::new());
     };

@@ -80,6 +80,42 @@ fn mistakes_are_answered_with_line_field_and_what_is_possible() {
             "workload: it must end within `limit_s` = 5",
             "",
         ),
+        (
+            "metric = \"speed\"",
+            3,
+            "metric: \"speed\" is not possible",
+            "completion_s, goodput_mbit",
+        ),
+        (
+            "[[published]]\norder = [\"lrf\", \"etc\"]",
+            4,
+            "published: order: \"etc\"",
+            "one of: lrf",
+        ),
+        (
+            "[[published]]\ntext = \"x\"\nmetric = \"page_s\"",
+            5,
+            "published: metric: \"page_s\"",
+            "completion_s",
+        ),
+        (
+            "[[published]]\ntext = \"x\"\nat = \"a.owd_ms=7\"",
+            5,
+            "published: at: \"a.owd_ms=7\"",
+            "one of: ",
+        ),
+        (
+            "[[published]]\nmetric = \"completion_s\"",
+            3,
+            "published: `text`, `order`",
+            "`value` is missing",
+        ),
+        (
+            "[[published]]\ncontender = \"lrf\"\nratio = 0.5",
+            3,
+            "published: `against` is missing",
+            "",
+        ),
         ("x = ", 3, "", ""),
     ];
     for (more, line, what, accepted) in cases {

@@ -1,0 +1,81 @@
+//! [`Informed`]: a scheduler that is told the rates of the paths beforehand.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpquic_core::sched::{
+    Decision, Needs, PathView, Scheduler, SchedulerEvent, SchedulerFactory, View,
+};
+
+/// A scheduler that sees the true rate of a path where nothing higher was measured. Some
+/// publications give their algorithm such knowledge, so their results can be repeated with it only.
+#[derive(Debug)]
+pub(super) struct Informed {
+    inner: Box<dyn Scheduler>,
+    /// Bytes per second, by path ID: paths are opened in the order in which they are used.
+    rates: Arc<[u64]>,
+    paths: Vec<PathView>,
+}
+
+#[derive(Debug)]
+struct Factory {
+    inner: Arc<dyn SchedulerFactory>,
+    rates: Arc<[u64]>,
+}
+
+impl SchedulerFactory for Factory {
+    fn build(&self) -> Box<dyn Scheduler> {
+        Box::new(Informed {
+            inner: self.inner.build(),
+            rates: self.rates.clone(),
+            paths: Vec::new(),
+        })
+    }
+}
+
+impl Informed {
+    /// Tells the schedulers of a factory these rates, in bit/s, by path ID.
+    pub(super) fn factory(
+        inner: Arc<dyn SchedulerFactory>,
+        rates: Vec<f64>,
+    ) -> Arc<dyn SchedulerFactory> {
+        let rates = rates.into_iter().map(|rate| (rate / 8.0) as u64).collect();
+        Arc::new(Factory { inner, rates })
+    }
+
+    /// Fills [`Self::paths`] with what the view shows and the rates.
+    fn inform(&mut self, view: &View<'_>) {
+        self.paths.clear();
+        self.paths.extend_from_slice(view.paths);
+        for path in &mut self.paths {
+            let known = self.rates.get(path.id.0 as usize).copied();
+            path.delivery_rate = path.delivery_rate.max(known);
+        }
+    }
+}
+
+impl Scheduler for Informed {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        self.inform(view);
+        let paths = &self.paths;
+        self.inner.select(&View { paths, ..*view })
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
+        self.inform(view);
+        let paths = &self.paths;
+        self.inner.on_event(event, &View { paths, ..*view });
+    }
+
+    fn needs(&self) -> Needs {
+        self.inner.needs()
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        self.inner.next_timeout()
+    }
+
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+}
