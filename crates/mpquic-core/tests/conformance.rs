@@ -17,8 +17,9 @@ const REQUIREMENTS: &[u32] = &[
 
 /// RFCs whose rules have rows.
 const RFCS: [&str; 7] = ["9000", "9001", "9002", "9221", "9287", "9368", "9369"];
-/// Short for draft-ietf-quic-ack-frequency and draft-ietf-quic-reliable-stream-reset.
-const DRAFTS: [&str; 2] = ["AF", "RS"];
+/// Rows of other sections: draft-ietf-quic-ack-frequency, draft-ietf-quic-reliable-stream-reset, old
+/// and broken peers.
+const OTHERS: [&str; 3] = ["AF", "RS", "OP"];
 /// Must, should, may, inherited from RFC 9000, deduced, guidance, statement.
 const LEVELS: [&str; 7] = ["M", "S", "Y", "b", "d", "g", "-"];
 
@@ -50,7 +51,7 @@ fn is_id(cell: &str) -> bool {
         return false;
     };
     let starts_with_digit = number.starts_with(|first: char| first.is_ascii_digit());
-    let is_known = family == "MP" || RFCS.contains(&family) || DRAFTS.contains(&family);
+    let is_known = family == "MP" || RFCS.contains(&family) || OTHERS.contains(&family);
     starts_with_digit && is_known
 }
 

@@ -33,6 +33,7 @@ const DECODE_ERROR: u8 = 50;
 #[derive(Debug, Clone, Default)]
 pub struct NullCrypto {
     alpn: Vec<u8>,
+    more_parameters: Vec<u8>,
 }
 
 impl NullCrypto {
@@ -40,6 +41,16 @@ impl NullCrypto {
     pub fn new(alpn: &[u8]) -> Arc<Self> {
         Arc::new(Self {
             alpn: alpn.to_vec(),
+            more_parameters: Vec::new(),
+        })
+    }
+
+    /// Announces these encoded transport parameters as well: how tests play a peer that knows what
+    /// we do not.
+    pub fn announcing(self: Arc<Self>, parameters: &[u8]) -> Arc<Self> {
+        Arc::new(Self {
+            alpn: self.alpn.clone(),
+            more_parameters: parameters.to_vec(),
         })
     }
 
@@ -189,6 +200,7 @@ impl ClientConfig for NullCrypto {
     ) -> Result<Box<dyn Session>, InvalidServerName> {
         let mut encoded = Vec::new();
         parameters.encode(Side::Client, &mut encoded);
+        encoded.extend_from_slice(&self.more_parameters);
         let mut session = NullSession::new(Side::Client, version, self);
         let name = server_name.as_bytes();
         let fields = [&session.config.alpn[..], name, &encoded];
@@ -234,6 +246,8 @@ impl ServerConfig for NullCrypto {
     ) -> Result<Box<dyn Session>, TransportError> {
         let mut session = NullSession::new(Side::Server, version, self);
         parameters.encode(Side::Server, &mut session.local_parameters);
+        let more = session.config.more_parameters.clone();
+        session.local_parameters.extend_from_slice(&more);
         Ok(Box::new(session))
     }
 

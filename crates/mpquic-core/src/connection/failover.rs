@@ -15,11 +15,25 @@ const PROBE_PACKETS: usize = 2;
 impl Connection {
     /// A probe timeout passed on an open path.
     pub(super) fn on_path_silent(&mut self, now: Instant, id: PathId) {
+        self.forget_unanswered(id);
         if self.paths.alternative(id).is_some() {
             self.suspect(now, id);
         } else {
             self.requeue_oldest(id);
         }
+    }
+
+    /// Bounds what is kept of a path that never answers.
+    fn forget_unanswered(&mut self, id: PathId) {
+        let mut deliveries = std::mem::take(&mut self.requeued);
+        if let Some(path) = self.paths.open_mut(id) {
+            for packet in path.recovery.forget_unanswered(&mut path.space) {
+                if !packet.reinjected {
+                    deliveries.extend(packet.deliveries);
+                }
+            }
+        }
+        self.requeue(deliveries);
     }
 
     /// Marks a path suspect and moves its data.

@@ -10,7 +10,7 @@ const BURST: u32 = 1000;
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Counts frames that cost their sender nothing and oblige us to little: PATHS_BLOCKED,
-/// PATH_CIDS_BLOCKED, path statuses and abandonments (RFC 9000 section 21.9, MP-175).
+/// PATH_CIDS_BLOCKED, MAX_PATH_ID, path statuses and abandonments (RFC 9000 section 21.9, MP-175).
 #[derive(Debug)]
 pub(super) struct Hints {
     left: u32,

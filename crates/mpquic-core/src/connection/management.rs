@@ -208,6 +208,7 @@ impl Connection {
                 self.on_path_status(id, status, sequence);
             }
             Frame::MaxPathId(limit) => {
+                self.hints.on_frame(arrival.now)?;
                 let raised = self.paths.ids.on_max_path_id(limit)?;
                 self.issue_cids();
                 self.events

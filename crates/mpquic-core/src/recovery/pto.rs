@@ -4,11 +4,16 @@ use std::time::{Duration, Instant};
 
 use super::Recovery;
 use crate::ids::SpaceId;
-use crate::space::PacketNumberSpace;
+use crate::space::{PacketNumberSpace, SentPacket};
 
 /// Backoff ends here: a path that came back is noticed within a minute (as RFC 6298 section 2.5
 /// allows for TCP).
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// After so many probe timeouts in a row, only the newest packets are kept.
+const PATIENCE: u32 = 16;
+/// Ack-eliciting packets kept then.
+const KEPT_WHEN_SILENT: usize = 64;
 
 /// What the connection knows when a path's recovery timer is set.
 #[derive(Debug, Clone, Copy)]
@@ -143,6 +148,25 @@ impl Recovery {
         self.ecn.on_probe_timeout(self.pto_count);
         // RFC 9002 section 6.2.4: one or two, and never more than what might be missing
         space.probes = space.sent.ack_eliciting().clamp(1, 2) as u8;
+    }
+
+    /// A path that has been silent for many probe timeouts: takes out all but its newest packets, so
+    /// that probes and PINGs without an answer do not pile up. Who sent their content should send it
+    /// again; should they be acknowledged after all, nobody notices.
+    pub(crate) fn forget_unanswered(
+        &mut self,
+        space: &mut PacketNumberSpace,
+    ) -> impl Iterator<Item = SentPacket> {
+        let is_silent = self.pto_count > PATIENCE;
+        std::iter::from_fn(move || {
+            if !is_silent || space.sent.ack_eliciting() <= KEPT_WHEN_SILENT {
+                return None;
+            }
+            space.sent.pop_resolved();
+            let (_, packet) = space.sent.pop_front()?;
+            self.bytes_in_flight -= u64::from(packet.bytes) * u64::from(packet.in_flight);
+            Some(packet)
+        })
     }
 }
 

@@ -1,6 +1,5 @@
 //! Acknowledgements, ECN, probes, key updates, and the bits of a header that are free.
 
-use mpquic_core::range_set::RangeSet;
 use mpquic_core::wire::frame::{Ack, Frame};
 use mpquic_core::{EcnCodepoint, PathId, Side, SpaceId, TimeoutReason, TransportErrorCode};
 
@@ -9,8 +8,7 @@ use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sen
 const ZERO: PathId = PathId::ZERO;
 
 fn path_ack(numbers: std::ops::Range<u64>) -> Frame {
-    let received: RangeSet = std::iter::once(numbers).collect();
-    Frame::PathAck(ZERO, Ack::new(&received, 0, None).unwrap())
+    super::harness::path_ack(ZERO, numbers)
 }
 
 fn packets(sent: &[Sent]) -> Vec<Packet> {

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointConfig, ServerConfig, TransportConfig};
-use mpquic_core::wire::frame::{Frame, FrameIter, NewConnectionId};
+use mpquic_core::range_set::RangeSet;
+use mpquic_core::wire::frame::{Ack, Frame, FrameIter, NewConnectionId};
 use mpquic_core::wire::header::{Header, PacketHeader, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, EcnCodepoint,
@@ -144,6 +145,12 @@ fn read(header: Header, number_offset: usize, data: &[u8]) -> Packet {
     packet
 }
 
+/// PATH_ACK of these packet numbers of a path.
+pub(crate) fn path_ack(path: PathId, numbers: std::ops::Range<u64>) -> Frame {
+    let received: RangeSet = std::iter::once(numbers).collect();
+    Frame::PathAck(path, Ack::new(&received, 0, None).expect("numbers"))
+}
+
 /// What a packet is forged as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
@@ -223,6 +230,8 @@ pub(crate) struct Options {
     pub(crate) migration: bool,
     /// Of the client's first packet.
     pub(crate) version: Option<Version>,
+    /// Encoded transport parameters that the client announces besides.
+    pub(crate) client_parameters: Vec<u8>,
 }
 
 impl Default for Options {
@@ -235,6 +244,7 @@ impl Default for Options {
             server_endpoint: EndpointConfig::new([2; 32]),
             migration: true,
             version: None,
+            client_parameters: Vec::new(),
         }
     }
 }
@@ -274,6 +284,8 @@ pub(crate) struct Net {
     pub(crate) validated: Option<bool>,
     /// Whether `exchange` delivers a datagram.
     pub(crate) delivers: fn(&Sent) -> bool,
+    /// What `exchange` makes of a datagram before.
+    pub(crate) rewrite: fn(&mut Sent),
     /// Connection IDs each side announced for each path, in the order of their first frames.
     pub(crate) issued: BTreeMap<(Side, PathId), Vec<NewConnectionId>>,
     client: Node,
@@ -313,6 +325,7 @@ impl Net {
             migration: options.migration,
             ..crypto.clone().server(Arc::new(options.server))
         };
+        let crypto = crypto.announcing(&options.client_parameters);
         let mut client_config = crypto.client(Arc::new(options.client));
         client_config.version = options.version;
         client_config.token_store = Some(Arc::new(Tokens::default()));
@@ -321,6 +334,7 @@ impl Net {
             retry: false,
             validated: None,
             delivers: |_| true,
+            rewrite: |_| {},
             issued: BTreeMap::new(),
             client: Node::new(options.client_endpoint, None, 1),
             server: Node::new(options.server_endpoint, Some(server_config), 2),
@@ -599,7 +613,8 @@ impl Net {
     pub(crate) fn exchange(&mut self) -> Vec<Sent> {
         let mut log = Vec::new();
         loop {
-            let flight: Vec<_> = SIDES.into_iter().flat_map(|side| self.take(side)).collect();
+            let mut flight: Vec<_> = SIDES.into_iter().flat_map(|side| self.take(side)).collect();
+            flight.iter_mut().for_each(self.rewrite);
             if flight.is_empty() {
                 return log;
             }
@@ -644,6 +659,11 @@ impl Net {
             connection.handle_timeout(now);
         }
         self.settle(side);
+    }
+
+    /// Lets a side's timers fire that are due by now.
+    pub(crate) fn tick(&mut self, side: Side) {
+        self.handle_timeout(side);
     }
 
     /// Goes to a side's next timeout and lets it happen; returns what the side then sends.

@@ -4,6 +4,7 @@
 mod abandon;
 mod ack_frequency;
 mod acknowledgement;
+mod broken_peers;
 mod closing;
 mod handshake;
 mod harness;

@@ -1,0 +1,337 @@
+//! Old and broken peers: a clear error or nothing at all, never a hang, never memory without bound.
+
+use mpquic_core::wire::frame::{Frame, NewConnectionId};
+use mpquic_core::{
+    ConnectionId, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId, TransportErrorCode,
+};
+
+use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent, path_ack};
+
+const ZERO: PathId = PathId::ZERO;
+const ONE: PathId = PathId(1);
+
+/// draft-ietf-quic-multipath-05 section 4: `enable_multipath`, without a value.
+const DRAFT_05_PARAMETER: [u8; 9] = [0xcf, 0x73, 0x9b, 0xbc, 0x1b, 0x66, 0x6d, 0x05, 0];
+
+/// Frames of that draft (sections 8.1 to 8.3), for its connection ID number 0, with their types.
+fn draft_05_frames() -> [(Vec<u8>, u64); 4] {
+    let frame = |frame_type: u32, fields: &[u8]| {
+        let mut bytes = (0x8000_0000 | frame_type).to_be_bytes().to_vec();
+        bytes.extend_from_slice(fields);
+        (bytes, u64::from(frame_type))
+    };
+    [
+        frame(0x1522_8c00, &[0, 0, 0, 0, 0]),          // ACK_MP
+        frame(0x1522_8c01, &[0, 0, 0, 0, 0, 1, 0, 0]), // ACK_MP with ECN counts
+        frame(0x1522_8c05, &[0, 0, 0]),                // PATH_ABANDON
+        frame(0x1522_8c06, &[0, 1, 1]),                // PATH_STATUS
+    ]
+}
+
+fn transfers(net: &mut Net, bytes: usize) {
+    for side in SIDES {
+        let id = net.write(side, bytes);
+        net.wait(5 * SECOND);
+        assert_eq!(net.read(!side, id), bytes, "from {side:?}");
+    }
+}
+
+/// The old parameter is one we do not know: the connection works, with one path.
+#[test]
+fn a_peer_that_speaks_draft_05_gets_one_path() {
+    let mut options = Options::default();
+    options.client.max_concurrent_paths = 0;
+    options.client_parameters = DRAFT_05_PARAMETER.to_vec();
+    let mut net = Net::connected(options);
+    assert!(!net.server().is_multipath());
+    let log = net.exchange();
+    assert!(
+        log.iter()
+            .all(|sent| !sent.has(|frame| matches!(frame, Frame::PathAck(..))))
+    );
+    transfers(&mut net, 100_000);
+    assert_eq!(net.open_path(1), Err(OpenPathError::NotNegotiated));
+}
+
+/// Its frame types are unknown, whether or not RFC 10069 was negotiated besides.
+#[test]
+fn frames_of_draft_05_are_unknown() {
+    for max_concurrent_paths in [0, 8] {
+        for (bytes, frame_type) in draft_05_frames() {
+            let mut options = Options::default();
+            options.client.max_concurrent_paths = max_concurrent_paths;
+            options.client_parameters = DRAFT_05_PARAMETER.to_vec();
+            let mut net = Net::connected(options);
+            let forged = net.forge(&Forgery {
+                frames: bytes,
+                ..Forgery::new(Side::Client, Kind::OneRtt(ZERO), 3000, &[])
+            });
+            net.give(forged);
+            let unknown = (TransportErrorCode::FRAME_ENCODING_ERROR, frame_type);
+            assert_eq!(net.fault(Side::Server), Some(unknown));
+        }
+    }
+}
+
+/// Replaces PATH_ABANDON of the server by PADDING.
+fn without_answer(sent: &mut Sent) {
+    let abandon = [0x7e, 0x75];
+    let found = sent.data.windows(2).position(|bytes| bytes == abandon);
+    if let Some(at) = found.filter(|_| sent.from.is_server()) {
+        sent.data[at..at + 4].fill(0);
+    }
+}
+
+/// MP-126: the path stays abandoned and everything else goes on; what is kept is bounded by the
+/// ceiling on paths.
+#[test]
+fn a_peer_that_never_answers_path_abandon_costs_one_path_id_each_time() {
+    let options = Options::default().transport(|transport| transport.max_concurrent_paths = 4);
+    let mut net = Net::connected(options);
+    net.rewrite = without_answer;
+    for id in 1..4 {
+        assert_eq!(net.open_path(1), Ok(PathId(id)));
+        net.wait(SECOND);
+        let now = net.now;
+        let code = TransportErrorCode::NO_ERROR;
+        net.client().close_path(now, PathId(id), code).unwrap();
+        net.wait(10 * SECOND);
+        assert!(!net.has_path_event(Side::Client, &PathEvent::Discarded(PathId(id))));
+        transfers(&mut net, 100_000);
+    }
+    assert_eq!(net.open_path(1), Err(OpenPathError::PathsBlocked));
+    transfers(&mut net, 100_000);
+    net.close(Side::Client);
+    net.wait(60 * SECOND);
+    assert!(net.client().is_drained() && net.server().is_drained());
+}
+
+/// Frames for path IDs nobody uses: an error above the limit (see `tests/hostile.rs`), and within
+/// it if they acknowledge or retire what never was; the rest is kept for when the path opens.
+#[test]
+fn frames_for_unused_paths_are_errors_or_wait_for_the_path() {
+    let violation = |frame_type| Some((TransportErrorCode::PROTOCOL_VIOLATION, frame_type));
+    let new = NewConnectionId {
+        sequence: 7,
+        retire_prior_to: 0,
+        id: ConnectionId::new(&[0xab; 8]),
+        reset_token: [0xcd; 16],
+    };
+    let five = PathId(5);
+    for side in SIDES {
+        for (frame, expected) in [
+            (path_ack(five, 0..1), violation(0x3e)),
+            (Frame::PathRetireConnectionId(five, 9), violation(0x3e79)),
+            (Frame::PathCidsBlocked(five, 9), violation(0x3e7c)),
+            (Frame::PathNewConnectionId(five, new), None),
+            (Frame::PathStatus(five, PathStatus::Backup, 3), None),
+            (Frame::PathAbandon(five, TransportErrorCode::NO_ERROR), None),
+        ] {
+            let mut net = Net::connected(Options::default());
+            let kind = Kind::OneRtt(ZERO);
+            let forged = net.forge(&Forgery::new(!side, kind, 3000, &[frame]));
+            net.give(forged);
+            assert_eq!(net.fault(side), expected);
+        }
+    }
+}
+
+/// Packets of a path ID without a connection ID of ours go nowhere.
+#[test]
+fn packets_of_an_unknown_path_are_dropped() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let forged = net.forge(&Forgery {
+            dcid: Some(ConnectionId::new(&[0xee; 8])),
+            ..Forgery::new(!side, Kind::OneRtt(PathId(6)), 0, &[Frame::Ping])
+        });
+        let before = net.connection(side).stats();
+        net.give(forged);
+        assert_eq!(
+            net.connection(side).stats().datagrams_received,
+            before.datagrams_received
+        );
+        // A connection ID of another path: the nonce does not fit.
+        let mut forged = net.forge(&Forgery::new(
+            !side,
+            Kind::OneRtt(ZERO),
+            3000,
+            &[Frame::Ping],
+        ));
+        let tag = forged.data.len() - 12;
+        forged.data[tag + 3] ^= 2;
+        net.give(forged);
+        let after = net.connection(side).stats();
+        assert_eq!(after.packets_dropped, before.packets_dropped + 1);
+        transfers(&mut net, 10_000);
+    }
+}
+
+/// Every kind of advice, as often as it comes: closed, and soon.
+#[test]
+fn floods_of_advice_are_violations() {
+    type Make = fn(u64) -> Frame;
+    let kinds: [(Make, u64); 6] = [
+        (|_| Frame::PathsBlocked(PathId(7)), 0x3e7b),
+        (|_| Frame::PathCidsBlocked(PathId(1), 0), 0x3e7c),
+        (|n| Frame::PathStatus(ONE, PathStatus::Backup, n), 0x3e76),
+        (
+            |n| Frame::PathStatus(PathId(6), PathStatus::Available, n),
+            0x3e77,
+        ),
+        (|n| Frame::MaxPathId(PathId(7 + n as u32)), 0x3e7a),
+        (
+            |_| Frame::PathAbandon(PathId(6), TransportErrorCode::NO_ERROR),
+            0x3e75,
+        ),
+    ];
+    for side in SIDES {
+        for (make, frame_type) in kinds {
+            let mut net = Net::connected(Options::default());
+            let mut count = 0;
+            for number in 3000..3050 {
+                let frames: Vec<_> = (count..count + 50).map(make).collect();
+                count += 50;
+                let kind = Kind::OneRtt(ZERO);
+                let forged = net.forge(&Forgery::new(!side, kind, number, &frames));
+                net.give(forged);
+                net.take(side);
+            }
+            let violation = (TransportErrorCode::PROTOCOL_VIOLATION, frame_type);
+            assert_eq!(net.fault(side), Some(violation));
+        }
+    }
+}
+
+/// A slow drip of the same is no reason to close, and nothing piles up.
+#[test]
+fn advice_now_and_then_is_ignored() {
+    let mut net = Net::connected(Options::default());
+    for number in 3000..5000 {
+        let kind = Kind::OneRtt(ZERO);
+        let frames = [
+            Frame::PathsBlocked(PathId(7)),
+            Frame::PathCidsBlocked(PathId(1), 0),
+        ];
+        let forged = net.forge(&Forgery::new(Side::Client, kind, number, &frames));
+        net.give(forged);
+        net.take(Side::Server);
+        net.now += 25 * MS;
+    }
+    assert_eq!(net.fault(Side::Server), None);
+}
+
+/// A hundred frames of 8 bytes in a packet of the peer's on path 1.
+fn inject_on_path_1(net: &mut Net, from: Side, number: u64, make: fn([u8; 8]) -> Frame) {
+    let mut bytes = Vec::new();
+    for i in 0..100u8 {
+        make([number as u8, i, 1, 2, 3, 4, 5, 6]).encode(&mut bytes);
+    }
+    net.connection(from).inject(SpaceId::Data(ONE), &bytes);
+}
+
+/// Challenges: each is answered at most once, on its path, in no more bytes than came, and however
+/// many come at once, few answers wait.
+#[test]
+fn a_flood_of_challenges_is_answered_within_bounds() {
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        let (mut received, mut sent, mut answers) = (0, 0, 0);
+        for number in 0..200 {
+            inject_on_path_1(&mut net, !side, number, Frame::PathChallenge);
+            for datagram in net.take(!side) {
+                received += datagram.data.len();
+                net.give(datagram);
+            }
+            // Four at a time.
+            if number % 4 < 3 {
+                continue;
+            }
+            for datagram in net.take(side) {
+                sent += datagram.data.len();
+                let frames = datagram.frames();
+                let responses = frames
+                    .iter()
+                    .filter(|f| matches!(f, Frame::PathResponse(_)));
+                answers += responses.count();
+                assert_eq!(datagram.path(), Some(ONE));
+                net.give(datagram);
+            }
+        }
+        assert!(sent < received, "{sent} bytes for {received}");
+        assert!((50..=50 * 32).contains(&answers), "{answers}");
+        transfers(&mut net, 10_000);
+    }
+}
+
+/// Responses to challenges that were never sent prove nothing and change nothing.
+#[test]
+fn a_flood_of_responses_is_ignored() {
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        for number in 0..200 {
+            inject_on_path_1(&mut net, !side, number, Frame::PathResponse);
+            net.exchange();
+        }
+        transfers(&mut net, 10_000);
+    }
+}
+
+/// A path on which nothing is ever acknowledged: its data goes elsewhere, it is tried again now and
+/// then, and what is kept of these trials does not grow.
+#[test]
+fn a_peer_that_acknowledges_nothing_on_a_path_is_served_on_the_others() {
+    let options = Options::default().transport(|transport| transport.max_idle_timeout = None);
+    let mut net = Net::with_two_paths(options);
+    let in_flight = |net: &mut Net| net.client().path_stats(ONE).unwrap().in_flight;
+    net.delivers = |sent| {
+        let acks_path = |frame: &Frame| matches!(frame, Frame::PathAck(path, _) if *path == ONE);
+        sent.from.is_client() || !sent.has(acks_path)
+    };
+    transfers(&mut net, 200_000);
+    assert!(net.has_path_event(Side::Client, &PathEvent::Suspect(ONE)));
+    net.wait(600 * SECOND);
+    let before = in_flight(&mut net);
+    for _ in 0..20 {
+        net.wait(600 * SECOND);
+        transfers(&mut net, 10_000);
+    }
+    let after = in_flight(&mut net);
+    assert!(after <= before + 2400, "{before} then {after} bytes");
+    let timeouts = net.client().path_stats(ONE).unwrap().probe_timeouts;
+    assert!(timeouts > 2000, "{timeouts}");
+    // It answers again: everything is acknowledged, and the path is used.
+    net.delivers = |_| true;
+    transfers(&mut net, 100_000);
+    assert!(net.has_path_event(Side::Client, &PathEvent::Recovered(ONE)));
+}
+
+/// The same on the only path, from a peer that goes on sending: it has what we send, or so it could
+/// be, and nothing piles up.
+#[test]
+fn a_peer_that_acknowledges_nothing_at_all_does_not_fill_our_memory() {
+    let mut net = Net::connected(Options::default());
+    net.write(Side::Server, 500_000);
+    let mut in_flight = Vec::new();
+    let mut sent = 0;
+    for round in 0..2000u64 {
+        for number in [3000 + 2 * round, 3001 + 2 * round] {
+            let forged = net.forge(&Forgery::new(
+                Side::Client,
+                Kind::OneRtt(ZERO),
+                number,
+                &[Frame::Ping],
+            ));
+            net.give(forged);
+        }
+        sent += net.take(Side::Server).len();
+        net.now += 5 * SECOND;
+        net.tick(Side::Server);
+        sent += net.take(Side::Server).len();
+        in_flight.push(net.server().path_stats(ZERO).unwrap().in_flight);
+    }
+    assert_eq!(net.lost(Side::Server), None);
+    assert!(sent > 2000);
+    let (early, late) = (in_flight[300], in_flight[1999]);
+    assert!(late <= early + 4000, "{early} then {late}");
+}
