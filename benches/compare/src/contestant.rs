@@ -9,18 +9,72 @@ use clap::ValueEnum;
 pub(crate) enum Contestant {
     Mpquic,
     Quinn,
+    Noq,
+    S2nQuic,
+    Quiche,
+    Tquic,
+    /// UDP in trains (GSO, GRO), no encryption
+    Udp,
+    /// The same with AES-128-GCM of ring
+    UdpRing,
+    /// The same with AES-128-GCM of aws-lc-rs
+    UdpAwsLc,
+    /// Encryption alone, by ring
+    SealRing,
+    /// Decryption alone, by ring
+    OpenRing,
+    /// Encryption alone, by aws-lc-rs
+    SealAwsLc,
+    /// Decryption alone, by aws-lc-rs
+    OpenAwsLc,
+    /// TCP
+    Tcp,
+    /// TCP with TLS by rustls
+    TcpTls,
 }
 
 impl Contestant {
+    /// A limit of the machine, not a QUIC stack.
+    pub(crate) fn is_limit(self) -> bool {
+        self.package() == "peer-limits"
+    }
+
     /// The package with its program, and the program.
     pub(crate) fn package(self) -> &'static str {
         match self {
             Self::Mpquic => "peer-mpquic",
             Self::Quinn => "peer-quinn",
+            Self::Noq => "peer-noq",
+            Self::S2nQuic => "peer-s2n-quic",
+            Self::Quiche => "peer-quiche",
+            Self::Tquic => "peer-tquic",
+            _ => "peer-limits",
+        }
+    }
+
+    /// What its row in a table is called.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Mpquic => "mpquic",
+            Self::Quinn => "quinn 0.11",
+            Self::Noq => "noq 1.4",
+            Self::S2nQuic => "s2n-quic 1.91",
+            Self::Quiche => "quiche 0.30",
+            Self::Tquic => "tquic 1.6",
+            Self::Udp => "limit: UDP with GSO and GRO",
+            Self::UdpRing => "limit: the same + AES-128-GCM, ring",
+            Self::UdpAwsLc => "limit: the same + AES-128-GCM, aws-lc-rs",
+            Self::SealRing => "limit: AES-128-GCM alone, ring, encrypt",
+            Self::OpenRing => "limit: AES-128-GCM alone, ring, decrypt",
+            Self::SealAwsLc => "limit: AES-128-GCM alone, aws-lc-rs, encrypt",
+            Self::OpenAwsLc => "limit: AES-128-GCM alone, aws-lc-rs, decrypt",
+            Self::Tcp => "limit: TCP",
+            Self::TcpTls => "limit: TCP with TLS (rustls)",
         }
     }
 }
 
+/// The name in options.
 impl fmt::Display for Contestant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();

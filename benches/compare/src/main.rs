@@ -1,8 +1,9 @@
-//! Runs mpquic next to other QUIC stacks: the same workloads, TLS, windows, congestion controller
-//! and buffers; server and client are processes of their own on CPUs of their own.
+//! Runs mpquic next to other QUIC stacks and next to what the machine can do: the same workloads,
+//! TLS, windows, congestion controller and buffers; server and client are processes of their own on
+//! CPUs of their own.
 //!
 //! ```text
-//! cargo run --release --manifest-path benches/compare/Cargo.toml -- --rounds 5
+//! cargo run --release --manifest-path benches/compare/Cargo.toml -- --peer all
 //! ```
 //!
 //! Rounds alternate between the contestants, so that whatever else the machine does hits all.
@@ -11,14 +12,16 @@ use std::fs;
 use std::process::Command;
 
 use clap::{Parser, ValueEnum};
-use compare_peer::{Options, Result, Workload, tls};
+use compare_peer::{Options, Result, tls};
 
 use contestant::Contestant;
 use measure::{Outcome, Placement, measure};
+use subject::Subject;
 use table::Row;
 
 mod contestant;
 mod measure;
+mod subject;
 mod table;
 
 #[derive(Debug, Parser)]
@@ -29,10 +32,10 @@ struct Arguments {
     rounds: usize,
     /// Workloads, separated by commas [default: all]
     #[arg(long, value_delimiter = ',')]
-    workload: Vec<Workload>,
-    /// Contestants, separated by commas
+    workload: Vec<Subject>,
+    /// Contestants, separated by commas; `all` for every stack and limit
     #[arg(long, value_delimiter = ',', default_values = ["mpquic", "quinn"])]
-    peer: Vec<Contestant>,
+    peer: Vec<String>,
     /// The contestant that ratios are to
     #[arg(long, default_value = "quinn")]
     reference: Contestant,
@@ -45,90 +48,99 @@ struct Arguments {
     options: Options,
 }
 
+impl Arguments {
+    fn subjects(&self) -> &[Subject] {
+        if self.workload.is_empty() {
+            Subject::value_variants()
+        } else {
+            &self.workload
+        }
+    }
+
+    fn contestants(&self) -> Result<Vec<Contestant>> {
+        if self.peer.iter().any(|name| name == "all") {
+            return Ok(Contestant::value_variants().to_vec());
+        }
+        let peers = self
+            .peer
+            .iter()
+            .map(|name| Contestant::from_str(name, true));
+        Ok(peers.collect::<Result<_, _>>()?)
+    }
+}
+
 fn main() -> Result<()> {
     let mut arguments = Arguments::parse();
-    if arguments.workload.is_empty() {
-        arguments.workload = Workload::value_variants().to_vec();
-    }
-    if !arguments.no_build {
-        build(&arguments.peer)?;
-    }
+    let contestants = arguments.contestants()?;
+    let broken = match arguments.no_build {
+        true => Vec::new(),
+        false => build(&contestants)?,
+    };
     arguments.placement.prepare()?;
     let directory = std::env::temp_dir().join(format!("mpquic-compare-{}", std::process::id()));
     arguments.options.credentials.clone_from(&directory);
     fs::create_dir_all(&directory)?;
-    let result = write_credentials(&arguments.options).and_then(|()| compare(&arguments));
+    let written = write_credentials(&arguments.options);
+    if written.is_ok() {
+        for subject in arguments.subjects() {
+            let rows = subject.rows(&contestants).into_iter();
+            let mut rows = Vec::from_iter(rows.map(|(who, what)| Row::new(who, what)));
+            for row in &mut rows {
+                let broken = broken.contains(&row.contestant.package());
+                row.lacks = broken.then(|| "does not build here".to_owned());
+            }
+            rounds(*subject, &mut rows, &arguments);
+            println!("{}", table::table(*subject, &rows, arguments.reference));
+        }
+    }
     fs::remove_dir_all(&directory)?;
-    result
+    written
 }
 
-/// Builds the programs of the contestants, next to this one.
-fn build(contestants: &[Contestant]) -> Result<()> {
-    let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
-    cargo.args(["build", "--release", "--locked", "--manifest-path"]);
-    cargo.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
-    for contestant in contestants {
-        cargo.args(["--package", contestant.package()]);
+/// Builds the programs, next to this one, and returns those that cannot be built. Each is built
+/// alone, so that what one asks of a library changes nothing for the others.
+fn build(contestants: &[Contestant]) -> Result<Vec<&'static str>> {
+    let mut failed = Vec::new();
+    let mut packages = Vec::from_iter(contestants.iter().map(|who| who.package()));
+    packages.dedup();
+    for package in packages {
+        let mut cargo = Command::new(option_env!("CARGO").unwrap_or("cargo"));
+        cargo.args(["build", "--release", "--locked", "--manifest-path"]);
+        cargo.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"));
+        if !cargo.args(["--package", package]).status()?.success() {
+            failed.push(package);
+        }
     }
-    if cargo.status()?.success() {
-        Ok(())
-    } else {
-        Err("the contestants cannot be built".into())
-    }
+    Ok(failed)
 }
 
 /// A certificate with an ECDSA key on P-256, which every stack can use.
 fn write_credentials(options: &Options) -> Result<()> {
     let names = vec![tls::SERVER_NAME.to_owned()];
     let made = rcgen::generate_simple_self_signed(names)?;
+    let key = made.signing_key.serialize_pem();
     fs::write(options.credentials.join(tls::CERTIFICATE), made.cert.pem())?;
-    fs::write(
-        options.credentials.join(tls::KEY),
-        made.signing_key.serialize_pem(),
-    )?;
+    fs::write(options.credentials.join(tls::KEY), key)?;
     Ok(())
 }
 
-fn compare(arguments: &Arguments) -> Result<()> {
-    let mut tables = Vec::new();
-    for workload in &arguments.workload {
-        let rows = rounds(arguments, *workload);
-        let table = table::table(*workload, &rows, arguments.reference);
-        println!("\n{table}");
-        tables.push(table);
-    }
-    if tables.len() > 1 {
-        println!("\n{}", tables.join("\n"));
-    }
-    Ok(())
-}
-
-/// All rounds of a workload. A run that fails is counted, and the others go on.
-fn rounds(arguments: &Arguments, workload: Workload) -> Vec<Row> {
-    let Arguments {
-        placement, options, ..
-    } = arguments;
-    let mut rows = Vec::from_iter(arguments.peer.iter().map(|&contestant| Row {
-        contestant,
-        rounds: Vec::new(),
-        lacks: None,
-    }));
+/// All rounds of a table. A run that fails is counted, and the others go on.
+fn rounds(subject: Subject, rows: &mut [Row], arguments: &Arguments) {
     for round in 1..=arguments.rounds {
         for row in rows.iter_mut().filter(|row| row.lacks.is_none()) {
-            let contestant = row.contestant;
-            match measure(contestant, workload, options, placement) {
+            let (who, what) = (row.contestant, row.workload);
+            match measure(who, what, &arguments.options, &arguments.placement) {
                 Ok(Outcome::Sample(sample)) => {
-                    let described = table::describe(workload, &sample);
-                    println!("{workload} {round}: {contestant}: {described}");
+                    let described = table::describe(subject, &sample);
+                    eprintln!("{what} {round}: {who}: {described}");
                     row.rounds.push(Some(sample));
                 }
                 Ok(Outcome::Lacks(reason)) => row.lacks = Some(reason),
                 Err(failure) => {
-                    println!("{workload} {round}: {contestant}: failed: {failure}");
+                    eprintln!("{what} {round}: {who}: failed: {failure}");
                     row.rounds.push(None);
                 }
             }
         }
     }
-    rows
 }

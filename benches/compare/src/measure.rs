@@ -4,12 +4,14 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
 use compare_peer::report::{LACKS, READY, Report, START};
 use compare_peer::{Options, Result, Workload};
+use nix::sys::signal::{Signal, kill};
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
@@ -17,6 +19,8 @@ use crate::contestant::Contestant;
 
 /// How long a server is left alone before its memory is read.
 const SETTLE: Duration = Duration::from_secs(2);
+/// How long a process may take before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where and how processes run.
 #[derive(Debug, Clone, Args)]
@@ -74,6 +78,14 @@ pub(crate) struct Sample {
     pub(crate) memory: u64,
 }
 
+impl Sample {
+    /// CPU time of the side that was busier, seconds: the time it would have taken if that side had
+    /// never been kept waiting.
+    pub(crate) fn busier(&self) -> f64 {
+        self.server_cpu.max(self.report.cpu)
+    }
+}
+
 /// A sample, or what the contestant lacks for the workload.
 #[derive(Debug, Clone)]
 pub(crate) enum Outcome {
@@ -92,9 +104,13 @@ pub(crate) fn measure(
         let mut command = placement.command(cpu);
         command.arg(program(contestant)?);
         command.arg(workload.to_string()).args(options.arguments());
+        if contestant.is_limit() {
+            command.args(["--variant", &contestant.to_string()]);
+        }
         Process::start(command.args(role))
     };
     let mut server = start(placement.server_cpu, &["server"])?;
+    let _server_limit = Limit::new(&server);
     let line = server.line()?;
     if let Some(reason) = line.strip_prefix(LACKS) {
         return Ok(Outcome::Lacks(reason.to_owned()));
@@ -102,6 +118,7 @@ pub(crate) fn measure(
     let port = line.strip_prefix(READY).ok_or("a server is not ready")?;
     let memory = server.memory()?;
     let mut client = start(placement.client_cpu, &["client", port])?;
+    let _client_limit = Limit::new(&client);
     if client.line()? != START {
         return Err("a client does not start".into());
     }
@@ -125,6 +142,25 @@ fn program(contestant: Contestant) -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name(contestant.package()))
 }
 
+/// Ends a process that takes far too long.
+struct Limit {
+    /// Tells the thread that waits, when dropped, that all is well.
+    _over: Sender<()>,
+}
+
+impl Limit {
+    fn new(process: &Process) -> Self {
+        let (over, receiver) = mpsc::channel::<()>();
+        let pid = process.pid();
+        thread::spawn(move || {
+            if receiver.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                let _ = kill(pid, Signal::SIGKILL);
+            }
+        });
+        Self { _over: over }
+    }
+}
+
 /// A child process and what it prints. Dropping it ends it.
 struct Process {
     child: Child,
@@ -143,9 +179,13 @@ impl Process {
         Ok(self.lines.next().ok_or("a process ended early")??)
     }
 
+    fn pid(&self) -> Pid {
+        Pid::from_raw(self.child.id().cast_signed())
+    }
+
     /// CPU time so far, seconds.
     fn cpu(&self) -> Result<f64> {
-        let clock = clock_getcpuclockid(Pid::from_raw(self.child.id().cast_signed()))?;
+        let clock = clock_getcpuclockid(self.pid())?;
         Ok(Duration::from(clock_gettime(clock)?).as_secs_f64())
     }
 

@@ -58,7 +58,20 @@ async fn on_connection<C: Connection>(
 async fn single<C: Connection>(connection: &C, down: u64, up: u64) -> Result<()> {
     let meter = Meter::start()?;
     exchange(connection, down, up).await?;
-    meter.stop(down + up, "")
+    meter.stop(down + up, &shares(&connection.received_by_path()))
+}
+
+/// How much of the bytes came over each path.
+fn shares(bytes: &[u64]) -> String {
+    let total = bytes.iter().sum::<u64>().max(1) as f64;
+    let percent = |bytes: &u64| format!("{:.0}%", 100.0 * *bytes as f64 / total);
+    match bytes {
+        [] | [_] => String::new(),
+        _ => format!(
+            "by path: {}",
+            Vec::from_iter(bytes.iter().map(percent)).join(", ")
+        ),
+    }
 }
 
 /// One stream: sends eight bytes and `rest` more, receives `wanted` bytes.

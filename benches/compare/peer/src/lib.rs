@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use clap::{Parser, Subcommand};
 
 mod client;
+pub mod event;
 pub mod options;
 pub mod report;
 pub mod request;
@@ -36,6 +37,9 @@ pub struct Program {
     /// How
     #[command(flatten)]
     pub options: Options,
+    /// Which of several things that a program can be
+    #[arg(long)]
+    pub variant: Option<String>,
     /// Which side
     #[command(subcommand)]
     pub role: Role,
@@ -83,6 +87,7 @@ pub fn run<S: Stack>() -> Result<()> {
         workload,
         options,
         role,
+        ..
     } = Program::parse(S::lacks);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

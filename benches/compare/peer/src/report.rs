@@ -35,16 +35,21 @@ impl Meter {
 
     /// Ends the measurement of `count` units of work, and says so.
     pub fn stop(self, count: u64, remark: &str) -> Result<()> {
-        let seconds = self.start.elapsed().as_secs_f64();
-        let report = Report {
-            count,
-            seconds,
-            cpu: used()? - self.used,
-            remark: remark.to_owned(),
-        };
-        println!("{report}");
+        let time = self.start.elapsed();
+        stop(count, time, used()? - self.used, remark);
         Ok(())
     }
+}
+
+/// Ends a measurement whose time and CPU seconds the program took itself.
+pub fn stop(count: u64, time: Duration, cpu: f64, remark: &str) {
+    let report = Report {
+        count,
+        seconds: time.as_secs_f64(),
+        cpu,
+        remark: remark.to_owned(),
+    };
+    println!("{report}");
 }
 
 /// A client's figures.

@@ -52,6 +52,11 @@ pub trait Connection: Clone + Send + Sync + 'static {
     /// Waits for a DATAGRAM frame.
     fn receive_datagram(&self) -> impl Future<Output = Result<Bytes>> + Send;
 
+    /// Bytes received so far over each path; empty if the stack has only one path.
+    fn received_by_path(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// Closes the connection.
     fn close(&self);
 }

@@ -96,6 +96,11 @@ impl Connection for Peer {
         Ok(self.0.read_datagram().await?)
     }
 
+    fn received_by_path(&self) -> Vec<u64> {
+        let paths = self.0.path_stats();
+        Vec::from_iter(paths.iter().map(|path| path.bytes_received))
+    }
+
     fn close(&self) {
         if std::env::var_os("COMPARE_STATS").is_some() {
             eprintln!("{:?} {:?}", self.0.stats(), self.0.path_stats());

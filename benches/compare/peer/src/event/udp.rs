@@ -1,0 +1,158 @@
+//! A socket that receives coalesced datagrams and sends trains of them.
+
+use std::io::{self, ErrorKind, IoSliceMut};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+
+use crate::{Options, Result, socket};
+
+/// Largest UDP payload, of one datagram or of a train of them.
+const MAX_PAYLOAD: usize = 65_507;
+/// Most datagrams in a train; what Linux takes.
+const MAX_SEGMENTS: usize = 64;
+
+/// A UDP socket.
+#[derive(Debug)]
+pub struct Udp {
+    socket: UdpSocket,
+    state: UdpSocketState,
+    address: SocketAddr,
+    buffer: Vec<u8>,
+}
+
+impl Udp {
+    /// A socket bound to an address, with the buffers asked for.
+    pub fn bind(address: SocketAddr, options: &Options) -> Result<Self> {
+        let socket = socket(address, options)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let address = socket.local_addr()?;
+        Ok(Self {
+            socket,
+            state,
+            address,
+            buffer: vec![0; BATCH_SIZE << 16],
+        })
+    }
+
+    /// The socket's address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Receives once, a batch of coalesced datagrams, and hands out each with its sender. False if
+    /// there was nothing.
+    pub fn receive(
+        &mut self,
+        mut each: impl FnMut(SocketAddr, &mut [u8]) -> Result<()>,
+    ) -> Result<bool> {
+        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        let mut slots = self.buffer.chunks_mut(1 << 16);
+        let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
+            std::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
+        let socket = UdpSockRef::from(&self.socket);
+        let count = match self.state.recv(socket, &mut slices, &mut metas) {
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error.into()),
+        };
+        for (slice, meta) in slices.iter_mut().zip(&metas[..count]) {
+            for datagram in slice[..meta.len].chunks_mut(meta.stride.max(1)) {
+                each(meta.addr, datagram)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends a train. False if the socket has no room for it.
+    pub fn send(&self, to: SocketAddr, train: &Train) -> Result<bool> {
+        let transmit = Transmit {
+            destination: to,
+            ecn: None,
+            contents: &train.data,
+            segment_size: (train.data.len() > train.size).then_some(train.size),
+            src_ip: None,
+        };
+        match self
+            .state
+            .try_send(UdpSockRef::from(&self.socket), &transmit)
+        {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Sleeps until there is something to receive or the deadline has passed.
+    pub fn wait(&self, deadline: Option<Instant>) -> Result<()> {
+        self.sleep(PollFlags::POLLIN, deadline)
+    }
+
+    /// Sleeps until there is something to receive or room to send.
+    pub fn wait_to_send(&self) -> Result<()> {
+        self.sleep(PollFlags::POLLIN | PollFlags::POLLOUT, None)
+    }
+
+    fn sleep(&self, flags: PollFlags, deadline: Option<Instant>) -> Result<()> {
+        let mut sockets = [PollFd::new(self.socket.as_fd(), flags)];
+        let timeout = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.map(|time| TimeSpec::from(time.min(Duration::from_secs(60))));
+        match ppoll(&mut sockets, timeout, None) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(io::Error::from(error).into()),
+        }
+    }
+}
+
+/// Datagrams of equal size, of which the last may be shorter.
+#[derive(Debug, Default)]
+pub struct Train {
+    data: Vec<u8>,
+    size: usize,
+    ended: bool,
+}
+
+impl Train {
+    /// Begins a train of datagrams of `size` bytes.
+    pub fn begin(&mut self, size: usize) {
+        self.data.clear();
+        self.size = size;
+        self.ended = false;
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Whether another datagram can follow.
+    pub fn has_room(&self) -> bool {
+        let end = self.data.len() + self.size;
+        !self.ended && end <= MAX_PAYLOAD && end <= MAX_SEGMENTS * self.size
+    }
+
+    /// Has a datagram written: `write` gets as many bytes as it may have, and returns how many it
+    /// has or `None` if there is none.
+    pub fn write(
+        &mut self,
+        write: impl FnOnce(&mut [u8]) -> Result<Option<usize>>,
+    ) -> Result<bool> {
+        let start = self.data.len();
+        self.data.resize(start + self.size, 0);
+        let written = write(&mut self.data[start..]);
+        let length = *written.as_ref().map_or(&None, |length| length);
+        self.data.truncate(start + length.unwrap_or(0));
+        self.ended = length.is_some_and(|length| length < self.size);
+        Ok(written?.is_some())
+    }
+
+    /// Appends a datagram.
+    pub fn push(&mut self, datagram: &[u8]) {
+        self.data.extend_from_slice(datagram);
+        self.ended = datagram.len() != self.size;
+    }
+}

@@ -1,0 +1,125 @@
+//! Connections that share a socket.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use compare_peer::event::{Application, Train, Udp};
+use compare_peer::{Options, Result, Workload, any_port};
+use quiche::{Config, Error};
+
+use crate::link::Peer;
+use crate::table::Table;
+
+pub(crate) struct Endpoint {
+    udp: Udp,
+    table: Table,
+    /// Whether DATAGRAM frames are in use.
+    datagrams: bool,
+    train: Train,
+}
+
+impl Endpoint {
+    /// A client of `server`, or a server if there is none.
+    pub(crate) fn bind(
+        config: Config,
+        server: Option<SocketAddr>,
+        workload: Workload,
+        options: &Options,
+    ) -> Result<Self> {
+        let udp = Udp::bind(any_port(), options)?;
+        let resume = workload == Workload::Resumed;
+        Ok(Self {
+            table: Table::new(config, udp.address(), server, resume),
+            udp,
+            datagrams: workload == Workload::Datagrams,
+            train: Train::default(),
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.udp.address()
+    }
+
+    /// Runs until the application is done.
+    pub(crate) fn run(&mut self, application: &mut dyn Application) -> Result<()> {
+        loop {
+            while application.connect() {
+                self.table.connect()?;
+            }
+            let table = &mut self.table;
+            self.udp
+                .receive(|from, datagram| table.receive(from, datagram))?;
+            self.table.expire(Instant::now());
+            for key in self.table.take_touched() {
+                self.look_after(key, application)?;
+            }
+            if application.is_done()? {
+                return Ok(());
+            }
+            if !self.table.any_touched() {
+                let deadlines = self.table.deadline().into_iter();
+                let deadline = deadlines.chain(application.deadline()).min();
+                self.udp.wait(deadline)?;
+            }
+        }
+    }
+
+    /// Tells the application what happened on a connection, then lets the connection send.
+    fn look_after(&mut self, key: u64, application: &mut dyn Application) -> Result<()> {
+        let Some(peer) = self.table.peer(key) else {
+            return Ok(());
+        };
+        if !peer.established && peer.connection.is_established() {
+            peer.established = true;
+            application.established(key, peer)?;
+        }
+        if peer.established {
+            while let Some(stream) = peer.connection.stream_readable_next() {
+                application.readable(key, peer, stream)?;
+            }
+            while let Some(stream) = peer.connection.stream_writable_next() {
+                application.writable(key, peer, stream)?;
+            }
+            if self.datagrams {
+                application.datagrams(key, peer)?;
+            }
+        }
+        let more = send(&self.udp, &mut self.train, peer)?;
+        if peer.connection.is_closed() {
+            application.closed(key);
+            self.table.remove(key);
+        } else {
+            self.table.arm(key);
+            if more || self.datagrams && !self.train.is_empty() {
+                self.table.touch(key);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends a train. Whether another may follow.
+fn send(udp: &Udp, train: &mut Train, peer: &mut Peer) -> Result<bool> {
+    train.begin(peer.connection.max_send_udp_payload_size());
+    let mut to = None;
+    while train.has_room() {
+        let written = train.write(|room| match peer.connection.send(room) {
+            Ok((length, info)) => {
+                to = Some(info.to);
+                Ok(Some(length))
+            }
+            Err(Error::Done) => Ok(None),
+            Err(error) => Err(error.into()),
+        })?;
+        if !written {
+            break;
+        }
+    }
+    let Some(to) = to else {
+        return Ok(false);
+    };
+    while !udp.send(to, train)? {
+        udp.wait_to_send()?;
+    }
+    Ok(!train.has_room())
+}

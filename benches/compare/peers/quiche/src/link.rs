@@ -1,0 +1,117 @@
+//! A connection as the application sees it.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use compare_peer::Result;
+use compare_peer::event::Link;
+use quiche::{BufFactory, BufSplit, Connection, ConnectionId, Error};
+
+/// Hands buffers to quiche without copying them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Buffers;
+
+/// Part of what the application wrote.
+#[derive(Debug, Clone)]
+pub(crate) struct Buffer(Bytes);
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl BufSplit for Buffer {
+    fn split_at(&mut self, at: usize) -> Self {
+        Self(self.0.split_off(at))
+    }
+}
+
+impl BufFactory for Buffers {
+    type Buf = Buffer;
+    type DgramBuf = Vec<u8>;
+
+    fn buf_from_slice(data: &[u8]) -> Buffer {
+        Buffer(Bytes::copy_from_slice(data))
+    }
+
+    fn dgram_buf_from_slice(data: &[u8]) -> Vec<u8> {
+        data.to_vec()
+    }
+}
+
+/// A connection and what the application has to remember for it.
+pub(crate) struct Peer {
+    pub(crate) connection: Connection<Buffers>,
+    /// What datagrams for it are addressed to.
+    pub(crate) ids: Vec<ConnectionId<'static>>,
+    /// The application knows that the handshake is complete.
+    pub(crate) established: bool,
+    /// Something happened since it was last looked after.
+    pub(crate) touched: bool,
+    /// When its timer is set to expire.
+    pub(crate) armed: Option<Instant>,
+    next_stream: u64,
+}
+
+impl Peer {
+    pub(crate) fn new(connection: Connection<Buffers>, ids: Vec<ConnectionId<'static>>) -> Self {
+        Self {
+            connection,
+            ids,
+            established: false,
+            touched: false,
+            armed: None,
+            next_stream: 0,
+        }
+    }
+}
+
+impl Link for Peer {
+    fn resumed(&self) -> bool {
+        self.connection.is_resumed()
+    }
+
+    fn open(&mut self) -> Result<u64> {
+        let stream = self.next_stream;
+        self.next_stream += 4;
+        Ok(stream)
+    }
+
+    fn read(&mut self, stream: u64, buffer: &mut [u8]) -> Result<Option<(usize, bool)>> {
+        match self.connection.stream_recv(stream, buffer) {
+            Ok(read) => Ok(Some(read)),
+            Err(Error::Done) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn write(&mut self, stream: u64, data: Bytes, end: bool) -> Result<usize> {
+        match self.connection.stream_send_zc(stream, Buffer(data), end) {
+            Ok((taken, _)) => Ok(taken),
+            Err(Error::Done) => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn send_datagram(&mut self, data: &[u8]) -> Result<bool> {
+        match self.connection.dgram_send(data) {
+            Ok(()) => Ok(true),
+            Err(Error::Done) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn receive_datagram(&mut self, buffer: &mut [u8]) -> Result<Option<usize>> {
+        match self.connection.dgram_recv(buffer) {
+            Ok(length) => Ok(Some(length)),
+            Err(Error::Done) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn close(&mut self) {
+        // Fails only if it is closed.
+        let _ = self.connection.close(true, 0, b"");
+    }
+}
