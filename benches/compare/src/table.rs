@@ -164,15 +164,19 @@ fn verdict(subject: Subject, rows: &[Row]) -> String {
     let limits = rows
         .iter()
         .filter(|row| matches!(row.contestant, Contestant::UdpRing | Contestant::UdpAwsLc));
-    for (limit, figure) in limits.zip(subject.figures().iter().take(1).cycle()) {
-        let ratio = number(own.ratio(limit, figure), 2);
-        let _ = write!(verdict, " to the limit {} {ratio};", limit.contestant);
+    let rate = subject.figures().first();
+    for (limit, rate) in limits.filter_map(|row| Some((row, rate?))) {
+        let ratio = number(own.ratio(limit, rate), 2);
+        let _ = write!(
+            verdict,
+            " {} {ratio} (limit, {});",
+            rate.name, limit.contestant
+        );
     }
-    if verdict.is_empty() {
-        return verdict;
+    match verdict.strip_suffix(';') {
+        Some(verdict) => format!("\nmpquic to the best other in each column:{verdict}.\n"),
+        None => verdict,
     }
-    let verdict = verdict.trim_end_matches(';');
-    format!("\nmpquic to the best other stack in each column:{verdict}.\n")
 }
 
 fn number(value: Option<f64>, decimals: usize) -> String {
