@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_paths_grow_less_and_lose_more() {
+    fn t15_slower_paths_grow_less_and_lose_more() {
         let mut balia = balia(&[(24_000, 20_000), (48_000, 80_000)]);
         let members = balia.members();
         let slowness: Vec<_> = members
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_is_reno() {
+    fn t16_one_path_is_reno() {
         let mut balia = balia(&[(24_000, 37_000)]);
         assert_close(&growths(&balia, 1200.0), &[60.0]);
         let now = start();

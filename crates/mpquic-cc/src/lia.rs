@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn all_paths_grow_alike_whatever_their_windows() {
+    fn t14_all_paths_grow_alike_whatever_their_windows() {
         let lia = lia(&[(24_000, 20_000), (48_000, 80_000)]);
         let members = lia.members();
         assert_close(&[alpha(total_window(members), members)], &[1.3333]);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn one_path_is_reno() {
+    fn t16_one_path_is_reno() {
         assert_close(&growths(&lia(&[(24_000, 37_000)]), 1200.0), &[60.0]);
     }
 

@@ -18,8 +18,10 @@ const REQUIREMENTS: &[u32] = &[
 /// RFCs whose rules have rows.
 const RFCS: [&str; 7] = ["9000", "9001", "9002", "9221", "9287", "9368", "9369"];
 /// Rows of other sections: draft-ietf-quic-ack-frequency, draft-ietf-quic-reliable-stream-reset, old
-/// and broken peers.
-const OTHERS: [&str; 3] = ["AF", "RS", "OP"];
+/// and broken peers, computed examples of algorithms.
+const OTHERS: [&str; 4] = ["AF", "RS", "OP", "T"];
+/// How many examples there are.
+const EXAMPLES: u32 = 17;
 /// Must, should, may, inherited from RFC 9000, deduced, guidance, statement.
 const LEVELS: [&str; 7] = ["M", "S", "Y", "b", "d", "g", "-"];
 
@@ -185,6 +187,15 @@ fn every_requirement_of_rfc_10069_has_a_row() {
     };
     let unknown: Vec<_> = listed.into_iter().filter(|id| !known(id)).collect();
     assert!(unknown.is_empty(), "nobody knows {unknown:?}");
+}
+
+#[test]
+fn every_computed_example_has_a_row() {
+    let document = document();
+    for number in 1..=EXAMPLES {
+        let id = format!("T-{number}");
+        assert!(document.rows.iter().any(|row| row.id == id), "{id}");
+    }
 }
 
 #[test]

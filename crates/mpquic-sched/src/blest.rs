@@ -189,7 +189,7 @@ mod tests {
     };
 
     #[test]
-    fn the_published_estimate() {
+    fn t8_the_published_estimate() {
         let mut scene = scene();
         let mut blest = Blest::new(BlestForm::Paper);
         assert_eq!(

@@ -135,7 +135,7 @@ mod tests {
     };
 
     #[test]
-    fn waits_when_the_fast_path_delivers_the_backlog_earlier() {
+    fn t7_waits_when_the_fast_path_delivers_the_backlog_earlier() {
         let mut ecf = Ecf::default();
         assert_eq!(ecf.select(&scene(30_000).view()), WAIT);
         assert!(ecf.waiting);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_waits_with_little_left_too() {
+    fn t7_the_kernel_waits_with_little_left_too() {
         let mut ecf = Ecf::new(EcfForm::Kernel);
         assert_eq!(ecf.select(&scene(1_200).view()), WAIT);
     }

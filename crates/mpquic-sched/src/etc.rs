@@ -267,15 +267,19 @@ mod tests {
     }
 
     #[test]
-    fn plans_in_congestion_avoidance() {
+    fn t1_plans_in_congestion_avoidance() {
         let plan = planned(200, [10, 35], 10, Growth::Additive(1));
         assert_eq!(plan, ([167, 33], 15, 120));
+    }
+
+    #[test]
+    fn t3_plans_megabytes() {
         let plan = planned(4_000_000, [20, 150], 120_000, Growth::Additive(1200));
         assert_eq!((plan.0, plan.1), ([3_636_400, 363_600], 30));
     }
 
     #[test]
-    fn plans_in_slow_start() {
+    fn t2_plans_in_slow_start() {
         let plan = planned(400_000, [10, 35], 12_000, Growth::Double);
         assert_eq!((plan.0, plan.2), ([388_000, 12_000], 60));
     }

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_weigh_delay_and_loss_of_the_path_itself() {
+    fn t17_scores_weigh_delay_and_loss_of_the_path_itself() {
         let scene = three_paths();
         let jdl = Jdl::default();
         let best = Best::of(&scene.view());

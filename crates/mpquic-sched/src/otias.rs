@@ -116,7 +116,7 @@ mod tests {
     use crate::testing::{Scene, full, path, stream, stream_id};
 
     #[test]
-    fn arrival_counts_the_queue_in_fractions_of_a_round_trip() {
+    fn t9_arrival_counts_the_queue_in_fractions_of_a_round_trip() {
         let milliseconds = |rtt, packets: u64| {
             let arrival = arrival(&full(path(0, rtt)), packets * 1200);
             (arrival * 1e6).round() / 1e3

@@ -10,7 +10,13 @@ pub(crate) struct PathMap<T> {
 
 impl<T> PathMap<T> {
     fn position(&self, path: PathId) -> Result<usize, usize> {
-        self.entries.binary_search_by_key(&path, |(id, _)| *id)
+        // IDs mostly follow each other without gaps.
+        let first = self.entries.first().map_or(path, |(id, _)| *id);
+        let guess = path.0.wrapping_sub(first.0) as usize;
+        match self.entries.get(guess) {
+            Some((id, _)) if *id == path => Ok(guess),
+            _ => self.entries.binary_search_by_key(&path, |(id, _)| *id),
+        }
     }
 
     /// The value of a path, made now if there is none.

@@ -363,21 +363,21 @@ mod tests {
     }
 
     #[test]
-    fn a_large_stream_finishes_on_both_paths_at_once() {
+    fn t4_a_large_stream_finishes_on_both_paths_at_once() {
         let (scene, mut pstream) = (scene(), PStream::default());
         let parts = split(&mut pstream, &scene, stream_id(0), 900_000);
         assert_eq!(parts, [(200_000, 16_500), (700_000, 16_500)]);
     }
 
     #[test]
-    fn a_small_stream_is_sent_mostly_on_the_path_of_low_delay() {
+    fn t5_a_small_stream_is_sent_mostly_on_the_path_of_low_delay() {
         let (scene, mut pstream) = (scene(), PStream::default());
         let parts = split(&mut pstream, &scene, stream_id(0), 26_000);
         assert_eq!(parts, [(25_200, 2_516), (800, 2_516)]);
     }
 
     #[test]
-    fn urgent_streams_leave_less_of_a_path() {
+    fn t6_urgent_streams_leave_less_of_a_path() {
         let (mut scene, mut pstream) = (scene(), PStream::default());
         let share = Share {
             path: PathId(0),

@@ -113,18 +113,19 @@ impl Scheduler for QAware {
             return decision;
         }
         self.look_at_queues(view);
-        let first = view
-            .sendable()
-            .filter(|path| is_measured(path))
-            .min_by(|a, b| {
-                let order = self.time(a).total_cmp(&self.time(b));
-                order.then_with(|| (a.rtt.smoothed, a.id).cmp(&(b.rtt.smoothed, b.id)))
-            });
+        let measured = view.sendable().filter(|path| is_measured(path));
+        let first =
+            measured
+                .map(|path| (self.time(path), path))
+                .min_by(|(time_a, a), (time_b, b)| {
+                    let order = time_a.total_cmp(time_b);
+                    order.then_with(|| (a.rtt.smoothed, a.id).cmp(&(b.rtt.smoothed, b.id)))
+                });
         match first {
             None => Decision::Blocked,
             // The queue grows with every packet: one at a time where it is known.
-            Some(path) if path.local_queue.is_some() => Decision::send(path.id),
-            Some(path) => send_batch(path),
+            Some((_, path)) if path.local_queue.is_some() => Decision::send(path.id),
+            Some((_, path)) => send_batch(path),
         }
     }
 
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_queued_packet_doubles_the_published_estimate() {
+    fn t10_one_queued_packet_doubles_the_published_estimate() {
         let scene = scene();
         let mut qaware = QAware::new(QAwareForm::Paper);
         let times: Vec<_> = scene.paths.iter().map(|path| qaware.time(path)).collect();
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_bytes_take_their_drain_time() {
+    fn t10_queued_bytes_take_their_drain_time() {
         let mut scene = scene();
         let mut qaware = QAware::default();
         assert!((qaware.time(&scene.paths[1]) - 0.040_192).abs() < 1e-9);

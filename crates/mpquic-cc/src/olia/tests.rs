@@ -33,20 +33,20 @@ fn alphas(olia: &Olia) -> Vec<f64> {
 }
 
 #[test]
-fn the_better_path_with_the_smaller_window_gains() {
+fn t12_the_better_path_with_the_smaller_window_gains() {
     let olia = olia(&[(24_000, 20_000, 100_000), (48_000, 80_000, 300_000)]);
     assert_close(&alphas(&olia), &[0.5, -0.5]);
     assert_close(&growths(&olia, 1200.0), &[56.667, -11.667]);
 }
 
 #[test]
-fn windows_move_towards_the_longer_loss_interval() {
+fn t13_windows_move_towards_the_longer_loss_interval() {
     let olia = olia(&[(24_000, 50_000, 10_000), (12_000, 50_000, 100_000)]);
     assert_close(&growths(&olia, 1200.0), &[-3.333, 73.333]);
 }
 
 #[test]
-fn one_path_is_reno() {
+fn t16_one_path_is_reno() {
     let olia = olia(&[(24_000, 37_000, 5_000)]);
     assert_close(&alphas(&olia), &[0.0]);
     assert_close(&growths(&olia, 1200.0), &[60.0]);

@@ -16,7 +16,7 @@ fn cost(rtt_ms: u32) -> f64 {
 }
 
 #[test]
-fn costs_are_scaled() {
+fn t11_costs_are_scaled() {
     assert_eq!([cost(20), cost(100)], [0.075, 0.908]);
     assert_eq!(on_scale(5 * MS, 20 * MS, 20 * MS), 0.0);
 }

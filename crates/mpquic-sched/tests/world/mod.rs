@@ -227,6 +227,8 @@ pub(crate) struct World {
     packets: Vec<Packet>,
     lost: Vec<(StreamId, Range<u64>)>,
     next_number: u64,
+    /// Streams whose last byte was acknowledged.
+    finished: Vec<StreamId>,
     /// Allocations inside the scheduler's calls.
     pub(crate) allocations: u64,
 }
@@ -240,15 +242,19 @@ impl World {
             packets: Vec::new(),
             lost: Vec::new(),
             next_number: 0,
+            finished: Vec::new(),
             allocations: 0,
         }
     }
 
-    fn write(&mut self, index: u64, bytes: u64) {
+    /// Writes to a stream, the first time opening it. The one of known size grows like the others.
+    fn write(&mut self, index: u64, bytes: u64) -> Vec<SchedulerEvent> {
+        let mut events = Vec::new();
         let id = StreamId::new(Side::Client, Dir::Uni, index);
         let stream = match self.streams.iter_mut().find(|stream| stream.id == id) {
             Some(stream) => stream,
             None => {
+                events.push(SchedulerEvent::StreamOpened(id));
                 self.streams.push(Stream {
                     id,
                     unsent: RangeSet::default(),
@@ -260,6 +266,23 @@ impl World {
         };
         stream.unsent.insert(stream.end..stream.end + bytes);
         stream.end += bytes;
+        if index == 1 {
+            events.push(SchedulerEvent::StreamSizeKnown(id, stream.end));
+        }
+        self.finished.retain(|finished| *finished != id);
+        events
+    }
+
+    /// Streams that were acknowledged to their end since the last time.
+    fn note_finished(&mut self) -> Vec<SchedulerEvent> {
+        let is_done = |stream: &&Stream| stream.acked.contains_range(0..stream.end);
+        let done = self.streams.iter().filter(is_done).map(|stream| stream.id);
+        let done = done.filter(|id| !self.finished.contains(id));
+        let new: Vec<_> = done.collect();
+        self.finished.extend(&new);
+        new.into_iter()
+            .map(SchedulerEvent::StreamFinished)
+            .collect()
     }
 
     fn stream(&mut self, id: StreamId) -> &mut Stream {
@@ -439,8 +462,9 @@ impl World {
         step: &Step,
     ) -> Result<Vec<Decision>, TestCaseError> {
         self.now += step.after;
+        let mut events: Vec<_> = Vec::new();
         if let Some((stream, bytes)) = step.write {
-            self.write(stream, bytes);
+            events.extend(self.write(stream, bytes));
         }
         let mut paths = step.paths.clone();
         for path in &mut paths {
@@ -449,13 +473,13 @@ impl World {
             }
         }
         let ids: Vec<_> = paths.iter().map(|path| path.id).collect();
-        let mut events: Vec<_> = Vec::new();
         let before = std::mem::replace(&mut self.open, ids.clone());
         let removed = before.iter().filter(|id| !ids.contains(id));
         events.extend(removed.map(|id| SchedulerEvent::PathRemoved(*id)));
         let added = ids.iter().filter(|id| !before.contains(id));
         events.extend(added.map(|id| SchedulerEvent::PathAdded(*id)));
         events.extend(self.decide_fates(step.fates));
+        events.extend(self.note_finished());
         if scheduler.next_timeout().is_some_and(|at| at <= self.now) {
             events.push(SchedulerEvent::Timer);
         }
