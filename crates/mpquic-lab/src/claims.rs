@@ -1,8 +1,6 @@
 //! What was published, and what was found here, in words.
 
-use mpquic_sim::experiment::{
-    Cell, Finding, Outcome, Results, ScenarioResults, is_lower_better, sweep_label,
-};
+use mpquic_sim::experiment::{Cell, Finding, Outcome, Results, ScenarioResults, is_lower_better};
 use mpquic_sim::scenario::{Claim, Published};
 
 use super::table::{short, unit};
@@ -146,11 +144,7 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
 /// values, relative to the baseline.
 fn medians(scenario: &ScenarioResults, published: &Published) -> String {
     let metric = &published.metric;
-    let sweeps: Vec<usize> = (0..scenario.sweeps.len())
-        .filter(|sweep| {
-            published.at.is_empty() || sweep_label(&scenario.sweeps[*sweep]) == published.at
-        })
-        .collect();
+    let sweeps: Vec<usize> = scenario.sweeps_of(published).collect();
     let baseline = scenario.contender(&scenario.baseline);
     let value = |contender: usize| match sweeps.as_slice() {
         [sweep] => {
@@ -161,7 +155,7 @@ fn medians(scenario: &ScenarioResults, published: &Published) -> String {
             let statistics = scenario.summary(cell, metric).statistics;
             (statistics.count > 0).then_some(statistics.median)
         }
-        sweeps => relative(scenario, contender, baseline?, sweeps, metric),
+        sweeps => scenario.ratio(contender, baseline?, sweeps.iter().copied(), metric),
     };
     let contenders = scenario.contenders.iter().enumerate();
     let mut values: Vec<(&str, f64)> = contenders
@@ -180,25 +174,4 @@ fn medians(scenario: &ScenarioResults, published: &Published) -> String {
         (1, unit) => format!("{list} {unit}"),
         _ => format!("{list} times {}", scenario.baseline),
     }
-}
-
-/// The geometric mean of the ratios of medians.
-fn relative(
-    scenario: &ScenarioResults,
-    contender: usize,
-    baseline: usize,
-    sweeps: &[usize],
-    metric: &str,
-) -> Option<f64> {
-    let ratios = sweeps.iter().filter_map(|sweep| {
-        let cell = Cell {
-            sweep: *sweep,
-            contender,
-        };
-        let ratio = scenario.comparison(cell, baseline, metric)?.ratio.ln();
-        Some(ratio).filter(|ratio| ratio.is_finite())
-    });
-    let ratios: Vec<f64> = ratios.collect();
-    let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
-    (!ratios.is_empty()).then(|| mean.exp())
 }

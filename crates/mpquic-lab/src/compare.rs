@@ -8,7 +8,7 @@ use mpquic_sim::experiment::{
 };
 
 use super::table::{aligned, short};
-use crate::Failure;
+use crate::{Failure, results};
 
 /// Compare results run by run
 ///
@@ -33,11 +33,11 @@ pub(super) struct Compare {
 }
 
 pub(super) fn run(args: &Compare) -> Result<(), Failure> {
-    let results = crate::read_results(&args.results)?;
+    let results = results::read(&args.results)?;
     let Some(other) = &args.other else {
         return contenders(args, &results);
     };
-    let other = crate::read_results(other)?;
+    let other = results::read(other)?;
     let mut rows = vec![header("first", "second")];
     let mut worse = 0;
     for before in &results.scenarios {

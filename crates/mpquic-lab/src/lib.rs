@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -37,6 +37,7 @@ mod compare;
 mod failure;
 mod markdown;
 mod report;
+mod results;
 mod select;
 mod table;
 
@@ -297,10 +298,10 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
     bar.finish_and_clear();
     printed?;
     if args.json {
-        print(&(json(&results)? + "\n"))?;
+        print(&(results::json(&results)? + "\n"))?;
     }
     if let Some(output) = &args.output {
-        write_results(output, &results)?;
+        results::write(output, &results)?;
     }
     all_went_well(&results)
 }
@@ -330,51 +331,4 @@ fn progress_bar(runs: u64, quiet: bool) -> ProgressBar {
     let style = ProgressStyle::with_template(template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(runs), target).with_style(style)
-}
-
-fn json(results: &Results) -> Result<String, Failure> {
-    serde_json::to_string(results).map_err(Failure::other)
-}
-
-fn write_results(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let files = [
-        ("results.json", json(results)? + "\n"),
-        ("runs.csv", results.runs_csv()),
-        ("summary.csv", results.summary_csv()),
-        ("traces.csv", results.traces_csv()),
-        ("report.html", report::html(results)),
-    ];
-    for (name, content) in files {
-        let path = directory.join(name);
-        fs::write(&path, content).map_err(|error| Failure::in_file(&path, error))?;
-    }
-    let page = directory.join("report.html");
-    eprintln!("written: {}", page.display());
-    Ok(())
-}
-
-/// Reads results: a file, or the directory it was written to.
-fn read_results(path: &Path) -> Result<Results, Failure> {
-    let file = if path.is_dir() {
-        path.join("results.json")
-    } else {
-        path.to_owned()
-    };
-    let text = fs::read_to_string(&file)
-        .map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
-    serde_json::from_str(&text).map_err(|error| {
-        let file = file.display();
-        Failure::usage(format!(
-            "{file}: not the results of `mpquic lab run -o`: {error}"
-        ))
-    })
-}
-
-/// Reads several results into one.
-fn read_all(paths: &[PathBuf]) -> Result<Results, Failure> {
-    let mut results = Results::default();
-    for path in paths {
-        results.scenarios.extend(read_results(path)?.scenarios);
-    }
-    Ok(results)
 }

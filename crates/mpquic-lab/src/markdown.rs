@@ -8,7 +8,7 @@ use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults, State};
 
 use super::claims;
-use crate::Failure;
+use crate::{Failure, results};
 
 /// From so many contenders on, each gets a row of its own.
 const MANY: usize = 8;
@@ -29,7 +29,7 @@ pub(super) struct Table {
 }
 
 pub(super) fn run(args: &Table) -> Result<(), Failure> {
-    let results = super::read_all(&args.results)?;
+    let results = results::read_all(&args.results)?;
     let tables = tables(&results);
     let Some(file) = &args.into else {
         return super::print(&tables);

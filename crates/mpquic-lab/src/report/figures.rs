@@ -125,8 +125,16 @@ fn numeric_sweep(scenario: &ScenarioResults) -> Option<(String, Vec<f64>)> {
     fits.then_some(best)
 }
 
-/// A published value, in the units of the metric.
-fn published_value(scenario: &ScenarioResults, published: &Published, cell: Cell) -> Option<f64> {
+/// What was published for a cell, in the units of the metric.
+fn published(scenario: &ScenarioResults, metric: &str, cell: Cell) -> Option<f64> {
+    let mut claims = scenario
+        .published
+        .iter()
+        .filter(|p| p.metric == metric && scenario.sweeps_of(p).any(|sweep| sweep == cell.sweep));
+    claims.find_map(|published| claimed(scenario, published, cell))
+}
+
+fn claimed(scenario: &ScenarioResults, published: &Published, cell: Cell) -> Option<f64> {
     let name = &scenario.contenders[cell.contender];
     match &published.claim {
         Claim::Value { contender, value } => (contender == name).then_some(*value),
@@ -136,8 +144,8 @@ fn published_value(scenario: &ScenarioResults, published: &Published, cell: Cell
             ratio,
         } if contender == name => {
             let contender = scenario.contender(against)?;
-            let cell = Cell { contender, ..cell };
-            Some(ratio * scenario.summary(cell, &published.metric).statistics.mean)
+            let (ours, _) = mean(scenario, Cell { contender, ..cell }, &published.metric)?;
+            Some(ratio * ours)
         }
         _ => None,
     }
@@ -173,10 +181,7 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
                     .map(|contender| Cell { sweep, contender });
                 let value = cell.and_then(|cell| mean(scenario, cell, metric));
                 bars.values.push(value);
-                let mut claims = scenario.published.iter().filter(|p| p.metric == metric);
-                let published = cell.and_then(|cell| {
-                    claims.find_map(|published| published_value(scenario, published, cell))
-                });
+                let published = cell.and_then(|cell| published(scenario, metric, cell));
                 bars.published.push(published);
             }
         }
@@ -226,10 +231,13 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
             ..Line::default()
         };
         for (sweep, x) in values.iter().enumerate() {
-            if let Some((mean, half)) = mean(scenario, Cell { sweep, contender }, metric) {
+            let cell = Cell { sweep, contender };
+            if let Some((mean, half)) = mean(scenario, cell, metric) {
                 line.points.push((*x, mean));
                 line.errors.push(half);
             }
+            let published = published(scenario, metric, cell);
+            line.published.extend(published.map(|value| (*x, value)));
         }
         line
     };

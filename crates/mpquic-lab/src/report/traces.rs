@@ -90,7 +90,7 @@ fn goodput(
                 series: series(contenders, name),
                 thin: flow > 0,
                 points: rate(trace, received),
-                errors: Vec::new(),
+                ..Line::default()
             });
         }
     }

@@ -140,6 +140,22 @@ impl ScenarioResults {
             .collect()
     }
 
+    /// The ratio of two contenders' medians: the geometric mean over combinations of swept values.
+    pub fn ratio(
+        &self,
+        contender: usize,
+        other: usize,
+        sweeps: impl IntoIterator<Item = usize>,
+        metric: &str,
+    ) -> Option<f64> {
+        let ratios = sweeps.into_iter().filter_map(|sweep| {
+            let comparison = self.comparison(Cell { sweep, contender }, other, metric)?;
+            Some(comparison.ratio.ln())
+        });
+        let logarithms = Statistics::of(ratios.filter(|ratio| ratio.is_finite()));
+        (logarithms.count > 0).then(|| logarithms.mean.exp())
+    }
+
     /// A contender against another one.
     pub fn comparison(&self, cell: Cell, other: usize, metric: &str) -> Option<Comparison> {
         let pairs = self.pairs(cell.sweep, cell.contender, other, metric);

@@ -124,7 +124,7 @@ impl ScenarioResults {
     }
 
     /// The combinations of swept values a claim is about.
-    fn sweeps_of(&self, published: &Published) -> impl Iterator<Item = usize> {
+    pub fn sweeps_of(&self, published: &Published) -> impl Iterator<Item = usize> {
         let about = |labels: &Vec<(String, String)>| {
             published.at.is_empty()
                 || labels

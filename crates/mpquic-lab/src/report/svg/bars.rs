@@ -73,13 +73,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, 
     let centre = x + width / 2.0;
     let upper = error_bar(svg, y, centre, (value, half));
     if let Some(published) = bars.published.get(group).copied().flatten() {
-        let _ = writeln!(
-            svg,
-            "<path class=\"published\" d=\"M{centre:.1} {:.1}l5 5l-5 5l-5 -5z\">\
-             <title>published: {}</title></path>",
-            y.at(published) - 5.0,
-            short(published)
-        );
+        super::published(svg, (centre, y.at(published)), published);
     }
     if width >= MIN_WIDTH_FOR_TEXT {
         // Inside if there is room below the confidence interval, otherwise above it.

@@ -25,6 +25,8 @@ pub(in super::super) struct Line {
     pub(in super::super) points: Vec<(f64, f64)>,
     /// Half the confidence interval of each point, or nothing.
     pub(in super::super) errors: Vec<f64>,
+    /// What was published, in the same units.
+    pub(in super::super) published: Vec<(f64, f64)>,
 }
 
 impl Line {
@@ -45,7 +47,8 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
     let x =
         Axis::new(points().map(|point| point.0), (LEFT, right)).or_logarithmic(plot.logarithmic);
     let bounds = lines.iter().flat_map(Line::tops);
-    let bounds = bounds.chain(points().map(|point| point.1));
+    let published = lines.iter().flat_map(|line| &line.published);
+    let bounds = bounds.chain(points().chain(published).map(|point| point.1));
     let y = Axis::new(bounds, (HEIGHT - BOTTOM, TOP)).including_zero();
     let mut svg = open(plot);
     vertical_axis(&mut svg, &y, &plot.y, right);
@@ -72,6 +75,9 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
         );
         for (point, half) in line.points.iter().zip(&line.errors) {
             error_bar(&mut svg, &y, x.at(point.0), (point.1, *half));
+        }
+        for (px, py) in &line.published {
+            super::published(&mut svg, (x.at(*px), y.at(*py)), *py);
         }
     }
     if named {

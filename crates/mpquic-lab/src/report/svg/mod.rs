@@ -9,6 +9,7 @@ mod lines;
 pub(super) use bars::{Bars, bars};
 pub(super) use lines::{Line, lines};
 
+use crate::table::short;
 use axis::{Axis, tick_label};
 
 const WIDTH: f64 = 520.0;
@@ -110,6 +111,17 @@ fn horizontal_axis(svg: &mut String, axis: &Axis, label: &str) {
         axis.middle(),
         HEIGHT - 8.0,
         escape(label)
+    );
+}
+
+/// Marks what was published.
+fn published(svg: &mut String, (x, y): (f64, f64), value: f64) {
+    let _ = writeln!(
+        svg,
+        "<path class=\"published\" d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\">\
+         <title>published: {}</title></path>",
+        y - 5.0,
+        short(value)
     );
 }
 

@@ -1,0 +1,125 @@
+//! Results on disk.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use mpquic_sim::experiment::{Results, Run, ScenarioResults, Trace};
+
+use crate::{Failure, report};
+
+/// The file that holds all of them.
+const FILE: &str = "results.json";
+
+/// Results as one JSON object.
+pub(crate) fn json(results: &Results) -> Result<String, Failure> {
+    serde_json::to_string(results).map_err(Failure::other)
+}
+
+/// Writes results in every form to a directory.
+pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
+    let files = [
+        (FILE, json(results)? + "\n"),
+        ("runs.csv", results.runs_csv()),
+        ("summary.csv", results.summary_csv()),
+        ("traces.csv", results.traces_csv()),
+        ("report.html", report::html(results)),
+    ];
+    for (name, content) in files {
+        let path = directory.join(name);
+        fs::write(&path, content).map_err(|error| Failure::in_file(&path, error))?;
+    }
+    let page = directory.join("report.html");
+    eprintln!("written: {}", page.display());
+    Ok(())
+}
+
+/// Reads results: a file, or the directory it was written to.
+pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
+    let file = if path.is_dir() {
+        path.join(FILE)
+    } else {
+        path.to_owned()
+    };
+    let wrong = |problem: String| {
+        let file = file.display();
+        Err(Failure::Usage(format!("{file}: {problem}")))
+    };
+    let text = match fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let directory = if path.is_dir() || path.extension().is_none() {
+                path
+            } else {
+                path.parent().unwrap_or(path)
+            };
+            return wrong(format!(
+                "there is no such file; `mpquic lab run SCENARIO -o {}` makes results",
+                directory.display()
+            ));
+        }
+        Err(error) => return wrong(error.to_string()),
+    };
+    let results: Results = match serde_json::from_str(&text) {
+        Ok(results) => results,
+        Err(error) => {
+            return wrong(format!(
+                "not the {FILE} that `mpquic lab run -o` of this version writes: {error}"
+            ));
+        }
+    };
+    let scenarios = &results.scenarios;
+    if let Some(scenario) = scenarios.iter().find(|scenario| scenario.runs.is_empty()) {
+        return wrong(format!("{} has no runs; run it again", scenario.id));
+    }
+    if let Some(scenario) = scenarios.iter().find(|scenario| !fits_together(scenario)) {
+        return wrong(format!("{} is damaged; run it again", scenario.id));
+    }
+    if scenarios.is_empty() {
+        return wrong("no scenario was run".into());
+    }
+    Ok(results)
+}
+
+/// True if all indices are of things that are there.
+fn fits_together(scenario: &ScenarioResults) -> bool {
+    let is_cell = |contender: usize, sweep: usize| {
+        contender < scenario.contenders.len() && sweep < scenario.sweeps.len()
+    };
+    let paths = scenario.paths.len();
+    let is_run = |run: &Run| {
+        is_cell(run.contender, run.sweep) && run.paths.iter().all(|path| path.path < paths)
+    };
+    let is_trace = |trace: &Trace| {
+        let samples = trace.received.first().map_or(0, Vec::len);
+        let counters = [&trace.received, &trace.path_bytes, &trace.window];
+        let mut lengths = counters.into_iter().flatten().map(Vec::len);
+        is_cell(trace.contender, trace.sweep)
+            && lengths.all(|length| length == samples)
+            && trace.rtt_ms.iter().all(|values| values.len() == samples)
+            && [
+                trace.path_bytes.len(),
+                trace.window.len(),
+                trace.rtt_ms.len(),
+            ] == [paths; 3]
+    };
+    scenario.runs.iter().all(is_run) && scenario.traces.iter().all(is_trace)
+}
+
+/// Reads several results into one.
+pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Results, Failure> {
+    let mut all = Results::default();
+    for path in paths {
+        for scenario in read(path)?.scenarios {
+            if all.scenarios.iter().any(|other| other.id == scenario.id) {
+                return Err(Failure::usage(format!(
+                    "{}: {} is in other results, too; `mpquic lab compare` tells them apart",
+                    path.display(),
+                    scenario.id
+                )));
+            }
+            all.scenarios.push(scenario);
+        }
+    }
+    Ok(all)
+}

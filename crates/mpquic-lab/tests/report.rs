@@ -1,0 +1,302 @@
+//! The report: a page that is well formed, says what the CSV files say, and is equal for equal results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use clap::Parser;
+use mpquic_lab::{Failure, Lab, Policies};
+use roxmltree::{Document, Node, ParsingOptions};
+use tempfile::TempDir;
+
+/// Two kinds of charts over values, bars and distributions, claims, a competitor, names to escape.
+const SCENARIO: &str = r#"
+    title = "a <test> & more"
+    paper = "Somebody \"et al.\""
+    figure = "Figure 1"
+    schedulers = ["lrf", "round-robin"]
+    runs = 8
+    limit_s = 30
+    workload = { kind = "bulk", duration_s = 1, paths = ["a", "b"] }
+    [[path]]
+    name = "a"
+    rate_mbit = 4
+    owd_ms = 5
+    [[path]]
+    name = "b"
+    rate_mbit = [2, 4]
+    owd_ms = "5..20"
+    [[competitor]]
+    name = "reno"
+    paths = "a"
+    [[published]]
+    ratio = 1.5
+    contender = "round-robin"
+    against = "lrf"
+"#;
+
+#[derive(Parser)]
+struct Program {
+    #[command(flatten)]
+    lab: Lab,
+}
+
+fn lab(arguments: &[&str]) -> Result<(), Failure> {
+    let arguments = std::iter::once("lab").chain(arguments.iter().copied());
+    Program::parse_from(arguments)
+        .lab
+        .run(&Policies::built_in())
+}
+
+/// Runs the scenario, with results in `results`.
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let output = directory.path().join("results");
+    lab(&["run", "-q", text(&file), "-o", text(&output)]).unwrap();
+    directory
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn read(directory: &TempDir, name: &str) -> String {
+    fs::read_to_string(directory.path().join("results").join(name)).unwrap()
+}
+
+fn parse(page: &str) -> Document<'_> {
+    let options = ParsingOptions {
+        allow_dtd: true,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(page, options).expect("the page is well formed")
+}
+
+fn named<'a>(document: &'a Document<'a>, name: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
+    let all = document.descendants();
+    all.filter(move |node| node.tag_name().name() == name)
+}
+
+/// Rows of a CSV file without quoted fields, by column.
+fn rows(csv: &str) -> Vec<BTreeMap<&str, &str>> {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().unwrap();
+    lines
+        .map(|line| header.iter().copied().zip(line).collect())
+        .collect()
+}
+
+/// True if a number was rounded to what is shown.
+fn is_rounded(shown: &str, exact: f64) -> bool {
+    let decimals = shown
+        .split_once('.')
+        .map_or(0, |(_, decimals)| decimals.len());
+    let unit = 10f64.powi(-i32::try_from(decimals).unwrap());
+    (shown.parse::<f64>().unwrap() - exact).abs() <= unit * 0.501
+}
+
+#[test]
+fn the_page_is_well_formed_and_needs_nothing_else() {
+    let directory = directory();
+    let page = read(&directory, "report.html");
+    let document = parse(&page);
+    assert!(page.starts_with("<!DOCTYPE html>"));
+    let mut ids = BTreeSet::new();
+    for node in document.descendants() {
+        assert!(!["script", "link", "img", "iframe", "object"].contains(&node.tag_name().name()));
+        for attribute in node.attributes() {
+            match attribute.name() {
+                "id" => assert!(ids.insert(attribute.value()), "{} twice", attribute.value()),
+                "href" => assert!(attribute.value().starts_with('#'), "{}", attribute.value()),
+                name => assert!(!["src", "style", "onload"].contains(&name), "{name}"),
+            }
+        }
+    }
+    for link in named(&document, "a") {
+        let target = link.attribute("href").unwrap().trim_start_matches('#');
+        assert!(ids.contains(target), "{target}");
+    }
+    assert!(!page.contains("url(") && !page.contains("@import") && !page.contains("NaN"));
+    for svg in named(&document, "svg").filter(|svg| svg.attribute("role") == Some("img")) {
+        assert!(
+            svg.attribute("aria-label")
+                .is_some_and(|label| !label.is_empty())
+        );
+        assert!(svg.attribute("aria-label").unwrap().starts_with("Figure 1"));
+    }
+    for expected in ["a &lt;test&gt; &amp; more", "Somebody &quot;et al.&quot;"] {
+        assert!(page.contains(expected), "{expected}");
+    }
+}
+
+#[test]
+fn its_numbers_are_those_of_the_csv_files() {
+    let directory = directory();
+    let (page, summary) = (
+        read(&directory, "report.html"),
+        read(&directory, "summary.csv"),
+    );
+    let document = parse(&page);
+    let tables: Vec<Vec<String>> = named(&document, "tr")
+        .map(|row| {
+            row.children()
+                .map(|cell| cell.text().unwrap_or_default().into())
+                .collect()
+        })
+        .collect();
+    let bars: Vec<&str> = named(&document, "rect")
+        .map(|bar| bar.first_element_child().unwrap().text().unwrap())
+        .collect();
+    let marks =
+        named(&document, "path").filter(|mark| mark.attribute("class") == Some("published"));
+    let published: Vec<String> = marks
+        .map(|mark| mark.first_element_child().unwrap().text().unwrap().into())
+        .collect();
+    let published: Vec<_> = published
+        .iter()
+        .map(|text| text.trim_start_matches("published: "))
+        .collect();
+    let summary = rows(&summary);
+    assert!(summary.len() > 20, "{summary:?}");
+    for row in summary {
+        let number = |column: &str| row[column].parse::<f64>().unwrap();
+        let shown = tables.iter().find(|cells| {
+            cells.len() == 10
+                && row["sweep"] == cells[0]
+                && row["contender"] == cells[1]
+                && row["metric"].starts_with(cells[2].split(' ').next().unwrap_or_default())
+                && is_rounded(&cells[4], number("mean"))
+        });
+        let shown = shown.unwrap_or_else(|| panic!("{row:?} is not in a table"));
+        for (cell, column) in [(5, "confidence_95"), (6, "median"), (7, "p10"), (8, "p90")] {
+            assert!(
+                is_rounded(&shown[cell], number(column)),
+                "{column}: {row:?} {shown:?}"
+            );
+        }
+        if row["metric"] == "throughput_mbit" {
+            let bar = bars.iter().find(|bar| {
+                let words: Vec<_> = bar.split(' ').collect();
+                words[0] == row["contender"]
+                    && is_rounded(words[1], number("mean"))
+                    && is_rounded(words[3], number("confidence_95"))
+            });
+            assert!(bar.is_some(), "no bar for {row:?}: {bars:?}");
+            if row["contender"] == "lrf" {
+                let claimed = number("mean") * 1.5;
+                let shown = published.iter().any(|text| is_rounded(text, claimed));
+                assert!(shown, "{row:?}: {published:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn lines_end_where_the_traces_do() {
+    let directory = directory();
+    let (page, traces) = (
+        read(&directory, "report.html"),
+        read(&directory, "traces.csv"),
+    );
+    let document = parse(&page);
+    let title = "Figure 1, own, b.rate_mbit=2: received per path, lrf";
+    let chart = named(&document, "svg").find(|svg| svg.attribute("aria-label") == Some(title));
+    let chart = chart.expect("the chart is there");
+    let position =
+        |node: &Node<'_, '_>, name: &str| -> f64 { node.attribute(name).unwrap().parse().unwrap() };
+    // Labels of the vertical axis give its scale.
+    let ticks: Vec<(f64, f64)> = chart
+        .children()
+        .filter(|node| node.attribute("class") == Some("tick"))
+        .filter(|node| node.attribute("text-anchor") == Some("end"))
+        .map(|node| (node.text().unwrap().parse().unwrap(), position(&node, "y")))
+        .collect();
+    let ((low, bottom), (high, top)) = (ticks[0], ticks[ticks.len() - 1]);
+    let lines = chart.children().filter(|node| {
+        node.attribute("class")
+            .is_some_and(|class| class.starts_with("line "))
+    });
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len(), 2);
+    for line in lines {
+        let path = line.first_element_child().unwrap().text().unwrap();
+        let end = line.attribute("d").unwrap().rsplit(' ').next().unwrap();
+        // Labels stand a little below their line.
+        let end: f64 = end.parse::<f64>().unwrap() + 3.5;
+        let shown = low + (high - low) * (end - bottom) / (top - bottom);
+        let name = format!("{path}.received_bytes");
+        let samples = rows(&traces).into_iter().filter(|row| {
+            (row["sweep"], row["contender"], row["name"]) == ("b.rate_mbit=2", "lrf", name.as_str())
+        });
+        let values: Vec<f64> = samples.map(|row| row["value"].parse().unwrap()).collect();
+        let last = values.last().unwrap() / 1e6;
+        // Not every sample is drawn.
+        assert!(
+            (shown - last).abs() < 0.05 * last,
+            "{path}: {shown} MB, {last} MB"
+        );
+    }
+}
+
+#[test]
+fn equal_results_give_equal_pages() {
+    let (first, second) = (directory(), directory());
+    assert_eq!(read(&first, "report.html"), read(&second, "report.html"));
+    let results = first.path().join("results");
+    let page = first.path().join("again.html");
+    lab(&["report", text(&results), "-o", text(&page)]).unwrap();
+    assert_eq!(
+        fs::read_to_string(page).unwrap(),
+        read(&first, "report.html")
+    );
+}
+
+#[test]
+fn what_is_missing_is_named_and_how_to_make_it() {
+    let directory = directory();
+    let results = directory.path().join("results");
+    let broken = directory.path().join("broken.json");
+    fs::write(&broken, "{\"scenarios\":[{}]}").unwrap();
+    let empty = directory.path().join("empty.json");
+    fs::write(&empty, "{\"scenarios\":[]}").unwrap();
+    let damaged = directory.path().join("damaged.json");
+    let whole = read(&directory, "results.json");
+    fs::write(
+        &damaged,
+        whole.replace("\"contender\":1", "\"contender\":7"),
+    )
+    .unwrap();
+    let nowhere = directory.path().join("nowhere");
+    let page = directory.path().join("report.html");
+    let cases: [(&[&Path], &[&str]); 6] = [
+        (
+            &[&nowhere],
+            &["nowhere: there is no such file", "lab run SCENARIO -o"],
+        ),
+        (
+            &[directory.path()],
+            &["results.json: there is no such file", "lab run SCENARIO -o"],
+        ),
+        (
+            &[&broken],
+            &["broken.json: not the results.json", "missing field `id`"],
+        ),
+        (&[&empty], &["empty.json: no scenario was run"]),
+        (&[&damaged], &["damaged.json: own is damaged"]),
+        (&[&results, &results], &["own is in other results, too"]),
+    ];
+    for (paths, expected) in cases {
+        let mut arguments = vec!["report"];
+        arguments.extend(paths.iter().map(|path| text(path)));
+        arguments.extend(["-o", text(&page)]);
+        let Err(Failure::Usage(problem)) = lab(&arguments) else {
+            panic!("{paths:?}");
+        };
+        for expected in expected {
+            assert!(problem.contains(expected), "{problem}");
+        }
+        assert!(!page.exists());
+    }
+}
