@@ -223,12 +223,11 @@ impl Endpoint {
             let reset = self.stateless_reset(&data);
             return reset.or_else(|| self.negotiate_version(&peek, data.len(), four_tuple, buf));
         }
-        let (kind, dcid) = (peek.kind, ConnectionId::new(peek.dcid));
         // RFC 9000 section 17.2, RFC 9287
         if !peek.has_fixed_bit && !self.config.grease_quic_bit {
             return self.stateless_reset(&data);
         }
-        let route = self.routes.route(&dcid);
+        let route = self.routes.route(peek.dcid);
         if let Some(Route::Path(handle, path)) = route {
             let datagram = Datagram {
                 now,
@@ -239,6 +238,7 @@ impl Endpoint {
             };
             return Some(DatagramEvent::Connection(handle, datagram));
         }
+        let (kind, dcid) = (peek.kind, ConnectionId::new(peek.dcid));
         if let Some(reset) = self.stateless_reset(&data) {
             return Some(reset);
         }

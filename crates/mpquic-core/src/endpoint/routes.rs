@@ -77,15 +77,16 @@ impl Routes {
         handle
     }
 
-    /// Where packets with a connection ID go, if it is or was one of ours.
-    pub(super) fn route(&mut self, dcid: &ConnectionId) -> Option<Route> {
+    /// Where packets with a connection ID, of 20 bytes at most, go, if it is or was one of ours.
+    pub(super) fn route(&mut self, dcid: &[u8]) -> Option<Route> {
         if let Some((cid, route)) = &self.recent
-            && cid == dcid
+            && cid[..] == *dcid
         {
             return Some(*route);
         }
-        let route = self.cids.get(dcid).copied()?;
-        self.recent = Some((*dcid, route));
+        let dcid = ConnectionId::new(dcid);
+        let route = self.cids.get(&dcid).copied()?;
+        self.recent = Some((dcid, route));
         Some(route)
     }
 

@@ -46,6 +46,7 @@ pub(crate) struct PacketBuilder {
 
 impl PacketBuilder {
     /// Appends the header. `None`, with the buffer as before, if there is no room for a payload.
+    #[inline]
     pub(crate) fn start(buf: &mut Vec<u8>, packet: PacketStart<'_>) -> Option<Self> {
         let PacketStart {
             header,

@@ -472,20 +472,38 @@ impl PacketHeader {
 
     /// Appends the header with the low `length` bytes, 1 to 4, of the packet number. The QUIC bit
     /// is set, reserved bits are clear, the Length field is left to [`EncodedHeader::set_length`].
+    #[inline]
     pub fn encode(&self, out: &mut Vec<u8>, packet_number: u64, length: usize) -> EncodedHeader {
         debug_assert!((1..=4).contains(&length));
         let low_bits = FIXED_BIT | (length.clamp(1, 4) - 1) as u8;
+        let length_offset = if let Self::Short {
+            dcid,
+            spin,
+            key_phase,
+        } = self
+        {
+            let spin = if *spin { SPIN } else { 0 };
+            let key_phase = if *key_phase { KEY_PHASE } else { 0 };
+            out.push(low_bits | spin | key_phase);
+            out.extend_from_slice(dcid);
+            None
+        } else {
+            self.encode_long(out, low_bits);
+            out.extend_from_slice(&TWO_BYTE_VARINT.to_be_bytes());
+            Some(out.len() - 2)
+        };
+        let packet_number_offset = out.len();
+        packet_number::put(out, packet_number, length);
+        EncodedHeader {
+            length_offset,
+            packet_number_offset,
+        }
+    }
+
+    /// What long headers have before their length.
+    fn encode_long(&self, out: &mut Vec<u8>, low_bits: u8) {
         match self {
-            Self::Short {
-                dcid,
-                spin,
-                key_phase,
-            } => {
-                let spin = if *spin { SPIN } else { 0 };
-                let key_phase = if *key_phase { KEY_PHASE } else { 0 };
-                out.push(low_bits | spin | key_phase);
-                out.extend_from_slice(dcid);
-            }
+            Self::Short { .. } => {}
             Self::Initial {
                 version,
                 dcid,
@@ -506,16 +524,6 @@ impl PacketHeader {
                 dcid,
                 scid,
             } => put_long(out, (LongType::Handshake, low_bits), *version, dcid, scid),
-        }
-        let length_offset = (!matches!(self, Self::Short { .. })).then(|| {
-            out.extend_from_slice(&TWO_BYTE_VARINT.to_be_bytes());
-            out.len() - 2
-        });
-        let packet_number_offset = out.len();
-        packet_number::put(out, packet_number, length);
-        EncodedHeader {
-            length_offset,
-            packet_number_offset,
         }
     }
 }
