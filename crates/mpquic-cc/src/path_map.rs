@@ -23,7 +23,11 @@ impl<T> PathMap<T> {
     pub(crate) fn insert(&mut self, path: PathId, value: T) {
         match self.position(path) {
             Ok(index) => self.entries[index].1 = value,
-            Err(index) => self.entries.insert(index, (path, value)),
+            Err(index) => {
+                // Most connections never have a second path.
+                self.entries.reserve_exact(1);
+                self.entries.insert(index, (path, value));
+            }
         }
     }
 

@@ -243,7 +243,7 @@ impl Future for ZeroRttAccepted {
 /// it is refused.
 #[derive(Debug)]
 #[must_use = "dropping it refuses the connection"]
-pub struct Incoming(Option<Undecided>);
+pub struct Incoming(Option<Box<Undecided>>);
 
 #[derive(Debug)]
 struct Undecided {
@@ -265,7 +265,7 @@ impl RetryError {
 
 impl Incoming {
     pub(crate) fn new(core: mpquic_core::Incoming, endpoint: Arc<EndpointShared>) -> Self {
-        Self(Some(Undecided { core, endpoint }))
+        Self(Some(Box::new(Undecided { core, endpoint })))
     }
 
     /// Accepts. Must be called within a tokio runtime.
@@ -283,7 +283,7 @@ impl Incoming {
     }
 
     fn refuse_now(&mut self) {
-        if let Some(Undecided { core, endpoint }) = self.0.take() {
+        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
             let mut response = Vec::new();
             let transmit = endpoint.lock().core.refuse(core, &mut response);
             endpoint.respond(&transmit, &response);
@@ -292,7 +292,7 @@ impl Incoming {
 
     /// Asks the client to prove that it receives at its address, and to come again.
     pub fn retry(mut self) -> Result<(), RetryError> {
-        let Some(Undecided { core, endpoint }) = self.0.take() else {
+        let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) else {
             return Ok(());
         };
         let mut response = Vec::new();
@@ -311,7 +311,7 @@ impl Incoming {
 
     /// Forgets the attempt without an answer.
     pub fn ignore(mut self) {
-        if let Some(Undecided { core, endpoint }) = self.0.take() {
+        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
             endpoint.lock().core.ignore(core);
         }
     }

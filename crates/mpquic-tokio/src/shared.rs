@@ -4,6 +4,7 @@
 //! timer, runs it to completion under one lock: events to the endpoint, events to the application,
 //! datagrams to the sockets, timer.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -35,6 +36,11 @@ const SEND_AT_ONCE: usize = 16 << 10;
 const UNREACHABLE_REST: Duration = Duration::from_secs(1);
 /// Path events kept for a slow listener.
 const PATH_EVENTS: usize = 64;
+
+thread_local! {
+    /// Memory for the train being sent: connections that idle hold none.
+    static TRAIN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// A connection, shared by its handles, its streams, its task and the tasks that read sockets.
 pub(crate) struct Shared {
@@ -118,12 +124,11 @@ pub(crate) struct State {
     written: usize,
     /// Datagrams one transmit may hold.
     max_datagrams: usize,
-    buffer: Vec<u8>,
     pub(crate) unsent: VecDeque<Unsent>,
     /// Paths the kernel found no way for, and when to try them again.
     unreachable: SmallVec<[(PathId, Instant); 2]>,
     /// Woken when the lock is released, so that nobody wakes up to wait for it.
-    wakers: SmallVec<[Waker; 8]>,
+    wakers: SmallVec<[Waker; 4]>,
 }
 
 /// Datagrams a socket had no room for.
@@ -231,7 +236,6 @@ impl Shared {
                 task_woken: false,
                 written: 0,
                 max_datagrams,
-                buffer: Vec::new(),
                 unsent: VecDeque::new(),
                 unreachable: SmallVec::new(),
                 wakers: SmallVec::new(),
@@ -421,34 +425,41 @@ impl State {
     /// Sends what is due; true if more is due than fits one turn.
     fn transmit(&mut self, shared: &Shared, now: Instant) -> bool {
         self.resume();
-        let mut trains = 0;
-        loop {
-            if trains == MAX_TRAINS {
-                return true;
-            }
-            self.buffer.clear();
+        let mut train = TRAIN.take();
+        let mut more = true;
+        for _ in 0..MAX_TRAINS {
+            train.clear();
             let max = self.max_datagrams;
-            let Some(transmit) = self.core.poll_transmit(now, max, &mut self.buffer) else {
-                return false;
+            let Some(transmit) = self.core.poll_transmit(now, max, &mut train) else {
+                more = false;
+                break;
             };
-            trains += 1;
             let Some(socket) = shared.endpoint.socket(transmit.four_tuple.local) else {
                 continue; // Its interface is gone; the path plan hears of it on its own.
             };
-            let contents = self.buffer.get(..transmit.size).unwrap_or(&self.buffer);
-            if self
-                .unsent
-                .iter()
-                .any(|unsent| Arc::ptr_eq(&unsent.socket, &socket))
-            {
-                self.keep(socket, transmit, 0);
-                continue;
+            self.send(socket, transmit, &train, now);
+        }
+        TRAIN.set(train);
+        more
+    }
+
+    /// Sends a train behind what its socket had no room for.
+    fn send(&mut self, socket: Arc<Socket>, transmit: Transmit, train: &[u8], now: Instant) {
+        let contents = train.get(..transmit.size).unwrap_or(train);
+        if self
+            .unsent
+            .iter()
+            .any(|unsent| Arc::ptr_eq(&unsent.socket, &socket))
+        {
+            return self.keep(socket, transmit, contents);
+        }
+        match socket.send(&transmit, contents) {
+            Sent::All => {}
+            Sent::Blocked { from } => {
+                let rest = contents.get(from..).unwrap_or_default();
+                self.keep(socket, transmit, rest);
             }
-            match socket.send(&transmit, contents) {
-                Sent::All => {}
-                Sent::Blocked { from } => self.keep(socket, transmit, from),
-                Sent::Unreachable => self.on_unreachable(transmit.path, now),
-            }
+            Sent::Unreachable => self.on_unreachable(transmit.path, now),
         }
     }
 
@@ -476,12 +487,11 @@ impl State {
         });
     }
 
-    fn keep(&mut self, socket: Arc<Socket>, transmit: Transmit, from: usize) {
+    fn keep(&mut self, socket: Arc<Socket>, transmit: Transmit, contents: &[u8]) {
         let same = |unsent: &&Unsent| Arc::ptr_eq(&unsent.socket, &socket);
         if self.unsent.iter().filter(same).count() >= MAX_UNSENT {
             return;
         }
-        let contents = self.buffer.get(from..transmit.size).unwrap_or_default();
         self.unsent.push_back(Unsent {
             socket,
             transmit,

@@ -28,7 +28,7 @@ struct Issued {
 pub(crate) struct LocalCids {
     path: PathId,
     /// Those the peer may use, by sequence number.
-    active: SmallVec<[Issued; 4]>,
+    active: SmallVec<[Issued; 1]>,
     next_sequence: u64,
     /// True if one of `active` may be queued.
     queued: bool,

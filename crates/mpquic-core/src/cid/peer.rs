@@ -43,6 +43,16 @@ struct Retirement {
     progress: Progress,
 }
 
+/// What is under way besides the connection IDs themselves.
+#[derive(Debug, Default)]
+struct Turnover {
+    /// Sequence numbers between `retire_prior_to` and `next_sequence` that did not arrive.
+    missing: RangeSet,
+    /// Retirements the peer has not acknowledged.
+    retirements: Vec<Retirement>,
+    blocked: Option<Blocked>,
+}
+
 #[derive(Debug)]
 struct Blocked {
     next_sequence: u64,
@@ -58,23 +68,27 @@ pub(crate) struct PeerCids {
     path: PathId,
     /// Our `active_connection_id_limit`.
     limit: u64,
-    current: Option<PeerCid>,
+    current: Option<Box<PeerCid>>,
     /// For addresses the path is leaving, until it is certain that it leaves them.
-    kept: Option<PeerCid>,
+    kept: Option<Box<PeerCid>>,
     /// Never sent to, by sequence number.
-    unused: SmallVec<[PeerCid; 4]>,
-    /// Sequence numbers at or above `retire_prior_to` that arrived.
-    seen: RangeSet,
+    unused: SmallVec<[PeerCid; 1]>,
     /// All below are retired, or are to be when they arrive.
     retire_prior_to: u64,
+    /// Above every sequence number that arrived.
     next_sequence: u64,
-    /// Retirements the peer has not acknowledged.
-    retirements: Vec<Retirement>,
-    blocked: Option<Blocked>,
-    /// True if a retirement or `blocked` may be queued.
+    /// Exists while there is any: most paths never have, and many are kept ready.
+    turnover: Option<Box<Turnover>>,
+    /// True if something of the turnover may be queued.
     queued: bool,
     in_use: bool,
     abandoned: bool,
+}
+
+impl Turnover {
+    fn is_over(&self) -> bool {
+        self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()
+    }
 }
 
 impl PeerCids {
@@ -86,11 +100,9 @@ impl PeerCids {
             current: None,
             kept: None,
             unused: SmallVec::new(),
-            seen: RangeSet::new(),
             retire_prior_to: 0,
             next_sequence: 0,
-            retirements: Vec::new(),
-            blocked: None,
+            turnover: None,
             queued: false,
             in_use: false,
             abandoned: false,
@@ -102,11 +114,11 @@ impl PeerCids {
     pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
         self.in_use = true;
         self.note_seen(0);
-        self.current = Some(PeerCid {
+        self.current = Some(Box::new(PeerCid {
             sequence: 0,
             cid,
             reset_token: None,
-        });
+        }));
     }
 
     /// Path 0 of a client: the server's `stateless_reset_token` parameter.
@@ -151,7 +163,11 @@ impl PeerCids {
                 .fold(0, |differs, (a, b)| differs | (a ^ b))
                 == 0
         };
-        let in_use = self.current.iter().chain(&self.kept);
+        let in_use = self
+            .current
+            .as_deref()
+            .into_iter()
+            .chain(self.kept.as_deref());
         in_use
             .filter_map(|cid| cid.reset_token)
             .fold(false, |found, known| found | is_equal(known))
@@ -169,7 +185,11 @@ impl PeerCids {
     }
 
     fn known(&self) -> impl Iterator<Item = &PeerCid> {
-        let in_use = self.current.iter().chain(&self.kept);
+        let in_use = self
+            .current
+            .as_deref()
+            .into_iter()
+            .chain(self.kept.as_deref());
         in_use.chain(&self.unused)
     }
 
@@ -184,7 +204,7 @@ impl PeerCids {
             return Ok(changes);
         }
         self.check(frame)?;
-        let is_known = self.seen.contains(frame.sequence);
+        let is_known = self.has_seen(frame.sequence);
         if frame.sequence >= self.retire_prior_to.max(frame.retire_prior_to) {
             self.note_seen(frame.sequence);
             if !is_known {
@@ -193,7 +213,9 @@ impl PeerCids {
                     cid: frame.id,
                     reset_token: Some(frame.reset_token),
                 });
-                self.blocked = None;
+                if let Some(turnover) = &mut self.turnover {
+                    turnover.blocked = None;
+                }
             }
         } else {
             // MP-104: a late frame of a connection ID that was retired already
@@ -211,7 +233,8 @@ impl PeerCids {
 
     fn check(&self, frame: &NewConnectionId) -> Result<(), TransportError> {
         // RFC 9000 section 19.15
-        if self.current.is_some_and(|current| current.cid.is_empty()) {
+        let current = self.current.as_deref();
+        if current.is_some_and(|current| current.cid.is_empty()) {
             return Err(TransportError::protocol_violation(
                 "NEW_CONNECTION_ID although the peer chose a zero-length connection ID",
             ));
@@ -249,9 +272,9 @@ impl PeerCids {
         // MP-105
         let reason = if active > limit {
             "more connection IDs than active_connection_id_limit"
-        } else if self.seen.len() > limit.saturating_add(EXTRA_GAPS) {
+        } else if self.gaps() > limit.saturating_add(EXTRA_GAPS) {
             "too many gaps in the sequence numbers of connection IDs"
-        } else if self.retirements.len() > self.max_retirements() {
+        } else if self.retirements() > self.max_retirements() {
             // MP-107
             "too many connection IDs in need of retirement"
         } else {
@@ -263,6 +286,14 @@ impl PeerCids {
         ))
     }
 
+    fn gaps(&self) -> usize {
+        self.turnover.as_ref().map_or(0, |it| it.missing.len())
+    }
+
+    fn retirements(&self) -> usize {
+        self.turnover.as_ref().map_or(0, |it| it.retirements.len())
+    }
+
     fn max_retirements(&self) -> usize {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
         limit.saturating_mul(2).max(MIN_RETIREMENTS)
@@ -272,7 +303,7 @@ impl PeerCids {
     /// current one. The first call opens the path. `None` if there is no unused one, or if too
     /// many retirements are under way already (MP-107).
     pub(crate) fn rotate(&mut self) -> Option<ResetTokenChanges> {
-        if self.unused.is_empty() || self.retirements.len() >= self.max_retirements() {
+        if self.unused.is_empty() || self.retirements() >= self.max_retirements() {
             return None;
         }
         let mut changes = ResetTokenChanges::new();
@@ -298,7 +329,7 @@ impl PeerCids {
     pub(crate) fn release_kept(&mut self) -> ResetTokenChanges {
         let mut changes = ResetTokenChanges::new();
         if let Some(kept) = self.kept.take() {
-            self.retire(kept, &mut changes);
+            self.retire(*kept, &mut changes);
         }
         changes
     }
@@ -317,14 +348,13 @@ impl PeerCids {
     /// (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {
         let next_sequence = self.next_sequence;
-        let asked = self
-            .blocked
-            .as_ref()
-            .is_some_and(|blocked| blocked.next_sequence == next_sequence);
+        let turnover = self.turnover.as_ref();
+        let blocked = turnover.and_then(|it| it.blocked.as_ref());
+        let asked = blocked.is_some_and(|blocked| blocked.next_sequence == next_sequence);
         if asked || self.has_unused() || self.abandoned {
             return;
         }
-        self.blocked = Some(Blocked {
+        self.turnover.get_or_insert_default().blocked = Some(Blocked {
             next_sequence,
             progress: Progress::Queued,
         });
@@ -338,7 +368,11 @@ impl PeerCids {
             return;
         }
         let path = self.path;
-        for retirement in &mut self.retirements {
+        let Some(turnover) = &mut self.turnover else {
+            self.queued = false;
+            return;
+        };
+        for retirement in &mut turnover.retirements {
             if !retirement.progress.is_queued() {
                 continue;
             }
@@ -353,7 +387,7 @@ impl PeerCids {
             }
             retirement.progress = Progress::Sent;
         }
-        if let Some(blocked) = &mut self.blocked
+        if let Some(blocked) = &mut turnover.blocked
             && blocked.progress.is_queued()
             && multipath
         {
@@ -373,20 +407,25 @@ impl PeerCids {
     /// What became of a [`Delivery::RetireConnectionId`] or [`Delivery::PathCidsBlocked`] of this
     /// path.
     pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+        let Some(turnover) = &mut self.turnover else {
+            return;
+        };
+        let retirements = &mut turnover.retirements;
         match (delivery, fate) {
             (Delivery::RetireConnectionId { sequence, .. }, Fate::Acked) => {
-                self.retirements.retain(|r| r.sequence != sequence);
+                retirements.retain(|r| r.sequence != sequence);
+                if turnover.is_over() {
+                    self.turnover = None;
+                }
             }
             (Delivery::RetireConnectionId { sequence, .. }, Fate::Lost) => {
-                if let Some(retirement) =
-                    self.retirements.iter_mut().find(|r| r.sequence == sequence)
-                {
+                if let Some(retirement) = retirements.iter_mut().find(|r| r.sequence == sequence) {
                     retirement.progress = Progress::Queued;
                     self.queued = true;
                 }
             }
             (Delivery::PathCidsBlocked { next_sequence, .. }, fate) => {
-                if let Some(blocked) = &mut self.blocked
+                if let Some(blocked) = &mut turnover.blocked
                     && blocked.next_sequence == next_sequence
                 {
                     blocked.progress.on_fate(fate);
@@ -410,15 +449,26 @@ impl PeerCids {
         changes.extend(self.release_kept());
         self.abandoned = true;
         self.unused.clear();
-        self.seen.clear();
-        self.retirements.clear();
-        self.blocked = None;
+        self.turnover = None;
         self.queued = false;
         changes
     }
 
+    fn has_seen(&self, sequence: u64) -> bool {
+        let turnover = self.turnover.as_ref();
+        sequence < self.next_sequence && !turnover.is_some_and(|it| it.missing.contains(sequence))
+    }
+
     fn note_seen(&mut self, sequence: u64) {
-        self.seen.insert_one(sequence);
+        let next = self.next_sequence.max(self.retire_prior_to);
+        if sequence > next {
+            let turnover = self.turnover.get_or_insert_default();
+            turnover.missing.insert(next..sequence);
+        } else if let Some(turnover) = &mut self.turnover {
+            turnover
+                .missing
+                .remove(sequence..sequence.saturating_add(1));
+        }
         self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
     }
 
@@ -435,12 +485,12 @@ impl PeerCids {
         }
         let next = self.unused.remove(0);
         changes.extend(next.reset_token.map(ResetTokenChange::Added));
-        self.current = Some(next);
+        self.current = Some(Box::new(next));
     }
 
     fn retire_current(&mut self, changes: &mut ResetTokenChanges) {
         if let Some(current) = self.current.take() {
-            self.retire(current, changes);
+            self.retire(*current, changes);
         }
     }
 
@@ -452,23 +502,27 @@ impl PeerCids {
     /// MP-103, RFC 9000 section 5.1.2.
     fn retire_below(&mut self, bound: u64, changes: &mut ResetTokenChanges) {
         self.retire_prior_to = bound;
-        self.seen.remove_below(bound);
+        if let Some(turnover) = &mut self.turnover {
+            turnover.missing.remove_below(bound);
+        }
         let retired = self.unused.partition_point(|known| known.sequence < bound);
         let retired: SmallVec<[PeerCid; 4]> = self.unused.drain(..retired).collect();
         for cid in retired {
             self.queue_retirement(cid.sequence);
         }
-        if self.current.is_some_and(|current| current.sequence < bound) {
+        let is_past = |cid: &PeerCid| cid.sequence < bound;
+        if self.current.as_deref().is_some_and(is_past) {
             self.retire_current(changes);
         }
-        if self.kept.is_some_and(|kept| kept.sequence < bound) {
+        if self.kept.as_deref().is_some_and(is_past) {
             changes.extend(self.release_kept());
         }
     }
 
     fn queue_retirement(&mut self, sequence: u64) {
-        if self.retirements.iter().all(|r| r.sequence != sequence) {
-            self.retirements.push(Retirement {
+        let turnover = self.turnover.get_or_insert_default();
+        if turnover.retirements.iter().all(|r| r.sequence != sequence) {
+            turnover.retirements.push(Retirement {
                 sequence,
                 progress: Progress::Queued,
             });

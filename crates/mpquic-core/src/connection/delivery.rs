@@ -77,7 +77,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let now = arrival.now;
         let cx = self.ack_context(now);
-        let mut outcome = std::mem::take(&mut self.outcome);
+        let mut outcome = self.outcome.take().unwrap_or_default();
         if let Some(path) = self.paths.any_mut(space.path()) {
             path.recovery.on_ack_path(arrival.path);
         }
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Tells everyone what an acknowledgement or a timeout changed.
-    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: AckOutcome) {
+    pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: Box<AckOutcome>) {
         let id = space.path();
         let mut run = StreamRun::default();
         for (number, packet) in outcome.acked.drain(..) {
@@ -179,7 +179,7 @@ impl Connection {
         }
         self.log_metrics(id);
         outcome.clear();
-        self.outcome = outcome;
+        self.outcome = Some(outcome);
     }
 
     /// Lets MTU discovery look at what was lost together.
@@ -270,21 +270,21 @@ impl Connection {
                     level.space.received.on_ack_delivered(largest);
                 }
             }
-            (Delivery::Crypto { .. }, _) => self.route_crypto(space, delivery, Fate::Acked),
+            (Delivery::Crypto { .. }, _) => {
+                self.handshake
+                    .on_crypto_delivery(space, delivery, Fate::Acked);
+            }
             _ => self.route_delivery(delivery, Fate::Acked),
         }
     }
 
     fn on_lost_in(&mut self, space: SpaceId, delivery: Delivery) {
         match delivery {
-            Delivery::Crypto { .. } => self.route_crypto(space, delivery, Fate::Lost),
+            Delivery::Crypto { .. } => {
+                self.handshake
+                    .on_crypto_delivery(space, delivery, Fate::Lost);
+            }
             _ => self.route_delivery(delivery, Fate::Lost),
-        }
-    }
-
-    fn route_crypto(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
-        if let Some(crypto) = self.handshake.crypto_mut(space) {
-            crypto.on_delivery(delivery, fate);
         }
     }
 
@@ -298,7 +298,10 @@ impl Connection {
                     path.space.received.on_ack_delivered(largest);
                 }
             }
-            Delivery::Crypto { .. } => self.handshake.crypto.on_delivery(delivery, fate),
+            Delivery::Crypto { .. } => {
+                let space = SpaceId::Data(PathId::ZERO);
+                self.handshake.on_crypto_delivery(space, delivery, fate);
+            }
             Delivery::Stream { .. }
             | Delivery::ResetStream(_)
             | Delivery::ResetStreamAt { .. }

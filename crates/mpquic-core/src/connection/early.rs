@@ -81,12 +81,12 @@ impl Connection {
         self.datagrams
             .set_peer_limit(remembered.max_datagram_frame_size);
         self.handshake.early_data = EarlyData::Offered;
-        self.handshake.early = Some(EarlyKeys {
+        self.handshake.early = Some(Box::new(EarlyKeys {
             header,
             packet,
             remembered: Some(remembered),
             discard_at: None,
-        });
+        }));
     }
 
     /// Client: the handshake told whether the server took 0-RTT. The server's parameters are
@@ -101,7 +101,7 @@ impl Connection {
         let Some(EarlyKeys {
             remembered: Some(remembered),
             ..
-        }) = self.handshake.early.take()
+        }) = self.handshake.early.take().map(|early| *early)
         else {
             return Ok(());
         };
@@ -153,12 +153,12 @@ impl Connection {
         }
         if let Some((header, packet)) = self.handshake.session.early_keys() {
             self.handshake.early_data = EarlyData::Accepted;
-            self.handshake.early = Some(EarlyKeys {
+            self.handshake.early = Some(Box::new(EarlyKeys {
                 header,
                 packet,
                 remembered: None,
                 discard_at: None,
-            });
+            }));
         }
     }
 
@@ -210,7 +210,7 @@ impl Connection {
     }
 
     /// Server: drops the keys once only replays can need them.
-    fn discard_early_keys(&mut self, now: Instant) {
+    pub(super) fn discard_early_keys(&mut self, now: Instant) {
         if let (true, Some(early)) = (self.handshake.complete, &mut self.handshake.early) {
             let keep = || KEEP_TIMEOUTS * self.paths.largest_pto(Duration::ZERO);
             if *early.discard_at.get_or_insert_with(|| now + keep()) <= now {

@@ -16,6 +16,7 @@ use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{Keys, Session};
 use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
+use crate::packet::delivery::{Delivery, Fate};
 use crate::qlog;
 use crate::space::{AckState, PacketNumberSpace};
 use crate::stream::crypto_stream::CryptoStream;
@@ -71,12 +72,17 @@ pub(super) struct Handshake {
     pub(super) versions: Versions,
     /// Server: CRYPTO bytes that came before the version is chosen and the session started.
     pub(super) first_flight: Option<Vec<u8>>,
-    pub(super) initial: Option<Level>,
-    pub(super) handshake: Option<Level>,
+    pub(super) initial: Option<Box<Level>>,
+    pub(super) handshake: Option<Box<Level>>,
     pub(super) one_rtt: Option<OneRttKeys>,
-    /// CRYPTO of the 1-RTT level: session tickets.
-    pub(super) crypto: CryptoStream,
-    pub(super) local_parameters: TransportParameters,
+    /// CRYPTO of the 1-RTT level: session tickets. `None` once a server's have arrived.
+    pub(super) crypto: Option<Box<CryptoStream>>,
+    /// What we announce; `None` once the handshake is complete.
+    pub(super) local_parameters: Option<Box<TransportParameters>>,
+    /// We offer multipath to the peer.
+    pub(super) announces_multipath: bool,
+    /// We take RESET_STREAM_AT.
+    pub(super) takes_reset_stream_at: bool,
     /// Our first source connection ID.
     pub(super) local_cid: ConnectionId,
     /// Where the handshake runs to.
@@ -97,12 +103,14 @@ pub(super) struct Handshake {
     /// HANDSHAKE_DONE is to be sent.
     pub(super) done_pending: bool,
     /// 0-RTT keys and what became of 0-RTT.
-    pub(super) early: Option<EarlyKeys>,
+    pub(super) early: Option<Box<EarlyKeys>>,
     pub(super) early_data: EarlyData,
     /// A NEW_TOKEN frame with this token is to be sent.
     pub(super) new_token: Option<Bytes>,
     data_reported: bool,
     parameters_known: bool,
+    /// TLS is over.
+    settled: bool,
 }
 
 impl Handshake {
@@ -121,11 +129,17 @@ impl Handshake {
             session: setup.session,
             versions: setup.versions,
             first_flight,
-            initial: Some(Level::new(SpaceId::Initial, version, setup.initial_keys)),
+            initial: Some(Box::new(Level::new(
+                SpaceId::Initial,
+                version,
+                setup.initial_keys,
+            ))),
             handshake: None,
             one_rtt: None,
-            crypto: CryptoStream::default(),
-            local_parameters: setup.local_parameters,
+            crypto: Some(Box::default()),
+            announces_multipath: setup.local_parameters.initial_max_path_id.is_some(),
+            takes_reset_stream_at: setup.local_parameters.reset_stream_at,
+            local_parameters: Some(Box::new(setup.local_parameters)),
             local_cid: setup.local_cid,
             peer_address: setup.four_tuple.remote,
             initial_dcid: setup.initial_dcid,
@@ -141,14 +155,15 @@ impl Handshake {
             new_token: None,
             data_reported: false,
             parameters_known: false,
+            settled: false,
         }
     }
 
     /// The packet number space and CRYPTO stream of a handshake level.
     pub(super) fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {
         match space {
-            SpaceId::Initial => self.initial.as_mut(),
-            SpaceId::Handshake => self.handshake.as_mut(),
+            SpaceId::Initial => self.initial.as_deref_mut(),
+            SpaceId::Handshake => self.handshake.as_deref_mut(),
             SpaceId::Data(_) => None,
         }
     }
@@ -164,18 +179,34 @@ impl Handshake {
         }
     }
 
-    /// True if we offer multipath to the peer.
-    pub(super) fn announces_multipath(&self) -> bool {
-        self.local_parameters.initial_max_path_id.is_some()
+    /// The level of what TLS writes.
+    fn writing_level(&self) -> SpaceId {
+        match (&self.one_rtt, &self.handshake, &self.initial) {
+            (None, Some(_), _) => SpaceId::Handshake,
+            (None, None, Some(_)) => SpaceId::Initial,
+            _ => SpaceId::Data(PathId::ZERO),
+        }
     }
 
-    /// The CRYPTO stream of any level.
+    /// The CRYPTO stream of any level that is not over.
     pub(super) fn crypto_mut(&mut self, space: SpaceId) -> Option<&mut CryptoStream> {
         match space {
-            SpaceId::Data(_) => Some(&mut self.crypto),
+            SpaceId::Data(_) => self.crypto.as_deref_mut(),
             SpaceId::Initial | SpaceId::Handshake => {
                 self.level_mut(space).map(|level| &mut level.crypto)
             }
+        }
+    }
+
+    /// Gives the fate of a CRYPTO frame to the level's stream.
+    pub(super) fn on_crypto_delivery(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
+        let settled = self.settled;
+        let Some(crypto) = self.crypto_mut(space) else {
+            return;
+        };
+        crypto.on_delivery(delivery, fate);
+        if settled && !crypto.is_unacked() {
+            self.crypto = None;
         }
     }
 
@@ -292,27 +323,20 @@ impl Connection {
             let keys = self.handshake.session.write_handshake(&mut bytes);
             let done = keys.is_none() && bytes.is_empty();
             if !bytes.is_empty() {
-                let handshake = &mut self.handshake;
-                let crypto = if handshake.one_rtt.is_some() {
-                    &mut handshake.crypto
-                } else if let Some(level) =
-                    handshake.handshake.as_mut().or(handshake.initial.as_mut())
-                {
-                    &mut level.crypto
-                } else {
-                    &mut handshake.crypto
-                };
-                crypto.write(Bytes::from(bytes));
+                let space = self.handshake.writing_level();
+                if let Some(crypto) = self.handshake.crypto_mut(space) {
+                    crypto.write(Bytes::from(bytes));
+                }
             }
             match keys {
                 Some(keys) if self.handshake.handshake.is_none() => {
                     self.check_consumed(SpaceId::Initial)?;
-                    self.handshake.handshake = Some(Level::new(SpaceId::Handshake, version, keys));
+                    let level = Level::new(SpaceId::Handshake, version, keys);
+                    self.handshake.handshake = Some(Box::new(level));
                     self.log_handshake_keys(PacketType::Handshake);
                 }
                 Some(keys) => {
-                    let session = &mut *self.handshake.session;
-                    self.handshake.one_rtt = Some(OneRttKeys::new(keys, session));
+                    self.handshake.one_rtt = Some(OneRttKeys::new(keys));
                     self.log_handshake_keys(PacketType::OneRtt);
                 }
                 None => {}
@@ -358,7 +382,7 @@ impl Connection {
         self.ack_frequencies.set_peer(&peer);
         // A side that does not announce it, such as a server facing a zero-length connection ID
         // (MP-010), does not take it either.
-        let announced = self.handshake.announces_multipath();
+        let announced = self.handshake.announces_multipath;
         let offered = peer.initial_max_path_id.filter(|_| announced);
         self.multipath = self.paths.ids.set_peer_parameter(offered);
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
@@ -391,6 +415,7 @@ impl Connection {
         }
         self.check_consumed(SpaceId::Handshake)?;
         self.handshake.complete = true;
+        self.handshake.local_parameters = None;
         self.events.push_back(Event::Connected {
             multipath: self.multipath,
         });
@@ -400,6 +425,10 @@ impl Connection {
             self.handshake.done_pending = true;
             self.offer_token();
             self.confirm_handshake();
+            if let Some(settled) = self.handshake.session.settle() {
+                self.handshake.session = settled;
+                self.handshake.settled = true;
+            }
         }
         Ok(())
     }

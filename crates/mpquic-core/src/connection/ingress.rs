@@ -5,8 +5,9 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
+use super::handshake::Handshake;
 use super::log::{Dropped, packet_type};
-use super::{Closing, Connection, Datagram, Event};
+use super::{Closing, Connection, Datagram, Event, Rest};
 use crate::error::{ConnectionError, TransportError};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::opener::{self, OpenError};
@@ -64,6 +65,7 @@ impl Connection {
         } = datagram;
         let size = data.len();
         self.log.set_time(now);
+        self.rest = Rest::Awake;
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += size as u64;
         match &mut self.closing {
@@ -354,7 +356,10 @@ impl Connection {
             }
             return Ok(());
         }
-        let Some(keys) = self.handshake.one_rtt.as_mut() else {
+        let Handshake {
+            one_rtt, session, ..
+        } = &mut self.handshake;
+        let Some(keys) = one_rtt.as_mut() else {
             self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
             return Ok(());
         };
@@ -371,13 +376,10 @@ impl Connection {
         let opened = opener::unprotect(packet, keys.remote_header(), expected).and_then(|un| {
             let phase = un.key_phase();
             let spin = un.spin();
-            let (key, choice) = keys.opening(phase, un.packet_number, arrival.path)?;
-            Some((
-                opener::open(packet, &un, key, arrival.path),
-                choice,
-                un.packet_number,
-                spin,
-            ))
+            let number = un.packet_number;
+            let (key, choice) = keys.opening(phase, number, arrival.path, &mut **session)?;
+            let opened = opener::open(packet, &un, key, arrival.path);
+            Some((opened, choice, number, spin))
         });
         match opened {
             Some((Ok(payload), choice, packet_number, spin)) => {
@@ -385,7 +387,7 @@ impl Connection {
                 let delay = self.ack_frequencies.peer_max_ack_delay();
                 let pto = || paths.largest_pto(delay);
                 let generation = keys.generation_of(choice);
-                if keys.on_opened(choice, arrival.now, &mut *self.handshake.session, pto) {
+                if keys.on_opened(choice, arrival.now, &mut **session, pto) {
                     self.log_key_update(KeyTrigger::RemoteUpdate);
                 }
                 let opened = Opened {
@@ -406,7 +408,10 @@ impl Connection {
                     self.handle_stateless_reset(arrival.now);
                     return Ok(());
                 }
-                keys_mut(&mut self.handshake)?.on_open_failed()
+                match &mut self.handshake.one_rtt {
+                    Some(keys) => keys.on_open_failed(&mut *self.handshake.session),
+                    None => Ok(()),
+                }
             }
             None => {
                 self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
@@ -486,7 +491,7 @@ impl Connection {
         match packet_type {
             PacketType::OneRtt => self.multipath,
             PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
-                self.handshake.announces_multipath()
+                self.handshake.announces_multipath
             }
         }
     }
@@ -599,7 +604,7 @@ impl Connection {
         reliable_size: u64,
     ) -> Result<(), TransportError> {
         // RFC 9000 section 12.4: a type that was not negotiated is unknown.
-        if !self.handshake.local_parameters.reset_stream_at {
+        if !self.handshake.takes_reset_stream_at {
             return Err(TransportError::frame_encoding(
                 "RESET_STREAM_AT was not negotiated",
             ));
@@ -628,6 +633,9 @@ impl Connection {
                 ));
             }
             stream.on_crypto(crypto, limit)?;
+        } else if let (SpaceId::Data(_), false) = (space, crypto.data.is_empty()) {
+            // TLS is over, and says so.
+            return self.handshake.session.read_handshake(&crypto.data);
         }
         match space {
             // Session tickets; the handshake levels are driven when their packet is done.
@@ -672,7 +680,10 @@ impl Connection {
     /// While closing: a CONNECTION_CLOSE of the peer ends our own repetitions.
     fn look_for_close(&mut self, mut data: BytesMut) {
         let cid_length = self.endpoint_config.connection_id_length;
-        let Some(keys) = &self.handshake.one_rtt else {
+        let Handshake {
+            one_rtt, session, ..
+        } = &mut self.handshake;
+        let Some(keys) = one_rtt else {
             return;
         };
         if let Ok(mut packet) = header::next_packet(&mut data, cid_length)
@@ -690,7 +701,8 @@ impl Connection {
             let payload =
                 opener::unprotect(&mut packet, keys.remote_header(), expected).and_then(|un| {
                     let phase = un.key_phase();
-                    let (key, _) = keys.opening(phase, un.packet_number, slot.id)?;
+                    let number = un.packet_number;
+                    let (key, _) = keys.opening(phase, number, slot.id, &mut **session)?;
                     opener::open(&mut packet, &un, key, slot.id).ok()
                 });
             let closed = payload.is_some_and(|payload| {
@@ -714,13 +726,4 @@ const MAX_PREMATURE: usize = 16;
 /// The last 16 bytes of a datagram, where a stateless reset has its token.
 fn reset_token(data: &[u8]) -> Option<[u8; 16]> {
     data.last_chunk().copied()
-}
-
-fn keys_mut(
-    handshake: &mut super::Handshake,
-) -> Result<&mut crate::crypto::key_phase::OneRttKeys, TransportError> {
-    handshake
-        .one_rtt
-        .as_mut()
-        .ok_or(TransportError::internal("1-RTT keys are gone"))
 }

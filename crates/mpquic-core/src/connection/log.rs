@@ -115,10 +115,12 @@ impl Connection {
 
     /// Logs what we announce; a server knows it once it has chosen the version.
     pub(super) fn log_local_parameters(&mut self) {
-        self.log.event(|| Event::ParametersSet {
-            initiator: Initiator::Local,
-            parameters: &self.handshake.local_parameters,
-        });
+        if let Some(parameters) = &self.handshake.local_parameters {
+            self.log.event(|| Event::ParametersSet {
+                initiator: Initiator::Local,
+                parameters,
+            });
+        }
     }
 
     /// Logs keys that TLS made.

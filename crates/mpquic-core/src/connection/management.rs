@@ -15,8 +15,10 @@ use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::path::Path;
 use crate::wire::frame::{Frame, NewConnectionId};
 
-/// Connection IDs kept ready on a path, one of them in use (MP-093).
+/// Connection IDs kept ready on a path that is open, one of them in use, and on one that is not
+/// (MP-093).
 const CIDS_PER_PATH: u64 = 2;
+const CIDS_PER_UNUSED_PATH: u64 = 1;
 /// A new path's first challenge is repeated after so many of the largest PTO of the others.
 const KNOWN_TIMEOUTS: u32 = 3;
 /// State of a path that both sides abandoned stays for this many of the largest PTO (MP-124).
@@ -151,16 +153,24 @@ impl Connection {
     /// Keeps the peer supplied with connection IDs for open paths and for those it may open next
     /// (MP-093, MP-094, MP-096).
     pub(super) fn issue_cids(&mut self) {
-        let target = CIDS_PER_PATH.min(self.peer.active_connection_id_limit);
-        let open = self.paths.iter().map(|path| path.id);
-        let ids: SmallVec<[PathId; 16]> = open.chain(self.paths.ids.issuable()).collect();
-        for id in ids {
-            let slot = self.paths.slot_or_new(id);
-            for _ in 0..slot.local_cids.wanted(target) {
-                let Some(cid) = self.cids.generate() else {
+        let limit = self.peer.active_connection_id_limit;
+        let open = self.paths.iter().map(|path| (path.id, CIDS_PER_PATH));
+        let unused = self.paths.ids.issuable();
+        let unused = unused.map(|id| (id, CIDS_PER_UNUSED_PATH));
+        let targets: SmallVec<[(PathId, u64); 16]> = open.chain(unused).collect();
+        for (id, target) in targets {
+            let wanted = self
+                .paths
+                .slot_or_new(id)
+                .local_cids
+                .wanted(target.min(limit));
+            for _ in 0..wanted {
+                let paths = &self.paths;
+                let Some(cid) = self.cids.generate(|cid| paths.has_issued(cid)) else {
                     return;
                 };
-                slot.local_cids.issue(cid, self.reset_key.token(&cid));
+                let token = self.reset_key.token(&cid);
+                self.paths.slot_or_new(id).local_cids.issue(cid, token);
                 self.endpoint_events
                     .push_back(EndpointEvent::ConnectionIdIssued(cid, id));
             }
@@ -281,7 +291,6 @@ impl Connection {
         // MP-106: a path without a slot was never given a connection ID.
         let slot = self.paths.slot_or_new(id);
         if let Some(cid) = slot.local_cids.on_retire(sequence, &opened.destination)? {
-            self.cids.release(&cid);
             self.endpoint_events
                 .push_back(EndpointEvent::ConnectionIdRetired(cid));
             // MP-100
@@ -408,7 +417,6 @@ impl Connection {
         // MP-131: the ID is spent, and our limit rises in exchange.
         self.paths.ids.close(id);
         for cid in slot.local_cids.drain() {
-            self.cids.release(&cid);
             self.endpoint_events
                 .push_back(EndpointEvent::ConnectionIdRetired(cid));
         }

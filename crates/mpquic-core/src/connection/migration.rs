@@ -172,15 +172,14 @@ impl Connection {
             .is_some_and(|old| old.four_tuple == four_tuple)
         {
             // Back to where it was before: no need to prove it again.
-            let old = previous
+            *tuple = previous
                 .take()
-                .unwrap_or_else(|| Tuple::new(four_tuple, side));
-            *tuple = old;
+                .map_or_else(|| Tuple::new(four_tuple, side), |old| *old);
         } else {
             let new = Tuple::new(four_tuple, side);
             let old = std::mem::replace(tuple, new);
             if old.validated {
-                *previous = Some(old);
+                *previous = Some(Box::new(old));
             }
         }
         let pto = path.recovery.pto(self.ack_frequencies.peer_max_ack_delay());
@@ -217,12 +216,12 @@ impl Connection {
             (None, _) => false,
             // RFC 9000 section 9.3.2
             (Some(previous), Side::Server) => {
-                path.tuple = previous;
+                path.tuple = *previous;
                 self.change_cid(id, |cids| Some(cids.return_to_kept()))
             }
             // RFC 9000 section 9.5: the connection ID in use was sent from the other address.
             (Some(previous), Side::Client) => {
-                path.tuple = previous;
+                path.tuple = *previous;
                 self.change_cid(id, PeerCids::rotate)
             }
         };

@@ -54,6 +54,7 @@ mod movable;
 mod packet;
 mod policies;
 mod report;
+mod rest;
 pub(crate) mod setup;
 mod timers;
 pub(crate) mod versions;
@@ -72,6 +73,7 @@ use hints::Hints;
 use log::Log;
 use movable::Movable;
 use policies::GuardedController;
+use rest::Rest;
 use timers::Idle;
 use window::ReceiveWindow;
 
@@ -114,7 +116,9 @@ pub struct Connection {
     ack_frequencies: AckFrequencies,
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
-    outcome: AckOutcome,
+    /// Memory for what an acknowledgement changes.
+    outcome: Option<Box<AckOutcome>>,
+    rest: Rest,
     stats: ConnectionStats,
     log: Log,
     #[cfg(feature = "testing")]
@@ -151,8 +155,7 @@ impl Connection {
         let cid_limit = setup.local_parameters.active_connection_id_limit;
         let mut paths = Paths::new(PathIds::new(config.max_concurrent_paths), cid_limit);
         let generator = SeededGenerator::new(rng.random(), setup.endpoint.connection_id_length);
-        let mut cids = CidSource::new(Box::new(generator));
-        cids.reserve(setup.local_cid);
+        let cids = CidSource::new(Box::new(generator));
         let slot = paths.slot_or_new(PathId::ZERO);
         slot.local_cids
             .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
@@ -182,7 +185,8 @@ impl Connection {
             ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
             events: VecDeque::new(),
             endpoint_events: VecDeque::new(),
-            outcome: AckOutcome::default(),
+            outcome: None,
+            rest: Rest::Awake,
             stats: ConnectionStats::default(),
             log: Log::start(&setup),
             #[cfg(feature = "testing")]
@@ -210,7 +214,12 @@ impl Connection {
 
     /// The next event for the endpoint. Drain after every other call, before sending.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        self.endpoint_events.pop_front()
+        let event = self.endpoint_events.pop_front();
+        if event.is_none() && self.endpoint_events.capacity() > 0 {
+            // They are rare after the handshake, and many at its end.
+            self.endpoint_events = VecDeque::new();
+        }
+        event
     }
 
     /// Opens a stream if the peer's limit allows.

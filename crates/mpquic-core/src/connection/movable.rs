@@ -325,6 +325,15 @@ impl Movable {
         is_known && self.repeats > 0 && waiting.count() < MAX_COPIES
     }
 
+    /// Gives memory back.
+    pub(super) fn rest(&mut self) {
+        self.events.shrink_to_fit();
+        self.paths.shrink_to_fit();
+        self.streams.shrink_to_fit();
+        self.unacked.shrink_to_fit();
+        self.copies.shrink_to_fit();
+    }
+
     fn forget_views(&mut self) {
         self.paths.clear();
         self.streams.clear();
@@ -352,7 +361,7 @@ impl Connection {
     fn has_control(&self) -> bool {
         self.streams.wants_control()
             || self.datagrams.wants_to_send()
-            || self.handshake.crypto.wants_to_send()
+            || (self.handshake.crypto.as_ref()).is_some_and(|crypto| crypto.wants_to_send())
             || self.wants_management()
     }
 
@@ -533,6 +542,9 @@ impl Connection {
         let pacing = self.config.pacing;
         let mut views = std::mem::take(&mut self.movable.paths);
         views.clear();
+        if views.capacity() == 0 {
+            views.reserve_exact(1);
+        }
         for slot in self.paths.slots_mut() {
             let status = slot.statuses.effective();
             if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {

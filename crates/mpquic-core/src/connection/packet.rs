@@ -162,7 +162,7 @@ impl Connection {
         let path = slot.path.as_deref()?;
         let is_old = |old: &Tuple| Some(old.four_tuple) == to;
         let kept = slot.peer_cids.kept();
-        let kept = kept.filter(|_| path.previous.as_ref().is_some_and(is_old));
+        let kept = kept.filter(|_| path.previous.as_deref().is_some_and(is_old));
         // MP-073: a connection ID of the same path ID.
         let dcid = *kept.or(slot.peer_cids.current())?;
         Some(match key_phase {
@@ -192,7 +192,9 @@ impl Connection {
         }
         if let Some(selection) = &plan.data {
             if *selection == DataSelection::Next {
-                self.handshake.crypto.write_frames(writer);
+                if let Some(crypto) = &mut self.handshake.crypto {
+                    crypto.write_frames(writer);
+                }
                 self.streams.write_control(writer);
                 self.datagrams.write_frames(writer);
                 if self.datagrams.take_unblocked() {
@@ -261,7 +263,7 @@ impl Connection {
             return;
         };
         path.responses.write_frames(writer, &four_tuple);
-        let tuples = std::iter::once(&mut path.tuple).chain(path.previous.as_mut());
+        let tuples = std::iter::once(&mut path.tuple).chain(path.previous.as_deref_mut());
         for tuple in tuples.filter(|tuple| tuple.four_tuple == four_tuple) {
             tuple.validation.write_frames(writer, now, data, full_size);
         }
@@ -327,9 +329,9 @@ impl Connection {
         now: Instant,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let wants = |level: &Option<Level>| level.as_ref().is_some_and(|level| level.wants(now));
-        let initial = wants(&self.handshake.initial);
-        let handshake = wants(&self.handshake.handshake);
+        let wants = |level: &Level| level.wants(now);
+        let initial = self.handshake.initial.as_deref().is_some_and(wants);
+        let handshake = self.handshake.handshake.as_deref().is_some_and(wants);
         #[cfg(feature = "testing")]
         let handshake = handshake
             || (self.handshake.handshake.is_some() && self.injected.is_wanted(SpaceId::Handshake));
@@ -343,7 +345,7 @@ impl Connection {
         let eliciting = self
             .handshake
             .initial
-            .as_ref()
+            .as_deref()
             .is_some_and(Level::wants_to_elicit);
         let pad = initial && (self.side == Side::Client || eliciting);
         if size

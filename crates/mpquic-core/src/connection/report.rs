@@ -118,6 +118,8 @@ pub enum TimeoutReason {
     KeyDiscard,
     /// The scheduler asked to be called.
     Scheduler,
+    /// An idle connection gives memory back.
+    Rest,
 }
 
 /// Why a path could not be opened.

@@ -42,6 +42,11 @@ impl Idle {
         self.sent = false;
     }
 
+    /// When something was last received, or first sent since.
+    pub(super) fn since(&self) -> Instant {
+        self.since
+    }
+
     pub(super) fn on_ack_eliciting_sent(&mut self, now: Instant) {
         if !self.sent {
             self.since = now;
@@ -115,6 +120,7 @@ impl Connection {
             .as_ref()
             .and_then(|keys| keys.next_timeout());
         earliest.note(keys, TimeoutReason::KeyDiscard);
+        earliest.note(self.rest_timeout(), TimeoutReason::Rest);
         earliest.0
     }
 
@@ -174,6 +180,7 @@ impl Connection {
         }
         self.discard_paths(now);
         self.movable.on_timeout(now);
+        self.on_rest_timeout(now);
         if let Some(keys) = &mut self.handshake.one_rtt {
             keys.on_timeout(now);
             if keys.is_exhausted() {
@@ -227,7 +234,7 @@ impl Connection {
         else {
             return;
         };
-        let mut outcome = std::mem::take(&mut self.outcome);
+        let mut outcome = self.outcome.take().unwrap_or_default();
         if let Some((recovery, space)) =
             recovery_of(&mut self.paths, &mut self.handshake, id, due.space)
         {

@@ -145,10 +145,11 @@ impl Connection {
     /// TLS.
     pub(super) fn read_first_flight(&mut self) -> Result<(), TransportError> {
         let handshake = &mut self.handshake;
-        let (Role::Server(server), Some(flight), Some(level)) = (
+        let (Role::Server(server), Some(flight), Some(level), Some(parameters)) = (
             &handshake.role,
             &mut handshake.first_flight,
             &mut handshake.initial,
+            &mut handshake.local_parameters,
         ) else {
             return Ok(());
         };
@@ -168,11 +169,8 @@ impl Connection {
             level.version = version;
         }
         handshake.versions.settle(version);
-        let information = handshake.versions.information();
-        handshake.local_parameters.version_information = Some(information);
-        handshake.session = crypto
-            .clone()
-            .start_session(version, &handshake.local_parameters)?;
+        parameters.version_information = Some(handshake.versions.information());
+        handshake.session = crypto.clone().start_session(version, parameters)?;
         let flight = handshake.first_flight.take().unwrap_or_default();
         self.log_local_parameters();
         self.handshake.session.read_handshake(&flight)
@@ -255,18 +253,19 @@ impl Connection {
             ..handshake.versions.clone()
         };
         handshake.set_initial_dcid(dcid);
-        let Role::Client(client) = &handshake.role else {
+        let (Role::Client(client), Some(parameters)) =
+            (&handshake.role, &mut handshake.local_parameters)
+        else {
             return Ok(());
         };
         let keys = client.crypto.initial_keys(version, &dcid);
-        handshake.initial = Some(Level::new(SpaceId::Initial, version, keys));
+        handshake.initial = Some(Box::new(Level::new(SpaceId::Initial, version, keys)));
         handshake.token = client.tokens.take(version);
-        let information = handshake.versions.information();
-        handshake.local_parameters.version_information = Some(information);
+        parameters.version_information = Some(handshake.versions.information());
         handshake.session = client
             .crypto
             .clone()
-            .start_session(version, &client.server_name, &handshake.local_parameters)
+            .start_session(version, &client.server_name, parameters)
             .map_err(|_| TransportError::internal("TLS could not be started again"))?;
         self.log_local_parameters();
         if self.handshake.early_data == EarlyData::NotOffered {
@@ -277,9 +276,9 @@ impl Connection {
 
     /// Logs the versions of both sides, once the peer's are known.
     pub(super) fn log_versions(&mut self, peer: &TransportParameters) {
-        let local = &self.handshake.local_parameters;
+        let local = self.handshake.local_parameters.as_deref();
         self.log.event(|| qlog::Event::VersionChosen {
-            local: local.version_information.as_ref(),
+            local: local.and_then(|local| local.version_information.as_ref()),
             peer: peer.version_information.as_ref(),
             version: self.handshake.versions.current,
         });

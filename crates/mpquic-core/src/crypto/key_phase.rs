@@ -13,14 +13,19 @@ use crate::ids::PathId;
 const UPDATE_MARGIN: u64 = 1 << 16;
 /// Old keys stay, and a new update waits, this many probe timeouts (RFC 9001 sections 6.1, 6.5).
 const SETTLE_TIMEOUTS: u32 = 3;
+/// Packets opened under a key before the one after it is made.
+const OPENED_BEFORE_NEXT: u32 = 64;
 
 /// All 1-RTT keys.
 pub(crate) struct OneRttKeys {
     header: KeyPair<Box<dyn HeaderKey>>,
     current: KeyPair<Box<dyn PacketKey>>,
-    /// Made ahead of time, so that a peer's update takes no longer than any other packet
-    /// (RFC 9001 section 6.3). `None` only if the session cannot make it.
+    /// Made after [`OPENED_BEFORE_NEXT`] packets, so that a peer's update takes no longer than any
+    /// other packet (RFC 9001 section 6.3); idle connections save the memory. Forged packets all
+    /// take equally long: whether such a packet needs it or not, the first one makes it.
     next: Option<KeyPair<Box<dyn PacketKey>>>,
+    /// Packets the current key opened, until there were enough to make `next`.
+    opened: u32,
     previous: Option<Previous>,
     phase: bool,
     generation: u32,
@@ -66,11 +71,12 @@ enum Key {
 
 impl OneRttKeys {
     /// Starts with the keys of the handshake.
-    pub(crate) fn new(keys: Keys, session: &mut dyn Session) -> Self {
+    pub(crate) fn new(keys: Keys) -> Self {
         Self {
             header: keys.header,
             current: keys.packet,
-            next: session.next_one_rtt_keys(),
+            next: None,
+            opened: 0,
             previous: None,
             phase: false,
             generation: 0,
@@ -97,10 +103,11 @@ impl OneRttKeys {
 
     /// The key for a received packet, or `None` if it is gone (MP-041).
     pub(crate) fn opening(
-        &self,
+        &mut self,
         phase: bool,
         packet_number: u64,
         path: PathId,
+        session: &mut dyn Session,
     ) -> Option<(&dyn PacketKey, KeyChoice)> {
         let (packet_key, key) = if phase == self.phase {
             (&self.current.remote, Key::Current)
@@ -110,7 +117,10 @@ impl OneRttKeys {
                 Some(previous) if !previous.is_overtaken(packet_number, path) => {
                     (&previous.key, Key::Previous)
                 }
-                _ => (&self.next.as_ref()?.remote, Key::Next),
+                _ => {
+                    prepare(&mut self.next, session);
+                    (&self.next.as_ref()?.remote, Key::Next)
+                }
             }
         };
         let choice = KeyChoice {
@@ -140,9 +150,21 @@ impl OneRttKeys {
         largest_pto: impl FnOnce() -> Duration,
     ) -> bool {
         match (choice.key, &mut self.previous) {
-            (Key::Current, None) | (Key::Previous, _) => return false,
-            (Key::Current, Some(_)) => {}
-            (Key::Next, _) => self.update(session),
+            (Key::Previous, _) => return false,
+            (Key::Current, previous) => {
+                if self.opened < OPENED_BEFORE_NEXT {
+                    self.opened += 1;
+                    if self.opened == OPENED_BEFORE_NEXT {
+                        prepare(&mut self.next, session);
+                    }
+                }
+                if previous.is_none() {
+                    return false;
+                }
+            }
+            (Key::Next, _) => {
+                self.update(session);
+            }
         }
         if let Some(previous) = &mut self.previous {
             previous.on_current(choice.path, choice.packet_number);
@@ -154,7 +176,12 @@ impl OneRttKeys {
     }
 
     /// A packet could not be authenticated. Fails once there were too many.
-    pub(crate) fn on_open_failed(&mut self) -> Result<(), TransportError> {
+    pub(crate) fn on_open_failed(
+        &mut self,
+        session: &mut dyn Session,
+    ) -> Result<(), TransportError> {
+        // RFC 9001 section 6.3: as long as if its key phase had been the other one.
+        prepare(&mut self.next, session);
         self.failed += 1;
         // RFC 9001 section 6.6
         if self.failed > self.current.remote.integrity_limit() {
@@ -190,11 +217,10 @@ impl OneRttKeys {
     pub(crate) fn initiate(&mut self, now: Instant, session: &mut dyn Session) -> bool {
         // MP-040
         let allowed = matches!(self.update, NextUpdate::At(time) if time <= now);
-        if !allowed || self.previous.is_some() || self.next.is_none() {
+        if !allowed || self.previous.is_some() {
             return false;
         }
-        self.update(session);
-        true
+        self.update(session)
     }
 
     /// A 1-RTT packet of this generation was acknowledged, on any path (MP-043).
@@ -226,9 +252,13 @@ impl OneRttKeys {
         }
     }
 
-    fn update(&mut self, session: &mut dyn Session) {
-        let Some(next) = self.next.take() else { return };
-        self.next = session.next_one_rtt_keys();
+    /// False if the session has no further keys.
+    fn update(&mut self, session: &mut dyn Session) -> bool {
+        prepare(&mut self.next, session);
+        let Some(next) = self.next.take() else {
+            return false;
+        };
+        self.opened = 0;
         let old = std::mem::replace(&mut self.current, next);
         self.previous = Some(Previous {
             key: old.remote,
@@ -239,6 +269,14 @@ impl OneRttKeys {
         self.generation = self.generation.wrapping_add(1);
         self.sealed = 0;
         self.update = NextUpdate::AwaitsAck;
+        true
+    }
+}
+
+/// Makes the keys of the next phase unless they are there.
+fn prepare(next: &mut Option<KeyPair<Box<dyn PacketKey>>>, session: &mut dyn Session) {
+    if next.is_none() {
+        *next = session.next_one_rtt_keys();
     }
 }
 

@@ -48,6 +48,12 @@ pub trait Session: Send {
     fn set_version(&mut self, version: Version);
     /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
+    /// The handshake is confirmed and all its bytes were taken: what to go on with, if that is
+    /// smaller. It answers questions about the handshake and makes 1-RTT keys. A server's TLS is
+    /// over then: CRYPTO bytes are an error, and nothing can be exported any more.
+    fn settle(&mut self) -> Option<Box<dyn Session>> {
+        None
+    }
     /// Exports keying material (RFC 5705); fails during the handshake.
     fn export_keying_material(
         &self,

@@ -30,10 +30,12 @@ use crate::ids::PathId;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 use sessions::{ClientSessions, ConnectionSessions, VersionSessions, VersionTickets};
+use settled::SettledServer;
 use traffic::{Captured, Derivation, TrafficSecrets};
 
 mod client_hello;
 mod sessions;
+mod settled;
 pub(super) mod traffic;
 
 /// Session tickets a client keeps of each version.
@@ -408,6 +410,26 @@ enum NextSecrets {
     Switched(Derivation, TrafficSecrets),
 }
 
+impl NextSecrets {
+    fn keys(&mut self) -> KeyPair<Box<dyn PacketKey>> {
+        let (local, remote) = match self {
+            Self::Tls(secrets) => {
+                let keys = secrets.next_packet_keys();
+                (keys.local, keys.remote)
+            }
+            Self::Switched(derivation, secrets) => {
+                let keys = derivation.keys(secrets);
+                *secrets = derivation.next(secrets);
+                (keys.local.packet, keys.remote.packet)
+            }
+        };
+        KeyPair {
+            local: Box::new(TlsPacketKey(local)),
+            remote: Box::new(TlsPacketKey(remote)),
+        }
+    }
+}
+
 impl TlsSession {
     /// The version switched to, and the secrets of its keys.
     fn switched(&self) -> Option<(Version, &Captured)> {
@@ -544,21 +566,18 @@ impl Session for TlsSession {
     }
 
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
-        let (local, remote) = match self.next_secrets.as_mut()? {
-            NextSecrets::Tls(secrets) => {
-                let keys = secrets.next_packet_keys();
-                (keys.local, keys.remote)
-            }
-            NextSecrets::Switched(derivation, secrets) => {
-                let keys = derivation.keys(secrets);
-                *secrets = derivation.next(secrets);
-                (keys.local.packet, keys.remote.packet)
-            }
-        };
-        Some(KeyPair {
-            local: Box::new(TlsPacketKey(local)),
-            remote: Box::new(TlsPacketKey(remote)),
-        })
+        Some(self.next_secrets.as_mut()?.keys())
+    }
+
+    fn settle(&mut self) -> Option<Box<dyn Session>> {
+        if self.is_handshaking() || matches!(self.inner, Connection::Client(_)) {
+            return None; // A client still gets session tickets.
+        }
+        Some(Box::new(SettledServer {
+            data: self.handshake_data(),
+            peer_certificates: self.peer_certificates(),
+            next_secrets: self.next_secrets.take()?,
+        }))
     }
 
     fn export_keying_material(

@@ -83,9 +83,9 @@ pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) tuple: Tuple,
     /// While a new tuple is validated: the one to fall back to.
-    pub(crate) previous: Option<Tuple>,
+    pub(crate) previous: Option<Box<Tuple>>,
     /// Addresses that sent something on this path without having become its tuple.
-    pub(crate) stranger: Option<Tuple>,
+    pub(crate) stranger: Option<Box<Tuple>>,
     /// PATH_RESPONSEs owed.
     pub(crate) responses: Responses,
     pub(crate) space: PacketNumberSpace,
@@ -147,15 +147,15 @@ impl Path {
     /// Every address the path knows.
     pub(crate) fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
         std::iter::once(&mut self.tuple)
-            .chain(self.previous.as_mut())
-            .chain(self.stranger.as_mut())
+            .chain(self.previous.as_deref_mut())
+            .chain(self.stranger.as_deref_mut())
     }
 
     /// Bytes that may be sent to an address now (RFC 9000 section 8).
     pub(crate) fn budget_for(&self, four_tuple: FourTuple) -> usize {
         std::iter::once(&self.tuple)
-            .chain(&self.previous)
-            .chain(&self.stranger)
+            .chain(self.previous.as_deref())
+            .chain(self.stranger.as_deref())
             .find(|tuple| tuple.four_tuple == four_tuple)
             .map_or(0, |tuple| {
                 usize::try_from(tuple.amplification.budget()).unwrap_or(usize::MAX)
@@ -173,7 +173,7 @@ impl Path {
             .tuples_mut()
             .any(|tuple| tuple.four_tuple == four_tuple)
         {
-            self.stranger = Some(Tuple::new(four_tuple, side));
+            self.stranger = Some(Box::new(Tuple::new(four_tuple, side)));
         }
         for tuple in self
             .tuples_mut()
@@ -197,7 +197,7 @@ impl Path {
     /// The earliest time validation wants attention.
     pub(crate) fn validation_timeout(&self) -> Option<Instant> {
         std::iter::once(&self.tuple)
-            .chain(&self.previous)
+            .chain(self.previous.as_deref())
             .filter_map(|tuple| tuple.validation.next_timeout())
             .min()
     }

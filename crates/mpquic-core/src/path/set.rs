@@ -5,6 +5,8 @@
 
 use std::time::{Duration, Instant};
 
+use quinn_proto::ConnectionId;
+
 use super::Path;
 use super::ids::PathIds;
 use super::status::PathStatuses;
@@ -137,6 +139,11 @@ impl Paths {
     /// The slot of an ID that may not have one yet. The caller has checked the limits.
     pub(crate) fn slot_or_new(&mut self, id: PathId) -> &mut Slot {
         let index = self.position(id).unwrap_or_else(|index| {
+            if self.slots.len() == self.slots.capacity() {
+                // As many as are likely to be needed: one for each ID that both sides allow.
+                let unused = self.ids.issuable().count();
+                self.slots.reserve_exact(unused.max(1));
+            }
             self.slots.insert(index, Slot::new(id, self.cid_limit));
             index
         });
@@ -180,6 +187,12 @@ impl Paths {
         self.slots
             .iter()
             .any(|slot| slot.peer_cids.is_reset_token(token))
+    }
+
+    /// True if `cid` is one of ours, on whichever path.
+    pub(crate) fn has_issued(&self, cid: &ConnectionId) -> bool {
+        let mut issued = self.slots.iter().flat_map(|slot| slot.local_cids.active());
+        issued.any(|known| known == cid)
     }
 
     /// Open paths in order of ID.
@@ -262,6 +275,14 @@ impl Paths {
             }
         }
         self.ids.write_frames(writer);
+    }
+
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        for path in self.slots.iter_mut().filter_map(|slot| slot.path.as_mut()) {
+            path.space.rest();
+            path.responses.rest();
+        }
     }
 
     /// Routes the fate of a path management frame.

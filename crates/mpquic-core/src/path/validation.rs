@@ -55,7 +55,7 @@ struct Round {
 /// Path validation of one four-tuple (RFC 9000 section 8.2, MP-085).
 #[derive(Debug, Default)]
 pub(crate) struct Validation {
-    round: Option<Round>,
+    round: Option<Box<Round>>,
 }
 
 impl Validation {
@@ -70,14 +70,14 @@ impl Validation {
         let pto = pto.max(GRANULARITY);
         // RFC 9000 section 8.2.4
         let timeout = pto.max(initial_pto).saturating_mul(3);
-        self.round = Some(Round {
+        self.round = Some(Box::new(Round {
             pto,
             timeout,
             deadline: now + timeout,
             interval: pto,
             resend_at: None,
             outstanding: SmallVec::new(),
-        });
+        }));
     }
 
     /// True until a response, failure or [`Self::stop`].
@@ -219,6 +219,11 @@ impl Responses {
     #[cfg(test)]
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.queue.is_empty()
+    }
+
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.queue.shrink_to_fit();
     }
 
     /// Forgets everything: the path is abandoned.

@@ -6,7 +6,8 @@ const WINDOW: usize = 1000;
 /// Fate of the last packets, one bit each.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LossRate {
-    lost_bits: [u64; WINDOW.div_ceil(64)],
+    /// `None` while none is lost.
+    lost_bits: Option<Box<[u64; WINDOW.div_ceil(64)]>>,
     position: usize,
     resolved: usize,
     lost: usize,
@@ -14,12 +15,15 @@ pub(super) struct LossRate {
 
 impl LossRate {
     pub(super) fn on_packet(&mut self, is_lost: bool) {
-        let word = &mut self.lost_bits[self.position / 64];
-        let bit = 1 << (self.position % 64);
-        // The bit still tells the fate of the packet WINDOW packets ago; 0 if there was none.
-        self.lost -= usize::from(*word & bit != 0);
-        self.lost += usize::from(is_lost);
-        *word = if is_lost { *word | bit } else { *word & !bit };
+        if self.lost_bits.is_some() || is_lost {
+            let bits = self.lost_bits.get_or_insert_default();
+            let word = &mut bits[self.position / 64];
+            let bit = 1 << (self.position % 64);
+            // The bit still tells the fate of the packet WINDOW packets ago; 0 if there was none.
+            self.lost -= usize::from(*word & bit != 0);
+            self.lost += usize::from(is_lost);
+            *word = if is_lost { *word | bit } else { *word & !bit };
+        }
         self.position = (self.position + 1) % WINDOW;
         self.resolved = (self.resolved + 1).min(WINDOW);
     }

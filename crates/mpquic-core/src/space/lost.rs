@@ -63,6 +63,11 @@ impl LostPackets {
         self.packets.front().map(|lost| lost.number)
     }
 
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.packets.shrink_to_fit();
+    }
+
     pub(crate) fn clear(&mut self) {
         self.packets.clear();
     }

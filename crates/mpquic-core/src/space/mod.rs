@@ -103,6 +103,12 @@ impl PacketNumberSpace {
         number
     }
 
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.sent.rest();
+        self.lost.rest();
+    }
+
     /// The largest number the peer acknowledged.
     pub(crate) fn largest_acked(&self) -> Option<u64> {
         self.largest_acked

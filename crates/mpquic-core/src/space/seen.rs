@@ -1,22 +1,28 @@
-//! Which of the newest packet numbers were received: a bitmap that slides.
+//! Which of the newest packet numbers were received: a bitmap that slides, and grows while numbers
+//! are missing.
 
-const WORDS: usize = 128;
+use smallvec::SmallVec;
 
-/// How many numbers the bitmap spans. Older ones count as received, so a packet that arrives this
-/// many numbers late is dropped.
-pub(super) const WINDOW: u64 = WORDS as u64 * 64;
+/// Words of the bitmap at most, a power of two.
+const MAX_WORDS: usize = 128;
+
+/// How many numbers the bitmap spans at most. Older ones count as received, so a packet that arrives
+/// this many numbers late is dropped.
+#[cfg(test)]
+pub(super) const WINDOW: u64 = MAX_WORDS as u64 * 64;
 
 #[derive(Debug)]
 pub(super) struct Seen {
-    words: Box<[u64; WORDS]>,
-    /// The lowest number in the window, a multiple of 64.
+    /// A ring: the word of a number is in the place it has modulo the length, a power of two.
+    words: SmallVec<[u64; 2]>,
+    /// The lowest number in the window, a multiple of 64. All below count as received.
     base: u64,
 }
 
 impl Default for Seen {
     fn default() -> Self {
         Self {
-            words: Box::new([0; WORDS]),
+            words: SmallVec::from_buf([0; 2]),
             base: 0,
         }
     }
@@ -26,7 +32,9 @@ impl Seen {
     pub(super) fn contains(&self, number: u64) -> bool {
         match number.checked_sub(self.base) {
             None => true,
-            Some(distance) => distance < WINDOW && self.words[index(number)] & bit(number) != 0,
+            Some(distance) => {
+                distance < self.span() && self.words[self.index(number)] & bit(number) != 0
+            }
         }
     }
 
@@ -35,29 +43,110 @@ impl Seen {
         let Some(distance) = number.checked_sub(self.base) else {
             return;
         };
-        if distance >= WINDOW {
-            self.slide(distance / 64 + 1 - WORDS as u64);
+        if distance >= self.span() {
+            self.make_room(number);
         }
-        self.words[index(number)] |= bit(number);
+        let index = self.index(number);
+        self.words[index] |= bit(number);
+    }
+
+    /// Moves or widens the window so that it holds `number`, which lies above it.
+    fn make_room(&mut self, number: u64) {
+        // Words that are full tell no more than the base does.
+        while self.words[self.index(self.base)] == u64::MAX {
+            self.slide(1);
+        }
+        while number - self.base >= self.span() && self.words.len() < MAX_WORDS {
+            self.widen();
+        }
+        if let Some(beyond) = (number - self.base).checked_sub(self.span()) {
+            self.slide(beyond / 64 + 1);
+        }
+    }
+
+    fn span(&self) -> u64 {
+        self.words.len() as u64 * 64
+    }
+
+    fn index(&self, number: u64) -> usize {
+        (number / 64) as usize & (self.words.len() - 1)
+    }
+
+    fn widen(&mut self) {
+        let length = self.words.len();
+        let mut wider = SmallVec::from_elem(0, 2 * length);
+        for word in 0..length as u64 {
+            let number = self.base + word * 64;
+            wider[(number / 64) as usize & (2 * length - 1)] = self.words[self.index(number)];
+        }
+        self.words = wider;
     }
 
     /// Moves the window up by this many words.
     fn slide(&mut self, words: u64) {
-        if words >= WORDS as u64 {
+        if words >= self.words.len() as u64 {
             self.words.fill(0);
         } else {
             for word in 0..words {
-                self.words[index(self.base + word * 64)] = 0;
+                let index = self.index(self.base + word * 64);
+                self.words[index] = 0;
             }
         }
         self.base += words * 64;
     }
 }
 
-fn index(number: u64) -> usize {
-    (number / 64) as usize % WORDS
-}
-
 fn bit(number: u64) -> u64 {
     1 << (number % 64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_arrives_in_order_takes_two_words() {
+        let mut seen = Seen::default();
+        for number in 0..1_000_000 {
+            assert!(!seen.contains(number));
+            seen.insert(number);
+        }
+        assert_eq!(seen.words.len(), 2);
+        assert!(seen.contains(0) && seen.contains(999_999) && !seen.contains(1_000_000));
+    }
+
+    #[test]
+    fn a_missing_number_is_awaited_for_a_whole_window() {
+        let mut seen = Seen::default();
+        for number in 1..WINDOW {
+            seen.insert(number);
+            assert!(!seen.contains(0));
+        }
+        assert_eq!(seen.words.len(), MAX_WORDS);
+        seen.insert(WINDOW);
+        assert!(seen.contains(0), "too old to tell");
+    }
+
+    proptest! {
+        /// RFC 9000 section 12.3: nothing is taken twice, and nothing new within the window is
+        /// refused.
+        #[test]
+        fn like_a_set(steps in prop::collection::vec((0u64..200, any::<bool>()), 1..2000)) {
+            let mut seen = Seen::default();
+            let mut model = BTreeSet::new();
+            let mut largest = 0;
+            for (distance, ahead) in steps {
+                let number = if ahead { largest + distance } else { largest.saturating_sub(distance * 7) };
+                prop_assert_eq!(seen.contains(number), model.contains(&number));
+                seen.insert(number);
+                model.insert(number);
+                largest = largest.max(number);
+                prop_assert!(seen.contains(number));
+            }
+        }
+    }
 }

@@ -292,6 +292,11 @@ impl SentPackets {
         }
     }
 
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.slots.shrink_to_fit();
+    }
+
     /// Takes all packets out, oldest first. The path's count of bytes in flight does not follow;
     /// recovery's `discard_space` takes care of that.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u64, SentPacket)> {

@@ -82,6 +82,12 @@ impl Piece {
 }
 
 impl Assembler {
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.ready.shrink_to_fit();
+        self.spare = Vec::new();
+    }
+
     /// Bytes held.
     pub(crate) fn unread(&self) -> u64 {
         self.unread

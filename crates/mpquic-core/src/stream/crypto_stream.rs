@@ -100,7 +100,6 @@ impl CryptoStream {
     }
 
     /// True if bytes are not acknowledged yet, sent or not.
-    #[cfg(test)]
     pub(crate) fn is_unacked(&self) -> bool {
         self.buffer.buffered() > 0
     }

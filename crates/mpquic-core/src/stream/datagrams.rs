@@ -51,6 +51,10 @@ impl Queue {
         self.payloads.push_back(payload);
     }
 
+    fn rest(&mut self) {
+        self.payloads.shrink_to_fit();
+    }
+
     fn pop(&mut self) -> Option<Bytes> {
         let payload = self.payloads.pop_front()?;
         self.cost -= payload.len() + OVERHEAD;
@@ -59,6 +63,12 @@ impl Queue {
 }
 
 impl Datagrams {
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.incoming.rest();
+        self.outgoing.rest();
+    }
+
     /// Empty queues with the configured bounds.
     pub(crate) fn new(config: &TransportConfig) -> Self {
         let bounded = |bound: usize| Queue {

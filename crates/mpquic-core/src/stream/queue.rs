@@ -38,6 +38,14 @@ struct Level {
 }
 
 impl StreamQueue {
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        if self.is_empty() {
+            self.nodes = Vec::new();
+            self.levels = Vec::new();
+        }
+    }
+
     /// True if nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.levels.is_empty()

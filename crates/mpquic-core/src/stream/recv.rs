@@ -65,6 +65,11 @@ impl Recv {
         }
     }
 
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.assembler.rest();
+    }
+
     /// Pieces and runs held: what costs memory beside the bytes.
     pub(crate) fn footprint(&self) -> (usize, usize) {
         (self.assembler.pieces(), self.assembler.runs())

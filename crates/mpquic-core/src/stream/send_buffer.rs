@@ -62,6 +62,11 @@ impl Segment {
 }
 
 impl SendBuffer {
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        self.segments.shrink_to_fit();
+    }
+
     /// Offset of the first unacknowledged byte.
     #[cfg(test)]
     pub(crate) fn base(&self) -> u64 {

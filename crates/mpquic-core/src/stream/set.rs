@@ -197,6 +197,31 @@ impl Streams {
             .max(self.initial_stream_window);
     }
 
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        for queue in [
+            &mut self.resend,
+            &mut self.fresh,
+            &mut self.send_control,
+            &mut self.recv_control,
+            &mut self.blocked_writers,
+        ] {
+            queue.rest();
+        }
+        for table in self.tables.as_flattened_mut() {
+            table.rest();
+        }
+        for (_, send) in &mut self.sends {
+            send.buffer.rest();
+        }
+        for (_, recv) in &mut self.recvs {
+            recv.rest();
+        }
+        self.sends.shrink_to_fit();
+        self.recvs.shrink_to_fit();
+        self.events.shrink_to_fit();
+    }
+
     fn table(&self, initiator: Side, dir: Dir) -> &StreamTable {
         &self.tables[usize::from(initiator != self.side)][slot(dir)]
     }

@@ -38,7 +38,27 @@ struct Page {
     live: u32,
 }
 
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            halves: [Halves::default(); PAGE as usize],
+            live: 0,
+        }
+    }
+}
+
 impl StreamTable {
+    /// Gives memory back.
+    pub(crate) fn rest(&mut self) {
+        // Others go when their last stream closes.
+        if let Some(page) = self.pages.back_mut()
+            && page.as_ref().is_some_and(|page| page.live == 0)
+        {
+            *page = None;
+        }
+        self.pages.shrink_to_fit();
+    }
+
     /// Streams opened so far: the index of the next one.
     pub(crate) fn opened(&self) -> u64 {
         self.opened
@@ -48,12 +68,10 @@ impl StreamTable {
     pub(crate) fn push(&mut self, halves: Halves) {
         let (page, slot) = (self.opened / PAGE, (self.opened % PAGE) as usize);
         if page == self.first_page + self.pages.len() as u64 {
-            self.pages.push_back(Some(Box::new(Page {
-                halves: [Halves::default(); PAGE as usize],
-                live: 0,
-            })));
+            self.pages.push_back(None);
         }
-        if let Some(Some(page)) = self.pages.back_mut() {
+        if let Some(page) = self.pages.back_mut() {
+            let page = page.get_or_insert_default();
             page.halves[slot] = halves;
             page.live += 1;
         }

@@ -240,7 +240,7 @@ fn mp_107_our_own_rotations_stop_before_the_bound() {
         next += 1;
         assert!(next < 100);
     }
-    assert_eq!(cids.retirements.len(), MIN_RETIREMENTS);
+    assert_eq!(cids.retirements(), MIN_RETIREMENTS);
     let _ = frames(&mut cids);
     cids.on_delivery(
         Delivery::RetireConnectionId {
@@ -327,8 +327,8 @@ proptest! {
                 let _ = cids.rotate();
             }
             prop_assert!(cids.unused.len() + usize::from(cids.current.is_some()) <= LIMIT as usize);
-            prop_assert!(cids.retirements.len() <= MIN_RETIREMENTS);
-            prop_assert!(cids.seen.len() <= LIMIT as usize + EXTRA_GAPS);
+            prop_assert!(cids.retirements() <= MIN_RETIREMENTS);
+            prop_assert!(cids.gaps() <= LIMIT as usize + EXTRA_GAPS);
             prop_assert!(cids.unused.is_sorted_by_key(|known| known.sequence));
         }
     }

@@ -99,7 +99,7 @@ struct Test {
 impl Test {
     #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
     fn new() -> Self {
-        let mut session = KeySource::default();
+        let session = KeySource::default();
         let keys = Keys {
             header: KeyPair {
                 local: Box::new(NoMask),
@@ -108,22 +108,25 @@ impl Test {
             packet: session.pair(),
         };
         Self {
-            keys: OneRttKeys::new(keys, &mut session),
+            keys: OneRttKeys::new(keys),
             session,
             now: Instant::now(),
         }
     }
 
     /// The generation of the key a packet would be opened with.
-    fn key_for(&self, phase: bool, number: u64, path: PathId) -> usize {
-        let (key, choice) = self.keys.opening(phase, number, path).unwrap();
-        assert_eq!(key.tag_length() as u32, self.keys.generation_of(choice));
-        key.tag_length()
+    fn key_for(&mut self, phase: bool, number: u64, path: PathId) -> usize {
+        let opening = self.keys.opening(phase, number, path, &mut self.session);
+        let (key, choice) = opening.unwrap();
+        let generation = key.tag_length();
+        assert_eq!(generation as u32, self.keys.generation_of(choice));
+        generation
     }
 
     /// A packet was opened with the key it calls for; true if it updated the keys.
     fn receive(&mut self, phase: bool, number: u64, path: PathId) -> bool {
-        let (_, choice) = self.keys.opening(phase, number, path).unwrap();
+        let opening = self.keys.opening(phase, number, path, &mut self.session);
+        let (_, choice) = opening.unwrap();
         self.keys
             .on_opened(choice, self.now, &mut self.session, || PTO)
     }
@@ -251,10 +254,29 @@ fn rfc_9001_6_6_limits() {
     assert!(!test.keys.wants_update() && !test.keys.is_exhausted());
 
     for _ in 0..10 {
-        assert_eq!(test.keys.on_open_failed(), Ok(()));
+        assert_eq!(test.keys.on_open_failed(&mut test.session), Ok(()));
     }
     // MP-038: failures of all generations count together.
     test.receive(true, 0, A);
-    let error = test.keys.on_open_failed().unwrap_err();
+    let error = test.keys.on_open_failed(&mut test.session).unwrap_err();
     assert_eq!(error.code, TransportErrorCode::AEAD_LIMIT_REACHED);
+}
+
+#[test]
+fn rfc_9001_6_3_next_keys_are_there_before_an_update_but_not_on_idle_connections() {
+    let mut test = Test::new();
+    // The session made generation 0 only.
+    let made = |test: &Test| test.session.0.load(Ordering::Relaxed);
+    for number in 0..63 {
+        assert!(!test.receive(false, number, A));
+    }
+    assert_eq!(made(&test), 1);
+    assert!(!test.receive(false, 63, A));
+    assert_eq!(made(&test), 2);
+    // A forged packet costs the same whichever phase it shows.
+    let mut test = Test::new();
+    assert_eq!(test.keys.on_open_failed(&mut test.session), Ok(()));
+    assert_eq!(made(&test), 2);
+    assert_eq!(test.key_for(true, 0, A), 1);
+    assert_eq!(made(&test), 2);
 }

@@ -161,6 +161,30 @@ fn handshake_gives_matching_keys_and_parameters() {
 }
 
 #[test]
+fn a_settled_server_remembers_the_handshake_and_goes_on_with_keys() {
+    let server = server(&[H3]);
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
+    let mut pair = Pair::new(&Arc::new(client.unwrap()), &server);
+    assert!(pair.server.settle().is_none(), "during the handshake");
+    pair.handshake().unwrap();
+    let known = pair.server.handshake_data();
+    let settled = pair.server.settle().unwrap();
+    pair.server = settled;
+    assert_eq!(pair.server.handshake_data(), known);
+    assert!(!pair.server.is_handshaking());
+    for _ in 0..3 {
+        let client = pair.client.next_one_rtt_keys().unwrap();
+        let server = pair.server.next_one_rtt_keys().unwrap();
+        assert!(carries(&*client.local, &*server.remote, 1));
+        assert!(carries(&*server.local, &*client.remote, 1));
+    }
+    let error = pair.server.read_handshake(&[24, 0, 0, 1, 0]).unwrap_err();
+    assert_eq!(error.code, TransportErrorCode::crypto(10));
+    // Tickets are still to come: a client's TLS goes on.
+    assert!(pair.client.settle().is_none());
+}
+
+#[test]
 fn second_connection_has_early_data() {
     let server = server(&[H3]);
     let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);

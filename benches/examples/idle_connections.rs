@@ -1,0 +1,141 @@
+//! Memory of a server with idle connections, over loopback.
+//!
+//! ```text
+//! cargo run --release -p mpquic-benches --example idle_connections -- [CONNECTIONS] [heap]
+//! ```
+//!
+//! The server is a process of its own. Prints how much its resident memory grew per connection, and
+//! with `heap` what is allocated; who allocated it is then written to `dhat-heap.json`.
+
+use std::error::Error;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
+use tokio::runtime::{Builder, Runtime};
+
+#[global_allocator]
+static ALLOCATOR: dhat::Alloc = dhat::Alloc;
+
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// Handshakes under way at a time.
+const CONCURRENCY: usize = 50;
+/// Until acknowledgements, session tickets and MTU probes have come to rest.
+const REST: Duration = Duration::from_secs(3);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let heap = words.iter().any(|word| word == "heap");
+    if words.first().is_some_and(|word| word == "server") {
+        return serve(heap);
+    }
+    let connections = words.first().map_or(Ok(5000), |word| word.parse())?;
+    let mut server = Command::new(std::env::current_exe()?)
+        .args(["server", if heap { "heap" } else { "" }])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut input = server.stdin.take().ok_or("no input")?;
+    let mut output = BufReader::new(server.stdout.take().ok_or("no output")?).lines();
+    let mut next = move || {
+        output
+            .next()
+            .ok_or("the server ended")?
+            .map_err(Failure::from)
+    };
+    let address: SocketAddr = next()?.parse()?;
+    let runtime = runtime()?;
+    let _first = runtime.block_on(connect(address, 1))?;
+    let mut report = || -> Result<Vec<u64>, Failure> {
+        input.write_all(b"\n")?;
+        let line = next()?;
+        Ok(line.split(' ').map(str::parse).collect::<Result<_, _>>()?)
+    };
+    let before = report()?;
+    let _rest = runtime.block_on(connect(address, connections))?;
+    let after = report()?;
+    let names = ["resident", "allocated", "blocks"];
+    for (name, (before, after)) in names.iter().zip(before.iter().zip(&after)) {
+        let each = (*after as f64 - *before as f64) / f64::from(connections);
+        println!("{name}: {each:.0} per connection");
+    }
+    drop(input);
+    server.wait()?;
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Serves until its input ends; reports on each line of it.
+fn serve(heap: bool) -> Result<(), Failure> {
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin();
+        while stdin.read_exact(&mut [0]).is_ok() && sender.send(()).is_ok() {}
+    });
+    let runtime = runtime()?;
+    let _within = runtime.enter();
+    let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"idle"])?;
+    let mut transport = default_transport();
+    transport.max_idle_timeout = Some(IDLE_TIMEOUT);
+    let endpoint = Endpoint::server(config.transport(transport), "127.0.0.1:0".parse()?)?;
+    println!("{}", endpoint.local_addr()?);
+    let profiler = heap.then(dhat::Profiler::new_heap);
+    runtime.spawn(async move {
+        while let Some(incoming) = endpoint.accept().await {
+            tokio::spawn(async move {
+                if let Ok(connection) = incoming.await {
+                    connection.closed().await;
+                }
+            });
+        }
+    });
+    runtime.block_on(async {
+        while lines.recv().await.is_some() {
+            let stats = profiler.as_ref().map(|_| dhat::HeapStats::get());
+            let (bytes, blocks) = stats.map_or((0, 0), |it| (it.curr_bytes, it.curr_blocks));
+            println!("{} {bytes} {blocks}", resident()?);
+        }
+        // What lives now is what the profile is about.
+        drop(profiler);
+        std::process::exit(0)
+    })
+}
+
+/// Bytes of resident memory of this process.
+fn resident() -> Result<u64, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(kilobytes.ok_or("no VmRSS")?.parse::<u64>()? << 10)
+}
+
+/// Opens connections and leaves them to themselves.
+async fn connect(
+    server: SocketAddr,
+    count: u32,
+) -> Result<(Endpoint, Vec<mpquic_tokio::Connection>), Failure> {
+    let mut transport = default_transport();
+    transport.max_idle_timeout = Some(IDLE_TIMEOUT);
+    let config = ClientConfig::dangerous_insecure(&[b"idle"])?.transport(transport);
+    let endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
+    endpoint.set_default_client_config(config);
+    let mut connections = Vec::new();
+    while connections.len() < count as usize {
+        let batch = CONCURRENCY.min(count as usize - connections.len());
+        let started: Result<Vec<_>, _> = (0..batch)
+            .map(|_| endpoint.connect(server, "localhost"))
+            .collect();
+        for connecting in started? {
+            connections.push(connecting.await?);
+        }
+    }
+    tokio::time::sleep(REST).await;
+    Ok((endpoint, connections))
+}

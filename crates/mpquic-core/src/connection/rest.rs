@@ -1,0 +1,41 @@
+//! Rest: an idle connection gives back the memory it kept for reuse. A server may have very many
+//! of them.
+
+use std::time::{Duration, Instant};
+
+use super::Connection;
+
+/// How long nothing must have arrived.
+const REST_AFTER: Duration = Duration::from_secs(2);
+
+/// Whether a connection rests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Memory is kept for the next packet.
+    Awake,
+    /// All was given back, and nothing has arrived since.
+    Asleep,
+}
+
+impl Connection {
+    /// When memory is to be given back.
+    pub(super) fn rest_timeout(&self) -> Option<Instant> {
+        (self.rest == Rest::Awake).then(|| self.idle.since() + REST_AFTER)
+    }
+
+    /// Gives memory back if its time has come.
+    pub(super) fn on_rest_timeout(&mut self, now: Instant) {
+        if self.rest_timeout().is_some_and(|at| at <= now) {
+            self.rest = Rest::Asleep;
+            self.outcome = None;
+            self.premature.shrink_to_fit();
+            self.requeued.shrink_to_fit();
+            self.events.shrink_to_fit();
+            self.discard_early_keys(now);
+            self.paths.rest();
+            self.movable.rest();
+            self.streams.rest();
+            self.datagrams.rest();
+        }
+    }
+}

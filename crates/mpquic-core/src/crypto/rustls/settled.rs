@@ -1,0 +1,75 @@
+//! A server's session after the handshake.
+
+use rustls::pki_types::CertificateDer;
+
+use super::NextSecrets;
+use crate::crypto::{
+    ExportKeyingMaterialError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session,
+};
+use crate::error::{TransportError, TransportErrorCode};
+use crate::version::Version;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// What is left of a server's TLS: rustls keeps several kilobytes that only a handshake needs.
+pub(super) struct SettledServer {
+    pub(super) data: Option<HandshakeData>,
+    pub(super) peer_certificates: Option<Vec<CertificateDer<'static>>>,
+    pub(super) next_secrets: NextSecrets,
+}
+
+impl Session for SettledServer {
+    fn handshake_data(&self) -> Option<HandshakeData> {
+        self.data.clone()
+    }
+
+    fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        self.peer_certificates.clone()
+    }
+
+    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        None
+    }
+
+    fn early_data_accepted(&self) -> Option<bool> {
+        None
+    }
+
+    fn is_handshaking(&self) -> bool {
+        false
+    }
+
+    /// In QUIC, clients have nothing more to say (RFC 9001 sections 4.4 and 6).
+    fn read_handshake(&mut self, _: &[u8]) -> Result<(), TransportError> {
+        Err(TransportError::new(
+            TransportErrorCode::crypto(UNEXPECTED_MESSAGE),
+            "a TLS message after the handshake",
+        ))
+    }
+
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        Ok(None)
+    }
+
+    fn write_handshake(&mut self, _: &mut Vec<u8>) -> Option<Keys> {
+        None
+    }
+
+    /// Only clients follow a version.
+    fn set_version(&mut self, _: Version) {}
+
+    fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+        Some(self.next_secrets.keys())
+    }
+
+    fn export_keying_material(
+        &self,
+        _: &mut [u8],
+        _: &[u8],
+        _: &[u8],
+    ) -> Result<(), ExportKeyingMaterialError> {
+        Err(ExportKeyingMaterialError)
+    }
+}
+
+/// The TLS alert `unexpected_message`.
+const UNEXPECTED_MESSAGE: u8 = 10;
