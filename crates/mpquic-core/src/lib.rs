@@ -45,6 +45,7 @@ mod ids;
 mod packet;
 mod path;
 pub mod qlog;
+mod random;
 pub mod range_set;
 mod recovery;
 pub mod sched;

@@ -61,7 +61,7 @@ impl Attempt {
         let shared = connection.clone();
         let established = Box::pin(async move {
             shared
-                .until(&shared.wake.handshake, |state| match &state.error {
+                .until(&shared.wake.connection, |state| match &state.error {
                     Some(error) => Some(Err(error.clone())),
                     None => state.connected.then_some(Ok(())),
                 })
@@ -150,7 +150,7 @@ impl Connecting {
         };
         let shared = &attempt.connection;
         shared
-            .until(&shared.wake.handshake, |state| match &state.error {
+            .until(&shared.wake.connection, |state| match &state.error {
                 Some(error) => Some(Err(error.clone())),
                 None => state.core.handshake_data().map(Ok),
             })

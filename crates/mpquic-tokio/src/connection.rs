@@ -207,7 +207,7 @@ impl Connection {
     /// Waits until the connection ends, and tells why.
     pub async fn closed(&self) -> ConnectionError {
         let attempt = |state: &mut Locked<'_>| state.error.clone();
-        self.0.until(&self.0.wake.closed, attempt).await
+        self.0.until(&self.0.wake.connection, attempt).await
     }
 
     /// Why the connection ended, if it did.
@@ -237,7 +237,7 @@ impl Connection {
         };
         let four_tuple = FourTuple::new(local, remote);
         let open = |state: &mut Locked<'_>| open_path(state, four_tuple).transpose();
-        let id = self.0.until(&self.0.wake.paths, open).await?;
+        let id = self.0.until(&self.0.wake.connection, open).await?;
         let established = |state: &mut Locked<'_>| {
             if let Some(error) = &state.error {
                 return Some(Err(error.clone().into()));
@@ -248,7 +248,7 @@ impl Connection {
                 Some(PathState::Abandoned) | None => Some(Err(OpenPathError::Failed)),
             }
         };
-        self.0.until(&self.0.wake.paths, established).await?;
+        self.0.until(&self.0.wake.connection, established).await?;
         Ok(Path::new(self.0.clone(), id))
     }
 

@@ -53,38 +53,26 @@ pub(crate) struct Shared {
 /// Who waits for what.
 #[derive(Default)]
 pub(crate) struct Wake {
-    /// Handshake data, `Connected`, or the end.
-    pub(crate) handshake: Notify,
-    /// The connection ended.
-    pub(crate) closed: Notify,
+    /// The connection as a whole, which changes rarely: its handshake, its paths, its end.
+    pub(crate) connection: Notify,
     /// The peer opened a stream, by direction.
     pub(crate) opened: [Notify; 2],
     /// We may open a stream, by direction.
     pub(crate) available: [Notify; 2],
     pub(crate) datagram_received: Notify,
     pub(crate) datagrams_unblocked: Notify,
-    /// Any path event.
-    pub(crate) paths: Notify,
 }
 
 impl Wake {
     fn everyone(&self) {
         let Self {
-            handshake,
-            closed,
+            connection,
             opened,
             available,
             datagram_received,
             datagrams_unblocked,
-            paths,
         } = self;
-        for notify in [
-            handshake,
-            closed,
-            datagram_received,
-            datagrams_unblocked,
-            paths,
-        ] {
+        for notify in [connection, datagram_received, datagrams_unblocked] {
             notify.notify_waiters();
         }
         for notify in opened.iter().chain(available) {
@@ -113,7 +101,7 @@ pub(crate) struct State {
     /// Who waits for a stream to be stopped or acknowledged to its end.
     pub(crate) finishing: FxHashMap<StreamId, Waker>,
     /// Which paths to open, on a client.
-    pub(crate) plan: Option<PathPlan>,
+    pub(crate) plan: Option<Box<PathPlan>>,
     path_events: Option<broadcast::Sender<PathEvent>>,
     pub(crate) timer: Timer,
     /// The connection's task.
@@ -126,9 +114,9 @@ pub(crate) struct State {
     max_datagrams: usize,
     pub(crate) unsent: VecDeque<Unsent>,
     /// Paths the kernel found no way for, and when to try them again.
-    unreachable: SmallVec<[(PathId, Instant); 2]>,
+    unreachable: Vec<(PathId, Instant)>,
     /// Woken when the lock is released, so that nobody wakes up to wait for it.
-    wakers: SmallVec<[Waker; 4]>,
+    wakers: SmallVec<[Waker; 2]>,
 }
 
 /// Datagrams a socket had no room for.
@@ -229,7 +217,7 @@ impl Shared {
                 readers: FxHashMap::default(),
                 writers: FxHashMap::default(),
                 finishing: FxHashMap::default(),
-                plan,
+                plan: plan.map(Box::new),
                 path_events: None,
                 timer: Timer { sleep, armed: None },
                 task: None,
@@ -237,7 +225,7 @@ impl Shared {
                 written: 0,
                 max_datagrams,
                 unsent: VecDeque::new(),
-                unreachable: SmallVec::new(),
+                unreachable: Vec::new(),
                 wakers: SmallVec::new(),
             }),
         }
@@ -308,7 +296,7 @@ impl State {
     /// The time at which the connection wants to be run.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
-        let plan = self.plan.as_ref().and_then(PathPlan::next_timeout);
+        let plan = self.plan.as_deref().and_then(PathPlan::next_timeout);
         let unreachable = self.unreachable.iter().map(|(_, until)| *until);
         core.into_iter().chain(plan).chain(unreachable).min()
     }
@@ -340,10 +328,10 @@ impl State {
         let wake = &shared.wake;
         while let Some(event) = self.core.poll() {
             match event {
-                Event::HandshakeDataReady => wake.handshake.notify_waiters(),
+                Event::HandshakeDataReady => wake.connection.notify_waiters(),
                 Event::Connected { .. } => {
                     self.connected = true;
-                    wake.handshake.notify_waiters();
+                    wake.connection.notify_waiters();
                     if self.core.early_data() == EarlyData::Rejected {
                         self.wake_streams();
                     }
@@ -395,7 +383,7 @@ impl State {
             // An error means that nobody listens any more.
             let _ = listeners.send(event);
         }
-        wake.paths.notify_waiters();
+        wake.connection.notify_waiters();
     }
 
     /// Tells everyone that the connection is over.

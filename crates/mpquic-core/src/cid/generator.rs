@@ -4,8 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::Rng;
+
+use crate::random::SeededRandom;
 
 /// Longest connection ID of QUIC v1, bytes (RFC 9000 section 17.2).
 const MAX_LENGTH: usize = 20;
@@ -15,7 +16,7 @@ const ATTEMPTS: usize = 64;
 
 /// Random connection IDs that a seed determines.
 pub(crate) struct SeededGenerator {
-    rng: StdRng,
+    random: SeededRandom,
     length: usize,
 }
 
@@ -23,7 +24,7 @@ impl SeededGenerator {
     /// Connection IDs of `length` bytes, at most 20.
     pub(crate) fn new(seed: [u8; 32], length: usize) -> Self {
         Self {
-            rng: StdRng::from_seed(seed),
+            random: SeededRandom::new(seed),
             length: length.min(MAX_LENGTH),
         }
     }
@@ -33,7 +34,7 @@ impl ConnectionIdGenerator for SeededGenerator {
     fn generate_cid(&mut self) -> ConnectionId {
         let mut bytes = [0; MAX_LENGTH];
         let bytes = &mut bytes[..self.length];
-        self.rng.fill_bytes(bytes);
+        self.random.fill_bytes(bytes);
         ConnectionId::new(bytes)
     }
 

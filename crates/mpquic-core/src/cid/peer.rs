@@ -67,7 +67,7 @@ struct Blocked {
 pub(crate) struct PeerCids {
     path: PathId,
     /// Our `active_connection_id_limit`.
-    limit: u64,
+    limit: u32,
     current: Option<Box<PeerCid>>,
     /// For addresses the path is leaving, until it is certain that it leaves them.
     kept: Option<Box<PeerCid>>,
@@ -96,7 +96,7 @@ impl PeerCids {
     pub(crate) fn new(path: PathId, limit: u64) -> Self {
         Self {
             path,
-            limit,
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
             current: None,
             kept: None,
             unused: SmallVec::new(),
@@ -267,7 +267,7 @@ impl PeerCids {
     }
 
     fn check_limits(&self) -> Result<(), TransportError> {
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let limit = self.limit as usize;
         let active = self.known().count();
         // MP-105
         let reason = if active > limit {
@@ -295,7 +295,7 @@ impl PeerCids {
     }
 
     fn max_retirements(&self) -> usize {
-        let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        let limit = self.limit as usize;
         limit.saturating_mul(2).max(MIN_RETIREMENTS)
     }
 

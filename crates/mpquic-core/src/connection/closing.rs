@@ -13,7 +13,7 @@ pub(super) enum Closing {
     /// In use.
     Open,
     /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
-    Announced(Farewell),
+    Announced(Box<Farewell>),
     /// The peer closed or reset: nothing is sent any more (RFC 9000 section 10.2.2).
     Draining(Instant),
     /// Over.
@@ -45,13 +45,13 @@ impl Closing {
 
     /// Starts closing by the application's wish.
     pub(super) fn farewell(frame: Close, until: Instant) -> Self {
-        Self::Announced(Farewell {
+        Self::Announced(Box::new(Farewell {
             frame,
             until,
             pending: true,
             received: 0,
             answer_after: 1,
-        })
+        }))
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -105,7 +105,8 @@ impl Closing {
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Announced(Farewell { until, .. }) | Self::Draining(until) => Some(*until),
+            Self::Announced(farewell) => Some(farewell.until),
+            Self::Draining(until) => Some(*until),
             Self::Open | Self::Drained => None,
         }
     }

@@ -71,7 +71,7 @@ impl Connection {
             .paths
             .slots()
             .iter()
-            .filter(|slot| slot.statuses.wish() == PathStatus::Available)
+            .filter(|slot| slot.statuses().wish() == PathStatus::Available)
             .filter_map(Slot::open)
             .filter(|path| path.is_usable())
             .peekable();
@@ -79,7 +79,7 @@ impl Connection {
         for slot in self.paths.slots_mut() {
             let works = |path: &Path| path.is_usable() && !path.is_suspect();
             let stands_in = stand_in && slot.open().is_some_and(works);
-            slot.statuses.stand_in(stands_in);
+            slot.statuses_mut().stand_in(stands_in);
         }
     }
 

@@ -9,7 +9,7 @@ use rand::RngExt;
 
 use super::early::EarlyKeys;
 use super::log::packet_type;
-use super::setup::{ConnectionSetup, Role};
+use super::setup::{ConnectionSetup, Peer, Role};
 use super::versions::Versions;
 use super::{Connection, EarlyData, Event, PathEvent};
 use crate::crypto::key_phase::OneRttKeys;
@@ -402,7 +402,7 @@ impl Connection {
             let (cid, token) = (preferred.connection_id, preferred.stateless_reset_token);
             slot.peer_cids.add_preferred(cid, token);
         }
-        self.peer = peer;
+        self.peer = Peer::from(&peer);
     }
 
     fn on_handshake_complete(&mut self) -> Result<(), TransportError> {
@@ -445,7 +445,7 @@ impl Connection {
                 .map(|path| path.tuple.four_tuple.remote.ip())
                 .collect();
             let version = self.handshake.versions.current();
-            let token = issuer.token(version, &addresses, self.rng.random());
+            let token = issuer.token(version, &addresses, self.random.random());
             self.handshake.new_token = Some(token.into());
         }
     }

@@ -58,7 +58,7 @@ impl Connection {
             slot.peer_cids.request();
             return Err(OpenPathError::NoConnectionId);
         };
-        slot.statuses.set_local(status);
+        slot.statuses_mut().set_local(status);
         self.apply_token_changes(changes);
         self.create_path(now, id, four_tuple);
         Ok(id)
@@ -83,8 +83,8 @@ impl Connection {
             path.tuple.set_validated();
         }
         path.mtu.limit_to(self.peer.max_udp_payload_size);
-        path.space.skip_numbers(self.rng.random());
-        path.spins = self.config.spin_bit && self.rng.random_ratio(15, 16);
+        path.space.skip_numbers(self.random.random());
+        path.spins = self.config.spin_bit && self.random.random_ratio(15, 16);
         // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
         // makes the client's new path known to the server.
         // A lost challenge is repeated as soon as the other paths' experience suggests, not only
@@ -304,7 +304,7 @@ impl Connection {
             return;
         }
         let slot = self.paths.slot_or_new(id);
-        if slot.statuses.on_path_status(status, sequence) {
+        if slot.statuses_mut().on_path_status(status, sequence) {
             self.movable.on_path_status(id, status);
             self.events
                 .push_back(Event::Path(PathEvent::RemoteStatus(id, status)));
@@ -356,7 +356,7 @@ impl Connection {
         }
         let changes = slot.peer_cids.abandon();
         slot.local_cids.abandon();
-        slot.statuses.abandon();
+        slot.statuses_mut().abandon();
         if let Some(path) = &mut slot.path {
             path.responses.clear();
         }

@@ -11,8 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::{Dir, Side, StreamId, VarInt};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
 use crate::cid::generator::{CidSource, SeededGenerator};
@@ -27,6 +26,7 @@ use crate::path::Path;
 use crate::path::ids::PathIds;
 use crate::path::set::Paths;
 use crate::qlog;
+use crate::random::{QuickRandom, SeededRandom};
 use crate::recovery::AckOutcome;
 use crate::sched::LocalQueue;
 use crate::stream::datagrams::Datagrams;
@@ -64,7 +64,7 @@ pub use report::{
     ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, MigrateError,
     OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
 };
-use setup::{ConnectionSetup, Role};
+use setup::{ConnectionSetup, Peer, Role};
 
 use ack_frequency::AckFrequencies;
 use closing::Closing;
@@ -94,7 +94,9 @@ pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>,
     endpoint_config: Arc<EndpointConfig>,
-    rng: StdRng,
+    random: SeededRandom,
+    /// For choices that need not be secret.
+    quick_random: QuickRandom,
     cids: CidSource,
     /// 1-RTT packets that overtook the end of the handshake.
     premature: Vec<(ingress::Arrival, ProtectedPacket)>,
@@ -107,7 +109,7 @@ pub struct Connection {
     datagrams: Datagrams,
     controller: GuardedController,
     movable: Movable,
-    peer: TransportParameters,
+    peer: Peer,
     multipath: bool,
     window: ReceiveWindow,
     closing: Closing,
@@ -137,7 +139,7 @@ impl std::fmt::Debug for Connection {
 
 impl Connection {
     pub(crate) fn new(setup: ConnectionSetup) -> Self {
-        let mut rng = StdRng::from_seed(setup.seed);
+        let mut random = SeededRandom::new(setup.seed);
         let now = setup.now;
         let config = setup.transport.clone();
         let side = setup.side();
@@ -148,13 +150,13 @@ impl Connection {
         };
         let mut path = Path::new(PathId::ZERO, setup.four_tuple, side, now, &config);
         path.established = true;
-        path.spins = config.spin_bit && rng.random_ratio(15, 16);
+        path.spins = config.spin_bit && random.random_ratio(15, 16);
         if validated {
             path.tuple.set_validated();
         }
         let cid_limit = setup.local_parameters.active_connection_id_limit;
         let mut paths = Paths::new(PathIds::new(config.max_concurrent_paths), cid_limit);
-        let generator = SeededGenerator::new(rng.random(), setup.endpoint.connection_id_length);
+        let generator = SeededGenerator::new(random.random(), setup.endpoint.connection_id_length);
         let cids = CidSource::new(Box::new(generator));
         let slot = paths.slot_or_new(PathId::ZERO);
         slot.local_cids
@@ -176,14 +178,14 @@ impl Connection {
             datagrams: Datagrams::new(&config),
             controller,
             movable: Movable::new(&config),
-            peer: TransportParameters::default(),
+            peer: Peer::from(&TransportParameters::default()),
             multipath: false,
             window: ReceiveWindow::new(now),
             closing: Closing::Open,
             idle: Idle::new(config.max_idle_timeout, now),
             hints: Hints::new(now),
             ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
-            events: VecDeque::new(),
+            events: VecDeque::with_capacity(1),
             endpoint_events: VecDeque::new(),
             outcome: None,
             rest: Rest::Awake,
@@ -193,7 +195,8 @@ impl Connection {
             injected: inject::Injected::default(),
             handshake: Handshake::new(setup),
             config,
-            rng,
+            quick_random: QuickRandom::new(random.random()),
+            random,
         };
         connection.movable.on_path_added(PathId::ZERO);
         connection.log_start(peer_cid);
@@ -344,7 +347,7 @@ impl Connection {
     pub fn set_path_status(&mut self, path: PathId, status: PathStatus) -> Result<(), ClosedPath> {
         self.paths.open(path).ok_or(ClosedPath)?;
         if let Some(slot) = self.paths.slot_mut(path) {
-            slot.statuses.set_local(status);
+            slot.statuses_mut().set_local(status);
         }
         self.review_backups();
         self.movable.on_path_status(path, status);
@@ -358,7 +361,7 @@ impl Connection {
     ) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
         self.paths.open(path).ok_or(ClosedPath)?;
         let slot = self.paths.slot(path).ok_or(ClosedPath)?;
-        Ok((slot.statuses.local(), slot.statuses.peer()))
+        Ok((slot.statuses().local(), slot.statuses().peer()))
     }
 
     /// Tells a client that its local address for a path changed (an interface came back with

@@ -4,8 +4,6 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rand::RngExt;
-
 use super::Connection;
 use super::policies::GuardedScheduler;
 use crate::config::TransportConfig;
@@ -405,7 +403,7 @@ impl Connection {
 
     /// Delivers what happened to the scheduler, then asks it.
     fn next_order(&mut self, now: Instant, has_data: bool) -> Option<Order> {
-        let random = self.rng.random();
+        let random = self.quick_random.next();
         let mut queue = self.streams.queue_view();
         queue.control = self.has_control();
         queue.idle = !has_data;
@@ -546,7 +544,7 @@ impl Connection {
             views.reserve_exact(1);
         }
         for slot in self.paths.slots_mut() {
-            let status = slot.statuses.effective();
+            let status = slot.statuses().effective();
             if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {
                 views.push(path.view(status, now, &self.controller, pacing));
             }

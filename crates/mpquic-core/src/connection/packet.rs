@@ -133,8 +133,9 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<PacketBuilder> {
         // RFC 9287 section 3
-        let clear_quic_bit =
-            self.peer.grease_quic_bit && self.endpoint_config.grease_quic_bit && self.rng.random();
+        let clear_quic_bit = self.peer.grease_quic_bit
+            && self.endpoint_config.grease_quic_bit
+            && self.quick_random.next() & 1 == 0;
         let slot = self.paths.slot(id)?;
         let path = slot.path.as_deref()?;
         let keys = self.handshake.sealing()?;
@@ -258,7 +259,7 @@ impl Connection {
         four_tuple: FourTuple,
         full_size: bool,
     ) {
-        let data: [u8; 8] = self.rng.random();
+        let data: [u8; 8] = self.random.random();
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };

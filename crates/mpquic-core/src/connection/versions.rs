@@ -239,7 +239,7 @@ impl Connection {
         self.discard_level(SpaceId::Initial);
         self.abandon_early_data();
         let mut dcid = [0; INITIAL_DCID_LENGTH];
-        self.rng.fill_bytes(&mut dcid);
+        self.random.fill_bytes(&mut dcid);
         let dcid = ConnectionId::new(&dcid);
         if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
             slot.peer_cids.set_handshake_cid(dcid);
@@ -248,7 +248,7 @@ impl Connection {
         handshake.versions = Versions {
             current: version,
             original: version,
-            reserved: Version::reserved(self.rng.random()),
+            reserved: Version::reserved(self.random.random()),
             is_second_choice: true,
             ..handshake.versions.clone()
         };

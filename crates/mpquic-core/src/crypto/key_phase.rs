@@ -26,7 +26,7 @@ pub(crate) struct OneRttKeys {
     next: Option<KeyPair<Box<dyn PacketKey>>>,
     /// Packets the current key opened, until there were enough to make `next`.
     opened: u32,
-    previous: Option<Previous>,
+    previous: Option<Box<Previous>>,
     phase: bool,
     generation: u32,
     /// Packets sealed with the current key, all paths together (MP-038).
@@ -260,11 +260,11 @@ impl OneRttKeys {
         };
         self.opened = 0;
         let old = std::mem::replace(&mut self.current, next);
-        self.previous = Some(Previous {
+        self.previous = Some(Box::new(Previous {
             key: old.remote,
             discard_at: None,
             lowest_in_phase: SmallVec::new(),
-        });
+        }));
         self.phase = !self.phase;
         self.generation = self.generation.wrapping_add(1);
         self.sealed = 0;

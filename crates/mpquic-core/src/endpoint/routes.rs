@@ -21,6 +21,9 @@ pub(super) enum InitialRoute {
 /// Retired connection IDs remembered for each connection.
 const MAX_RETIRED: usize = 32;
 
+/// Connection IDs of a connection that room is made for together.
+const CIDS_AT_A_TIME: usize = 5;
+
 /// Where packets with one of our connection IDs go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
@@ -158,6 +161,10 @@ impl Routes {
         if let Some(registered) = self.connections.get_mut(handle.0)
             && !matches!(self.cids.get(&cid), Some(Route::Path(..)))
         {
+            // A few at a time: they hardly change after the handshake.
+            if registered.cids.len() == registered.cids.capacity() {
+                registered.cids.reserve_exact(CIDS_AT_A_TIME);
+            }
             registered.cids.push(cid);
             self.cids.insert(cid, Route::Path(handle, path));
             self.recent = None;

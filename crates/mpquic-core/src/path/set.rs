@@ -29,15 +29,18 @@ pub(crate) struct Abandon {
     deadline: Option<Instant>,
 }
 
+/// Nobody has said anything about most path IDs.
+static SILENCE: PathStatuses = PathStatuses::new();
+
 /// What is known of one path ID.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) id: PathId,
     pub(crate) local_cids: LocalCids,
     pub(crate) peer_cids: PeerCids,
-    pub(crate) statuses: PathStatuses,
+    statuses: Option<Box<PathStatuses>>,
     pub(crate) path: Option<Box<Path>>,
-    pub(crate) abandon: Option<Abandon>,
+    pub(crate) abandon: Option<Box<Abandon>>,
 }
 
 impl Slot {
@@ -46,10 +49,21 @@ impl Slot {
             id,
             local_cids: LocalCids::new(id),
             peer_cids: PeerCids::new(id, cid_limit),
-            statuses: PathStatuses::new(id),
+            statuses: None,
             path: None,
             abandon: None,
         }
+    }
+
+    /// What each side told the other about using the path.
+    pub(crate) fn statuses(&self) -> &PathStatuses {
+        self.statuses.as_deref().unwrap_or(&SILENCE)
+    }
+
+    /// What each side told the other about using the path.
+    pub(crate) fn statuses_mut(&mut self) -> &mut PathStatuses {
+        self.statuses
+            .get_or_insert_with(|| Box::new(PathStatuses::new()))
     }
 
     /// The path, unless it was abandoned.
@@ -75,11 +89,11 @@ impl Slot {
         if self.abandon.is_some() {
             return false;
         }
-        self.abandon = Some(Abandon {
+        self.abandon = Some(Box::new(Abandon {
             error_code,
             progress: Progress::Queued,
             deadline: None,
-        });
+        }));
         true
     }
 
@@ -245,7 +259,7 @@ impl Paths {
                 None => {
                     slot.local_cids.wants_to_send()
                         || slot.peer_cids.wants_to_send()
-                        || slot.statuses.wants_to_send()
+                        || slot.statuses().wants_to_send()
                 }
             })
     }
@@ -270,7 +284,9 @@ impl Paths {
                 None => {
                     slot.peer_cids.write_frames(writer, multipath);
                     slot.local_cids.write_frames(writer, multipath);
-                    slot.statuses.write_frames(writer);
+                    if let Some(statuses) = &mut slot.statuses {
+                        statuses.write_frames(writer, slot.id);
+                    }
                 }
             }
         }
@@ -300,7 +316,7 @@ impl Paths {
             }
             Delivery::PathStatus { path, .. } => {
                 if let Some(slot) = self.slot_mut(path) {
-                    slot.statuses.on_delivery(delivery, fate);
+                    slot.statuses_mut().on_delivery(delivery, fate);
                 }
             }
             Delivery::PathAbandon(path) => {

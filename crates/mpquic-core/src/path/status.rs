@@ -9,7 +9,6 @@ use crate::wire::frame::Frame;
 /// in use, too (MP-113).
 #[derive(Debug)]
 pub(crate) struct PathStatuses {
-    path: PathId,
     /// What the application wants.
     wish: PathStatus,
     /// What the peer is told.
@@ -24,9 +23,8 @@ pub(crate) struct PathStatuses {
 
 impl PathStatuses {
     /// Nothing said by either side; ours counts as available.
-    pub(crate) fn new(path: PathId) -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
-            path,
             wish: PathStatus::Available,
             local: PathStatus::Available,
             announced: None,
@@ -103,18 +101,13 @@ impl PathStatuses {
     }
 
     /// Writes our status if it is queued.
-    pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>) {
+    pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>, path: PathId) {
         if let Some((sequence, progress)) = &mut self.announced
             && progress.is_queued()
         {
-            let delivery = Delivery::PathStatus {
-                path: self.path,
-                sequence: *sequence,
-            };
-            if w.try_write(
-                &Frame::PathStatus(self.path, self.local, *sequence),
-                delivery,
-            ) {
+            let sequence = *sequence;
+            let delivery = Delivery::PathStatus { path, sequence };
+            if w.try_write(&Frame::PathStatus(path, self.local, sequence), delivery) {
                 *progress = Progress::Sent;
             }
         }
@@ -155,7 +148,7 @@ mod tests {
     const PATH: PathId = PathId(1);
 
     fn frames(statuses: &mut PathStatuses) -> Vec<Frame> {
-        written(100, |w| statuses.write_frames(w)).0
+        written(100, |w| statuses.write_frames(w, PATH)).0
     }
 
     fn delivery(sequence: u64) -> Delivery {
@@ -167,7 +160,7 @@ mod tests {
 
     #[test]
     fn mp_110_nothing_said_is_not_available() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         assert_eq!((statuses.local(), statuses.peer()), (Available, None));
         assert!(!statuses.wants_to_send());
         statuses.set_local(Available);
@@ -179,7 +172,7 @@ mod tests {
 
     #[test]
     fn mp_111_sequence_numbers_increase_over_both_types() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         for (sequence, status) in [Backup, Available, Backup].into_iter().enumerate() {
             statuses.set_local(status);
             let expected = Frame::PathStatus(PATH, status, sequence as u64);
@@ -191,7 +184,7 @@ mod tests {
 
     #[test]
     fn mp_115_a_backup_that_stands_in_is_available_meanwhile() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         statuses.stand_in(true);
         assert!(!statuses.wants_to_send(), "available anyway");
         statuses.set_local(Backup);
@@ -210,7 +203,7 @@ mod tests {
 
     #[test]
     fn mp_112_old_frames_are_ignored() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         assert!(statuses.on_path_status(Backup, 5));
         assert!(!statuses.on_path_status(Available, 5));
         assert!(!statuses.on_path_status(Available, 0));
@@ -222,7 +215,7 @@ mod tests {
 
     #[test]
     fn mp_114_backup_if_either_side_says_so() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         assert_eq!(statuses.effective(), Available);
         statuses.on_path_status(Backup, 0);
         assert_eq!(statuses.effective(), Backup);
@@ -234,7 +227,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_status_is_repeated() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         statuses.set_local(Backup);
         let _ = frames(&mut statuses);
         statuses.set_local(Available);
@@ -253,7 +246,7 @@ mod tests {
 
     #[test]
     fn mp_130_an_abandoned_path_has_no_status_to_tell() {
-        let mut statuses = PathStatuses::new(PATH);
+        let mut statuses = PathStatuses::new();
         statuses.set_local(Backup);
         statuses.abandon();
         assert!(!statuses.wants_to_send());

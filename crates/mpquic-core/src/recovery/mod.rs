@@ -11,8 +11,6 @@ pub(crate) mod rtt;
 
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
-
 use delivery_rate::DeliveryRateEstimator;
 pub(crate) use ecn::EcnState;
 use loss::{LossEvent, Thresholds};
@@ -58,7 +56,7 @@ pub(crate) struct AckOutcome {
     /// For the controller, if packets in flight were newly acknowledged.
     pub(crate) summary: Option<Acked>,
     /// For the controller, in this order, after `summary`.
-    pub(crate) congestion: SmallVec<[CongestionEvent; 2]>,
+    pub(crate) congestion: Vec<CongestionEvent>,
     /// The RTT sample taken, if any.
     pub(crate) rtt_sample: Option<Duration>,
 }

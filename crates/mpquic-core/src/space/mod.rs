@@ -15,6 +15,7 @@ pub(crate) use received::Received;
 pub(crate) use sent::{SendState, SentPacket, SentPackets};
 
 use crate::ids::SpaceId;
+use crate::random::QuickRandom;
 use crate::wire::frame::EcnCounts;
 
 /// One packet number space.
@@ -123,7 +124,7 @@ impl PacketNumberSpace {
 /// When to leave out a packet number.
 #[derive(Debug)]
 struct Skipping {
-    random: u64,
+    random: QuickRandom,
     /// The next number to leave out.
     at: u64,
     /// Distances lie between this and twice as much.
@@ -136,7 +137,7 @@ impl Skipping {
 
     fn new(random: u64, next: u64) -> Self {
         let mut skipping = Self {
-            random,
+            random: QuickRandom::new(random),
             at: 0,
             distance: Self::FIRST_DISTANCE,
         };
@@ -146,13 +147,8 @@ impl Skipping {
 
     /// Picks the number to leave out after `next`.
     fn plan(&mut self, next: u64) {
-        // SplitMix64: seeded by real randomness, and little of its output can be seen.
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        self.at = next + self.distance + mixed % self.distance;
+        // The seed is secret, and little of what comes of it can be seen.
+        self.at = next + self.distance + self.random.next() % self.distance;
         self.distance = (self.distance * 2).min(Self::MAX_DISTANCE);
     }
 }

@@ -141,6 +141,10 @@ impl SentPackets {
         }
         self.count(&packet, true);
         let is_bare_ack = packet.is_bare_ack();
+        if self.slots.capacity() == 0 {
+            // Many connections never have more under way.
+            self.slots.reserve_exact(2);
+        }
         self.slots.push_back(Slot {
             number,
             content: Content::Sent(packet),
@@ -187,6 +191,9 @@ impl SentPackets {
         acked: &mut Vec<(u64, SentPacket)>,
     ) {
         let before = acked.len();
+        if acked.capacity() == 0 {
+            acked.reserve_exact(1);
+        }
         let first = self.position(*numbers.start());
         for slot in self.slots.range_mut(first..) {
             if slot.number > *numbers.end() {
