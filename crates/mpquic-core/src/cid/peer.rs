@@ -272,7 +272,7 @@ impl PeerCids {
         // MP-105
         let reason = if active > limit {
             "more connection IDs than active_connection_id_limit"
-        } else if self.gaps() > limit.saturating_add(EXTRA_GAPS) {
+        } else if self.gaps() >= limit.saturating_add(EXTRA_GAPS) {
             "too many gaps in the sequence numbers of connection IDs"
         } else if self.retirements() > self.max_retirements() {
             // MP-107
