@@ -67,6 +67,8 @@ pub struct Needs {
     pub unacked: bool,
     /// Deliver [`SchedulerEvent::Sent`], [`SchedulerEvent::Acked`] and [`SchedulerEvent::Lost`].
     pub packet_events: bool,
+    /// Let the driver say what waits in local queues ([`PathView::local_queue`]).
+    pub local_queue: bool,
 }
 
 /// Whether and when a path could take a full datagram.
@@ -120,9 +122,11 @@ pub struct PathView {
     /// Delivery rate, bytes per second: the largest sample of the last ten round trips.
     pub delivery_rate: Option<u64>,
     /// One-way delay towards the peer, if measured; otherwise half the smoothed RTT is a fair guess.
+    /// Nothing measures it yet: that takes receive timestamps, which no extension in use carries,
+    /// and the simulator tells no more than a network would.
     pub one_way_delay: Option<Duration>,
-    /// Bytes waiting in the local socket or interface queue, if known: what the driver said
-    /// ([`LocalQueue`]) and what was sent since.
+    /// Bytes waiting in the local socket or interface queue, if known and wanted
+    /// ([`Needs::local_queue`]): what the driver said ([`LocalQueue`]) and what was sent since.
     pub local_queue: Option<u64>,
     /// Drain rate of that queue, bytes per second, if known.
     pub local_drain_rate: Option<u64>,

@@ -40,14 +40,15 @@ pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
 }
 
 fn outcome(claim: &Claim, outcome: Outcome) -> &'static str {
-    let is_number = matches!(
-        claim,
-        Claim::Ratio { .. } | Claim::Value { .. } | Claim::Change { .. }
-    );
+    let is_number = match claim {
+        Claim::Ratio { or_better, .. } => !or_better,
+        Claim::Value { .. } | Claim::Change { .. } => true,
+        _ => false,
+    };
     match outcome {
         Outcome::Words => "",
         Outcome::NotRun => "not run",
-        Outcome::Confirmed if is_number => "agrees",
+        Outcome::Confirmed if is_number => "within 0.10",
         Outcome::Confirmed => "confirmed",
         Outcome::InPart => "in part",
         Outcome::Open => "undecided",
@@ -72,7 +73,11 @@ fn claimed(published: &Published) -> String {
             contender,
             against,
             ratio,
-        } => format!("{contender}/{against} {ratio:.3}"),
+            or_better,
+        } => {
+            let bound = if *or_better { " or better" } else { "" };
+            format!("{contender}/{against} {ratio:.3}{bound}")
+        }
         Claim::Change {
             contender,
             scenario,
@@ -131,11 +136,14 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
         _ => {
             let least = finding.values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = finding.values.iter().copied().fold(0.0, f64::max);
-            let mean = scale(finding.mean());
-            if finding.values.len() == 1 {
-                return mean;
+            let mut text = scale(finding.mean());
+            if finding.values.len() > 1 {
+                text += &format!(" ({} to {})", scale(least), scale(most));
             }
-            format!("{mean} ({} to {})", scale(least), scale(most))
+            if let Some(paired) = finding.paired {
+                text += &format!("; run by run {paired:.3}");
+            }
+            text
         }
     }
 }

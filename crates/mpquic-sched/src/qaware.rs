@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
 use crate::choice::{is_measured, rate, seconds, send_batch};
 use crate::path_map::PathMap;
@@ -133,6 +133,13 @@ impl Scheduler for QAware {
         self.cases.on_event(event);
         if let SchedulerEvent::PathRemoved(path) = event {
             self.queues.remove(*path);
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            local_queue: true,
+            ..Needs::default()
         }
     }
 

@@ -316,7 +316,8 @@ impl<A: Application> Host<A> {
         let mut buffer = std::mem::take(&mut self.transmit_buffer);
         loop {
             buffer.clear();
-            if self.shows_queues {
+            let connection = &self.connections[index].connection;
+            if self.shows_queues && connection.needs_local_queues() {
                 tell_queues(now, &mut self.connections[index].connection, network);
             }
             let hosted = &mut self.connections[index];

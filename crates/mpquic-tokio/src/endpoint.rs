@@ -19,6 +19,7 @@ use crate::connecting::{Connecting, Incoming};
 use crate::connection::ConnectionRef;
 use crate::driver::{ConnectionTask, read_socket};
 use crate::path_plan::{PathPlan, wanted};
+use crate::send_queues::SendQueues;
 use crate::shared::Shared;
 use crate::socket::Socket;
 
@@ -59,6 +60,7 @@ pub(crate) struct EndpointShared {
     state: Mutex<EndpointState>,
     sockets: RwLock<Vec<Arc<Socket>>>,
     socket_buffer: usize,
+    send_queues: Mutex<SendQueues>,
     pub(crate) incoming: Notify,
     idle: Notify,
 }
@@ -324,6 +326,7 @@ impl EndpointShared {
             }),
             sockets: RwLock::new(Vec::new()),
             socket_buffer,
+            send_queues: Mutex::default(),
             incoming: Notify::new(),
             idle: Notify::new(),
         }
@@ -335,6 +338,13 @@ impl EndpointShared {
             guard: self.state.lock().unwrap_or_else(PoisonError::into_inner),
             shared: self,
         }
+    }
+
+    /// What waits behind the sockets. Locked after a connection's lock.
+    pub(crate) fn send_queues(&self) -> MutexGuard<'_, SendQueues> {
+        self.send_queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The socket that datagrams from `local` leave by.

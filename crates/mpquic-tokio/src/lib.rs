@@ -76,6 +76,7 @@ mod interface;
 mod path;
 mod path_plan;
 mod recv_stream;
+mod send_queues;
 mod send_stream;
 mod shared;
 mod slab;

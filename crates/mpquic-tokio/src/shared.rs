@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use mpquic_core::sched::LocalQueue;
 use mpquic_core::{
     ConnectionError, ConnectionHandle, Dir, EarlyData, Event, PathEvent, PathId, StreamEvent,
     StreamId, Transmit,
@@ -115,6 +116,8 @@ pub(crate) struct State {
     pub(crate) unsent: VecDeque<Unsent>,
     /// Paths the kernel found no way for, and when to try them again.
     unreachable: Vec<(PathId, Instant)>,
+    /// When the kernel was asked for what the scheduler knows of send queues.
+    queues_told: Option<Instant>,
     /// Woken when the lock is released, so that nobody wakes up to wait for it.
     wakers: SmallVec<[Waker; 2]>,
 }
@@ -226,6 +229,7 @@ impl Shared {
                 max_datagrams,
                 unsent: VecDeque::new(),
                 unreachable: Vec::new(),
+                queues_told: None,
                 wakers: SmallVec::new(),
             }),
         }
@@ -413,6 +417,9 @@ impl State {
     /// Sends what is due; true if more is due than fits one turn.
     fn transmit(&mut self, shared: &Shared, now: Instant) -> bool {
         self.resume();
+        if self.core.needs_local_queues() {
+            self.tell_queues(shared, now);
+        }
         let mut train = TRAIN.take();
         let mut more = true;
         for _ in 0..MAX_TRAINS {
@@ -448,6 +455,35 @@ impl State {
                 self.keep(socket, transmit, rest);
             }
             Sent::Unreachable => self.on_unreachable(transmit.path, now),
+        }
+    }
+
+    /// Tells the scheduler what waits behind each path's socket, if there is news.
+    fn tell_queues(&mut self, shared: &Shared, now: Instant) {
+        let mut queues = shared.endpoint.send_queues();
+        let asked = queues.refresh(now);
+        if asked.is_none() || asked == self.queues_told {
+            return;
+        }
+        self.queues_told = asked;
+        let paths: SmallVec<[PathId; 8]> = self.core.paths().collect();
+        for path in paths {
+            let Some(stats) = self.core.path_stats(path) else {
+                continue;
+            };
+            let Some(socket) = shared.endpoint.socket(stats.four_tuple.local) else {
+                continue;
+            };
+            let unsent = self.unsent.iter();
+            let unsent = unsent.filter(|unsent| Arc::ptr_eq(&unsent.socket, &socket));
+            let unsent: usize = unsent.map(|unsent| unsent.contents.len()).sum();
+            let queue = LocalQueue {
+                bytes: queues.bytes(socket.local()) + unsent as u64,
+                drain_rate: None,
+            };
+            tracing::trace!(path = path.0, bytes = queue.bytes, "local queue");
+            // A path that was closed sends nothing more.
+            let _ = self.core.set_local_queue(path, Some(queue));
         }
     }
 

@@ -394,8 +394,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Hint from the driver: what waits in the queue the path sends into, for schedulers that look
-    /// at it. Say it again before each call of `poll_transmit`; bytes sent since are added.
+    /// True if the scheduler looks at local queues: the driver should tell of them.
+    pub fn needs_local_queues(&self) -> bool {
+        self.movable.needs_local_queues()
+    }
+
+    /// Hint from the driver: what waits in the queue the path sends into. Bytes sent since are
+    /// added, so the hint is best repeated as often as it can be had.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedPath`] if there is no such path any more.
     pub fn set_local_queue(
         &mut self,
         path: PathId,

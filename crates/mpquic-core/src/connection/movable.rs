@@ -152,6 +152,10 @@ impl Movable {
         }
     }
 
+    pub(super) fn needs_local_queues(&self) -> bool {
+        self.needs.local_queue
+    }
+
     pub(super) fn on_path_added(&mut self, path: PathId) {
         self.events.push_back(SchedulerEvent::PathAdded(path));
     }

@@ -50,6 +50,7 @@ impl<F: FnMut(&View<'_>, u64) -> Decision + Send> Scheduler for Hostile<F> {
             streams: true,
             unacked: true,
             packet_events: true,
+            local_queue: true,
         }
     }
 

@@ -142,6 +142,7 @@ fn claimed(scenario: &ScenarioResults, published: &Published, cell: Cell) -> Opt
             contender,
             against,
             ratio,
+            ..
         } if contender == name => {
             let contender = scenario.contender(against)?;
             let (ours, _) = mean(scenario, Cell { contender, ..cell }, &published.metric)?;

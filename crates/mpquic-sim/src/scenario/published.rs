@@ -44,6 +44,8 @@ pub enum Claim {
         against: String,
         /// The ratio.
         ratio: f64,
+        /// It is a bound: the contender may be better still.
+        or_better: bool,
     },
     /// The ratio of a contender's median here to its median in another scenario.
     Change {
@@ -119,6 +121,9 @@ fn read_claim(table: &Table<'_>, contenders: &[Contender]) -> Result<Claim> {
                     contender: who,
                     against: name("against")?,
                     ratio,
+                    or_better: table
+                        .optional("or_better")
+                        .map_or(Ok(false), |item| item.boolean())?,
                 },
             }
         }
@@ -163,7 +168,7 @@ pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Resu
             return Err(table.error(keys));
         }
         // Asked for above, but only where they mean something.
-        table.also_known(&["contender", "against", "scenario", "by_pct"]);
+        table.also_known(&["contender", "against", "scenario", "by_pct", "or_better"]);
         table.finish()?;
         Ok(published)
     };

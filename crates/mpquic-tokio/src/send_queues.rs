@@ -1,0 +1,138 @@
+//! [`SendQueues`]: what waits behind our sockets, in the kernel's queues and the network device.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// The kernel is asked so often at most.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// And for no more than one part in so many of the time: the answer lists all sockets there are.
+const SHARE: u32 = 50;
+/// The kernel's tables of UDP sockets, as this thread's network namespace has them.
+const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
+
+/// The send queues of UDP sockets, as Linux lists them: memory of packets that were handed to the
+/// kernel and have not left the machine, in the queueing discipline, the driver or the device.
+/// That is more than the packets' bytes, up to twice as much for small ones.
+///
+/// The list is text to read because asking for a single socket (`SIOCOUTQ`) takes `unsafe`.
+#[derive(Debug, Default)]
+pub(crate) struct SendQueues {
+    /// Sockets with something waiting.
+    waiting: Vec<(SocketAddr, u64)>,
+    asked: Option<Instant>,
+    pause: Duration,
+    known: bool,
+}
+
+impl SendQueues {
+    /// Asks the kernel if the last answer is too old. Returns when it was asked last, and nothing
+    /// if there is no answer on this system.
+    pub(crate) fn refresh(&mut self, now: Instant) -> Option<Instant> {
+        let due = self
+            .asked
+            .is_none_or(|asked| now.saturating_duration_since(asked) >= self.pause);
+        if due {
+            let begin = Instant::now();
+            self.waiting.clear();
+            let mut known = false;
+            for table in TABLES {
+                if let Ok(text) = std::fs::read_to_string(table) {
+                    known = true;
+                    self.waiting.extend(text.lines().skip(1).filter_map(row));
+                }
+            }
+            self.known = known;
+            self.asked = Some(now);
+            self.pause = if known {
+                INTERVAL.max(begin.elapsed() * SHARE)
+            } else {
+                Duration::MAX
+            };
+        }
+        self.asked.filter(|_| self.known)
+    }
+
+    /// Bytes that waited behind the sockets bound to an address.
+    pub(crate) fn bytes(&self, local: SocketAddr) -> u64 {
+        let key = |address: &SocketAddr| (address.ip(), address.port());
+        let of_socket = self.waiting.iter();
+        let of_socket = of_socket.filter(|(bound, _)| key(bound) == key(&local));
+        of_socket.map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Address and send queue of a row, if anything waits.
+fn row(line: &str) -> Option<(SocketAddr, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let local = address(fields.nth(1)?)?;
+    let (queue, _) = fields.nth(2)?.split_once(':')?;
+    let bytes = u64::from_str_radix(queue, 16).ok()?;
+    (bytes > 0).then_some((local, bytes))
+}
+
+/// `0100007F:1F90` and its like: words of the address as this machine stores them.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |index: usize| {
+        let digits = ip.get(8 * index..8 * index + 8)?;
+        u32::from_str_radix(digits, 16).ok().map(u32::to_ne_bytes)
+    };
+    let ip: IpAddr = match ip.len() {
+        8 => Ipv4Addr::from(word(0)?).into(),
+        32 => {
+            let mut bytes = [0; 16];
+            for (index, part) in bytes.chunks_exact_mut(4).enumerate() {
+                part.copy_from_slice(&word(index)?);
+            }
+            Ipv6Addr::from(bytes).into()
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn rows_tell_address_and_queue() {
+        let v4 = " 8634: 0100007F:CDA3 00000000:0000 07 00000A00:00000000 00:00000000 00000000 \
+                  0 0 594865 2 00000000486dc47f 0";
+        let local: SocketAddr = "127.0.0.1:52643".parse().unwrap();
+        assert_eq!(row(v4), Some((local, 2560)));
+        let v6 = "  7: B80D0120000000000000000001000000:01BB 00:0 07 00000001:00000000 00:0 0";
+        let local: SocketAddr = "[2001:db8::1]:443".parse().unwrap();
+        assert_eq!(row(v6), Some((local, 1)));
+        assert_eq!(row(&v4.replace("00000A00", "00000000")), None);
+    }
+
+    #[test]
+    fn rows_of_another_form_are_passed_over() {
+        for line in [
+            "",
+            "1:",
+            "1: 0100007F 0 07 1:1",
+            "1: 0100007F:FFFFF 0 07 1:1",
+            "1: 01007F:1 0 07 1:1",
+            "1: ü100007F:1 0 07 1:1",
+            "1: 0100007F:1 0 07 x:1",
+            "1: 0100007F:1 0 07 1",
+        ] {
+            assert_eq!(row(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_not_asked_all_the_time() {
+        let mut queues = SendQueues::default();
+        let now = Instant::now();
+        let first = queues.refresh(now);
+        assert_eq!(first.is_some(), cfg!(target_os = "linux"));
+        assert_eq!(queues.refresh(now + INTERVAL / 2), first);
+        let later = now + Duration::from_secs(60);
+        assert_eq!(queues.refresh(later), first.map(|_| later));
+    }
+}
