@@ -1,4 +1,10 @@
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use mpquic_core::sched::{Decision, Needs, Scheduler, View};
+
 use super::*;
+use crate::policies::Policies;
 
 const TWO_PATHS: &str = "
     schedulers = [\"lrf\", \"round-robin\"]
@@ -334,4 +340,72 @@ fn contenders_may_know_rates_and_ignore_priorities() {
     let time = |of, stream| metric(&results, of, stream);
     assert!(time(informed, "stream_B_s") < 0.5 * time(guessing, "stream_B_s"));
     assert!(time(lrf, "stream_A_s") < 0.8 * time(in_turn, "stream_A_s"));
+}
+
+/// Sends one datagram at a time, and fails the run unless local queues are as it expects.
+#[derive(Debug)]
+struct QueueReader {
+    wanted: bool,
+    shown: bool,
+    most: Arc<AtomicU64>,
+}
+
+impl Scheduler for QueueReader {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        for path in view.paths {
+            let known = path.local_queue.is_some();
+            if known != (self.wanted && self.shown) {
+                fail_run(format!("{:?}: {:?}", path.id, path.local_queue));
+            }
+            // 20 or 10 Mbit/s.
+            let drain = path.local_drain_rate;
+            if known && !matches!(drain, Some(2_500_000 | 1_250_000)) {
+                fail_run(format!("{drain:?}"));
+            }
+            let bytes = path.local_queue.unwrap_or(0);
+            self.most.fetch_max(bytes, Ordering::Relaxed);
+        }
+        let Some(path) = view.sendable().next() else {
+            return Decision::Blocked;
+        };
+        Decision::send(path.id)
+    }
+
+    fn needs(&self) -> Needs {
+        Needs {
+            local_queue: self.wanted,
+            ..Needs::default()
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "queue-reader"
+    }
+}
+
+#[test]
+fn senders_that_want_it_see_what_waits_on_their_first_links() {
+    for (wanted, shown) in [(true, true), (true, false), (false, true)] {
+        let most = Arc::<AtomicU64>::default();
+        let seen = most.clone();
+        let policies = Policies::built_in().with_scheduler("queue-reader", move || {
+            Box::new(QueueReader {
+                wanted,
+                shown,
+                most: seen.clone(),
+            })
+        });
+        let text = format!(
+            "transport = {{ show_queues = {shown} }}
+             {TWO_PATHS}
+             [workload]
+             kind = \"file\"
+             size_mb = 1"
+        )
+        .replace("[\"lrf\", \"round-robin\"]", "\"queue-reader\"");
+        let scenario = Scenario::parse_with(&policies, "test.toml", &text).unwrap();
+        assert_all_finished(&Experiment::new(scenario).run(1, &|| ()));
+        let most = most.load(Ordering::Relaxed);
+        assert_eq!(most > 10_000, wanted && shown, "{most}");
+    }
 }
