@@ -104,8 +104,6 @@ struct Run {
     random: Xoshiro256PlusPlus,
     pair: Pair,
     names: Vec<String>,
-    /// The side that abandons paths.
-    closer: Side,
     tls: bool,
     /// Bytes read by both sides when last looked at.
     received: u64,
@@ -188,12 +186,10 @@ impl Run {
         }
         let setup = random_setup(&mut random, seed, tls);
         let pair = Pair::connected(&topology, setup);
-        let closer = SIDES[random.random_range(0..2)];
         Self {
             random,
             pair,
             names,
-            closer,
             tls,
             received: 0,
         }
@@ -289,7 +285,7 @@ impl Run {
                 let _may_be_closed = self.pair.connection(side).set_path_usable(now, path, true);
                 down
             }
-            OnPath::Close if last || side != self.closer => Ok(()),
+            OnPath::Close if last => Ok(()),
             OnPath::Close => connection.close_path(now, path, TransportErrorCode::NO_ERROR),
         };
     }

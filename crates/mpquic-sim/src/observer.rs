@@ -13,7 +13,8 @@ const TAG_LENGTH: usize = 16;
 struct Exchange {
     received: u64,
     sent: u64,
-    /// A datagram came after one had left: the client may have proven that it has the address.
+    /// A datagram came after one had left: the client may have proven that it had the address, even
+    /// if its NAT gave it another one since (RFC 9000 section 8.2.3).
     answered: bool,
 }
 
@@ -47,7 +48,9 @@ impl Observer {
     pub(crate) fn on_received(&mut self, four_tuple: FourTuple, size: usize) {
         let exchange = self.exchanges.entry(four_tuple).or_default();
         exchange.received += size as u64;
-        exchange.answered |= exchange.sent > 0;
+        for (of, exchange) in &mut self.exchanges {
+            exchange.answered |= exchange.sent > 0 && of.local == four_tuple.local;
+        }
     }
 
     /// The connection is about to be asked for something to send.

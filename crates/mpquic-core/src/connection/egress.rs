@@ -95,6 +95,8 @@ impl Connection {
     fn bound_plan(&mut self, now: Instant, id: PathId) -> Option<(Plan, FourTuple)> {
         let side = self.side;
         let window = self.controller_window(id);
+        // What a suspect path would carry is on its way elsewhere (decision D12), if there is one.
+        let has_alternative = self.paths.alternative(id).is_some();
         let path = self.paths.open_mut(id)?;
         if let Some((four_tuple, full)) = path.challenge_target() {
             let size = path.budget_for(four_tuple).min(MIN_DATAGRAM);
@@ -111,9 +113,9 @@ impl Connection {
             // Small enough to tell a dead path from one whose MTU fell (RFC 8899 section 4.3).
             plan.size = size.min(MIN_DATAGRAM);
             plan.immediate_ack = true;
-            // What a suspect path would carry is on its way elsewhere (decision D12).
-            plan.data = (!path.is_suspect()).then_some(DataSelection::Next);
-            plan.management = !path.is_suspect();
+            let carries = !(path.is_suspect() && has_alternative);
+            plan.data = carries.then_some(DataSelection::Next);
+            plan.management = carries;
             return Some((plan, four_tuple));
         }
         #[cfg(feature = "testing")]

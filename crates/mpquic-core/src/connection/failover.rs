@@ -19,7 +19,7 @@ impl Connection {
         if self.paths.alternative(id).is_some() {
             self.suspect(now, id);
         } else {
-            self.requeue_oldest(id);
+            self.repeat_content(id);
         }
     }
 
@@ -102,17 +102,18 @@ impl Connection {
         self.requeue(deliveries);
     }
 
-    /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4).
-    fn requeue_oldest(&mut self, id: PathId) {
+    /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4), and
+    /// every statement under way, as it is now. The peer may hear us although we do not hear it, and
+    /// wait for one of them: that its only path is abandoned, for example.
+    fn repeat_content(&mut self, id: PathId) {
         let mut deliveries = std::mem::take(&mut self.requeued);
         if let Some(path) = self.paths.any(id) {
-            let oldest = path
-                .space
-                .sent
-                .iter()
-                .filter(|(_, packet)| packet.ack_eliciting);
-            for (_, packet) in oldest.take(PROBE_PACKETS) {
-                deliveries.extend(packet.deliveries.iter().copied());
+            let packets = path.space.sent.iter();
+            let eliciting = packets.filter(|(_, packet)| packet.ack_eliciting);
+            for (age, (_, packet)) in eliciting.enumerate() {
+                let is_data = |delivery: &Delivery| matches!(delivery, Delivery::Stream { .. });
+                let of_packet = packet.deliveries.iter();
+                deliveries.extend(of_packet.filter(|of| age < PROBE_PACKETS || !is_data(of)));
             }
         }
         self.requeue(deliveries);

@@ -1,7 +1,9 @@
 //! The end of paths.
 
 use mpquic_core::wire::frame::{Frame, NewConnectionId};
-use mpquic_core::{ConnectionId, Event, PathEvent, PathId, Side, SpaceId, TransportErrorCode};
+use mpquic_core::{
+    ConnectionError, ConnectionId, Event, PathEvent, PathId, Side, SpaceId, TransportErrorCode,
+};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
 
@@ -157,6 +159,24 @@ fn mp_123_a_lost_answer_is_repeated() {
             );
         }
     }
+}
+
+/// Each side gives up the path the other one keeps, and only the client can still be heard: the
+/// server learns that it has no path left, closes, and has nothing but a stateless reset to say so.
+#[test]
+fn mp_128_both_sides_give_up_the_path_the_other_keeps() {
+    let mut net = Net::with_two_paths(Options::default());
+    net.write(Side::Client, 60_000);
+    net.delivers = |_| false;
+    net.wait(2 * SECOND);
+    close(&mut net, Side::Server, ZERO);
+    close(&mut net, Side::Client, ONE);
+    net.wait(SECOND);
+    net.delivers = |sent| sent.from.is_client();
+    net.wait(20 * SECOND);
+    let no_path = (TransportErrorCode::NO_VIABLE_PATH, 0);
+    assert_eq!(net.fault(Side::Server), Some(no_path));
+    assert_eq!(net.lost(Side::Client), Some(ConnectionError::Reset));
 }
 
 #[test]
