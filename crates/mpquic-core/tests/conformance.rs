@@ -1,5 +1,5 @@
 //! `docs/conformance.md` must be true as far as a program can tell: every requirement of RFC 10069
-//! has a row, and every place and test a row names exists.
+//! has a row, every place and test a row names exists, and the rows are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,11 +15,21 @@ const REQUIREMENTS: &[u32] = &[
     147, 148, 149, 150, 151, 153, 154, 155, 156, 157, 158, 170, 171, 172, 174, 175,
 ];
 
-/// RFCs whose rules have rows.
-const RFCS: [&str; 7] = ["9000", "9001", "9002", "9221", "9287", "9368", "9369"];
-/// Rows of other sections: draft-ietf-quic-ack-frequency, draft-ietf-quic-reliable-stream-reset, old
-/// and broken peers, computed examples of algorithms.
-const OTHERS: [&str; 4] = ["AF", "RS", "OP", "T"];
+/// What the IDs of rows begin with, and where the rules come from.
+const SOURCES: [(&str, &str); 12] = [
+    ("MP", "RFC 10069"),
+    ("9000", "RFC 9000"),
+    ("9001", "RFC 9001"),
+    ("9002", "RFC 9002"),
+    ("9221", "RFC 9221"),
+    ("9287", "RFC 9287"),
+    ("9368", "RFC 9368"),
+    ("9369", "RFC 9369"),
+    ("AF", "draft-ietf-quic-ack-frequency-14"),
+    ("RS", "draft-ietf-quic-reliable-stream-reset-11"),
+    ("OP", "Old and broken peers"),
+    ("T", "Computed examples"),
+];
 /// How many examples there are.
 const EXAMPLES: u32 = 17;
 /// Must, should, may, inherited from RFC 9000, deduced, guidance, statement.
@@ -53,7 +63,7 @@ fn is_id(cell: &str) -> bool {
         return false;
     };
     let starts_with_digit = number.starts_with(|first: char| first.is_ascii_digit());
-    let is_known = family == "MP" || RFCS.contains(&family) || OTHERS.contains(&family);
+    let is_known = SOURCES.iter().any(|(known, _)| *known == family);
     starts_with_digit && is_known
 }
 
@@ -269,6 +279,35 @@ fn rows_are_unique_and_in_order() {
             );
         }
     }
+}
+
+/// The head of the document says how many rows there are, how many of them name a test, and how
+/// many have an entry under deviations.
+#[test]
+fn the_counts_are_right() {
+    let path = crates().join("../docs/conformance.md");
+    let text = fs::read_to_string(&path).expect("docs/conformance.md");
+    let document = parse(&text);
+    let line = |source: &str, rows: &[&Row]| {
+        let tested = rows.iter().filter(|row| !row.tests.is_empty()).count();
+        let excused = |row: &&&Row| document.deviations.contains_key(&row.id);
+        let excused = rows.iter().filter(excused).count();
+        format!("| {source} | {} | {tested} | {excused} |", rows.len())
+    };
+    let mut expected: Vec<_> = SOURCES
+        .iter()
+        .map(|(family, source)| {
+            let is_of = |row: &&Row| row.id.split('-').next() == Some(*family);
+            let rows: Vec<_> = document.rows.iter().filter(is_of).collect();
+            line(source, &rows[..])
+        })
+        .collect();
+    let all: Vec<_> = document.rows.iter().collect();
+    expected.push(line("All", &all[..]));
+    let table = text.lines().skip_while(|line| *line != "## Counts");
+    let table = table.skip_while(|line| !line.starts_with("| RFC"));
+    let found: Vec<_> = table.take_while(|line| line.starts_with('|')).collect();
+    assert_eq!(found, expected);
 }
 
 /// The checks themselves can fail.
