@@ -42,7 +42,7 @@ pub enum PathStatus {
 }
 
 /// The two addresses datagrams of a path travel between.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FourTuple {
     /// Our address. The IP is unspecified while the operating system still chooses it.
     pub local: SocketAddr,

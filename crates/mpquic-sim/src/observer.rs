@@ -1,6 +1,6 @@
 //! What somebody who watches the wire can hold a connection to, whatever it believes itself.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use mpquic_core::{Connection, FourTuple, PathId, PathStats, Transmit};
 
@@ -23,7 +23,7 @@ struct Exchange {
 pub(crate) struct Observer {
     /// Only servers are held to the 3x limit.
     limited: bool,
-    exchanges: HashMap<FourTuple, Exchange>,
+    exchanges: BTreeMap<FourTuple, Exchange>,
     tags: HashSet<[u8; TAG_LENGTH]>,
     /// Bytes in flight, and probe timeouts, before the connection was asked to send.
     before: BTreeMap<PathId, PathStats>,
@@ -39,7 +39,7 @@ impl Observer {
         };
         Self {
             limited: true,
-            exchanges: HashMap::from([(four_tuple, exchange)]),
+            exchanges: BTreeMap::from([(four_tuple, exchange)]),
             ..Self::default()
         }
     }
