@@ -121,9 +121,16 @@ pub(crate) struct Get {
     /// Fetch up to that many files at a time, those of one server over one connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) parallel: u16,
-    /// Make a connection for each URL; those to a known server resume its TLS session
-    #[arg(long, conflicts_with = "parallel")]
-    pub(crate) reconnect: bool,
+    /// Make new connections on the way, which resume the TLS session of the one before: one for
+    /// each URL, or once, after the first
+    #[arg(
+        long,
+        value_name = "WHEN",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "each"
+    )]
+    pub(crate) reconnect: Option<Reconnect>,
     /// Send requests to a known server with the first flight (0-RTT), which somebody in between
     /// can repeat
     #[arg(long, requires = "reconnect")]
@@ -271,6 +278,15 @@ impl Alpn {
             Self::HqInterop => b"hq-interop",
         }
     }
+}
+
+/// When a client makes a new connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Reconnect {
+    /// For each URL
+    Each,
+    /// After the first URL
+    Once,
 }
 
 /// A cipher suite of TLS 1.3.

@@ -6,7 +6,7 @@ use std::pin::pin;
 use futures_util::stream::{self, StreamExt};
 use http::Uri;
 
-use crate::args::Get;
+use crate::args::{Get, Reconnect};
 use crate::download::Download;
 use crate::failure::Failure;
 use crate::report::Report;
@@ -20,8 +20,30 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         destinations.push((url, destination(&args, url)?));
     }
     let sessions = Sessions::new(&args)?;
-    let sessions = &sessions;
-    let args = &args;
+    let on_one_connection = match args.reconnect {
+        None => [destinations.len(); 2],
+        Some(Reconnect::Once) => [1, destinations.len()],
+        Some(Reconnect::Each) => [1, 1],
+    };
+    let mut sizes = on_one_connection.into_iter();
+    let mut size = 0;
+    let mut result = Ok(());
+    while !destinations.is_empty() {
+        size = sizes.next().unwrap_or(size).min(destinations.len());
+        let rest = destinations.split_off(size);
+        result = fetch_all(&args, &sessions, destinations).await.and(result);
+        sessions.close().await;
+        destinations = rest;
+    }
+    result
+}
+
+/// Fetches these URLs, those of one server over one connection.
+async fn fetch_all(
+    args: &Get,
+    sessions: &Sessions<'_>,
+    destinations: Vec<(&Uri, Destination)>,
+) -> Result<(), Failure> {
     let fetches = destinations.into_iter().map(|(url, destination)| {
         let fetch = Fetch {
             args,
@@ -45,7 +67,6 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
             }
         }
     }
-    sessions.close().await;
     result
 }
 

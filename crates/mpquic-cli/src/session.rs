@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{FutureExt, Shared};
 use http::Uri;
 use mpquic_tokio::{ClientConfig, Connection, Endpoint, VarInt, ZeroRttAccepted};
 use tokio::sync::Mutex;
@@ -32,6 +33,8 @@ struct Session {
     endpoint: Endpoint,
     connection: Connection,
     authority: String,
+    /// Whether the server took 0-RTT, if any was possible.
+    early: Option<Shared<ZeroRttAccepted>>,
 }
 
 /// A connection as a request gets it.
@@ -39,8 +42,8 @@ pub(crate) struct Connected {
     pub(crate) connection: Connection,
     /// An earlier request used it.
     pub(crate) is_old: bool,
-    /// It is still in its handshake: requests leave as 0-RTT.
-    pub(crate) early: Option<ZeroRttAccepted>,
+    /// Requests may leave as 0-RTT; whether the server takes it.
+    pub(crate) early: Option<Shared<ZeroRttAccepted>>,
 }
 
 impl Session {
@@ -78,25 +81,19 @@ impl<'a> Sessions<'a> {
     /// The connection to a URL's server: the last one, if it will do, or a new one.
     pub(crate) async fn connection(&self, url: &Uri) -> Result<Connected, Failure> {
         let mut current = self.current.lock().await;
-        if self.args.reconnect
-            && let Some(session) = current.take()
-        {
-            session.close().await;
-        }
         if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
             return Ok(Connected {
                 connection: session.connection.clone(),
                 is_old: true,
-                early: None,
+                // Known already: the handshake is over.
+                early: session.early.clone().filter(|early| early.peek().is_none()),
             });
         }
-        let (session, early) = self.connect(url).await?;
-        let connection = session.connection.clone();
-        *current = Some(session);
+        let session = current.insert(self.connect(url).await?);
         Ok(Connected {
-            connection,
+            connection: session.connection.clone(),
             is_old: false,
-            early,
+            early: session.early.clone(),
         })
     }
 
@@ -107,7 +104,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    async fn connect(&self, url: &Uri) -> Result<(Session, Option<ZeroRttAccepted>), Failure> {
+    async fn connect(&self, url: &Uri) -> Result<Session, Failure> {
         let authority = url
             .authority()
             .ok_or_else(|| Failure::usage("the URL names no host"))?;
@@ -128,13 +125,12 @@ impl<'a> Sessions<'a> {
                         self.warn_if_single_path(&connection);
                     }
                     drill::start(&connection, Some(&endpoint), self.args.drill.steps.clone());
-                    let authority = authority.to_string();
-                    let session = Session {
+                    return Ok(Session {
                         endpoint,
                         connection,
-                        authority,
-                    };
-                    return Ok((session, early));
+                        authority: authority.to_string(),
+                        early: early.map(FutureExt::shared),
+                    });
                 }
                 Err(error) => failure = error,
             }

@@ -239,6 +239,18 @@ fn a_request_to_a_known_server_goes_with_the_first_flight() {
     let output = server.get("/file", &reconnect);
     assert_exit(&output, 0);
     assert_eq!(early(&output), [false, false]);
+
+    // Several requests over the second connection, one after the other or at once.
+    fs::write(served.path().join("other"), "y").unwrap();
+    let other = server.url("/other");
+    let once = [&again, &other, "--reconnect=once", "--early-data"];
+    let once = [&once[..], &reconnect[2..]].concat();
+    let output = server.get("/file", &once);
+    assert_exit(&output, 0);
+    assert_eq!(early(&output), [false, true, false]);
+    let output = server.get("/file", &[&once[..], &["--parallel", "2"]].concat());
+    assert_exit(&output, 0);
+    assert_eq!(early(&output), [false, true, true]);
 }
 
 #[test]

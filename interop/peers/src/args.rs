@@ -1,12 +1,14 @@
 //! The command line.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-pub(crate) const USAGE: &str = "\
-usage: PEER server --listen ADDR:PORT --dir DIR [--retry] [--close-first-path]
-       PEER client URL.. --out FILE [--connections N] [--second-path] [--close-first-path]";
+/// How a peer is called.
+pub const USAGE: &str = "\
+usage: PEER server --listen ADDR:PORT --dir DIR --cert PEM --key PEM [--retry] [--drill STEPS]
+       PEER client URL.. --out DIR [--connections N] [--early-data] [--paths N] [--drill STEPS]
+steps: update-keys move=ADDR close=PATH renew backup=PATH available=PATH, separated by commas";
 
 /// What to do.
 #[derive(Debug)]
@@ -24,10 +26,14 @@ pub struct Server {
     pub listen: SocketAddr,
     /// Where the files are.
     pub directory: PathBuf,
+    /// The certificate, in PEM.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
     /// Whether clients have to prove their address by a Retry.
     pub retry: bool,
-    /// Whether path 0 is closed as soon as there is a second one.
-    pub close_first_path: bool,
+    /// What to do on each connection.
+    pub drill: Vec<Step>,
 }
 
 /// What to fetch.
@@ -39,14 +45,54 @@ pub struct Client {
     pub host: String,
     /// The files, each with its leading slash.
     pub paths: Vec<String>,
-    /// Receives the files, one after the other; written anew by each connection.
+    /// Receives the files, under their names; written anew by each connection.
     pub out: PathBuf,
     /// How many connections to make, one after the other.
     pub connections: u32,
-    /// Whether each opens a second path before it fetches anything.
-    pub second_path: bool,
-    /// Whether path 0 is then closed.
-    pub close_first_path: bool,
+    /// Whether requests may go as 0-RTT data.
+    pub early_data: bool,
+    /// How many paths each connection opens before it fetches anything.
+    pub path_count: u8,
+    /// What each connection does meanwhile.
+    pub drill: Vec<Step>,
+}
+
+/// Something to do in the middle of a transfer, after some data each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Update the keys.
+    UpdateKeys,
+    /// Go on from this local address.
+    Move(IpAddr),
+    /// Abandon a path, once there is another one.
+    Close(u32),
+    /// Abandon the newest path and open another one between the same addresses.
+    Renew,
+    /// Use this path only if there is no other.
+    Backup(u32),
+    /// Use this path again.
+    Available(u32),
+}
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').unwrap_or((text, ""));
+        let path = || value.parse().map_err(|_| format!("no path: {text}"));
+        match name {
+            "update-keys" => Ok(Self::UpdateKeys),
+            "renew" => Ok(Self::Renew),
+            "move" => match value.parse() {
+                Ok(address) => Ok(Self::Move(address)),
+                Err(_) => Err(format!("no address: {text}")),
+            },
+            "close" => path().map(Self::Close),
+            "backup" => path().map(Self::Backup),
+            "available" => path().map(Self::Available),
+            _ => Err(format!("unknown step {text}")),
+        }
+    }
 }
 
 /// A command line, argument by argument.
@@ -76,6 +122,19 @@ impl<I: Iterator<Item = String>> Options<I> {
         text.parse()
             .map_err(|_| format!("{option}: cannot use `{text}`"))
     }
+
+    /// The values of that option, separated by commas.
+    ///
+    /// # Errors
+    /// A message if there are none, or one of another type.
+    pub fn values<T: FromStr>(&mut self) -> Result<Vec<T>, String> {
+        let option = self.last.clone();
+        let text: String = self.value()?;
+        text.split(',')
+            .map(|value| value.parse())
+            .collect::<Result<_, _>>()
+            .map_err(|_| format!("{option}: cannot use `{text}`"))
+    }
 }
 
 impl<I: Iterator<Item = String>> Iterator for Options<I> {
@@ -88,7 +147,11 @@ impl<I: Iterator<Item = String>> Iterator for Options<I> {
     }
 }
 
-pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
+/// Reads a command line without the program's name.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
     let mut options = Options::new(args);
     match options.next().as_deref() {
         Some("server") => server(options).map(Command::Server),
@@ -98,34 +161,39 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
 }
 
 fn server(mut options: Options<impl Iterator<Item = String>>) -> Result<Server, String> {
-    let (mut listen, mut directory) = (None, None);
-    let (mut retry, mut close_first_path) = (false, false);
+    let (mut listen, mut directory, mut certificate, mut key) = (None, None, None, None);
+    let (mut retry, mut drill) = (false, Vec::new());
     while let Some(option) = options.next() {
         match option.as_str() {
             "--listen" => listen = Some(options.value()?),
             "--dir" => directory = Some(options.value()?),
+            "--cert" => certificate = Some(options.value()?),
+            "--key" => key = Some(options.value()?),
             "--retry" => retry = true,
-            "--close-first-path" => close_first_path = true,
+            "--drill" => drill = options.values()?,
             _ => return Err(format!("unknown option {option}")),
         }
     }
     Ok(Server {
         listen: listen.ok_or("no --listen")?,
         directory: directory.ok_or("no --dir")?,
+        certificate: certificate.ok_or("no --cert")?,
+        key: key.ok_or("no --key")?,
         retry,
-        close_first_path,
+        drill,
     })
 }
 
 fn client(mut options: Options<impl Iterator<Item = String>>) -> Result<Client, String> {
     let (mut urls, mut out, mut connections) = (Vec::new(), None, 1);
-    let (mut second_path, mut close_first_path) = (false, false);
+    let (mut early_data, mut path_count, mut drill) = (false, 1, Vec::new());
     while let Some(option) = options.next() {
         match option.as_str() {
             "--out" => out = Some(options.value()?),
             "--connections" => connections = options.value()?,
-            "--second-path" => second_path = true,
-            "--close-first-path" => close_first_path = true,
+            "--early-data" => early_data = true,
+            "--paths" => path_count = options.value()?,
+            "--drill" => drill = options.values()?,
             _ if option.starts_with("--") => return Err(format!("unknown option {option}")),
             _ => urls.push(split(&option).ok_or_else(|| format!("no URL: {option}"))?),
         }
@@ -146,8 +214,9 @@ fn client(mut options: Options<impl Iterator<Item = String>>) -> Result<Client, 
         paths: urls.iter().map(|(_, path)| path.clone()).collect(),
         out: out.ok_or("no --out")?,
         connections,
-        second_path,
-        close_first_path,
+        early_data,
+        path_count,
+        drill,
     })
 }
 

@@ -2,28 +2,39 @@
 //! and TLS. A module for each stack implements [`Stack`] and [`Connection`].
 
 use std::future::Future;
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::task::JoinSet;
 
 mod args;
+#[cfg(feature = "noq")]
 mod noq_stack;
+#[cfg(feature = "quinn")]
 mod quinn_stack;
 mod tls;
 
-pub use args::{Client, Command, Options, Server};
+pub use args::{Client, Command, Options, Server, Step, USAGE, parse};
+#[cfg(feature = "noq")]
 pub use noq_stack::Noq;
+#[cfg(feature = "quinn")]
 pub use quinn_stack::Quinn;
 
 /// Any error; a peer only reports them.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Longest request line a server reads.
-const MAX_REQUEST: usize = 4096;
+pub const MAX_REQUEST: usize = 4096;
+
+/// Bytes, in both directions, before each step of a drill.
+pub const BYTES_BETWEEN: u64 = 512 << 10;
+/// How often a drill looks at a connection.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// A QUIC stack: an endpoint that accepts or makes connections.
 pub trait Stack: Sized + Send + Sync + 'static {
@@ -31,21 +42,18 @@ pub trait Stack: Sized + Send + Sync + 'static {
     type Connection: Connection;
 
     /// An endpoint that listens.
-    fn server(listen: SocketAddr, tls: rustls::ServerConfig) -> Result<Self, Error>;
+    fn server(args: &Server, tls: rustls::ServerConfig) -> Result<Self, Error>;
 
-    /// An endpoint that connects.
-    fn client(tls: rustls::ClientConfig) -> Result<Self, Error>;
+    /// An endpoint that connects to servers of this address's family.
+    fn client(remote: SocketAddr, tls: rustls::ClientConfig) -> Result<Self, Error>;
 
     /// The address listened on.
     fn local_address(&self) -> Result<SocketAddr, Error>;
 
     /// The next connection, still in its handshake; `None` if a client was sent a Retry instead.
-    fn accept(
-        &self,
-        retry: bool,
-    ) -> impl Future<Output = Result<Option<Self::Connection>, Error>> + Send;
+    fn accept(&self) -> impl Future<Output = Result<Option<Self::Connection>, Error>> + Send;
 
-    /// A new connection. Sends 0-RTT data if an earlier connection made it possible.
+    /// A new connection. Sends 0-RTT data if TLS and an earlier connection allow it.
     fn connect(
         &self,
         remote: SocketAddr,
@@ -69,11 +77,22 @@ pub trait Connection: Clone + Send + Sync + 'static {
     /// The next bidirectional stream of the peer.
     fn accept(&self) -> impl Future<Output = Result<(Self::Send, Self::Recv), Error>> + Send;
 
-    /// Opens a second path, if the stack and the peer can.
-    fn open_second_path(&self) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Opens paths until there are this many, from 127.0.0.2, 127.0.0.3 and so on.
+    fn open_paths(&self, count: u8) -> impl Future<Output = Result<(), Error>> + Send {
+        let result = match count {
+            1 => Ok(()),
+            _ => Err("this stack has a single path".into()),
+        };
+        async { result }
+    }
 
-    /// Closes path 0 as soon as a second path is validated.
-    fn close_first_path(&self) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Does a step of a drill.
+    fn step(&self, step: Step) -> impl Future<Output = Result<(), Error>> + Send {
+        async move { Err(format!("this stack cannot do {step:?}").into()) }
+    }
+
+    /// Bytes of datagrams sent and received; `None` once the connection has ended.
+    fn bytes(&self) -> Option<u64>;
 
     /// True if 0-RTT data was sent and accepted.
     fn zero_rtt_accepted(&self) -> impl Future<Output = bool> + Send;
@@ -89,6 +108,14 @@ pub trait Connection: Clone + Send + Sync + 'static {
 pub trait SendStream: AsyncWrite + Send + Unpin + 'static {
     /// Abandons the stream.
     fn reset(self, code: u32);
+}
+
+/// Any address and port from which `remote` can be reached.
+pub fn any_port(remote: SocketAddr) -> SocketAddr {
+    match remote {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
 }
 
 /// Runs a peer; the whole of its `main`.
@@ -126,20 +153,30 @@ pub fn main<S: Stack>() -> ExitCode {
     }
 }
 
+/// Does the steps of a drill on a task of its own.
+fn start_drill<C: Connection>(connection: &C, steps: &[Step]) {
+    let (connection, steps) = (connection.clone(), steps.to_vec());
+    tokio::spawn(async move {
+        for step in steps {
+            let enough = connection.bytes().map(|bytes| bytes + BYTES_BETWEEN);
+            while connection.bytes().is_some_and(|bytes| Some(bytes) < enough) {
+                tokio::time::sleep(LOOK).await;
+            }
+            match connection.step(step).await {
+                Ok(()) => eprintln!("{step:?}: done"),
+                Err(error) => eprintln!("{step:?}: not done: {error}"),
+            }
+        }
+    });
+}
+
 async fn serve<S: Stack>(args: Server) -> Result<(), Error> {
-    let stack = S::server(args.listen, tls::server()?)?;
+    let stack = S::server(&args, tls::server(&args.certificate, &args.key)?)?;
     println!("listening on {}", stack.local_address()?);
     let directory: Arc<Path> = args.directory.into();
     loop {
-        if let Some(connection) = stack.accept(args.retry).await? {
-            if args.close_first_path {
-                let connection = connection.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = connection.close_first_path().await {
-                        eprintln!("path 0 stays open: {error}");
-                    }
-                });
-            }
+        if let Some(connection) = stack.accept().await? {
+            start_drill(&connection, &args.drill);
             tokio::spawn(serve_client(connection, directory.clone()));
         }
     }
@@ -173,13 +210,7 @@ async fn answer(
             break;
         }
     }
-    let request = String::from_utf8_lossy(&request);
-    let file = request
-        .strip_prefix("GET /")
-        .and_then(|rest| rest.split_whitespace().next())
-        .filter(|name| !name.contains(".."))
-        .map(|name| directory.join(name));
-    let mut file = match file {
+    let mut file = match requested(&request, directory) {
         Some(file) => tokio::fs::File::open(file).await?,
         None => {
             send.reset(404);
@@ -191,28 +222,31 @@ async fn answer(
     Ok(())
 }
 
-/// Fetches every URL over each of `args.connections` connections, one after the other, and prints
-/// a JSON line with the statistics of the last.
+/// The file a request line asks for.
+pub fn requested(request: &[u8], directory: &Path) -> Option<PathBuf> {
+    let request = std::str::from_utf8(request).ok()?;
+    let name = request.strip_prefix("GET /")?.split_whitespace().next()?;
+    (!name.contains("..")).then(|| directory.join(name))
+}
+
+/// Fetches every URL at once over each of `args.connections` connections, one after the other, and
+/// prints a JSON line with the statistics of the last.
 async fn fetch<S: Stack>(args: Client) -> Result<(), Error> {
-    let stack = S::client(tls::client()?)?;
+    let stack = S::client(args.remote, tls::client(args.early_data)?)?;
     let mut zero_rtt = Vec::new();
     for number in 1..=args.connections {
         let connection = stack.connect(args.remote, &args.host).await?;
-        if args.second_path {
-            connection.open_second_path().await?;
-        }
-        if args.close_first_path {
-            connection.close_first_path().await?;
+        connection.open_paths(args.path_count).await?;
+        start_drill(&connection, &args.drill);
+        let mut requests = JoinSet::new();
+        for path in &args.paths {
+            let file = args.out.join(path.trim_start_matches('/'));
+            requests.spawn(request(connection.clone(), path.clone(), file));
         }
         let mut bytes = 0;
-        let mut out = tokio::fs::File::create(&args.out).await?;
-        for path in &args.paths {
-            let (mut send, mut recv) = connection.open().await?;
-            send.write_all(format!("GET {path}\r\n").as_bytes()).await?;
-            send.shutdown().await?;
-            bytes += tokio::io::copy(&mut recv, &mut out).await?;
+        while let Some(received) = requests.join_next().await {
+            bytes += received??;
         }
-        out.flush().await?;
         zero_rtt.push(connection.zero_rtt_accepted().await);
         let paths = connection.paths();
         connection.close();
@@ -225,4 +259,15 @@ async fn fetch<S: Stack>(args: Client) -> Result<(), Error> {
     }
     stack.wait_idle().await;
     Ok(())
+}
+
+/// Fetches one file; returns its bytes.
+async fn request<C: Connection>(connection: C, path: String, to: PathBuf) -> Result<u64, Error> {
+    let (mut send, mut recv) = connection.open().await?;
+    send.write_all(format!("GET {path}\r\n").as_bytes()).await?;
+    send.shutdown().await?;
+    let mut file = tokio::fs::File::create(to).await?;
+    let bytes = tokio::io::copy(&mut recv, &mut file).await?;
+    file.flush().await?;
+    Ok(bytes)
 }

@@ -1,7 +1,7 @@
 //! noq: QUIC with several paths.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -11,19 +11,22 @@ use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{FourTuple, PathError, PathEvent, PathId, PathStatus, TransportConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio_stream::Stream;
+use tokio_stream::{Stream, StreamExt};
 
-use crate::{Connection, Error, SendStream, Stack};
+use crate::{Connection, Error, SendStream, Server, Stack, Step, any_port};
 
-/// Local address of the second path; the kernel uses 127.0.0.1 for the first.
-const SECOND_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-/// Most paths at a time, and highest path ID the statistics look at.
-const MAX_PATHS: u32 = 8;
-/// How long the peer may take to issue a connection ID for the second path.
+/// Most paths at a time.
+const MAX_PATHS: u32 = 4;
+/// Highest path ID that is looked at.
+const HIGHEST_ID: u32 = 32;
+/// How long the peer may take to issue a connection ID for a path.
 const CONNECTION_ID_TIME: Duration = Duration::from_secs(5);
 
 /// A noq endpoint.
-pub struct Noq(noq::Endpoint);
+pub struct Noq {
+    endpoint: noq::Endpoint,
+    retry: bool,
+}
 
 /// How long a path may be silent before noq gives it up and sends again elsewhere what was lost on
 /// it. Without this limit it waits until the whole connection times out.
@@ -43,29 +46,39 @@ fn transport() -> Arc<TransportConfig> {
 impl Stack for Noq {
     type Connection = NoqConnection;
 
-    fn server(listen: SocketAddr, tls: rustls::ServerConfig) -> Result<Self, Error> {
+    fn server(args: &Server, tls: rustls::ServerConfig) -> Result<Self, Error> {
         let crypto = QuicServerConfig::try_from(tls)?;
         let mut config = noq::ServerConfig::with_crypto(Arc::new(crypto));
         config.transport_config(transport());
-        Ok(Self(noq::Endpoint::server(config, listen)?))
+        Ok(Self {
+            endpoint: noq::Endpoint::server(config, args.listen)?,
+            retry: args.retry,
+        })
     }
 
-    fn client(tls: rustls::ClientConfig) -> Result<Self, Error> {
+    fn client(remote: SocketAddr, tls: rustls::ClientConfig) -> Result<Self, Error> {
         let crypto = QuicClientConfig::try_from(tls)?;
         let mut config = noq::ClientConfig::new(Arc::new(crypto));
         config.transport_config(transport());
-        let endpoint = noq::Endpoint::client(([0, 0, 0, 0], 0).into())?;
+        let endpoint = noq::Endpoint::client(any_port(remote))?;
         endpoint.set_default_client_config(config);
-        Ok(Self(endpoint))
+        Ok(Self {
+            endpoint,
+            retry: false,
+        })
     }
 
     fn local_address(&self) -> Result<SocketAddr, Error> {
-        Ok(self.0.local_addr()?)
+        Ok(self.endpoint.local_addr()?)
     }
 
-    async fn accept(&self, retry: bool) -> Result<Option<NoqConnection>, Error> {
-        let incoming = self.0.accept().await.ok_or("the endpoint is closed")?;
-        if retry && !incoming.remote_address_validated() {
+    async fn accept(&self) -> Result<Option<NoqConnection>, Error> {
+        let incoming = self
+            .endpoint
+            .accept()
+            .await
+            .ok_or("the endpoint is closed")?;
+        if self.retry && !incoming.remote_address_validated() {
             incoming.retry()?;
             return Ok(None);
         }
@@ -73,24 +86,27 @@ impl Stack for Noq {
         let Ok((connection, _)) = incoming.accept()?.into_0rtt() else {
             return Err("a server can always go on before the handshake is complete".into());
         };
-        Ok(Some(NoqConnection::new(connection, None)))
+        Ok(Some(NoqConnection::new(&self.endpoint, connection, None)))
     }
 
     async fn connect(&self, remote: SocketAddr, host: &str) -> Result<NoqConnection, Error> {
-        Ok(match self.0.connect(remote, host)?.into_0rtt() {
-            Ok((connection, accepted)) => NoqConnection::new(connection, Some(accepted)),
-            Err(connecting) => NoqConnection::new(connecting.await?, None),
+        Ok(match self.endpoint.connect(remote, host)?.into_0rtt() {
+            Ok((connection, accepted)) => {
+                NoqConnection::new(&self.endpoint, connection, Some(accepted))
+            }
+            Err(connecting) => NoqConnection::new(&self.endpoint, connecting.await?, None),
         })
     }
 
     async fn wait_idle(&self) {
-        self.0.wait_idle().await;
+        self.endpoint.wait_idle().await;
     }
 }
 
 /// A noq connection.
 #[derive(Clone)]
 pub struct NoqConnection {
+    endpoint: noq::Endpoint,
     connection: noq::Connection,
     /// What noq has to say about paths.
     events: Arc<Mutex<noq::PathEvents>>,
@@ -99,7 +115,11 @@ pub struct NoqConnection {
 }
 
 impl NoqConnection {
-    fn new(connection: noq::Connection, accepted: Option<noq::ZeroRttAccepted>) -> Self {
+    fn new(
+        endpoint: &noq::Endpoint,
+        connection: noq::Connection,
+        accepted: Option<noq::ZeroRttAccepted>,
+    ) -> Self {
         let (sender, zero_rtt) = watch::channel(None);
         tokio::spawn(async move {
             let accepted = match accepted {
@@ -109,7 +129,9 @@ impl NoqConnection {
             sender.send_replace(Some(accepted));
         });
         let events = connection.path_events();
+        tokio::spawn(obey(connection.clone()));
         Self {
+            endpoint: endpoint.clone(),
             connection,
             events: Arc::new(Mutex::new(events)),
             zero_rtt,
@@ -137,6 +159,52 @@ impl NoqConnection {
         established
     }
 
+    fn open_one(&self, id: u32) -> Result<noq::Path, Error> {
+        let path = self.connection.path(PathId::from(id));
+        Ok(path.ok_or_else(|| format!("no path {id}"))?)
+    }
+
+    /// Waits for a path other than this one that is proven to work; returns the newest.
+    async fn another_path(&self, than: u32) -> Result<u32, Error> {
+        let works = |id: u32| {
+            let stats = self.connection.path_stats(PathId::from(id));
+            let answered = stats.is_some_and(|path| path.frame_rx.path_response > 0);
+            (id == 0 || answered) && self.connection.path(PathId::from(id)).is_some()
+        };
+        loop {
+            if let Some(id) = (0..HIGHEST_ID).rev().find(|id| *id != than && works(*id)) {
+                return Ok(id);
+            }
+            if let Some(reason) = self.connection.close_reason() {
+                return Err(reason.into());
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Opens a path as soon as the peer allows it.
+    async fn open_path(&self, tuple: FourTuple) -> Result<(), Error> {
+        let open = async {
+            loop {
+                match self
+                    .connection
+                    .open_path(tuple, PathStatus::Available)
+                    .await
+                {
+                    // The peer's connection ID for the path is under way.
+                    Err(PathError::RemoteCidsExhausted | PathError::MaxPathIdReached) => {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    Err(error) => return Err(Error::from(error)),
+                    Ok(_) => return Ok(()),
+                }
+            }
+        };
+        tokio::time::timeout(CONNECTION_ID_TIME, open)
+            .await
+            .map_err(|_| "the path could not be opened in time")?
+    }
+
     fn path(&self, number: u32, established: &BTreeSet<PathId>) -> Option<Value> {
         let id = PathId::from(number);
         let stats = self.connection.path_stats(id)?;
@@ -161,6 +229,25 @@ impl NoqConnection {
     }
 }
 
+/// Treats paths as the peer asks for. noq only reports that: what it sends follows its own status.
+async fn obey(connection: noq::Connection) {
+    let mut events = connection.path_events();
+    // Not to keep the connection open.
+    let connection = connection.weak_handle();
+    while let Some(event) = events.next().await {
+        let Ok(PathEvent::RemoteStatus { id, status, .. }) = event else {
+            continue;
+        };
+        let path = connection
+            .upgrade()
+            .and_then(|connection| connection.path(id));
+        if let Some(path) = path {
+            // A path that is gone has no status.
+            let _ = path.set_status(status);
+        }
+    }
+}
+
 impl Connection for NoqConnection {
     type Send = noq::SendStream;
     type Recv = noq::RecvStream;
@@ -173,49 +260,55 @@ impl Connection for NoqConnection {
         Ok(self.connection.accept_bi().await?)
     }
 
-    async fn open_second_path(&self) -> Result<(), Error> {
+    async fn open_paths(&self, count: u8) -> Result<(), Error> {
+        if count == 1 {
+            return Ok(());
+        }
         self.connection.handshake_confirmed().await?;
         let remote = self
             .connection
             .path(PathId::ZERO)
             .ok_or("no path 0")?
             .remote_address()?;
-        let tuple = FourTuple::new(remote, Some(SECOND_ADDRESS));
-        let open = async {
-            loop {
-                match self
-                    .connection
-                    .open_path(tuple, PathStatus::Available)
-                    .await
-                {
-                    // The peer's connection ID for the path is under way.
-                    Err(PathError::RemoteCidsExhausted | PathError::MaxPathIdReached) => {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                    Err(error) => return Err(Error::from(error)),
-                    Ok(_) => return Ok(()),
-                }
-            }
-        };
-        tokio::time::timeout(CONNECTION_ID_TIME, open)
-            .await
-            .map_err(|_| "the second path could not be opened in time")?
+        for number in 2..=count {
+            let local = IpAddr::from([127, 0, 0, number]);
+            self.open_path(FourTuple::new(remote, Some(local))).await?;
+        }
+        Ok(())
     }
 
-    async fn close_first_path(&self) -> Result<(), Error> {
-        let answered = |path: noq::PathStats| path.frame_rx.path_response > 0;
-        while !self
-            .connection
-            .path_stats(PathId::from(1u32))
-            .is_some_and(answered)
-        {
-            if let Some(reason) = self.connection.close_reason() {
-                return Err(reason.into());
+    async fn step(&self, step: Step) -> Result<(), Error> {
+        match step {
+            Step::UpdateKeys => self.connection.force_key_update(),
+            // Not to an address: packets that still arrive at the old one make noq send from there
+            // again, by a socket that is bound to the new one.
+            Step::Move(_) => self.endpoint.rebind(UdpSocket::bind(("0.0.0.0", 0))?)?,
+            Step::Close(id) => {
+                self.another_path(id).await?;
+                self.open_one(id)?.close()?;
             }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            Step::Renew => {
+                let newest = self.another_path(0).await?;
+                let path = self.open_one(newest)?;
+                let tuple = path.network_path()?;
+                path.close()?;
+                self.open_path(tuple).await?;
+            }
+            Step::Backup(id) => {
+                self.another_path(0).await?;
+                self.open_one(id)?.set_status(PathStatus::Backup)?;
+            }
+            Step::Available(id) => {
+                self.open_one(id)?.set_status(PathStatus::Available)?;
+            }
         }
-        let first = self.connection.path(PathId::ZERO).ok_or("no path 0")?;
-        Ok(first.close()?)
+        Ok(())
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        let stats = self.connection.stats();
+        let is_open = self.connection.close_reason().is_none();
+        is_open.then_some(stats.udp_rx.bytes + stats.udp_tx.bytes)
     }
 
     async fn zero_rtt_accepted(&self) -> bool {
@@ -230,7 +323,7 @@ impl Connection for NoqConnection {
 
     fn paths(&self) -> Vec<Value> {
         let established = self.established();
-        (0..=MAX_PATHS)
+        (0..=HIGHEST_ID)
             .filter_map(|id| self.path(id, &established))
             .collect()
     }

@@ -1,40 +1,53 @@
 //! quinn: QUIC with a single path.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{Connection, Error, SendStream, Stack};
+use crate::{Connection, Error, SendStream, Server, Stack, Step, any_port};
 
 /// A quinn endpoint.
-pub struct Quinn(quinn::Endpoint);
+pub struct Quinn {
+    endpoint: quinn::Endpoint,
+    retry: bool,
+}
 
 impl Stack for Quinn {
     type Connection = QuinnConnection;
 
-    fn server(listen: SocketAddr, tls: rustls::ServerConfig) -> Result<Self, Error> {
+    fn server(args: &Server, tls: rustls::ServerConfig) -> Result<Self, Error> {
         let crypto = QuicServerConfig::try_from(tls)?;
         let config = quinn::ServerConfig::with_crypto(Arc::new(crypto));
-        Ok(Self(quinn::Endpoint::server(config, listen)?))
+        Ok(Self {
+            endpoint: quinn::Endpoint::server(config, args.listen)?,
+            retry: args.retry,
+        })
     }
 
-    fn client(tls: rustls::ClientConfig) -> Result<Self, Error> {
+    fn client(remote: SocketAddr, tls: rustls::ClientConfig) -> Result<Self, Error> {
         let crypto = QuicClientConfig::try_from(tls)?;
-        let mut endpoint = quinn::Endpoint::client(([0, 0, 0, 0], 0).into())?;
+        let mut endpoint = quinn::Endpoint::client(any_port(remote))?;
         endpoint.set_default_client_config(quinn::ClientConfig::new(Arc::new(crypto)));
-        Ok(Self(endpoint))
+        Ok(Self {
+            endpoint,
+            retry: false,
+        })
     }
 
     fn local_address(&self) -> Result<SocketAddr, Error> {
-        Ok(self.0.local_addr()?)
+        Ok(self.endpoint.local_addr()?)
     }
 
-    async fn accept(&self, retry: bool) -> Result<Option<QuinnConnection>, Error> {
-        let incoming = self.0.accept().await.ok_or("the endpoint is closed")?;
-        if retry && !incoming.remote_address_validated() {
+    async fn accept(&self) -> Result<Option<QuinnConnection>, Error> {
+        let incoming = self
+            .endpoint
+            .accept()
+            .await
+            .ok_or("the endpoint is closed")?;
+        if self.retry && !incoming.remote_address_validated() {
             incoming.retry()?;
             return Ok(None);
         }
@@ -42,31 +55,38 @@ impl Stack for Quinn {
         let Ok((connection, _)) = incoming.accept()?.into_0rtt() else {
             return Err("a server can always go on before the handshake is complete".into());
         };
-        Ok(Some(QuinnConnection::new(connection, None)))
+        Ok(Some(QuinnConnection::new(&self.endpoint, connection, None)))
     }
 
     async fn connect(&self, remote: SocketAddr, host: &str) -> Result<QuinnConnection, Error> {
-        Ok(match self.0.connect(remote, host)?.into_0rtt() {
-            Ok((connection, accepted)) => QuinnConnection::new(connection, Some(accepted)),
-            Err(connecting) => QuinnConnection::new(connecting.await?, None),
+        Ok(match self.endpoint.connect(remote, host)?.into_0rtt() {
+            Ok((connection, accepted)) => {
+                QuinnConnection::new(&self.endpoint, connection, Some(accepted))
+            }
+            Err(connecting) => QuinnConnection::new(&self.endpoint, connecting.await?, None),
         })
     }
 
     async fn wait_idle(&self) {
-        self.0.wait_idle().await;
+        self.endpoint.wait_idle().await;
     }
 }
 
 /// A quinn connection.
 #[derive(Clone)]
 pub struct QuinnConnection {
+    endpoint: quinn::Endpoint,
     connection: quinn::Connection,
     /// `None` until it is known whether 0-RTT data was accepted.
     zero_rtt: watch::Receiver<Option<bool>>,
 }
 
 impl QuinnConnection {
-    fn new(connection: quinn::Connection, accepted: Option<quinn::ZeroRttAccepted>) -> Self {
+    fn new(
+        endpoint: &quinn::Endpoint,
+        connection: quinn::Connection,
+        accepted: Option<quinn::ZeroRttAccepted>,
+    ) -> Self {
         let (sender, zero_rtt) = watch::channel(None);
         tokio::spawn(async move {
             let accepted = match accepted {
@@ -76,6 +96,7 @@ impl QuinnConnection {
             sender.send_replace(Some(accepted));
         });
         Self {
+            endpoint: endpoint.clone(),
             connection,
             zero_rtt,
         }
@@ -94,12 +115,19 @@ impl Connection for QuinnConnection {
         Ok(self.connection.accept_bi().await?)
     }
 
-    async fn open_second_path(&self) -> Result<(), Error> {
-        Err("quinn has a single path".into())
+    async fn step(&self, step: Step) -> Result<(), Error> {
+        match step {
+            Step::UpdateKeys => self.connection.force_key_update(),
+            Step::Move(ip) => self.endpoint.rebind(UdpSocket::bind((ip, 0))?)?,
+            step => return Err(format!("quinn has a single path: {step:?}").into()),
+        }
+        Ok(())
     }
 
-    async fn close_first_path(&self) -> Result<(), Error> {
-        Err("quinn has a single path".into())
+    fn bytes(&self) -> Option<u64> {
+        let stats = self.connection.stats();
+        let is_open = self.connection.close_reason().is_none();
+        is_open.then_some(stats.udp_rx.bytes + stats.udp_tx.bytes)
     }
 
     async fn zero_rtt_accepted(&self) -> bool {

@@ -1,25 +1,27 @@
-//! TLS as both stacks take it: a self-signed certificate, and a client that accepts any.
+//! TLS as both stacks take it: a server with a certificate, and a client that accepts any.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, KeyLogFile, SignatureScheme};
 
 use crate::Error;
 
 const ALPN: &[u8] = b"hq-interop";
 
-pub(crate) fn server() -> Result<rustls::ServerConfig, Error> {
-    let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    let certified = rcgen::generate_simple_self_signed(names)?;
-    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+/// TLS of a server with this certificate and key, both in PEM files.
+pub fn server(certificate: &Path, key: &Path) -> Result<rustls::ServerConfig, Error> {
+    let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
+    let key = PrivateKeyDer::from_pem_file(key)?;
     let mut config =
         rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .with_no_client_auth()
-            .with_single_cert(vec![certified.cert.der().clone()], key.into())?;
+            .with_single_cert(chain, key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     // The value QUIC prescribes for servers that take 0-RTT data.
     config.max_early_data_size = u32::MAX;
@@ -27,7 +29,8 @@ pub(crate) fn server() -> Result<rustls::ServerConfig, Error> {
     Ok(config)
 }
 
-pub(crate) fn client() -> Result<rustls::ClientConfig, Error> {
+/// TLS of a client that trusts every server.
+pub fn client(early_data: bool) -> Result<rustls::ClientConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let mut config = rustls::ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -35,7 +38,7 @@ pub(crate) fn client() -> Result<rustls::ClientConfig, Error> {
         .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
         .with_no_client_auth();
     config.alpn_protocols = vec![ALPN.to_vec()];
-    config.enable_early_data = true;
+    config.enable_early_data = early_data;
     config.key_log = Arc::new(KeyLogFile::new());
     Ok(config)
 }

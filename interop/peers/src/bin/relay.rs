@@ -1,70 +1,188 @@
-//! A UDP relay that misbehaves as networks do: it loses datagrams, changes its port as a NAT does
-//! after a pause, or lets one client's datagrams vanish.
+//! A UDP relay that misbehaves as networks do, and tells what it sees of QUIC in the clear.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use mpquic_interop_peers::{Error, Options};
 use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
-const USAGE: &str =
-    "usage: relay --to ADDR:PORT [--drop PERCENT] [--rebind-after N] [--second-dies-after N]";
+const USAGE: &str = "\
+usage: relay --to ADDR:PORT [OPTION..]
+  --drop PERCENT           lose that many datagrams, in each direction
+  --corrupt PERCENT        change a byte of that many
+  --delay MS               deliver that much later, in each direction
+  --drop-from-client LIST  lose these datagrams of a client, counted from 1
+  --rebind-after N         give a client another port after N of its datagrams
+  --readdress-after N      give it another address
+  --dark-after N           let nothing pass after N datagrams of or to a client
+  --dark-for MS            .. and let it pass again
+  --second                 the darkness is for all clients but the first";
+
+#[derive(Debug, Default, Clone)]
+struct Plan {
+    drop: u64,
+    corrupt: u64,
+    delay: Duration,
+    drop_from_client: BTreeSet<u64>,
+    rebind_after: Option<u64>,
+    readdress_after: Option<u64>,
+    dark_after: Option<u64>,
+    dark_for: Option<Duration>,
+    dark_second: bool,
+}
 
 #[derive(Debug)]
 struct Relay {
     to: SocketAddr,
-    /// Share of datagrams lost in each direction, in percent.
-    drop: u64,
-    /// Datagrams of a client after which it gets another port.
-    rebind_after: Option<u64>,
-    /// Datagrams of or to the second client after which no more pass.
-    second_dies_after: Option<u64>,
+    plan: Plan,
     front: Arc<UdpSocket>,
+    sights: Arc<Sights>,
 }
 
 /// The datagrams of one client.
 struct Flow {
     upstream: Arc<UdpSocket>,
+    to_server: mpsc::UnboundedSender<Late>,
     back: JoinHandle<()>,
     /// Datagrams of the client.
     count: u64,
-    fate: Arc<Fate>,
+    shared: Arc<Shared>,
 }
 
-/// Whether a client's datagrams still pass.
-struct Fate {
-    left: AtomicU64,
+/// What both directions of a flow share.
+#[derive(Default)]
+struct Shared {
+    /// Another client came first.
+    is_later: bool,
+    /// Datagrams in both directions.
+    count: AtomicU64,
+    /// When the darkness began.
+    darkness: OnceLock<Instant>,
+    is_back: AtomicBool,
+    /// Bytes passed on, until the client has proven its address.
+    from_client: AtomicU64,
+    from_server: AtomicU64,
+    is_proven: AtomicBool,
 }
 
-impl Fate {
-    /// Counts a datagram; true if it passes.
-    fn passes(&self) -> bool {
-        let left = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(1)
-            });
-        if left == Ok(1) {
-            println!("the second client is dead");
-        }
-        left.is_ok()
-    }
+/// A datagram on its way.
+struct Late {
+    due: Instant,
+    data: Vec<u8>,
 }
 
-/// Decides which datagrams are lost: the same ones in each run.
+/// Decides which datagrams suffer: the same ones in each run.
 struct Dice(u64);
 
 impl Dice {
-    fn hit(&mut self, percent: u64) -> bool {
+    fn roll(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        self.0 % 100 < percent
+        self.0
     }
+
+    fn hit(&mut self, percent: u64) -> bool {
+        percent > 0 && self.roll() % 100 < percent
+    }
+
+    /// What the network makes of a datagram.
+    fn suffer(&mut self, plan: &Plan, data: &[u8]) -> Option<Vec<u8>> {
+        if self.hit(plan.drop) {
+            return None;
+        }
+        let mut data = data.to_vec();
+        if self.hit(plan.corrupt) {
+            let at = self.roll() as usize % data.len().max(1);
+            if let Some(byte) = data.get_mut(at) {
+                *byte ^= 0x55;
+            }
+        }
+        Some(data)
+    }
+}
+
+/// What was seen; each thing is told once.
+#[derive(Debug, Default)]
+struct Sights(Mutex<BTreeSet<String>>);
+
+impl Sights {
+    fn tell(&self, sight: String) {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.insert(sight.clone()) {
+            println!("{sight}");
+        }
+    }
+
+    /// Looks at the packets of a datagram; true if one is a Handshake packet.
+    fn look(&self, from: &str, mut data: &[u8]) -> bool {
+        let mut has_handshake = false;
+        while let Some((header, rest)) = long_header(data) {
+            let version = header.version;
+            let kind = header.kind;
+            self.tell(format!("{kind} of version {version:08x} from the {from}"));
+            has_handshake |= kind == "Handshake";
+            data = rest;
+        }
+        has_handshake
+    }
+}
+
+/// What a long header shows.
+struct Header {
+    version: u32,
+    kind: &'static str,
+}
+
+/// The long header a datagram begins with, and the packets after its own; `None` if there is none.
+fn long_header(data: &[u8]) -> Option<(Header, &[u8])> {
+    let (&first, mut rest) = data.split_first()?;
+    if first & 0x80 == 0 {
+        return None;
+    }
+    let version = u32::from_be_bytes(*rest.first_chunk()?);
+    // RFC 9000 section 17.2, RFC 9369 section 3.2
+    let kinds = ["Initial", "0-RTT", "Handshake", "Retry"];
+    let number = usize::from(first >> 4 & 3);
+    let kind = match version {
+        0 => "Version Negotiation",
+        0x6b33_43cf => kinds[(number + 3) % 4],
+        _ => kinds[number],
+    };
+    let header = Header { version, kind };
+    rest = rest.get(4..)?;
+    for _ in 0..2 {
+        let (&length, after) = rest.split_first()?;
+        rest = after.get(usize::from(length)..)?;
+    }
+    if matches!(kind, "Retry" | "Version Negotiation") {
+        return Some((header, &[]));
+    }
+    if kind == "Initial" {
+        let (token, after) = varint(rest)?;
+        rest = after.get(token..)?;
+    }
+    let (length, after) = varint(rest)?;
+    Some((header, after.get(length..)?))
+}
+
+/// RFC 9000 section 16
+fn varint(data: &[u8]) -> Option<(usize, &[u8])> {
+    let (&first, mut rest) = data.split_first()?;
+    let mut value = usize::from(first & 0x3f);
+    for _ in 1..1 << (first >> 6) {
+        let (&byte, after) = rest.split_first()?;
+        value = value << 8 | usize::from(byte);
+        rest = after;
+    }
+    Some((value, rest))
 }
 
 #[tokio::main]
@@ -88,13 +206,21 @@ async fn main() -> ExitCode {
 impl Relay {
     async fn new() -> Result<Self, Error> {
         let mut options = Options::new(std::env::args().skip(1));
-        let (mut to, mut drop, mut rebind_after, mut second_dies_after) = (None, 0, None, None);
+        let (mut to, mut plan) = (None, Plan::default());
         while let Some(option) = options.next() {
             match option.as_str() {
                 "--to" => to = Some(options.value()?),
-                "--drop" => drop = options.value()?,
-                "--rebind-after" => rebind_after = Some(options.value()?),
-                "--second-dies-after" => second_dies_after = Some(options.value()?),
+                "--drop" => plan.drop = options.value()?,
+                "--corrupt" => plan.corrupt = options.value()?,
+                "--delay" => plan.delay = Duration::from_millis(options.value()?),
+                "--drop-from-client" => {
+                    plan.drop_from_client = options.values()?.into_iter().collect();
+                }
+                "--rebind-after" => plan.rebind_after = Some(options.value()?),
+                "--readdress-after" => plan.readdress_after = Some(options.value()?),
+                "--dark-after" => plan.dark_after = Some(options.value()?),
+                "--dark-for" => plan.dark_for = Some(Duration::from_millis(options.value()?)),
+                "--second" => plan.dark_second = true,
                 _ => return Err(format!("unknown option {option}").into()),
             }
         }
@@ -102,10 +228,9 @@ impl Relay {
         println!("listening on {}", front.local_addr()?);
         Ok(Self {
             to: to.ok_or("no --to")?,
-            drop,
-            rebind_after,
-            second_dies_after,
+            plan,
             front: Arc::new(front),
+            sights: Arc::default(),
         })
     }
 
@@ -116,57 +241,168 @@ impl Relay {
         loop {
             let (size, client) = self.front.recv_from(&mut buffer).await?;
             if !flows.contains_key(&client) {
-                let flow = self.flow(client, flows.len() == 1).await?;
+                let flow = self.flow(client, !flows.is_empty()).await?;
                 flows.insert(client, flow);
             }
             let Some(flow) = flows.get_mut(&client) else {
                 continue;
             };
             flow.count += 1;
-            if Some(flow.count) == self.rebind_after {
-                flow.back.abort();
-                (flow.upstream, flow.back) = self.bind(client, flow.fate.clone()).await?;
-                println!("{client} has another port");
+            self.change(flow, client).await?;
+            let data = &buffer[..size];
+            if self.plan.drop_from_client.contains(&flow.count) || flow.shared.is_dark(&self.plan) {
+                continue;
             }
-            if flow.fate.passes() && !dice.hit(self.drop) {
-                // What cannot be sent is lost, as on any network.
-                let _ = flow.upstream.send(&buffer[..size]).await;
+            if let Some(data) = dice.suffer(&self.plan, data) {
+                flow.shared.on_client(&self.sights, &data);
+                let due = Instant::now() + self.plan.delay;
+                // A flow that has ended takes nothing any more.
+                let _ = flow.to_server.send(Late { due, data });
             }
         }
     }
 
-    async fn flow(&self, client: SocketAddr, is_second: bool) -> Result<Flow, Error> {
-        let limit = self.second_dies_after.filter(|_| is_second);
-        let left = AtomicU64::new(limit.unwrap_or(u64::MAX));
-        let fate = Arc::new(Fate { left });
-        let (upstream, back) = self.bind(client, fate.clone()).await?;
+    /// Changes what is due to change with this datagram.
+    async fn change(&self, flow: &mut Flow, client: SocketAddr) -> Result<(), Error> {
+        let count = Some(flow.count);
+        let address = match count {
+            _ if count == self.plan.readdress_after => Some([127, 0, 0, 99]),
+            _ if count == self.plan.rebind_after => Some([127, 0, 0, 1]),
+            _ => None,
+        };
+        if let Some(address) = address {
+            flow.back.abort();
+            let shared = flow.shared.clone();
+            (flow.upstream, flow.to_server, flow.back) =
+                self.bind(client, address.into(), shared).await?;
+            println!("{client} is {} now", flow.upstream.local_addr()?);
+        }
+        Ok(())
+    }
+
+    async fn flow(&self, client: SocketAddr, is_later: bool) -> Result<Flow, Error> {
+        let shared = Arc::new(Shared {
+            // Only in a handshake it shows when an address is proven.
+            is_proven: is_later.into(),
+            is_later,
+            ..Shared::default()
+        });
+        let address = Ipv4Addr::LOCALHOST.into();
+        let (upstream, to_server, back) = self.bind(client, address, shared.clone()).await?;
         Ok(Flow {
             upstream,
+            to_server,
             back,
             count: 0,
-            fate,
+            shared,
         })
     }
 
-    /// A socket towards the server, and the task that takes what comes back to the client.
+    /// A socket towards the server, what sends there, and the task that takes what comes back to
+    /// the client.
     async fn bind(
         &self,
         client: SocketAddr,
-        fate: Arc<Fate>,
-    ) -> Result<(Arc<UdpSocket>, JoinHandle<()>), Error> {
-        let upstream = UdpSocket::bind("127.0.0.1:0").await?;
+        address: IpAddr,
+        shared: Arc<Shared>,
+    ) -> Result<(Arc<UdpSocket>, mpsc::UnboundedSender<Late>, JoinHandle<()>), Error> {
+        let upstream = UdpSocket::bind((address, 0)).await?;
         upstream.connect(self.to).await?;
         let upstream = Arc::new(upstream);
-        let (front, from, drop) = (self.front.clone(), upstream.clone(), self.drop);
+        let (to_server, late) = mpsc::unbounded_channel();
+        let socket = upstream.clone();
+        tokio::spawn(deliver(late, move |data| {
+            let socket = socket.clone();
+            async move {
+                // What cannot be sent is lost, as on any network.
+                let _ = socket.send(&data).await;
+            }
+        }));
+        let (to_client, late) = mpsc::unbounded_channel();
+        let front = self.front.clone();
+        tokio::spawn(deliver(late, move |data| {
+            let front = front.clone();
+            async move {
+                let _ = front.send_to(&data, client).await;
+            }
+        }));
+        let (from, plan, sights) = (upstream.clone(), self.plan.clone(), self.sights.clone());
         let mut dice = Dice(u64::from(upstream.local_addr()?.port()) << 32 | 1);
         let back = tokio::spawn(async move {
             let mut buffer = vec![0; 1 << 16];
-            while let Ok(size) = from.recv(&mut buffer).await {
-                if fate.passes() && !dice.hit(drop) {
-                    let _ = front.send_to(&buffer[..size], client).await;
+            // A port that nobody listens on yet is an error of one datagram.
+            loop {
+                let Ok(size) = from.recv(&mut buffer).await else {
+                    continue;
+                };
+                shared.on_server(&sights, &buffer[..size]);
+                if shared.is_dark(&plan) {
+                    continue;
+                }
+                if let Some(data) = dice.suffer(&plan, &buffer[..size]) {
+                    let due = Instant::now() + plan.delay;
+                    let _ = to_client.send(Late { due, data });
                 }
             }
         });
-        Ok((upstream, back))
+        Ok((upstream, to_server, back))
+    }
+}
+
+impl Shared {
+    /// Counts a datagram; true if it does not pass.
+    fn is_dark(&self, plan: &Plan) -> bool {
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if Some(count) < plan.dark_after || plan.dark_after.is_none() {
+            return false;
+        }
+        if plan.dark_second && !self.is_later {
+            return false;
+        }
+        let began = self.darkness.get_or_init(|| {
+            println!("a client is in the dark");
+            Instant::now()
+        });
+        let is_over = plan.dark_for.is_some_and(|time| began.elapsed() >= time);
+        if is_over && !self.is_back.swap(true, Ordering::Relaxed) {
+            println!("a client is back");
+        }
+        !is_over
+    }
+
+    fn on_client(&self, sights: &Sights, data: &[u8]) {
+        let is_handshake = sights.look("client", data);
+        self.from_client
+            .fetch_add(data.len() as u64, Ordering::Relaxed);
+        if is_handshake {
+            self.is_proven.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn on_server(&self, sights: &Sights, data: &[u8]) {
+        sights.look("server", data);
+        if self.is_proven.load(Ordering::Relaxed) {
+            return;
+        }
+        let size = data.len() as u64;
+        let sent = self.from_server.fetch_add(size, Ordering::Relaxed) + size;
+        let received = self.from_client.load(Ordering::Relaxed);
+        // RFC 9000 section 8.1
+        if sent > 3 * received {
+            sights.tell(format!("the server sent {sent} bytes for {received}"));
+        } else if sent + 1200 > 3 * received {
+            sights.tell("the server is at the limit".to_owned());
+        }
+    }
+}
+
+/// Sends datagrams when they are due.
+async fn deliver<F: Future<Output = ()>>(
+    mut late: mpsc::UnboundedReceiver<Late>,
+    send: impl Fn(Vec<u8>) -> F,
+) {
+    while let Some(Late { due, data }) = late.recv().await {
+        tokio::time::sleep_until(due).await;
+        send(data).await;
     }
 }

@@ -1,0 +1,66 @@
+"""The peers: how they are installed, and what they cannot do."""
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+# All peers. Those whose stack is a crate are run on every push.
+NAMES = ["quinn", "noq", "s2n-quic", "quiche", "tquic", "quic-go", "aioquic", "ngtcp2"]
+SMOKE = ["quinn", "noq", "s2n-quic"]
+MULTIPATH = ["noq"]
+
+SERVE, FETCH = "serve", "fetch"
+
+# What a stack cannot do: as a client ("serve": mpquic is the server), as a server, or at all.
+LIMITS = {
+    "s2n-quic": {
+        "resumption": "s2n-quic sends and reads TLS tickets only with the s2n-tls provider and its"
+        " feature unstable_resumption, where nobody can trust a self-signed certificate",
+        "zerortt": "s2n-quic does not do 0-RTT: it has no keys for packets of that type",
+        ("keyupdate", SERVE): "s2n-quic updates keys only close to the limit of the cipher",
+        ("connectionmigration", SERVE): "s2n-quic clients cannot change their address",
+    },
+    "quiche": {
+        ("keyupdate", SERVE): "quiche follows key updates, but starts none",
+        "ecn": "quiche neither marks packets nor counts marks",
+        ("rebind-port", FETCH): "quiche's server does not give up for lost what was under way to"
+        " the old address",
+        ("rebind-addr", FETCH): "quiche's server does not give up for lost what was under way to"
+        " the old address",
+    },
+    "tquic": {
+        ("keyupdate", SERVE): "TQUIC's client has no way to start a key update",
+        "ecn": "TQUIC neither marks packets nor counts marks",
+        ("rebind-port", FETCH): "TQUIC's server stays at the old address",
+        ("rebind-addr", FETCH): "TQUIC's server stays at the old address",
+        "connectionmigration": "TQUIC does not migrate (migrate_path is empty)",
+    },
+    "aioquic": {
+        "ecn": "aioquic neither marks packets nor counts marks",
+    },
+}
+
+
+@dataclass
+class Peer:
+    """A peer that is installed."""
+
+    name: str
+    version: str
+    command: str
+    multipath: bool = field(default=False)
+
+    def limit(self, case, direction):
+        """Why the peer cannot do this; `None` if it can."""
+        limits = LIMITS.get(self.name, {})
+        return limits.get((case, direction)) or limits.get(case)
+
+
+def install(name):
+    """Installs a peer by its script, which ends with a line of version and program."""
+    script = os.path.join(HERE, "peers", name, "install")
+    done = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=True)
+    version, command = done.stdout.splitlines()[-1].split("\t")
+    return Peer(name, version, command, name in MULTIPATH)

@@ -1,0 +1,178 @@
+"""HTTP/0.9 on aioquic, with the command line that all peers have."""
+
+import argparse
+import asyncio
+import os
+import ssl
+import sys
+from urllib.parse import urlparse
+
+from aioquic.asyncio import QuicConnectionProtocol, connect, serve
+from aioquic.quic.configuration import QuicConfiguration
+from aioquic.quic.events import ConnectionTerminated, StreamDataReceived, StreamReset
+
+PROTOCOL = "hq-interop"
+# Bytes received before each step of a drill.
+BYTES_BETWEEN = 512 << 10
+NOT_FOUND = 404
+
+
+class Server(QuicConnectionProtocol):
+    """Answers requests with files."""
+
+    def __init__(self, *args, directory, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._directory = directory
+        self._requests = {}
+
+    def quic_event_received(self, event):
+        if not isinstance(event, StreamDataReceived):
+            return
+        request = self._requests.get(event.stream_id, b"") + event.data
+        self._requests[event.stream_id] = request
+        if event.end_stream or request.endswith(b"\n"):
+            if self._requests.pop(event.stream_id, None) is not None:
+                self._answer(event.stream_id, request.decode())
+
+    def _answer(self, stream, request):
+        method, _, name = request.strip().partition(" /")
+        file = os.path.join(self._directory, name)
+        if method != "GET" or ".." in name or not os.path.isfile(file):
+            self._quic.reset_stream(stream, NOT_FOUND)
+        else:
+            with open(file, "rb") as content:
+                self._quic.send_stream_data(stream, content.read(), end_stream=True)
+        self.transmit()
+
+
+class Client(QuicConnectionProtocol):
+    """Fetches files."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._files = {}
+        self._done = {}
+        self._drill = []
+        self._bytes = 0
+
+    async def fetch(self, names, out, drill):
+        self._drill = list(drill)
+        for name in names:
+            stream = self._quic.get_next_available_stream_id()
+            self._files[stream] = open(os.path.join(out, name), "wb")
+            self._done[stream] = asyncio.get_running_loop().create_future()
+            self._quic.send_stream_data(stream, f"GET /{name}\r\n".encode(), end_stream=True)
+        self.transmit()
+        await asyncio.gather(*self._done.values())
+
+    def quic_event_received(self, event):
+        if isinstance(event, StreamDataReceived) and event.stream_id in self._files:
+            self._files[event.stream_id].write(event.data)
+            self._bytes += len(event.data)
+            if event.end_stream:
+                self._files.pop(event.stream_id).close()
+                self._done[event.stream_id].set_result(None)
+            self._do_drill()
+        elif isinstance(event, StreamReset):
+            self._fail(f"stream {event.stream_id} was reset", [event.stream_id])
+        elif isinstance(event, ConnectionTerminated):
+            self._fail(f"connection lost: {event.reason_phrase}", list(self._done))
+
+    def _fail(self, why, streams):
+        for stream in streams:
+            if stream in self._done and not self._done[stream].done():
+                self._done[stream].set_exception(ConnectionError(why))
+
+    def _do_drill(self):
+        if not self._drill or self._bytes < BYTES_BETWEEN:
+            return
+        self._bytes = 0
+        step, _, value = self._drill.pop(0).partition("=")
+        if step == "update-keys":
+            self.request_key_update()
+        elif step == "move":
+            self.change_connection_id()
+            asyncio.get_running_loop().create_task(self._move(value))
+        else:
+            raise ValueError(f"unknown step {step}")
+
+    async def _move(self, address):
+        old = self._transport
+        loop = asyncio.get_running_loop()
+        # aioquic has IPv6 sockets, which reach IPv4 by mapped addresses.
+        local = "::ffff:" + address
+        await loop.create_datagram_endpoint(lambda: self, local_addr=(local, 0))
+        old.close()
+
+    def connection_lost(self, exc):
+        """Of the old socket after a move; not the end."""
+
+
+async def run_server(args):
+    configuration = QuicConfiguration(alpn_protocols=[PROTOCOL], is_client=False)
+    configuration.load_cert_chain(args.cert, args.key)
+    host, _, port = args.listen.rpartition(":")
+    tickets = {}
+    server = await serve(
+        host.strip("[]"),
+        int(port),
+        configuration=configuration,
+        create_protocol=lambda *a, **k: Server(*a, directory=args.dir, **k),
+        session_ticket_fetcher=lambda label: tickets.get(label),
+        session_ticket_handler=lambda ticket: tickets.update({ticket.ticket: ticket}),
+        retry=args.retry,
+    )
+    address = server._transport.get_extra_info("sockname")
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    print(f"listening on {host}:{address[1]}", flush=True)
+    await asyncio.Future()
+
+
+async def run_client(args):
+    urls = [urlparse(url) for url in args.urls]
+    configuration = QuicConfiguration(
+        alpn_protocols=[PROTOCOL], is_client=True, verify_mode=ssl.CERT_NONE
+    )
+    configuration.server_name = "localhost"
+    drill = args.drill.split(",") if args.drill else []
+    for _ in range(args.connections):
+        known = configuration.session_ticket is not None
+        async with connect(
+            urls[0].hostname,
+            urls[0].port,
+            configuration=configuration,
+            create_protocol=Client,
+            session_ticket_handler=lambda ticket: setattr(configuration, "session_ticket", ticket),
+            wait_connected=not (args.early_data and known),
+        ) as client:
+            await client.fetch([url.path.lstrip("/") for url in urls], args.out, drill)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    roles = parser.add_subparsers(dest="role", required=True)
+    server = roles.add_parser("server")
+    server.add_argument("--listen", required=True)
+    server.add_argument("--dir", required=True)
+    server.add_argument("--cert", required=True)
+    server.add_argument("--key", required=True)
+    server.add_argument("--retry", action="store_true")
+    client = roles.add_parser("client")
+    client.add_argument("urls", nargs="+")
+    client.add_argument("--out", required=True)
+    client.add_argument("--connections", type=int, default=1)
+    client.add_argument("--early-data", action="store_true")
+    client.add_argument("--drill")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    try:
+        asyncio.run(run_server(args) if args.role == "server" else run_client(args))
+    except OSError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
