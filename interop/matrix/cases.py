@@ -14,6 +14,8 @@ SMALL, MEDIUM, LARGE, HUGE = "small", "medium", "large", "huge"
 MANY = [f"many-{number}" for number in range(300)]
 # Packets with STREAM frames that make a path a used one.
 USED = 50
+# RFC 9369
+V2 = "6b3343cf"
 # Datagrams of the client before something happens to its address, and of both before the network
 # goes dark.
 MIDDLE, TWILIGHT = 40, 150
@@ -108,6 +110,21 @@ def ecn(cell):
     log = cell.log()
     cell.expect(log.marked("sent") > 0, "we saw marks of the peer")
     cell.expect(log.marked("received") > 0, "the peer saw marks of ours")
+
+
+@case("v2", "V2")
+def v2(cell):
+    if cell.peer.name == "quic-go":
+        # It speaks version 2, but does not change the version of a connection.
+        first, both = "v2", ["--quic-version", "v2"]
+        cell.run([MEDIUM], client=both, server=both, relay=[])
+    else:
+        first, client, server = "v1", ["--quic-version", "v1,v2"], ["--quic-version", "v2,v1"]
+        cell.run([MEDIUM], client=client, server=server, relay=[])
+    numbers = {"v1": "00000001", "v2": V2}
+    cell.expect(cell.relay_said(f"Initial of version {numbers[first]} from the client"), first)
+    for side in ("client", "server"):
+        cell.expect(cell.relay_said(f"Handshake of version {V2} from the {side}"), "v2 afterwards")
 
 
 @case("amplificationlimit", "A")

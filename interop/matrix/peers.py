@@ -13,9 +13,14 @@ MULTIPATH = ["noq"]
 
 SERVE, FETCH = "serve", "fetch"
 
+V1_ONLY = "speaks QUIC version 1 only"
 # What a stack cannot do: as a client ("serve": mpquic is the server), as a server, or at all.
 LIMITS = {
+    "quinn": {"v2": V1_ONLY},
+    "noq": {"v2": V1_ONLY},
+    "ngtcp2": {"v2": "ngtcp2 0.12 has version 2 under the number of a draft only"},
     "s2n-quic": {
+        "v2": V1_ONLY,
         "resumption": "s2n-quic sends and reads TLS tickets only with the s2n-tls provider and its"
         " feature unstable_resumption, where nobody can trust a self-signed certificate",
         "zerortt": "s2n-quic does not do 0-RTT: it has no keys for packets of that type",
@@ -23,6 +28,7 @@ LIMITS = {
         ("connectionmigration", SERVE): "s2n-quic clients cannot change their address",
     },
     "quiche": {
+        "v2": V1_ONLY,
         ("keyupdate", SERVE): "quiche follows key updates, but starts none",
         "ecn": "quiche neither marks packets nor counts marks",
         ("rebind-port", FETCH): "quiche's server does not give up for lost what was under way to"
@@ -31,6 +37,7 @@ LIMITS = {
         " the old address",
     },
     "tquic": {
+        "v2": V1_ONLY,
         ("keyupdate", SERVE): "TQUIC's client has no way to start a key update",
         "ecn": "TQUIC neither marks packets nor counts marks",
         ("rebind-port", FETCH): "TQUIC's server stays at the old address",

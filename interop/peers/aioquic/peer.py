@@ -10,11 +10,13 @@ from urllib.parse import urlparse
 from aioquic.asyncio import QuicConnectionProtocol, connect, serve
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, StreamDataReceived, StreamReset
+from aioquic.quic.packet import QuicProtocolVersion
 
 PROTOCOL = "hq-interop"
 # Bytes received before each step of a drill.
 BYTES_BETWEEN = 512 << 10
 NOT_FOUND = 404
+VERSIONS = {"v1": QuicProtocolVersion.VERSION_1, "v2": QuicProtocolVersion.VERSION_2}
 
 
 class Server(QuicConnectionProtocol):
@@ -109,7 +111,11 @@ class Client(QuicConnectionProtocol):
 
 
 async def run_server(args):
-    configuration = QuicConfiguration(alpn_protocols=[PROTOCOL], is_client=False)
+    configuration = QuicConfiguration(
+        alpn_protocols=[PROTOCOL],
+        is_client=False,
+        supported_versions=[VERSIONS[name] for name in args.quic_version.split(",")],
+    )
     configuration.load_cert_chain(args.cert, args.key)
     host, _, port = args.listen.rpartition(":")
     tickets = {}
@@ -131,7 +137,10 @@ async def run_server(args):
 async def run_client(args):
     urls = [urlparse(url) for url in args.urls]
     configuration = QuicConfiguration(
-        alpn_protocols=[PROTOCOL], is_client=True, verify_mode=ssl.CERT_NONE
+        alpn_protocols=[PROTOCOL],
+        is_client=True,
+        verify_mode=ssl.CERT_NONE,
+        supported_versions=[VERSIONS[name] for name in args.quic_version.split(",")],
     )
     configuration.server_name = "localhost"
     drill = args.drill.split(",") if args.drill else []
@@ -163,6 +172,8 @@ def arguments():
     client.add_argument("--connections", type=int, default=1)
     client.add_argument("--early-data", action="store_true")
     client.add_argument("--drill")
+    for role in (server, client):
+        role.add_argument("--quic-version", default="v1,v2")
     return parser.parse_args()
 
 

@@ -50,6 +50,7 @@ func serve(args []string) error {
 	directory := flags.String("dir", "", "where the files are")
 	certificate := flags.String("cert", "", "certificate, PEM")
 	key := flags.String("key", "", "its key, PEM")
+	version := flags.String("quic-version", "v1", "the version of QUIC")
 	retry := flags.Bool("retry", false, "have clients prove their address")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -71,7 +72,7 @@ func serve(args []string) error {
 		VerifySourceAddress: func(net.Addr) bool { return *retry },
 	}
 	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{protocol}}
-	listener, err := transport.ListenEarly(config, &quic.Config{Allow0RTT: true})
+	listener, err := transport.ListenEarly(config, &quic.Config{Allow0RTT: true, Versions: versions(*version)})
 	if err != nil {
 		return err
 	}
@@ -91,6 +92,13 @@ func serve(args []string) error {
 			}
 		}()
 	}
+}
+
+func versions(name string) []quic.Version {
+	if name == "v2" {
+		return []quic.Version{quic.Version2}
+	}
+	return []quic.Version{quic.Version1}
 }
 
 func answer(stream *quic.Stream, directory string) {
@@ -116,6 +124,7 @@ type client struct {
 	names   []string
 	out     string
 	early   bool
+	version string
 	drill   []string
 	tls     *tls.Config
 	sockets []*quic.Transport
@@ -126,12 +135,13 @@ func fetch(args []string) error {
 	out := flags.String("out", "", "directory for the files")
 	connections := flags.Int("connections", 1, "connections, one after the other")
 	early := flags.Bool("early-data", false, "send requests as 0-RTT data")
+	version := flags.String("quic-version", "v1", "the version of QUIC")
 	drill := flags.String("drill", "", "what to do meanwhile: move=ADDR")
 	urls, options := split(args)
 	if err := flags.Parse(options); err != nil {
 		return err
 	}
-	c := client{out: *out, early: *early}
+	c := client{out: *out, early: *early, version: *version}
 	if *drill != "" {
 		c.drill = strings.Split(*drill, ",")
 	}
@@ -191,7 +201,7 @@ func (c *client) transport(local net.IP) (*quic.Transport, error) {
 func (c *client) connection() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
-	config := &quic.Config{HandshakeIdleTimeout: 60 * time.Second}
+	config := &quic.Config{HandshakeIdleTimeout: 60 * time.Second, Versions: versions(c.version)}
 	dial := c.sockets[0].Dial
 	if c.early {
 		dial = c.sockets[0].DialEarly
