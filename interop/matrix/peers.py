@@ -23,7 +23,7 @@ LIMITS = {
         "v2": V1_ONLY,
         "resumption": "s2n-quic sends and reads TLS tickets only with the s2n-tls provider and its"
         " feature unstable_resumption, where nobody can trust a self-signed certificate",
-        "zerortt": "s2n-quic does not do 0-RTT: it has no keys for packets of that type",
+        "zerortt": "s2n-quic does not keep the header keys of 0-RTT packets",
         ("keyupdate", SERVE): "s2n-quic updates keys only close to the limit of the cipher",
         ("connectionmigration", SERVE): "s2n-quic clients cannot change their address",
     },
