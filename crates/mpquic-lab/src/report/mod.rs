@@ -41,7 +41,7 @@ const STYLE: &str = include_str!("style.css");
 /// Scenarios that answer one figure of one paper.
 type Figure<'a> = Vec<&'a ScenarioResults>;
 
-/// Figures in the order of their first scenarios.
+/// Figures in the order of their first scenarios, those of one paper together.
 fn group(results: &Results) -> Vec<Figure<'_>> {
     let mut groups: Vec<Figure<'_>> = Vec::new();
     for scenario in &results.scenarios {
@@ -56,6 +56,8 @@ fn group(results: &Results) -> Vec<Figure<'_>> {
             _ => groups.push(vec![scenario]),
         }
     }
+    let papers = distinct(results.scenarios.iter().map(|scenario| &scenario.paper));
+    groups.sort_by_key(|figure| papers.iter().position(|paper| *paper == figure[0].paper));
     groups
 }
 

@@ -36,7 +36,8 @@ pub(super) fn overview(results: &Results) -> String {
     let columns = distinct(names);
     let mut html =
         "<details open=\"open\"><summary>Overview: medians relative to the baseline</summary>\n\
-         <div class=\"wide\"><table>\n<tr><th>scenario</th><th>metric</th><th>baseline</th>"
+         <div class=\"wide\"><table class=\"numbers\">\n\
+         <tr><th>scenario</th><th>metric</th><th>baseline</th>"
             .to_owned();
     for name in &columns {
         let _ = write!(html, "<th>{}</th>", escape(name));
@@ -149,7 +150,8 @@ pub(super) fn numbers(scenario: &ScenarioResults) -> String {
         "to baseline",
     ];
     let mut html =
-        "<details><summary>Numbers</summary>\n<div class=\"wide\"><table>\n<tr>".to_owned();
+        "<details><summary>Numbers</summary>\n<div class=\"wide\"><table class=\"numbers\">\n<tr>"
+            .to_owned();
     for title in titles {
         let _ = write!(html, "<th>{title}</th>");
     }

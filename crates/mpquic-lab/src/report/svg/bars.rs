@@ -9,7 +9,9 @@ use super::{
 use crate::table::short;
 
 /// Narrower bars have no text along them.
-const MIN_WIDTH_FOR_TEXT: f64 = 10.0;
+const MIN_WIDTH_FOR_TEXT: f64 = 12.0;
+/// Names of groups have no more lines than this.
+const MAX_LINES: usize = 3;
 
 /// Bars of one colour: one per group.
 #[derive(Debug, Clone, Default)]
@@ -70,47 +72,82 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, 
         escape(&label),
         short(half)
     );
-    let centre = x + width / 2.0;
-    let upper = error_bar(svg, y, centre, (value, half));
+    error_bar(svg, y, x + width * 0.78, (value, half), "");
     if let Some(published) = bars.published.get(group).copied().flatten() {
-        super::published(svg, (centre, y.at(published)), published);
+        super::published(svg, (x + width / 2.0, y.at(published)), published);
     }
     if width >= MIN_WIDTH_FOR_TEXT {
-        // Inside if there is room below the confidence interval, otherwise above it.
+        // Inside if there is room, otherwise above.
         let length = label.chars().count() as f64 * CHARACTER + 6.0;
-        let lower = y.at(value - half).min(bottom);
-        let (class, from) = if bottom - lower > length {
+        let (class, from) = if bottom - top > length {
             ("inside", bottom - 4.0)
         } else {
-            ("above", (upper - 7.0).max(TOP + length))
+            ("above", (top - 4.0).max(TOP + length))
         };
         let _ = writeln!(
             svg,
             "<text class=\"{class}\" transform=\"translate({:.1} {from:.1}) rotate(-90)\">{}</text>",
-            centre + 3.5,
+            x + width * 0.36 + 3.5,
             escape(&label)
         );
     }
 }
 
-/// A group's name under its bars, on two lines if it is long.
+/// A group's name under its bars, on several lines if it is long.
 fn group_label(svg: &mut String, name: &str, centre: f64, width: f64) {
-    let fits = (width / CHARACTER) as usize;
-    let middle = name.len() / 2;
-    let breaks = name
-        .match_indices(['-', ' ', ';', '=', '_'])
-        .map(|(index, _)| index + 1);
-    let split = breaks.min_by_key(|index| index.abs_diff(middle));
-    let parts = match split {
-        Some(split) if name.chars().count() > fits => vec![&name[..split], &name[split..]],
-        _ => vec![name],
-    };
-    for (line, part) in parts.into_iter().enumerate() {
+    for (line, part) in wrapped(name, (width / CHARACTER) as usize)
+        .iter()
+        .enumerate()
+    {
         let y = HEIGHT - BOTTOM + 14.0 + 12.0 * line as f64;
         let _ = writeln!(
             svg,
             "<text class=\"tick\" text-anchor=\"middle\" x=\"{centre:.1}\" y=\"{y:.1}\">{}</text>",
             escape(part)
         );
+    }
+}
+
+/// A name on lines of so many characters, broken after punctuation; what does not fit is cut off.
+fn wrapped(name: &str, fits: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for part in name.split_inclusive(['-', ' ', ';', '=', '_', '.']) {
+        let used = lines.last().map_or(0, |line| line.chars().count());
+        if used > 0 && used + part.trim_end().chars().count() > fits {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push_str(part);
+        }
+    }
+    lines.truncate(MAX_LINES);
+    for line in &mut lines {
+        if line.trim_end().chars().count() > fits.max(2) {
+            *line = line.chars().take(fits.max(2) - 1).chain(['…']).collect();
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_groups_stay_below_their_bars() {
+        let lines = wrapped("etc-s-hhll workload.handshake_path=hh", 19);
+        assert_eq!(lines, ["etc-s-hhll ", "workload.handshake_", "path=hh"]);
+        assert_eq!(wrapped("a;b", 10), ["a;b"]);
+        for fits in 1..30 {
+            let lines = wrapped("a long name-with parts;and=values_of.many kinds", fits);
+            let longest = lines
+                .iter()
+                .map(|line| line.trim_end().chars().count())
+                .max();
+            assert!(
+                longest <= Some(fits.max(2)) && lines.len() <= MAX_LINES,
+                "{fits} {lines:?}"
+            );
+        }
     }
 }

@@ -74,7 +74,13 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
             escape(&line.name)
         );
         for (point, half) in line.points.iter().zip(&line.errors) {
-            error_bar(&mut svg, &y, x.at(point.0), (point.1, *half));
+            error_bar(
+                &mut svg,
+                &y,
+                x.at(point.0),
+                (point.1, *half),
+                &classes(line.series),
+            );
         }
         for (px, py) in &line.published {
             super::published(&mut svg, (x.at(*px), y.at(*py)), *py);

@@ -125,21 +125,20 @@ fn published(svg: &mut String, (x, y): (f64, f64), value: f64) {
     );
 }
 
-/// A confidence interval. Returns its upper end.
-fn error_bar(svg: &mut String, axis: &Axis, x: f64, (value, half): (f64, f64)) -> f64 {
+/// A confidence interval, in the colour of a class.
+fn error_bar(svg: &mut String, axis: &Axis, x: f64, (value, half): (f64, f64), class: &str) {
     let (low, high) = (axis.at(value - half), axis.at(value + half));
     let (low, high) = (low.min(HEIGHT - BOTTOM), high.max(TOP));
     // One that is not higher than its own ends says nothing.
     if low - high > 1.0 {
-        let (left, right) = (x - 3.0, x + 3.0);
+        let (left, right) = (x - 2.5, x + 2.5);
         let path = format!(
             "M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}H{right:.1}M{left:.1} {high:.1}H{right:.1}"
         );
         // Seen on bars of any colour.
         let _ = writeln!(
             svg,
-            "<path class=\"halo\" d=\"{path}\"/><path class=\"error\" d=\"{path}\"/>"
+            "<path class=\"halo\" d=\"{path}\"/><path class=\"error {class}\" d=\"{path}\"/>"
         );
     }
-    high
 }
