@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mpquic_core::sched::{DataSelection, Decision, PathView, Sendable, View};
+use mpquic_core::StreamId;
+use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, Sendable, View};
 
 /// Most datagrams one decision asks for: as many as one batched send call takes.
 const BATCH_DATAGRAMS: u64 = 64;
@@ -120,6 +121,38 @@ pub(crate) fn is_outside_streams(view: &View<'_>) -> bool {
 /// A stream's weight: its priority, within the 1 to 256 of HTTP/2.
 pub(crate) fn weight(priority: i32) -> u64 {
     u64::from(priority.clamp(1, 256).unsigned_abs())
+}
+
+/// Where a stream is in what is sorted by stream, or where it belongs.
+pub(crate) fn find_stream<T>(
+    sorted: &[T],
+    stream: StreamId,
+    id: impl Fn(&T) -> StreamId,
+) -> Result<usize, usize> {
+    // Streams mostly follow each other without gaps.
+    let first = sorted.first().map_or(stream, &id);
+    let guess = stream.index().wrapping_sub(first.index()) as usize;
+    match sorted.get(guess) {
+        Some(entry) if id(entry) == stream => Ok(guess),
+        _ => sorted.binary_search_by_key(&stream, id),
+    }
+}
+
+/// Notices when other paths become usable than before.
+#[derive(Debug, Default)]
+pub(crate) struct UsablePaths(PathSet);
+
+impl UsablePaths {
+    /// True if these are not the ones of the last time.
+    pub(crate) fn have_changed(&mut self, view: &View<'_>) -> bool {
+        let usable = || view.usable().map(|path| path.id);
+        let changed = !usable().eq(self.0.iter().copied());
+        if changed {
+            self.0.clear();
+            self.0.extend(usable());
+        }
+        changed
+    }
 }
 
 /// A number from 0 (included) to 1 (excluded).

@@ -6,7 +6,8 @@ use mpquic_core::sched::{
 use mpquic_core::{PathId, StreamId};
 
 use crate::choice::{
-    carriers, fastest_sendable, is_outside_streams, one_way_delay, rate, wait_for, weight,
+    UsablePaths, carriers, fastest_sendable, find_stream, is_outside_streams, one_way_delay, rate,
+    wait_for, weight,
 };
 use crate::plain_cases::PlainCases;
 use crate::pstream::rate_share;
@@ -27,6 +28,7 @@ pub struct FStream {
     cases: PlainCases,
     /// Sorted by ID.
     flows: Vec<Flow>,
+    usable: UsablePaths,
     round: u64,
 }
 
@@ -41,7 +43,7 @@ struct Flow {
 
 impl FStream {
     fn position(&self, stream: StreamId) -> Result<usize, usize> {
-        self.flows.binary_search_by_key(&stream, |f| f.stream)
+        find_stream(&self.flows, stream, |flow| flow.stream)
     }
 
     /// Weights of the streams with data on a path.
@@ -65,15 +67,20 @@ impl FStream {
     /// Gives every stream with data a usable path.
     fn sync(&mut self, view: &View<'_>) {
         self.round += 1;
-        let usable = |path| view.path(path).is_some_and(|path| path.usable);
-        self.flows.retain(|flow| usable(flow.path));
+        if self.usable.have_changed(view) {
+            let usable = |path| view.path(path).is_some_and(|path| path.usable);
+            self.flows.retain(|flow| usable(flow.path));
+        }
+        let mut known = 0;
         for stream in view.streams {
             if let Ok(index) = self.position(stream.id) {
                 self.flows[index].seen = self.round;
                 self.flows[index].weight = weight(stream.priority);
+                known += 1;
             }
         }
-        for stream in view.streams {
+        let new = known < view.streams.len();
+        for stream in view.streams.iter().filter(|_| new) {
             if let Err(index) = self.position(stream.id)
                 && let Some(path) = self.best_path(view, stream)
             {

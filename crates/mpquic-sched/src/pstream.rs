@@ -7,8 +7,8 @@ use mpquic_core::{PathId, StreamId};
 use smallvec::SmallVec;
 
 use crate::choice::{
-    carriers, fastest_sendable, is_outside_streams, lowest_rtt, one_way_delay, rate, seconds,
-    uniform, wait_for, weight,
+    UsablePaths, carriers, fastest_sendable, find_stream, is_outside_streams, lowest_rtt,
+    one_way_delay, rate, seconds, uniform, wait_for, weight,
 };
 use crate::plain_cases::PlainCases;
 
@@ -35,7 +35,10 @@ pub struct PStream {
     round: u64,
     /// The path whose turn it is, and its turns left.
     turn: Option<(PathId, usize)>,
+    usable: UsablePaths,
     filling: Vec<Fill>,
+    /// Streams of a path, with what it is to carry of each and their weights.
+    drawn: Vec<(StreamId, u64, u64)>,
 }
 
 /// A stream and what each path is to carry of it.
@@ -44,6 +47,8 @@ struct Flow {
     stream: StreamId,
     weight: u64,
     unsent: u64,
+    /// The shares sum up to what is unsent.
+    is_planned: bool,
     shares: SmallVec<[Share; 8]>,
     /// The path of the last decision for this stream.
     last: Option<PathId>,
@@ -98,8 +103,10 @@ fn fill(paths: &mut [Fill], size: u64) {
 
 impl Flow {
     fn left_on(&self, path: PathId) -> u64 {
-        let shares = self.shares.iter();
-        shares.filter(|s| s.path == path).map(|s| s.left).sum()
+        let mut shares = self.shares.iter();
+        shares
+            .find(|s| s.path == path)
+            .map_or(0, |share| share.left)
     }
 
     fn left(&self) -> u64 {
@@ -144,12 +151,13 @@ impl PStream {
     }
 
     fn flow(&mut self, stream: StreamId) -> &mut Flow {
-        let position = self.flows.binary_search_by_key(&stream, |f| f.stream);
+        let position = find_stream(&self.flows, stream, |flow| flow.stream);
         let index = position.unwrap_or_else(|index| {
             let flow = Flow {
                 stream,
                 weight: 1,
                 unsent: 0,
+                is_planned: false,
                 shares: SmallVec::new(),
                 last: None,
                 seen: 0,
@@ -164,22 +172,35 @@ impl PStream {
     fn sync(&mut self, view: &View<'_>) {
         self.round += 1;
         let round = self.round;
+        let usable_changed = self.usable.have_changed(view);
+        let mut all_planned = true;
         for stream in view.streams {
             let flow = self.flow(stream.id);
             flow.seen = round;
             flow.weight = weight(stream.priority);
+            flow.is_planned &= flow.unsent == stream.unsent && !usable_changed;
+            if flow.is_planned {
+                flow.last = None;
+                continue;
+            }
             flow.unsent = stream.unsent;
             flow.shares
                 .retain(|share| view.path(share.path).is_some_and(|path| path.usable));
             flow.charge();
+            flow.is_planned = flow.left() == flow.unsent;
+            all_planned &= flow.is_planned;
         }
-        self.flows.retain(|flow| flow.seen == round);
+        if self.flows.len() > view.streams.len() {
+            self.flows.retain(|flow| flow.seen == round);
+        }
         // Most urgent first.
-        for stream in view.streams {
+        for stream in view.streams.iter().filter(|_| !all_planned) {
             let flow = self.flow(stream.id);
             if flow.unsent > flow.left() {
                 flow.shares.clear();
                 self.assign(view, stream.id, stream.unsent);
+                let flow = self.flow(stream.id);
+                flow.is_planned = flow.left() == flow.unsent;
             }
         }
     }
@@ -269,17 +290,22 @@ impl PStream {
     }
 
     /// A stream of the path, drawn with a probability that follows the weights.
-    fn draw(&self, path: PathId, random: u64) -> Option<(StreamId, u64)> {
-        let sum: u64 = self.flows_on(path).map(|(flow, _)| flow.weight).sum();
+    fn draw(&mut self, path: PathId, random: u64) -> Option<(StreamId, u64)> {
+        let mut flows = std::mem::take(&mut self.drawn);
+        flows.clear();
+        flows.extend(
+            self.flows_on(path)
+                .map(|(flow, left)| (flow.stream, left, flow.weight)),
+        );
+        let sum: u64 = flows.iter().map(|(_, _, weight)| weight).sum();
         let mut at = uniform(random) * sum as f64;
-        let mut drawn = None;
-        for (flow, left) in self.flows_on(path) {
-            drawn = Some((flow.stream, left));
-            at -= flow.weight as f64;
-            if at < 0.0 {
-                break;
-            }
-        }
+        let drawn = flows.iter().find(|(_, _, weight)| {
+            at -= *weight as f64;
+            at < 0.0
+        });
+        let drawn = drawn.or(flows.last());
+        let drawn = drawn.map(|(stream, left, _)| (*stream, *left));
+        self.drawn = flows;
         drawn
     }
 }
@@ -320,6 +346,7 @@ impl Scheduler for PStream {
         if let SchedulerEvent::PathRemoved(path) = event {
             for flow in &mut self.flows {
                 flow.shares.retain(|share| share.path != *path);
+                flow.is_planned = false;
             }
             self.turn = self.turn.filter(|(id, _)| id != path);
         }

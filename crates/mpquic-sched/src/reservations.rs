@@ -3,6 +3,7 @@
 use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
 use mpquic_core::{PathId, StreamId};
 
+use crate::choice::find_stream;
 use crate::path_map::PathMap;
 
 /// Separate runs of bytes kept at most; nothing more is reserved beyond.
@@ -51,7 +52,7 @@ struct Assigned {
 
 impl Reservations {
     fn assigned(&mut self, stream: &StreamView) -> &mut Assigned {
-        let position = self.streams.binary_search_by_key(&stream.id, |s| s.stream);
+        let position = find_stream(&self.streams, stream.id, |s| s.stream);
         let index = position.unwrap_or_else(|index| {
             let assigned = Assigned {
                 stream: stream.id,
@@ -68,7 +69,7 @@ impl Reservations {
     }
 
     fn find(&mut self, stream: StreamId) -> Option<&mut Assigned> {
-        let position = self.streams.binary_search_by_key(&stream, |s| s.stream);
+        let position = find_stream(&self.streams, stream, |s| s.stream);
         position.ok().map(|index| &mut self.streams[index])
     }
 
@@ -85,7 +86,9 @@ impl Reservations {
             assigned.held = stream.end.saturating_sub(assigned.end);
             assigned.unsent = stream.unsent;
         }
-        self.streams.retain(|assigned| assigned.seen == round);
+        if self.streams.len() > view.streams.len() {
+            self.streams.retain(|assigned| assigned.seen == round);
+        }
         let mut runs = std::mem::take(&mut self.runs);
         runs.retain_mut(|run| {
             let usable = |id| view.path(id).is_some_and(|path| path.usable);

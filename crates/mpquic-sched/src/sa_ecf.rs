@@ -3,7 +3,7 @@
 use mpquic_core::StreamId;
 use mpquic_core::sched::{DataSelection, Decision, Needs, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, fast_and_chosen, is_outside_streams, wait_for, weight};
+use crate::choice::{backlog, fast_and_chosen, find_stream, is_outside_streams, wait_for, weight};
 use crate::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
@@ -53,7 +53,7 @@ impl SaEcf {
         self.round += 1;
         let mut sum = 0;
         for stream in view.streams {
-            let position = self.turns.binary_search_by_key(&stream.id, |t| t.stream);
+            let position = find_stream(&self.turns, stream.id, |turn| turn.stream);
             let index = position.unwrap_or_else(|index| {
                 let turn = Turn {
                     stream: stream.id,
@@ -73,8 +73,10 @@ impl SaEcf {
             turn.credit += turn.weight as i64;
             sum += turn.weight;
         }
-        let round = self.round;
-        self.turns.retain(|turn| turn.seen == round);
+        if self.turns.len() > view.streams.len() {
+            let round = self.round;
+            self.turns.retain(|turn| turn.seen == round);
+        }
         sum
     }
 
@@ -127,10 +129,7 @@ impl Scheduler for SaEcf {
         let Some(winner) = winner else {
             return wait_for(fast).unwrap_or(Decision::send(chosen.id));
         };
-        if let Ok(index) = self
-            .turns
-            .binary_search_by_key(&winner.stream, |turn| turn.stream)
-        {
+        if let Ok(index) = find_stream(&self.turns, winner.stream, |turn| turn.stream) {
             self.turns[index].credit -= weights as i64;
         }
         Decision::Send {
