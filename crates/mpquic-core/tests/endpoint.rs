@@ -404,6 +404,32 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
     assert_eq!(lost(&mut client.1), None);
 }
 
+/// RFC 9001 section 9.2, RFC 8446 section 8: each ticket is good once, so that a first flight that
+/// is sent again brings no data again.
+#[test]
+fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    write(&mut client.1, &[7; 3000]);
+    let flight = test.datagrams(&mut client.1);
+    for expected in [EarlyData::Accepted, EarlyData::NotOffered] {
+        // Another endpoint with the same tickets, so that nothing but TLS can tell the attempts
+        // apart.
+        let config = Arc::new(test.tls.server(test.transport.clone()));
+        let endpoint = Arc::new(EndpointConfig::new([2; 32]));
+        test.server = Endpoint::new(endpoint, Some(config), [5; 32]);
+        let mut server = None;
+        for data in &flight {
+            test.give_server(&mut server, data.clone());
+        }
+        let accepted = &mut server.as_mut().unwrap().1;
+        assert_eq!(accepted.early_data(), expected);
+        let stream = accepted.accept(Dir::Uni);
+        assert_eq!(stream.is_some(), expected == EarlyData::Accepted);
+    }
+}
+
 #[test]
 fn rfc_9001_4_6_lost_early_data_is_sent_again_as_one_rtt() {
     let mut test = Test::new();
