@@ -8,9 +8,11 @@ use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 use super::handshake::Handshake;
 use super::log::{Dropped, packet_type};
 use super::{Closing, Connection, Datagram, Event, Rest};
-use crate::error::{ConnectionError, TransportError};
+use crate::crypto::Session;
+use crate::crypto::key_phase::{KeyChoice, OneRttKeys};
+use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
-use crate::packet::opener::{self, OpenError};
+use crate::packet::opener::{self, OpenError, Unprotected};
 use crate::path::MIN_DATAGRAM;
 use crate::qlog::{DropReason, KeyTrigger};
 use crate::space::AckPolicy;
@@ -373,16 +375,8 @@ impl Connection {
             .as_ref()
             .map_or(0, |path| path.space.expected_next());
         let tail = reset_token(&packet.data);
-        let opened = opener::unprotect(packet, keys.remote_header(), expected).and_then(|un| {
-            let phase = un.key_phase();
-            let spin = un.spin();
-            let number = un.packet_number;
-            let (key, choice) = keys.opening(phase, number, arrival.path, &mut **session)?;
-            let opened = opener::open(packet, &un, key, arrival.path);
-            Some((opened, choice, number, spin))
-        });
-        match opened {
-            Some((Ok(payload), choice, packet_number, spin)) => {
+        match open_one_rtt((keys, &mut **session), packet, expected, arrival.path) {
+            Some((Ok(payload), choice, unprotected)) => {
                 let paths = &self.paths;
                 let delay = self.ack_frequencies.peer_max_ack_delay();
                 let pto = || paths.largest_pto(delay);
@@ -394,12 +388,12 @@ impl Connection {
                     space: SpaceId::Data(arrival.path),
                     packet_type: PacketType::OneRtt,
                     version: None,
-                    packet_number,
+                    packet_number: unprotected.packet_number,
                     destination: dcid,
                     size: seen.size,
                     generation,
                 };
-                self.handle_one_rtt_payload(arrival, &opened, payload, spin)
+                self.handle_one_rtt_payload(arrival, &opened, payload, unprotected.spin())
             }
             Some((Err(OpenError::Transport(error)), ..)) => Err(error),
             Some((Err(OpenError::NotAuthentic), ..)) => {
@@ -702,7 +696,8 @@ impl Connection {
                 opener::unprotect(&mut packet, keys.remote_header(), expected).and_then(|un| {
                     let phase = un.key_phase();
                     let number = un.packet_number;
-                    let (key, _) = keys.opening(phase, number, slot.id, &mut **session)?;
+                    let choice = keys.choose((phase, number), slot.id, &mut **session)?;
+                    let key = keys.key(choice)?;
                     opener::open(&mut packet, &un, key, slot.id).ok()
                 });
             let closed = payload.is_some_and(|payload| {
@@ -722,6 +717,30 @@ const MIN_CRYPTO_BUFFER: usize = 4096;
 
 /// 1-RTT packets kept until the handshake is complete.
 const MAX_PREMATURE: usize = 16;
+
+/// Opens a 1-RTT packet of a path, and says with which keys.
+fn open_one_rtt(
+    (keys, session): (&mut OneRttKeys, &mut dyn Session),
+    packet: &mut ProtectedPacket,
+    expected: u64,
+    path: PathId,
+) -> Option<(Result<Bytes, OpenError>, KeyChoice, Unprotected)> {
+    let unprotected = opener::unprotect(packet, keys.remote_header(), expected)?;
+    let (phase, number) = (unprotected.key_phase(), unprotected.packet_number);
+    let choice = keys.choose((phase, number), path, session)?;
+    let copy = keys.outdated(choice).map(|_| packet.clone());
+    let mut payload = opener::open(packet, &unprotected, keys.key(choice)?, path);
+    if let (Err(_), Some(mut copy), Some(outdated)) = (&payload, copy, keys.outdated(choice))
+        && opener::open(&mut copy, &unprotected, outdated, path).is_ok()
+    {
+        // RFC 9001 section 6.4
+        payload = Err(OpenError::Transport(TransportError::new(
+            TransportErrorCode::KEY_UPDATE_ERROR,
+            "keys from before the update after those that follow it",
+        )));
+    }
+    Some((payload, choice, unprotected))
+}
 
 /// The last 16 bytes of a datagram, where a stateless reset has its token.
 fn reset_token(data: &[u8]) -> Option<[u8; 16]> {

@@ -101,34 +101,49 @@ impl OneRttKeys {
         self.generation
     }
 
-    /// The key for a received packet, or `None` if it is gone (MP-041).
-    pub(crate) fn opening(
+    /// Which key a received packet has, or `None` if it is gone (MP-041).
+    pub(crate) fn choose(
         &mut self,
-        phase: bool,
-        packet_number: u64,
+        (phase, packet_number): (bool, u64),
         path: PathId,
         session: &mut dyn Session,
-    ) -> Option<(&dyn PacketKey, KeyChoice)> {
-        let (packet_key, key) = if phase == self.phase {
-            (&self.current.remote, Key::Current)
+    ) -> Option<KeyChoice> {
+        let key = if phase == self.phase {
+            Key::Current
         } else {
             match &self.previous {
                 // RFC 9001 section 6.5, within one path's space (MP-042)
-                Some(previous) if !previous.is_overtaken(packet_number, path) => {
-                    (&previous.key, Key::Previous)
-                }
+                Some(previous) if !previous.is_overtaken(packet_number, path) => Key::Previous,
                 _ => {
                     prepare(&mut self.next, session);
-                    (&self.next.as_ref()?.remote, Key::Next)
+                    self.next.as_ref()?;
+                    Key::Next
                 }
             }
         };
-        let choice = KeyChoice {
+        Some(KeyChoice {
             key,
             path,
             packet_number,
+        })
+    }
+
+    /// The key of a choice that was just made.
+    pub(crate) fn key(&self, choice: KeyChoice) -> Option<&dyn PacketKey> {
+        let key = match choice.key {
+            Key::Previous => &self.previous.as_ref()?.key,
+            Key::Current => &self.current.remote,
+            Key::Next => &self.next.as_ref()?.remote,
         };
-        Some((&**packet_key, choice))
+        Some(&**key)
+    }
+
+    /// The keys before the last update, if a packet of their phase must have later ones: that it has
+    /// those nevertheless is a KEY_UPDATE_ERROR (RFC 9001 section 6.4).
+    pub(crate) fn outdated(&self, choice: KeyChoice) -> Option<&dyn PacketKey> {
+        let previous = self.previous.as_ref();
+        let previous = previous.filter(|_| choice.key == Key::Next)?;
+        Some(&*previous.key)
     }
 
     /// The generation a choice stands for: a packet of generation `g` that acknowledges one of ours

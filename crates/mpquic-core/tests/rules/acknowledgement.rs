@@ -277,6 +277,33 @@ fn rfc_9001_6_2_an_old_packet_may_not_acknowledge_a_newer_one() {
     }
 }
 
+/// RFC 9001 section 6.4: no packet has older keys than one with a lower number.
+#[test]
+fn rfc_9001_6_4_older_keys_after_newer_ones_close() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let ping = |net: &Net, number, generation| {
+            net.forge(&Forgery {
+                generation,
+                ..Forgery::new(!side, Kind::OneRtt(ZERO), number, &[Frame::Ping])
+            })
+        };
+        let updated = ping(&net, 500, 1);
+        net.give(updated);
+        let late = ping(&net, 499, 0);
+        let dropped = net.connection(side).stats().packets_dropped;
+        net.give(late);
+        assert_eq!(net.connection(side).stats().packets_dropped, dropped);
+        assert_eq!(net.fault(side), None);
+        let back = ping(&net, 501, 0);
+        net.give(back);
+        assert_eq!(
+            net.fault(side),
+            Some((TransportErrorCode::KEY_UPDATE_ERROR, 0))
+        );
+    }
+}
+
 /// RFC 9001 section 5.5: a packet that looks like an update and is not authentic changes nothing.
 #[test]
 fn rfc_9001_5_5_a_false_key_update_is_discarded() {

@@ -116,17 +116,17 @@ impl Test {
 
     /// The generation of the key a packet would be opened with.
     fn key_for(&mut self, phase: bool, number: u64, path: PathId) -> usize {
-        let opening = self.keys.opening(phase, number, path, &mut self.session);
-        let (key, choice) = opening.unwrap();
-        let generation = key.tag_length();
+        let choice = (phase, number);
+        let choice = self.keys.choose(choice, path, &mut self.session).unwrap();
+        let generation = self.keys.key(choice).unwrap().tag_length();
         assert_eq!(generation as u32, self.keys.generation_of(choice));
         generation
     }
 
     /// A packet was opened with the key it calls for; true if it updated the keys.
     fn receive(&mut self, phase: bool, number: u64, path: PathId) -> bool {
-        let opening = self.keys.opening(phase, number, path, &mut self.session);
-        let (_, choice) = opening.unwrap();
+        let choice = (phase, number);
+        let choice = self.keys.choose(choice, path, &mut self.session).unwrap();
         self.keys
             .on_opened(choice, self.now, &mut self.session, || PTO)
     }
