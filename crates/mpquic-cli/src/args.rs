@@ -73,6 +73,10 @@ pub(crate) struct Serve {
     /// Most paths a client may have open at a time; 0 turns multipath off
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) max_paths: u32,
+    /// Ask clients to move to this address once they are connected, such as the server's own where
+    /// many share the other; once for IPv4, once for IPv6
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) preferred_address: Vec<SocketAddr>,
     /// Have clients prove their address before anything else is done for them, at the price of a
     /// round trip
     #[arg(long)]

@@ -36,7 +36,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     };
     let mut transport = args.policy.transport(args.max_paths);
     args.qlog.apply(&mut transport)?;
-    let config = config.transport(transport);
+    let config = prefer(config.transport(transport), &args.preferred_address)?;
     let interrupted = interrupted();
     let endpoint = listen(&args.listen, config, &args.versions)?;
     for address in endpoint.local_addrs() {
@@ -59,6 +59,22 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     endpoint.close(VarInt::from_u32(0), b"the server ends");
     let _ = tokio::time::timeout(CLOSE_TIME, endpoint.wait_idle()).await;
     Ok(())
+}
+
+/// Asks clients to move to these addresses.
+fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
+    let (mut v4, mut v6) = (None, None);
+    for address in addresses {
+        let earlier = match address {
+            SocketAddr::V4(address) => v4.replace(*address).is_some(),
+            SocketAddr::V6(address) => v6.replace(*address).is_some(),
+        };
+        if earlier {
+            let message = format!("--preferred-address {address}: one of its family is enough");
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(config.preferred_address_v4(v4).preferred_address_v6(v6))
 }
 
 /// Serves every client on a task of its own until the endpoint is closed. With `retry`, clients

@@ -63,8 +63,11 @@ impl Server {
         let pin = if more.contains(&"--cert") {
             String::new()
         } else {
-            let second = lines.next().unwrap().unwrap();
-            second.strip_prefix("certificate ").unwrap().to_owned()
+            let mut pins = lines.filter_map(|line| {
+                let line = line.unwrap();
+                line.strip_prefix("certificate ").map(str::to_owned)
+            });
+            pins.next().unwrap()
         };
         Self {
             child,
@@ -158,6 +161,23 @@ fn both_sides_say_which_versions_they_speak() {
             }
         }
     }
+}
+
+/// RFC 9000 section 9.6.
+#[test]
+fn clients_are_asked_to_move_to_the_preferred_address() {
+    let content = data(8 << 20);
+    let (served, target) = directories(&content);
+    let arguments = ["--preferred-address", "127.0.0.9:0"];
+    let server = Server::start(served.path(), &arguments);
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    let output = server.get("/file", &["-o", file, "--json", "--paths", "1"]);
+    assert_exit(&output, 0);
+    assert!(fs::read(file).unwrap() == content);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let remote = report["paths"][0]["remote"].as_str().unwrap();
+    assert!(remote.starts_with("127.0.0.9:"), "{report}");
 }
 
 #[test]

@@ -152,7 +152,7 @@ impl Sources {
             .by_ref()
             .take(6)
             .take_while(|line| !line.starts_with('}'))
-            .any(|line| *line == "#[test]");
+            .any(|line| *line == "#[test]" || line.starts_with("#[tokio::test"));
         (is_test && !is_marked).then(|| format!("{place} is not a test"))
     }
 }

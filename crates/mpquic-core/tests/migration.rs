@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_core::{Event, PathEvent, PathId};
-use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_sim::{Hop, LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -152,4 +152,50 @@ fn a_server_that_takes_no_migration_stays_where_it_is() {
     pair.drive(SECOND);
     assert_eq!(remote(&mut pair, PathId::ZERO), before);
     assert_eq!(migrations(&pair, PathId::ZERO), []);
+}
+
+/// RFC 9000 section 9.6 over links of their own, with loss, in mid transfer and with a second path:
+/// path 0 moves to the server's preferred address, and the way to the old one may end.
+#[test]
+fn rfc_9000_9_6_a_transfer_moves_to_the_preferred_address() {
+    for (seed, tls) in [(1, false), (2, false), (3, true)] {
+        let topology = Topology::new()
+            .path("shared", LinkConfig::new(20.0, 10 * MS).loss(0.02))
+            .path("other", LinkConfig::new(20.0, 20 * MS));
+        let mut setup = Setup::new().seed(seed);
+        setup.preferred_address = Some("10.9.9.9:8443".parse().unwrap());
+        let setup = if tls { setup.tls() } else { setup };
+        let mut pair = Pair::new(&topology, setup);
+        let (server, client) = (pair.host_id(Side::Server), pair.host_id(Side::Client));
+        let ip = "10.9.9.9".parse().unwrap();
+        let link = LinkConfig::new(20.0, 15 * MS).loss(0.02);
+        let up = Hop::Link(pair.network.add_link(link.clone()));
+        let down = Hop::Link(pair.network.add_link(link));
+        let from = pair.links()[0].client;
+        pair.network.add_route(from, ip, vec![up], server);
+        pair.network.add_route(ip, from, vec![down], client);
+        pair.connect();
+        pair.run_until_confirmed(10 * SECOND).unwrap();
+        pair.open_all_paths();
+        pair.send(Side::Client, 3_000_000);
+        pair.send(Side::Server, 3_000_000);
+        pair.drive(SECOND);
+        for side in [Side::Client, Side::Server] {
+            let four_tuple = pair
+                .connection(side)
+                .path_stats(PathId(0))
+                .unwrap()
+                .four_tuple;
+            let moved = Event::Path(PathEvent::Migrated(PathId(0), four_tuple));
+            assert!(pair.has_event(side, &moved));
+            assert_eq!(four_tuple.local.ip() == ip, side == Side::Server);
+        }
+        // Nothing but the preferred address is left.
+        pair.set_outage("shared", true);
+        pair.set_outage("other", true);
+        pair.send(Side::Client, 500_000);
+        pair.send(Side::Server, 500_000);
+        pair.run_transfers(20 * SECOND).unwrap();
+        pair.close(Side::Client);
+    }
 }

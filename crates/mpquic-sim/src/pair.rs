@@ -1,6 +1,6 @@
 //! [`Pair`]: a client and a server on a topology, ready to connect.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +63,8 @@ pub struct Setup {
     pub client_versions: Vec<Version>,
     /// The same of the server.
     pub server_versions: Vec<Version>,
+    /// An IPv4 address the server asks clients to move to; routes to it are the caller's.
+    pub preferred_address: Option<SocketAddrV4>,
     /// Check invariants of both connections all the time.
     pub checks: bool,
 }
@@ -89,6 +91,7 @@ impl Setup {
             migration: true,
             client_versions: Version::ALL.to_vec(),
             server_versions: Version::ALL.to_vec(),
+            preferred_address: None,
             checks: true,
         }
     }
@@ -151,6 +154,7 @@ impl Setup {
         };
         ServerConfig {
             migration: self.migration,
+            preferred_address_v4: self.preferred_address,
             ..config
         }
     }

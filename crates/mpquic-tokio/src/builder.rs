@@ -110,7 +110,7 @@ impl EndpointBuilder {
     }
 
     /// Binds the sockets and starts reading them. Must be called within a tokio runtime.
-    pub fn build(self) -> io::Result<Endpoint> {
+    pub fn build(mut self) -> io::Result<Endpoint> {
         let mut sockets = Vec::new();
         for address in &self.addresses {
             self.bind_receivers(*address, &mut sockets)?;
@@ -134,6 +134,7 @@ impl EndpointBuilder {
         if sockets.is_empty() {
             sockets.push(bind_any(self.socket_buffer)?);
         }
+        self.bind_preferred(&mut sockets)?;
         let mut config = match self.endpoint {
             Some(config) => config,
             None => EndpointConfig::new(random().map_err(io::Error::other)?),
@@ -162,6 +163,29 @@ impl EndpointBuilder {
 }
 
 impl EndpointBuilder {
+    /// Binds the server's preferred addresses, unless a socket has them.
+    fn bind_preferred(&mut self, sockets: &mut Vec<Socket>) -> io::Result<()> {
+        let Some(core) = self.server.as_ref().map(|server| &server.core) else {
+            return Ok(());
+        };
+        let v4 = core.preferred_address_v4.map(SocketAddr::V4);
+        let v6 = core.preferred_address_v6.map(SocketAddr::V6);
+        for address in v4.into_iter().chain(v6) {
+            if sockets.iter().any(|socket| socket.owns(address)) {
+                continue;
+            }
+            self.bind_receivers(address, sockets)?;
+            let bound = sockets.last().map(Socket::local);
+            let core = self.server.as_mut().map(|server| &mut server.core);
+            match (bound, core) {
+                (Some(SocketAddr::V4(v4)), Some(core)) => core.preferred_address_v4 = Some(v4),
+                (Some(SocketAddr::V6(v6)), Some(core)) => core.preferred_address_v6 = Some(v6),
+                (None, _) | (_, None) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Binds the sockets of one address.
     fn bind_receivers(&self, address: SocketAddr, sockets: &mut Vec<Socket>) -> io::Result<()> {
         if self.receivers == 1 {

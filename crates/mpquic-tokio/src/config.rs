@@ -1,6 +1,6 @@
 //! [`ClientConfig`] and [`ServerConfig`]: TLS and transport with defaults that work.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use mpquic_core::Version;
@@ -132,6 +132,13 @@ impl ClientConfig {
         self
     }
 
+    /// Whether the first path moves to the address a server prefers, if it works; on by default.
+    #[must_use]
+    pub fn use_preferred_address(mut self, used: bool) -> Self {
+        self.core.use_preferred_address = used;
+        self
+    }
+
     /// Whether paths open on their own, one from every local address to every server address; on
     /// by default. Otherwise [`Connection::open_path`](crate::Connection::open_path) opens them.
     #[must_use]
@@ -204,6 +211,22 @@ impl ServerConfig {
     #[must_use]
     pub fn transport(mut self, transport: TransportConfig) -> Self {
         self.core.transport = Arc::new(transport);
+        self
+    }
+
+    /// An IPv4 address of this server that clients are asked to move to, such as its own behind one
+    /// that many servers share (RFC 9000 section 9.6). [`EndpointBuilder`](crate::EndpointBuilder)
+    /// binds it; port 0 takes any.
+    #[must_use]
+    pub fn preferred_address_v4(mut self, address: Option<SocketAddrV4>) -> Self {
+        self.core.preferred_address_v4 = address;
+        self
+    }
+
+    /// The same for clients that use IPv6.
+    #[must_use]
+    pub fn preferred_address_v6(mut self, address: Option<SocketAddrV6>) -> Self {
+        self.core.preferred_address_v6 = address;
         self
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct PathPlan {
     confirmed: bool,
     /// Set while the peer allows no more paths.
     waiting: bool,
+    /// The address of the handshake, and the one the server prefers.
+    moved: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// One four-tuple that should have a path.
@@ -77,6 +79,7 @@ impl PathPlan {
             wishes: vec![wish],
             confirmed: false,
             waiting: false,
+            moved: None,
         }
     }
 
@@ -151,18 +154,65 @@ impl PathPlan {
                 }
             }
             PathEvent::Abandoned { path, .. } => {
+                let moved = self.moved;
                 if let Some(wish) = self.wish(*path) {
                     wish.path = None;
                     wish.rest_until = Some(now + wish.rest);
                     wish.rest = (wish.rest * 2).min(MAX_REST);
+                    if let Some((before, after)) = moved
+                        && wish.four_tuple.remote == before
+                    {
+                        wish.four_tuple.remote = after;
+                    }
                 }
             }
+            PathEvent::Migrated(path, four_tuple) => self.on_migrated(*path, *four_tuple),
             PathEvent::Discarded(_)
             | PathEvent::Suspect(_)
             | PathEvent::Recovered(_)
-            | PathEvent::RemoteStatus(..)
-            | PathEvent::Migrated(..) => {}
+            | PathEvent::RemoteStatus(..) => {}
         }
+    }
+
+    /// A path moved. If that was to the server's preferred address, further paths lead there: the
+    /// one before may not work for long (MP-019).
+    fn on_migrated(&mut self, path: PathId, four_tuple: FourTuple) {
+        let Some(wish) = self.wish(path) else {
+            return;
+        };
+        let before = std::mem::replace(&mut wish.four_tuple, four_tuple).remote;
+        let after = four_tuple.remote;
+        if before == after {
+            return;
+        }
+        self.moved = Some((before, after));
+        let is_known = self.remotes.contains(&after);
+        self.remotes.retain(|remote| *remote != before || !is_known);
+        for remote in &mut self.remotes {
+            if *remote == before {
+                *remote = after;
+            }
+        }
+        for wish in self.wishes.iter_mut().filter(|wish| wish.path.is_none()) {
+            if wish.four_tuple.remote == before {
+                wish.four_tuple.remote = after;
+            }
+        }
+        self.forget_repeated();
+    }
+
+    /// Drops wishes for addresses that another one has.
+    fn forget_repeated(&mut self) {
+        let all: Vec<_> = self.wishes.iter().map(|wish| wish.four_tuple).collect();
+        let mut index = 0;
+        self.wishes.retain(|wish| {
+            let mut others = all.iter().enumerate();
+            let is_first = |other: &(usize, &FourTuple)| *other.1 == wish.four_tuple;
+            let first = others.find(is_first).map(|(first, _)| first);
+            let keep = wish.path.is_some() || first == Some(index);
+            index += 1;
+            keep
+        });
     }
 
     fn wish(&mut self, path: PathId) -> Option<&mut Wish> {
@@ -283,5 +333,40 @@ mod tests {
         }
         plan.set_locals(vec![a]);
         assert_eq!(plan.wishes.len(), 1);
+    }
+
+    #[tokio::test]
+    async fn mp_019_further_paths_lead_to_the_preferred_address() {
+        let now = Instant::now();
+        let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.2:0"));
+        let handshake = "127.0.0.3:1".parse().unwrap();
+        let preferred: SocketAddr = "127.0.0.4:2".parse().unwrap();
+        let first = FourTuple::new(a.local(), handshake);
+        let mut plan = PathPlan::new(first, &[preferred]);
+        plan.set_locals(vec![a.clone(), b.clone()]);
+        assert_eq!(plan.wishes.len(), 4);
+        let open = |plan: &PathPlan| {
+            let mut wishes: Vec<_> = plan.wishes.iter().map(|wish| wish.four_tuple).collect();
+            wishes.sort_by_key(|wish| wish.local);
+            wishes
+        };
+        plan.wishes
+            .iter_mut()
+            .find(|wish| wish.four_tuple == FourTuple::new(b.local(), handshake))
+            .unwrap()
+            .path = Some(PathId(1));
+        let moved = FourTuple::new(a.local(), preferred);
+        plan.on_event(&PathEvent::Migrated(PathId::ZERO, moved), now);
+        // The path that leads to the old address stays as long as it works.
+        assert_eq!(open(&plan).len(), 3);
+        assert!(open(&plan).contains(&FourTuple::new(b.local(), handshake)));
+        let abandoned = PathEvent::Abandoned {
+            path: PathId(1),
+            error_code: TransportErrorCode::PATH_UNSTABLE_OR_POOR,
+            by_peer: false,
+        };
+        plan.on_event(&abandoned, now);
+        assert!(open(&plan).iter().all(|wish| wish.remote == preferred));
+        assert_eq!(plan.remotes, [preferred]);
     }
 }

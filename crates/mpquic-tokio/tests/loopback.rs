@@ -627,3 +627,57 @@ async fn known_servers_get_data_with_the_first_flight() -> TestResult {
     assert_eq!(within("both", receive).await???, [&b"early"[..], b"again"]);
     Ok(())
 }
+
+/// RFC 9000 section 9.6, MP-019: the server binds the address it prefers; the first path moves
+/// there, and so do others that have to open anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_moves_to_the_servers_preferred_address() -> TestResult {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let config = config.preferred_address_v4(Some("127.0.0.9:0".parse()?));
+    let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+    let addresses = server.local_addrs();
+    let [first, preferred] = addresses[..] else {
+        return Err(format!("{addresses:?}").into());
+    };
+    let client = Endpoint::builder()
+        .client(client(default_transport())?)
+        .bind("127.0.0.1:0".parse()?)
+        .build()?;
+    let net = Net { server, client };
+    let (a, b) = net.connect().await?;
+    let mut events = a.path_events();
+    let is_there = || {
+        a.path_stats()
+            .iter()
+            .any(|path| path.four_tuple.remote == preferred)
+    };
+    let moved = async {
+        while !is_there() {
+            events.next().await.ok_or("closed")?;
+        }
+        Ok::<_, Error>(())
+    };
+    within("moving", moved).await??;
+    assert_eq!(preferred.ip(), "127.0.0.9".parse::<std::net::IpAddr>()?);
+    assert_ne!(first, preferred);
+
+    let data = pattern(1 << 20, 3);
+    let mut send = a.open_uni().await?;
+    let sent = async {
+        send.write_all(&data).await?;
+        send.finish()?;
+        Ok::<_, Error>(())
+    };
+    let received = async {
+        let mut recv = b.accept_uni().await?;
+        Ok::<_, Error>(recv.read_to_end(2 << 20).await?)
+    };
+    let (_, received) = within("a transfer", async { tokio::try_join!(sent, received) }).await??;
+    assert_eq!(sha256(&received), sha256(&data));
+    let there = b.path_stats();
+    assert!(
+        there.iter().all(|path| path.four_tuple.local == preferred),
+        "{there:?}"
+    );
+    Ok(())
+}

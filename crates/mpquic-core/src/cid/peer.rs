@@ -61,7 +61,8 @@ struct Blocked {
 
 /// The connection IDs the peer issued for one path: the destination of what we send on it.
 ///
-/// At most one is in use, the *current* one. Only its reset token counts: RFC 9000 section 10.3.1
+/// One is in use, the *current* one, and while the path changes its addresses one for the others.
+/// Only their reset tokens count: RFC 9000 section 10.3.1
 /// forbids looking for tokens of connection IDs that were not used or are retired (MP-108).
 #[derive(Debug)]
 pub(crate) struct PeerCids {
@@ -71,6 +72,8 @@ pub(crate) struct PeerCids {
     current: Option<Box<PeerCid>>,
     /// For addresses the path is leaving, until it is certain that it leaves them.
     kept: Option<Box<PeerCid>>,
+    /// For addresses the path may move to, while they are proven.
+    candidate: Option<Box<PeerCid>>,
     /// Never sent to, by sequence number.
     unused: SmallVec<[PeerCid; 1]>,
     /// All below are retired, or are to be when they arrive.
@@ -99,6 +102,7 @@ impl PeerCids {
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
             current: None,
             kept: None,
+            candidate: None,
             unused: SmallVec::new(),
             retire_prior_to: 0,
             next_sequence: 0,
@@ -152,6 +156,17 @@ impl PeerCids {
         self.kept.as_ref().map(|kept| &kept.cid)
     }
 
+    /// The connection ID for the addresses the path may move to.
+    pub(crate) fn candidate(&self) -> Option<&ConnectionId> {
+        self.candidate.as_ref().map(|candidate| &candidate.cid)
+    }
+
+    /// Those that something was sent to.
+    fn used(&self) -> impl Iterator<Item = &PeerCid> {
+        let all = [&self.current, &self.kept, &self.candidate];
+        all.into_iter().filter_map(|cid| cid.as_deref())
+    }
+
     /// True if a connection ID in use has this reset token (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         // Without early exit: timing must not tell how much of a guess was right (RFC 9000
@@ -163,12 +178,7 @@ impl PeerCids {
                 .fold(0, |differs, (a, b)| differs | (a ^ b))
                 == 0
         };
-        let in_use = self
-            .current
-            .as_deref()
-            .into_iter()
-            .chain(self.kept.as_deref());
-        in_use
+        self.used()
             .filter_map(|cid| cid.reset_token)
             .fold(false, |found, known| found | is_equal(known))
     }
@@ -185,12 +195,7 @@ impl PeerCids {
     }
 
     fn known(&self) -> impl Iterator<Item = &PeerCid> {
-        let in_use = self
-            .current
-            .as_deref()
-            .into_iter()
-            .chain(self.kept.as_deref());
-        in_use.chain(&self.unused)
+        self.used().chain(&self.unused)
     }
 
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path.
@@ -344,6 +349,38 @@ impl PeerCids {
         changes
     }
 
+    /// Takes an unused connection ID for addresses that are to be proven (RFC 9000 section 9.5).
+    /// `None` if there is none; then, the one in use serves.
+    pub(crate) fn reserve_candidate(&mut self) -> Option<ResetTokenChanges> {
+        if self.unused.is_empty() {
+            return None;
+        }
+        let mut changes = self.release_candidate();
+        let next = self.unused.remove(0);
+        changes.extend(next.reset_token.map(ResetTokenChange::Added));
+        self.candidate = Some(Box::new(next));
+        Some(changes)
+    }
+
+    /// The path has moved to the addresses that were proven, and leaves all others.
+    pub(crate) fn adopt_candidate(&mut self) -> ResetTokenChanges {
+        let mut changes = self.release_kept();
+        if let Some(candidate) = self.candidate.take() {
+            self.retire_current(&mut changes);
+            self.current = Some(candidate);
+        }
+        changes
+    }
+
+    /// The path does not move.
+    pub(crate) fn release_candidate(&mut self) -> ResetTokenChanges {
+        let mut changes = ResetTokenChanges::new();
+        if let Some(candidate) = self.candidate.take() {
+            self.retire(*candidate, &mut changes);
+        }
+        changes
+    }
+
     /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
     /// (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {
@@ -447,6 +484,7 @@ impl PeerCids {
         let mut changes = ResetTokenChanges::new();
         self.retire_current(&mut changes);
         changes.extend(self.release_kept());
+        changes.extend(self.release_candidate());
         self.abandoned = true;
         self.unused.clear();
         self.turnover = None;
@@ -516,6 +554,9 @@ impl PeerCids {
         }
         if self.kept.as_deref().is_some_and(is_past) {
             changes.extend(self.release_kept());
+        }
+        if self.candidate.as_deref().is_some_and(is_past) {
+            changes.extend(self.release_candidate());
         }
     }
 

@@ -1,6 +1,7 @@
 //! Configuration of endpoints and connections.
 
 use std::fmt;
+use std::net::{SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +64,9 @@ pub struct ClientConfig {
     /// the oldest of them. The server may choose another one without a further round trip, so best
     /// is one that it is sure to know (RFC 9368 section 2.5).
     pub version: Option<Version>,
+    /// Move path 0 to the server's preferred address, if it has one that works (RFC 9000 section
+    /// 9.6). On by default.
+    pub use_preferred_address: bool,
 }
 
 impl ClientConfig {
@@ -73,6 +77,7 @@ impl ClientConfig {
             crypto,
             token_store: None,
             version: None,
+            use_preferred_address: true,
         }
     }
 }
@@ -102,6 +107,12 @@ pub struct ServerConfig {
     pub time_source: Arc<dyn TimeSource>,
     /// Take address changes of clients (RFC 9000 section 9).
     pub migration: bool,
+    /// An IPv4 address of this server, and of it alone, that clients are asked to move to from the
+    /// address they connected to, such as one that many servers share (RFC 9000 section 9.6).
+    /// Datagrams that arrive there must show it as their local address.
+    pub preferred_address_v4: Option<SocketAddrV4>,
+    /// The same for clients that use IPv6.
+    pub preferred_address_v6: Option<SocketAddrV6>,
     /// Connection attempts not yet accepted or refused that may wait; more are refused.
     pub max_incoming: usize,
 }
@@ -121,6 +132,8 @@ impl ServerConfig {
             token_lifetime: Duration::from_secs(14 * 24 * 3600),
             time_source: Arc::new(StdSystemTime),
             migration: true,
+            preferred_address_v4: None,
+            preferred_address_v6: None,
             max_incoming: 1 << 16,
         }
     }

@@ -102,6 +102,7 @@ impl Connection {
             let size = path.budget_for(four_tuple).min(MIN_DATAGRAM);
             let mut plan = Plan::new(id, size);
             plan.validation = Some(four_tuple);
+            plan.probing = path.is_elsewhere(four_tuple);
             plan.pad = full;
             return Some((plan, four_tuple));
         }
@@ -297,22 +298,8 @@ fn order_limit(order: &Order) -> usize {
 impl Path {
     /// Where a challenge or a response is to go, and whether it fills a whole datagram.
     fn challenge_target(&self) -> Option<(FourTuple, bool)> {
-        let target = self
-            .responses
-            .next_four_tuple()
-            .or_else(|| {
-                self.tuple
-                    .validation
-                    .wants_to_send()
-                    .then_some(self.tuple.four_tuple)
-            })
-            .or_else(|| {
-                let previous = self.previous.as_ref()?;
-                previous
-                    .validation
-                    .wants_to_send()
-                    .then_some(previous.four_tuple)
-            })?;
+        let target = self.responses.next_four_tuple();
+        let target = target.or_else(|| self.challenged())?;
         let budget = self.budget_for(target);
         // RFC 9000 section 8.2.1: whole datagrams, unless the 3x limit forbids.
         (budget >= MIN_CHALLENGE).then_some((target, budget >= MIN_DATAGRAM))

@@ -402,6 +402,9 @@ impl Connection {
             let (cid, token) = (preferred.connection_id, preferred.stateless_reset_token);
             slot.peer_cids.add_preferred(cid, token);
         }
+        if self.side == Side::Client {
+            self.preferred = peer.preferred_address.clone().map(Box::new);
+        }
         self.peer = Peer::from(&peer);
     }
 

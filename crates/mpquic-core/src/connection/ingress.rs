@@ -111,13 +111,12 @@ impl Connection {
 
     fn is_known_remote(&self, arrival: &Arrival) -> bool {
         let remote = arrival.four_tuple.remote;
-        self.paths.any(arrival.path).is_some_and(|path| {
-            path.tuple.four_tuple.remote == remote
-                || path
-                    .previous
-                    .as_ref()
-                    .is_some_and(|old| old.four_tuple.remote == remote)
-        })
+        let Some(path) = self.paths.any(arrival.path) else {
+            return false;
+        };
+        // Packets from the handshake's address may be late once path 0 has left it.
+        let is_handshake = path.id == PathId::ZERO && remote == self.handshake.peer_address;
+        is_handshake || path.knows_remote(remote)
     }
 
     /// Bytes received raise the 3x limit of the tuple they came on (RFC 9000 section 8.1).
@@ -422,7 +421,7 @@ impl Connection {
         spin: bool,
     ) -> Result<(), TransportError> {
         let seen = Dropped::one_rtt(opened.size);
-        if !self.admit_path(arrival) {
+        if self.is_unwanted_migration(arrival) || !self.admit_path(arrival) {
             self.drop_packet(arrival, seen, DropReason::Rejected);
             return Ok(());
         }
@@ -557,7 +556,7 @@ impl Connection {
             Frame::StreamsBlocked(dir, limit) => self.streams.on_streams_blocked(dir, limit),
             Frame::Datagram(data) => self.on_datagram_frame(data),
             Frame::NewToken(token) => self.on_new_token(token),
-            Frame::HandshakeDone => self.on_handshake_done(),
+            Frame::HandshakeDone => self.on_handshake_done(now),
             Frame::AckFrequency(asked) => self.ack_frequencies.on_ack_frequency(&asked),
             Frame::ImmediateAck => self.ack_frequencies.announced().map(|_| ()),
             Frame::ConnectionClose(close) => {
@@ -645,14 +644,17 @@ impl Connection {
         Ok(())
     }
 
-    fn on_handshake_done(&mut self) -> Result<(), TransportError> {
+    fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
         if self.side == Side::Server {
             // RFC 9000 section 19.20
             return Err(TransportError::protocol_violation(
                 "HANDSHAKE_DONE from a client",
             ));
         }
-        self.confirm_handshake();
+        if !self.handshake.confirmed {
+            self.confirm_handshake();
+            self.prefer_address(now);
+        }
         Ok(())
     }
 

@@ -19,6 +19,8 @@ use crate::wire::frame::{Frame, NewConnectionId};
 /// (MP-093).
 const CIDS_PER_PATH: u64 = 2;
 const CIDS_PER_UNUSED_PATH: u64 = 1;
+/// The same on path 0 of a server with a preferred address, in addition.
+const CIDS_FOR_PREFERRED: u64 = 2;
 /// A new path's first challenge is repeated after so many of the largest PTO of the others.
 const KNOWN_TIMEOUTS: u32 = 3;
 /// State of a path that both sides abandoned stays for this many of the largest PTO (MP-124).
@@ -154,7 +156,14 @@ impl Connection {
     /// (MP-093, MP-094, MP-096).
     pub(super) fn issue_cids(&mut self) {
         let limit = self.peer.active_connection_id_limit;
-        let open = self.paths.iter().map(|path| (path.id, CIDS_PER_PATH));
+        // A client that moves to the preferred address and has to change its own meanwhile needs
+        // one for each pair of addresses (RFC 9000 section 9.6.3).
+        let announced = self.side == Side::Server && self.preferred.is_some();
+        let for_moves = if announced { CIDS_FOR_PREFERRED } else { 0 };
+        let open = self.paths.iter().map(|path| match path.id {
+            PathId::ZERO => (path.id, CIDS_PER_PATH + for_moves),
+            id => (id, CIDS_PER_PATH),
+        });
         let unused = self.paths.ids.issuable();
         let unused = unused.map(|id| (id, CIDS_PER_UNUSED_PATH));
         let targets: SmallVec<[(PathId, u64); 16]> = open.chain(unused).collect();

@@ -12,6 +12,7 @@ use crate::cid::peer::{PeerCids, ResetTokenChanges};
 use crate::congestion::Controller as _;
 use crate::error::TransportErrorCode;
 use crate::ids::{FourTuple, PathId};
+use crate::path::validation::Validated;
 use crate::path::{Path, Tuple};
 
 impl Connection {
@@ -22,6 +23,7 @@ impl Connection {
             if path.tuple.four_tuple.matches(&arrival.four_tuple) {
                 path.tuple.validation.on_heard();
             }
+            self.on_probed(arrival);
         }
     }
 
@@ -31,6 +33,15 @@ impl Connection {
             return;
         };
         let now = arrival.now;
+        if let Some(candidate) = &mut path.candidate
+            && let Some(proof) = candidate.tuple.validation.on_path_response(now, data)
+        {
+            if proof == Validated::Path {
+                candidate.tuple.set_validated();
+                self.adopt_candidate(now);
+            }
+            return;
+        }
         if path.tuple.validation.on_path_response(now, data).is_some() {
             path.tuple.set_validated();
             let migrated = path.previous.take().is_some();
@@ -68,8 +79,11 @@ impl Connection {
             }
             return;
         }
+        if self.on_moved_to_preferred(arrival, newest_non_probing) {
+            return;
+        }
         // RFC 9000 section 9.3: only the newest non-probing packet moves the path.
-        if self.side == Side::Server && newest_non_probing && self.accepts_migration() {
+        if self.side == Side::Server && newest_non_probing && self.accepts_migration(arrival) {
             self.follow(arrival.now, arrival.path, arrival.four_tuple);
             if let Some(path) = self.paths.open_mut(arrival.path) {
                 path.tuple.amplification.on_received(arrival.size);
@@ -77,9 +91,24 @@ impl Connection {
         }
     }
 
-    fn accepts_migration(&self) -> bool {
+    /// Server: true for a packet from other addresses of a client that was told to stay. It is
+    /// dropped (RFC 9000 section 9).
+    pub(super) fn is_unwanted_migration(&self, arrival: &Arrival) -> bool {
+        let path = self.paths.open(arrival.path);
+        let is_elsewhere = |path: &Path| !path.tuple.four_tuple.matches(&arrival.four_tuple);
+        self.handshake.confirmed
+            && !self.accepts_migration(arrival)
+            && path.is_some_and(is_elsewhere)
+    }
+
+    fn accepts_migration(&self, arrival: &Arrival) -> bool {
         match &self.handshake.role {
-            super::Role::Server(server) => self.handshake.confirmed && server.config.migration,
+            super::Role::Server(server) => {
+                // RFC 9000 section 18.2: disable_active_migration is about the handshake's address.
+                let allowed =
+                    server.config.migration || self.is_preferred(arrival.four_tuple.local);
+                self.handshake.confirmed && allowed
+            }
             super::Role::Client(_) => true,
         }
     }
@@ -112,6 +141,9 @@ impl Connection {
             return Err(MigrateError::NoConnectionId);
         }
         self.migrate(now, id, FourTuple::new(local, remote));
+        if id == PathId::ZERO {
+            self.prefer_address_from(now, local);
+        }
         Ok(())
     }
 

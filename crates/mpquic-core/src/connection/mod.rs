@@ -34,6 +34,7 @@ use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
 use crate::wire::frame::Close;
 use crate::wire::header::ProtectedPacket;
+use crate::wire::transport_parameters::PreferredAddress;
 use crate::wire::transport_parameters::TransportParameters;
 
 mod ack_frequency;
@@ -53,6 +54,7 @@ mod migration;
 mod movable;
 mod packet;
 mod policies;
+mod preferred;
 mod report;
 mod rest;
 pub(crate) mod setup;
@@ -98,6 +100,8 @@ pub struct Connection {
     /// For choices that need not be secret.
     quick_random: QuickRandom,
     cids: CidSource,
+    /// Where the server would rather be used: its own choice, and on a client until it acts on it.
+    preferred: Option<Box<PreferredAddress>>,
     /// 1-RTT packets that overtook the end of the handshake.
     premature: Vec<(ingress::Arrival, ProtectedPacket)>,
     /// Memory for moving data from one path to others.
@@ -161,6 +165,12 @@ impl Connection {
         let slot = paths.slot_or_new(PathId::ZERO);
         slot.local_cids
             .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
+        // RFC 9000 section 5.1.1
+        if let Some(preferred) = &setup.local_parameters.preferred_address {
+            slot.local_cids
+                .add_announced(preferred.connection_id, preferred.stateless_reset_token);
+        }
+        let preferred = setup.local_parameters.preferred_address.clone();
         let peer_cid = setup.peer_cid;
         slot.peer_cids.set_handshake_cid(peer_cid);
         slot.path = Some(Box::new(path));
@@ -170,6 +180,7 @@ impl Connection {
             side,
             endpoint_config: setup.endpoint.clone(),
             cids,
+            preferred: preferred.map(Box::new),
             premature: Vec::new(),
             requeued: Vec::new(),
             reset_key: setup.reset_key.clone(),

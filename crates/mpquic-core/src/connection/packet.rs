@@ -15,7 +15,7 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::path::set::Slot;
-use crate::path::{MIN_DATAGRAM, Tuple};
+use crate::path::{Candidate, MIN_DATAGRAM, Tuple};
 use crate::sched::DataSelection;
 use crate::space::{AckState, SentPacket};
 use crate::wire::frame::{Close, Frame};
@@ -35,6 +35,8 @@ pub(super) struct Plan {
     pub(super) ecn: Option<EcnCodepoint>,
     /// PATH_CHALLENGE and PATH_RESPONSE for these addresses.
     pub(super) validation: Option<FourTuple>,
+    /// Nothing but probing frames: the packet must not move the path (RFC 9000 section 9.1).
+    pub(super) probing: bool,
     /// Make the packet ack-eliciting, by a PING if need be.
     pub(super) ping: bool,
     /// Ask for an acknowledgement at once, if the peer can be asked.
@@ -60,6 +62,7 @@ impl Plan {
             size,
             ecn: None,
             validation: None,
+            probing: false,
             ping: false,
             immediate_ack: false,
             pad: false,
@@ -165,7 +168,10 @@ impl Connection {
         let kept = slot.peer_cids.kept();
         let kept = kept.filter(|_| path.previous.as_deref().is_some_and(is_old));
         // MP-073: a connection ID of the same path ID.
-        let dcid = *kept.or(slot.peer_cids.current())?;
+        let is_candidate = |candidate: &Candidate| Some(candidate.tuple.four_tuple) == to;
+        let candidate = slot.peer_cids.candidate();
+        let candidate = candidate.filter(|_| path.candidate.as_deref().is_some_and(is_candidate));
+        let dcid = *kept.or(candidate).or(slot.peer_cids.current())?;
         Some(match key_phase {
             Some(key_phase) => PacketHeader::Short {
                 dcid,
@@ -182,7 +188,7 @@ impl Connection {
 
     /// Writes frames in order of urgency.
     fn write_one_rtt(&mut self, writer: &mut FrameWriter<'_>, now: Instant, plan: &Plan) {
-        let acked = !plan.mtu_probe && self.write_acks(writer, now, plan);
+        let acked = !plan.mtu_probe && !plan.probing && self.write_acks(writer, now, plan);
         if let Some(four_tuple) = plan.validation {
             self.write_validation(writer, now, plan.path, four_tuple, plan.pad);
         }
@@ -264,8 +270,10 @@ impl Connection {
             return;
         };
         path.responses.write_frames(writer, &four_tuple);
-        let tuples = std::iter::once(&mut path.tuple).chain(path.previous.as_deref_mut());
-        for tuple in tuples.filter(|tuple| tuple.four_tuple == four_tuple) {
+        for tuple in path
+            .tuples_mut()
+            .filter(|tuple| tuple.four_tuple == four_tuple)
+        {
             tuple.validation.write_frames(writer, now, data, full_size);
         }
     }

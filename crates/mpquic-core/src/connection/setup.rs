@@ -66,6 +66,8 @@ pub(crate) struct ClientSetup {
     pub(crate) server_name: Arc<str>,
     /// Takes tokens of NEW_TOKEN frames.
     pub(crate) tokens: TokenDrawer,
+    /// Move to the server's preferred address.
+    pub(crate) use_preferred_address: bool,
     /// Token for the first Initial, empty if there is none.
     pub(crate) token: Bytes,
 }

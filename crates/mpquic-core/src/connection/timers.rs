@@ -219,6 +219,14 @@ impl Connection {
         if let Some(previous) = &mut path.previous {
             previous.validation.on_timeout(now);
         }
+        if let Some(candidate) = &mut path.candidate
+            && candidate.tuple.validation.on_timeout(now)
+        {
+            self.on_candidate_failed(id);
+        }
+        let Some(path) = self.paths.open_mut(id) else {
+            return;
+        };
         if path.tuple.validation.on_timeout(now) {
             self.on_validation_failed(now, id);
         }

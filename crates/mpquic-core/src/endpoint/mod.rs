@@ -1,6 +1,7 @@
 //! The endpoint: routes datagrams to connections and starts new ones.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,10 +20,11 @@ use crate::connection::{Connection, Datagram, EndpointEvent};
 use crate::crypto::Unstarted;
 use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
 use crate::error::{ConnectionError, TransportErrorCode};
-use crate::ids::FourTuple;
+use crate::ids::{FourTuple, PathId};
 use crate::packet::Transmit;
 use crate::version::Version;
 use crate::wire::header::{self, PacketKind, Peek};
+use crate::wire::transport_parameters::PreferredAddress;
 use incoming::{Arrived, Pending, PendingTable};
 use reset::ResetLimiter;
 use routes::{InitialRoute, Route, Routes};
@@ -200,6 +202,7 @@ impl Endpoint {
                 crypto: config.crypto,
                 server_name: server_name.into(),
                 tokens,
+                use_preferred_address: config.use_preferred_address,
                 token,
             }),
         });
@@ -388,6 +391,8 @@ impl Endpoint {
         }
         let versions = Versions::new(&self.config, incoming.version, self.rng.random());
         let handle = self.routes.insert(local_cid, Some(incoming.dcid));
+        local_parameters.preferred_address =
+            self.preferred_address(handle, &config, incoming.four_tuple().local);
         let mut connection = Connection::new(ConnectionSetup {
             now,
             four_tuple: incoming.first.four_tuple,
@@ -413,6 +418,30 @@ impl Endpoint {
             connection.handle_datagram(datagram.into_datagram(now));
         }
         Ok((handle, connection))
+    }
+
+    /// Where a client is to move, with a connection ID for it; `None` if it is there already.
+    fn preferred_address(
+        &mut self,
+        handle: ConnectionHandle,
+        config: &ServerConfig,
+        local: SocketAddr,
+    ) -> Option<PreferredAddress> {
+        let (ipv4, ipv6) = (config.preferred_address_v4, config.preferred_address_v6);
+        let (v4, v6) = (ipv4.map(SocketAddr::V4), ipv6.map(SocketAddr::V6));
+        let is_there = [v4, v6].contains(&Some(local));
+        if v4.or(v6).is_none() || is_there {
+            return None;
+        }
+        let connection_id = self.new_cid()?;
+        let issued = EndpointEvent::ConnectionIdIssued(connection_id, PathId::ZERO);
+        self.routes.on_event(handle, issued);
+        Some(PreferredAddress {
+            ipv4,
+            ipv6,
+            connection_id,
+            stateless_reset_token: self.reset_key.token(&connection_id),
+        })
     }
 
     /// Refuses with CONNECTION_REFUSED.

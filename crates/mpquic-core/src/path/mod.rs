@@ -5,6 +5,7 @@
 //! between, with its validation and its 3x budget. NAT rebinding and migration replace the tuple
 //! and keep the path.
 
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use quinn_proto::Side;
@@ -63,6 +64,14 @@ impl Tuple {
     }
 }
 
+/// Addresses that are proven before a path moves to them: those of a server's preferred address.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) tuple: Tuple,
+    /// The path moves as soon as they are proven.
+    pub(crate) wanted: bool,
+}
+
 /// Counters of one path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counters {
@@ -84,6 +93,7 @@ pub(crate) struct Path {
     pub(crate) tuple: Tuple,
     /// While a new tuple is validated: the one to fall back to.
     pub(crate) previous: Option<Box<Tuple>>,
+    pub(crate) candidate: Option<Box<Candidate>>,
     /// Addresses that sent something on this path without having become its tuple.
     pub(crate) stranger: Option<Box<Tuple>>,
     /// PATH_RESPONSEs owed.
@@ -122,6 +132,7 @@ impl Path {
             id,
             tuple: Tuple::new(four_tuple, side),
             previous: None,
+            candidate: None,
             stranger: None,
             responses: Responses::new(),
             space: PacketNumberSpace::new(SpaceId::Data(id)),
@@ -145,17 +156,48 @@ impl Path {
     }
 
     /// Every address the path knows.
+    fn tuples(&self) -> impl Iterator<Item = &Tuple> {
+        self.proven_tuples().chain(self.stranger.as_deref())
+    }
+
+    /// Addresses that are or may be in validation.
+    fn proven_tuples(&self) -> impl Iterator<Item = &Tuple> {
+        std::iter::once(&self.tuple)
+            .chain(self.previous.as_deref())
+            .chain(self.candidate.as_ref().map(|candidate| &candidate.tuple))
+    }
+
+    /// Every address the path knows.
     pub(crate) fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
+        let candidate = self.candidate.as_mut();
         std::iter::once(&mut self.tuple)
             .chain(self.previous.as_deref_mut())
+            .chain(candidate.map(|candidate| &mut candidate.tuple))
             .chain(self.stranger.as_deref_mut())
+    }
+
+    /// True if the peer may be at this address.
+    pub(crate) fn knows_remote(&self, remote: SocketAddr) -> bool {
+        self.proven_tuples()
+            .any(|tuple| tuple.four_tuple.remote == remote)
+    }
+
+    /// True if packets between these addresses are to be probes only.
+    pub(crate) fn is_elsewhere(&self, four_tuple: FourTuple) -> bool {
+        let mut used = std::iter::once(&self.tuple).chain(self.previous.as_deref());
+        !used.any(|tuple| tuple.four_tuple == four_tuple)
+    }
+
+    /// The next addresses that a challenge is due for.
+    pub(crate) fn challenged(&self) -> Option<FourTuple> {
+        let mut tuples = self.proven_tuples();
+        let tuple = tuples.find(|tuple| tuple.validation.wants_to_send())?;
+        Some(tuple.four_tuple)
     }
 
     /// Bytes that may be sent to an address now (RFC 9000 section 8).
     pub(crate) fn budget_for(&self, four_tuple: FourTuple) -> usize {
-        std::iter::once(&self.tuple)
-            .chain(self.previous.as_deref())
-            .chain(self.stranger.as_deref())
+        self.tuples()
             .find(|tuple| tuple.four_tuple == four_tuple)
             .map_or(0, |tuple| {
                 usize::try_from(tuple.amplification.budget()).unwrap_or(usize::MAX)
@@ -196,8 +238,7 @@ impl Path {
 
     /// The earliest time validation wants attention.
     pub(crate) fn validation_timeout(&self) -> Option<Instant> {
-        std::iter::once(&self.tuple)
-            .chain(self.previous.as_deref())
+        self.proven_tuples()
             .filter_map(|tuple| tuple.validation.next_timeout())
             .min()
     }

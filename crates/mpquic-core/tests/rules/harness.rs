@@ -228,6 +228,9 @@ pub(crate) struct Options {
     pub(crate) client_endpoint: EndpointConfig,
     pub(crate) server_endpoint: EndpointConfig,
     pub(crate) migration: bool,
+    /// Where the server would rather be used, and whether the client goes there.
+    pub(crate) preferred: Option<SocketAddr>,
+    pub(crate) use_preferred: bool,
     /// Of the client's first packet.
     pub(crate) version: Option<Version>,
     /// Encoded transport parameters that the client announces besides.
@@ -243,6 +246,8 @@ impl Default for Options {
             client_endpoint: EndpointConfig::new([1; 32]),
             server_endpoint: EndpointConfig::new([2; 32]),
             migration: true,
+            preferred: None,
+            use_preferred: true,
             version: None,
             client_parameters: Vec::new(),
         }
@@ -321,13 +326,21 @@ impl Net {
     #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
     pub(crate) fn new(options: Options) -> Self {
         let crypto = NullCrypto::new(b"rules");
+        let (v4, v6) = match options.preferred {
+            Some(SocketAddr::V4(v4)) => (Some(v4), None),
+            Some(SocketAddr::V6(v6)) => (None, Some(v6)),
+            None => (None, None),
+        };
         let server_config = ServerConfig {
             migration: options.migration,
+            preferred_address_v4: v4,
+            preferred_address_v6: v6,
             ..crypto.clone().server(Arc::new(options.server))
         };
         let crypto = crypto.announcing(&options.client_parameters);
         let mut client_config = crypto.client(Arc::new(options.client));
         client_config.version = options.version;
+        client_config.use_preferred_address = options.use_preferred;
         client_config.token_store = Some(Arc::new(Tokens::default()));
         Self {
             now: Instant::now(),

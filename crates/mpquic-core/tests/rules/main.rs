@@ -12,4 +12,5 @@ mod messages;
 mod migration;
 mod parameters;
 mod paths;
+mod preferred;
 mod versions;
