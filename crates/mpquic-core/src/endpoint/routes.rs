@@ -34,12 +34,42 @@ pub(super) enum Route {
     Retired,
 }
 
+/// A [`Route`] in eight bytes: there may be millions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    handle: u32,
+    path: PathId,
+}
+
+const _: () = assert!(size_of::<Place>() == 8);
+
+impl Place {
+    const RETIRED: Self = Self {
+        handle: u32::MAX,
+        path: PathId::ZERO,
+    };
+
+    /// `None` for a connection beyond 2^32 - 1 of them.
+    fn new(handle: ConnectionHandle, path: PathId) -> Option<Self> {
+        let handle = u32::try_from(handle.0).ok()?;
+        (handle != Self::RETIRED.handle).then_some(Self { handle, path })
+    }
+
+    fn route(self) -> Route {
+        if self == Self::RETIRED {
+            Route::Retired
+        } else {
+            Route::Path(ConnectionHandle(self.handle as usize), self.path)
+        }
+    }
+}
+
 /// What an endpoint knows of its connections. The maps are bounded by what each connection issues
 /// or stores, and are never iterated.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
-    cids: HashMap<ConnectionId, Route>,
+    cids: HashMap<ConnectionId, Place>,
     /// What was looked up last in `cids`: datagrams come in runs.
     recent: Option<(ConnectionId, Route)>,
     initial: HashMap<ConnectionId, InitialRoute>,
@@ -88,7 +118,7 @@ impl Routes {
             return Some(*route);
         }
         let dcid = ConnectionId::new(dcid);
-        let route = self.cids.get(&dcid).copied()?;
+        let route = self.cids.get(&dcid)?.route();
         self.recent = Some((dcid, route));
         Some(route)
     }
@@ -127,7 +157,7 @@ impl Routes {
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && remove_from(&mut registered.cids, &cid)
                 {
-                    self.cids.insert(cid, Route::Retired);
+                    self.cids.insert(cid, Place::RETIRED);
                     registered.retired.push_back(cid);
                     if registered.retired.len() > MAX_RETIRED
                         && let Some(old) = registered.retired.pop_front()
@@ -159,14 +189,15 @@ impl Routes {
 
     fn issue(&mut self, handle: ConnectionHandle, cid: ConnectionId, path: PathId) {
         if let Some(registered) = self.connections.get_mut(handle.0)
-            && !matches!(self.cids.get(&cid), Some(Route::Path(..)))
+            && self.cids.get(&cid).is_none_or(|place| *place == Place::RETIRED)
+            && let Some(place) = Place::new(handle, path)
         {
             // A few at a time: they hardly change after the handshake.
             if registered.cids.len() == registered.cids.capacity() {
                 registered.cids.reserve_exact(CIDS_AT_A_TIME);
             }
             registered.cids.push(cid);
-            self.cids.insert(cid, Route::Path(handle, path));
+            self.cids.insert(cid, place);
             self.recent = None;
         }
     }
@@ -203,8 +234,8 @@ impl Routes {
 }
 
 /// Removes the memory of a retired connection ID, unless it was issued again.
-fn forget_retired(cids: &mut HashMap<ConnectionId, Route>, cid: &ConnectionId) {
-    if cids.get(cid) == Some(&Route::Retired) {
+fn forget_retired(cids: &mut HashMap<ConnectionId, Place>, cid: &ConnectionId) {
+    if cids.get(cid) == Some(&Place::RETIRED) {
         cids.remove(cid);
     }
 }
