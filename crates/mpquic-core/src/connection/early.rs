@@ -209,8 +209,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Server: nothing has arrived since this time; drops the keys if that is long enough.
+    pub(super) fn rest_early_keys(&mut self, now: Instant, silent_since: Instant) {
+        let keep = KEEP_TIMEOUTS * self.paths.largest_pto(Duration::ZERO);
+        if self.side == Side::Server && self.handshake.complete && silent_since + keep <= now {
+            self.handshake.early = None;
+        }
+    }
+
     /// Server: drops the keys once only replays can need them.
-    pub(super) fn discard_early_keys(&mut self, now: Instant) {
+    fn discard_early_keys(&mut self, now: Instant) {
         if let (true, Some(early)) = (self.handshake.complete, &mut self.handshake.early) {
             let keep = || KEEP_TIMEOUTS * self.paths.largest_pto(Duration::ZERO);
             if *early.discard_at.get_or_insert_with(|| now + keep()) <= now {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Connection;
 
 /// How long nothing must have arrived.
-const REST_AFTER: Duration = Duration::from_secs(2);
+const REST_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether a connection rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Connection {
             self.premature.shrink_to_fit();
             self.requeued.shrink_to_fit();
             self.events.shrink_to_fit();
-            self.discard_early_keys(now);
+            self.rest_early_keys(now, self.idle.since());
             self.paths.rest();
             self.movable.rest();
             self.streams.rest();
