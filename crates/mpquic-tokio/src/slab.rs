@@ -1,8 +1,9 @@
 //! [`Lanes`]: pooled receive buffers.
 //!
 //! Each lane owns a slab; a received batch is cut off its front, decrypted in place and handed out
-//! as `Bytes` slices, and the slab is used again once all of them are dropped. Nothing is allocated
-//! once the pool is warm.
+//! as `Bytes` slices, and the slab is used again once all of them are dropped. Short messages are
+//! copied to a slab they share, so that they neither use up the lanes' nor pin much. Nothing is
+//! allocated once the pool is warm.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -14,6 +15,8 @@ use quinn_udp::RecvMeta;
 const MESSAGE: usize = 1 << 16;
 /// Bytes of a slab. Small enough to stay in a CPU cache, large enough to waste little at its end.
 const SLAB: usize = 4 * MESSAGE;
+/// Messages up to this length are copied: it costs less than the share of a slab they would use up.
+const SHORT: usize = 4096;
 /// Messages taken from the kernel in one call, at most.
 const MAX_LANES: usize = 8;
 /// Slabs whose slices are still in use and that are kept for later.
@@ -27,6 +30,9 @@ pub(crate) struct Lanes {
     lanes: Vec<BytesMut>,
     meta: Vec<RecvMeta>,
     retired: VecDeque<BytesMut>,
+    /// Where short messages go.
+    short: BytesMut,
+    retired_short: VecDeque<BytesMut>,
 }
 
 impl Lanes {
@@ -36,6 +42,8 @@ impl Lanes {
             lanes: vec![BytesMut::zeroed(SLAB)],
             meta: vec![RecvMeta::default()],
             retired: VecDeque::new(),
+            short: BytesMut::new(),
+            retired_short: VecDeque::new(),
         }
     }
 
@@ -47,12 +55,8 @@ impl Lanes {
     ) -> io::Result<usize> {
         for lane in &mut self.lanes {
             if lane.len() < MESSAGE {
-                let mut used = std::mem::replace(lane, fresh(&mut self.retired));
-                used.clear();
-                self.retired.push_back(used);
-                if self.retired.len() > MAX_RETIRED {
-                    self.retired.pop_front();
-                }
+                let used = std::mem::replace(lane, fresh(&mut self.retired));
+                retire(&mut self.retired, used);
             }
         }
         let count = {
@@ -65,7 +69,20 @@ impl Lanes {
             receive(&mut buffers, &mut self.meta)?
         };
         for (lane, meta) in self.lanes.iter_mut().zip(&self.meta).take(count) {
-            take(meta, lane.split_to(meta.len.min(MESSAGE)));
+            let length = meta.len.min(MESSAGE);
+            if length > SHORT {
+                take(meta, lane.split_to(length));
+                continue;
+            }
+            if self.short.capacity() < length {
+                let slab = reclaim(&mut self.retired_short);
+                let slab = slab.unwrap_or_else(|| BytesMut::with_capacity(SLAB));
+                let used = std::mem::replace(&mut self.short, slab);
+                retire(&mut self.retired_short, used);
+            }
+            self.short
+                .extend_from_slice(lane.get(..length).unwrap_or_default());
+            take(meta, self.short.split());
         }
         if count == self.lanes.len() && count < MAX_LANES {
             self.lanes.push(fresh(&mut self.retired));
@@ -75,21 +92,40 @@ impl Lanes {
     }
 }
 
-/// A slab nobody looks at any more, or a new one.
-fn fresh(retired: &mut VecDeque<BytesMut>) -> BytesMut {
+/// Keeps what is left of a slab until all that was cut off it is dropped.
+fn retire(retired: &mut VecDeque<BytesMut>, mut used: BytesMut) {
+    used.clear();
+    retired.push_back(used);
+    if retired.len() > MAX_RETIRED {
+        retired.pop_front();
+    }
+}
+
+/// An empty slab nobody looks at any more.
+fn reclaim(retired: &mut VecDeque<BytesMut>) -> Option<BytesMut> {
     // The newest are in the cache still, the oldest free first; slow readers may hold the rest.
     let newest = (0..retired.len()).rev().take(LOOK_AT);
     let oldest = 0..retired.len().min(LOOK_AT);
     for index in newest.chain(oldest) {
-        if let Some(slab) = retired.get_mut(index)
-            && slab.try_reclaim(SLAB)
-            && let Some(mut slab) = retired.remove(index)
+        if retired
+            .get_mut(index)
+            .is_some_and(|slab| slab.try_reclaim(SLAB))
         {
-            slab.resize(SLAB, 0);
-            return slab;
+            return retired.remove(index);
         }
     }
-    BytesMut::zeroed(SLAB)
+    None
+}
+
+/// A slab to receive into.
+fn fresh(retired: &mut VecDeque<BytesMut>) -> BytesMut {
+    match reclaim(retired) {
+        Some(mut slab) => {
+            slab.resize(SLAB, 0);
+            slab
+        }
+        None => BytesMut::zeroed(SLAB),
+    }
 }
 
 #[cfg(test)]
@@ -126,9 +162,28 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_use_is_never_overwritten() {
+    fn short_messages_share_a_slab_and_leave_the_lane_alone() {
         let mut lanes = Lanes::new();
-        let (_, kept) = deliver(&mut lanes, 1000);
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..10_000 {
+            let (address, message) = deliver(&mut lanes, 1200);
+            assert_eq!(&message[..], &[7; 1200]);
+            seen.insert(address / SLAB);
+        }
+        assert!(seen.len() < 8, "{} slabs", seen.len());
+        assert_eq!(lanes.lanes[0].len(), SLAB);
+    }
+
+    #[test]
+    fn a_message_in_use_is_never_overwritten() {
+        for length in [1000, 50_000] {
+            keeps_what_is_in_use(length);
+        }
+    }
+
+    fn keeps_what_is_in_use(length: usize) {
+        let mut lanes = Lanes::new();
+        let (_, kept) = deliver(&mut lanes, length);
         let kept = kept.freeze();
         for _ in 0..100 {
             lanes
@@ -141,6 +196,9 @@ mod tests {
                     |_, _| {},
                 )
                 .unwrap();
+        }
+        for _ in 0..1000 {
+            deliver(&mut lanes, 1000).1.fill(9);
         }
         assert!(kept.iter().all(|byte| *byte == 7));
     }
