@@ -228,6 +228,30 @@ fn datagrams_arrive_whole_on_any_path() {
     pair.close(Side::Client);
 }
 
+/// Payloads of one size leave in one train, and an acknowledgement on the first does not end it.
+#[test]
+fn datagrams_of_one_size_leave_in_one_train() {
+    for question in [&b""[..], b"question"] {
+        let mut pair = connected(Setup::new());
+        pair.drive(SECOND);
+        if !question.is_empty() {
+            let question = Bytes::copy_from_slice(question);
+            pair.client().send_datagram(question).unwrap();
+            pair.drive(10 * MS);
+        }
+        for size in [1000; 5].into_iter().chain([600, 1000]) {
+            let datagram = Bytes::from(vec![1; size]);
+            pair.server().send_datagram(datagram).unwrap();
+        }
+        let (now, mut train) = (pair.now(), Vec::new());
+        let sent = pair.server().poll_transmit(now, 64, &mut train).unwrap();
+        let segment = sent.segment_size.unwrap();
+        assert!((1000..1060).contains(&segment), "{sent:?}");
+        let rest = sent.size - 5 * segment;
+        assert!((600..660).contains(&rest), "{sent:?}");
+    }
+}
+
 /// The size that can be sent fits every usable path; each path tells its own.
 #[test]
 fn the_size_of_datagrams_follows_the_paths() {

@@ -18,9 +18,6 @@ use crate::shared::Shared;
 use crate::slab::Lanes;
 use crate::socket::{self, Socket};
 
-/// Batches taken from a socket before other tasks get a turn.
-const MAX_BATCHES: usize = 8;
-
 /// Reads a socket until it or the endpoint is closed.
 pub(crate) async fn read_socket(endpoint: Arc<EndpointShared>, socket: Arc<Socket>) {
     let mut reader = Reader::new();
@@ -35,14 +32,14 @@ pub(crate) async fn read_socket(endpoint: Arc<EndpointShared>, socket: Arc<Socke
                 return;
             },
         }
-        for _ in 0..MAX_BATCHES {
-            match reader.run(&endpoint, &socket) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // ICMP errors and such: nothing that concerns the next datagram.
-                Err(error) => tracing::debug!(%error, local = %socket.local(), "receive"),
-            }
+        match reader.run(&endpoint, &socket) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // ICMP errors and such: nothing that concerns the next datagram.
+            Err(error) => tracing::debug!(%error, local = %socket.local(), "receive"),
         }
+        // Applications read a batch before the next one: it is in the cache still, and what is
+        // bounded in bytes, as DATAGRAMs are, does not overflow.
         tokio::task::yield_now().await;
     }
 }

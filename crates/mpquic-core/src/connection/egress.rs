@@ -218,7 +218,12 @@ impl Connection {
             };
             count += 1;
             plan.management = plan.management && self.wants_management();
-            let full = built.size == size && built.ack_eliciting;
+            if count == 1 && self.datagrams.wants_to_send() {
+                // The next payload found no room: others of this size follow in the same train.
+                plan.size = built.size;
+                plan.align = true;
+            }
+            let full = built.size == plan.size && built.ack_eliciting;
             if !full || plan.data != Some(DataSelection::Next) || !self.has_movable() {
                 break;
             }
@@ -234,7 +239,7 @@ impl Connection {
             four_tuple,
             plan.ecn,
             buf.len(),
-            (count > 1).then_some(size),
+            (count > 1).then_some(plan.size),
         ))
     }
 

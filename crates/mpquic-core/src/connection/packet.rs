@@ -25,6 +25,8 @@ use crate::wire::header::PacketHeader;
 const ACK_DELAY_EXPONENT: u8 = 3;
 /// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
 pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
+/// Bytes of padding that cost less than the call to the kernel they save.
+const MAX_ALIGNMENT: usize = 64;
 
 /// What a 1-RTT packet is to contain.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub(super) struct Plan {
     pub(super) immediate_ack: bool,
     /// Expand to `size`.
     pub(super) pad: bool,
+    /// Expand to `size` if little is missing and more DATAGRAMs wait: the train goes on.
+    pub(super) align: bool,
     pub(super) mtu_probe: bool,
     /// Frames of connection, paths and stream limits.
     pub(super) management: bool,
@@ -66,6 +70,7 @@ impl Plan {
             ping: false,
             immediate_ack: false,
             pad: false,
+            align: false,
             mtu_probe: false,
             management: false,
             orphan_acks: false,
@@ -101,7 +106,11 @@ impl Connection {
             builder.abandon(buf);
             return None;
         }
-        let pad_to = plan.pad.then_some(start + plan.size);
+        let align = plan.align
+            && ack_eliciting
+            && self.datagrams.wants_to_send()
+            && builder.sealed_size(buf) + MAX_ALIGNMENT >= plan.size;
+        let pad_to = (plan.pad || align).then_some(start + plan.size);
         self.log_one_rtt(plan.path, plan.validation, &builder, buf, pad_to);
         let keys = self.handshake.sealing()?;
         let size = builder.finish(buf, keys.header, keys.packet, pad_to);

@@ -189,7 +189,10 @@ impl Routes {
 
     fn issue(&mut self, handle: ConnectionHandle, cid: ConnectionId, path: PathId) {
         if let Some(registered) = self.connections.get_mut(handle.0)
-            && self.cids.get(&cid).is_none_or(|place| *place == Place::RETIRED)
+            && self
+                .cids
+                .get(&cid)
+                .is_none_or(|place| *place == Place::RETIRED)
             && let Some(place) = Place::new(handle, path)
         {
             // A few at a time: they hardly change after the handshake.
