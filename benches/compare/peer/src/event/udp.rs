@@ -70,11 +70,12 @@ impl Udp {
 
     /// Sends a train. False if the socket has no room for it.
     pub fn send(&self, to: SocketAddr, train: &Train) -> Result<bool> {
+        let contents = &train.data[..train.end];
         let transmit = Transmit {
             destination: to,
             ecn: None,
-            contents: &train.data,
-            segment_size: (train.data.len() > train.size).then_some(train.size),
+            contents,
+            segment_size: (contents.len() > train.size).then_some(train.size),
             src_ip: None,
         };
         match self
@@ -108,51 +109,67 @@ impl Udp {
     }
 }
 
-/// Datagrams of equal size, of which the last may be shorter.
+/// Datagrams as long as the first, of which the last may be shorter. One that turns out to be longer
+/// waits for the next train.
 #[derive(Debug, Default)]
 pub struct Train {
     data: Vec<u8>,
+    /// Size of the first datagram.
     size: usize,
+    /// Bytes that belong to this train; after them is the datagram that waits.
+    end: usize,
+    /// No datagram can follow.
     ended: bool,
 }
 
 impl Train {
-    /// Begins a train of datagrams of `size` bytes.
-    pub fn begin(&mut self, size: usize) {
-        self.data.clear();
-        self.size = size;
+    /// Begins a train, with the datagram that waits if there is one. True if there is.
+    pub fn begin(&mut self) -> bool {
+        self.data.drain(..self.end);
+        self.size = self.data.len();
+        self.end = self.size;
         self.ended = false;
+        self.size > 0
     }
 
-    /// Whether nothing is in it.
-    pub fn is_empty(&self) -> bool {
-        self.data.is_empty()
+    /// Whether a datagram of up to `size` bytes can follow.
+    pub fn has_room(&self, size: usize) -> bool {
+        let few = self.end == 0 || self.end < MAX_SEGMENTS * self.size;
+        !self.ended && few && self.end + size <= MAX_PAYLOAD
     }
 
-    /// Whether another datagram can follow.
-    pub fn has_room(&self) -> bool {
-        let end = self.data.len() + self.size;
-        !self.ended && end <= MAX_PAYLOAD && end <= MAX_SEGMENTS * self.size
-    }
-
-    /// Has a datagram written: `write` gets as many bytes as it may have, and returns how many it
-    /// has or `None` if there is none.
+    /// Has a datagram written: `write` gets `size` bytes, and returns how many it used or `None` if
+    /// there is no datagram.
     pub fn write(
         &mut self,
+        size: usize,
         write: impl FnOnce(&mut [u8]) -> Result<Option<usize>>,
     ) -> Result<bool> {
         let start = self.data.len();
-        self.data.resize(start + self.size, 0);
+        self.data.resize(start + size, 0);
         let written = write(&mut self.data[start..]);
         let length = *written.as_ref().map_or(&None, |length| length);
         self.data.truncate(start + length.unwrap_or(0));
-        self.ended = length.is_some_and(|length| length < self.size);
+        if let Some(length) = length {
+            self.take(length);
+        }
         Ok(written?.is_some())
     }
 
     /// Appends a datagram.
     pub fn push(&mut self, datagram: &[u8]) {
         self.data.extend_from_slice(datagram);
-        self.ended = datagram.len() != self.size;
+        self.take(datagram.len());
+    }
+
+    /// The last bytes are a datagram.
+    fn take(&mut self, length: usize) {
+        if self.end == 0 {
+            self.size = length;
+        }
+        if length <= self.size {
+            self.end += length;
+        }
+        self.ended = length != self.size;
     }
 }

@@ -84,13 +84,15 @@ impl Endpoint {
                 application.datagrams(key, peer)?;
             }
         }
-        let more = send(&self.udp, &mut self.train, peer)?;
+        let sent = send(&self.udp, &mut self.train, peer)?;
+        // Another train may follow, or queues of DATAGRAM frames be filled again.
+        let more = sent == Sent::Full || sent == Sent::All && self.datagrams;
         if peer.connection.is_closed() {
             application.closed(key);
             self.table.remove(key);
         } else {
             self.table.arm(key);
-            if more || self.datagrams && !self.train.is_empty() {
+            if more {
                 self.table.touch(key);
             }
         }
@@ -98,28 +100,43 @@ impl Endpoint {
     }
 }
 
-/// Sends a train. Whether another may follow.
-fn send(udp: &Udp, train: &mut Train, peer: &mut Peer) -> Result<bool> {
-    train.begin(peer.connection.max_send_udp_payload_size());
-    let mut to = None;
-    while train.has_room() {
-        let written = train.write(|room| match peer.connection.send(room) {
-            Ok((length, info)) => {
-                to = Some(info.to);
-                Ok(Some(length))
-            }
-            Err(Error::Done) => Ok(None),
-            Err(error) => Err(error.into()),
-        })?;
-        if !written {
-            break;
+#[derive(PartialEq)]
+enum Sent {
+    Nothing,
+    /// Everything there was.
+    All,
+    /// A train, and another may follow.
+    Full,
+}
+
+/// Sends a train, and more if one ends with a datagram that is too long for it.
+fn send(udp: &Udp, train: &mut Train, peer: &mut Peer) -> Result<Sent> {
+    let size = peer.connection.max_send_udp_payload_size();
+    let (mut to, mut sent) = (None, Sent::Nothing);
+    let mut waits = train.begin();
+    loop {
+        let mut full = true;
+        while full && train.has_room(size) {
+            full = train.write(size, |room| match peer.connection.send(room) {
+                Ok((length, info)) => {
+                    to = Some(info.to);
+                    Ok(Some(length))
+                }
+                Err(Error::Done) => Ok(None),
+                Err(error) => Err(error.into()),
+            })?;
+            waits |= full;
+        }
+        let Some(to) = to.filter(|_| waits) else {
+            return Ok(sent);
+        };
+        while !udp.send(to, train)? {
+            udp.wait_to_send()?;
+        }
+        waits = train.begin();
+        sent = if full { Sent::Full } else { Sent::All };
+        if !waits {
+            return Ok(sent);
         }
     }
-    let Some(to) = to else {
-        return Ok(false);
-    };
-    while !udp.send(to, train)? {
-        udp.wait_to_send()?;
-    }
-    Ok(!train.has_room())
 }

@@ -141,16 +141,13 @@ impl Link for Peer<'_> {
 /// Sends packets in trains.
 pub(crate) struct Sender {
     udp: Rc<RefCell<Udp>>,
-    size: usize,
     train: RefCell<Train>,
 }
 
 impl Sender {
-    /// For packets of mostly `size` bytes.
-    pub(crate) fn new(udp: Rc<RefCell<Udp>>, size: usize) -> Self {
+    pub(crate) fn new(udp: Rc<RefCell<Udp>>) -> Self {
         Self {
             udp,
-            size,
             train: RefCell::default(),
         }
     }
@@ -161,20 +158,18 @@ impl PacketSendHandler for Sender {
         let udp = self.udp.borrow();
         let mut train = self.train.borrow_mut();
         let mut sent = 0;
-        while let Some((_, first)) = packets.get(sent) {
-            train.begin(self.size);
+        while let Some((first, info)) = packets.get(sent) {
+            train.begin();
             let mut count = 0;
-            for (packet, _) in packets[sent..]
-                .iter()
-                .take_while(|(_, info)| info.dst == first.dst)
-            {
-                if !train.has_room() || packet.len() > self.size {
+            for (packet, other) in &packets[sent..] {
+                let fits = packet.len() <= first.len() && other.dst == info.dst;
+                if !fits || !train.has_room(first.len()) {
                     break;
                 }
                 train.push(packet);
                 count += 1;
             }
-            match udp.send(first.dst, &train) {
+            match udp.send(info.dst, &train) {
                 Ok(true) => sent += count,
                 Ok(false) => break,
                 Err(error) => return Err(Error::IoError(error.to_string())),

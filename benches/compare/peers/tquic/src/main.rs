@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         Box::new(config(&options, role)?),
         matches!(role, Role::Server),
         Box::new(Handler(shared.clone())),
-        Rc::new(Sender::new(udp.clone(), options.datagram.into())),
+        Rc::new(Sender::new(udp.clone())),
     );
     if matches!(role, Role::Server) {
         ready(udp.borrow().address());
@@ -73,9 +73,8 @@ fn config(options: &Options, role: Role) -> Result<Config> {
     config.set_initial_max_stream_data_bidi_remote(window);
     config.set_max_stream_window(window);
     config.set_initial_max_streams_bidi(MAX_STREAMS.into());
-    // It starts with this size; it need not be discovered.
+    // The size to discover.
     config.set_send_udp_payload_size(options.datagram.into());
-    config.enable_dplpmtud(false);
     config.set_congestion_control_algorithm(CongestionControlAlgorithm::Cubic);
     Ok(config)
 }
