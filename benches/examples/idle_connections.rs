@@ -7,19 +7,16 @@
 //! The server is a process of its own. Prints how much its resident memory grew per connection, and
 //! with `heap` what is allocated; who allocated it is then written to `dhat-heap.json`.
 
-use std::error::Error;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use mpquic_benches::process::{Failure, Process, resident};
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
 use tokio::runtime::{Builder, Runtime};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
-
-type Failure = Box<dyn Error + Send + Sync>;
 
 /// Handshakes under way at a time.
 const CONCURRENCY: usize = 50;
@@ -34,25 +31,13 @@ fn main() -> Result<(), Failure> {
         return serve(heap);
     }
     let connections = words.first().map_or(Ok(5000), |word| word.parse())?;
-    let mut server = Command::new(std::env::current_exe()?)
-        .args(["server", if heap { "heap" } else { "" }])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut input = server.stdin.take().ok_or("no input")?;
-    let mut output = BufReader::new(server.stdout.take().ok_or("no output")?).lines();
-    let mut next = move || {
-        output
-            .next()
-            .ok_or("the server ended")?
-            .map_err(Failure::from)
-    };
-    let address: SocketAddr = next()?.parse()?;
+    let mut server = Process::start(&["server", if heap { "heap" } else { "" }])?;
+    let address: SocketAddr = server.line()?.parse()?;
     let runtime = runtime()?;
     let _first = runtime.block_on(connect(address, 1))?;
     let mut report = || -> Result<Vec<u64>, Failure> {
-        input.write_all(b"\n")?;
-        let line = next()?;
+        server.ask()?;
+        let line = server.line()?;
         Ok(line.split(' ').map(str::parse).collect::<Result<_, _>>()?)
     };
     let before = report()?;
@@ -63,9 +48,7 @@ fn main() -> Result<(), Failure> {
         let each = (*after as f64 - *before as f64) / f64::from(connections);
         println!("{name}: {each:.0} per connection");
     }
-    drop(input);
-    server.wait()?;
-    Ok(())
+    server.end()
 }
 
 fn runtime() -> Result<Runtime, Failure> {
@@ -100,20 +83,12 @@ fn serve(heap: bool) -> Result<(), Failure> {
         while lines.recv().await.is_some() {
             let stats = profiler.as_ref().map(|_| dhat::HeapStats::get());
             let (bytes, blocks) = stats.map_or((0, 0), |it| (it.curr_bytes, it.curr_blocks));
-            println!("{} {bytes} {blocks}", resident()?);
+            println!("{} {bytes} {blocks}", resident(std::process::id())?);
         }
         // What lives now is what the profile is about.
         drop(profiler);
         std::process::exit(0)
     })
-}
-
-/// Bytes of resident memory of this process.
-fn resident() -> Result<u64, Failure> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
-    Ok(kilobytes.ok_or("no VmRSS")?.parse::<u64>()? << 10)
 }
 
 /// Opens connections and leaves them to themselves.

@@ -1,6 +1,7 @@
 //! What the benchmarks of mpquic share; see `benches/` for them and `RESULTS.md` for figures.
 
 mod pipe;
+pub mod process;
 
 pub use pipe::{Crypto, Pipe};
 
