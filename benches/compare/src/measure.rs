@@ -17,8 +17,8 @@ use nix::unistd::Pid;
 
 use crate::contestant::Contestant;
 
-/// How long a server is left alone before its memory is read.
-const SETTLE: Duration = Duration::from_secs(2);
+/// How long a server is left alone before its memory is read: idle is who has been silent a while.
+const SETTLE: Duration = Duration::from_secs(5);
 /// How long a process may take before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 

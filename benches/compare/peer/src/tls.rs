@@ -82,6 +82,11 @@ pub(crate) fn verified() -> u64 {
     VERIFIED.load(Ordering::Relaxed)
 }
 
+/// Counts a certificate that a client verified by other means than [`client`]'s.
+pub fn count_verified() {
+    VERIFIED.fetch_add(1, Ordering::Relaxed);
+}
+
 static VERIFIED: AtomicU64 = AtomicU64::new(0);
 
 /// Verifies as usual, and counts.
@@ -97,7 +102,7 @@ impl ServerCertVerifier for Counting {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        VERIFIED.fetch_add(1, Ordering::Relaxed);
+        count_verified();
         let verifier = &self.0;
         verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
     }

@@ -1,4 +1,4 @@
-//! s2n-quic, with s2n-tls, its default; for session tickets, with rustls.
+//! s2n-quic.
 
 use std::fmt::Display;
 use std::future::{Ready, poll_fn, ready};
@@ -8,18 +8,20 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
+use compare_peer::tls::SERVER_NAME;
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
-use compare_peer::{Options, Result, Workload, any_port, tls};
+use compare_peer::{Options, Result, Workload, any_port};
 use s2n_quic::client::Connect;
 use s2n_quic::connection::{BidirectionalStreamAcceptor, Handle};
 use s2n_quic::provider::congestion_controller::Cubic;
 use s2n_quic::provider::datagram::default as datagram;
 use s2n_quic::provider::io::tokio::Provider as Io;
 use s2n_quic::provider::limits::Limits;
-use s2n_quic::provider::tls::{rustls, s2n_tls};
 use s2n_quic::stream;
 use s2n_quic::{Client, Server};
 use tokio::sync::Mutex;
+
+mod tls;
 
 /// DATAGRAM frames queued in either direction: a megabyte of them.
 const DATAGRAM_QUEUE: usize = 1000;
@@ -63,24 +65,6 @@ fn datagrams() -> Result<datagram::Endpoint> {
         .build()?)
 }
 
-fn server_tls(options: &Options) -> Result<s2n_tls::Server> {
-    let certificate = options.credentials.join(tls::CERTIFICATE);
-    let key = options.credentials.join(tls::KEY);
-    Ok(s2n_tls::Server::builder()
-        .with_certificate(certificate.as_path(), key.as_path())?
-        .with_application_protocols([tls::ALPN])?
-        .build()?)
-}
-
-fn client_tls(options: &Options) -> Result<s2n_tls::Client> {
-    let certificate = options.credentials.join(tls::CERTIFICATE);
-    Ok(s2n_tls::Client::builder()
-        .with_empty_trust_store()?
-        .with_certificate(certificate.as_path())?
-        .with_application_protocols([tls::ALPN])?
-        .build()?)
-}
-
 impl Stack for S2n {
     type Connection = Peer;
     type Incoming = Ready<Result<Peer>>;
@@ -92,34 +76,24 @@ impl Stack for S2n {
     fn server(workload: Workload, options: &Options) -> Result<Self> {
         let builder = Server::builder()
             .with_io(io(options)?)?
+            .with_tls(tls::server(workload, options)?)?
             .with_limits(limits(options)?)?
             .with_congestion_controller(Cubic::default())?;
         Ok(Self::Server(match workload {
-            Workload::Resumed => builder
-                .with_tls(rustls::Server::from(tls::server(workload, options)?))?
-                .start()?,
-            Workload::Datagrams => builder
-                .with_tls(server_tls(options)?)?
-                .with_datagram(datagrams()?)?
-                .start()?,
-            _ => builder.with_tls(server_tls(options)?)?.start()?,
+            Workload::Datagrams => builder.with_datagram(datagrams()?)?.start()?,
+            _ => builder.start()?,
         }))
     }
 
     fn client(workload: Workload, options: &Options) -> Result<Self> {
         let builder = Client::builder()
             .with_io(io(options)?)?
+            .with_tls(tls::client(workload, options)?)?
             .with_limits(limits(options)?)?
             .with_congestion_controller(Cubic::default())?;
         Ok(Self::Client(match workload {
-            Workload::Resumed => builder
-                .with_tls(rustls::Client::from(tls::client(workload, options)?))?
-                .start()?,
-            Workload::Datagrams => builder
-                .with_tls(client_tls(options)?)?
-                .with_datagram(datagrams()?)?
-                .start()?,
-            _ => builder.with_tls(client_tls(options)?)?.start()?,
+            Workload::Datagrams => builder.with_datagram(datagrams()?)?.start()?,
+            _ => builder.start()?,
         }))
     }
 
@@ -142,7 +116,7 @@ impl Stack for S2n {
         let Self::Client(client) = self else {
             return Err("not a client".into());
         };
-        let connect = Connect::new(server).with_server_name(tls::SERVER_NAME);
+        let connect = Connect::new(server).with_server_name(SERVER_NAME);
         Ok(Peer::new(client.connect(connect).await?))
     }
 }
