@@ -35,6 +35,8 @@ LIMITS = {
         " the old address",
         ("rebind-addr", FETCH): "quiche's server does not give up for lost what was under way to"
         " the old address",
+        ("connectionmigration", FETCH): "quiche's server does not give up for lost what was under"
+        " way to the old address",
     },
     "tquic": {
         "v2": V1_ONLY,
@@ -43,6 +45,9 @@ LIMITS = {
         ("rebind-port", FETCH): "TQUIC's server stays at the old address",
         ("rebind-addr", FETCH): "TQUIC's server stays at the old address",
         "connectionmigration": "TQUIC does not migrate (migrate_path is empty)",
+    },
+    "quic-go": {
+        ("v2", FETCH): "quic-go's server announces no version_information, which version 2 needs",
     },
     "aioquic": {
         "ecn": "aioquic neither marks packets nor counts marks",

@@ -136,11 +136,13 @@ async def run_server(args):
 
 async def run_client(args):
     urls = [urlparse(url) for url in args.urls]
+    versions = [VERSIONS[name] for name in args.quic_version.split(",")]
     configuration = QuicConfiguration(
         alpn_protocols=[PROTOCOL],
         is_client=True,
         verify_mode=ssl.CERT_NONE,
-        supported_versions=[VERSIONS[name] for name in args.quic_version.split(",")],
+        original_version=min(versions),
+        supported_versions=versions,
     )
     configuration.server_name = "localhost"
     drill = args.drill.split(",") if args.drill else []

@@ -52,7 +52,15 @@ impl Stack for Quinn {
             return Ok(None);
         }
         // Answers 0-RTT requests at once, and misses no event.
-        let Ok((connection, _)) = incoming.accept()?.into_0rtt() else {
+        let connecting = match incoming.accept() {
+            Ok(connecting) => connecting,
+            Err(error) => {
+                // The first packet was damaged on its way; the client will repeat it.
+                eprintln!("no connection: {error}");
+                return Ok(None);
+            }
+        };
+        let Ok((connection, _)) = connecting.into_0rtt() else {
             return Err("a server can always go on before the handshake is complete".into());
         };
         Ok(Some(QuinnConnection::new(&self.endpoint, connection, None)))
