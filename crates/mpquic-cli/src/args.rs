@@ -225,6 +225,9 @@ pub(crate) struct Qlog {
     /// Write a qlog file for each connection to this directory [default: $QLOGDIR if it is set]
     #[arg(long, value_name = "DIR")]
     qlog_dir: Option<PathBuf>,
+    /// Cut each qlog file short at this size in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    qlog_max_size: u64,
 }
 
 impl Qlog {
@@ -238,6 +241,7 @@ impl Qlog {
             let directory = Directory::create(&path).map_err(|error| {
                 Failure::usage(format!("cannot write logs to {}: {error}", path.display()))
             })?;
+            let directory = directory.max_file_size(self.qlog_max_size.saturating_mul(1 << 20));
             transport.qlog = Some(Arc::new(directory));
         }
         Ok(())

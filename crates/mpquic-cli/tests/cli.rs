@@ -1,5 +1,6 @@
 //! The tool as its users run it: exit codes, what it prints, what it writes.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
@@ -323,18 +324,21 @@ fn keys_and_address_change_in_a_drill() {
     assert!(log.contains("local_update"));
 }
 
+/// Both logs keep to the schema and show both paths.
 #[test]
 fn both_sides_write_logs_where_they_are_told() {
-    let (served, target) = directories(&data(1 << 20));
+    let (served, target) = directories(&data(8 << 20));
     let logs = tempfile::tempdir().unwrap();
     // A directory that does not exist yet is made.
     let logs = logs.path().join("new");
     let directory = logs.to_str().unwrap();
-    let server = Server::start(served.path(), &["--qlog-dir", directory]);
+    let arguments = ["--qlog-dir", directory, "--scheduler", "round-robin"];
+    let server = Server::start(served.path(), &arguments);
     let file = target.path().join("copy");
     let url = server.url("/file");
     let output = mpquic(&["get", "--pin", &server.pin, &url])
-        .args(["-o", file.to_str().unwrap(), "--paths", "1"])
+        .args(["--local", "127.0.0.1", "--local", "127.0.0.2"])
+        .args(["-o", file.to_str().unwrap()])
         .env("QLOGDIR", directory)
         .output()
         .unwrap();
@@ -345,19 +349,21 @@ fn both_sides_write_logs_where_they_are_told() {
     };
     let id = client.strip_suffix("_client.sqlog").unwrap();
     assert_eq!(server_log, &format!("{id}_server.sqlog"));
-    // The server hears of the end a moment later.
+    let both = BTreeSet::from([0, 1]);
     for name in &names {
-        let is_complete = || {
-            let log = fs::read_to_string(logs.join(name)).unwrap();
-            log.starts_with('\u{1e}') && log.contains("quic:connection_closed")
-        };
-        let waits = std::iter::repeat_n(Duration::from_millis(20), 500);
+        let read = || fs::read(logs.join(name)).unwrap();
+        // The server hears of the end a moment later.
+        let is_complete = || String::from_utf8_lossy(&read()).contains("quic:connection_closed");
+        let mut waits = std::iter::repeat_n(Duration::from_millis(20), 500);
         let complete = is_complete()
-            || waits.into_iter().any(|wait| {
+            || waits.any(|wait| {
                 std::thread::sleep(wait);
                 is_complete()
             });
         assert!(complete, "{name}");
+        let summary = mpquic_qlog::schema::check(&read()).unwrap();
+        assert_eq!((&summary.sent_on, &summary.received_on), (&both, &both));
+        assert!(summary.frames.contains("path_ack"), "{summary:?}");
     }
 }
 

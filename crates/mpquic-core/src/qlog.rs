@@ -21,6 +21,13 @@ use crate::wire::transport_parameters::{TransportParameters, VersionInformation}
 pub trait Factory: fmt::Debug + Send + Sync {
     /// The sink for a connection; `None` if it is not to be logged.
     fn start(&self, connection: &ConnectionStart) -> Option<Box<dyn Sink>>;
+
+    /// The sink for what a server sends before there is a connection: [`Event::UnnumberedSent`].
+    /// An endpoint asks once, at the first such event.
+    fn start_endpoint(&self, now: Instant) -> Option<Box<dyn Sink>> {
+        let _ = now;
+        None
+    }
 }
 
 /// Takes the events of one connection, in order of time. Called on the path of packets, so it
@@ -92,6 +99,10 @@ pub enum Event<'a> {
     PacketSent(&'a Packet),
     /// A packet was opened; its frames are not processed yet.
     PacketReceived(&'a Packet),
+    /// A Retry or Version Negotiation packet leaves, in answer to a client.
+    UnnumberedSent(&'a Unnumbered<'a>),
+    /// A Retry or Version Negotiation packet arrived, and the client acts on it.
+    UnnumberedReceived(&'a Unnumbered<'a>),
     /// A packet was not processed.
     PacketDropped {
         /// The path of the connection ID it was sent to.
@@ -117,7 +128,16 @@ pub enum Event<'a> {
         /// What they are now.
         metrics: Metrics,
     },
-    /// Both sides' keys for a type of packet were made.
+    /// The MTU of a path, or what is known of it, may have changed.
+    MtuUpdated {
+        /// The path.
+        path: PathId,
+        /// UDP payload bytes of the largest datagrams.
+        mtu: u16,
+        /// Larger ones are not tried for now.
+        done: bool,
+    },
+    /// Both sides' keys for a type of packet were made; those of 0-RTT are the client's alone.
     KeysUpdated {
         /// For these packets.
         packet_type: PacketType,
@@ -128,6 +148,44 @@ pub enum Event<'a> {
     },
     /// Both sides' keys for a type of packet were forgotten.
     KeysDiscarded(PacketType),
+    /// A client begins with 0-RTT, under these parameters of an earlier connection.
+    ParametersRestored(&'a TransportParameters),
+}
+
+/// A packet without a number, which is not protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unnumbered<'a> {
+    /// The connection ID it is sent to; with Version Negotiation, up to 255 bytes.
+    pub destination: &'a [u8],
+    /// The connection ID it is sent from.
+    pub source: &'a [u8],
+    /// Destination of the packet that it answers, which names the connection in logs.
+    pub original_dcid: &'a [u8],
+    /// Its bytes.
+    pub size: usize,
+    /// Which it is.
+    pub kind: UnnumberedKind<'a>,
+}
+
+/// Kinds of packets without a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnnumberedKind<'a> {
+    /// The client is to prove its address (RFC 9000 section 8.1.2).
+    Retry {
+        /// Version of the connection.
+        version: Version,
+        /// What the client is to send back.
+        token: &'a [u8],
+    },
+    /// The server does not speak the client's version (RFC 9000 section 6).
+    VersionNegotiation {
+        /// Those that it speaks, and perhaps reserved ones.
+        versions: &'a [u32],
+        /// Client: those that it speaks itself.
+        spoken: &'a [Version],
+        /// Client: the one that it goes on with, if any.
+        chosen: Option<Version>,
+    },
 }
 
 /// A packet as sent or received.

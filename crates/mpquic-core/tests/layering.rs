@@ -115,6 +115,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "error",
             "version",
             "wire",
+            "qlog",
             "crypto",
             "packet",
             "config",

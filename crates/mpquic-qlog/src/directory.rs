@@ -1,32 +1,51 @@
 //! [`Directory`]: one file for each connection.
 
 use std::fs::{self, File};
+use std::io::ErrorKind::AlreadyExists;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use mpquic_core::Side;
 use mpquic_core::qlog::{ConnectionStart, Factory, Sink};
 
-use crate::writer::Writer;
+use crate::writer::{DEFAULT_LIMIT, Writer};
 
 /// Bytes collected before they are written.
 const BUFFER: usize = 64 << 10;
 
 /// Writes a file for each connection, named `<original destination connection ID>_client.sqlog` or
 /// `.._server.sqlog`, so that both sides may share the directory. A file is complete once its
-/// connection is closed. Existing files are left alone.
+/// connection is closed. What a server sends before there is a connection, Retry and Version
+/// Negotiation packets, is in `endpoint_server.sqlog`. Existing files are left alone.
+///
+/// A file that has reached 1 GiB, or [`Self::max_file_size`], is cut short: nothing follows but why
+/// the connection ended.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    limit: u64,
 }
+
+/// Files of endpoints in one directory.
+const MAX_ENDPOINTS: u32 = 1000;
 
 impl Directory {
     /// Uses a directory, which is made if need be.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         fs::create_dir_all(&path)?;
-        Ok(Self { path })
+        Ok(Self {
+            path,
+            limit: DEFAULT_LIMIT,
+        })
+    }
+
+    /// Sets after how many bytes a file is cut short.
+    #[must_use]
+    pub fn max_file_size(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
     }
 
     /// Where the files are.
@@ -46,12 +65,8 @@ impl Factory for Directory {
         match File::create_new(&path) {
             Ok(file) => {
                 let file = BufWriter::with_capacity(BUFFER, file);
-                #[expect(
-                    clippy::disallowed_methods,
-                    reason = "a log says when it was begun; nothing depends on it"
-                )]
-                let wall_clock = SystemTime::now();
-                Some(Box::new(Writer::new(file, connection, wall_clock)))
+                let writer = Writer::new(file, connection, wall_clock());
+                Some(Box::new(writer.limit(self.limit)))
             }
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "cannot log this connection");
@@ -59,4 +74,33 @@ impl Factory for Directory {
             }
         }
     }
+
+    fn start_endpoint(&self, now: Instant) -> Option<Box<dyn Sink>> {
+        let names = (1..=MAX_ENDPOINTS).map(|count| match count {
+            1 => "endpoint_server.sqlog".to_owned(),
+            _ => format!("endpoint_server_{count}.sqlog"),
+        });
+        let file = names
+            .map(|name| File::create_new(self.path.join(name)))
+            .find(|file| !matches!(file, Err(error) if error.kind() == AlreadyExists))?;
+        match file {
+            Ok(file) => {
+                let file = BufWriter::with_capacity(BUFFER, file);
+                let writer = Writer::for_endpoint(file, now, wall_clock());
+                Some(Box::new(writer.limit(self.limit)))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot log what is sent without a connection");
+                None
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a log says when it was begun; nothing depends on it"
+)]
+fn wall_clock() -> SystemTime {
+    SystemTime::now()
 }

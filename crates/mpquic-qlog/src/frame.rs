@@ -31,16 +31,16 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
             "stream_id": u64::from(stream.id),
             "offset": stream.offset,
             "fin": stream.fin,
-            "raw": { "payload_length": stream.data.len() },
+            "raw": raw(stream.data.len()),
         }),
         Frame::Crypto(crypto) => json!({
             "frame_type": "crypto",
             "offset": crypto.offset,
-            "raw": { "payload_length": crypto.data.len() },
+            "raw": raw(crypto.data.len()),
         }),
         Frame::Datagram(data) => json!({
             "frame_type": "datagram",
-            "raw": { "payload_length": data.len() },
+            "raw": raw(data.len()),
         }),
         Frame::ResetStream(reset) => json!({
             "frame_type": "reset_stream",
@@ -92,12 +92,20 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
     }
 }
 
+/// The schema wants the length field of a frame as `length`, and its data's as `payload_length`.
+fn raw(length: usize) -> Value {
+    json!({ "length": length, "payload_length": length })
+}
+
 fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) -> Value {
     // RFC 9000 section 18.2: the exponent is at most 20.
     let delay = Duration::from_micros(ack.delay.saturating_mul(1 << exponent.min(20)));
     let ranges: Vec<_> = ack
         .ranges()
-        .map(|range| json!([range.start(), range.end()]))
+        .map(|range| match range.start() == range.end() {
+            true => json!([range.start()]),
+            false => json!([range.start(), range.end()]),
+        })
         .collect();
     let mut value = json!({
         "frame_type": name,

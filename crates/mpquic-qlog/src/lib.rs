@@ -14,10 +14,13 @@
 //! and of draft-ietf-quic-ack-frequency-14 under their names in lower case, and
 //! `initial_max_path_id` and `min_ack_delay` (microseconds) among the parameters. Each event of
 //! a path names its `tuple`: the path ID, and after an address change `ID.1`, `ID.2` and so on.
+//! [`schema::check`] reads a log back and holds it to all this.
 
 mod directory;
+mod event;
 mod frame;
 mod parameters;
+pub mod schema;
 mod words;
 mod writer;
 

@@ -56,6 +56,27 @@ pub(crate) fn members(parameters: &TransportParameters) -> Members {
     members
 }
 
+/// Those that a client may rely on in 0-RTT.
+pub(crate) fn restored(parameters: &TransportParameters) -> Members {
+    let mut members = Members::new();
+    let hidden = ["ack_delay_exponent", "max_ack_delay"];
+    for (name, value) in numbers(parameters) {
+        if !hidden.contains(&name) {
+            members.insert(name.to_owned(), value.into());
+        }
+    }
+    for (name, value) in [
+        (
+            "disable_active_migration",
+            parameters.disable_active_migration,
+        ),
+        ("grease_quic_bit", parameters.grease_quic_bit),
+    ] {
+        members.insert(name.to_owned(), value.into());
+    }
+    members
+}
+
 fn numbers(parameters: &TransportParameters) -> [(&'static str, u64); 12] {
     let milliseconds = |duration: std::time::Duration| duration.as_millis() as u64;
     [

@@ -5,21 +5,24 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::{Instant, SystemTime};
 
-use mpquic_core::qlog::{
-    ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink,
-};
+use mpquic_core::qlog::{ConnectionStart, Event, Initiator, Metrics, Packet, Sink, Unnumbered};
 use mpquic_core::wire::frame::PacketType;
 use mpquic_core::wire::transport_parameters::VersionInformation;
-use mpquic_core::{ConnectionError, FourTuple, PathId, Side, SpaceId, Version};
+use mpquic_core::{FourTuple, PathId, Side, Version};
 use serde_json::{Value, json};
 
 use crate::words::{Members, date_time, endpoint, hex, milliseconds, packet_type, version};
-use crate::{frame, parameters};
+use crate::{event, frame, parameters};
 
 /// Begins every record (RFC 7464).
-const RECORD_SEPARATOR: u8 = 0x1e;
+pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 
-/// Writes the events of one connection. It ends with the first error.
+/// Bytes after which a log is cut short, unless told otherwise.
+pub(crate) const DEFAULT_LIMIT: u64 = 1 << 30;
+
+/// Writes the events of one connection, or of a server's endpoint. It ends with the first error.
+/// Once the log has 1 GiB, or as much as [`Self::limit`] says, nothing follows but why the
+/// connection ended.
 pub struct Writer<W> {
     /// `None` after an error.
     out: Option<W>,
@@ -30,6 +33,8 @@ pub struct Writer<W> {
     peer_ack_delay_exponent: u8,
     /// Memory for records.
     record: Vec<u8>,
+    written: u64,
+    limit: u64,
 }
 
 /// What the log says of a path so far.
@@ -40,6 +45,8 @@ struct Logged {
     changes: u32,
     four_tuple: Option<FourTuple>,
     metrics: Members,
+    /// And whether larger ones are not tried.
+    mtu: Option<(u16, bool)>,
 }
 
 impl<W> fmt::Debug for Writer<W> {
@@ -54,28 +61,58 @@ impl<W: Write> Writer<W> {
     /// Writes the head of the file; times are relative to the start of the connection, at which
     /// `wall_clock` is noted.
     pub fn new(out: W, connection: &ConnectionStart, wall_clock: SystemTime) -> Self {
-        let mut writer = Self {
-            out: Some(out),
-            start: connection.now,
-            side: connection.side,
-            paths: BTreeMap::new(),
-            local_ack_delay_exponent: 3,
-            peer_ack_delay_exponent: 3,
-            record: Vec::new(),
-        };
+        let mut writer = Self::empty(out, (connection.now, connection.side));
         let vantage_point = match connection.side {
             Side::Client => "client",
             Side::Server => "server",
         };
-        writer.write_record(&json!({
+        let group = connection.original_dcid.to_string();
+        writer.write_head((vantage_point, vantage_point), Some(group), wall_clock);
+        writer
+    }
+
+    /// The same for what a server's endpoint sends before there are connections; each event names
+    /// the connection it would have been part of.
+    pub fn for_endpoint(out: W, now: Instant, wall_clock: SystemTime) -> Self {
+        let mut writer = Self::empty(out, (now, Side::Server));
+        writer.write_head(("endpoint", "server"), None, wall_clock);
+        writer
+    }
+
+    /// Sets after how many bytes the log is cut short.
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    fn empty(out: W, (start, side): (Instant, Side)) -> Self {
+        Self {
+            out: Some(out),
+            start,
+            side,
+            paths: BTreeMap::new(),
+            local_ack_delay_exponent: 3,
+            peer_ack_delay_exponent: 3,
+            record: Vec::new(),
+            written: 0,
+            limit: DEFAULT_LIMIT,
+        }
+    }
+
+    fn write_head(&mut self, names: (&str, &str), group: Option<String>, wall_clock: SystemTime) {
+        let (title, vantage_point) = names;
+        let mut head = json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",
             "serialization_format": "application/qlog+json-seq",
-            "title": format!("mpquic {vantage_point}"),
+            "title": format!("mpquic {title}"),
             "trace": {
                 "vantage_point": { "type": vantage_point },
-                "event_schemas": ["urn:ietf:params:qlog:events:quic"],
+                "event_schemas": [
+                    "urn:ietf:params:qlog:events:quic-13",
+                    "urn:ietf:params:qlog:events:loglevel",
+                ],
                 "common_fields": {
-                    "group_id": connection.original_dcid.to_string(),
                     "time_format": "relative_to_epoch",
                     "reference_time": {
                         "clock_type": "monotonic",
@@ -84,8 +121,11 @@ impl<W: Write> Writer<W> {
                     },
                 },
             },
-        }));
-        writer
+        });
+        if let Some(group) = group {
+            head["trace"]["common_fields"]["group_id"] = group.into();
+        }
+        self.write_record(&head);
     }
 
     fn write_record(&mut self, record: &Value) {
@@ -96,6 +136,7 @@ impl<W: Write> Writer<W> {
             .map_err(io::Error::from)
             .and_then(|()| {
                 self.record.push(b'\n');
+                self.written += self.record.len() as u64;
                 out.write_all(&self.record)
             });
         self.end_on_error(written);
@@ -113,8 +154,24 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes an event, of a path or of the whole connection.
+    /// Writes an event, of a path or of the whole connection, unless the log is full.
     fn write(&mut self, now: Instant, path: Option<PathId>, name: &str, data: impl Into<Value>) {
+        if self.written < self.limit {
+            self.write_anyway(now, path, name, data);
+            if self.written >= self.limit {
+                let notice = json!({ "message": "the log is full: events are left out" });
+                self.write_anyway(now, None, "loglevel:warning", notice);
+            }
+        }
+    }
+
+    fn write_anyway(
+        &mut self,
+        now: Instant,
+        path: Option<PathId>,
+        name: &str,
+        data: impl Into<Value>,
+    ) {
         let mut record = json!({
             "time": milliseconds(now.saturating_duration_since(self.start)),
             "name": name,
@@ -149,6 +206,15 @@ impl<W: Write> Writer<W> {
         json!({ "header": header, "frames": frames, "raw": { "length": packet.size } })
     }
 
+    fn on_packet(&mut self, now: Instant, initiator: Initiator, packet: &Packet) {
+        let (name, exponent) = match initiator {
+            Initiator::Local => ("quic:packet_sent", self.local_ack_delay_exponent),
+            Initiator::Remote => ("quic:packet_received", self.peer_ack_delay_exponent),
+        };
+        let data = self.packet(packet, exponent);
+        self.write(now, Some(packet.path), name, data);
+    }
+
     fn on_tuple(&mut self, now: Instant, path: PathId, four_tuple: FourTuple) {
         let logged = self.paths.entry(path).or_default();
         if logged.four_tuple == Some(four_tuple) {
@@ -173,7 +239,7 @@ impl<W: Write> Writer<W> {
     /// Writes what changed.
     fn on_metrics(&mut self, now: Instant, path: PathId, metrics: &Metrics) {
         let logged = self.paths.entry(path).or_default();
-        let mut changed = measured(metrics);
+        let mut changed = event::measured(metrics);
         changed.retain(|name, value| logged.metrics.get(name) != Some(value));
         if changed.is_empty() {
             return;
@@ -183,6 +249,37 @@ impl<W: Write> Writer<W> {
         }
         changed.insert("path_id".to_owned(), path.0.into());
         self.write(now, Some(path), "quic:recovery_metrics_updated", changed);
+    }
+
+    /// Writes what became of the MTU, if anything.
+    fn on_mtu(&mut self, now: Instant, path: PathId, mtu: u16, done: bool) {
+        let logged = self.paths.entry(path).or_default();
+        let old = logged.mtu.replace((mtu, done));
+        if old != Some((mtu, done)) {
+            let data = event::mtu(path, old.map(|(mtu, _)| mtu), mtu, done);
+            self.write(now, Some(path), "quic:mtu_updated", data);
+        }
+    }
+
+    /// Writes a packet that leaves without a connection.
+    fn on_unnumbered_sent(&mut self, now: Instant, packet: &Unnumbered<'_>) {
+        if self.written < self.limit {
+            self.write_record(&json!({
+                "time": milliseconds(now.saturating_duration_since(self.start)),
+                "name": "quic:packet_sent",
+                "group_id": hex(packet.original_dcid),
+                "data": event::unnumbered(packet),
+            }));
+            self.flush();
+        }
+    }
+
+    fn on_unnumbered_received(&mut self, now: Instant, packet: &Unnumbered<'_>) {
+        let data = event::unnumbered(packet);
+        self.write(now, Some(PathId::ZERO), "quic:packet_received", data);
+        if let Some(data) = event::negotiated(packet) {
+            self.write(now, None, "quic:version_information", data);
+        }
     }
 
     fn on_parameters(&mut self, initiator: Initiator, exponent: u8) -> &'static str {
@@ -198,10 +295,16 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes an event for the keys of each side.
+    /// Writes an event for the keys of each side that has some.
     fn on_keys(&mut self, now: Instant, name: &str, of: PacketType, more: &Members) {
         let level = packet_type(of).to_ascii_lowercase();
-        for side in ["client", "server"] {
+        let sides = match of {
+            PacketType::ZeroRtt => &["client"][..],
+            PacketType::Initial | PacketType::Handshake | PacketType::OneRtt => {
+                &["client", "server"]
+            }
+        };
+        for side in sides {
             let mut data = more.clone();
             let key = format!("{side}_{level}_secret");
             data.insert("key_type".to_owned(), key.into());
@@ -254,12 +357,12 @@ impl<W: Write + Send> Sink for Writer<W> {
                 self.on_started(now, four_tuple, cids);
             }
             Event::LocallyClosed { error_code, reason } => {
-                let data = closed_by_application("local", error_code, reason);
-                self.write(now, None, "quic:connection_closed", data);
+                let data = event::closed_by_application("local", error_code, reason);
+                self.write_anyway(now, None, "quic:connection_closed", data);
                 self.flush();
             }
             Event::ConnectionLost(error) => {
-                self.write(now, None, "quic:connection_closed", lost(error));
+                self.write_anyway(now, None, "quic:connection_closed", event::lost(error));
                 self.flush();
             }
             Event::ProtocolChosen(protocol) => {
@@ -284,29 +387,30 @@ impl<W: Write + Send> Sink for Writer<W> {
                 self.write(now, None, "quic:parameters_set", data);
             }
             Event::TupleAssigned { path, four_tuple } => self.on_tuple(now, path, four_tuple),
-            Event::PacketSent(packet) => {
-                let data = self.packet(packet, self.local_ack_delay_exponent);
-                self.write(now, Some(packet.path), "quic:packet_sent", data);
-            }
-            Event::PacketReceived(packet) => {
-                let data = self.packet(packet, self.peer_ack_delay_exponent);
-                self.write(now, Some(packet.path), "quic:packet_received", data);
-            }
+            Event::PacketSent(packet) => self.on_packet(now, Initiator::Local, packet),
+            Event::PacketReceived(packet) => self.on_packet(now, Initiator::Remote, packet),
+            Event::UnnumberedSent(packet) => self.on_unnumbered_sent(now, packet),
+            Event::UnnumberedReceived(packet) => self.on_unnumbered_received(now, packet),
             Event::PacketDropped {
                 path,
                 packet_type,
                 size,
                 reason,
             } => {
-                let data = dropped(path, packet_type, size, reason);
+                let data = event::dropped(path, packet_type, size, reason);
                 self.write(now, Some(path), "quic:packet_dropped", data);
             }
             Event::PacketLost {
                 space,
                 packet_number,
             } => {
-                let data = lost_packet(space, packet_number);
+                let data = event::lost_packet(space, packet_number);
                 self.write(now, Some(space.path()), "quic:packet_lost", data);
+            }
+            Event::MtuUpdated { path, mtu, done } => self.on_mtu(now, path, mtu, done),
+            Event::ParametersRestored(parameters) => {
+                let data = parameters::restored(parameters);
+                self.write(now, None, "quic:parameters_restored", data);
             }
             Event::MetricsUpdated { path, ref metrics } => self.on_metrics(now, path, metrics),
             Event::KeysUpdated {
@@ -314,7 +418,7 @@ impl<W: Write + Send> Sink for Writer<W> {
                 generation,
                 trigger,
             } => {
-                let data = updated_keys(packet_type, generation, trigger);
+                let data = event::updated_keys(packet_type, generation, trigger);
                 self.on_keys(now, "quic:key_updated", packet_type, &data);
             }
             Event::KeysDiscarded(packet_type) => {
@@ -322,141 +426,4 @@ impl<W: Write + Send> Sink for Writer<W> {
             }
         }
     }
-}
-
-fn lost_packet(space: SpaceId, packet_number: u64) -> Value {
-    json!({ "header": {
-        "packet_type": packet_type(space_packets(space)),
-        "packet_number": packet_number,
-        "path_id": space.path().0,
-    } })
-}
-
-fn updated_keys(packet_type: PacketType, generation: u32, trigger: KeyTrigger) -> Members {
-    let mut data = Members::new();
-    data.insert("trigger".to_owned(), key_trigger(trigger).into());
-    if packet_type == PacketType::OneRtt {
-        data.insert("key_phase".to_owned(), generation.into());
-    }
-    data
-}
-
-/// What 0-RTT and 1-RTT share is called after the latter.
-fn space_packets(space: SpaceId) -> PacketType {
-    match space {
-        SpaceId::Initial => PacketType::Initial,
-        SpaceId::Handshake => PacketType::Handshake,
-        SpaceId::Data(_) => PacketType::OneRtt,
-    }
-}
-
-fn dropped(path: PathId, of: Option<PacketType>, size: usize, reason: DropReason) -> Value {
-    let trigger = match reason {
-        DropReason::Unsupported => "unsupported",
-        DropReason::Invalid => "invalid",
-        DropReason::Duplicate => "duplicate",
-        DropReason::ConnectionUnknown => "connection_unknown",
-        DropReason::DecryptionFailure => "decryption_failure",
-        DropReason::KeyUnavailable => "key_unavailable",
-        DropReason::Rejected => "rejected",
-    };
-    json!({
-        "header": { "packet_type": of.map_or("unknown", packet_type), "path_id": path.0 },
-        "raw": { "length": size },
-        "trigger": trigger,
-    })
-}
-
-fn key_trigger(trigger: KeyTrigger) -> &'static str {
-    match trigger {
-        KeyTrigger::Tls => "tls",
-        KeyTrigger::LocalUpdate => "local_update",
-        KeyTrigger::RemoteUpdate => "remote_update",
-    }
-}
-
-fn measured(metrics: &Metrics) -> Members {
-    let mut members = Members::new();
-    let rtt = &metrics.rtt;
-    if rtt.samples > 0 {
-        for (name, value) in [
-            ("min_rtt", rtt.min),
-            ("smoothed_rtt", rtt.smoothed),
-            ("latest_rtt", rtt.latest),
-            ("rtt_variance", rtt.variance),
-        ] {
-            members.insert(name.to_owned(), milliseconds(value).into());
-        }
-    }
-    members.insert("pto_count".to_owned(), metrics.pto_count.into());
-    let numbers = [
-        ("congestion_window", Some(metrics.congestion_window)),
-        ("bytes_in_flight", Some(metrics.bytes_in_flight)),
-        // bits per second
-        (
-            "pacing_rate",
-            metrics.pacing_rate.map(|rate| rate.saturating_mul(8)),
-        ),
-    ];
-    for (name, value) in numbers {
-        if let Some(value) = value {
-            members.insert(name.to_owned(), value.into());
-        }
-    }
-    members
-}
-
-fn closed_by_application(initiator: &str, error_code: u64, reason: &[u8]) -> Value {
-    json!({
-        "initiator": initiator,
-        "application_error": "unknown",
-        "error_code": error_code,
-        "reason": String::from_utf8_lossy(reason),
-        "trigger": "application",
-    })
-}
-
-/// Why a connection ended that its application did not close.
-fn lost(error: &ConnectionError) -> Value {
-    let mut data = match error {
-        ConnectionError::ApplicationClosed(close) => {
-            let code = close.error_code.into_inner();
-            return closed_by_application("remote", code, &close.reason);
-        }
-        ConnectionError::TransportError(error) => {
-            let mut data = frame::error("connection_error", error.code);
-            data.insert("initiator".to_owned(), "local".into());
-            data
-        }
-        ConnectionError::ConnectionClosed(close) => {
-            let mut data = frame::error("connection_error", close.code);
-            data.insert("initiator".to_owned(), "remote".into());
-            data
-        }
-        ConnectionError::Reset => {
-            let mut data = Members::new();
-            data.insert("initiator".to_owned(), "remote".into());
-            data
-        }
-        ConnectionError::VersionMismatch
-        | ConnectionError::TimedOut
-        | ConnectionError::LocallyClosed
-        | ConnectionError::CidsExhausted => {
-            let mut data = Members::new();
-            data.insert("initiator".to_owned(), "local".into());
-            data
-        }
-    };
-    let trigger = match error {
-        ConnectionError::VersionMismatch => "version_mismatch",
-        ConnectionError::TimedOut => "idle_timeout",
-        ConnectionError::Reset => "stateless_reset",
-        ConnectionError::LocallyClosed | ConnectionError::ApplicationClosed(_) => "application",
-        ConnectionError::TransportError(_)
-        | ConnectionError::ConnectionClosed(_)
-        | ConnectionError::CidsExhausted => "error",
-    };
-    data.insert("trigger".to_owned(), trigger.into());
-    data.insert("reason".to_owned(), error.to_string().into());
-    Value::Object(data)
 }

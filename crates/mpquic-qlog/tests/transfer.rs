@@ -6,8 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mpquic_core::{PathId, Version};
 use mpquic_qlog::Directory;
-use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_qlog::schema::{self, Summary};
+use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 use serde_json::Value;
 
 const MS: Duration = Duration::from_millis(1);
@@ -23,24 +25,41 @@ fn topology() -> Topology {
         .path("lte", LinkConfig::new(20.0, 30 * MS))
 }
 
-/// The only log of one side, a record per line.
+/// The only log of one side, a record per line. It keeps to the schema.
 fn read(directory: &Path, role: &str) -> Vec<Value> {
-    let mut names: Vec<_> = fs::read_dir(directory)
+    read_checked(directory, role).0
+}
+
+fn read_checked(directory: &Path, role: &str) -> (Vec<Value>, Summary) {
+    let mut logs = read_all(directory, role);
+    assert_eq!(logs.len(), 1);
+    logs.remove(0)
+}
+
+fn read_all(directory: &Path, role: &str) -> Vec<(Vec<Value>, Summary)> {
+    let suffix = format!("_{role}.sqlog");
+    fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().ends_with(&format!("_{role}.sqlog")))
-        .collect();
-    assert_eq!(names.len(), 1);
-    let content = fs::read(names.remove(0)).unwrap();
+        .filter(|path| path.to_string_lossy().ends_with(&suffix))
+        .filter(|path| !path.ends_with("endpoint_server.sqlog"))
+        .map(|path| {
+            let content = fs::read(path).unwrap();
+            let summary = schema::check(&content).unwrap();
+            (records(&content), summary)
+        })
+        .collect()
+}
+
+fn records(content: &[u8]) -> Vec<Value> {
     let mut records = content.split(|byte| *byte == 0x1e);
     // RFC 7464: nothing stands before the first separator, and a line ends each record.
     assert_eq!(records.next(), Some(&[][..]));
-    records
-        .map(|record| {
-            assert_eq!(record.last(), Some(&b'\n'));
-            serde_json::from_slice(record).unwrap()
-        })
-        .collect()
+    let records = records.map(|record| {
+        assert_eq!(record.last(), Some(&b'\n'));
+        serde_json::from_slice(record).unwrap()
+    });
+    records.collect()
 }
 
 fn of<'a>(records: &'a [Value], name: &'a str) -> impl Iterator<Item = &'a Value> {
@@ -80,7 +99,9 @@ fn a_transfer_over_two_paths_is_logged_packet_by_packet() {
     }
     drop(pair);
     for (role, (paths, connection)) in ["client", "server"].into_iter().zip(expected) {
-        let records = read(directory.path(), role);
+        let (records, summary) = read_checked(directory.path(), role);
+        let both = BTreeSet::from([0, 1]);
+        assert_eq!((&summary.sent_on, &summary.received_on), (&both, &both));
         check_head(&records[0], role);
         check_events(&records[1..]);
         let records = &records[1..];
@@ -124,7 +145,10 @@ fn check_head(head: &Value, role: &str) {
     assert_eq!(trace["vantage_point"]["type"], role);
     assert_eq!(
         trace["event_schemas"],
-        serde_json::json!(["urn:ietf:params:qlog:events:quic"])
+        serde_json::json!([
+            "urn:ietf:params:qlog:events:quic-13",
+            "urn:ietf:params:qlog:events:loglevel",
+        ])
     );
     assert!(trace["common_fields"]["group_id"].is_string());
 }
@@ -219,4 +243,163 @@ fn an_address_change_gives_the_path_another_tuple() {
     let last = of(&records, "packet_sent").last().unwrap();
     assert_eq!(last["tuple"], "0.1");
     assert_eq!(last["data"]["header"]["path_id"], 0);
+}
+
+/// Records of the endpoint's log, which keeps to the schema.
+fn of_endpoint(directory: &Path) -> Vec<Value> {
+    let content = fs::read(directory.join("endpoint_server.sqlog")).unwrap();
+    schema::check(&content).unwrap();
+    records(&content)
+}
+
+fn type_of(record: &Value) -> &str {
+    record["data"]["header"]["packet_type"].as_str().unwrap()
+}
+
+#[test]
+fn a_retry_is_logged_by_both_sides() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut setup = logged(Setup::new().tls(), directory.path());
+    setup.accept = AcceptPolicy::Retry;
+    let mut pair = Pair::connected(&topology(), setup);
+    pair.transfer(Side::Client, 10_000, Duration::from_secs(10));
+    drop(pair);
+    let endpoint = of_endpoint(directory.path());
+    let sent: Vec<_> = of(&endpoint, "packet_sent").collect();
+    assert_eq!(sent.len(), 1, "{sent:?}");
+    let client = read(directory.path(), "client");
+    let mut received = of(&client, "packet_received").filter(|record| type_of(record) == "retry");
+    let received = received.next().unwrap();
+    assert_eq!(sent[0]["data"], received["data"]);
+    let group = &client[0]["trace"]["common_fields"]["group_id"];
+    assert_eq!(&sent[0]["group_id"], group);
+    // Initial keys follow from the server's connection ID now.
+    let initial = of(&client, "key_updated")
+        .filter(|event| event["data"]["key_type"] == "client_initial_secret");
+    assert_eq!(initial.count(), 2);
+    let server = read(directory.path(), "server");
+    assert_eq!(&server[0]["trace"]["common_fields"]["group_id"], group);
+}
+
+#[test]
+fn version_negotiation_is_logged_by_both_sides() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = logged(Setup::new().tls(), directory.path());
+    let setup = setup.versions(&[Version::V1, Version::V2], &[Version::V2]);
+    let mut pair = Pair::connected(&topology(), setup);
+    pair.transfer(Side::Client, 10_000, Duration::from_secs(10));
+    drop(pair);
+    let endpoint = of_endpoint(directory.path());
+    let client = read(directory.path(), "client");
+    let is_negotiation = |record: &&Value| type_of(record) == "version_negotiation";
+    let sent = of(&endpoint, "packet_sent").find(is_negotiation).unwrap();
+    let received = of(&client, "packet_received").find(is_negotiation).unwrap();
+    assert_eq!(sent["data"], received["data"]);
+    assert_eq!(sent["data"]["supported_versions"][0], "6b3343cf");
+    let chosen = of(&client, "version_information").next().unwrap();
+    assert_eq!(chosen["data"]["chosen_version"], "6b3343cf");
+    let offered = &chosen["data"]["server_versions"];
+    assert_eq!(offered, &sent["data"]["supported_versions"]);
+}
+
+/// RFC 9001 section 4.9.3.
+#[test]
+fn zero_rtt_keys_come_and_go() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = logged(Setup::new().tls(), directory.path());
+    let mut pair = Pair::connected(&topology(), setup);
+    pair.transfer(Side::Client, 10_000, Duration::from_secs(10));
+    pair.connect();
+    pair.transfer(Side::Client, 10_000, Duration::from_secs(10));
+    // The connection goes on, so that the server has no other reason to forget its keys.
+    for _ in 0..50 {
+        pair.client().ping_path(PathId::ZERO).unwrap();
+        pair.drive(10 * MS);
+    }
+    drop(pair);
+    for role in ["client", "server"] {
+        let logs = read_all(directory.path(), role);
+        let mut resumed = logs.into_iter().filter(|(records, _)| {
+            let mut keys = of(records, "key_updated");
+            keys.any(|event| event["data"]["key_type"] == "client_0rtt_secret")
+        });
+        let (records, _) = resumed.next().unwrap();
+        let discarded: Vec<_> = of(&records, "key_discarded")
+            .filter(|event| event["data"]["key_type"] == "client_0rtt_secret")
+            .collect();
+        assert_eq!(discarded.len(), 1, "{role}");
+        let gone = discarded[0]["time"].as_f64().unwrap();
+        let is_early = |record: &&Value| type_of(record) == "0RTT";
+        match role {
+            "client" => {
+                assert_eq!(of(&records, "parameters_restored").count(), 1);
+                assert!(of(&records, "packet_sent").any(|record| is_early(&record)));
+            }
+            _ => {
+                assert!(of(&records, "packet_received").any(|record| is_early(&record)));
+                let mut sent = of(&records, "packet_sent");
+                let complete = sent.find(|record| {
+                    let frames = record["data"]["frames"].as_array().unwrap();
+                    let mut types = frames.iter().map(|frame| &frame["frame_type"]);
+                    types.any(|name| name == "handshake_done")
+                });
+                let complete = complete.unwrap()["time"].as_f64().unwrap();
+                // Three probe timeouts of a path with a round trip of 16 ms.
+                assert!(
+                    (40.0..400.0).contains(&(gone - complete)),
+                    "{gone} {complete}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_step_of_mtu_discovery_is_logged() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = logged(Setup::new(), directory.path());
+    let mut pair = Pair::connected(&topology(), setup);
+    pair.open_all_paths();
+    pair.transfer(Side::Server, 3_000_000, Duration::from_secs(20));
+    let found = [0, 1].map(|path| pair.server().path_stats(PathId(path)).unwrap().mtu);
+    drop(pair);
+    let records = read(directory.path(), "server");
+    for (path, found) in found.into_iter().enumerate() {
+        let of_path = |event: &&Value| event["data"]["path_id"] == path;
+        let updates: Vec<_> = of(&records, "mtu_updated").filter(of_path).collect();
+        assert!(updates.len() >= 2, "{updates:?}");
+        assert_eq!(updates[0]["data"]["new"], 1200);
+        let (last, before) = (updates[updates.len() - 1], updates[updates.len() - 2]);
+        assert_eq!(last["data"]["new"], found);
+        assert_eq!(last["data"]["old"], before["data"]["new"]);
+        assert_eq!(last["data"]["done"], true);
+        assert_eq!(last["tuple"], path.to_string());
+    }
+}
+
+#[test]
+fn a_full_log_ends_with_how_the_connection_ended() {
+    let directory = tempfile::tempdir().unwrap();
+    let limit = 50_000;
+    let factory = Directory::create(directory.path()).unwrap();
+    let factory = Arc::new(factory.max_file_size(limit));
+    let setup = Setup::new().transport(|transport| transport.qlog = Some(factory.clone()));
+    let mut pair = Pair::connected(&topology(), setup);
+    pair.transfer(Side::Client, 1_000_000, Duration::from_secs(20));
+    pair.close(Side::Client);
+    pair.run_until_drained(Duration::from_secs(10));
+    drop(pair);
+    for role in ["client", "server"] {
+        let records = read(directory.path(), role);
+        let [.., notice, closed] = &records[..] else {
+            panic!("{records:?}");
+        };
+        assert_eq!(notice["name"], "loglevel:warning");
+        assert_eq!(closed["name"], "quic:connection_closed");
+        let mut files = fs::read_dir(directory.path()).unwrap().map(Result::unwrap);
+        let name = format!("_{role}.sqlog");
+        let file = files.find(|file| file.file_name().to_string_lossy().ends_with(&name));
+        let size = file.unwrap().metadata().unwrap().len();
+        assert!((limit..limit + 4000).contains(&size), "{size}");
+    }
 }

@@ -197,6 +197,7 @@ impl Connection {
         if black_hole {
             self.controller.on_mtu_update(id, path.mtu.mtu());
             tracing::debug!(path = %id, "the path's MTU fell");
+            self.log_mtu(id);
             self.drop_oversized_datagrams();
         }
         black_hole
@@ -218,6 +219,7 @@ impl Connection {
                     path.mtu.on_acked(number, packet.bytes);
                 } else if path.mtu.on_probe_acked(now, packet.bytes) && open {
                     self.controller.on_mtu_update(id, path.mtu.mtu());
+                    self.log_mtu(id);
                 }
             }
             if let Some(keys) = &mut self.handshake.one_rtt {
@@ -250,6 +252,7 @@ impl Connection {
             path.counters.packets_lost += 1;
             if packet.mtu_probe {
                 path.mtu.on_probe_lost(now, packet.bytes);
+                self.log_mtu(space.path());
             }
         }
         if let SpaceId::Data(id) = space {

@@ -1,7 +1,7 @@
 //! 0-RTT: what a client that resumes a session sends before the handshake is complete (RFC 9001
 //! section 4.6). It shares the packet number space of 1-RTT on path 0.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quinn_proto::Side;
 
@@ -14,7 +14,7 @@ use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::Fate;
 use crate::packet::opener::{self, OpenError};
-use crate::qlog::DropReason;
+use crate::qlog::{self, DropReason};
 use crate::wire::frame::PacketType;
 use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
@@ -28,7 +28,7 @@ pub(super) struct EarlyKeys {
     packet: Box<dyn PacketKey>,
     /// Client: the limits of the earlier connection.
     remembered: Option<TransportParameters>,
-    /// Server: set by the first 0-RTT packet after the handshake.
+    /// Server: set when the handshake is complete.
     discard_at: Option<Instant>,
 }
 
@@ -80,6 +80,9 @@ impl Connection {
         self.streams.set_peer_parameters(&remembered);
         self.datagrams
             .set_peer_limit(remembered.max_datagram_frame_size);
+        self.log
+            .event(|| qlog::Event::ParametersRestored(&remembered));
+        self.log_handshake_keys(PacketType::ZeroRtt);
         self.handshake.early_data = EarlyData::Offered;
         self.handshake.early = Some(Box::new(EarlyKeys {
             header,
@@ -101,7 +104,7 @@ impl Connection {
         let Some(EarlyKeys {
             remembered: Some(remembered),
             ..
-        }) = self.handshake.early.take().map(|early| *early)
+        }) = self.take_early_keys().map(|early| *early)
         else {
             return Ok(());
         };
@@ -125,7 +128,7 @@ impl Connection {
 
     /// Client: starts over in another version, in which the session cannot be resumed.
     pub(super) fn abandon_early_data(&mut self) {
-        if self.handshake.early.take().is_some() {
+        if self.take_early_keys().is_some() {
             self.reject_early_data();
         }
     }
@@ -152,6 +155,7 @@ impl Connection {
             return;
         }
         if let Some((header, packet)) = self.handshake.session.early_keys() {
+            self.log_handshake_keys(PacketType::ZeroRtt);
             self.handshake.early_data = EarlyData::Accepted;
             self.handshake.early = Some(Box::new(EarlyKeys {
                 header,
@@ -168,7 +172,6 @@ impl Connection {
         arrival: &Arrival,
         packet: &mut ProtectedPacket,
     ) -> Result<(), TransportError> {
-        self.discard_early_keys(arrival.now);
         let destination = *packet.header.dcid();
         let seen = Dropped::new(&packet.header, packet.data.len());
         let (Side::Server, Some(early), Some(path)) = (
@@ -209,22 +212,34 @@ impl Connection {
         Ok(())
     }
 
-    /// Server: nothing has arrived since this time; drops the keys if that is long enough.
-    pub(super) fn rest_early_keys(&mut self, now: Instant, silent_since: Instant) {
-        let keep = KEEP_TIMEOUTS * self.paths.largest_pto(Duration::ZERO);
-        if self.side == Side::Server && self.handshake.complete && silent_since + keep <= now {
-            self.handshake.early = None;
+    /// Server: once the handshake is complete, the client sends 0-RTT no more.
+    pub(super) fn retire_early_keys(&mut self, now: Instant) {
+        let delay = self.peer_max_ack_delay();
+        let handshake = &mut self.handshake;
+        if let (Side::Server, true, Some(early)) =
+            (self.side, handshake.complete, &mut handshake.early)
+        {
+            early.discard_at = Some(now + KEEP_TIMEOUTS * self.paths.largest_pto(delay));
         }
     }
 
-    /// Server: drops the keys once only replays can need them.
-    fn discard_early_keys(&mut self, now: Instant) {
-        if let (true, Some(early)) = (self.handshake.complete, &mut self.handshake.early) {
-            let keep = || KEEP_TIMEOUTS * self.paths.largest_pto(Duration::ZERO);
-            if *early.discard_at.get_or_insert_with(|| now + keep()) <= now {
-                self.handshake.early = None;
-            }
+    /// Server: when only replays can need the keys.
+    pub(super) fn early_keys_timeout(&self) -> Option<Instant> {
+        self.handshake.early.as_ref()?.discard_at
+    }
+
+    /// Server: drops the keys if their time has come.
+    pub(super) fn on_early_keys_timeout(&mut self, now: Instant) {
+        if self.early_keys_timeout().is_some_and(|at| at <= now) {
+            self.take_early_keys();
         }
+    }
+
+    fn take_early_keys(&mut self) -> Option<Box<EarlyKeys>> {
+        let keys = self.handshake.early.take()?;
+        self.log
+            .event(|| qlog::Event::KeysDiscarded(PacketType::ZeroRtt));
+        Some(keys)
     }
 }
 

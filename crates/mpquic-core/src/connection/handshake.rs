@@ -90,7 +90,7 @@ pub(super) struct Handshake {
     /// Destination of the client's Initial packets, which the Initial keys derive from.
     pub(super) initial_dcid: ConnectionId,
     /// The same before a Retry.
-    original_dcid: ConnectionId,
+    pub(super) original_dcid: ConnectionId,
     pub(super) retry_scid: Option<ConnectionId>,
     /// The peer's first source connection ID.
     pub(super) peer_scid: Option<ConnectionId>,
@@ -388,6 +388,7 @@ impl Connection {
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
             path.mtu.limit_to(peer.max_udp_payload_size);
         }
+        self.log_mtu(PathId::ZERO);
         if let (Some(token), Some(slot)) = (
             peer.stateless_reset_token,
             self.paths.slot_mut(PathId::ZERO),

@@ -14,7 +14,7 @@ use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::opener::{self, OpenError, Unprotected};
 use crate::path::MIN_DATAGRAM;
-use crate::qlog::{DropReason, KeyTrigger};
+use crate::qlog::{DropReason, KeyTrigger, UnnumberedKind};
 use crate::space::AckPolicy;
 use crate::version::Version;
 use crate::wire::frame::{Close, Frame, FrameIter, PacketType, ResetStream};
@@ -213,30 +213,26 @@ impl Connection {
                 if self.handle_long(arrival, packet, (SpaceId::Handshake, version))? {
                     self.on_handshake_packet();
                     self.drive_handshake()?;
+                    self.retire_early_keys(arrival.now);
                 }
                 Ok(())
             }
             Header::ZeroRtt { .. } => self.handle_early(arrival, packet),
-            Header::Retry {
-                version,
-                scid,
-                token,
-                tag,
-                ..
-            } => {
-                let without_tag = packet.data.len().saturating_sub(tag.len());
-                let retry = &packet.data[..without_tag];
-                if !token.is_empty() && self.accepts_retry(*version, scid, retry, tag) {
-                    let (scid, token) = (*scid, token.clone());
-                    self.follow_retry(scid, token);
-                }
+            Header::Retry { .. } => {
+                self.handle_retry(arrival, packet);
                 Ok(())
             }
             Header::VersionNegotiation {
                 dcid,
                 scid,
                 versions,
-            } => self.on_version_negotiation((*dcid, *scid), versions),
+            } => {
+                if !self.accepts_version_negotiation((*dcid, *scid), versions) {
+                    self.log_dropped(arrival, seen, DropReason::Rejected);
+                    return Ok(());
+                }
+                self.on_version_negotiation((*scid, packet.data.len()), versions)
+            }
         }
     }
 
@@ -263,6 +259,32 @@ impl Connection {
         }
     }
 
+    fn handle_retry(&mut self, arrival: &Arrival, packet: &ProtectedPacket) {
+        let Header::Retry {
+            version,
+            scid,
+            token,
+            tag,
+            ..
+        } = &packet.header
+        else {
+            return;
+        };
+        let without_tag = packet.data.len().saturating_sub(tag.len());
+        let retry = &packet.data[..without_tag];
+        if token.is_empty() || !self.accepts_retry(*version, scid, retry, tag) {
+            let seen = Dropped::new(&packet.header, packet.data.len());
+            self.log_dropped(arrival, seen, DropReason::Rejected);
+            return;
+        }
+        let kind = UnnumberedKind::Retry {
+            version: *version,
+            token,
+        };
+        self.log_unnumbered(scid, packet.data.len(), kind);
+        self.follow_retry(*scid, token.clone());
+    }
+
     fn follow_retry(&mut self, scid: ConnectionId, token: Bytes) {
         self.handshake.on_retry(scid, token);
         self.resend_early_data();
@@ -277,6 +299,7 @@ impl Connection {
             path.recovery
                 .discard_space(&mut level.space, &mut Vec::new());
         }
+        self.log_handshake_keys(PacketType::Initial);
     }
 
     /// A Handshake packet proves the client's address and ends Initial keys on the server

@@ -13,7 +13,8 @@ use crate::crypto::key_phase::OneRttKeys;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::builder::PacketBuilder;
 use crate::qlog::{
-    ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink,
+    ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink, Unnumbered,
+    UnnumberedKind,
 };
 use crate::version::Version;
 use crate::wire::frame::{FrameIter, PacketType};
@@ -47,10 +48,11 @@ impl Log {
         self.sink.is_some()
     }
 
-    /// Everything that is logged until the next call happens now.
+    /// Everything that is logged until the next call happens now. Datagrams of several sockets may
+    /// be given a little out of order; the log is not.
     #[inline]
     pub(super) fn set_time(&mut self, now: Instant) {
-        self.now = now;
+        self.now = self.now.max(now);
     }
 
     /// Makes and logs an event if there is a sink.
@@ -107,6 +109,7 @@ impl Connection {
             peer_cid,
         });
         self.log_tuple(PathId::ZERO);
+        self.log_mtu(PathId::ZERO);
         if self.side == Side::Client {
             self.log_local_parameters();
         }
@@ -202,6 +205,38 @@ impl Connection {
             generation,
             trigger,
         });
+    }
+
+    /// Logs a Retry or Version Negotiation packet that the client acts on.
+    pub(super) fn log_unnumbered(
+        &mut self,
+        source: &ConnectionId,
+        size: usize,
+        kind: UnnumberedKind<'_>,
+    ) {
+        let handshake = &self.handshake;
+        let packet = Unnumbered {
+            destination: &handshake.local_cid,
+            source,
+            original_dcid: &handshake.original_dcid,
+            size,
+            kind,
+        };
+        self.log.event(|| Event::UnnumberedReceived(&packet));
+    }
+
+    /// Logs what MTU discovery knows of an open path.
+    pub(super) fn log_mtu(&mut self, id: PathId) {
+        if self.log.is_on()
+            && let Some(path) = self.paths.open(id)
+        {
+            let (mtu, done) = (path.mtu.mtu(), path.mtu.is_done());
+            self.log.event(|| Event::MtuUpdated {
+                path: id,
+                mtu,
+                done,
+            });
+        }
     }
 
     /// Logs the measurements of an open path.

@@ -103,6 +103,7 @@ impl Connection {
             slot.path = Some(Box::new(path));
         }
         self.log_tuple(id);
+        self.log_mtu(id);
         // A client waits for the response all the same: until then the server may lack a connection
         // ID to answer with, and drop what it gets.
         if validated && self.side == Side::Server {

@@ -236,6 +236,7 @@ impl Connection {
         path.suspect = false;
         tracing::debug!(path = %id, %four_tuple, "path migrates");
         self.log_tuple(id);
+        self.log_mtu(id);
     }
 
     /// Validation of the path's tuple failed: fall back or give the path up (MP-084).

@@ -159,6 +159,7 @@ impl Connection {
         self.change_cid(PathId::ZERO, |cids| Some(cids.adopt_candidate()));
         tracing::debug!(%four_tuple, "moves to the preferred address");
         self.log_tuple(PathId::ZERO);
+        self.log_mtu(PathId::ZERO);
         let moved = PathEvent::Migrated(PathId::ZERO, four_tuple);
         self.events.push_back(Event::Path(moved));
     }

@@ -114,7 +114,7 @@ pub enum TimeoutReason {
     Idle,
     /// Closing or draining ends.
     Close,
-    /// Old 1-RTT keys are to be dropped.
+    /// Old 1-RTT keys or a server's 0-RTT keys are to be dropped.
     KeyDiscard,
     /// The scheduler asked to be called.
     Scheduler,

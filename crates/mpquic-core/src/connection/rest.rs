@@ -31,7 +31,6 @@ impl Connection {
             self.premature.shrink_to_fit();
             self.requeued.shrink_to_fit();
             self.events.shrink_to_fit();
-            self.rest_early_keys(now, self.idle.since());
             self.paths.rest();
             self.movable.rest();
             self.streams.rest();

@@ -120,6 +120,7 @@ impl Connection {
             .as_ref()
             .and_then(|keys| keys.next_timeout());
         earliest.note(keys, TimeoutReason::KeyDiscard);
+        earliest.note(self.early_keys_timeout(), TimeoutReason::KeyDiscard);
         earliest.note(self.rest_timeout(), TimeoutReason::Rest);
         earliest.0
     }
@@ -181,6 +182,7 @@ impl Connection {
         self.discard_paths(now);
         self.movable.on_timeout(now);
         self.on_rest_timeout(now);
+        self.on_early_keys_timeout(now);
         if let Some(keys) = &mut self.handshake.one_rtt {
             keys.on_timeout(now);
             if keys.is_exhausted() {

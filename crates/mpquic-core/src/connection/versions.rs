@@ -10,8 +10,9 @@ use crate::config::EndpointConfig;
 use crate::crypto::FirstFlight;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{PathId, SpaceId};
-use crate::qlog;
+use crate::qlog::{self, UnnumberedKind};
 use crate::version::Version;
+use crate::wire::frame::PacketType;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
 /// Bytes of a client's first destination connection ID (RFC 9000 section 7.2).
@@ -205,12 +206,12 @@ impl Connection {
         handshake.session.set_version(version);
     }
 
-    /// Client: a Version Negotiation packet arrived (RFC 9368 section 2.1).
-    pub(super) fn on_version_negotiation(
-        &mut self,
+    /// Client: true if a Version Negotiation packet is to be acted on.
+    pub(super) fn accepts_version_negotiation(
+        &self,
         (dcid, scid): (ConnectionId, ConnectionId),
         offered: &[u32],
-    ) -> Result<(), TransportError> {
+    ) -> bool {
         let handshake = &self.handshake;
         let versions = &handshake.versions;
         // RFC 8999 section 6
@@ -220,10 +221,25 @@ impl Connection {
         let is_late = handshake.peer_scid.is_some()
             || handshake.retry_scid.is_some()
             || versions.is_second_choice;
-        if !is_answer || is_late || offered.contains(&versions.original.to_u32()) {
-            return Ok(());
-        }
-        match Version::select(&versions.supported, offered) {
+        is_answer && !is_late && !offered.contains(&versions.original.to_u32())
+    }
+
+    /// Client: acts on a Version Negotiation packet, which has this source and size (RFC 9368
+    /// section 2.1).
+    pub(super) fn on_version_negotiation(
+        &mut self,
+        (scid, size): (ConnectionId, usize),
+        offered: &[u32],
+    ) -> Result<(), TransportError> {
+        let spoken = self.handshake.versions.supported.clone();
+        let chosen = Version::select(&spoken, offered);
+        let kind = UnnumberedKind::VersionNegotiation {
+            versions: offered,
+            spoken: &spoken,
+            chosen,
+        };
+        self.log_unnumbered(&scid, size, kind);
+        match chosen {
             Some(version) => self.start_over(version),
             None => {
                 self.closing = Closing::Drained;
@@ -268,6 +284,7 @@ impl Connection {
             .start_session(version, &client.server_name, parameters)
             .map_err(|_| TransportError::internal("TLS could not be started again"))?;
         self.log_local_parameters();
+        self.log_handshake_keys(PacketType::Initial);
         if self.handshake.early_data == EarlyData::NotOffered {
             self.start_early_data();
         }

@@ -22,6 +22,7 @@ use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId};
 use crate::packet::Transmit;
+use crate::qlog::{Unnumbered, UnnumberedKind};
 use crate::version::Version;
 use crate::wire::header::{self, PacketKind, Peek};
 use crate::wire::transport_parameters::PreferredAddress;
@@ -32,6 +33,7 @@ use token::{Admission, UsedTokens};
 
 mod incoming;
 mod initial;
+mod log;
 mod reset;
 mod routes;
 mod token;
@@ -123,6 +125,7 @@ pub struct Endpoint {
     pending: PendingTable,
     used_tokens: UsedTokens,
     reset_limiter: ResetLimiter,
+    log: log::Log,
 }
 
 impl Endpoint {
@@ -151,6 +154,7 @@ impl Endpoint {
             pending: PendingTable::default(),
             used_tokens: UsedTokens::new(USED_TOKENS),
             reset_limiter: ResetLimiter::new(),
+            log: log::Log::default(),
         }
     }
 
@@ -224,7 +228,8 @@ impl Endpoint {
         };
         if !self.speaks(&peek) {
             let reset = self.stateless_reset(&data);
-            return reset.or_else(|| self.negotiate_version(&peek, data.len(), four_tuple, buf));
+            let arrived = (now, data.len(), four_tuple);
+            return reset.or_else(|| self.negotiate_version(&peek, arrived, buf));
         }
         // RFC 9000 section 17.2, RFC 9287
         if !peek.has_fixed_bit && !self.config.grease_quic_bit {
@@ -484,6 +489,17 @@ impl Endpoint {
         header::encode_retry(buf, version, &incoming.scid, &retry_scid, &token);
         let tag = config.crypto.retry_tag(version, &incoming.dcid, buf);
         buf.extend_from_slice(&tag);
+        let packet = Unnumbered {
+            destination: &incoming.scid,
+            source: &retry_scid,
+            original_dcid: &incoming.dcid,
+            size: buf.len(),
+            kind: UnnumberedKind::Retry {
+                version,
+                token: &token,
+            },
+        };
+        self.log.sent(now, &incoming.server, &packet);
         Ok(response(incoming.four_tuple(), buf))
     }
 
@@ -541,14 +557,12 @@ impl Endpoint {
     fn negotiate_version(
         &mut self,
         peek: &Peek<'_>,
-        size: usize,
-        four_tuple: FourTuple,
+        (now, size, four_tuple): (Instant, usize, FourTuple),
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         // RFC 9000 sections 5.2.2 and 14.1: no answer to what would be no connection attempt
-        if self.server.is_none() || size < MIN_INITIAL_DATAGRAM {
-            return None;
-        }
+        let server = self.server.as_ref();
+        let server = server.filter(|_| size >= MIN_INITIAL_DATAGRAM)?;
         let offered = self.config.supported_versions.iter();
         let mut versions: Vec<_> = offered.map(|version| version.to_u32()).collect();
         // RFC 9000 section 6.3: a version nobody speaks, other than the client's
@@ -558,6 +572,18 @@ impl Endpoint {
             false => reserved,
         });
         header::encode_version_negotiation(buf, peek.scid, peek.dcid, &versions);
+        let packet = Unnumbered {
+            destination: peek.scid,
+            source: peek.dcid,
+            original_dcid: peek.dcid,
+            size: buf.len(),
+            kind: UnnumberedKind::VersionNegotiation {
+                versions: &versions,
+                spoken: &self.config.supported_versions,
+                chosen: None,
+            },
+        };
+        self.log.sent(now, server, &packet);
         Some(DatagramEvent::Response(response(four_tuple, buf)))
     }
 

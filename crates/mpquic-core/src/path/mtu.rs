@@ -114,6 +114,11 @@ impl MtuDiscovery {
         self.current
     }
 
+    /// True while no larger datagrams are tried.
+    pub(crate) fn is_done(&self) -> bool {
+        self.current >= self.ceiling || matches!(self.state, State::Complete { .. })
+    }
+
     /// Size of the probe to send now, if one is due: a datagram of that size with PING and
     /// PADDING.
     pub(crate) fn probe_size(&mut self, now: Instant) -> Option<u16> {

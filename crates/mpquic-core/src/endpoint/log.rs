@@ -1,0 +1,34 @@
+//! Events for qlog that belong to no connection.
+
+use std::fmt;
+use std::time::Instant;
+
+use super::Server;
+use crate::qlog::{Event, Sink, Unnumbered};
+
+/// The sink of an endpoint, asked for at the first event.
+#[derive(Default)]
+pub(super) struct Log {
+    sink: Option<Box<dyn Sink>>,
+    asked: bool,
+}
+
+impl Log {
+    /// Logs a packet that answers a client without a connection.
+    pub(super) fn sent(&mut self, now: Instant, server: &Server, packet: &Unnumbered<'_>) {
+        let factory = server.config.transport.qlog.as_ref();
+        if let (Some(factory), false) = (factory, self.asked) {
+            self.asked = true;
+            self.sink = factory.start_endpoint(now);
+        }
+        if let Some(sink) = &mut self.sink {
+            sink.on_event(now, &Event::UnnumberedSent(packet));
+        }
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Log").field(&self.sink).finish()
+    }
+}
