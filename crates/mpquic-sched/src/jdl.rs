@@ -64,7 +64,8 @@ impl Default for JdlConfig {
 /// whole set, which are the same for all), both terms lie between 0 and 1; fewer paths than wanted
 /// are no error; an exact fit of the bandwidth is a fit; paths are swapped only among those within
 /// the bounds. Links shared between paths are invisible to an endpoint and left out. The paper
-/// does not say how packets are split within the set: here by score.
+/// does not say how packets are split within the set: here by score. Nor does it say how losses are
+/// known: a path counts as free of them until it shows some.
 #[derive(Debug)]
 pub struct Jdl {
     config: JdlConfig,
@@ -93,6 +94,14 @@ struct Best {
     loss: f64,
 }
 
+/// The loss rate of a path without what the view assumes while few packets are resolved: a path that
+/// carried next to nothing would count as lossy, stay out of the set, and never show what it is.
+fn loss_rate(path: &PathView) -> f64 {
+    let resolved = (path.bytes_acked + path.bytes_lost) / u64::from(path.mtu.max(1));
+    let assumed = 0.5 / (resolved.min(1000) + 1) as f64;
+    (path.loss_rate - assumed).max(0.0)
+}
+
 impl Best {
     fn of(view: &View<'_>) -> Self {
         let none = Self {
@@ -101,7 +110,7 @@ impl Best {
         };
         carriers(view).fold(none, |best, path| Self {
             delay: best.delay.min(one_way_delay(path)),
-            loss: best.loss.min(path.loss_rate),
+            loss: best.loss.min(loss_rate(path)),
         })
     }
 }
@@ -122,7 +131,7 @@ impl Jdl {
     /// Larger is better, at most the sum of the weights.
     fn score(&self, path: &PathView, best: Best) -> f64 {
         let delay = best.delay / one_way_delay(path);
-        let loss = (best.loss + EPSILON) / (path.loss_rate + EPSILON);
+        let loss = (best.loss + EPSILON) / (loss_rate(path) + EPSILON);
         self.config.delay_weight * delay + self.config.loss_weight * loss
     }
 
@@ -168,7 +177,7 @@ impl Jdl {
     fn keep_feasible(&mut self, view: &View<'_>) {
         let Demand { delay, loss, .. } = self.config.demand;
         let feasible = |candidate: &Candidate| {
-            let loss_rate = view.path(candidate.path).map_or(1.0, |path| path.loss_rate);
+            let loss_rate = view.path(candidate.path).map_or(1.0, loss_rate);
             delay.is_none_or(|most| candidate.delay <= most.as_secs_f64())
                 && loss.is_none_or(|most| loss_rate <= most)
         };
@@ -255,7 +264,8 @@ mod tests {
     fn three_paths() -> Scene {
         let mut scene = Scene::new(vec![path(0, 20), path(1, 60), path(2, 100)]);
         for (path, loss) in scene.paths.iter_mut().zip([0.01, 0.0001, 0.001]) {
-            path.loss_rate = loss;
+            path.bytes_acked = 1000 * u64::from(path.mtu);
+            path.loss_rate = (1000.0 * loss + 0.5) / 1001.0;
         }
         scene
     }
@@ -318,6 +328,18 @@ mod tests {
         assert_eq!(set(2, bandwidth(10_000_000)), [1, 2]);
         // Nothing delivers that much: the shortest paths.
         assert_eq!(set(2, bandwidth(20_000_000)), [1, 0]);
+    }
+
+    #[test]
+    fn a_path_nobody_used_is_not_taken_for_lossy() {
+        let mut scene = three_paths();
+        let unused = &mut scene.paths[1];
+        (unused.bytes_acked, unused.loss_rate) = (1200, 0.25);
+        let mut jdl = Jdl::new(JdlConfig {
+            paths: 1,
+            ..JdlConfig::default()
+        });
+        assert_eq!(chosen(&jdl.select(&scene.view())), Some(1));
     }
 
     #[test]
