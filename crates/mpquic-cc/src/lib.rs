@@ -64,6 +64,9 @@ pub struct ControllerInfo {
     pub description: &'static str,
     /// The publication it comes from.
     pub source: &'static str,
+    /// Its like for one path, which a fair share is measured against: the algorithm it couples, or
+    /// itself.
+    pub single_path: &'static str,
     make: fn() -> Box<dyn Controller>,
 }
 
@@ -72,48 +75,56 @@ static CONTROLLERS: [ControllerInfo; 8] = [
         name: "olia",
         description: "coupled: one fair share of a common bottleneck, better paths favoured (the default)",
         source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
+        single_path: "newreno",
         make: || Box::new(Olia::default()),
     },
     ControllerInfo {
         name: "coupled-bbr",
         description: "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere",
         source: "mpquic; detection in the spirit of RFC 8382",
+        single_path: "bbr",
         make: || Box::new(CoupledBbr::default()),
     },
     ControllerInfo {
         name: "lia",
         description: "coupled: as fast as one flow on the best path, every path in use",
         source: "RFC 6356",
+        single_path: "newreno",
         make: || Box::new(Lia::default()),
     },
     ControllerInfo {
         name: "balia",
         description: "coupled: between lia and olia, friendly and quick to follow changes",
         source: "Peng et al., \"Multipath TCP: Analysis, Design, and Implementation\", IEEE/ACM ToN 2016",
+        single_path: "newreno",
         make: || Box::new(Balia::default()),
     },
     ControllerInfo {
         name: "wvegas",
         description: "coupled, by delay: short queues; gives way to loss-based flows",
         source: "Cao et al., \"Delay-Based Congestion Control for Multipath TCP\", ICNP 2012",
+        single_path: "wvegas",
         make: || Box::new(Wvegas::default()),
     },
     ControllerInfo {
         name: "cubic",
         description: "CUBIC on each path, every path a fair share of its own",
         source: "RFC 9438",
+        single_path: "cubic",
         make: || Box::new(Uncoupled::<Cubic>::default()),
     },
     ControllerInfo {
         name: "bbr",
         description: "BBRv3 on each path: by rate, not loss; every path a fair share of its own",
         source: "draft-ietf-ccwg-bbr-06",
+        single_path: "bbr",
         make: || Box::new(Uncoupled::<Bbr>::default()),
     },
     ControllerInfo {
         name: "newreno",
         description: "NewReno on each path, every path a fair share of its own",
         source: "RFC 9002 section 7",
+        single_path: "newreno",
         make: || Box::new(Uncoupled::<NewReno>::default()),
     },
 ];

@@ -24,7 +24,10 @@ fn every_scenario_and_every_policy_has_its_row() {
     let schedulers = mpquic_sched::list().iter().map(|info| info.name);
     let controllers = mpquic_cc::list().iter().map(|info| info.name);
     for name in schedulers.chain(controllers) {
-        assert!(DOCUMENT.contains(&format!("| {name} | ")), "{name} has no row");
+        assert!(
+            DOCUMENT.contains(&format!("| {name} | ")),
+            "{name} has no row"
+        );
     }
 }
 

@@ -79,6 +79,20 @@ impl Policies {
         self
     }
 
+    /// The controller a flow over one path has when it stands beside this one: what it couples,
+    /// or itself.
+    pub(crate) fn single_path<'a>(&self, controller: &'a str) -> &'a str {
+        let built_in = || {
+            mpquic_cc::list()
+                .iter()
+                .find(|info| info.name == controller)
+        };
+        match find(&self.controllers, controller) {
+            Some(_) => controller,
+            None => built_in().map_or(controller, |info| info.single_path),
+        }
+    }
+
     /// The scheduler of this name, which may be followed by re-injection policies as in
     /// [`mpquic_sched::by_name`].
     ///

@@ -106,7 +106,9 @@ impl Stage {
         stage.add_main(scenario, contender, (values, used), main.seed(seed));
         for (index, competitor) in scenario.competitors.iter().enumerate() {
             let scheduler = self::scheduler(scenario, &competitor.scheduler)?;
-            let setup = setup(scenario, scheduler, &competitor.controller)?;
+            let alike = || scenario.policies.single_path(&contender.controller);
+            let controller = competitor.controller.as_deref().unwrap_or_else(alike);
+            let setup = setup(scenario, scheduler, controller)?;
             stage.add_competitor(scenario, competitor, setup.seed(seed + 1 + index as u64));
         }
         for flow in 0..stage.flows.len() {

@@ -221,6 +221,16 @@ fn competitors_share_a_bottleneck_and_cross_traffic_takes_from_it() {
     let sum: f64 = flows.iter().sum();
     assert!((17.0..20.0).contains(&sum), "{flows:?}");
     assert!(flows.iter().all(|rate| *rate > 5.0), "{flows:?}");
+    let alike = text.replace(
+        "paths = \"b\"",
+        "paths = \"b\"\ncontroller = \"single-path\"",
+    );
+    assert_eq!(run(&alike).runs[0].flows, *flows);
+    let bbr = alike.replace("\"newreno\"", "\"bbr\"");
+    assert_eq!(
+        run(&bbr).runs[0].flows,
+        run(&bbr.replace("\"single-path\"", "\"bbr\"")).runs[0].flows
+    );
     let cross = "[[cross]]\npath = \"a\"\nrate_mbit = 95\narrivals = \"poisson\"\n";
     let results = run(&(text.to_owned() + cross));
     let squeezed = &results.runs[0].flows;

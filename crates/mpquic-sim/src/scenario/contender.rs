@@ -169,8 +169,8 @@ pub struct Competitor {
     pub name: String,
     /// Its scheduler.
     pub scheduler: String,
-    /// Its controller.
-    pub controller: String,
+    /// Its controller; `None` for the like for one path of what it competes with.
+    pub controller: Option<String>,
     /// Which of the scenario's paths it uses.
     pub paths: Vec<usize>,
     /// It sends from the client to the server.
@@ -182,6 +182,8 @@ pub struct Competitor {
 }
 
 const TIME: Limits = Limits::new(0.0, 1e5, "s");
+/// As the controller of a competitor: what the contender's controller couples.
+const SINGLE_PATH: &str = "single-path";
 
 /// Reads the list of `[[competitor]]`.
 pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec<Competitor>> {
@@ -202,10 +204,15 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
         let upload = table.optional("direction").map_or(Ok(false), |item| {
             item.choice(&[("download", false), ("upload", true)])
         })?;
+        let check_controller: Check = |item, name| match name {
+            SINGLE_PATH => Ok(name.into()),
+            name => controller(item, name),
+        };
+        let controller = given("controller", check_controller, "newreno")?;
         let competitor = Competitor {
             name: name.into(),
             scheduler: given("scheduler", scheduler, "lrf")?,
-            controller: given("controller", controller, "newreno")?,
+            controller: Some(controller).filter(|name| name != SINGLE_PATH),
             paths: read_paths(&table, paths)?,
             upload,
             start: time("start_s")?.unwrap_or_default(),

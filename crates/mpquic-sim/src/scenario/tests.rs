@@ -130,6 +130,22 @@ fn mistakes_are_answered_with_line_field_and_what_is_possible() {
 }
 
 #[test]
+fn a_competitor_has_a_controller_there_is_or_the_like_of_what_it_competes_with() {
+    let with = |controller: &str| {
+        file(&format!(
+            "[[competitor]]\nname = \"x\"\ncontroller = \"{controller}\"\npaths = [\"a\"]"
+        ))
+    };
+    let controller = |text: &str| {
+        let scenario = Scenario::parse("x", text).unwrap();
+        scenario.competitors[0].controller.clone()
+    };
+    assert_eq!(controller(&with("cubic")).as_deref(), Some("cubic"));
+    assert_eq!(controller(&with("single-path")), None);
+    assert!(message(&with("single")).contains("`single`"));
+}
+
+#[test]
 fn impossible_paths_are_refused() {
     let cases = [
         ("rate_mbit = 0", "from 0.001 to 1000000 (Mbit/s), or inf"),
