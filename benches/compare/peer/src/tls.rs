@@ -1,4 +1,5 @@
-//! TLS of the stacks that use rustls: ring, AES-128-GCM only, X25519, one certificate.
+//! TLS of the stacks that use rustls: ring or aws-lc-rs, whichever a stack uses unless told
+//! otherwise; AES-128-GCM only, X25519, one certificate.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,7 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
 use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
-use rustls::crypto::{CryptoProvider, ring};
+use rustls::crypto::CryptoProvider;
+#[cfg(feature = "aws-lc-rs")]
+use rustls::crypto::aws_lc_rs as library;
+#[cfg(not(feature = "aws-lc-rs"))]
+use rustls::crypto::ring as library;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CipherSuite, NamedGroup, RootCertStore, SignatureScheme};
@@ -24,9 +29,9 @@ pub const CERTIFICATE: &str = "cert.pem";
 /// File of its key.
 pub const KEY: &str = "key.pem";
 
-/// ring with the cipher and the key exchange that all peers use.
+/// The stack's library with the cipher and the key exchange that all peers use.
 pub fn provider() -> Arc<CryptoProvider> {
-    let mut provider = ring::default_provider();
+    let mut provider = library::default_provider();
     let cipher = CipherSuite::TLS13_AES_128_GCM_SHA256;
     provider
         .cipher_suites
@@ -47,7 +52,7 @@ pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     if workload == Workload::Resumed {
         // Tickets that keep no state, so that one serves many connections.
-        config.ticketer = ring::Ticketer::new()?;
+        config.ticketer = library::Ticketer::new()?;
     }
     Ok(config)
 }

@@ -7,10 +7,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-#[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+#[cfg(feature = "aws-lc-rs")]
 use aws_lc_rs::digest;
 use quinn_proto::{ConnectionId, Side};
-#[cfg(feature = "ring")]
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 use ring::digest;
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -58,9 +58,9 @@ pub enum TlsConfigError {
 /// The compiled-in provider with the suites of TLS 1.3, AES-128-GCM first: it is the fastest where
 /// the processor helps, and the keys of all suites are strong enough.
 pub fn provider() -> CryptoProvider {
-    #[cfg(feature = "ring")]
+    #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
     let mut provider = rustls::crypto::ring::default_provider();
-    #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+    #[cfg(feature = "aws-lc-rs")]
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider
         .cipher_suites

@@ -9,9 +9,9 @@ use quinn_proto::{ConnectionId, TimeSource};
 
 use crate::version::Version;
 
-#[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+#[cfg(feature = "aws-lc-rs")]
 use aws_lc_rs::{aead, hmac};
-#[cfg(feature = "ring")]
+#[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 use ring::{aead, hmac};
 
 /// Bytes of the random part of a token.
