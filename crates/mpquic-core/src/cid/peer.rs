@@ -352,7 +352,8 @@ impl PeerCids {
     /// Takes an unused connection ID for addresses that are to be proven (RFC 9000 section 9.5).
     /// `None` if there is none; then, the one in use serves.
     pub(crate) fn reserve_candidate(&mut self) -> Option<ResetTokenChanges> {
-        if self.unused.is_empty() {
+        let replaces = self.candidate.is_some();
+        if self.unused.is_empty() || replaces && self.retirements() >= self.max_retirements() {
             return None;
         }
         let mut changes = self.release_candidate();
@@ -367,6 +368,21 @@ impl PeerCids {
         let mut changes = self.release_kept();
         if let Some(candidate) = self.candidate.take() {
             self.retire_current(&mut changes);
+            self.current = Some(candidate);
+        }
+        changes
+    }
+
+    /// The path moves to the addresses the candidate is for; as [`Self::rotate_keeping`], the one
+    /// in use stays for those it leaves.
+    pub(crate) fn move_to_candidate(&mut self) -> ResetTokenChanges {
+        let mut changes = ResetTokenChanges::new();
+        if let Some(candidate) = self.candidate.take() {
+            if self.kept.is_some() {
+                self.retire_current(&mut changes);
+            } else {
+                self.kept = self.current.take();
+            }
             self.current = Some(candidate);
         }
         changes

@@ -12,6 +12,7 @@ use crate::cid::peer::{PeerCids, ResetTokenChanges};
 use crate::congestion::Controller as _;
 use crate::error::TransportErrorCode;
 use crate::ids::{FourTuple, PathId};
+use crate::path::set::Slot;
 use crate::path::validation::Validated;
 use crate::path::{Path, Tuple};
 
@@ -24,6 +25,27 @@ impl Connection {
                 path.tuple.validation.on_heard();
             }
             self.on_probed(arrival);
+            self.set_cid_aside(arrival);
+        }
+    }
+
+    /// Server: the client probes from addresses of its own choice. They get a connection ID of their
+    /// own if there is one (RFC 9000 section 9.5), which stays theirs if the path moves there.
+    fn set_cid_aside(&mut self, arrival: &Arrival) {
+        let Some(path) = self.paths.open(arrival.path) else {
+            return;
+        };
+        let is_new = path.stranger.as_ref().is_some_and(|stranger| {
+            !stranger.has_cid && stranger.tuple.four_tuple == arrival.four_tuple
+        });
+        // That of the preferred address is not taken away.
+        let is_free = self.side == Side::Server && path.candidate.is_none();
+        if is_new && is_free && path.is_elsewhere(arrival.four_tuple) {
+            let has_cid = self.change_cid(arrival.path, PeerCids::reserve_candidate);
+            let path = self.paths.open_mut(arrival.path);
+            if let Some(stranger) = path.and_then(|path| path.stranger.as_mut()) {
+                stranger.has_cid = has_cid;
+            }
         }
     }
 
@@ -176,6 +198,8 @@ impl Connection {
         // linked by ours.
         if self.paths.open(id).is_some_and(is_back) {
             self.change_cid(id, |cids| Some(cids.return_to_kept()));
+        } else if self.has_candidate(id, four_tuple) {
+            self.change_cid(id, |cids| Some(cids.move_to_candidate()));
         } else {
             self.change_cid(id, PeerCids::rotate_keeping);
         }
@@ -187,6 +211,16 @@ impl Connection {
         {
             self.change_cid(id, |cids| Some(cids.release_kept()));
         }
+    }
+
+    /// True if one of the peer's connection IDs is set aside for these addresses.
+    fn has_candidate(&self, id: PathId, four_tuple: FourTuple) -> bool {
+        let is_set_aside = |slot: &Slot| {
+            let path = slot.path.as_deref();
+            slot.peer_cids.candidate().is_some()
+                && path.is_some_and(|path| path.is_candidate(four_tuple))
+        };
+        self.paths.slot(id).is_some_and(is_set_aside)
     }
 
     /// Moves a path to another four-tuple and validates it (RFC 9000 section 9.3).

@@ -15,7 +15,7 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::path::set::Slot;
-use crate::path::{Candidate, MIN_DATAGRAM, Tuple};
+use crate::path::{MIN_DATAGRAM, Tuple};
 use crate::sched::DataSelection;
 use crate::space::{AckState, SentPacket};
 use crate::wire::frame::{Close, Frame};
@@ -177,9 +177,8 @@ impl Connection {
         let kept = slot.peer_cids.kept();
         let kept = kept.filter(|_| path.previous.as_deref().is_some_and(is_old));
         // MP-073: a connection ID of the same path ID.
-        let is_candidate = |candidate: &Candidate| Some(candidate.tuple.four_tuple) == to;
         let candidate = slot.peer_cids.candidate();
-        let candidate = candidate.filter(|_| path.candidate.as_deref().is_some_and(is_candidate));
+        let candidate = candidate.filter(|_| to.is_some_and(|to| path.is_candidate(to)));
         let dcid = *kept.or(candidate).or(slot.peer_cids.current())?;
         Some(match key_phase {
             Some(key_phase) => PacketHeader::Short {

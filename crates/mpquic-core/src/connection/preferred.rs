@@ -72,8 +72,8 @@ impl Connection {
         // What came from there counts for the 3x limit.
         let known = path
             .stranger
-            .take_if(|tuple| tuple.four_tuple == four_tuple);
-        let mut tuple = known.map_or_else(|| Tuple::new(four_tuple, side), |known| *known);
+            .take_if(|known| known.tuple.four_tuple == four_tuple);
+        let mut tuple = known.map_or_else(|| Tuple::new(four_tuple, side), |known| known.tuple);
         let pto = path.recovery.pto(delay);
         tuple.validation.start(now, pto, initial_pto);
         path.candidate = Some(Box::new(Candidate { tuple, wanted }));

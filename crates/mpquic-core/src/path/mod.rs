@@ -72,6 +72,14 @@ pub(crate) struct Candidate {
     pub(crate) wanted: bool,
 }
 
+/// Addresses that sent something on a path without having become its tuple.
+#[derive(Debug)]
+pub(crate) struct Stranger {
+    pub(crate) tuple: Tuple,
+    /// One of the peer's connection IDs is set aside for them.
+    pub(crate) has_cid: bool,
+}
+
 /// Counters of one path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counters {
@@ -94,8 +102,7 @@ pub(crate) struct Path {
     /// While a new tuple is validated: the one to fall back to.
     pub(crate) previous: Option<Box<Tuple>>,
     pub(crate) candidate: Option<Box<Candidate>>,
-    /// Addresses that sent something on this path without having become its tuple.
-    pub(crate) stranger: Option<Box<Tuple>>,
+    pub(crate) stranger: Option<Box<Stranger>>,
     /// PATH_RESPONSEs owed.
     pub(crate) responses: Responses,
     pub(crate) space: PacketNumberSpace,
@@ -157,7 +164,8 @@ impl Path {
 
     /// Every address the path knows.
     fn tuples(&self) -> impl Iterator<Item = &Tuple> {
-        self.proven_tuples().chain(self.stranger.as_deref())
+        self.proven_tuples()
+            .chain(self.stranger.as_ref().map(|stranger| &stranger.tuple))
     }
 
     /// Addresses that are or may be in validation.
@@ -170,10 +178,11 @@ impl Path {
     /// Every address the path knows.
     pub(crate) fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
         let candidate = self.candidate.as_mut();
+        let stranger = self.stranger.as_mut();
         std::iter::once(&mut self.tuple)
             .chain(self.previous.as_deref_mut())
             .chain(candidate.map(|candidate| &mut candidate.tuple))
-            .chain(self.stranger.as_deref_mut())
+            .chain(stranger.map(|stranger| &mut stranger.tuple))
     }
 
     /// True if the peer may be at this address.
@@ -186,6 +195,15 @@ impl Path {
     pub(crate) fn is_elsewhere(&self, four_tuple: FourTuple) -> bool {
         let mut used = std::iter::once(&self.tuple).chain(self.previous.as_deref());
         !used.any(|tuple| tuple.four_tuple == four_tuple)
+    }
+
+    /// True if the candidate of the peer's connection IDs is the one for these addresses.
+    pub(crate) fn is_candidate(&self, four_tuple: FourTuple) -> bool {
+        match (&self.candidate, &self.stranger) {
+            (Some(candidate), _) => candidate.tuple.four_tuple == four_tuple,
+            (None, Some(stranger)) => stranger.has_cid && stranger.tuple.four_tuple == four_tuple,
+            (None, None) => false,
+        }
     }
 
     /// The next addresses that a challenge is due for.
@@ -215,7 +233,11 @@ impl Path {
             .tuples_mut()
             .any(|tuple| tuple.four_tuple == four_tuple)
         {
-            self.stranger = Some(Box::new(Tuple::new(four_tuple, side)));
+            let tuple = Tuple::new(four_tuple, side);
+            self.stranger = Some(Box::new(Stranger {
+                tuple,
+                has_cid: false,
+            }));
         }
         for tuple in self
             .tuples_mut()

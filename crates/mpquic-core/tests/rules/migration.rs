@@ -179,6 +179,37 @@ fn rfc_9000_9_5_each_address_has_its_own_connection_id() {
     assert!(log.iter().filter(by_server).any(|sent| sent.has(retired)));
 }
 
+/// RFC 9000 section 9.5: what answers a probe from another address has a connection ID of its own,
+/// and the path keeps it when it moves there.
+#[test]
+fn rfc_9000_9_5_an_address_that_probes_has_its_own_connection_id() {
+    let mut net = Net::connected(Options::default());
+    net.server().inject(SpaceId::Data(ZERO), &[1]);
+    net.exchange();
+    net.wait(SECOND);
+    let before = net.dcid(Side::Server, ZERO);
+    let destination = |sent: &Sent| *sent.packets()[0].header.dcid();
+    let probes = [5000, 5001].map(|number| {
+        let probe = forged(&net, number, &[Frame::PathChallenge([7; 8])]);
+        net.give(from(probe, elsewhere()));
+        let sent = net.take(Side::Server);
+        let back = to(&sent, elsewhere());
+        assert_eq!(back.len(), 1);
+        let answer = destination(&back[0]);
+        assert_ne!(answer, before);
+        answer
+    });
+    assert_eq!(probes[0], probes[1], "it is the same address");
+    let ping = forged(&net, 5002, &[Frame::Ping]);
+    net.give(from(ping, elsewhere()));
+    assert_eq!(remote(&mut net), elsewhere());
+    let sent = net.take(Side::Server);
+    let (new, old) = (to(&sent, elsewhere()), to(&sent, address(Side::Client, 0)));
+    assert!(!new.is_empty() && !old.is_empty());
+    assert!(new.iter().all(|sent| destination(sent) == probes[0]));
+    assert!(old.iter().all(|sent| destination(sent) == before));
+}
+
 /// RFC 9000 sections 9 and 9.5: not before the handshake is confirmed, and not without a connection
 /// ID to spare.
 #[test]
