@@ -30,11 +30,14 @@ class Server(QuicConnectionProtocol):
     def quic_event_received(self, event):
         if not isinstance(event, StreamDataReceived):
             return
-        request = self._requests.get(event.stream_id, b"") + event.data
+        request = self._requests.get(event.stream_id, b"")
+        # The end of the stream may come after the line.
+        if request.endswith(b"\n"):
+            return
+        request += event.data
         self._requests[event.stream_id] = request
         if event.end_stream or request.endswith(b"\n"):
-            if self._requests.pop(event.stream_id, None) is not None:
-                self._answer(event.stream_id, request.decode())
+            self._answer(event.stream_id, request.decode())
 
     def _answer(self, stream, request):
         method, _, name = request.strip().partition(" /")
