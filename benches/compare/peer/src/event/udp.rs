@@ -123,6 +123,11 @@ pub struct Train {
 }
 
 impl Train {
+    /// Whether there is no datagram in it.
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
     /// Begins a train, with the datagram that waits if there is one. True if there is.
     pub fn begin(&mut self) -> bool {
         self.data.drain(..self.end);

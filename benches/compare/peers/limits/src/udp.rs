@@ -50,11 +50,12 @@ fn send(
     aead: Option<&impl Aead>,
 ) -> Result<()> {
     let total = packets(options);
+    let size = options.datagram.into();
     let (mut sent, mut arrived) = (0, 0);
     while arrived < total {
-        train.begin(options.datagram.into());
-        while train.has_room() && sent < total && sent - arrived < WINDOW {
-            train.write(|packet| {
+        train.begin();
+        while train.has_room(size) && sent < total && sent - arrived < WINDOW {
+            train.write(size, |packet| {
                 packet[..HEADER].copy_from_slice(&sent.to_be_bytes());
                 if let Some(aead) = aead {
                     aead.seal(sent, packet)?;
@@ -107,7 +108,6 @@ pub(crate) fn fetch(options: &Options, port: u16, aead: Option<impl Aead>) -> Re
 
 fn report(udp: &Udp, server: SocketAddr, arrived: u64) -> Result<()> {
     let mut train = Train::default();
-    train.begin(8);
     train.push(&arrived.to_be_bytes());
     udp.send(server, &train)?;
     Ok(())
