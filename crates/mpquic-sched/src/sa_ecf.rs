@@ -102,11 +102,14 @@ impl Scheduler for SaEcf {
             return Decision::send(chosen.id);
         }
         let weights = self.begin_round(view);
-        let backlog = backlog(view);
+        let backlog = match self.count_interleaving {
+            true => backlog(view),
+            false => 0,
+        };
+        let is_choice = fast.id != chosen.id && wait_for(fast).is_some();
         let verdict = |scheduler: &Self, turn: &Turn| {
             let mut waiting = turn.waiting;
-            let wait = fast.id != chosen.id
-                && wait_for(fast).is_some()
+            let wait = is_choice
                 && waits(
                     EcfForm::Paper,
                     scheduler.left(turn, weights, backlog),
@@ -120,7 +123,8 @@ impl Scheduler for SaEcf {
         let sends = self.turns.iter().filter(|turn| !verdict(self, turn).0);
         let winner = sends.max_by_key(|turn| order(turn)).copied();
         // Streams that were passed over keep their verdict for the next time.
-        for index in 0..self.turns.len() {
+        let passed_over = if is_choice { self.turns.len() } else { 0 };
+        for index in 0..passed_over {
             let turn = self.turns[index];
             if winner.is_none_or(|winner| order(&turn) >= order(&winner)) {
                 self.turns[index].waiting = verdict(self, &turn).1;
