@@ -101,7 +101,13 @@ impl Pipe {
         let (mut left, mut received) = (count, 0);
         let payload = self.piece.slice(..size);
         while received < count {
-            while left > 0 && self.server.connection().send_datagram(payload.clone()).is_ok() {
+            while left > 0
+                && self
+                    .server
+                    .connection()
+                    .send_datagram(payload.clone())
+                    .is_ok()
+            {
                 left -= 1;
             }
             let moved = self.round();

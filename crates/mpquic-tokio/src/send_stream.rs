@@ -27,6 +27,8 @@ pub struct SendStream {
     id: StreamId,
     /// Opened before it was known whether the server takes 0-RTT.
     early: bool,
+    /// Finished: there is nothing left to do on drop.
+    finished: bool,
 }
 
 /// Why nothing was written.
@@ -73,6 +75,7 @@ impl SendStream {
             connection,
             id,
             early,
+            finished: false,
         }
     }
 
@@ -184,6 +187,7 @@ impl SendStream {
         }
         match state.core.send_stream(self.id).finish() {
             Ok(()) => {
+                self.finished = true;
                 state.wake_task();
                 Ok(())
             }
@@ -261,6 +265,9 @@ impl SendStream {
 
 impl Drop for SendStream {
     fn drop(&mut self) {
+        if self.finished && !self.early {
+            return;
+        }
         let mut state = self.connection.lock();
         // The ID of a rejected stream may be in use again.
         if state.error.is_some() || state.is_rejected(self.early) {

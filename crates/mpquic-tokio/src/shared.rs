@@ -162,6 +162,9 @@ impl DerefMut for Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
+        if self.wakers.is_empty() {
+            return;
+        }
         let wakers = mem::take(&mut self.wakers);
         self.guard = None;
         for waker in wakers {
