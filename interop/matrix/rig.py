@@ -162,7 +162,9 @@ class Cell:
 
     def ours(self):
         """Our logs, one per connection, in the order they were made."""
+        # The endpoint has a log of its own, of what belongs to no connection.
         files = glob.glob(os.path.join(self.qlog, "*.sqlog"))
+        files = [file for file in files if not os.path.basename(file).startswith("endpoint_")]
         return sorted((Log(file) for file in files), key=lambda log: log.began)
 
     def log(self):
