@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
+use mpquic_core::wire::header::{Header, next_packet};
 use mpquic_core::{
-    Connection, ConnectionError, ConnectionHandle, DatagramEvent, Dir, EarlyData, Endpoint, Event,
-    FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt, Version,
+    Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, EarlyData,
+    Endpoint, Event, FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt, Version,
 };
 use mpquic_sim::Tls;
 
@@ -402,6 +403,68 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
         0
     );
     assert_eq!(lost(&mut client.1), None);
+}
+
+/// RFC 9001 section 5.6: a client opens no 0-RTT packet, though it has the keys.
+#[test]
+fn rfc_9001_5_6_a_client_drops_zero_rtt_packets() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    write(&mut client.1, &[7; 3000]);
+    let flight = test.datagrams(&mut client.1);
+    let before = client.1.stats().packets_dropped;
+    // The first datagram begins with an Initial packet, the second with 0-RTT.
+    let datagram = Datagram {
+        now: test.now,
+        four_tuple: FourTuple::new(client_address(), server_address()),
+        ecn: None,
+        path: mpquic_core::PathId::ZERO,
+        data: flight[1].clone(),
+    };
+    client.1.handle_datagram(datagram);
+    assert_eq!(client.1.stats().packets_dropped, before + 1);
+    assert_eq!(client.1.accept(Dir::Uni), None);
+    assert_eq!(lost(&mut client.1), None);
+}
+
+/// RFC 9000 section 8.1.3: all Initial packets have the token.
+#[test]
+fn rfc_9000_8_1_3_repeated_initial_packets_have_the_token_too() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    let mut tokens = Vec::new();
+    while tokens.len() < 3 {
+        for mut datagram in test.datagrams(&mut client.1) {
+            if let Ok(Header::Initial { token, .. }) =
+                next_packet(&mut datagram, 8).map(|packet| packet.header)
+            {
+                tokens.push(token);
+            }
+        }
+        (test.now, _) = client.1.poll_timeout().unwrap();
+        client.1.handle_timeout(test.now);
+    }
+    assert!(!tokens[0].is_empty());
+    assert!(tokens.iter().all(|token| *token == tokens[0]));
+}
+
+/// RFC 9000 section 8.1.3: no two clients get the same token, even at the same time.
+#[test]
+fn rfc_9000_8_1_3_each_token_is_another_one() {
+    let mut test = Test::new();
+    let begin = test.now;
+    let mut tokens = std::collections::BTreeSet::new();
+    for _ in 0..5 {
+        test.now = begin;
+        test.visit();
+        let given = std::mem::take(&mut *test.tokens.0.lock().unwrap());
+        assert!(!given.is_empty());
+        for (_, token) in given {
+            assert!(tokens.insert(token));
+        }
+    }
 }
 
 /// RFC 9001 section 9.2, RFC 8446 section 8: each ticket is good once, so that a first flight that

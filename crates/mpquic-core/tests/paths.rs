@@ -465,6 +465,31 @@ fn a_shrinking_mtu_is_survived() {
     pair.close(Side::Client);
 }
 
+/// RFC 9000 section 14.2: a path that does not carry 1200 bytes any more carries nothing but probes.
+#[test]
+fn a_path_whose_mtu_falls_below_1200_is_only_probed() {
+    let slow = |delay| LinkConfig::new(10.0, delay);
+    let topology = Topology::new()
+        .path("first", slow(10 * MS))
+        .path("second", slow(20 * MS));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.open_all_paths();
+    pair.send(Side::Client, 30_000_000);
+    pair.drive(2 * SECOND);
+    pair.change("first", Change::Mtu(1000));
+    pair.drive(2 * SECOND);
+    let sent = |pair: &mut Pair, path| pair.client().path_stats(PathId(path)).unwrap().bytes_sent;
+    let before = [0, 1].map(|path| sent(&mut pair, path));
+    pair.drive(10 * SECOND);
+    let [first, second] = [0, 1].map(|path| sent(&mut pair, path) - before[path as usize]);
+    // A probe every two seconds, of up to two datagrams.
+    assert!((1..=6 * 2 * 1200).contains(&first), "{first}");
+    assert!(second > 8_000_000, "{second}");
+    pair.change("first", Change::Mtu(1500));
+    pair.run_transfers(20 * SECOND).unwrap();
+    assert!(sent(&mut pair, 0) > before[0] + 500_000);
+}
+
 /// MP-157: each path has its own MTU, and looks for a larger one again ten minutes after a black
 /// hole (RFC 8899 section 5.1.1).
 #[test]

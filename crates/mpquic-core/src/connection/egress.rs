@@ -115,6 +115,8 @@ impl Connection {
             plan.size = size.min(MIN_DATAGRAM);
             plan.immediate_ack = true;
             let carries = !(path.is_suspect() && has_alternative);
+            // RFC 9000 section 14.2: a path that carries less than this is of no use.
+            plan.pad = !carries;
             plan.data = carries.then_some(DataSelection::Next);
             plan.management = carries;
             return Some((plan, four_tuple));

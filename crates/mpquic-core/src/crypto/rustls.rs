@@ -29,11 +29,13 @@ use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::PathId;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
+use post_handshake::PostHandshake;
 use sessions::{ClientSessions, ConnectionSessions, VersionSessions, VersionTickets};
 use settled::SettledServer;
 use traffic::{Captured, Derivation, TrafficSecrets};
 
 mod client_hello;
+mod post_handshake;
 mod sessions;
 mod settled;
 pub(super) mod traffic;
@@ -225,6 +227,7 @@ impl ClientConfig for QuicClientConfig {
             inner: Connection::Client(inner),
             next_secrets: None,
             switch,
+            post_handshake: PostHandshake::default(),
         }))
     }
 
@@ -346,6 +349,7 @@ impl ServerConfig for QuicServerConfig {
             inner: Connection::Server(inner),
             next_secrets: None,
             switch: None,
+            post_handshake: PostHandshake::default(),
         }))
     }
 
@@ -400,6 +404,7 @@ struct TlsSession {
     next_secrets: Option<NextSecrets>,
     /// Client that offers several versions.
     switch: Option<Switch>,
+    post_handshake: PostHandshake,
 }
 
 /// What 1-RTT keys derive from.
@@ -498,6 +503,9 @@ impl Session for TlsSession {
     }
 
     fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError> {
+        if let (Connection::Client(_), false) = (&self.inner, self.inner.is_handshaking()) {
+            self.post_handshake.check(data)?;
+        }
         let is_store_of_another_version = self
             .switch
             .as_ref()

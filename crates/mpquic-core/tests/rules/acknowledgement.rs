@@ -87,6 +87,8 @@ fn rfc_9000_13_2_1_one_packet_is_acknowledged_within_the_announced_delay() {
         let answer = net.fire(side);
         assert!(net.now - arrived <= 25 * MS);
         assert_eq!(acks(&answer)[0].largest, number);
+        assert_eq!(answer.len(), 1, "once");
+        assert!(net.take(side).is_empty());
     }
 }
 

@@ -530,3 +530,24 @@ fn rfc_9001_6_unexpected_tls_messages_close() {
         });
     assert_eq!(lost, Some(Code::crypto(10)), "unexpected_message");
 }
+
+/// RFC 9000 section 12.2: packets in one datagram have one destination.
+#[test]
+fn rfc_9000_12_2_coalesced_packets_have_one_connection_id() {
+    let mut net = Net::connecting(Options::default());
+    let mut log = net.exchange();
+    net.write(Side::Client, 20_000);
+    let path = net.open_path(1).unwrap();
+    log.extend(net.exchange());
+    net.client().ping_path(path).unwrap();
+    net.write(Side::Server, 20_000);
+    log.extend(net.wait(SECOND));
+    let mut coalesced = 0;
+    for sent in &log {
+        let packets = sent.packets();
+        coalesced += usize::from(packets.len() > 1);
+        let first = packets[0].header.dcid();
+        assert!(packets.iter().all(|packet| packet.header.dcid() == first));
+    }
+    assert!(coalesced > 0);
+}

@@ -5,6 +5,8 @@ use rustls::pki_types::PrivatePkcs8KeyDer;
 use super::*;
 use crate::wire::transport_parameters::VersionInformation;
 
+mod messages;
+
 const H3: &[u8] = b"h3";
 
 struct Server {
