@@ -10,7 +10,7 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
 use mpquic_core::{
     Connection, ConnectionHandle, Datagram, DatagramEvent, Dir, Endpoint, Event, FourTuple,
-    PathStatus, StreamId, Transmit,
+    PathStatus, StreamEvent, StreamId, Transmit,
 };
 use mpquic_sim::{NullCrypto, Tls};
 
@@ -41,6 +41,9 @@ pub struct Pipe {
     stream: StreamId,
     piece: Bytes,
     received: u64,
+    /// Of a thousand datagrams, how many are lost.
+    lost: u64,
+    random: u64,
 }
 
 #[derive(Debug)]
@@ -72,6 +75,8 @@ impl Pipe {
             stream: StreamId::new(mpquic_core::Side::Server, Dir::Uni, 0),
             piece: Bytes::from(vec![0x5a; PIECE]),
             received: 0,
+            lost: 0,
+            random: 1,
         };
         let connection =
             pipe.client
@@ -90,6 +95,41 @@ impl Pipe {
         let stream = pipe.server.connection().open(Dir::Uni);
         pipe.stream = stream.expect("the client allows streams");
         pipe
+    }
+
+    /// Loses so many of a thousand datagrams from the server, from now on.
+    pub fn lose(&mut self, of_thousand: u64) {
+        self.lost = of_thousand;
+    }
+
+    /// Moves `bytes` over each of `count` new streams, all at a time.
+    ///
+    /// # Panics
+    /// If nothing moves any more, or the limits of streams or windows are too low.
+    pub fn streams(&mut self, count: usize, bytes: usize) {
+        let payload = self.piece.slice(..bytes);
+        for _ in 0..count {
+            let id = self.server.connection().open(Dir::Uni);
+            let id = id.expect("the client allows as many");
+            self.server.say(id, &payload);
+        }
+        let mut left = (count * bytes) as u64;
+        while left > 0 {
+            let moved = self.round();
+            let before = left;
+            while let Some(id) = self.client.connection().accept(Dir::Uni) {
+                left -= self.client.read(id);
+            }
+            for index in 0..self.client.events.len() {
+                if let Event::Stream(StreamEvent::Readable { id }) = self.client.events[index] {
+                    left -= self.client.read(id);
+                }
+            }
+            assert!(
+                moved || left < before || self.skip_ahead(),
+                "the pipe is stuck"
+            );
+        }
     }
 
     /// Moves `count` DATAGRAM payloads of `size` bytes from the server's application to the
@@ -190,11 +230,15 @@ impl Pipe {
 
     /// A train from the server, and the client's answers; false if nobody had anything to send.
     fn round(&mut self) -> bool {
-        let down = self.server.send(self.now, &mut self.client, 1);
+        let mut loss = Loss {
+            of_thousand: self.lost,
+            random: &mut self.random,
+        };
+        let down = (self.server).send(self.now, &mut self.client, 1, Some(&mut loss));
         self.now += DELAY;
         self.client.run();
         self.received += self.client.read(self.stream);
-        let up = self.client.send(self.now, &mut self.server, usize::MAX);
+        let up = (self.client).send(self.now, &mut self.server, usize::MAX, None);
         self.now += DELAY;
         self.server.run();
         down || up
@@ -233,7 +277,13 @@ impl End {
     }
 
     /// Sends up to `trains` trains to `peer`; false if there was nothing to send.
-    fn send(&mut self, now: Instant, peer: &mut Self, trains: usize) -> bool {
+    fn send(
+        &mut self,
+        now: Instant,
+        peer: &mut Self,
+        trains: usize,
+        mut loss: Option<&mut Loss<'_>>,
+    ) -> bool {
         let Some((_, connection)) = &mut self.connection else {
             return false;
         };
@@ -249,21 +299,29 @@ impl End {
             peer.receive(
                 now + DELAY,
                 FourTuple::new(remote, local),
-                &self.train,
-                segment,
+                self.train.chunks(segment.max(1)),
+                loss.as_deref_mut(),
             );
         }
         any
     }
 
     /// Takes a train, as a driver does from its socket: copied into memory that is used again.
-    fn receive(&mut self, now: Instant, four_tuple: FourTuple, train: &[u8], segment: usize) {
-        let mut slab = self.slab(train.len());
-        slab.extend_from_slice(train);
-        let mut train = slab.split();
-        self.slabs.push_front(slab);
-        while !train.is_empty() {
-            let data = train.split_to(segment.min(train.len()));
+    fn receive<'a>(
+        &mut self,
+        now: Instant,
+        four_tuple: FourTuple,
+        train: impl Iterator<Item = &'a [u8]>,
+        mut loss: Option<&mut Loss<'_>>,
+    ) {
+        for datagram in train {
+            if loss.as_mut().is_some_and(|loss| loss.strikes()) {
+                continue;
+            }
+            let mut slab = self.slab(datagram.len());
+            slab.extend_from_slice(datagram);
+            let data = slab.split();
+            self.slabs.push_front(slab);
             let event =
                 self.endpoint
                     .handle_datagram(now, four_tuple, None, data, &mut self.response);
@@ -330,6 +388,20 @@ impl End {
             bytes += chunk.bytes.len() as u64;
         }
         bytes
+    }
+}
+
+/// Which datagrams are lost: the same ones in every run.
+struct Loss<'a> {
+    of_thousand: u64,
+    random: &'a mut u64,
+}
+
+impl Loss<'_> {
+    fn strikes(&mut self) -> bool {
+        let factor = 6_364_136_223_846_793_005;
+        *self.random = self.random.wrapping_mul(factor).wrapping_add(1);
+        (*self.random >> 33) % 1000 < self.of_thousand
     }
 }
 

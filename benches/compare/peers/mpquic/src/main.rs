@@ -21,7 +21,12 @@ struct Mpquic(Endpoint);
 fn transport(options: &Options) -> Result<TransportConfig> {
     let window = options.window_bytes();
     let controller = mpquic_cc::by_name("cubic")?;
-    let mut transport = TransportConfig::new(mpquic_sched::default(), controller);
+    // To try another scheduler than the default one, on both sides.
+    let scheduler = match std::env::var("COMPARE_SCHEDULER") {
+        Ok(name) => mpquic_sched::by_name(&name)?,
+        Err(_) => mpquic_sched::default(),
+    };
+    let mut transport = TransportConfig::new(scheduler, controller);
     transport.initial_stream_receive_window = window;
     transport.initial_receive_window = window;
     transport.max_receive_window = window;

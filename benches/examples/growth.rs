@@ -1,0 +1,95 @@
+//! What a byte costs as limits, streams, connections and losses grow: CPU time of both sides together,
+//! in memory, with encryption.
+//!
+//! ```text
+//! cargo run --release -p mpquic-benches --example growth
+//! ```
+//!
+//! Each row is the least of several measurements, and stands beside the first row of its table.
+
+use cpu_time::ThreadTime;
+use mpquic_benches::{Crypto, Pipe};
+use mpquic_core::config::TransportConfig;
+
+/// Measurements of a row.
+const ROUNDS: usize = 5;
+/// MiB a measurement moves.
+const SIZE: u64 = 32;
+
+fn main() {
+    let paths = [1, 2, 4, 8, 16, 32, 64];
+    table("paths allowed", &paths, |paths| {
+        let mut pipe = pipe(|transport| transport.max_concurrent_paths = paths as u32);
+        Box::new(move || pipe.transfer(SIZE << 20))
+    });
+    table("paths in use", &[1, 2, 4, 8, 16], |paths| {
+        let mut transport = transport();
+        transport.max_concurrent_paths = 64;
+        let mut pipe = Pipe::new(Crypto::Tls, paths as u8, transport);
+        Box::new(move || pipe.transfer(SIZE << 20))
+    });
+    table("streams at a time", &[1, 10, 100, 1000, 10_000], |count| {
+        let mut pipe = pipe(|transport| {
+            let window = 256 << 20;
+            transport.max_concurrent_uni_streams = 20_000;
+            transport.initial_receive_window = window;
+            transport.initial_stream_receive_window = window;
+            transport.max_receive_window = window;
+            transport.send_window = window;
+        });
+        // As many bytes in all, in pieces a stream can have: at most 64 KiB, at least 3 KiB.
+        let bytes = ((SIZE << 20) / count).min(1 << 16);
+        let times = (SIZE << 20) / (bytes * count);
+        Box::new(move || (0..times).for_each(|_| pipe.streams(count as usize, bytes as usize)))
+    });
+    table("connections in turns", &[1, 10, 100, 1000], |count| {
+        let mut pipes = Vec::from_iter((0..count).map(|_| pipe(|_| {})));
+        let each = (SIZE << 20) / count;
+        // A visit moves 16 KiB or a little more, however many there are.
+        let visits = (each >> 14).max(1);
+        Box::new(move || {
+            for _ in 0..visits {
+                for pipe in &mut pipes {
+                    pipe.transfer(each / visits);
+                }
+            }
+        })
+    });
+    table("lost, of a thousand", &[0, 1, 10, 50, 100], |lost| {
+        let mut pipe = pipe(|_| {});
+        pipe.lose(lost);
+        Box::new(move || pipe.transfer(SIZE << 20))
+    });
+}
+
+fn transport() -> TransportConfig {
+    TransportConfig::new(mpquic_sched::default(), mpquic_cc::default())
+}
+
+fn pipe(change: impl FnOnce(&mut TransportConfig)) -> Pipe {
+    let mut transport = transport();
+    change(&mut transport);
+    Pipe::new(Crypto::Tls, 1, transport)
+}
+
+/// A row for each of `values`, and a bar as long as what a byte costs next to the first row.
+fn table(name: &str, values: &[u64], prepare: impl Fn(u64) -> Box<dyn FnMut()>) {
+    println!("| {name} | CPU s/GB | ratio | |");
+    println!("| --- | --- | --- | --- |");
+    let mut first = None;
+    for value in values {
+        let mut run = prepare(*value);
+        run();
+        let rounds = (0..ROUNDS).map(|_| {
+            let start = ThreadTime::now();
+            run();
+            start.elapsed().as_secs_f64()
+        });
+        let least = rounds.fold(f64::MAX, f64::min);
+        let cost = least / (SIZE << 20) as f64 * 1e9;
+        let ratio = cost / *first.get_or_insert(cost);
+        let bar = "#".repeat((20.0 * ratio).round() as usize);
+        println!("| {value} | {cost:.3} | {ratio:.2} | `{bar}` |");
+    }
+    println!();
+}
