@@ -32,7 +32,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub const MAX_REQUEST: usize = 4096;
 
 /// Bytes, in both directions, before each step of a drill.
-pub const BYTES_BETWEEN: u64 = 512 << 10;
+pub const BYTES_BETWEEN: u64 = 2 << 20;
 /// How often a drill looks at a connection.
 const LOOK: Duration = Duration::from_millis(2);
 

@@ -3,15 +3,22 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mpquic_interop_peers::{Connection, Error, SendStream, Server, Stack, any_port};
 use s2n_quic::client::Connect;
 use s2n_quic::connection::{Handle, StreamAcceptor};
 use s2n_quic::provider::endpoint_limits::{ConnectionAttempt, Limiter, Outcome};
+use s2n_quic::provider::limits::Limits;
 use s2n_quic::provider::tls::rustls as tls;
 use s2n_quic::stream::{ReceiveStream, SendStream as S2nSendStream};
 use serde_json::Value;
 use tokio::sync::Mutex;
+
+/// By default, a handshake may take ten seconds. With much loss that is too little.
+fn patient() -> Result<Limits, Error> {
+    Ok(Limits::new().with_max_handshake_duration(Duration::from_secs(60))?)
+}
 
 /// An s2n-quic endpoint.
 enum S2n {
@@ -40,6 +47,7 @@ impl Stack for S2n {
     fn server(args: &Server, tls: rustls::ServerConfig) -> Result<Self, Error> {
         let server = s2n_quic::Server::builder()
             .with_tls(tls::Server::from(tls))?
+            .with_limits(patient()?)?
             .with_io(args.listen)?
             .with_endpoint_limits(Doorkeeper { retry: args.retry })?
             .start()?;
@@ -49,6 +57,7 @@ impl Stack for S2n {
     fn client(remote: SocketAddr, tls: rustls::ClientConfig) -> Result<Self, Error> {
         let client = s2n_quic::Client::builder()
             .with_tls(tls::Client::from(tls))?
+            .with_limits(patient()?)?
             .with_io(any_port(remote))?
             .start()?;
         Ok(Self::Client(client))
