@@ -313,3 +313,6 @@ impl Path {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -347,3 +347,6 @@ impl Paths {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -164,6 +164,7 @@ mod tests {
         assert_eq!((statuses.local(), statuses.peer()), (Available, None));
         assert!(!statuses.wants_to_send());
         statuses.set_local(Available);
+        assert!(statuses.wants_to_send());
         assert_eq!(
             frames(&mut statuses),
             [Frame::PathStatus(PATH, Available, 0)]

@@ -221,6 +221,12 @@ impl Responses {
         !self.queue.is_empty()
     }
 
+    /// Responses there is memory for.
+    #[cfg(test)]
+    pub(crate) fn capacity(&self) -> usize {
+        self.queue.capacity()
+    }
+
     /// Gives memory back.
     pub(crate) fn rest(&mut self) {
         self.queue.shrink_to_fit();

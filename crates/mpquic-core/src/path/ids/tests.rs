@@ -156,6 +156,8 @@ fn mp_140_our_limit_ends_with_the_32_bits() {
     assert_eq!(ids.check(PathId(u32::MAX)), Ok(()));
     assert!(ids.open(PathId(u32::MAX)));
     assert_eq!(ids.unused().next(), Some(PathId(5)));
+    ids.close(PathId(5));
+    assert!(!ids.wants_to_send(), "there is no higher one to announce");
 }
 
 #[test]
@@ -203,6 +205,23 @@ fn mp_097_nothing_is_said_when_our_own_limit_binds() {
     assert!(ids.open(PathId(1)));
     ids.request();
     assert!(!ids.wants_to_send());
+}
+
+#[test]
+fn mp_097_nothing_is_said_when_both_limits_bind() {
+    let mut ids = negotiated(2, 1);
+    assert!(ids.open(PathId(1)));
+    ids.request();
+    assert!(!ids.wants_to_send(), "a higher limit would not help");
+}
+
+#[test]
+fn mp_131_no_limit_is_announced_without_multipath() {
+    let mut ids = PathIds::new(4);
+    assert!(!ids.set_peer_parameter(None));
+    ids.close(PathId::ZERO);
+    assert!(!ids.wants_to_send());
+    assert_eq!(frames(&mut ids), []);
 }
 
 #[derive(Debug, Clone)]

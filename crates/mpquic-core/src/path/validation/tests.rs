@@ -213,6 +213,24 @@ fn the_newest_challenges_of_a_four_tuple_are_answered() {
     assert!(!responses.wants_to_send());
 }
 
+#[test]
+fn a_path_at_rest_keeps_no_memory_for_responses() {
+    let mut responses = Responses::new();
+    for port in 0..16 {
+        responses.on_path_challenge(four_tuple(port), [1; 8]);
+    }
+    responses.rest();
+    assert_eq!(
+        responses.next_four_tuple(),
+        Some(four_tuple(0)),
+        "still owed"
+    );
+    responses.clear();
+    assert!(responses.capacity() >= 16);
+    responses.rest();
+    assert_eq!(responses.capacity(), 0);
+}
+
 proptest! {
     #[test]
     fn what_is_owed_is_bounded_and_newest(

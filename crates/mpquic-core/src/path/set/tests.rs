@@ -1,0 +1,165 @@
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+use quinn_proto::Side;
+
+use super::*;
+use crate::config::TransportConfig;
+use crate::ids::FourTuple;
+use crate::packet::writer::written;
+use crate::recovery::testing::{ms, start};
+use crate::wire::frame::NewConnectionId;
+
+const FIRST: PathId = PathId(0);
+const SECOND: PathId = PathId(1);
+const THIRD: PathId = PathId(2);
+
+fn cid(n: u8) -> ConnectionId {
+    ConnectionId::new(&[n; 8])
+}
+
+fn four_tuple(port: u16) -> FourTuple {
+    let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    FourTuple::new(address(443), address(port))
+}
+
+/// Multipath negotiated, no path known yet.
+fn negotiated() -> Paths {
+    let mut ids = PathIds::new(6);
+    assert!(ids.set_peer_parameter(Some(PathId(5))));
+    Paths::new(ids, 3)
+}
+
+/// Paths 0, 1 and 2, all of which carry data.
+fn three(now: Instant) -> Paths {
+    let mut paths = negotiated();
+    for id in [FIRST, SECOND, THIRD] {
+        let config = TransportConfig::without_policies();
+        let mut path = Path::new(id, four_tuple(id.0 as u16), Side::Client, now, &config);
+        path.tuple.set_validated();
+        path.established = true;
+        paths.slot_or_new(id).path = Some(Box::new(path));
+    }
+    paths
+}
+
+fn path(paths: &mut Paths, id: PathId) -> &mut Path {
+    paths.open_mut(id).unwrap()
+}
+
+fn frames(paths: &mut Paths, carrier: PathId) -> Vec<Frame> {
+    written(1200, |w| paths.write_frames(w, carrier, true)).0
+}
+
+#[test]
+fn mp_108_the_reset_tokens_of_all_paths_count() {
+    let mut paths = negotiated();
+    for id in [FIRST, SECOND] {
+        let n = id.0 as u8 + 1;
+        let peer_cids = &mut paths.slot_or_new(id).peer_cids;
+        let announced = NewConnectionId {
+            sequence: 0,
+            retire_prior_to: 0,
+            id: cid(n),
+            reset_token: [n; 16],
+        };
+        assert!(peer_cids.on_new_connection_id(&announced).is_ok());
+        assert!(!paths.is_reset_token([n; 16]), "not in use yet");
+        assert!(paths.slot_or_new(id).peer_cids.rotate().is_some());
+    }
+    assert!(paths.is_reset_token([1; 16]));
+    assert!(paths.is_reset_token([2; 16]));
+    assert!(!paths.is_reset_token([3; 16]));
+}
+
+#[test]
+fn a_connection_id_of_any_path_was_issued() {
+    let mut paths = negotiated();
+    assert!(!paths.has_issued(&cid(2)));
+    for (id, n) in [(FIRST, 1), (SECOND, 2)] {
+        paths.slot_or_new(id).local_cids.issue(cid(n), [n; 16]);
+    }
+    assert!(paths.has_issued(&cid(1)) && paths.has_issued(&cid(2)));
+    assert!(!paths.has_issued(&cid(3)));
+}
+
+#[test]
+fn the_largest_rtt_is_one_that_was_measured_on_a_usable_path() {
+    let now = start();
+    let mut paths = three(now);
+    assert_eq!(paths.largest_rtt(), ms(0), "nothing but the initial RTT");
+    for (id, rtt) in [(FIRST, 40), (SECOND, 90)] {
+        let rtt_of = &mut path(&mut paths, id).recovery.rtt;
+        rtt_of.on_sample(now, ms(rtt), ms(0));
+    }
+    // The third path still assumes a larger one.
+    assert!(path(&mut paths, THIRD).recovery.rtt.smoothed() > ms(90));
+    assert_eq!(paths.largest_rtt(), ms(90));
+    path(&mut paths, SECOND).established = false;
+    assert_eq!(paths.largest_rtt(), ms(40));
+}
+
+#[test]
+fn the_alternative_is_a_path_that_answers_if_there_is_one() {
+    let mut paths = three(start());
+    assert_eq!(paths.alternative(FIRST), Some(SECOND));
+    path(&mut paths, FIRST).suspect = true;
+    assert_eq!(paths.alternative(SECOND), Some(THIRD));
+    path(&mut paths, THIRD).down = true;
+    assert_eq!(paths.alternative(SECOND), Some(FIRST), "none answers");
+    path(&mut paths, FIRST).established = false;
+    assert_eq!(paths.alternative(SECOND), Some(THIRD));
+    path(&mut paths, THIRD).tuple.validated = false;
+    assert_eq!(paths.alternative(SECOND), None);
+}
+
+#[test]
+fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
+    let mut paths = three(start());
+    let code = TransportErrorCode::NO_ERROR;
+    assert!(paths.slot_or_new(SECOND).abandon(code));
+    assert_eq!(frames(&mut paths, SECOND), []);
+    assert!(paths.wants_to_send());
+    let expected = [Frame::PathAbandon(SECOND, code)];
+    assert_eq!(frames(&mut paths, FIRST), expected);
+    assert!(!paths.wants_to_send());
+    assert_eq!(frames(&mut paths, THIRD), [], "under way");
+    paths.on_delivery(Delivery::PathAbandon(SECOND), Fate::Lost);
+    assert_eq!(frames(&mut paths, SECOND), []);
+    assert_eq!(frames(&mut paths, THIRD), expected);
+    paths.on_delivery(Delivery::PathAbandon(SECOND), Fate::Acked);
+    assert_eq!(frames(&mut paths, FIRST), []);
+}
+
+#[test]
+fn memory_for_slots_is_taken_once_for_all_ids_that_both_sides_allow() {
+    let mut paths = Paths::new(PathIds::new(6), 3);
+    paths.slot_or_new(FIRST);
+    assert_eq!(paths.slots.capacity(), 1, "no more without multipath");
+    assert!(paths.ids.set_peer_parameter(Some(PathId(5))));
+    for id in 1..6 {
+        assert_eq!(paths.slot_or_new(PathId(id)).id, PathId(id));
+        assert_eq!(paths.slots.capacity(), 6);
+    }
+}
+
+#[test]
+fn paths_at_rest_keep_no_memory_for_responses() {
+    let mut paths = three(start());
+    for id in [FIRST, SECOND] {
+        let responses = &mut path(&mut paths, id).responses;
+        responses.on_path_challenge(four_tuple(9), [1; 8]);
+        responses.clear();
+        assert!(responses.capacity() > 0);
+    }
+    // What was abandoned is not forgotten here.
+    assert!(
+        paths
+            .slot_or_new(SECOND)
+            .abandon(TransportErrorCode::NO_ERROR)
+    );
+    paths.rest();
+    for id in [FIRST, SECOND] {
+        assert_eq!(paths.any(id).unwrap().responses.capacity(), 0);
+    }
+}
