@@ -7,7 +7,7 @@ use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
 use super::handshake::Handshake;
 use super::log::{Dropped, packet_type};
-use super::{Closing, Connection, Datagram, Event, Rest};
+use super::{Closing, Connection, Datagram, Event};
 use crate::crypto::Session;
 use crate::crypto::key_phase::{KeyChoice, OneRttKeys};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
@@ -67,7 +67,7 @@ impl Connection {
         } = datagram;
         let size = data.len();
         self.log.set_time(now);
-        self.rest = Rest::Awake;
+        self.wake();
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += size as u64;
         match &mut self.closing {

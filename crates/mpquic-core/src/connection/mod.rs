@@ -199,7 +199,7 @@ impl Connection {
             events: VecDeque::with_capacity(1),
             endpoint_events: VecDeque::new(),
             outcome: None,
-            rest: Rest::Awake,
+            rest: Rest::New,
             stats: ConnectionStats::default(),
             log: Log::start(&setup),
             #[cfg(feature = "testing")]

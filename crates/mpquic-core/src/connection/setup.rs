@@ -55,7 +55,7 @@ impl ConnectionSetup {
 
 /// What differs between client and server.
 pub(crate) enum Role {
-    Client(ClientSetup),
+    Client(Box<ClientSetup>),
     Server(ServerSetup),
 }
 

@@ -31,6 +31,7 @@ use reset::ResetLimiter;
 use routes::{InitialRoute, Route, Routes};
 use token::{Admission, UsedTokens};
 
+mod cids;
 mod incoming;
 mod initial;
 mod log;
@@ -202,13 +203,13 @@ impl Endpoint {
             peer_cid: initial_dcid,
             reset_key: self.reset_key.clone(),
             seed: self.rng.random(),
-            role: Role::Client(ClientSetup {
+            role: Role::Client(Box::new(ClientSetup {
                 crypto: config.crypto,
                 server_name: server_name.into(),
                 tokens,
                 use_preferred_address: config.use_preferred_address,
                 token,
-            }),
+            })),
         });
         Ok((handle, connection))
     }

@@ -1,11 +1,12 @@
 //! Who gets a datagram.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use quinn_proto::ConnectionId;
 use slab::Slab;
 
 use super::ConnectionHandle;
+use super::cids::{CidList, CidMap};
 use crate::connection::EndpointEvent;
 use crate::ids::PathId;
 
@@ -20,9 +21,6 @@ pub(super) enum InitialRoute {
 
 /// Retired connection IDs remembered for each connection.
 const MAX_RETIRED: usize = 32;
-
-/// Connection IDs of a connection that room is made for together.
-const CIDS_AT_A_TIME: usize = 5;
 
 /// Where packets with one of our connection IDs go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +67,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
-    cids: HashMap<ConnectionId, Place>,
+    cids: CidMap<Place>,
     /// What was looked up last in `cids`: datagrams come in runs.
     recent: Option<(ConnectionId, Route)>,
     initial: HashMap<ConnectionId, InitialRoute>,
@@ -79,9 +77,8 @@ pub(super) struct Routes {
 /// What is to be forgotten with a connection.
 #[derive(Debug, Default)]
 struct Registered {
-    cids: Vec<ConnectionId>,
-    /// Newest last.
-    retired: VecDeque<ConnectionId>,
+    cids: CidList,
+    retired: CidList,
     initial_dcid: Option<ConnectionId>,
     reset_tokens: Vec<[u8; 16]>,
 }
@@ -117,15 +114,14 @@ impl Routes {
         {
             return Some(*route);
         }
-        let dcid = ConnectionId::new(dcid);
-        let route = self.cids.get(&dcid)?.route();
-        self.recent = Some((dcid, route));
+        let route = self.cids.get(dcid)?.route();
+        self.recent = Some((ConnectionId::new(dcid), route));
         Some(route)
     }
 
     /// True if a connection ID is in use, or was not long ago.
     pub(super) fn is_issued(&self, cid: &ConnectionId) -> bool {
-        self.cids.contains_key(cid)
+        self.cids.get(cid).is_some()
     }
 
     /// The destination of an Initial or 0-RTT packet.
@@ -155,13 +151,11 @@ impl Routes {
             EndpointEvent::ConnectionIdIssued(cid, path) => self.issue(handle, cid, path),
             EndpointEvent::ConnectionIdRetired(cid) => {
                 if let Some(registered) = self.connections.get_mut(handle.0)
-                    && remove_from(&mut registered.cids, &cid)
+                    && registered.cids.remove(&cid)
                 {
-                    self.cids.insert(cid, Place::RETIRED);
-                    registered.retired.push_back(cid);
-                    if registered.retired.len() > MAX_RETIRED
-                        && let Some(old) = registered.retired.pop_front()
-                    {
+                    self.cids.insert(&cid, Place::RETIRED);
+                    registered.retired.push(&cid);
+                    if let Some(old) = registered.retired.overflow(MAX_RETIRED) {
                         forget_retired(&mut self.cids, &old);
                     }
                     self.recent = None;
@@ -195,12 +189,8 @@ impl Routes {
                 .is_none_or(|place| *place == Place::RETIRED)
             && let Some(place) = Place::new(handle, path)
         {
-            // A few at a time: they hardly change after the handshake.
-            if registered.cids.len() == registered.cids.capacity() {
-                registered.cids.reserve_exact(CIDS_AT_A_TIME);
-            }
-            registered.cids.push(cid);
-            self.cids.insert(cid, place);
+            registered.cids.push(&cid);
+            self.cids.insert(&cid, place);
             self.recent = None;
         }
     }
@@ -209,10 +199,10 @@ impl Routes {
         let Some(registered) = self.connections.try_remove(handle.0) else {
             return;
         };
-        for cid in &registered.cids {
+        for cid in registered.cids.iter() {
             self.cids.remove(cid);
         }
-        for cid in &registered.retired {
+        for cid in registered.retired.iter() {
             forget_retired(&mut self.cids, cid);
         }
         self.recent = None;
@@ -237,7 +227,7 @@ impl Routes {
 }
 
 /// Removes the memory of a retired connection ID, unless it was issued again.
-fn forget_retired(cids: &mut HashMap<ConnectionId, Place>, cid: &ConnectionId) {
+fn forget_retired(cids: &mut CidMap<Place>, cid: &[u8]) {
     if cids.get(cid) == Some(&Place::RETIRED) {
         cids.remove(cid);
     }
