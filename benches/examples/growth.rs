@@ -2,13 +2,14 @@
 //! in memory, with encryption.
 //!
 //! ```text
-//! cargo run --release -p mpquic-benches --example growth
+//! cargo run --release -p mpquic-benches --example growth -- [WORD]
 //! ```
 //!
+//! With a word, only tables with it in their name.
 //! Each row is the least of several measurements, and stands beside the first row of its table.
 
 use cpu_time::ThreadTime;
-use mpquic_benches::{Crypto, Pipe};
+use mpquic_benches::{Crypto, Pipe, SharedMemory};
 use mpquic_core::config::TransportConfig;
 
 /// Measurements of a row.
@@ -43,14 +44,22 @@ fn main() {
         Box::new(move || (0..times).for_each(|_| pipe.streams(count as usize, bytes as usize)))
     });
     table("connections in turns", &[1, 10, 100, 1000], |count| {
-        let mut pipes = Vec::from_iter((0..count).map(|_| pipe(|_| {})));
+        // As with a driver, only what belongs to a connection is its own.
+        let mut memory = SharedMemory::default();
+        let mut pipes = Vec::from_iter((0..count).map(|_| {
+            let mut pipe = pipe(|_| {});
+            pipe.swap_memory(&mut SharedMemory::default());
+            pipe
+        }));
         let each = (SIZE << 20) / count;
         // A visit moves 16 KiB or a little more, however many there are.
         let visits = (each >> 14).max(1);
         Box::new(move || {
             for _ in 0..visits {
                 for pipe in &mut pipes {
+                    pipe.swap_memory(&mut memory);
                     pipe.transfer(each / visits);
+                    pipe.swap_memory(&mut memory);
                 }
             }
         })
@@ -74,6 +83,9 @@ fn pipe(change: impl FnOnce(&mut TransportConfig)) -> Pipe {
 
 /// A row for each of `values`, and a bar as long as what a byte costs next to the first row.
 fn table(name: &str, values: &[u64], prepare: impl Fn(u64) -> Box<dyn FnMut()>) {
+    if std::env::args().nth(1).is_some_and(|word| !name.contains(&word)) {
+        return;
+    }
     println!("| {name} | CPU s/GB | ratio | |");
     println!("| --- | --- | --- | --- |");
     let mut first = None;

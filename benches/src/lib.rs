@@ -3,7 +3,7 @@
 mod pipe;
 pub mod process;
 
-pub use pipe::{Crypto, Pipe};
+pub use pipe::{Crypto, Pipe, SharedMemory};
 
 /// Now: the clock is what a benchmark is about.
 #[expect(

@@ -18,6 +18,8 @@ use mpquic_sim::{NullCrypto, Tls};
 const DELAY: Duration = Duration::from_micros(50);
 /// What is written at a time.
 const PIECE: usize = 1 << 16;
+/// It is the same for all.
+static CONTENT: [u8; PIECE] = [0x5a; PIECE];
 /// Memory received datagrams are cut from.
 const SLAB: usize = 1 << 19;
 /// Datagrams in a train, as a driver asks for.
@@ -51,9 +53,22 @@ struct End {
     endpoint: Endpoint,
     connection: Option<(ConnectionHandle, Connection)>,
     events: Vec<Event>,
+    memory: Memory,
+}
+
+/// Memory for datagrams under way: a driver has one for all its connections.
+#[derive(Debug, Default)]
+struct Memory {
     train: Vec<u8>,
     slabs: VecDeque<BytesMut>,
     response: Vec<u8>,
+}
+
+/// Memory of both sides for datagrams under way, which pipes can share.
+#[derive(Debug, Default)]
+pub struct SharedMemory {
+    client: Memory,
+    server: Memory,
 }
 
 impl Pipe {
@@ -73,7 +88,7 @@ impl Pipe {
             client: End::new(endpoint(None, 1)),
             server: End::new(endpoint(Some(Arc::new(server)), 2)),
             stream: StreamId::new(mpquic_core::Side::Server, Dir::Uni, 0),
-            piece: Bytes::from(vec![0x5a; PIECE]),
+            piece: Bytes::from_static(&CONTENT),
             received: 0,
             lost: 0,
             random: 1,
@@ -95,6 +110,12 @@ impl Pipe {
         let stream = pipe.server.connection().open(Dir::Uni);
         pipe.stream = stream.expect("the client allows streams");
         pipe
+    }
+
+    /// Lets the pipe work with this memory, and takes back what it has, or the other way round.
+    pub fn swap_memory(&mut self, memory: &mut SharedMemory) {
+        std::mem::swap(&mut self.client.memory, &mut memory.client);
+        std::mem::swap(&mut self.server.memory, &mut memory.server);
     }
 
     /// Loses so many of a thousand datagrams from the server, from now on.
@@ -265,9 +286,7 @@ impl End {
             endpoint,
             connection: None,
             events: Vec::new(),
-            train: Vec::new(),
-            slabs: VecDeque::new(),
-            response: Vec::new(),
+            memory: Memory::default(),
         }
     }
 
@@ -289,8 +308,8 @@ impl End {
         };
         let mut any = false;
         for _ in 0..trains {
-            self.train.clear();
-            let Some(transmit) = sending(connection, now, &mut self.train) else {
+            self.memory.train.clear();
+            let Some(transmit) = sending(connection, now, &mut self.memory.train) else {
                 break;
             };
             any = true;
@@ -299,7 +318,7 @@ impl End {
             peer.receive(
                 now + DELAY,
                 FourTuple::new(remote, local),
-                self.train.chunks(segment.max(1)),
+                self.memory.train.chunks(segment.max(1)),
                 loss.as_deref_mut(),
             );
         }
@@ -321,16 +340,16 @@ impl End {
             let mut slab = self.slab(datagram.len());
             slab.extend_from_slice(datagram);
             let data = slab.split();
-            self.slabs.push_front(slab);
+            self.memory.slabs.push_front(slab);
             let event =
                 self.endpoint
-                    .handle_datagram(now, four_tuple, None, data, &mut self.response);
+                    .handle_datagram(now, four_tuple, None, data, &mut self.memory.response);
             match event {
                 Some(DatagramEvent::Connection(_, datagram)) => {
                     receiving(self.connection(), datagram);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => {
-                    let accepted = self.endpoint.accept(now, incoming, &mut self.response);
+                    let accepted = self.endpoint.accept(now, incoming, &mut self.memory.response);
                     self.connection = accepted.ok();
                 }
                 _ => {}
@@ -340,20 +359,20 @@ impl End {
 
     /// Memory for `length` bytes: the newest slab with room, else the oldest if it is free again.
     fn slab(&mut self, length: usize) -> BytesMut {
-        if let Some(slab) = self.slabs.pop_front() {
+        if let Some(slab) = self.memory.slabs.pop_front() {
             if slab.capacity() >= length {
                 return slab;
             }
-            self.slabs.push_back(slab);
+            self.memory.slabs.push_back(slab);
         }
-        for _ in 0..self.slabs.len() {
-            let Some(mut slab) = self.slabs.pop_front() else {
+        for _ in 0..self.memory.slabs.len() {
+            let Some(mut slab) = self.memory.slabs.pop_front() else {
                 break;
             };
             if slab.try_reclaim(SLAB) {
                 return slab;
             }
-            self.slabs.push_back(slab);
+            self.memory.slabs.push_back(slab);
         }
         BytesMut::with_capacity(SLAB)
     }

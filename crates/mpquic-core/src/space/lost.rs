@@ -44,11 +44,15 @@ impl LostPackets {
         }
     }
 
-    /// Takes out what these numbers name.
+    /// Takes out what these numbers name. Searches only if not all packets are older.
     pub(crate) fn take(
         &mut self,
         numbers: &RangeInclusive<u64>,
     ) -> impl Iterator<Item = LostPacket> {
+        let newest = self.packets.back().map(|lost| lost.number);
+        if newest < Some(*numbers.start()) {
+            return self.packets.drain(..0);
+        }
         let start = self
             .packets
             .partition_point(|lost| lost.number < *numbers.start());
