@@ -83,7 +83,10 @@ fn pipe(change: impl FnOnce(&mut TransportConfig)) -> Pipe {
 
 /// A row for each of `values`, and a bar as long as what a byte costs next to the first row.
 fn table(name: &str, values: &[u64], prepare: impl Fn(u64) -> Box<dyn FnMut()>) {
-    if std::env::args().nth(1).is_some_and(|word| !name.contains(&word)) {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|word| !name.contains(&word))
+    {
         return;
     }
     println!("| {name} | CPU s/GB | ratio | |");

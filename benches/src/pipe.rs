@@ -341,15 +341,21 @@ impl End {
             slab.extend_from_slice(datagram);
             let data = slab.split();
             self.memory.slabs.push_front(slab);
-            let event =
-                self.endpoint
-                    .handle_datagram(now, four_tuple, None, data, &mut self.memory.response);
+            let event = self.endpoint.handle_datagram(
+                now,
+                four_tuple,
+                None,
+                data,
+                &mut self.memory.response,
+            );
             match event {
                 Some(DatagramEvent::Connection(_, datagram)) => {
                     receiving(self.connection(), datagram);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => {
-                    let accepted = self.endpoint.accept(now, incoming, &mut self.memory.response);
+                    let accepted = self
+                        .endpoint
+                        .accept(now, incoming, &mut self.memory.response);
                     self.connection = accepted.ok();
                 }
                 _ => {}
