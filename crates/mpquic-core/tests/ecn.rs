@@ -124,7 +124,8 @@ fn rfc_9000_13_4_1_marks_are_reported_in_every_space() {
             .connect(now, crypto.client(transport), four_tuple, "test");
         client.hosted = Some(connected.unwrap());
         for _ in 0..4 {
-            now += Duration::from_millis(1);
+            // Longer than acknowledgements wait for company.
+            now += Duration::from_millis(30);
             for datagram in client.send(now) {
                 server.receive(now, client.address, datagram);
             }

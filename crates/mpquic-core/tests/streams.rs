@@ -233,6 +233,7 @@ fn datagrams_arrive_whole_on_any_path() {
 fn datagrams_of_one_size_leave_in_one_train() {
     for question in [&b""[..], b"question"] {
         let mut pair = connected(Setup::new());
+        pair.server().max_datagram_size().unwrap();
         pair.drive(SECOND);
         if !question.is_empty() {
             let question = Bytes::copy_from_slice(question);
@@ -260,6 +261,8 @@ fn the_size_of_datagrams_follows_the_paths() {
         .path("wide", link.clone())
         .path("narrow", link.mtu(1300));
     let mut pair = Pair::connected(&topology, Setup::new());
+    let at_first = pair.client().max_datagram_size().unwrap();
+    assert!((1150..1200).contains(&at_first), "{at_first}");
     pair.drive(SECOND);
     let wide = pair.client().max_datagram_size_on(PathId(0)).unwrap();
     assert!(wide > 1380, "{wide}");

@@ -192,7 +192,8 @@ impl Connection {
     }
 
     /// Largest datagram that can be sent now; `None` if the peer takes none. It changes with the
-    /// MTU and the set of paths.
+    /// MTU and the set of paths; once it is asked for, paths look for larger packets even if none was
+    /// ever full.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.0.lock().core.max_datagram_size()
     }

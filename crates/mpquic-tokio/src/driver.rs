@@ -96,7 +96,7 @@ impl Reader {
                     Routed::Reset => state.core.handle_stateless_reset(now),
                 }
             }
-            state.run(now);
+            state.received(now);
         }
         Ok(())
     }
@@ -184,6 +184,10 @@ impl ConnectionTask {
             .is_some_and(|task| task.will_wake(cx.waker()))
         {
             state.task = Some(cx.waker().clone());
+        }
+        if std::mem::take(&mut state.yields) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
         }
         let before = self.writable.len();
         self.writable

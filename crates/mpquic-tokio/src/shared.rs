@@ -109,6 +109,8 @@ pub(crate) struct State {
     pub(crate) task: Option<Waker>,
     /// True while the task was woken and has not run.
     pub(crate) task_woken: bool,
+    /// The task is to let others run once before it does.
+    pub(crate) yields: bool,
     /// Bytes the application wrote since datagrams were last sent.
     written: usize,
     /// Datagrams one transmit may hold.
@@ -176,12 +178,35 @@ impl Drop for Locked<'_> {
 impl Locked<'_> {
     /// Runs the connection: call after every change that may produce something.
     pub(crate) fn run(&mut self, now: Instant) {
+        self.prepare(now);
+        self.flush(now);
+    }
+
+    /// Runs the connection after datagrams arrived. If they complete the handshake, the application
+    /// has its turn before anything leaves: what it says shares datagrams with the handshake's end.
+    pub(crate) fn received(&mut self, now: Instant) {
+        let was_connected = self.connected;
+        self.prepare(now);
+        if self.connected && !was_connected {
+            self.arm();
+            self.yields = true;
+            self.wake_task();
+        } else {
+            self.flush(now);
+        }
+    }
+
+    fn prepare(&mut self, now: Instant) {
         let shared = self.shared;
-        self.written = 0;
         self.retry_unreachable(now);
         self.tell_endpoint(shared);
         self.take_events(shared, now);
         self.tell_endpoint(shared);
+    }
+
+    fn flush(&mut self, now: Instant) {
+        let shared = self.shared;
+        self.written = 0;
         let more = self.transmit(shared, now);
         self.tell_endpoint(shared);
         self.take_events(shared, now);
@@ -228,6 +253,7 @@ impl Shared {
                 timer: Timer { sleep, armed: None },
                 task: None,
                 task_woken: false,
+                yields: false,
                 written: 0,
                 max_datagrams,
                 unsent: VecDeque::new(),

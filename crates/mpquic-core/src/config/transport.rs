@@ -73,7 +73,8 @@ pub struct TransportConfig {
     pub initial_rtt: Duration,
     /// UDP payload assumed to pass every path; at least 1200.
     pub initial_mtu: u16,
-    /// Largest UDP payload DPLPMTUD looks for; equal to `initial_mtu` turns discovery off.
+    /// Largest UDP payload DPLPMTUD looks for, once a packet was full or DATAGRAMs are in use; equal to
+    /// `initial_mtu` turns discovery off.
     pub max_mtu: u16,
     /// Longest delay of our acknowledgements, announced as `max_ack_delay`.
     pub max_ack_delay: Duration,

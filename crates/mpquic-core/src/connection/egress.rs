@@ -97,6 +97,7 @@ impl Connection {
         let window = self.controller_window(id);
         // What a suspect path would carry is on its way elsewhere (decision D12), if there is one.
         let has_alternative = self.paths.alternative(id).is_some();
+        let size_matters = self.datagrams.size_matters();
         let path = self.paths.open_mut(id)?;
         if let Some((four_tuple, full)) = path.challenge_target() {
             let size = path.budget_for(four_tuple).min(MIN_DATAGRAM);
@@ -131,7 +132,8 @@ impl Connection {
         }
         let established =
             path.tuple.validated && (side == Side::Client || self.handshake.confirmed);
-        if established && !path.is_suspect() {
+        // Most connections are short: a probe is worth its bytes once larger packets would be used.
+        if established && !path.is_suspect() && (path.filled_packet || size_matters) {
             let probe = path.mtu.probe_size(now)?;
             if path.recovery.bytes_in_flight() + u64::from(probe) <= window {
                 plan.size = usize::from(probe);
@@ -213,12 +215,14 @@ impl Connection {
         plan.max_data = order_limit(order);
         plan.tag = order.tag;
         plan.management = self.wants_management();
+        let mut filled = false;
         let mut count = 0;
         while count < datagrams.clamp(1, max_datagrams) {
             let Some(built) = self.build_packet(now, &plan, buf) else {
                 break;
             };
             count += 1;
+            filled |= built.size >= size;
             plan.management = plan.management && self.wants_management();
             if count == 1 && self.datagrams.wants_to_send() {
                 // The next payload found no room: others of this size follow in the same train.
@@ -234,6 +238,7 @@ impl Connection {
             return None;
         }
         if let Some(path) = self.paths.any_mut(id) {
+            path.filled_packet |= filled;
             path.on_datagram_sent(four_tuple, buf.len());
         }
         Some(self.transmit_of(

@@ -285,7 +285,7 @@ impl Connection {
     }
 
     /// Largest DATAGRAM payload that fits the largest packet of every usable path; `None` if the
-    /// peer takes none.
+    /// peer takes none. Once asked for, paths look for larger packets even if none was ever full.
     pub fn max_datagram_size(&self) -> Option<usize> {
         let smallest = self.frame_rooms().min();
         self.datagrams

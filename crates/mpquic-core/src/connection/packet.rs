@@ -340,7 +340,8 @@ impl Connection {
         }
     }
 
-    /// Sends what Initial and Handshake have, coalesced (RFC 9000 section 12.2).
+    /// Sends what Initial and Handshake have, coalesced (RFC 9000 section 12.2), and what a client has
+    /// to say as soon as it may.
     pub(super) fn transmit_handshake(
         &mut self,
         now: Instant,
@@ -374,17 +375,22 @@ impl Connection {
         {
             return None;
         }
+        let data = handshake && self.may_follow_handshake(size);
+        let limit = if data { size - ONE_RTT_ROOM } else { size };
         if initial {
             let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
-            self.build_handshake(now, SpaceId::Initial, size, pad_to, buf);
+            self.build_handshake(now, SpaceId::Initial, limit, pad_to, buf);
         }
         if handshake {
-            let pad_to = pad.then_some(MIN_DATAGRAM);
-            let built = self.build_handshake(now, SpaceId::Handshake, size, pad_to, buf);
+            let pad_to = (pad && !data).then_some(MIN_DATAGRAM);
+            let built = self.build_handshake(now, SpaceId::Handshake, limit, pad_to, buf);
             if built && self.side == Side::Client {
                 // RFC 9001 section 4.9.1
                 self.discard_level(SpaceId::Initial);
             }
+        }
+        if data {
+            self.follow_handshake(now, size, pad, buf);
         }
         if buf.is_empty() {
             return None;
@@ -399,6 +405,29 @@ impl Connection {
             size: buf.len(),
             segment_size: None,
         })
+    }
+
+    /// True if a client has 1-RTT data that may share a datagram with the end of its handshake. There
+    /// is no other path yet that a scheduler could prefer.
+    fn may_follow_handshake(&self, size: usize) -> bool {
+        let Some(path) = self.paths.open(PathId::ZERO) else {
+            return false;
+        };
+        self.side == Side::Client
+            && self.handshake.complete
+            && size >= MIN_DATAGRAM
+            && self.has_movable()
+            && path.recovery.bytes_in_flight() + size as u64 <= self.controller.window(PathId::ZERO)
+    }
+
+    /// Appends a 1-RTT packet to a datagram that has room for it up to `size`.
+    fn follow_handshake(&mut self, now: Instant, size: usize, pad: bool, buf: &mut Vec<u8>) {
+        let mut plan = Plan::new(PathId::ZERO, size - buf.len());
+        plan.management = true;
+        plan.data = Some(DataSelection::Next);
+        plan.ping = true;
+        plan.pad = pad;
+        let _built = self.build_packet(now, &plan, buf);
     }
 
     fn peer_cid(&self) -> Option<ConnectionId> {
@@ -609,6 +638,8 @@ impl Connection {
 
 /// Smaller than any Handshake packet worth sending.
 const MIN_HANDSHAKE_PACKET: usize = 64;
+/// Kept free in a datagram for a 1-RTT packet after those of the handshake.
+const ONE_RTT_ROOM: usize = 128;
 
 fn start_handshake(
     level: &Level,

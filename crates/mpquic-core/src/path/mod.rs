@@ -116,6 +116,8 @@ pub(crate) struct Path {
     pub(crate) down: bool,
     /// What the driver said of the queue it sends into, and the bytes sent by then.
     pub(crate) local_queue: Option<(LocalQueue, u64)>,
+    /// A packet was as large as the MTU allows: larger ones would be of use.
+    pub(crate) filled_packet: bool,
     /// A PING is to be sent.
     pub(crate) ping: bool,
     /// The latency spin bit, and whether it is used: not on one path in sixteen, so that those who
@@ -149,6 +151,7 @@ impl Path {
             suspect: false,
             down: false,
             local_queue: None,
+            filled_packet: false,
             ping: false,
             spin: false,
             spins: false,

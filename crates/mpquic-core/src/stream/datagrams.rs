@@ -1,5 +1,6 @@
 //! [`Datagrams`]: the queues of RFC 9221.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -31,6 +32,8 @@ pub(crate) struct Datagrams {
     peer_limit: u64,
     /// A `send` failed for want of room.
     sender_waits: bool,
+    /// The application wants to know how much fits.
+    size_matters: Cell<bool>,
 }
 
 /// Payloads and what they cost, with a bound on it.
@@ -82,6 +85,7 @@ impl Datagrams {
             limit: config.max_datagram_frame_size(),
             peer_limit: 0,
             sender_waits: false,
+            size_matters: Cell::new(false),
         }
     }
 
@@ -93,6 +97,7 @@ impl Datagrams {
     /// Largest payload the peer takes in a packet with `room` bytes for frames; `None` if it takes
     /// no datagrams.
     pub(crate) fn max_payload(&self, room: usize) -> Option<usize> {
+        self.size_matters.set(true);
         // RFC 9221 section 3: the limit counts the frame's type and length as well.
         if self.peer_limit == 0 {
             return None;
@@ -101,6 +106,11 @@ impl Datagrams {
         let limit = limit.saturating_sub(1 + varint_size(self.peer_limit));
         // In a packet of its own a frame needs no length.
         Some(limit.min(room.saturating_sub(1)))
+    }
+
+    /// True once somebody asked for [`Self::max_payload`], as every sender does.
+    pub(crate) fn size_matters(&self) -> bool {
+        self.size_matters.get()
     }
 
     /// Takes a received payload. The oldest ones make room for it; true if the reader must be told

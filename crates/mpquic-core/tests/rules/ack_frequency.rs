@@ -297,7 +297,7 @@ fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
     assert!((1000..4000).contains(&last.max_ack_delay), "{last:?}");
     assert_eq!(
         (last.ack_eliciting_threshold, last.reordering_threshold),
-        (9, 3)
+        (8, 3)
     );
     assert!(asked.len() < 5);
     let acks = |log: &[Sent]| log.iter().filter(|sent| sent.from.is_server()).count();

@@ -214,7 +214,7 @@ fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
     let early = net.forge(&Forgery::new(
         Side::Client,
         Kind::OneRtt(PathId::ZERO),
-        0,
+        7,
         &frames,
     ));
     net.give(early);
