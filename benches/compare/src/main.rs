@@ -13,6 +13,7 @@ use std::process::Command;
 
 use clap::{Parser, ValueEnum};
 use compare_peer::{Options, Result, tls};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 
 use contestant::Contestant;
 use measure::{Outcome, Placement, measure};
@@ -114,13 +115,25 @@ fn build(contestants: &[Contestant]) -> Result<Vec<&'static str>> {
     Ok(failed)
 }
 
-/// A certificate with an ECDSA key on P-256, which every stack can use.
+/// A certificate by an authority that clients trust, both with ECDSA keys on P-256, which every stack
+/// can use. Not a self-signed one: some stacks check its signature by itself, others do not.
 fn write_credentials(options: &Options) -> Result<()> {
-    let names = vec![tls::SERVER_NAME.to_owned()];
-    let made = rcgen::generate_simple_self_signed(names)?;
-    let key = made.signing_key.serialize_pem();
-    fs::write(options.credentials.join(tls::CERTIFICATE), made.cert.pem())?;
-    fs::write(options.credentials.join(tls::KEY), key)?;
+    let mut parameters = CertificateParams::new(Vec::new())?;
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters
+        .distinguished_name
+        .push(DnType::CommonName, "authority");
+    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let parameters = CertificateParams::new(vec![tls::SERVER_NAME.to_owned()])?;
+    let certificate = parameters.signed_by(&key, &authority)?;
+    for (name, contents) in [
+        (tls::AUTHORITY, authority.pem()),
+        (tls::CERTIFICATE, certificate.pem()),
+        (tls::KEY, key.serialize_pem()),
+    ] {
+        fs::write(options.credentials.join(name), contents)?;
+    }
     Ok(())
 }
 

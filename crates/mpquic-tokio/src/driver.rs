@@ -159,6 +159,15 @@ pub(crate) struct ConnectionTask {
     writable: Vec<(SocketAddr, Writable)>,
 }
 
+/// How a turn of the task ends, unless it waits.
+#[derive(Debug, PartialEq, Eq)]
+enum Turn {
+    /// Others first: the application has something to say, perhaps.
+    Yield,
+    /// The connection is drained.
+    End,
+}
+
 type Writable = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl ConnectionTask {
@@ -172,10 +181,12 @@ impl ConnectionTask {
 
     /// Runs until the connection is drained.
     pub(crate) async fn run(mut self) {
-        poll_fn(|cx| self.poll(cx)).await;
+        while poll_fn(|cx| self.poll(cx)).await == Turn::Yield {
+            tokio::task::yield_now().await;
+        }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         let shared = &self.shared;
         let mut state = shared.lock();
         if !state
@@ -186,8 +197,7 @@ impl ConnectionTask {
             state.task = Some(cx.waker().clone());
         }
         if std::mem::take(&mut state.yields) {
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
+            return Poll::Ready(Turn::Yield);
         }
         let before = self.writable.len();
         self.writable
@@ -209,7 +219,7 @@ impl ConnectionTask {
             state.run(now);
         }
         if state.core.is_drained() {
-            return Poll::Ready(());
+            return Poll::Ready(Turn::End);
         }
         for unsent in &state.unsent {
             let local = unsent.socket.local();

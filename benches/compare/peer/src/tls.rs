@@ -24,7 +24,9 @@ use crate::{Options, Result, Workload};
 pub const SERVER_NAME: &str = "server.test";
 /// The application protocol.
 pub const ALPN: &[u8] = b"compare";
-/// File of the certificate.
+/// File of the authority's certificate, which clients trust.
+pub const AUTHORITY: &str = "authority.pem";
+/// File of the server's certificate.
 pub const CERTIFICATE: &str = "cert.pem";
 /// File of its key.
 pub const KEY: &str = "key.pem";
@@ -48,7 +50,7 @@ pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate(options)?], key)?;
+        .with_single_cert(vec![read_certificate(options, CERTIFICATE)?], key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     if workload == Workload::Resumed {
         // Tickets that keep no state, so that one serves many connections.
@@ -60,7 +62,7 @@ pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
 /// The client's side.
 pub fn client(workload: Workload, options: &Options) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(certificate(options)?)?;
+    roots.add(read_certificate(options, AUTHORITY)?)?;
     let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider()).build()?;
     let mut config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -75,10 +77,9 @@ pub fn client(workload: Workload, options: &Options) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// The certificate of every server, which every client trusts.
-pub fn certificate(options: &Options) -> Result<CertificateDer<'static>> {
+fn read_certificate(options: &Options, name: &str) -> Result<CertificateDer<'static>> {
     Ok(CertificateDer::from_pem_file(
-        options.credentials.join(CERTIFICATE),
+        options.credentials.join(name),
     )?)
 }
 

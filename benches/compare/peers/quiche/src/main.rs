@@ -43,16 +43,19 @@ fn main() -> Result<()> {
 
 fn config(workload: Workload, options: &Options, role: Role) -> Result<Config> {
     let mut config = Config::new(PROTOCOL_VERSION)?;
-    let certificate = options.credentials.join(tls::CERTIFICATE);
-    let certificate = certificate.to_str().ok_or("not a name")?;
+    let file = |name| {
+        let path = options.credentials.join(name);
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| "not a name")
+    };
     match role {
         Role::Server => {
-            let key = options.credentials.join(tls::KEY);
-            config.load_cert_chain_from_pem_file(certificate)?;
-            config.load_priv_key_from_pem_file(key.to_str().ok_or("not a name")?)?;
+            config.load_cert_chain_from_pem_file(&file(tls::CERTIFICATE)?)?;
+            config.load_priv_key_from_pem_file(&file(tls::KEY)?)?;
         }
         Role::Client { .. } => {
-            config.load_verify_locations_from_file(certificate)?;
+            config.load_verify_locations_from_file(&file(tls::AUTHORITY)?)?;
             config.verify_peer(true);
         }
     }

@@ -30,10 +30,10 @@ pub(crate) fn server(workload: Workload, options: &Options) -> Result<Server> {
 }
 
 pub(crate) fn client(workload: Workload, options: &Options) -> Result<Client> {
-    let certificate = options.credentials.join(tls::CERTIFICATE);
+    let authority = options.credentials.join(tls::AUTHORITY);
     let mut builder = Client::builder()
         .with_empty_trust_store()?
-        .with_certificate(certificate.as_path())?
+        .with_certificate(authority.as_path())?
         .with_application_protocols([tls::ALPN])?;
     if workload == Workload::Resumed {
         let ticket = Ticket::default();

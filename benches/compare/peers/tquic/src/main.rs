@@ -47,18 +47,21 @@ fn main() -> Result<()> {
 }
 
 fn config(options: &Options, role: Role) -> Result<Config> {
-    let certificate = options.credentials.join(tls::CERTIFICATE);
-    let certificate = certificate.to_str().ok_or("not a name")?;
+    let file = |name| {
+        let path = options.credentials.join(name);
+        path.into_os_string()
+            .into_string()
+            .map_err(|_| "not a name")
+    };
     let protocols = vec![tls::ALPN.to_vec()];
     let tls = match role {
         Role::Server => {
-            let key = options.credentials.join(tls::KEY);
-            let key = key.to_str().ok_or("not a name")?;
-            TlsConfig::new_server_config(certificate, key, protocols, false)?
+            let (certificate, key) = (file(tls::CERTIFICATE)?, file(tls::KEY)?);
+            TlsConfig::new_server_config(&certificate, &key, protocols, false)?
         }
         Role::Client { .. } => {
             let mut tls = TlsConfig::new_client_config(protocols, false)?;
-            tls.set_ca_certs(certificate)?;
+            tls.set_ca_certs(&file(tls::AUTHORITY)?)?;
             tls.set_verify(true);
             tls
         }
