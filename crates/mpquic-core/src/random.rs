@@ -19,6 +19,13 @@ impl SeededRandom {
         Self { seed, drawn: 0 }
     }
 
+    /// So many bytes at the price of one value: `random` draws each element of an array by itself.
+    pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.fill_bytes(&mut bytes);
+        bytes
+    }
+
     /// A generator that no other call gets.
     fn next(&mut self) -> StdRng {
         let mut seed = self.seed;
@@ -83,8 +90,9 @@ mod tests {
         assert!(draw(1).eq(draw(1)));
         let all: BTreeSet<u64> = draw(1).chain(draw(2)).collect();
         assert_eq!(all.len(), 2000);
-        let mut long = [0; 100];
-        SeededRandom::new([1; 32]).fill_bytes(&mut long);
+        let mut random = SeededRandom::new([1; 32]);
+        assert_ne!(random.bytes::<8>(), random.bytes::<8>());
+        let long = random.bytes::<100>();
         assert_eq!(long.iter().filter(|&&byte| byte == 0).count() / 10, 0);
     }
 

@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
-use rand::RngExt;
 
 use super::early::EarlyKeys;
 use super::log::packet_type;
@@ -449,7 +448,7 @@ impl Connection {
                 .map(|path| path.tuple.four_tuple.remote.ip())
                 .collect();
             let version = self.handshake.versions.current();
-            let token = issuer.token(version, &addresses, self.random.random());
+            let token = issuer.token(version, &addresses, self.random.bytes());
             self.handshake.new_token = Some(token.into());
         }
     }

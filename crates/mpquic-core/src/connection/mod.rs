@@ -160,7 +160,7 @@ impl Connection {
         }
         let cid_limit = setup.local_parameters.active_connection_id_limit;
         let mut paths = Paths::new(PathIds::new(config.max_concurrent_paths), cid_limit);
-        let generator = SeededGenerator::new(random.random(), setup.endpoint.connection_id_length);
+        let generator = SeededGenerator::new(random.bytes(), setup.endpoint.connection_id_length);
         let cids = CidSource::new(Box::new(generator));
         let slot = paths.slot_or_new(PathId::ZERO);
         slot.local_cids

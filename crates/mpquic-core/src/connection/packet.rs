@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
-use rand::RngExt;
 
 use super::handshake::Level;
 use super::{Connection, Event, PathEvent};
@@ -273,7 +272,7 @@ impl Connection {
         four_tuple: FourTuple,
         full_size: bool,
     ) {
-        let data: [u8; 8] = self.random.random();
+        let data = self.random.bytes();
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };

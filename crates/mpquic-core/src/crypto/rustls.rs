@@ -43,6 +43,9 @@ pub(super) mod traffic;
 /// Session tickets a client keeps of each version.
 const SESSIONS: usize = 256;
 
+/// Enough for what we announce.
+const PARAMETERS_LENGTH: usize = 256;
+
 /// Why a rustls configuration cannot be used for multipath QUIC.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TlsConfigError {
@@ -206,7 +209,7 @@ impl ClientConfig for QuicClientConfig {
         let name = ServerName::try_from(server_name)
             .map_err(|_| invalid())?
             .to_owned();
-        let mut encoded = Vec::new();
+        let mut encoded = Vec::with_capacity(PARAMETERS_LENGTH);
         parameters.encode(Side::Client, &mut encoded);
         let offered = parameters.version_information.as_ref();
         let may_switch = offered.is_some_and(|versions| {
@@ -337,7 +340,7 @@ impl ServerConfig for QuicServerConfig {
         version: Version,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, TransportError> {
-        let mut encoded = Vec::new();
+        let mut encoded = Vec::with_capacity(PARAMETERS_LENGTH);
         parameters.encode(Side::Server, &mut encoded);
         let config = match version {
             Version::V1 => &self.v1,
