@@ -628,6 +628,33 @@ async fn known_servers_get_data_with_the_first_flight() -> TestResult {
     Ok(())
 }
 
+/// Whoever writes as soon as it is connected needs no more datagrams than the handshake itself.
+#[tokio::test]
+async fn a_short_exchange_takes_two_datagrams_each_way() -> TestResult {
+    let one = ["127.0.0.1"];
+    let net = Net::new(&one, &one, client(default_transport())?)?;
+    let server = net.server.clone();
+    let served = tokio::spawn(async move {
+        let connection = server.accept().await.ok_or("closed")?.await?;
+        let (mut send, mut receive) = connection.accept_bi().await?;
+        assert_eq!(receive.read_to_end(100).await?, b"question");
+        send.write_all(b"answer").await?;
+        send.finish()?;
+        connection.closed().await;
+        Ok::<_, Error>(connection.stats())
+    });
+    let to = net.server.local_addr()?;
+    let connection = net.client.connect(to, "localhost")?.await?;
+    let (mut send, mut receive) = connection.open_bi().await?;
+    send.write_all(b"question").await?;
+    send.finish()?;
+    assert_eq!(receive.read_to_end(100).await?, b"answer");
+    assert_eq!(connection.stats().datagrams_sent, 2);
+    connection.close(0u32.into(), b"");
+    assert_eq!(within("end", served).await???.datagrams_sent, 2);
+    Ok(())
+}
+
 /// RFC 9000 section 9.6, MP-019: the server binds the address it prefers; the first path moves
 /// there, and so do others that have to open anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -540,7 +540,7 @@ impl Connection {
     }
 
     /// Sends CONNECTION_CLOSE at every level the peer may read (RFC 9000 section 10.2.3).
-    pub(super) fn transmit_close(&mut self, _now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+    pub(super) fn transmit_close(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let frame = self.closing.take_frame()?;
         let id = self
             .paths
@@ -562,7 +562,7 @@ impl Connection {
         if self.handshake.one_rtt.is_some()
             && (self.handshake.complete || self.side == Side::Server)
         {
-            self.close_one_rtt(id, frame, limit, buf);
+            self.close_one_rtt(now, id, frame, limit, buf);
         }
         if buf.is_empty() {
             return None;
@@ -614,11 +614,21 @@ impl Connection {
         }
     }
 
-    fn close_one_rtt(&mut self, id: PathId, frame: Close, limit: usize, buf: &mut Vec<u8>) {
+    /// Closes, and acknowledges what came on that path: an application that read everything and is
+    /// done leaves no doubt that it arrived.
+    fn close_one_rtt(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        frame: Close,
+        limit: usize,
+        buf: &mut Vec<u8>,
+    ) {
         let Some(builder) = self.start_one_rtt(id, None, limit, buf) else {
             return;
         };
         let mut writer = builder.writer(buf);
+        let _wrote = self.write_ack_of(&mut writer, now, id);
         let wrote = write_close(&mut writer, &frame);
         if wrote {
             self.log_one_rtt(id, None, &builder, buf, None);

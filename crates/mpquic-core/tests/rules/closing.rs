@@ -45,6 +45,25 @@ fn rfc_9000_10_2_1_a_closing_side_only_repeats_its_close() {
     }
 }
 
+/// Who reads everything and closes at once leaves no doubt that everything arrived.
+#[test]
+fn the_close_acknowledges_what_arrived() {
+    for side in SIDES {
+        let mut net = Net::with_two_paths(Options::default());
+        let id = net.write(side, 100);
+        let data = net.take(side);
+        net.give_all(data);
+        net.close(!side);
+        let close = net.take(!side);
+        assert_eq!(close.len(), 1);
+        assert!(close[0].has(|frame| matches!(frame, Frame::ConnectionClose(_))));
+        assert_eq!(net.connection(side).send_stream(id).stopped(), Ok(None));
+        net.give_all(close);
+        // Acknowledged to its end, the stream is gone.
+        assert!(net.connection(side).send_stream(id).stopped().is_err());
+    }
+}
+
 /// A draining side sends nothing, whatever arrives.
 #[test]
 fn rfc_9000_10_2_2_a_draining_side_is_silent() {
