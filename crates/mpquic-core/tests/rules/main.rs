@@ -14,4 +14,5 @@ mod migration;
 mod parameters;
 mod paths;
 mod preferred;
+mod rest;
 mod versions;
