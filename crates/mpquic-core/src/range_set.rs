@@ -34,7 +34,13 @@ impl RangeSet {
                 return grows;
             }
             Some(_) => return self.insert_below_last(range),
-            None => self.ranges.push_back(range),
+            None => {
+                if self.ranges.capacity() == 0 {
+                    // Most sets never have a second range.
+                    self.ranges.reserve_exact(1);
+                }
+                self.ranges.push_back(range);
+            }
         }
         true
     }
