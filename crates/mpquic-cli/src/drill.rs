@@ -14,6 +14,8 @@ const LOOK: Duration = Duration::from_millis(2);
 /// One thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
+    /// Nothing: as every step, it comes after some more data.
+    Wait,
     /// Update the keys.
     UpdateKeys,
     /// Use this local address instead of the first one.
@@ -33,6 +35,7 @@ impl FromStr for Step {
         let (name, value) = text.split_once('=').unwrap_or((text, ""));
         let path = || value.parse().map(PathId).map_err(|_| "no path ID");
         let step = match name {
+            "wait" => Ok(Self::Wait),
             "update-keys" => Ok(Self::UpdateKeys),
             "renew" => Ok(Self::Renew),
             "move" => value.parse().map(Self::Move).map_err(|_| "no address"),
@@ -40,7 +43,7 @@ impl FromStr for Step {
             "backup" => path().map(|path| Self::Status(path, PathStatus::Backup)),
             "available" => path().map(|path| Self::Status(path, PathStatus::Available)),
             _ => Err(
-                "expected update-keys, renew, move=ADDR, close=PATH, backup=PATH or \
+                "expected wait, update-keys, renew, move=ADDR, close=PATH, backup=PATH or \
                  available=PATH",
             ),
         };
@@ -100,6 +103,7 @@ impl Drill {
 
     async fn step(&self, step: Step) -> Result<(), String> {
         match step {
+            Step::Wait => Ok(()),
             Step::UpdateKeys => {
                 self.until(|| self.connection.initiate_key_update()).await;
                 Ok(())
@@ -150,6 +154,7 @@ mod tests {
     #[test]
     fn steps_are_read() {
         let read = |text: &str| text.parse::<Step>().ok();
+        assert_eq!(read("wait"), Some(Step::Wait));
         assert_eq!(read("update-keys"), Some(Step::UpdateKeys));
         let address = IpAddr::from([127, 0, 0, 2]);
         assert_eq!(read("move=127.0.0.2"), Some(Step::Move(address)));
