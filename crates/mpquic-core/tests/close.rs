@@ -186,3 +186,24 @@ fn a_restarted_server_resets_the_connection() {
     .unwrap();
     assert_eq!(pair.open_connections(Side::Client), 0);
 }
+
+/// Every packet puts the probe timeout off (RFC 9002 section 6.2.1); what keeps a path alive must not
+/// do so for ever, while the peer hears PINGs and waits for what was lost.
+#[test]
+fn keep_alive_does_not_hold_up_what_was_lost() {
+    let topology = Topology::new().path("only", LinkConfig::new(50.0, 10 * MS));
+    let setup = Setup::new().transport(|transport| {
+        transport.keep_alive_interval = Some(SECOND / 2);
+        transport.max_idle_timeout = Some(120 * SECOND);
+    });
+    let mut pair = Pair::connected(&topology, setup);
+    let up = pair.links()[0].up;
+    pair.set_outage("only", true);
+    pair.send(Side::Client, 1000);
+    pair.drive(20 * SECOND);
+    let outage = mpquic_sim::Change::Outage(false);
+    pair.network.change_link(up, &outage);
+    pair.drive(SECOND);
+    let server = pair.hosted(Side::Server).unwrap();
+    assert_eq!(server.application.received(), 1000);
+}

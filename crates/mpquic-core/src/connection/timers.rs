@@ -210,14 +210,10 @@ impl Connection {
 
     fn on_path_timeout(&mut self, now: Instant, id: PathId) {
         self.on_recovery_timeout(now, id);
-        let keep_alive = self.config.keep_alive_interval;
+        self.on_keep_alive_timeout(now, id);
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };
-        if keep_alive.is_some_and(|interval| path.last_activity + interval <= now) {
-            path.ping = true;
-            path.last_activity = now;
-        }
         if let Some(previous) = &mut path.previous {
             previous.validation.on_timeout(now);
         }
@@ -231,6 +227,28 @@ impl Connection {
         };
         if path.tuple.validation.on_timeout(now) {
             self.on_validation_failed(now, id);
+        }
+    }
+
+    /// A path was silent for the keep-alive interval. While packets wait for acknowledgement, a PING
+    /// would put off their probe timeout, again and again; once one has passed, a probe leaves
+    /// instead, with what may be lost.
+    fn on_keep_alive_timeout(&mut self, now: Instant, id: PathId) {
+        let Some(interval) = self.config.keep_alive_interval else {
+            return;
+        };
+        let Some(path) = self.paths.open_mut(id) else {
+            return;
+        };
+        if path.last_activity + interval > now {
+            return;
+        }
+        path.last_activity = now;
+        if path.space.sent.ack_eliciting() == 0 {
+            path.ping = true;
+        } else if path.recovery.pto_count() > 0 {
+            path.recovery.on_probe_timeout(&mut path.space, now);
+            self.on_probe_timeout(now, id, SpaceId::Data(id));
         }
     }
 
