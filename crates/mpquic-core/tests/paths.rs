@@ -535,3 +535,35 @@ fn congestion_marks_keep_queues_short_without_loss() {
     assert!(up.ce_marked > 0);
     assert_eq!(up.dropped_queue, 0);
 }
+
+/// Decision D12 for who sends a little all the time: each packet starts the probe timeout anew (RFC
+/// 9002 section 6.2.1), and the window would be full only after seconds.
+#[test]
+fn a_steady_trickle_leaves_a_dead_path_within_two_probe_timeouts() {
+    let topology = Topology::new()
+        .path("fast", LinkConfig::new(50.0, 10 * MS))
+        .path("slow", LinkConfig::new(50.0, 30 * MS));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.open_all_paths();
+    let mut gap = Duration::ZERO;
+    let (mut received, mut last) = (0, pair.now());
+    for turn in 0..200 {
+        if turn == 100 {
+            pair.set_outage("fast", true);
+        }
+        let payload = vec![1; 100].into();
+        pair.client().send_datagram(payload).unwrap();
+        for _ in 0..20 {
+            pair.drive(MS);
+            let server = pair.hosted(Side::Server).unwrap();
+            let count = server.application.datagrams().len();
+            if count > received {
+                gap = gap.max(pair.now() - last);
+                (received, last) = (count, pair.now());
+            }
+        }
+    }
+    // The RTT is 20 ms, and acknowledgements may be late by 25 ms.
+    assert!(gap < 200 * MS, "{gap:?}");
+    assert!(received > 190, "{received}");
+}

@@ -66,6 +66,7 @@ impl Recovery {
             self.last_probe_timeout = None;
         }
         space.probes = 0;
+        space.waiting_since = Some(cx.now);
         self.last_activity = cx.now;
         Ok(())
     }

@@ -189,6 +189,9 @@ impl Recovery {
         }
         if packet.ack_eliciting {
             space.last_ack_eliciting_sent = Some(now);
+            if space.sent.ack_eliciting() == 0 {
+                space.waiting_since = Some(now);
+            }
             space.probes = space.probes.saturating_sub(1);
             self.last_activity = now;
         }
@@ -220,6 +223,7 @@ impl Recovery {
         space.lost_since = None;
         space.loss_time = None;
         space.last_ack_eliciting_sent = None;
+        space.waiting_since = None;
         space.probes = 0;
         self.pto_count = 0;
         self.last_probe_timeout = None;
@@ -235,6 +239,7 @@ impl Recovery {
     ) {
         self.bytes_in_flight -= space.sent.bytes_in_flight();
         space.sent.leave_flight();
+        space.waiting_since = Some(now);
         space.lost_since = None;
         *self = Self {
             bytes_in_flight: self.bytes_in_flight,

@@ -109,8 +109,12 @@ impl Recovery {
         };
         // The last probe timeout counts too, in case its probe could not be sent.
         let since = space.last_ack_eliciting_sent.max(self.last_probe_timeout)?;
+        let waiting = space.waiting_since.max(self.last_probe_timeout)?;
+        let timeout = self.backed_off(self.pto(max_ack_delay), cx.max_backoff);
         Some(RecoveryTimeout {
-            at: since + self.backed_off(self.pto(max_ack_delay), cx.max_backoff),
+            // RFC 9002 section 6.2.1 starts anew with every packet. Who sends a little all the time
+            // would learn of a dead path when the window is full: twice the timeout is enough.
+            at: (since + timeout).min(waiting + 2 * timeout),
             space: space.id(),
             kind: TimeoutKind::Probe,
         })

@@ -39,6 +39,8 @@ pub(crate) struct PacketNumberSpace {
     /// 7.6).
     pub(crate) lost_since: Option<Instant>,
     pub(crate) last_ack_eliciting_sent: Option<Instant>,
+    /// Since when ack-eliciting packets are under way and none was acknowledged.
+    pub(crate) waiting_since: Option<Instant>,
     /// Ack-eliciting packets to send now whatever the congestion window says, because a probe
     /// timeout passed (RFC 9002 section 6.2.4). Each one sent is subtracted.
     pub(crate) probes: u8,
@@ -69,6 +71,7 @@ impl PacketNumberSpace {
             loss_time: None,
             lost_since: None,
             last_ack_eliciting_sent: None,
+            waiting_since: None,
             probes: 0,
             ecn: SpaceEcn::default(),
         }
