@@ -4,7 +4,8 @@
 //! 2. Initial and Handshake packets
 //! 3. what is bound to a path: validation, probes, PING
 //! 4. movable data, where the scheduler says
-//! 5. acknowledgements that found nothing to ride on
+//! 5. probes of suspect paths, which carry nothing
+//! 6. acknowledgements that found nothing to ride on
 
 use std::time::Instant;
 
@@ -19,6 +20,13 @@ use crate::packet::Transmit;
 use crate::path::{MIN_DATAGRAM, Path};
 use crate::sched::DataSelection;
 use crate::space::AckState;
+
+/// When what is bound to a path leaves: before or after movable data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    First,
+    Last,
+}
 
 impl Connection {
     /// Fills `buf` (cleared by the caller) with datagrams for one four-tuple: up to `max_datagrams`
@@ -60,8 +68,10 @@ impl Connection {
             return self.transmit_movable(now, max_datagrams, buf);
         }
         self.update_keys_if_needed(now);
-        self.transmit_bound(now, buf)
+        self.transmit_bound(now, Urgency::First, buf)
             .or_else(|| self.transmit_movable(now, max_datagrams, buf))
+            // After the data: where both share a queue with little room, the data gets it.
+            .or_else(|| self.transmit_bound(now, Urgency::Last, buf))
             .or_else(|| self.transmit_acks(now, buf))
     }
 
@@ -77,12 +87,17 @@ impl Connection {
     }
 
     /// Validation, probes and PINGs: not the scheduler's business.
-    fn transmit_bound(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+    fn transmit_bound(
+        &mut self,
+        now: Instant,
+        urgency: Urgency,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
         for index in 0..self.paths.slots().len() {
             let Some(id) = self.paths.slots().get(index).map(|slot| slot.id) else {
                 break;
             };
-            if let Some((plan, four_tuple)) = self.bound_plan(now, id)
+            if let Some((plan, four_tuple)) = self.bound_plan(now, id, urgency)
                 && let Some(transmit) = self.transmit_one(now, &plan, four_tuple, buf)
             {
                 return Some(transmit);
@@ -92,13 +107,26 @@ impl Connection {
     }
 
     /// What a path itself has to send.
-    fn bound_plan(&mut self, now: Instant, id: PathId) -> Option<(Plan, FourTuple)> {
+    fn bound_plan(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        urgency: Urgency,
+    ) -> Option<(Plan, FourTuple)> {
         let side = self.side;
         let window = self.controller_window(id);
-        // What a suspect path would carry is on its way elsewhere (decision D12), if there is one.
-        let has_alternative = self.paths.alternative(id).is_some();
+        // What a suspect path would carry is on its way elsewhere (decision D12), if there is another
+        // path; if none of them answers, each says what has to be said.
+        let alternative = self.paths.alternative(id);
+        let has_alternative = alternative.is_some();
+        let alternative = alternative.and_then(|other| self.paths.open(other));
+        let alternative_answers = alternative.is_some_and(|path| !path.is_suspect());
         let size_matters = self.datagrams.size_matters();
         let path = self.paths.open_mut(id)?;
+        let carries = !(path.is_suspect() && has_alternative);
+        if urgency == Urgency::Last && (carries || path.space.probes == 0) {
+            return None;
+        }
         if let Some((four_tuple, full)) = path.challenge_target() {
             let size = path.budget_for(four_tuple).min(MIN_DATAGRAM);
             let mut plan = Plan::new(id, size);
@@ -111,15 +139,14 @@ impl Connection {
         let size = path.datagram_size().min(path.budget_for(four_tuple));
         let mut plan = Plan::new(id, size);
         plan.ping = true;
-        if path.space.probes > 0 {
+        if path.space.probes > 0 && carries == (urgency == Urgency::First) {
             // Small enough to tell a dead path from one whose MTU fell (RFC 8899 section 4.3).
             plan.size = size.min(MIN_DATAGRAM);
             plan.immediate_ack = true;
-            let carries = !(path.is_suspect() && has_alternative);
             // RFC 9000 section 14.2: a path that carries less than this is of no use.
             plan.pad = !carries;
             plan.data = carries.then_some(DataSelection::Next);
-            plan.management = carries;
+            plan.management = carries || !alternative_answers;
             return Some((plan, four_tuple));
         }
         #[cfg(feature = "testing")]
