@@ -79,7 +79,7 @@ impl Connection {
             Closing::Drained => return None,
         }
         let mut earliest = Earliest(None);
-        let keep_alive = self.config.keep_alive_interval;
+        let keep_alive = self.keep_alive_interval();
         for slot in self.paths.slots() {
             if let Some(at) = slot.drain_deadline() {
                 earliest.note(Some(at), TimeoutReason::PathDrain(slot.id));
@@ -230,11 +230,19 @@ impl Connection {
         }
     }
 
+    /// Until the handshake is confirmed, its own probes keep the path alive, and nothing may put them
+    /// off.
+    fn keep_alive_interval(&self) -> Option<Duration> {
+        self.config
+            .keep_alive_interval
+            .filter(|_| self.handshake.confirmed)
+    }
+
     /// A path was silent for the keep-alive interval. While packets wait for acknowledgement, a PING
     /// would put off their probe timeout, again and again; once one has passed, a probe leaves
     /// instead, with what may be lost.
     fn on_keep_alive_timeout(&mut self, now: Instant, id: PathId) {
-        let Some(interval) = self.config.keep_alive_interval else {
+        let Some(interval) = self.keep_alive_interval() else {
             return;
         };
         let Some(path) = self.paths.open_mut(id) else {
