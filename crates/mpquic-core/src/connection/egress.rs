@@ -113,17 +113,20 @@ impl Connection {
         id: PathId,
         urgency: Urgency,
     ) -> Option<(Plan, FourTuple)> {
+        let suspect = self.paths.open(id)?.is_suspect();
+        if urgency == Urgency::Last && !suspect {
+            return None;
+        }
         let side = self.side;
         let window = self.controller_window(id);
         // What a suspect path would carry is on its way elsewhere (decision D12), if there is another
         // path; if none of them answers, each says what has to be said.
-        let alternative = self.paths.alternative(id);
-        let has_alternative = alternative.is_some();
+        let alternative = suspect.then(|| self.paths.alternative(id)).flatten();
+        let carries = alternative.is_none();
         let alternative = alternative.and_then(|other| self.paths.open(other));
         let alternative_answers = alternative.is_some_and(|path| !path.is_suspect());
         let size_matters = self.datagrams.size_matters();
         let path = self.paths.open_mut(id)?;
-        let carries = !(path.is_suspect() && has_alternative);
         if urgency == Urgency::Last && (carries || path.space.probes == 0) {
             return None;
         }
