@@ -77,6 +77,12 @@ pub fn client(workload: Workload, options: &Options) -> Result<ClientConfig> {
     Ok(config)
 }
 
+/// The name of a file with credentials, for stacks that take it as text.
+pub fn file_name(options: &Options, name: &str) -> Result<String> {
+    let path = options.credentials.join(name).into_os_string();
+    Ok(path.into_string().map_err(|_| "not a name")?)
+}
+
 fn read_certificate(options: &Options, name: &str) -> Result<CertificateDer<'static>> {
     Ok(CertificateDer::from_pem_file(
         options.credentials.join(name),

@@ -21,13 +21,6 @@ use crate::path::{MIN_DATAGRAM, Path};
 use crate::sched::DataSelection;
 use crate::space::AckState;
 
-/// When what is bound to a path leaves: before or after movable data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Urgency {
-    First,
-    Last,
-}
-
 impl Connection {
     /// Fills `buf` (cleared by the caller) with datagrams for one four-tuple: up to `max_datagrams`
     /// of the same size, the last one possibly smaller. Call until it returns `None`.
@@ -68,10 +61,10 @@ impl Connection {
             return self.transmit_movable(now, max_datagrams, buf);
         }
         self.update_keys_if_needed(now);
-        self.transmit_bound(now, Urgency::First, buf)
+        self.transmit_bound(now, Self::bound_plan, buf)
             .or_else(|| self.transmit_movable(now, max_datagrams, buf))
             // After the data: where both share a queue with little room, the data gets it.
-            .or_else(|| self.transmit_bound(now, Urgency::Last, buf))
+            .or_else(|| self.transmit_bound(now, Self::suspect_plan, buf))
             .or_else(|| self.transmit_acks(now, buf))
     }
 
@@ -86,18 +79,19 @@ impl Connection {
         }
     }
 
-    /// Validation, probes and PINGs: not the scheduler's business.
+    /// What paths have to send themselves, which is not the scheduler's business: the first of them for
+    /// which `plan_of` knows something.
     fn transmit_bound(
         &mut self,
         now: Instant,
-        urgency: Urgency,
+        plan_of: impl Fn(&mut Self, Instant, PathId) -> Option<(Plan, FourTuple)>,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         for index in 0..self.paths.slots().len() {
             let Some(id) = self.paths.slots().get(index).map(|slot| slot.id) else {
                 break;
             };
-            if let Some((plan, four_tuple)) = self.bound_plan(now, id, urgency)
+            if let Some((plan, four_tuple)) = plan_of(self, now, id)
                 && let Some(transmit) = self.transmit_one(now, &plan, four_tuple, buf)
             {
                 return Some(transmit);
@@ -106,30 +100,33 @@ impl Connection {
         None
     }
 
-    /// What a path itself has to send.
-    fn bound_plan(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        urgency: Urgency,
-    ) -> Option<(Plan, FourTuple)> {
+    /// Where the data of a suspect path is on its way instead (decision D12), if there is another path.
+    fn relief_of(&self, id: PathId) -> Option<&Path> {
         let suspect = self.paths.open(id)?.is_suspect();
-        if urgency == Urgency::Last && !suspect {
-            return None;
-        }
+        let relief = suspect.then(|| self.paths.alternative(id)).flatten()?;
+        self.paths.open(relief)
+    }
+
+    /// The probe of a suspect path that carries nothing, but what has to be said if no path answers.
+    fn suspect_plan(&mut self, _now: Instant, id: PathId) -> Option<(Plan, FourTuple)> {
+        let nobody_answers = self.relief_of(id)?.is_suspect();
+        let path = self.paths.open(id)?;
+        (path.space.probes > 0).then(|| {
+            let mut plan = path.probe_plan();
+            // RFC 9000 section 14.2: a path that carries less than this is of no use.
+            plan.pad = true;
+            plan.management = nobody_answers;
+            (plan, path.tuple.four_tuple)
+        })
+    }
+
+    /// Validation, probes that carry data, PINGs and MTU probes.
+    fn bound_plan(&mut self, now: Instant, id: PathId) -> Option<(Plan, FourTuple)> {
         let side = self.side;
         let window = self.controller_window(id);
-        // What a suspect path would carry is on its way elsewhere (decision D12), if there is another
-        // path; if none of them answers, each says what has to be said.
-        let alternative = suspect.then(|| self.paths.alternative(id)).flatten();
-        let carries = alternative.is_none();
-        let alternative = alternative.and_then(|other| self.paths.open(other));
-        let alternative_answers = alternative.is_some_and(|path| !path.is_suspect());
+        let relieved = self.relief_of(id).is_some();
         let size_matters = self.datagrams.size_matters();
         let path = self.paths.open_mut(id)?;
-        if urgency == Urgency::Last && (carries || path.space.probes == 0) {
-            return None;
-        }
         if let Some((four_tuple, full)) = path.challenge_target() {
             let size = path.budget_for(four_tuple).min(MIN_DATAGRAM);
             let mut plan = Plan::new(id, size);
@@ -139,19 +136,13 @@ impl Connection {
             return Some((plan, four_tuple));
         }
         let four_tuple = path.tuple.four_tuple;
-        let size = path.datagram_size().min(path.budget_for(four_tuple));
-        let mut plan = Plan::new(id, size);
-        plan.ping = true;
-        if path.space.probes > 0 && carries == (urgency == Urgency::First) {
-            // Small enough to tell a dead path from one whose MTU fell (RFC 8899 section 4.3).
-            plan.size = size.min(MIN_DATAGRAM);
-            plan.immediate_ack = true;
-            // RFC 9000 section 14.2: a path that carries less than this is of no use.
-            plan.pad = !carries;
-            plan.data = carries.then_some(DataSelection::Next);
-            plan.management = carries || !alternative_answers;
+        if path.space.probes > 0 && !relieved {
+            let mut plan = path.probe_plan();
+            plan.data = Some(DataSelection::Next);
+            plan.management = true;
             return Some((plan, four_tuple));
         }
+        let mut plan = path.ping_plan();
         #[cfg(feature = "testing")]
         if self.injected.is_wanted(crate::ids::SpaceId::Data(id)) {
             return Some((plan, four_tuple));
@@ -338,6 +329,23 @@ fn order_limit(order: &Order) -> usize {
 }
 
 impl Path {
+    /// A packet that must be acknowledged, as large as the path carries.
+    fn ping_plan(&self) -> Plan {
+        let budget = self.budget_for(self.tuple.four_tuple);
+        let mut plan = Plan::new(self.id, self.datagram_size().min(budget));
+        plan.ping = true;
+        plan
+    }
+
+    /// A probe (RFC 9002 section 6.2.4), small enough to tell a dead path from one whose MTU fell (RFC
+    /// 8899 section 4.3).
+    fn probe_plan(&self) -> Plan {
+        let mut plan = self.ping_plan();
+        plan.size = plan.size.min(MIN_DATAGRAM);
+        plan.immediate_ack = true;
+        plan
+    }
+
     /// Where a challenge or a response is to go, and whether it fills a whole datagram.
     fn challenge_target(&self) -> Option<(FourTuple, bool)> {
         let target = self.responses.next_four_tuple();

@@ -220,11 +220,7 @@ fn phase(packet: &Packet) -> bool {
 
 #[test]
 fn rfc_9001_6_1_no_key_update_before_the_handshake_is_confirmed() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
-    let flight = net.take(Side::Server);
-    net.give_all(flight);
+    let mut net = Net::with_flight(Options::default());
     assert!(!net.client().is_handshaking());
     let now = net.now;
     assert!(!net.client().initiate_key_update(now));

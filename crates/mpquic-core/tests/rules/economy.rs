@@ -5,11 +5,8 @@ use mpquic_core::{PathId, Side};
 use super::harness::{Net, Options, Packet, SECOND, SIDES, Sent};
 
 /// What a client sends once the server's flight has arrived and `size` bytes were written.
-fn finish_with(net: &mut Net, size: usize) -> Vec<Sent> {
-    let first = net.take(Side::Client);
-    net.give_all(first);
-    let flight = net.take(Side::Server);
-    net.give_all(flight);
+fn finish_with(size: usize) -> Vec<Sent> {
+    let mut net = Net::with_flight(Options::default());
     let id = net.write(Side::Client, size);
     let sent = net.take(Side::Client);
     net.give_all(sent.clone());
@@ -22,8 +19,7 @@ fn finish_with(net: &mut Net, size: usize) -> Vec<Sent> {
 #[test]
 fn a_clients_first_data_shares_the_datagram_that_ends_its_handshake() {
     for (size, datagrams) in [(100, 1), (5000, 5)] {
-        let mut net = Net::connecting(Options::default());
-        let sent = finish_with(&mut net, size);
+        let sent = finish_with(size);
         // Later ones fill packets, so a probe for larger ones is among them.
         let small = sent.iter().filter(|sent| sent.data.len() <= 1200);
         assert_eq!(small.count(), datagrams);
@@ -40,11 +36,7 @@ fn a_clients_first_data_shares_the_datagram_that_ends_its_handshake() {
 #[test]
 fn the_handshake_ends_without_data_as_well() {
     let options = Options::default().transport(|transport| transport.max_concurrent_paths = 0);
-    let mut net = Net::connecting(options);
-    let first = net.take(Side::Client);
-    net.give_all(first);
-    let flight = net.take(Side::Server);
-    net.give_all(flight);
+    let mut net = Net::with_flight(options);
     let last = net.take(Side::Client);
     assert!(last[0].packets().iter().any(Packet::is_handshake));
     assert_eq!(last[0].data.len(), 1200);

@@ -205,11 +205,7 @@ fn rfc_9000_7_5_crypto_data_is_buffered() {
 /// acknowledges none; it keeps a few until then.
 #[test]
 fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
-    let flight = net.take(Side::Server);
-    net.give_all(flight);
+    let mut net = Net::with_flight(Options::default());
     let frames = [Frame::Datagram(Bytes::from_static(b"early"))];
     let early = net.forge(&Forgery::new(
         Side::Client,
@@ -234,11 +230,7 @@ fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
 /// packets of their level, sent or received.
 #[test]
 fn rfc_9001_4_9_keys_are_discarded() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
-    let flight = net.take(Side::Server);
-    net.give_all(flight);
+    let mut net = Net::with_flight(Options::default());
     // The client's first Handshake packet ends its Initial level.
     let finished = net.take(Side::Client);
     let has_handshake = |sent: &Sent| sent.packets().iter().any(Packet::is_handshake);

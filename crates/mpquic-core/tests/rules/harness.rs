@@ -368,6 +368,16 @@ impl Net {
         net
     }
 
+    /// The server's first flight has reached the client, which has not answered yet.
+    pub(crate) fn with_flight(options: Options) -> Self {
+        let mut net = Self::connecting(options);
+        for side in [Side::Client, Side::Server] {
+            let flight = net.take(side);
+            net.give_all(flight);
+        }
+        net
+    }
+
     /// Connected, and nothing is under way.
     pub(crate) fn connected(options: Options) -> Self {
         let mut net = Self::connecting(options);

@@ -43,12 +43,7 @@ fn main() -> Result<()> {
 
 fn config(workload: Workload, options: &Options, role: Role) -> Result<Config> {
     let mut config = Config::new(PROTOCOL_VERSION)?;
-    let file = |name| {
-        let path = options.credentials.join(name);
-        path.into_os_string()
-            .into_string()
-            .map_err(|_| "not a name")
-    };
+    let file = |name| tls::file_name(options, name);
     match role {
         Role::Server => {
             config.load_cert_chain_from_pem_file(&file(tls::CERTIFICATE)?)?;

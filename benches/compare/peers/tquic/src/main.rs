@@ -47,12 +47,7 @@ fn main() -> Result<()> {
 }
 
 fn config(options: &Options, role: Role) -> Result<Config> {
-    let file = |name| {
-        let path = options.credentials.join(name);
-        path.into_os_string()
-            .into_string()
-            .map_err(|_| "not a name")
-    };
+    let file = |name| tls::file_name(options, name);
     let protocols = vec![tls::ALPN.to_vec()];
     let tls = match role {
         Role::Server => {
