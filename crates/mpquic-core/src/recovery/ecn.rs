@@ -8,8 +8,8 @@ use crate::wire::frame::EcnCounts;
 /// Packets marked to find out whether the path supports it (RFC 9000 A.4).
 const TESTING_PACKETS: u32 = 10;
 
-/// Probe timeouts in a row after which marking is suspended while the path is still untested: the
-/// path may drop marked packets.
+/// Probe timeouts in a row after which marking is suspended while marked packets test the path: it
+/// may drop them.
 const TESTING_TIMEOUTS: u32 = 2;
 
 /// Whether packets of a path are marked ECT(0).
@@ -80,7 +80,7 @@ impl EcnState {
     }
 
     pub(super) fn on_probe_timeout(&mut self, pto_count: u32) {
-        if let Validation::Testing { lost, .. } = self.validation
+        if let Validation::Testing { sent: 1.., lost } = self.validation
             && pto_count >= TESTING_TIMEOUTS
         {
             self.validation = Validation::Unknown { lost };

@@ -184,3 +184,14 @@ fn one_probe_timeout_does_not_suspend_marking() {
     path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
     assert_eq!(send(&mut path, 1), 1);
 }
+
+#[test]
+fn probe_timeouts_before_any_marked_packet_say_nothing() {
+    // Those of a slow handshake, whose packets are not marked.
+    let mut path = TestPath::new();
+    path.send();
+    for _ in 0..3 {
+        path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    }
+    assert_eq!(send(&mut path, 3), 3);
+}
