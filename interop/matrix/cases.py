@@ -325,8 +325,9 @@ def morepaths(cell):
 @case("pathids", "PI", multipath=True)
 def pathids(cell):
     client = two_paths(cell) + ["--drill", ",".join(["renew"] * 6)]
-    ours = ["--max-paths", "4"] if cell.we_serve else []
-    cell.run([HUGE], client=client, ours=ours)
+    # Fewer IDs to use up; a sender that fills the first path only would leave new ones empty.
+    ours = ["--max-paths", "4"] + spread(cell) if cell.we_serve else []
+    cell.run([HUGE], client=client, ours=ours, relay=None if cell.we_serve else SOME_LOSS)
     log = cell.log()
     server = "local" if cell.we_serve else "remote"
     first = log.parameters(server)["initial_max_path_id"]

@@ -154,17 +154,6 @@ impl Connection {
         self.handle_premature()
     }
 
-    /// Handles 1-RTT packets that overtook the end of the handshake, once it is complete.
-    fn handle_premature(&mut self) -> Result<(), TransportError> {
-        if !self.handshake.complete {
-            return Ok(());
-        }
-        for (arrival, mut packet) in std::mem::take(&mut self.premature) {
-            self.handle_one_rtt(&arrival, &mut packet)?;
-        }
-        Ok(())
-    }
-
     fn handle_packet(
         &mut self,
         arrival: &Arrival,
@@ -362,7 +351,7 @@ impl Connection {
         Ok(true)
     }
 
-    fn handle_one_rtt(
+    pub(super) fn handle_one_rtt(
         &mut self,
         arrival: &Arrival,
         packet: &mut ProtectedPacket,
@@ -371,13 +360,8 @@ impl Connection {
             return Ok(());
         };
         let seen = Dropped::new(&packet.header, packet.data.len());
-        // RFC 9001 section 5.7: no 1-RTT packet is processed before the handshake is complete.
-        if !self.handshake.complete {
-            if self.premature.len() < MAX_PREMATURE {
-                self.premature.push((*arrival, packet.clone()));
-            } else {
-                self.drop_packet(arrival, seen, DropReason::KeyUnavailable);
-            }
+        if self.is_premature(arrival.path) {
+            self.keep_premature(arrival, packet);
             return Ok(());
         }
         let Handshake {
@@ -739,9 +723,6 @@ impl Connection {
 
 /// Bytes of CRYPTO data buffered out of order at least (RFC 9000 section 7.5).
 const MIN_CRYPTO_BUFFER: usize = 4096;
-
-/// 1-RTT packets kept until the handshake is complete.
-const MAX_PREMATURE: usize = 16;
 
 /// Opens a 1-RTT packet of a path, and says with which keys.
 fn open_one_rtt(

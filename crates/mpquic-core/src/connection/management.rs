@@ -133,7 +133,6 @@ impl Connection {
                 self.credit_datagram(arrival);
                 true
             }
-            // The client will retry: its PATH_NEW_CONNECTION_ID is still on its way.
             None => false,
         }
     }

@@ -55,6 +55,7 @@ mod movable;
 mod packet;
 mod policies;
 mod preferred;
+mod premature;
 mod report;
 mod rest;
 pub(crate) mod setup;
@@ -102,7 +103,7 @@ pub struct Connection {
     cids: CidSource,
     /// Where the server would rather be used: its own choice, and on a client until it acts on it.
     preferred: Option<Box<PreferredAddress>>,
-    /// 1-RTT packets that overtook the end of the handshake.
+    /// 1-RTT packets that cannot be handled yet.
     premature: Vec<(ingress::Arrival, ProtectedPacket)>,
     /// Memory for moving data from one path to others.
     requeued: Vec<Delivery>,

@@ -38,7 +38,8 @@ impl Idle {
     }
 
     pub(super) fn on_received(&mut self, now: Instant) {
-        self.since = now;
+        // Some packets are handled long after they arrived.
+        self.since = self.since.max(now);
         self.sent = false;
     }
 
