@@ -111,6 +111,8 @@ def ecn(cell):
     log = cell.log()
     cell.expect(log.marked("sent") > 0, "we saw marks of the peer")
     cell.expect(log.marked("received") > 0, "the peer saw marks of ours")
+    states = [event["data"]["new"] for event in log.named("ecn_state_updated")]
+    cell.expect(states[-1:] == ["capable"], f"the path carries marks: {states}")
 
 
 @case("v2", "V2")

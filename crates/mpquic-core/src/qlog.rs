@@ -261,4 +261,19 @@ pub struct Metrics {
     pub bytes_in_flight: u64,
     /// The controller's pacing rate, bytes per second, if it sets one.
     pub pacing_rate: Option<u64>,
+    /// What is known of ECN.
+    pub ecn: EcnValidation,
+}
+
+/// How far ECN validation of a path is (RFC 9000 appendix A.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EcnValidation {
+    /// The first packets are marked.
+    Testing,
+    /// Enough were marked to tell; no more are until then.
+    Unknown,
+    /// The path or the peer spoils marks, or marking is turned off.
+    Failed,
+    /// Marks arrive and are reported.
+    Capable,
 }

@@ -1,6 +1,8 @@
 //! The data of events.
 
-use mpquic_core::qlog::{DropReason, KeyTrigger, Metrics, Unnumbered, UnnumberedKind};
+use mpquic_core::qlog::{
+    DropReason, EcnValidation, KeyTrigger, Metrics, Unnumbered, UnnumberedKind,
+};
 use mpquic_core::wire::frame::PacketType;
 use mpquic_core::{ConnectionError, PathId, SpaceId, Version};
 use serde_json::{Value, json};
@@ -68,6 +70,24 @@ pub(crate) fn mtu(path: PathId, old: Option<u16>, new: u16, done: bool) -> Value
         data["old"] = old.into();
     }
     data
+}
+
+/// ecn_state_updated.
+pub(crate) fn ecn(path: PathId, old: Option<EcnValidation>, new: EcnValidation) -> Value {
+    let mut data = json!({ "new": ecn_state(new), "path_id": path.0 });
+    if let Some(old) = old {
+        data["old"] = ecn_state(old).into();
+    }
+    data
+}
+
+fn ecn_state(validation: EcnValidation) -> &'static str {
+    match validation {
+        EcnValidation::Testing => "testing",
+        EcnValidation::Unknown => "unknown",
+        EcnValidation::Failed => "failed",
+        EcnValidation::Capable => "capable",
+    }
 }
 
 /// packet_lost.

@@ -5,7 +5,9 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::{Instant, SystemTime};
 
-use mpquic_core::qlog::{ConnectionStart, Event, Initiator, Metrics, Packet, Sink, Unnumbered};
+use mpquic_core::qlog::{
+    ConnectionStart, EcnValidation, Event, Initiator, Metrics, Packet, Sink, Unnumbered,
+};
 use mpquic_core::wire::frame::PacketType;
 use mpquic_core::wire::transport_parameters::VersionInformation;
 use mpquic_core::{FourTuple, PathId, Side, Version};
@@ -45,6 +47,7 @@ struct Logged {
     changes: u32,
     four_tuple: Option<FourTuple>,
     metrics: Members,
+    ecn: Option<EcnValidation>,
     /// And whether larger ones are not tried.
     mtu: Option<(u16, bool)>,
 }
@@ -238,6 +241,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes what changed.
     fn on_metrics(&mut self, now: Instant, path: PathId, metrics: &Metrics) {
+        self.on_ecn(now, path, metrics.ecn);
         let logged = self.paths.entry(path).or_default();
         let mut changed = event::measured(metrics);
         changed.retain(|name, value| logged.metrics.get(name) != Some(value));
@@ -249,6 +253,15 @@ impl<W: Write> Writer<W> {
         }
         changed.insert("path_id".to_owned(), path.0.into());
         self.write(now, Some(path), "quic:recovery_metrics_updated", changed);
+    }
+
+    /// Writes what became of ECN, if anything.
+    fn on_ecn(&mut self, now: Instant, path: PathId, ecn: EcnValidation) {
+        let old = self.paths.entry(path).or_default().ecn.replace(ecn);
+        if old != Some(ecn) {
+            let data = event::ecn(path, old, ecn);
+            self.write(now, Some(path), "quic:ecn_state_updated", data);
+        }
     }
 
     /// Writes what became of the MTU, if anything.

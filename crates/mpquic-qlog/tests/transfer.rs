@@ -105,6 +105,14 @@ fn a_transfer_over_two_paths_is_logged_packet_by_packet() {
         check_head(&records[0], role);
         check_events(&records[1..]);
         let records = &records[1..];
+        if role == "server" {
+            // It sends enough to find out.
+            for path in ["0", "1"] {
+                let states =
+                    of(records, "ecn_state_updated").filter(|event| event["tuple"] == path);
+                assert_eq!(states.last().unwrap()["data"]["new"], "capable");
+            }
+        }
         for path in paths {
             let on = on_path(path.id.0);
             let count = |name| of(records, name).filter(&on).count() as u64;

@@ -251,6 +251,7 @@ impl Connection {
                 congestion_window: self.controller.window(id),
                 bytes_in_flight: path.recovery.bytes_in_flight(),
                 pacing_rate: self.controller.pacing_rate(id),
+                ecn: path.recovery.ecn.validation(),
             };
             self.log
                 .event(|| Event::MetricsUpdated { path: id, metrics });

@@ -2,6 +2,7 @@
 
 use quinn_proto::EcnCodepoint;
 
+use crate::qlog::EcnValidation;
 use crate::space::PacketNumberSpace;
 use crate::wire::frame::EcnCounts;
 
@@ -47,6 +48,16 @@ impl EcnState {
         match self.validation {
             Validation::Testing { .. } | Validation::Capable => Some(EcnCodepoint::Ect0),
             Validation::Unknown { .. } | Validation::Failed => None,
+        }
+    }
+
+    /// For the log.
+    pub(crate) fn validation(&self) -> EcnValidation {
+        match self.validation {
+            Validation::Testing { .. } => EcnValidation::Testing,
+            Validation::Unknown { .. } => EcnValidation::Unknown,
+            Validation::Capable => EcnValidation::Capable,
+            Validation::Failed => EcnValidation::Failed,
         }
     }
 

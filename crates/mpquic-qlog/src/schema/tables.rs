@@ -53,6 +53,7 @@ const U32: Kind = Kind::Unsigned(32);
 const U64: Kind = Kind::Unsigned(64);
 const TOKEN: Kind = Kind::HexOf(16);
 const INITIATOR: Kind = Kind::OneOf(&["local", "remote"]);
+const ECN_STATE: Kind = Kind::OneOf(&["testing", "unknown", "failed", "capable"]);
 const STREAM_TYPE: Kind = Kind::OneOf(&["unidirectional", "bidirectional"]);
 const VERSIONS: Kind = Kind::List(&Kind::HexOf(4));
 const RAW: Kind = Kind::Object(&[
@@ -259,6 +260,15 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
     ("quic:packet_lost", &[may("header", HEADER)]),
     ("quic:key_updated", KEY_FIELDS),
     ("quic:key_discarded", KEY_FIELDS),
+    (
+        "quic:ecn_state_updated",
+        &[
+            may("old", ECN_STATE),
+            must("new", ECN_STATE),
+            // multipath
+            must("path_id", U32),
+        ],
+    ),
     (
         "quic:recovery_metrics_updated",
         &[
