@@ -8,7 +8,7 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # All peers. Those whose stack is a crate are run on every push.
 NAMES = ["quinn", "noq", "s2n-quic", "quiche", "tquic", "quic-go", "aioquic", "ngtcp2"]
-SMOKE = ["quinn", "noq", "s2n-quic"]
+SMOKE = ["quinn", "noq", "s2n-quic", "quiche", "tquic"]
 MULTIPATH = ["noq"]
 
 SERVE, FETCH = "serve", "fetch"
