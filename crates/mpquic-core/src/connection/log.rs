@@ -13,9 +13,10 @@ use crate::crypto::key_phase::OneRttKeys;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::builder::PacketBuilder;
 use crate::qlog::{
-    ConnectionStart, DropReason, Event, Initiator, KeyTrigger, Metrics, Packet, Sink, Unnumbered,
-    UnnumberedKind,
+    ConnectionStart, DropReason, EcnValidation, Event, Initiator, KeyTrigger, Metrics, Packet,
+    Sink, Unnumbered, UnnumberedKind,
 };
+use crate::recovery::ecn::Validation;
 use crate::version::Version;
 use crate::wire::frame::{FrameIter, PacketType};
 use crate::wire::header::{Header, PacketHeader};
@@ -251,7 +252,7 @@ impl Connection {
                 congestion_window: self.controller.window(id),
                 bytes_in_flight: path.recovery.bytes_in_flight(),
                 pacing_rate: self.controller.pacing_rate(id),
-                ecn: path.recovery.ecn.validation(),
+                ecn: ecn_validation(path.recovery.ecn.validation()),
             };
             self.log
                 .event(|| Event::MetricsUpdated { path: id, metrics });
@@ -301,6 +302,15 @@ pub(super) fn packet_type(space: SpaceId) -> PacketType {
         SpaceId::Initial => PacketType::Initial,
         SpaceId::Handshake => PacketType::Handshake,
         SpaceId::Data(_) => PacketType::OneRtt,
+    }
+}
+
+fn ecn_validation(validation: Validation) -> EcnValidation {
+    match validation {
+        Validation::Testing { .. } => EcnValidation::Testing,
+        Validation::Unknown { .. } => EcnValidation::Unknown,
+        Validation::Capable => EcnValidation::Capable,
+        Validation::Failed => EcnValidation::Failed,
     }
 }
 

@@ -294,9 +294,13 @@ impl Connection {
         self.log_metrics(id);
         match space {
             SpaceId::Data(_) => self.on_path_silent(now, id),
+            // RFC 9002 section 6.2.4: also what the other level has in flight. Initial packets alone
+            // would not help a peer that has them and misses the others.
             SpaceId::Initial | SpaceId::Handshake => {
-                if let Some(level) = self.handshake.level_mut(space) {
-                    level.crypto.resend();
+                for level in [SpaceId::Initial, SpaceId::Handshake] {
+                    if let Some(level) = self.handshake.level_mut(level) {
+                        level.crypto.resend();
+                    }
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use quinn_proto::EcnCodepoint;
 
-use crate::qlog::EcnValidation;
 use crate::space::PacketNumberSpace;
 use crate::wire::frame::EcnCounts;
 
@@ -20,7 +19,7 @@ pub(crate) struct EcnState {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Validation {
+pub(crate) enum Validation {
     /// The first packets are marked.
     Testing { sent: u32, lost: u32 },
     /// Enough were marked; nothing is known yet, so no more are.
@@ -52,13 +51,8 @@ impl EcnState {
     }
 
     /// For the log.
-    pub(crate) fn validation(&self) -> EcnValidation {
-        match self.validation {
-            Validation::Testing { .. } => EcnValidation::Testing,
-            Validation::Unknown { .. } => EcnValidation::Unknown,
-            Validation::Capable => EcnValidation::Capable,
-            Validation::Failed => EcnValidation::Failed,
-        }
+    pub(crate) fn validation(&self) -> Validation {
+        self.validation
     }
 
     /// True once the path was found to carry marks.

@@ -543,3 +543,23 @@ fn rfc_9000_12_2_coalesced_packets_have_one_connection_id() {
     }
     assert!(coalesced > 0);
 }
+
+/// RFC 9002 section 6.2.4: a probe carries what both levels have in flight, in one datagram if it fits.
+/// Otherwise a lost Handshake packet would wait for as long as nothing acknowledges Initial packets.
+#[test]
+fn rfc_9002_6_2_4_a_probe_carries_both_levels() {
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let lost = net.take(Side::Server);
+    assert!(!lost.is_empty());
+    let is_crypto = |frame: &Frame| matches!(frame, Frame::Crypto(_));
+    for _ in 0..2 {
+        let probes = net.fire(Side::Server);
+        for is_of_level in [Packet::is_initial, Packet::is_handshake] {
+            let packets = probes[0].packets();
+            let mut of_level = packets.iter().filter(|packet| is_of_level(packet));
+            assert!(of_level.any(|packet| packet.has(is_crypto)));
+        }
+    }
+}
