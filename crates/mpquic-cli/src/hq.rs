@@ -121,6 +121,18 @@ async fn answer(mut send: SendStream, mut recv: RecvStream, source: Arc<dyn Sour
         // A closed stream needs no reset.
         let _ = send.reset(VarInt::from_u32(code));
     }
+    read_rest(&mut recv).await;
+}
+
+/// Takes what follows a request, in most cases only the end of the stream: dropping it before that
+/// would tell the client to stop, which some take for a failure.
+async fn read_rest(recv: &mut RecvStream) {
+    let mut room = MAX_REQUEST;
+    while room > 0
+        && let Ok(Some(chunk)) = recv.read_chunk(room, true).await
+    {
+        room -= chunk.bytes.len();
+    }
 }
 
 /// The target of the request; `None` if it is none.
@@ -168,7 +180,15 @@ async fn send_file(
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
+    use mpquic_tokio::{ClientConfig, Endpoint};
+
     use super::*;
+    use crate::args::Cipher;
+    use crate::files::Content;
+    use crate::serve::{self, all_protocols};
+    use crate::trust::{Trust, Verifier};
 
     #[test]
     fn requests() {
@@ -192,5 +212,57 @@ mod tests {
             assert_eq!(parse(wrong), None, "{wrong:?}");
         }
         assert_eq!(parse_request(b"GET /\xff\r\n"), None);
+    }
+
+    /// The same small file under every name.
+    struct Anything;
+
+    impl Source for Anything {
+        fn open(&self, _: &str) -> Result<Content, OpenError> {
+            Ok(Content {
+                length: 4,
+                reader: Box::new(&b"file"[..]),
+            })
+        }
+    }
+
+    /// A connection to a server on loopback that serves `Anything`.
+    async fn connect() -> Connection {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let alpn = all_protocols();
+        let (config, fingerprint) = serve::self_signed(&[any], None, &alpn).unwrap();
+        let server = Endpoint::builder()
+            .bind(any)
+            .server(config)
+            .build()
+            .unwrap();
+        let address = server.local_addrs()[0];
+        tokio::spawn(async move { serve::accept(&server, Arc::new(Anything), false, &[]).await });
+        let provider = Cipher::provider(None);
+        let verifier = Verifier::new(&Trust::Pin(fingerprint), provider).unwrap();
+        let config = ClientConfig::new(Arc::new(verifier.tls(&alpn).unwrap()));
+        let client = Endpoint::builder().bind(any).build().unwrap();
+        let connecting = client.connect_with(config, address, "localhost").unwrap();
+        connecting.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_request_may_come_after_the_answer() {
+        let connection = connect().await;
+        let (mut send, mut recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        assert_eq!(recv.read_to_end(10).await.unwrap(), b"file");
+        send.finish().unwrap();
+        assert_eq!(send.stopped().await, Ok(None), "it was told to stop");
+    }
+
+    #[tokio::test]
+    async fn what_follows_a_request_has_a_limit() {
+        let connection = connect().await;
+        let (mut send, _recv) = connection.open_bi().await.unwrap();
+        send.write_all(b"GET /file\r\n").await.unwrap();
+        let rest = vec![0; 2 * MAX_REQUEST];
+        while send.write_all(&rest).await.is_ok() {}
+        assert!(matches!(send.stopped().await, Ok(Some(_))));
     }
 }
