@@ -282,8 +282,13 @@ impl Connection {
     }
 
     fn on_lost_in(&mut self, space: SpaceId, delivery: Delivery) {
-        match delivery {
-            Delivery::Crypto { .. } => {
+        match (delivery, space) {
+            (Delivery::Ack { largest, .. }, SpaceId::Initial | SpaceId::Handshake) => {
+                if let Some(level) = self.handshake.level_mut(space) {
+                    level.space.received.on_ack_lost(largest);
+                }
+            }
+            (Delivery::Crypto { .. }, _) => {
                 self.handshake
                     .on_crypto_delivery(space, delivery, Fate::Lost);
             }
@@ -295,10 +300,11 @@ impl Connection {
     pub(super) fn route_delivery(&mut self, delivery: Delivery, fate: Fate) {
         match delivery {
             Delivery::Ack { path, largest } => {
-                if fate == Fate::Acked
-                    && let Some(path) = self.paths.any_mut(path)
-                {
-                    path.space.received.on_ack_delivered(largest);
+                if let Some(path) = self.paths.any_mut(path) {
+                    match fate {
+                        Fate::Acked => path.space.received.on_ack_delivered(largest),
+                        Fate::Lost => path.space.received.on_ack_lost(largest),
+                    }
                 }
             }
             Delivery::Crypto { .. } => {

@@ -300,6 +300,7 @@ impl Connection {
                 for level in [SpaceId::Initial, SpaceId::Handshake] {
                     if let Some(level) = self.handshake.level_mut(level) {
                         level.crypto.resend();
+                        level.space.received.repeat();
                     }
                 }
             }

@@ -43,6 +43,8 @@ pub(crate) struct Received {
     ack_eliciting: u64,
     due: bool,
     deadline: Option<Instant>,
+    /// The last acknowledgement may be lost.
+    repeat: bool,
     ecn: EcnCounts,
     /// The last packet was marked ECN-CE.
     ended_with_ce: bool,
@@ -164,7 +166,7 @@ impl Received {
 
     /// Whether an acknowledgement is due.
     pub(crate) fn ack_state(&self, now: Instant) -> AckState {
-        if self.ack_eliciting == 0 {
+        if self.ack_eliciting == 0 && !self.repeat {
             AckState::None
         } else if self.due || self.deadline.is_some_and(|deadline| deadline <= now) {
             AckState::Due
@@ -213,6 +215,7 @@ impl Received {
         self.ack_eliciting = 0;
         self.due = false;
         self.deadline = None;
+        self.repeat = false;
         self.unconfirmed_acks = self.unconfirmed_acks.saturating_add(1);
         true
     }
@@ -232,6 +235,19 @@ impl Received {
     /// An acknowledgement of this space left in an ack-eliciting packet.
     pub(crate) fn on_confirmation_requested(&mut self) {
         self.unconfirmed_acks = 0;
+    }
+
+    /// The last acknowledgement may be lost: the next packet has it again, but none leaves for that.
+    /// A peer that hears a probe need not probe as well.
+    pub(crate) fn repeat(&mut self) {
+        self.repeat = self.largest_reported.is_some();
+    }
+
+    /// The packet with our acknowledgement whose largest number is `largest` was lost, or may be.
+    pub(crate) fn on_ack_lost(&mut self, largest: u64) {
+        if self.largest_reported == Some(largest) {
+            self.repeat();
+        }
     }
 
     /// The peer has our acknowledgement whose largest number is `largest`: older ranges need not be

@@ -494,3 +494,32 @@ fn mp_040_a_key_update_waits_for_the_slowest_path() {
     let took = pair.now() - start;
     assert!(took >= 3 * 400 * MS, "{took:?}");
 }
+
+/// RFC 9000 section 13.2.1: an acknowledgement goes with what is sent anyway. One that was lost goes with
+/// what replaces its packet, or a peer that has everything would go on probing.
+#[test]
+fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_the_probe() {
+    let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(..));
+    let mut net = Net::connected(Options::default());
+    net.write(Side::Client, 100);
+    let request = net.take(Side::Client);
+    net.give_all(request);
+    net.write(Side::Server, 100);
+    let answer = net.take(Side::Server);
+    assert!(answer.iter().any(|sent| sent.has(is_ack)));
+    let probe = net.fire(Side::Server);
+    assert!(probe.iter().any(|sent| sent.has(is_ack)));
+}
+
+/// The same for the handshake: a server that probes says what it has of the client.
+#[test]
+fn rfc_9000_13_2_1_probes_of_the_handshake_acknowledge() {
+    let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_));
+    let mut net = Net::connecting(Options::default());
+    let first = net.take(Side::Client);
+    net.give_all(first);
+    let lost = net.take(Side::Server);
+    assert!(lost.iter().any(|sent| sent.has(is_ack)));
+    let probe = net.fire(Side::Server);
+    assert!(probe[0].has(is_ack));
+}

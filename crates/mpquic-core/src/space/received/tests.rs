@@ -238,6 +238,26 @@ fn a_shorter_delay_counts_for_packets_that_wait() {
 }
 
 #[test]
+fn only_the_last_acknowledgement_is_repeated_and_with_something_else() {
+    let start = start();
+    let mut received = Received::default();
+    received.repeat();
+    assert_eq!(received.ack_state(start), AckState::None);
+    receive(&mut received, 0..2, start);
+    acknowledge(&mut received, start).unwrap();
+    receive(&mut received, 2..4, start);
+    acknowledge(&mut received, start).unwrap();
+    received.on_ack_lost(1);
+    assert_eq!(received.ack_state(start), AckState::None);
+    received.on_ack_lost(3);
+    assert_eq!(received.ack_state(start), AckState::Pending);
+    assert_eq!(received.next_timeout(), None);
+    let again = acknowledge(&mut received, start).unwrap();
+    assert_eq!(ranges(&again), [(0, 3)]);
+    assert_eq!(received.ack_state(start), AckState::None);
+}
+
+#[test]
 fn confirmed_ranges_are_forgotten() {
     // RFC 9000 section 13.2.4
     let (now, mut received) = (start(), Received::default());
