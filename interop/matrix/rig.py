@@ -71,9 +71,9 @@ class Program:
 class Cell:
     """A peer, a case and a direction: mpquic serves, or mpquic fetches."""
 
-    def __init__(self, tools, peer, direction, logs):
+    def __init__(self, tools, peer, direction, logs, seed):
         self.tool, self.relay_program, self.files = tools.mpquic, tools.relay, tools.files
-        self.peer, self.direction, self.logs = peer, direction, logs
+        self.peer, self.direction, self.logs, self.seed = peer, direction, logs, seed
         self.we_serve = direction == "serve"
         self.qlog = os.path.join(logs, "qlog")
         self.received = os.path.join(logs, "received")
@@ -102,7 +102,8 @@ class Cell:
         self.server = Program(self, "server", command)
         address = self.server.address()
         if relay is not None:
-            command = [self.relay_program, "--to", address] + [str(option) for option in relay]
+            command = [self.relay_program, "--to", address, "--seed", str(self.seed)]
+            command += [str(option) for option in relay]
             self.relay = Program(self, "relay", command)
             address = self.relay.address()
         urls = [f"https://{address}/{name}" for name in names]

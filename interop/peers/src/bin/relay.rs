@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 const USAGE: &str = "\
 usage: relay --to ADDR:PORT [OPTION..]
+  --seed N                 choose other datagrams to suffer; the same ones in each run
   --drop PERCENT           lose that many datagrams, in each direction
   --corrupt PERCENT        change a byte of that many
   --delay MS               deliver that much later, in each direction
@@ -27,6 +28,7 @@ usage: relay --to ADDR:PORT [OPTION..]
 
 #[derive(Debug, Default, Clone)]
 struct Plan {
+    seed: u64,
     drop: u64,
     corrupt: u64,
     delay: Duration,
@@ -53,14 +55,15 @@ struct Flow {
     back: JoinHandle<()>,
     /// Datagrams of the client.
     count: u64,
+    dice: Dice,
     shared: Arc<Shared>,
 }
 
 /// What both directions of a flow share.
 #[derive(Default)]
 struct Shared {
-    /// Another client came first.
-    is_later: bool,
+    /// Of the client, in the order they came, from 0.
+    number: usize,
     /// Datagrams in both directions.
     count: AtomicU64,
     /// When the darkness began.
@@ -78,10 +81,19 @@ struct Late {
     data: Vec<u8>,
 }
 
-/// Decides which datagrams suffer: the same ones in each run.
+/// Decides which datagrams suffer, of a client or to it.
 struct Dice(u64);
 
 impl Dice {
+    /// Those of the client with this number, from 0, or to it.
+    fn new(plan: &Plan, client: usize, to_client: bool) -> Self {
+        let which = (client as u64) << 1 | u64::from(to_client);
+        let mixed = (plan.seed << 32 | which).wrapping_add(1);
+        let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        // Never zero, which stays zero.
+        Self((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1)
+    }
+
     fn roll(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -210,6 +222,7 @@ impl Relay {
         while let Some(option) = options.next() {
             match option.as_str() {
                 "--to" => to = Some(options.value()?),
+                "--seed" => plan.seed = options.value()?,
                 "--drop" => plan.drop = options.value()?,
                 "--corrupt" => plan.corrupt = options.value()?,
                 "--delay" => plan.delay = Duration::from_millis(options.value()?),
@@ -236,12 +249,11 @@ impl Relay {
 
     async fn run(self) -> Result<(), Error> {
         let mut flows = HashMap::new();
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
         let mut buffer = vec![0; 1 << 16];
         loop {
             let (size, client) = self.front.recv_from(&mut buffer).await?;
             if !flows.contains_key(&client) {
-                let flow = self.flow(client, !flows.is_empty()).await?;
+                let flow = self.flow(client, flows.len()).await?;
                 flows.insert(client, flow);
             }
             let Some(flow) = flows.get_mut(&client) else {
@@ -253,7 +265,7 @@ impl Relay {
             if self.plan.drop_from_client.contains(&flow.count) || flow.shared.is_dark(&self.plan) {
                 continue;
             }
-            if let Some(data) = dice.suffer(&self.plan, data) {
+            if let Some(data) = flow.dice.suffer(&self.plan, data) {
                 flow.shared.on_client(&self.sights, &data);
                 let due = Instant::now() + self.plan.delay;
                 // A flow that has ended takes nothing any more.
@@ -280,11 +292,11 @@ impl Relay {
         Ok(())
     }
 
-    async fn flow(&self, client: SocketAddr, is_later: bool) -> Result<Flow, Error> {
+    async fn flow(&self, client: SocketAddr, number: usize) -> Result<Flow, Error> {
         let shared = Arc::new(Shared {
+            number,
             // Only in a handshake it shows when an address is proven.
-            is_proven: is_later.into(),
-            is_later,
+            is_proven: (number > 0).into(),
             ..Shared::default()
         });
         let address = Ipv4Addr::LOCALHOST.into();
@@ -294,6 +306,7 @@ impl Relay {
             to_server,
             back,
             count: 0,
+            dice: Dice::new(&self.plan, number, false),
             shared,
         })
     }
@@ -327,7 +340,7 @@ impl Relay {
             }
         }));
         let (from, plan, sights) = (upstream.clone(), self.plan.clone(), self.sights.clone());
-        let mut dice = Dice(u64::from(upstream.local_addr()?.port()) << 32 | 1);
+        let mut dice = Dice::new(&plan, shared.number, true);
         let back = tokio::spawn(async move {
             let mut buffer = vec![0; 1 << 16];
             // A port that nobody listens on yet is an error of one datagram.
@@ -356,7 +369,7 @@ impl Shared {
         if Some(count) < plan.dark_after || plan.dark_after.is_none() {
             return false;
         }
-        if plan.dark_second && !self.is_later {
+        if plan.dark_second && self.number == 0 {
             return false;
         }
         let began = self.darkness.get_or_init(|| {
