@@ -312,7 +312,7 @@ def pathloss(cell):
 
 @case("pathreturn", "PR", multipath=True)
 def pathreturn(cell):
-    relay = ["--dark-after", TWILIGHT, "--dark-for", 1000, "--second", "--delay", 5]
+    relay = ["--dark-after", TWILIGHT, "--dark-for", 300, "--second", "--delay", 5]
     cell.run([HUGE], client=two_paths(cell), relay=relay, ours=spread(cell))
     cell.expect(cell.relay_said("is back"), "the second path came back")
 
