@@ -10,7 +10,7 @@ use crate::crypto::{HeaderKey, PacketKey};
 use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::builder::{PacketBuilder, PacketStart};
-use crate::packet::delivery::Delivery;
+use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::opener;
 use crate::packet::writer::FrameWriter;
 use crate::recovery::{AckContext, AckOutcome, Recovery};
@@ -122,7 +122,7 @@ impl Receiver {
 
     /// The peer has the acknowledgement with this largest number.
     pub fn on_ack_delivered(&mut self, largest: u64) {
-        self.received.on_ack_delivered(largest);
+        self.received.on_delivery(largest, Fate::Acked);
     }
 }
 

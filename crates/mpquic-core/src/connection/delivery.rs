@@ -147,7 +147,7 @@ impl Connection {
             self.on_content_delivered(space, &packet, &mut run);
         }
         if let Some(delivery) = run.take() {
-            self.on_delivered(space, delivery);
+            self.route_delivery_in(space, delivery, Fate::Acked);
         }
         let open = self.paths.open(id).is_some();
         if !outcome.lost.is_empty() && self.is_mtu_black_hole(space, &outcome) {
@@ -237,7 +237,7 @@ impl Connection {
     fn on_content_delivered(&mut self, space: SpaceId, packet: &SentPacket, run: &mut StreamRun) {
         for delivery in &packet.deliveries {
             if let Some(delivery) = run.push(*delivery) {
-                self.on_delivered(space, delivery);
+                self.route_delivery_in(space, delivery, Fate::Acked);
             }
         }
     }
@@ -261,38 +261,23 @@ impl Connection {
         // What was sent again on another path is in that path's care now.
         if !packet.reinjected {
             for delivery in &packet.deliveries {
-                self.on_lost_in(space, *delivery);
+                self.route_delivery_in(space, *delivery, Fate::Lost);
             }
         }
     }
 
-    fn on_delivered(&mut self, space: SpaceId, delivery: Delivery) {
+    /// Routes the fate of a frame of any packet.
+    fn route_delivery_in(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
         match (delivery, space) {
             (Delivery::Ack { largest, .. }, SpaceId::Initial | SpaceId::Handshake) => {
                 if let Some(level) = self.handshake.level_mut(space) {
-                    level.space.received.on_ack_delivered(largest);
+                    level.space.received.on_delivery(largest, fate);
                 }
             }
             (Delivery::Crypto { .. }, _) => {
-                self.handshake
-                    .on_crypto_delivery(space, delivery, Fate::Acked);
+                self.handshake.on_crypto_delivery(space, delivery, fate);
             }
-            _ => self.route_delivery(delivery, Fate::Acked),
-        }
-    }
-
-    fn on_lost_in(&mut self, space: SpaceId, delivery: Delivery) {
-        match (delivery, space) {
-            (Delivery::Ack { largest, .. }, SpaceId::Initial | SpaceId::Handshake) => {
-                if let Some(level) = self.handshake.level_mut(space) {
-                    level.space.received.on_ack_lost(largest);
-                }
-            }
-            (Delivery::Crypto { .. }, _) => {
-                self.handshake
-                    .on_crypto_delivery(space, delivery, Fate::Lost);
-            }
-            _ => self.route_delivery(delivery, Fate::Lost),
+            _ => self.route_delivery(delivery, fate),
         }
     }
 
@@ -301,10 +286,7 @@ impl Connection {
         match delivery {
             Delivery::Ack { path, largest } => {
                 if let Some(path) = self.paths.any_mut(path) {
-                    match fate {
-                        Fate::Acked => path.space.received.on_ack_delivered(largest),
-                        Fate::Lost => path.space.received.on_ack_lost(largest),
-                    }
+                    path.space.received.on_delivery(largest, fate);
                 }
             }
             Delivery::Crypto { .. } => {

@@ -13,6 +13,7 @@ use crate::congestion::Controller as _;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::path::Path;
+use crate::path::set::Slot;
 use crate::wire::frame::{Frame, NewConnectionId};
 
 /// Connection IDs kept ready on a path that is open, one of them in use, and on one that is not
@@ -120,21 +121,24 @@ impl Connection {
         if slot.path.is_some() {
             return true;
         }
-        // Only the client opens paths (MP-070); an abandoned ID is never used again (MP-037).
-        if self.side == Side::Client || slot.abandon.is_some() || !self.multipath {
+        if !self.may_be_opened(slot) {
             return false;
         }
         let slot = self.paths.slot_or_new(arrival.path);
-        match slot.peer_cids.rotate() {
-            Some(changes) => {
-                self.apply_token_changes(changes);
-                self.create_path(arrival.now, arrival.path, arrival.four_tuple);
-                // The path did not exist yet when its first datagram was counted.
-                self.credit_datagram(arrival);
-                true
-            }
-            None => false,
-        }
+        let Some(changes) = slot.peer_cids.rotate() else {
+            return false;
+        };
+        self.apply_token_changes(changes);
+        self.create_path(arrival.now, arrival.path, arrival.four_tuple);
+        // The path did not exist yet when its first datagram was counted.
+        self.credit_datagram(arrival);
+        true
+    }
+
+    /// True if the peer may open a path there. Only the client does (MP-070), and an abandoned ID is
+    /// never used again (MP-037).
+    pub(super) fn may_be_opened(&self, slot: &Slot) -> bool {
+        self.side == Side::Server && self.multipath && slot.path.is_none() && slot.abandon.is_none()
     }
 
     /// The path works: tells application and scheduler.

@@ -1,8 +1,6 @@
 //! 1-RTT packets that overtook what it takes to handle them: the end of the handshake, or the
 //! connection ID to answer with on the path they open.
 
-use quinn_proto::Side;
-
 use super::Connection;
 use super::ingress::Arrival;
 use super::log::Dropped;
@@ -24,10 +22,9 @@ impl Connection {
     /// True if the client seems to open the path, and its PATH_NEW_CONNECTION_ID is still on its way,
     /// perhaps over a slower path. The answer waits for it (MP-083).
     fn lacks_peer_cid(&self, path: PathId) -> bool {
-        let slot = self.paths.slot(path).filter(|slot| slot.path.is_none());
-        self.side == Side::Server
-            && self.multipath
-            && slot.is_some_and(|slot| slot.abandon.is_none() && !slot.peer_cids.has_unused())
+        self.paths
+            .slot(path)
+            .is_some_and(|slot| self.may_be_opened(slot) && !slot.peer_cids.has_unused())
     }
 
     /// Keeps a packet if there is room.

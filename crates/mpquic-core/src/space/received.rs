@@ -7,7 +7,7 @@ use quinn_proto::EcnCodepoint;
 use super::ack_policy::{AckPolicy, AckState};
 use super::seen::Seen;
 use crate::ids::PathId;
-use crate::packet::delivery::Delivery;
+use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
 use crate::wire::frame::EcnCounts;
@@ -243,16 +243,17 @@ impl Received {
         self.repeat = self.largest_reported.is_some();
     }
 
-    /// The packet with our acknowledgement whose largest number is `largest` was lost, or may be.
-    pub(crate) fn on_ack_lost(&mut self, largest: u64) {
-        if self.largest_reported == Some(largest) {
-            self.repeat();
+    /// What became of our acknowledgement whose largest number is `largest`.
+    pub(crate) fn on_delivery(&mut self, largest: u64, fate: Fate) {
+        match fate {
+            Fate::Acked => self.on_confirmed(largest),
+            Fate::Lost if self.largest_reported == Some(largest) => self.repeat(),
+            Fate::Lost => {}
         }
     }
 
-    /// The peer has our acknowledgement whose largest number is `largest`: older ranges need not be
-    /// repeated (RFC 9000 section 13.2.4).
-    pub(crate) fn on_ack_delivered(&mut self, largest: u64) {
+    /// The peer knows: older ranges need not be repeated (RFC 9000 section 13.2.4).
+    fn on_confirmed(&mut self, largest: u64) {
         let Some((newest, _)) = self.largest else {
             return;
         };

@@ -54,9 +54,7 @@ fn rfc_9000_13_1_only_what_was_opened_is_acknowledged() {
 
 #[test]
 fn rfc_9000_13_2_1_handshake_packets_are_acknowledged_at_once() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     let flight = net.take(Side::Server);
     assert!(packets(&flight)[0].has(|frame| matches!(frame, Frame::Ack(_))));
     // At both levels, with nothing else to send.
@@ -220,7 +218,7 @@ fn phase(packet: &Packet) -> bool {
 
 #[test]
 fn rfc_9001_6_1_no_key_update_before_the_handshake_is_confirmed() {
-    let mut net = Net::with_flight(Options::default());
+    let mut net = Net::with_flights(Options::default(), &SIDES);
     assert!(!net.client().is_handshaking());
     let now = net.now;
     assert!(!net.client().initiate_key_update(now));
@@ -515,9 +513,7 @@ fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_the_probe() {
 #[test]
 fn rfc_9000_13_2_1_probes_of_the_handshake_acknowledge() {
     let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_));
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     let lost = net.take(Side::Server);
     assert!(lost.iter().any(|sent| sent.has(is_ack)));
     let probe = net.fire(Side::Server);

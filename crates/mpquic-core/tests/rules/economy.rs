@@ -6,7 +6,7 @@ use super::harness::{Net, Options, Packet, SECOND, SIDES, Sent};
 
 /// What a client sends once the server's flight has arrived and `size` bytes were written.
 fn finish_with(size: usize) -> Vec<Sent> {
-    let mut net = Net::with_flight(Options::default());
+    let mut net = Net::with_flights(Options::default(), &SIDES);
     let id = net.write(Side::Client, size);
     let sent = net.take(Side::Client);
     net.give_all(sent.clone());
@@ -36,7 +36,7 @@ fn a_clients_first_data_shares_the_datagram_that_ends_its_handshake() {
 #[test]
 fn the_handshake_ends_without_data_as_well() {
     let options = Options::default().transport(|transport| transport.max_concurrent_paths = 0);
-    let mut net = Net::with_flight(options);
+    let mut net = Net::with_flights(options, &SIDES);
     let last = net.take(Side::Client);
     assert!(last[0].packets().iter().any(Packet::is_handshake));
     assert_eq!(last[0].data.len(), 1200);

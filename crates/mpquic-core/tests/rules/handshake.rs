@@ -18,9 +18,7 @@ const PV: Code = Code::PROTOCOL_VIOLATION;
 #[test]
 fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
     for token in [&b""[..], b"token"] {
-        let mut net = Net::connecting(Options::default());
-        let first = net.take(Side::Client);
-        net.give_all(first);
+        let mut net = Net::with_flights(Options::default(), &[Side::Client]);
         let flight = net.take(Side::Server);
         let (dcid, _, _) = initial_header(&flight[0]);
         let forged = net.forge(&Forgery {
@@ -39,9 +37,7 @@ fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
 #[test]
 fn rfc_9000_14_1_a_server_drops_every_initial_in_a_small_datagram() {
     for size in [1199, 1200] {
-        let mut net = Net::connecting(Options::default());
-        let first = net.take(Side::Client);
-        net.give_all(first);
+        let mut net = Net::with_flights(Options::default(), &[Side::Client]);
         let forged = net.forge(&Forgery {
             size,
             ..Forgery::new(Side::Client, Kind::Initial, 9, &[Frame::Ping])
@@ -178,9 +174,7 @@ fn rfc_9001_4_1_3_crypto_data_of_a_past_level_is_a_violation() {
 #[test]
 fn rfc_9000_7_5_crypto_data_is_buffered() {
     let options = Options::default().transport(|transport| transport.crypto_buffer = 1);
-    let mut net = Net::connecting(options);
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(options, &[Side::Client]);
     let _flight = net.take(Side::Server);
     let give = |net: &mut Net, number, offset| {
         let frame = crypto(offset, &[1; 4]);
@@ -205,7 +199,7 @@ fn rfc_9000_7_5_crypto_data_is_buffered() {
 /// acknowledges none; it keeps a few until then.
 #[test]
 fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
-    let mut net = Net::with_flight(Options::default());
+    let mut net = Net::with_flights(Options::default(), &SIDES);
     let frames = [Frame::Datagram(Bytes::from_static(b"early"))];
     let early = net.forge(&Forgery::new(
         Side::Client,
@@ -230,7 +224,7 @@ fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
 /// packets of their level, sent or received.
 #[test]
 fn rfc_9001_4_9_keys_are_discarded() {
-    let mut net = Net::with_flight(Options::default());
+    let mut net = Net::with_flights(Options::default(), &SIDES);
     // The client's first Handshake packet ends its Initial level.
     let finished = net.take(Side::Client);
     let has_handshake = |sent: &Sent| sent.packets().iter().any(Packet::is_handshake);
@@ -380,9 +374,7 @@ fn mp_004_multipath_frames_need_one_rtt_packets() {
         (Side::Server, Kind::Initial),
         (Side::Server, Kind::Handshake),
     ] {
-        let mut net = Net::connecting(Options::default());
-        let first = net.take(Side::Client);
-        net.give_all(first);
+        let mut net = Net::with_flights(Options::default(), &[Side::Client]);
         let flight = net.take(Side::Server);
         if from.is_server() && kind == Kind::Handshake {
             let initials: Vec<_> = flight.iter().map(only_initial).collect();
@@ -398,9 +390,7 @@ fn mp_004_multipath_frames_need_one_rtt_packets() {
 /// probing, with a Handshake packet once it has keys, else with a full Initial.
 #[test]
 fn rfc_9002_6_2_2_1_a_client_keeps_probing_until_its_address_is_proven() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     // Only the server's acknowledgement arrives: nothing is in flight any more.
     let ack = |number| {
         let received = std::iter::once(0..number + 1).collect();
@@ -451,9 +441,7 @@ fn rfc_9002_6_2_2_1_a_client_keeps_probing_until_its_address_is_proven() {
 /// RFC 9000 section 6.2: another version in mid handshake means nothing.
 #[test]
 fn rfc_9000_5_2_1_packets_of_another_version_are_dropped() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     for sent in net.take(Side::Server) {
         let mut changed = sent.clone();
         changed.data[1..5].copy_from_slice(&0x6b33_43cf_u32.to_be_bytes());
@@ -469,9 +457,7 @@ fn rfc_9000_5_2_1_packets_of_another_version_are_dropped() {
 /// (RFC 9000 section 10.2.3), and every level the peer may read has one.
 #[test]
 fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     let _flight = net.take(Side::Server);
     net.close(Side::Server);
     let closes = net.take(Side::Server);
@@ -548,9 +534,7 @@ fn rfc_9000_12_2_coalesced_packets_have_one_connection_id() {
 /// Otherwise a lost Handshake packet would wait for as long as nothing acknowledges Initial packets.
 #[test]
 fn rfc_9002_6_2_4_a_probe_carries_both_levels() {
-    let mut net = Net::connecting(Options::default());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
     let lost = net.take(Side::Server);
     assert!(!lost.is_empty());
     let is_crypto = |frame: &Frame| matches!(frame, Frame::Crypto(_));

@@ -368,11 +368,11 @@ impl Net {
         net
     }
 
-    /// The server's first flight has reached the client, which has not answered yet.
-    pub(crate) fn with_flight(options: Options) -> Self {
+    /// The first flights of these sides, one after the other, have arrived.
+    pub(crate) fn with_flights(options: Options, from: &[Side]) -> Self {
         let mut net = Self::connecting(options);
-        for side in [Side::Client, Side::Server] {
-            let flight = net.take(side);
+        for side in from {
+            let flight = net.take(*side);
             net.give_all(flight);
         }
         net

@@ -63,9 +63,7 @@ fn rfc_9000_7_2_packets_with_another_source_connection_id_are_dropped() {
         (Side::Server, Kind::Handshake),
     ] {
         for scid in [None, Some(server_cid())] {
-            let mut net = Net::connecting(Options::default());
-            let first = net.take(Side::Client);
-            net.give_all(first);
+            let mut net = Net::with_flights(Options::default(), &[Side::Client]);
             let flight = net.take(Side::Server);
             if from.is_server() {
                 // ServerHello only, so that both levels are there.

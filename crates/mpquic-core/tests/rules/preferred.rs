@@ -100,9 +100,7 @@ fn rfc_9000_9_6_1_a_client_moves_to_the_preferred_address() {
 /// MP-018, RFC 9000 section 5.1.1: its connection ID is number 1 of path 0, and the next is 2.
 #[test]
 fn mp_018_the_connection_id_of_the_preferred_address_is_number_one() {
-    let mut net = Net::connecting(options());
-    let first = net.take(Side::Client);
-    net.give_all(first);
+    let mut net = Net::with_flights(options(), &[Side::Client]);
     let flight = net.take(Side::Server);
     let frames: Vec<_> = flight.iter().flat_map(Sent::frames).collect();
     let announced = parameters_in(&frames, 11, Side::Server).unwrap();

@@ -183,9 +183,7 @@ fn rfc_9369_4_1_a_server_answers_in_the_original_version_until_it_has_chosen() {
 #[test]
 fn rfc_9369_4_1_packets_of_other_versions_are_dropped() {
     for (server, chosen, other) in [(OLD_FIRST, V1, V2), (NEW_FIRST, V2, V1)] {
-        let mut net = Net::connecting(speaking(OLD_FIRST, V1, server));
-        let first = net.take(Side::Client);
-        net.give_all(first);
+        let mut net = Net::with_flights(speaking(OLD_FIRST, V1, server), &[Side::Client]);
         let flight = net.take(Side::Server);
         net.give_all(flight.into_iter().take(1));
         assert_eq!(net.client().version(), chosen);

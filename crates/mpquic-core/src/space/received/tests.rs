@@ -247,9 +247,9 @@ fn only_the_last_acknowledgement_is_repeated_and_with_something_else() {
     acknowledge(&mut received, start).unwrap();
     receive(&mut received, 2..4, start);
     acknowledge(&mut received, start).unwrap();
-    received.on_ack_lost(1);
+    received.on_delivery(1, Fate::Lost);
     assert_eq!(received.ack_state(start), AckState::None);
-    received.on_ack_lost(3);
+    received.on_delivery(3, Fate::Lost);
     assert_eq!(received.ack_state(start), AckState::Pending);
     assert_eq!(received.next_timeout(), None);
     let again = acknowledge(&mut received, start).unwrap();
@@ -264,16 +264,16 @@ fn confirmed_ranges_are_forgotten() {
     receive(&mut received, [0, 1, 3, 4, 7], now);
     let _ = acknowledge(&mut received, now);
     receive(&mut received, [8, 9, 2], now);
-    received.on_ack_delivered(7);
+    received.on_delivery(7, Fate::Acked);
     // 2 arrived late and was never reported.
     let ack = acknowledge(&mut received, now).unwrap();
     assert_eq!(ranges(&ack), [(7, 9), (2, 4)]);
-    received.on_ack_delivered(9);
+    received.on_delivery(9, Fate::Acked);
     received.on_packet(10, now, None, true, &POLICY);
     assert_eq!(received.ack_state(now), AckState::Pending);
     // RFC 9000 section 13.2.3: the largest number is never forgotten.
     assert_eq!(ranges(&acknowledge(&mut received, now).unwrap()), [(9, 10)]);
-    received.on_ack_delivered(1 << 61);
+    received.on_delivery(1 << 61, Fate::Acked);
     assert_eq!(
         ranges(&acknowledge(&mut received, now).unwrap()),
         [(10, 10)]
@@ -375,7 +375,7 @@ proptest! {
                 reported.extend(ack.ranges().flatten());
             }
             if action % 7 == 0 && !written.is_empty() {
-                received.on_ack_delivered(written[usize::from(action) % written.len()]);
+                received.on_delivery(written[usize::from(action) % written.len()], Fate::Acked);
             }
         }
         let ack = acknowledge(&mut received, now).unwrap();
