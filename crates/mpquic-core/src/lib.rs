@@ -41,12 +41,16 @@ mod connection;
 pub mod crypto;
 mod endpoint;
 mod error;
+mod event;
+mod guarded;
 mod ids;
+mod outbox;
 mod packet;
 mod path;
 pub mod qlog;
 mod random;
 pub mod range_set;
+mod recorder;
 mod recovery;
 pub mod sched;
 mod space;
@@ -57,14 +61,15 @@ pub mod testing;
 mod version;
 pub mod wire;
 
-pub use connection::{
-    ClosedPath, Connection, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event,
-    MigrateError, OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
-};
+pub use connection::Connection;
 pub use endpoint::{
     AcceptError, ConnectError, ConnectionHandle, DatagramEvent, Endpoint, Incoming,
 };
 pub use error::{ConnectionClose, ConnectionError, TransportError, TransportErrorCode};
+pub use event::{
+    ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, MigrateError,
+    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
+};
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;
 pub use quinn_proto::{

@@ -4,15 +4,17 @@
 use std::time::Instant;
 
 use super::Connection;
-use super::ingress::{Arrival, Opened};
 use super::packet::NOT_ONE_RTT;
 use crate::congestion::{CongestionKind, Controller as _};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::{PathId, SpaceId};
+use crate::outbox::packet_info;
+use crate::packet::arrival::{Arrival, Opened};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
+use crate::sched::SchedulerEvent;
 use crate::space::SentPacket;
 use crate::wire::frame::{Ack, PacketType};
 
@@ -60,8 +62,8 @@ impl Connection {
     pub(super) fn ack_context(&self, now: Instant) -> AckContext {
         AckContext {
             now,
-            peer_ack_delay_exponent: self.peer.ack_delay_exponent,
-            peer_max_ack_delay: self.peer_max_ack_delay(),
+            peer_ack_delay_exponent: self.paths.shared.peer.ack_delay_exponent,
+            peer_max_ack_delay: self.paths.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.confirmed,
             peer_validated_address: !self.handshake.peer_may_be_blocked(self.side),
         }
@@ -160,22 +162,23 @@ impl Connection {
             self.on_packet_lost(now, space, number, &packet);
         }
         if let Some(summary) = outcome.summary.filter(|_| open) {
-            self.controller.on_ack(id, &summary);
+            self.outbox.controller.on_ack(id, &summary);
             self.recover(id);
-            self.review_ack_frequency(now);
+            self.paths
+                .review_ack_frequency(now, &self.outbox.controller);
         }
         for event in outcome.congestion.iter().filter(|_| open) {
-            let before = self.controller.window(id);
-            self.controller.on_congestion_event(id, event);
-            if self.controller.window(id) < before
+            let before = self.outbox.controller.window(id);
+            self.outbox.controller.on_congestion_event(id, event);
+            if self.outbox.controller.window(id) < before
                 && let Some(path) = self.paths.any_mut(id)
             {
                 path.counters.congestion_events += 1;
             }
-            self.movable.on_congestion(id, event.kind);
+            self.outbox.on_congestion(id, event.kind);
         }
         if outcome.rtt_sample.is_some() {
-            self.movable.on_rtt_updated(id);
+            self.outbox.packet_event(|| SchedulerEvent::RttUpdated(id));
         }
         self.log_metrics(id);
         outcome.clear();
@@ -195,7 +198,7 @@ impl Connection {
             .mtu
             .on_lost(lost.map(|(number, packet)| (*number, packet.bytes)));
         if black_hole {
-            self.controller.on_mtu_update(id, path.mtu.mtu());
+            self.outbox.controller.on_mtu_update(id, path.mtu.mtu());
             tracing::debug!(path = %id, "the path's MTU fell");
             self.log_mtu(id);
             self.drop_oversized_datagrams();
@@ -218,17 +221,16 @@ impl Connection {
                 if !packet.mtu_probe {
                     path.mtu.on_acked(number, packet.bytes);
                 } else if path.mtu.on_probe_acked(now, packet.bytes) && open {
-                    self.controller.on_mtu_update(id, path.mtu.mtu());
+                    self.outbox.controller.on_mtu_update(id, path.mtu.mtu());
                     self.log_mtu(id);
                 }
             }
             if let Some(keys) = &mut self.handshake.one_rtt {
-                let (paths, delay) = (&self.paths, self.ack_frequencies.peer_max_ack_delay());
-                keys.on_acked(packet.key_phase_generation, now, || {
-                    paths.largest_pto(delay)
-                });
+                let paths = &self.paths;
+                keys.on_acked(packet.key_phase_generation, now, || paths.largest_pto());
             }
-            self.movable.on_acked(id, number, packet, sample);
+            self.outbox
+                .packet_event(|| SchedulerEvent::Acked(packet_info(id, number, packet), sample));
         }
     }
 
@@ -243,7 +245,7 @@ impl Connection {
     }
 
     fn on_packet_lost(&mut self, now: Instant, space: SpaceId, number: u64, packet: &SentPacket) {
-        self.log.event(|| qlog::Event::PacketLost {
+        self.outbox.log.event(|| qlog::Event::PacketLost {
             space,
             packet_number: number,
         });
@@ -256,7 +258,8 @@ impl Connection {
             }
         }
         if let SpaceId::Data(id) = space {
-            self.movable.on_lost(id, number, packet);
+            self.outbox
+                .packet_event(|| SchedulerEvent::Lost(packet_info(id, number, packet)));
         }
         // What was sent again on another path is in that path's care now.
         if !packet.reinjected {
@@ -304,7 +307,11 @@ impl Connection {
             | Delivery::StreamDataBlocked(_)
             | Delivery::StreamsBlocked(_) => self.streams.on_delivery(delivery, fate),
             Delivery::HandshakeDone => self.handshake.done_pending |= fate == Fate::Lost,
-            Delivery::AckFrequency(sequence) => self.ack_frequencies.on_delivery(sequence, fate),
+            Delivery::AckFrequency(sequence) => self
+                .paths
+                .shared
+                .ack_frequencies
+                .on_delivery(sequence, fate),
             Delivery::NewToken => {
                 if fate == Fate::Lost && self.handshake.new_token.is_none() {
                     self.offer_token();

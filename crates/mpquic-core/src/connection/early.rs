@@ -5,16 +5,17 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
+use super::Connection;
 use super::handshake::Handshake;
-use super::ingress::{Arrival, Opened};
-use super::log::Dropped;
-use super::{Connection, EarlyData};
 use crate::crypto::{HeaderKey, PacketKey};
 use crate::error::TransportError;
+use crate::event::EarlyData;
 use crate::ids::{PathId, SpaceId};
+use crate::packet::arrival::{Arrival, Opened};
 use crate::packet::delivery::Fate;
 use crate::packet::opener::{self, OpenError};
 use crate::qlog::{self, DropReason};
+use crate::recorder::Dropped;
 use crate::wire::frame::PacketType;
 use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
@@ -80,7 +81,8 @@ impl Connection {
         self.streams.set_peer_parameters(&remembered);
         self.datagrams
             .set_peer_limit(remembered.max_datagram_frame_size);
-        self.log
+        self.outbox
+            .log
             .event(|| qlog::Event::ParametersRestored(&remembered));
         self.log_handshake_keys(PacketType::ZeroRtt);
         self.handshake.early_data = EarlyData::Offered;
@@ -214,12 +216,11 @@ impl Connection {
 
     /// Server: once the handshake is complete, the client sends 0-RTT no more.
     pub(super) fn retire_early_keys(&mut self, now: Instant) {
-        let delay = self.peer_max_ack_delay();
         let handshake = &mut self.handshake;
         if let (Side::Server, true, Some(early)) =
             (self.side, handshake.complete, &mut handshake.early)
         {
-            early.discard_at = Some(now + KEEP_TIMEOUTS * self.paths.largest_pto(delay));
+            early.discard_at = Some(now + KEEP_TIMEOUTS * self.paths.largest_pto());
         }
     }
 
@@ -237,7 +238,8 @@ impl Connection {
 
     fn take_early_keys(&mut self) -> Option<Box<EarlyKeys>> {
         let keys = self.handshake.early.take()?;
-        self.log
+        self.outbox
+            .log
             .event(|| qlog::Event::KeysDiscarded(PacketType::ZeroRtt));
         Some(keys)
     }

@@ -30,7 +30,7 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         let transmit = match self.closing {
             Closing::Open => self.transmit_open(now, max_datagrams, buf),
             Closing::Announced(_) => self.transmit_close(now, buf),
@@ -39,8 +39,8 @@ impl Connection {
         let datagrams = transmit
             .segment_size
             .map_or(1, |segment| transmit.size.div_ceil(segment.max(1)));
-        self.stats.datagrams_sent += datagrams as u64;
-        self.stats.bytes_sent += transmit.size as u64;
+        self.outbox.stats.datagrams_sent += datagrams as u64;
+        self.outbox.stats.bytes_sent += transmit.size as u64;
         Some(transmit)
     }
 
@@ -169,7 +169,7 @@ impl Connection {
 
     fn controller_window(&self, id: PathId) -> u64 {
         if self.paths.open(id).is_some() {
-            self.controller.window(id)
+            self.outbox.controller.window(id)
         } else {
             0
         }
@@ -219,7 +219,7 @@ impl Connection {
         let id = order.path;
         let pacing = self.config.pacing;
         let window = self.controller_window(id);
-        let rate = self.controller.pacing_rate(id);
+        let rate = self.outbox.controller.pacing_rate(id);
         let path = self.paths.open_mut(id)?;
         let size = path.datagram_size();
         let four_tuple = path.tuple.four_tuple;

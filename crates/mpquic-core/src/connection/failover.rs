@@ -3,11 +3,13 @@
 
 use std::time::Instant;
 
-use super::{Connection, Event, PathEvent};
+use super::Connection;
+use crate::event::{Event, PathEvent};
 use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::path::Path;
 use crate::path::set::Slot;
+use crate::sched::SchedulerEvent;
 
 /// Packets whose content a probe of the only path repeats.
 const PROBE_PACKETS: usize = 2;
@@ -44,8 +46,8 @@ impl Connection {
         if !path.suspect {
             path.suspect = true;
             tracing::debug!(path = %id, "path is suspect");
-            self.movable.on_path_suspect(id);
-            self.events.push_back(Event::Path(PathEvent::Suspect(id)));
+            self.outbox.scheduler_event(SchedulerEvent::PathSuspect(id));
+            self.outbox.event(Event::Path(PathEvent::Suspect(id)));
         }
         self.review_backups();
         self.reinject(id);
@@ -58,8 +60,9 @@ impl Connection {
         {
             path.suspect = false;
             tracing::debug!(path = %id, "path works again");
-            self.movable.on_path_recovered(id);
-            self.events.push_back(Event::Path(PathEvent::Recovered(id)));
+            self.outbox
+                .scheduler_event(SchedulerEvent::PathRecovered(id));
+            self.outbox.event(Event::Path(PathEvent::Recovered(id)));
             self.review_backups();
         }
     }
@@ -98,7 +101,7 @@ impl Connection {
                 deliveries.extend(packet.deliveries.iter().copied());
             }
         }
-        self.stats.bytes_reinjected += bytes;
+        self.outbox.stats.bytes_reinjected += bytes;
         self.requeue(deliveries);
     }
 

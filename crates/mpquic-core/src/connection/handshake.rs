@@ -1,22 +1,23 @@
 //! The handshake: TLS and its two packet number spaces, keys, parameter checks.
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side};
 
+use super::Connection;
 use super::early::EarlyKeys;
-use super::log::packet_type;
-use super::setup::{ConnectionSetup, Peer, Role};
+use super::setup::{ConnectionSetup, Role};
 use super::versions::Versions;
-use super::{Connection, EarlyData, Event, PathEvent};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{Keys, Session};
 use crate::error::TransportError;
+use crate::event::{EarlyData, Event, PathEvent};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::{Delivery, Fate};
+use crate::path::shared::Peer;
 use crate::qlog;
+use crate::recorder::packet_type;
 use crate::space::{AckState, PacketNumberSpace};
 use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
@@ -84,8 +85,6 @@ pub(super) struct Handshake {
     pub(super) takes_reset_stream_at: bool,
     /// Our first source connection ID.
     pub(super) local_cid: ConnectionId,
-    /// Where the handshake runs to.
-    pub(super) peer_address: SocketAddr,
     /// Destination of the client's Initial packets, which the Initial keys derive from.
     pub(super) initial_dcid: ConnectionId,
     /// The same before a Retry.
@@ -140,7 +139,6 @@ impl Handshake {
             takes_reset_stream_at: setup.local_parameters.reset_stream_at,
             local_parameters: Some(Box::new(setup.local_parameters)),
             local_cid: setup.local_cid,
-            peer_address: setup.four_tuple.remote,
             initial_dcid: setup.initial_dcid,
             original_dcid: setup.initial_dcid,
             retry_scid: None,
@@ -362,15 +360,17 @@ impl Connection {
         {
             self.handshake.data_reported = true;
             if let Some(protocol) = &data.protocol {
-                self.log.event(|| qlog::Event::ProtocolChosen(protocol));
+                self.outbox
+                    .log
+                    .event(|| qlog::Event::ProtocolChosen(protocol));
             }
-            self.events.push_back(Event::HandshakeDataReady);
+            self.outbox.event(Event::HandshakeDataReady);
         }
     }
 
     /// The peer's parameters arrived; on a server before it sends 0.5-RTT data.
     fn on_peer_parameters(&mut self, peer: TransportParameters) {
-        self.log.event(|| qlog::Event::ParametersSet {
+        self.outbox.log.event(|| qlog::Event::ParametersSet {
             initiator: qlog::Initiator::Remote,
             parameters: &peer,
         });
@@ -378,12 +378,12 @@ impl Connection {
         self.streams.set_peer_parameters(&peer);
         self.datagrams.set_peer_limit(peer.max_datagram_frame_size);
         self.idle.set_peer(peer.max_idle_timeout);
-        self.ack_frequencies.set_peer(&peer);
+        self.paths.shared.ack_frequencies.set_peer(&peer);
         // A side that does not announce it, such as a server facing a zero-length connection ID
         // (MP-010), does not take it either.
         let announced = self.handshake.announces_multipath;
         let offered = peer.initial_max_path_id.filter(|_| announced);
-        self.multipath = self.paths.ids.set_peer_parameter(offered);
+        self.paths.ids.set_peer_parameter(offered);
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
             path.mtu.limit_to(peer.max_udp_payload_size);
         }
@@ -403,9 +403,9 @@ impl Connection {
             slot.peer_cids.add_preferred(cid, token);
         }
         if self.side == Side::Client {
-            self.preferred = peer.preferred_address.clone().map(Box::new);
+            self.paths.shared.preferred = peer.preferred_address.clone().map(Box::new);
         }
-        self.peer = Peer::from(&peer);
+        self.paths.shared.peer = Peer::from(&peer);
     }
 
     fn on_handshake_complete(&mut self) -> Result<(), TransportError> {
@@ -419,8 +419,8 @@ impl Connection {
         self.check_consumed(SpaceId::Handshake)?;
         self.handshake.complete = true;
         self.handshake.local_parameters = None;
-        self.events.push_back(Event::Connected {
-            multipath: self.multipath,
+        self.outbox.event(Event::Connected {
+            multipath: self.paths.ids.is_multipath(),
         });
         self.issue_cids();
         if self.side == Side::Server {
@@ -457,12 +457,13 @@ impl Connection {
     pub(super) fn confirm_handshake(&mut self) {
         if !self.handshake.confirmed {
             self.handshake.confirmed = true;
+            self.paths.shared.handshake_confirmed = true;
             // RFC 9001 section 4.9.2
             self.discard_level(SpaceId::Handshake);
             self.discard_level(SpaceId::Initial);
-            self.events.push_back(Event::HandshakeConfirmed);
-            if self.multipath {
-                self.events.push_back(Event::Path(PathEvent::Available));
+            self.outbox.event(Event::HandshakeConfirmed);
+            if self.paths.ids.is_multipath() {
+                self.outbox.event(Event::Path(PathEvent::Available));
             }
         }
     }
@@ -475,7 +476,8 @@ impl Connection {
             SpaceId::Data(_) => None,
         };
         if level.is_some() {
-            self.log
+            self.outbox
+                .log
                 .event(|| qlog::Event::KeysDiscarded(packet_type(space)));
         }
         if let (Some(mut level), Some(path)) = (level, self.paths.any_mut(PathId::ZERO)) {

@@ -3,48 +3,24 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use quinn_proto::{ConnectionId, EcnCodepoint, Side};
+use quinn_proto::{ConnectionId, Side};
 
 use super::handshake::Handshake;
-use super::log::{Dropped, packet_type};
-use super::{Closing, Connection, Datagram, Event};
+use super::{Closing, Connection};
 use crate::crypto::Session;
 use crate::crypto::key_phase::{KeyChoice, OneRttKeys};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
-use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::event::{Datagram, Event};
+use crate::ids::{PathId, SpaceId};
+use crate::packet::arrival::{Arrival, Opened};
 use crate::packet::opener::{self, OpenError, Unprotected};
 use crate::path::MIN_DATAGRAM;
 use crate::qlog::{DropReason, KeyTrigger, UnnumberedKind};
+use crate::recorder::{Dropped, packet_type};
 use crate::space::AckPolicy;
 use crate::version::Version;
 use crate::wire::frame::{Close, Frame, FrameIter, PacketType, ResetStream};
 use crate::wire::header::{self, Header, ProtectedPacket};
-
-/// Where a packet came from.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Arrival {
-    pub(super) now: Instant,
-    pub(super) four_tuple: FourTuple,
-    pub(super) ecn: Option<EcnCodepoint>,
-    pub(super) path: PathId,
-    pub(super) size: usize,
-}
-
-/// A packet that was opened.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Opened {
-    pub(super) space: SpaceId,
-    pub(super) packet_type: PacketType,
-    /// Of a long header.
-    pub(super) version: Option<Version>,
-    pub(super) packet_number: u64,
-    /// The connection ID it was sent to.
-    pub(super) destination: ConnectionId,
-    /// Bytes of the packet.
-    pub(super) size: usize,
-    /// Key updates before the key that opened it.
-    pub(super) generation: u32,
-}
 
 /// What the frames of a packet were.
 #[derive(Debug, Clone, Copy, Default)]
@@ -66,10 +42,10 @@ impl Connection {
             data,
         } = datagram;
         let size = data.len();
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         self.wake();
-        self.stats.datagrams_received += 1;
-        self.stats.bytes_received += size as u64;
+        self.outbox.stats.datagrams_received += 1;
+        self.outbox.stats.bytes_received += size as u64;
         match &mut self.closing {
             Closing::Open => {}
             Closing::Announced(_) => {
@@ -98,7 +74,7 @@ impl Connection {
 
     /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).
     pub fn handle_stateless_reset(&mut self, now: Instant) {
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         if matches!(self.closing, Closing::Open | Closing::Announced(_)) {
             let open = self.closing.is_open();
             let period = self.closing_period();
@@ -115,7 +91,7 @@ impl Connection {
             return false;
         };
         // Packets from the handshake's address may be late once path 0 has left it.
-        let is_handshake = path.id == PathId::ZERO && remote == self.handshake.peer_address;
+        let is_handshake = path.id == PathId::ZERO && remote == self.paths.shared.handshake_address;
         is_handshake || path.knows_remote(remote)
     }
 
@@ -384,8 +360,7 @@ impl Connection {
         match open_one_rtt((keys, &mut **session), packet, expected, arrival.path) {
             Some((Ok(payload), choice, unprotected)) => {
                 let paths = &self.paths;
-                let delay = self.ack_frequencies.peer_max_ack_delay();
-                let pto = || paths.largest_pto(delay);
+                let pto = || paths.largest_pto();
                 let generation = keys.generation_of(choice);
                 if keys.on_opened(choice, arrival.now, &mut **session, pto) {
                     self.log_key_update(KeyTrigger::RemoteUpdate);
@@ -489,7 +464,7 @@ impl Connection {
     /// soon as we announced that we know them (MP-004).
     pub(super) fn reads_multipath(&self, packet_type: PacketType) -> bool {
         match packet_type {
-            PacketType::OneRtt => self.multipath,
+            PacketType::OneRtt => self.paths.ids.is_multipath(),
             PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
                 self.handshake.announces_multipath
             }
@@ -499,28 +474,24 @@ impl Connection {
     fn on_packet_received(&mut self, arrival: &Arrival, opened: &Opened, content: &Content) {
         let Arrival { now, ecn, .. } = *arrival;
         self.idle.on_received(now);
-        let space = match opened.space {
+        let (space, policy) = match opened.space {
             SpaceId::Data(id) => {
-                let Some(path) = self.paths.any_mut(id) else {
+                let Some((path, shared)) = self.paths.any_and_shared(id) else {
                     return;
                 };
                 path.last_activity = now;
                 path.counters.packets_received += 1;
-                &mut path.space
+                (&mut path.space, shared.ack_frequencies.policy())
             }
             SpaceId::Initial | SpaceId::Handshake => {
                 if let Some(path) = self.paths.any_mut(PathId::ZERO) {
                     path.counters.packets_received += 1;
                 }
                 match self.handshake.level_mut(opened.space) {
-                    Some(level) => &mut level.space,
+                    Some(level) => (&mut level.space, &AckPolicy::IMMEDIATE),
                     None => return,
                 }
             }
-        };
-        let policy = match opened.space {
-            SpaceId::Data(_) => self.ack_frequencies.policy(),
-            SpaceId::Initial | SpaceId::Handshake => &AckPolicy::IMMEDIATE,
         };
         let (number, ack_eliciting) = (opened.packet_number, content.ack_eliciting);
         let received = &mut space.received;
@@ -564,8 +535,10 @@ impl Connection {
             Frame::Datagram(data) => self.on_datagram_frame(data),
             Frame::NewToken(token) => self.on_new_token(token),
             Frame::HandshakeDone => self.on_handshake_done(now),
-            Frame::AckFrequency(asked) => self.ack_frequencies.on_ack_frequency(&asked),
-            Frame::ImmediateAck => self.ack_frequencies.announced().map(|_| ()),
+            Frame::AckFrequency(asked) => {
+                self.paths.shared.ack_frequencies.on_ack_frequency(&asked)
+            }
+            Frame::ImmediateAck => self.paths.shared.ack_frequencies.announced().map(|_| ()),
             Frame::ConnectionClose(close) => {
                 self.on_close(now, close);
                 Ok(())
@@ -646,7 +619,7 @@ impl Connection {
 
     fn on_datagram_frame(&mut self, data: Bytes) -> Result<(), TransportError> {
         if self.datagrams.on_datagram(data)? {
-            self.events.push_back(Event::DatagramReceived);
+            self.outbox.event(Event::DatagramReceived);
         }
         Ok(())
     }
@@ -710,7 +683,7 @@ impl Connection {
                     opener::open(&mut packet, &un, key, slot.id).ok()
                 });
             let closed = payload.is_some_and(|payload| {
-                FrameIter::new(payload, self.multipath)
+                FrameIter::new(payload, self.paths.ids.is_multipath())
                     .any(|frame| matches!(frame, Ok(Frame::ConnectionClose(_))))
             });
             if closed {

@@ -6,14 +6,16 @@ use quinn_proto::Side;
 use rand::RngExt;
 use smallvec::SmallVec;
 
-use super::ingress::{Arrival, Opened};
-use super::{Closing, Connection, EndpointEvent, Event, OpenPathError, PathEvent};
+use super::{Closing, Connection};
 use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
 use crate::congestion::Controller as _;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::event::{EndpointEvent, Event, OpenPathError, PathEvent};
 use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::packet::arrival::{Arrival, Opened};
 use crate::path::Path;
 use crate::path::set::Slot;
+use crate::sched::SchedulerEvent;
 use crate::wire::frame::{Frame, NewConnectionId};
 
 /// Connection IDs kept ready on a path that is open, one of them in use, and on one that is not
@@ -44,11 +46,13 @@ impl Connection {
         if !self.handshake.confirmed {
             return Err(OpenPathError::NotConfirmed);
         }
-        if !self.multipath {
+        if !self.paths.ids.is_multipath() {
             return Err(OpenPathError::NotNegotiated);
         }
         // MP-017
-        if self.peer.disable_active_migration && four_tuple.remote == self.handshake_address() {
+        if self.paths.shared.peer.disable_active_migration
+            && four_tuple.remote == self.paths.shared.handshake_address
+        {
             return Err(OpenPathError::AddressForbidden);
         }
         let Some(id) = self.paths.ids.unused().next() else {
@@ -67,10 +71,6 @@ impl Connection {
         Ok(id)
     }
 
-    fn handshake_address(&self) -> std::net::SocketAddr {
-        self.handshake.peer_address
-    }
-
     /// Sets up a path and begins to validate it (MP-074, MP-075).
     fn create_path(&mut self, now: Instant, id: PathId, four_tuple: FourTuple) {
         if !self.paths.ids.open(id) {
@@ -85,21 +85,25 @@ impl Connection {
         if validated {
             path.tuple.set_validated();
         }
-        path.mtu.limit_to(self.peer.max_udp_payload_size);
-        path.space.skip_numbers(self.random.random());
-        path.spins = self.config.spin_bit && self.random.random_ratio(15, 16);
+        path.mtu
+            .limit_to(self.paths.shared.peer.max_udp_payload_size);
+        let random = &mut self.paths.shared.random;
+        path.space.skip_numbers(random.random());
+        path.spins = self.config.spin_bit && random.random_ratio(15, 16);
         // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
         // makes the client's new path known to the server.
         // A lost challenge is repeated as soon as the other paths' experience suggests, not only
         // after the second or more that an unknown path would be given.
-        let known = self.paths.largest_pto(self.peer_max_ack_delay());
-        let pto = path.recovery.pto(self.peer_max_ack_delay());
+        let known = self.paths.largest_pto();
+        let pto = path.recovery.pto(self.paths.peer_max_ack_delay());
         path.tuple.validation.start(
             now,
             pto.min(KNOWN_TIMEOUTS * known),
             self.config.initial_pto(),
         );
-        self.controller.on_path_opened(id, now, path.mtu.mtu());
+        self.outbox
+            .controller
+            .on_path_opened(id, now, path.mtu.mtu());
         if let Some(slot) = self.paths.slot_mut(id) {
             slot.path = Some(Box::new(path));
         }
@@ -138,7 +142,10 @@ impl Connection {
     /// True if the peer may open a path there. Only the client does (MP-070), and an abandoned ID is
     /// never used again (MP-037).
     pub(super) fn may_be_opened(&self, slot: &Slot) -> bool {
-        self.side == Side::Server && self.multipath && slot.path.is_none() && slot.abandon.is_none()
+        self.side == Side::Server
+            && self.paths.ids.is_multipath()
+            && slot.path.is_none()
+            && slot.abandon.is_none()
     }
 
     /// The path works: tells application and scheduler.
@@ -147,9 +154,8 @@ impl Connection {
             && !path.established
         {
             path.established = true;
-            self.movable.on_path_added(id);
-            self.events
-                .push_back(Event::Path(PathEvent::Established(id)));
+            self.outbox.scheduler_event(SchedulerEvent::PathAdded(id));
+            self.outbox.event(Event::Path(PathEvent::Established(id)));
             if self.side == Side::Server && id != PathId::ZERO {
                 self.offer_token();
             }
@@ -159,10 +165,10 @@ impl Connection {
     /// Keeps the peer supplied with connection IDs for open paths and for those it may open next
     /// (MP-093, MP-094, MP-096).
     pub(super) fn issue_cids(&mut self) {
-        let limit = self.peer.active_connection_id_limit;
+        let limit = self.paths.shared.peer.active_connection_id_limit;
         // A client that moves to the preferred address and has to change its own meanwhile needs
         // one for each pair of addresses (RFC 9000 section 9.6.3).
-        let announced = self.side == Side::Server && self.preferred.is_some();
+        let announced = self.side == Side::Server && self.paths.shared.preferred.is_some();
         let for_moves = if announced { CIDS_FOR_PREFERRED } else { 0 };
         let open = self.paths.iter().map(|path| match path.id {
             PathId::ZERO => (path.id, CIDS_PER_PATH + for_moves),
@@ -178,24 +184,24 @@ impl Connection {
                 .local_cids
                 .wanted(target.min(limit));
             for _ in 0..wanted {
-                let paths = &self.paths;
-                let Some(cid) = self.cids.generate(|cid| paths.has_issued(cid)) else {
+                let Some(cid) = self.paths.new_cid() else {
                     return;
                 };
-                let token = self.reset_key.token(&cid);
+                let token = self.paths.shared.reset_key.token(&cid);
                 self.paths.slot_or_new(id).local_cids.issue(cid, token);
-                self.endpoint_events
-                    .push_back(EndpointEvent::ConnectionIdIssued(cid, id));
+                self.outbox
+                    .endpoint_event(EndpointEvent::ConnectionIdIssued(cid, id));
             }
         }
     }
 
     pub(super) fn apply_token_changes(&mut self, changes: ResetTokenChanges) {
-        self.endpoint_events
-            .extend(changes.into_iter().map(|change| match change {
+        for change in changes {
+            self.outbox.endpoint_event(match change {
                 ResetTokenChange::Added(token) => EndpointEvent::ResetTokenAdded(token),
                 ResetTokenChange::Removed(token) => EndpointEvent::ResetTokenRemoved(token),
-            }));
+            });
+        }
     }
 
     /// Gives path management frames to their owners.
@@ -234,8 +240,9 @@ impl Connection {
                 self.hints.on_frame(arrival.now)?;
                 let raised = self.paths.ids.on_max_path_id(limit)?;
                 self.issue_cids();
-                self.events
-                    .extend(raised.then_some(Event::Path(PathEvent::Available)));
+                if raised {
+                    self.outbox.path_event(PathEvent::Available);
+                }
             }
             Frame::PathsBlocked(limit) => {
                 // Our limit rises by itself as paths close; the frame is only checked.
@@ -285,9 +292,11 @@ impl Connection {
             path.spin = false;
         }
         self.apply_token_changes(changes);
-        if self.side == Side::Client && self.multipath && self.paths.ids.unused().next() == Some(id)
+        if self.side == Side::Client
+            && self.paths.ids.is_multipath()
+            && self.paths.ids.unused().next() == Some(id)
         {
-            self.events.push_back(Event::Path(PathEvent::Available));
+            self.outbox.event(Event::Path(PathEvent::Available));
         }
         Ok(())
     }
@@ -304,8 +313,8 @@ impl Connection {
         // MP-106: a path without a slot was never given a connection ID.
         let slot = self.paths.slot_or_new(id);
         if let Some(cid) = slot.local_cids.on_retire(sequence, &opened.destination)? {
-            self.endpoint_events
-                .push_back(EndpointEvent::ConnectionIdRetired(cid));
+            self.outbox
+                .endpoint_event(EndpointEvent::ConnectionIdRetired(cid));
             // MP-100
             self.issue_cids();
         }
@@ -318,9 +327,10 @@ impl Connection {
         }
         let slot = self.paths.slot_or_new(id);
         if slot.statuses_mut().on_path_status(status, sequence) {
-            self.movable.on_path_status(id, status);
-            self.events
-                .push_back(Event::Path(PathEvent::RemoteStatus(id, status)));
+            self.outbox
+                .scheduler_event(SchedulerEvent::PathStatus(id, status));
+            self.outbox
+                .event(Event::Path(PathEvent::RemoteStatus(id, status)));
         }
     }
 
@@ -339,7 +349,7 @@ impl Connection {
     }
 
     fn drain_period(&self) -> Duration {
-        DRAIN_TIMEOUTS * self.paths.largest_pto(self.peer_max_ack_delay())
+        DRAIN_TIMEOUTS * self.paths.largest_pto()
     }
 
     /// Closing and draining last three times the largest PTO (MP-146).
@@ -378,14 +388,14 @@ impl Connection {
         // MP-125: an ID that was never used is spent all the same.
         self.paths.ids.abandon(id);
         if existed {
-            self.controller.on_path_closed(id);
-            self.movable.on_path_removed(id);
+            self.outbox.controller.on_path_closed(id);
+            self.outbox.scheduler_event(SchedulerEvent::PathRemoved(id));
             let event = PathEvent::Abandoned {
                 path: id,
                 error_code,
                 by_peer,
             };
-            self.events.push_back(Event::Path(event));
+            self.outbox.event(Event::Path(event));
             self.reinject(id);
             self.drop_oversized_datagrams();
         }
@@ -430,11 +440,11 @@ impl Connection {
         // MP-131: the ID is spent, and our limit rises in exchange.
         self.paths.ids.close(id);
         for cid in slot.local_cids.drain() {
-            self.endpoint_events
-                .push_back(EndpointEvent::ConnectionIdRetired(cid));
+            self.outbox
+                .endpoint_event(EndpointEvent::ConnectionIdRetired(cid));
         }
         if slot.path.is_some() {
-            self.events.push_back(Event::Path(PathEvent::Discarded(id)));
+            self.outbox.event(Event::Path(PathEvent::Discarded(id)));
         }
         self.issue_cids();
     }

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
-use super::ingress::Arrival;
-use super::{Connection, Event, MigrateError, PathEvent};
+use super::Connection;
 use crate::cid::peer::{PeerCids, ResetTokenChanges};
 use crate::congestion::Controller as _;
 use crate::error::TransportErrorCode;
+use crate::event::{Event, MigrateError, PathEvent};
 use crate::ids::{FourTuple, PathId};
+use crate::packet::arrival::Arrival;
 use crate::path::set::Slot;
 use crate::path::validation::Validated;
 use crate::path::{Path, Tuple};
@@ -71,8 +72,8 @@ impl Connection {
             self.establish(arrival.path);
             if migrated {
                 self.change_cid(arrival.path, |cids| Some(cids.release_kept()));
-                self.events
-                    .push_back(Event::Path(PathEvent::Migrated(arrival.path, four_tuple)));
+                self.outbox
+                    .event(Event::Path(PathEvent::Migrated(arrival.path, four_tuple)));
                 if self.side == Side::Server {
                     self.offer_token();
                 }
@@ -118,21 +119,17 @@ impl Connection {
     pub(super) fn is_unwanted_migration(&self, arrival: &Arrival) -> bool {
         let path = self.paths.open(arrival.path);
         let is_elsewhere = |path: &Path| !path.tuple.four_tuple.matches(&arrival.four_tuple);
-        self.handshake.confirmed
+        self.paths.shared.handshake_confirmed
             && !self.accepts_migration(arrival)
             && path.is_some_and(is_elsewhere)
     }
 
     fn accepts_migration(&self, arrival: &Arrival) -> bool {
-        match &self.handshake.role {
-            super::Role::Server(server) => {
-                // RFC 9000 section 18.2: disable_active_migration is about the handshake's address.
-                let allowed =
-                    server.config.migration || self.is_preferred(arrival.four_tuple.local);
-                self.handshake.confirmed && allowed
-            }
-            super::Role::Client(_) => true,
-        }
+        // RFC 9000 section 18.2: disable_active_migration is about the handshake's address.
+        let shared = &self.paths.shared;
+        self.side == Side::Client
+            || shared.handshake_confirmed
+                && (shared.allows_migration || self.is_preferred(arrival.four_tuple.local))
     }
 
     /// Moves a path of a client to another local address.
@@ -148,11 +145,13 @@ impl Connection {
             return Err(MigrateError::ServerSide);
         }
         // RFC 9000 section 9
-        if !self.handshake.confirmed {
+        if !self.paths.shared.handshake_confirmed {
             return Err(MigrateError::NotConfirmed);
         }
         // RFC 9000 section 18.2, MP-017
-        if self.peer.disable_active_migration && remote == self.handshake.peer_address {
+        if self.paths.shared.peer.disable_active_migration
+            && remote == self.paths.shared.handshake_address
+        {
             return Err(MigrateError::AddressForbidden);
         }
         // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
@@ -227,6 +226,7 @@ impl Connection {
     fn migrate(&mut self, now: Instant, id: PathId, four_tuple: FourTuple) {
         let mtu = self.config.initial_mtu;
         let side = self.side;
+        let peer_max_ack_delay = self.paths.peer_max_ack_delay();
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };
@@ -248,7 +248,7 @@ impl Connection {
                 *previous = Some(Box::new(old));
             }
         }
-        let pto = path.recovery.pto(self.ack_frequencies.peer_max_ack_delay());
+        let pto = path.recovery.pto(peer_max_ack_delay);
         let initial_pto = self.config.initial_pto();
         tuple.validation.start(now, pto, initial_pto);
         // RFC 9000 section 9.3.3: ask at the old address too, the new one may have been spoofed. A
@@ -265,7 +265,7 @@ impl Connection {
             path.recovery
                 .reset_for_new_address(&mut path.space, &self.config, now);
             path.mtu.reset();
-            self.controller.on_path_opened(id, now, mtu);
+            self.outbox.controller.on_path_opened(id, now, mtu);
         }
         path.suspect = false;
         tracing::debug!(path = %id, %four_tuple, "path migrates");

@@ -4,7 +4,6 @@
 //! calls. Output: `poll_transmit`, `poll_timeout`, `poll` and `poll_endpoint_event`. Nothing is sent
 //! from inside a handler; `now` never goes backwards.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,26 +17,32 @@ use crate::cid::generator::{CidSource, SeededGenerator};
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::congestion::Controller as _;
 use crate::crypto::HandshakeData;
-use crate::crypto::tokens::ResetKey;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::event::{
+    ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError, PathStats,
+    SendDatagramError,
+};
+use crate::guarded::GuardedController;
 use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::outbox::Outbox;
 use crate::packet::delivery::Delivery;
 use crate::path::Path;
-use crate::path::ids::PathIds;
 use crate::path::set::Paths;
+use crate::path::shared::{Peer, Shared};
 use crate::qlog;
+use crate::qlog::ConnectionStart;
 use crate::random::{QuickRandom, SeededRandom};
+use crate::recorder::Recorder;
 use crate::recovery::AckOutcome;
-use crate::sched::LocalQueue;
+use crate::recovery::ack_frequency::AckFrequencies;
+use crate::sched::{LocalQueue, SchedulerEvent};
 use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
 use crate::wire::frame::Close;
 use crate::wire::header::ProtectedPacket;
-use crate::wire::transport_parameters::PreferredAddress;
 use crate::wire::transport_parameters::TransportParameters;
 
-mod ack_frequency;
 mod closing;
 mod delivery;
 mod early;
@@ -53,29 +58,20 @@ mod management;
 mod migration;
 mod movable;
 mod packet;
-mod policies;
 mod preferred;
 mod premature;
-mod report;
 mod rest;
 pub(crate) mod setup;
 mod timers;
 pub(crate) mod versions;
 mod window;
 
-pub use report::{
-    ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, MigrateError,
-    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
-};
-use setup::{ConnectionSetup, Peer, Role};
+use setup::{ConnectionSetup, Role};
 
-use ack_frequency::AckFrequencies;
 use closing::Closing;
 use handshake::Handshake;
 use hints::Hints;
-use log::Log;
 use movable::Movable;
-use policies::GuardedController;
 use rest::Rest;
 use timers::Idle;
 use window::ReceiveWindow;
@@ -100,34 +96,23 @@ pub struct Connection {
     random: SeededRandom,
     /// For choices that need not be secret.
     quick_random: QuickRandom,
-    cids: CidSource,
-    /// Where the server would rather be used: its own choice, and on a client until it acts on it.
-    preferred: Option<Box<PreferredAddress>>,
     /// 1-RTT packets that cannot be handled yet.
-    premature: Vec<(ingress::Arrival, ProtectedPacket)>,
+    premature: Vec<(crate::packet::arrival::Arrival, ProtectedPacket)>,
     /// Memory for moving data from one path to others.
     requeued: Vec<Delivery>,
-    reset_key: Arc<ResetKey>,
     handshake: Handshake,
     paths: Paths,
     streams: Streams,
     datagrams: Datagrams,
-    controller: GuardedController,
     movable: Movable,
-    peer: Peer,
-    multipath: bool,
     window: ReceiveWindow,
     closing: Closing,
     idle: Idle,
     hints: Hints,
-    ack_frequencies: AckFrequencies,
-    events: VecDeque<Event>,
-    endpoint_events: VecDeque<EndpointEvent>,
+    outbox: Outbox,
     /// Memory for what an acknowledgement changes.
     outcome: Option<Box<AckOutcome>>,
     rest: Rest,
-    stats: ConnectionStats,
-    log: Log,
     #[cfg(feature = "testing")]
     injected: inject::Injected,
 }
@@ -159,10 +144,32 @@ impl Connection {
         if validated {
             path.tuple.set_validated();
         }
-        let cid_limit = setup.local_parameters.active_connection_id_limit;
-        let mut paths = Paths::new(PathIds::new(config.max_concurrent_paths), cid_limit);
         let generator = SeededGenerator::new(random.bytes(), setup.endpoint.connection_id_length);
-        let cids = CidSource::new(Box::new(generator));
+        let mut paths = Paths::new(Shared {
+            side,
+            config: config.clone(),
+            cids: CidSource::new(Box::new(generator)),
+            reset_key: setup.reset_key.clone(),
+            random: SeededRandom::new(random.bytes()),
+            cid_limit: setup.local_parameters.active_connection_id_limit,
+            handshake_address: setup.four_tuple.remote,
+            handshake_confirmed: false,
+            allows_migration: match &setup.role {
+                Role::Client(_) => true,
+                Role::Server(server) => server.config.migration,
+            },
+            uses_preferred_address: match &setup.role {
+                Role::Client(client) => client.use_preferred_address,
+                Role::Server(_) => false,
+            },
+            preferred: setup
+                .local_parameters
+                .preferred_address
+                .clone()
+                .map(Box::new),
+            peer: Peer::from(&TransportParameters::default()),
+            ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
+        });
         let slot = paths.slot_or_new(PathId::ZERO);
         slot.local_cids
             .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
@@ -171,38 +178,36 @@ impl Connection {
             slot.local_cids
                 .add_announced(preferred.connection_id, preferred.stateless_reset_token);
         }
-        let preferred = setup.local_parameters.preferred_address.clone();
         let peer_cid = setup.peer_cid;
         slot.peer_cids.set_handshake_cid(peer_cid);
         slot.path = Some(Box::new(path));
         let mut controller = GuardedController::new(&config);
         controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
+        let movable = Movable::new(&config);
+        let original = setup.local_parameters.original_destination_connection_id;
+        let start = ConnectionStart {
+            now,
+            side,
+            original_dcid: original.unwrap_or(setup.initial_dcid),
+        };
+        let log = Recorder::start(&config, &start);
+        let outbox = Outbox::new(controller, movable.needs(), log);
         let mut connection = Self {
             side,
             endpoint_config: setup.endpoint.clone(),
-            cids,
-            preferred: preferred.map(Box::new),
             premature: Vec::new(),
             requeued: Vec::new(),
-            reset_key: setup.reset_key.clone(),
             paths,
             streams: Streams::new(side, &config),
             datagrams: Datagrams::new(&config),
-            controller,
-            movable: Movable::new(&config),
-            peer: Peer::from(&TransportParameters::default()),
-            multipath: false,
+            movable,
+            outbox,
             window: ReceiveWindow::new(now),
             closing: Closing::Open,
             idle: Idle::new(config.max_idle_timeout, now),
             hints: Hints::new(now),
-            ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
-            events: VecDeque::with_capacity(1),
-            endpoint_events: VecDeque::new(),
             outcome: None,
             rest: Rest::New,
-            stats: ConnectionStats::default(),
-            log: Log::start(&setup),
             #[cfg(feature = "testing")]
             injected: inject::Injected::default(),
             handshake: Handshake::new(setup),
@@ -210,7 +215,9 @@ impl Connection {
             quick_random: QuickRandom::new(random.random()),
             random,
         };
-        connection.movable.on_path_added(PathId::ZERO);
+        connection
+            .outbox
+            .scheduler_event(SchedulerEvent::PathAdded(PathId::ZERO));
         connection.log_start(peer_cid);
         if side == Side::Client {
             connection.start_early_data();
@@ -222,19 +229,14 @@ impl Connection {
 
     /// The next event for the application.
     pub fn poll(&mut self) -> Option<Event> {
-        self.events
-            .pop_front()
+        self.outbox
+            .next_event()
             .or_else(|| self.streams.poll().map(Event::Stream))
     }
 
     /// The next event for the endpoint. Drain after every other call, before sending.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
-        let event = self.endpoint_events.pop_front();
-        if event.is_none() && self.endpoint_events.capacity() > 0 {
-            // They are rare after the handshake, and many at its end.
-            self.endpoint_events = VecDeque::new();
-        }
-        event
+        self.outbox.next_endpoint_event()
     }
 
     /// Opens a stream if the peer's limit allows.
@@ -319,8 +321,8 @@ impl Connection {
     /// Ends the connection; the peer's application gets the code and reason.
     pub fn close(&mut self, now: Instant, error_code: VarInt, reason: Bytes) {
         if self.closing.is_open() {
-            self.log.set_time(now);
-            self.log.event(|| qlog::Event::LocallyClosed {
+            self.outbox.set_time(now);
+            self.outbox.log.event(|| qlog::Event::LocallyClosed {
                 error_code: error_code.into(),
                 reason: &reason,
             });
@@ -338,7 +340,7 @@ impl Connection {
         four_tuple: FourTuple,
         status: PathStatus,
     ) -> Result<PathId, OpenPathError> {
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         self.start_path(now, four_tuple, status)
     }
 
@@ -350,7 +352,7 @@ impl Connection {
         error_code: TransportErrorCode,
     ) -> Result<(), ClosedPath> {
         self.paths.open(path).ok_or(ClosedPath)?;
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         self.abandon_path(now, path, error_code, false);
         Ok(())
     }
@@ -362,7 +364,8 @@ impl Connection {
             slot.statuses_mut().set_local(status);
         }
         self.review_backups();
-        self.movable.on_path_status(path, status);
+        self.outbox
+            .scheduler_event(SchedulerEvent::PathStatus(path, status));
         Ok(())
     }
 
@@ -384,7 +387,7 @@ impl Connection {
         path: PathId,
         local: SocketAddr,
     ) -> Result<(), MigrateError> {
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         self.move_path(now, path, local)
     }
 
@@ -449,14 +452,14 @@ impl Connection {
         let window = if abandoned {
             0
         } else {
-            self.controller.window(path)
+            self.outbox.controller.window(path)
         };
         slot.path.as_ref().map(|path| path.stats(abandoned, window))
     }
 
     /// Statistics of the connection.
     pub fn stats(&self) -> ConnectionStats {
-        self.stats.clone()
+        self.outbox.stats.clone()
     }
 
     /// ALPN and server name, once known.
@@ -480,7 +483,7 @@ impl Connection {
             Some(_) | None => false,
         };
         if updated {
-            self.log.set_time(now);
+            self.outbox.set_time(now);
             self.log_key_update(qlog::KeyTrigger::LocalUpdate);
         }
         updated
@@ -508,7 +511,7 @@ impl Connection {
 
     /// True if both sides support multipath; known once connected.
     pub fn is_multipath(&self) -> bool {
-        self.multipath
+        self.paths.ids.is_multipath()
     }
 
     /// Ends the connection because of a fault and tells the application.
@@ -525,8 +528,7 @@ impl Connection {
 
     /// Tells the application that the connection is over.
     fn lose(&mut self, reason: ConnectionError) {
-        self.log.event(|| qlog::Event::ConnectionLost(&reason));
-        self.events.push_back(Event::ConnectionLost { reason });
+        self.outbox.connection_lost(reason);
         self.release();
     }
 

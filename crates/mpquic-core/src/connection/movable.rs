@@ -5,17 +5,17 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::Connection;
-use super::policies::GuardedScheduler;
 use crate::config::TransportConfig;
-use crate::congestion::{CongestionKind, Controller as _};
+use crate::congestion::Controller as _;
+use crate::guarded::GuardedScheduler;
 use crate::ids::{PathId, PathStatus};
+use crate::outbox::Outbox;
 use crate::packet::Transmit;
 use crate::packet::delivery::Delivery;
 use crate::sched::{
-    DataSelection, Decision, Needs, PacketInfo, PathSet, PathView, SchedulerEvent, StreamView,
-    UnackedRange, View,
+    DataSelection, Decision, Needs, PathSet, PathView, SchedulerEvent, StreamView, UnackedRange,
+    View,
 };
-use crate::space::SentPacket;
 
 /// Ranges shown per path.
 const MAX_UNACKED_RANGES: usize = 64;
@@ -44,7 +44,6 @@ struct Copy {
 pub(super) struct Movable {
     scheduler: GuardedScheduler,
     needs: Needs,
-    events: VecDeque<SchedulerEvent>,
     paths: Vec<PathView>,
     streams: Vec<StreamView>,
     unacked: Vec<UnackedRange>,
@@ -137,7 +136,6 @@ impl Movable {
         Self {
             needs: scheduler.needs(),
             scheduler,
-            events: VecDeque::new(),
             paths: Vec::new(),
             streams: Vec::new(),
             unacked: Vec::new(),
@@ -156,69 +154,14 @@ impl Movable {
         self.needs.local_queue
     }
 
-    pub(super) fn on_path_added(&mut self, path: PathId) {
-        self.events.push_back(SchedulerEvent::PathAdded(path));
+    /// What the scheduler asks to be told.
+    pub(super) fn needs(&self) -> Needs {
+        self.needs
     }
 
-    pub(super) fn on_path_removed(&mut self, path: PathId) {
-        self.copies.retain(|copy| copy.path != path);
-        self.events.push_back(SchedulerEvent::PathRemoved(path));
-    }
-
-    pub(super) fn on_path_status(&mut self, path: PathId, status: PathStatus) {
-        self.events
-            .push_back(SchedulerEvent::PathStatus(path, status));
-    }
-
-    pub(super) fn on_path_suspect(&mut self, path: PathId) {
-        self.events.push_back(SchedulerEvent::PathSuspect(path));
-    }
-
-    pub(super) fn on_path_recovered(&mut self, path: PathId) {
-        self.events.push_back(SchedulerEvent::PathRecovered(path));
-    }
-
-    pub(super) fn on_congestion(&mut self, path: PathId, kind: CongestionKind) {
-        self.events
-            .push_back(SchedulerEvent::Congestion(path, kind));
-    }
-
-    pub(super) fn on_rtt_updated(&mut self, path: PathId) {
-        if self.needs.packet_events {
-            self.events.push_back(SchedulerEvent::RttUpdated(path));
-        }
-    }
-
-    pub(super) fn on_sent(&mut self, path: PathId, number: u64, packet: &SentPacket) {
-        if self.needs.packet_events {
-            self.events
-                .push_back(SchedulerEvent::Sent(info(path, number, packet)));
-        }
-    }
-
-    pub(super) fn on_acked(
-        &mut self,
-        path: PathId,
-        number: u64,
-        packet: &SentPacket,
-        sample: Option<Duration>,
-    ) {
-        if self.needs.packet_events {
-            self.events
-                .push_back(SchedulerEvent::Acked(info(path, number, packet), sample));
-        }
-    }
-
-    pub(super) fn on_lost(&mut self, path: PathId, number: u64, packet: &SentPacket) {
-        if self.needs.packet_events {
-            self.events
-                .push_back(SchedulerEvent::Lost(info(path, number, packet)));
-        }
-    }
-
-    fn on_flow_control(&mut self, blocked: bool) {
+    fn on_flow_control(&mut self, blocked: bool, outbox: &mut Outbox) {
         if blocked && !self.flow_blocked {
-            self.events.push_back(SchedulerEvent::FlowControlBlocked);
+            outbox.scheduler_event(SchedulerEvent::FlowControlBlocked);
         }
         self.flow_blocked = blocked;
     }
@@ -237,13 +180,13 @@ impl Movable {
         Some(self.timer_opens.map_or(at, |opens| at.max(opens)))
     }
 
-    pub(super) fn on_timeout(&mut self, now: Instant) {
+    pub(super) fn on_timeout(&mut self, now: Instant, outbox: &mut Outbox) {
         if self.wait_until.is_some_and(|until| until <= now) {
             self.wait_until = None;
         }
         if self.scheduler_timeout().is_some_and(|until| until <= now) {
             self.timer_opens = Some(now + TIMER_INTERVAL);
-            self.events.push_back(SchedulerEvent::Timer);
+            outbox.scheduler_event(SchedulerEvent::Timer);
         }
     }
 
@@ -329,7 +272,6 @@ impl Movable {
 
     /// Gives memory back.
     pub(super) fn rest(&mut self) {
-        self.events.shrink_to_fit();
         self.paths.shrink_to_fit();
         self.streams.shrink_to_fit();
         self.unacked.shrink_to_fit();
@@ -340,16 +282,6 @@ impl Movable {
         self.paths.clear();
         self.streams.clear();
         self.unacked.clear();
-    }
-}
-
-fn info(path: PathId, packet_number: u64, packet: &SentPacket) -> PacketInfo {
-    PacketInfo {
-        path,
-        packet_number,
-        bytes: packet.bytes.into(),
-        tag: packet.tag,
-        sent_at: packet.time_sent,
     }
 }
 
@@ -371,7 +303,7 @@ impl Connection {
     pub(super) fn wants_management(&self) -> bool {
         self.handshake.done_pending
             || self.handshake.new_token.is_some()
-            || self.ack_frequencies.wants_to_send()
+            || self.paths.shared.ack_frequencies.wants_to_send()
             || self.paths.wants_to_send()
     }
 
@@ -383,13 +315,15 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         self.movable.pacing = None;
-        self.movable.events.extend(self.streams.drain_news());
+        self.outbox
+            .scheduler_events()
+            .extend(self.streams.drain_news());
         let has_data = self.has_movable();
-        self.movable
-            .on_flow_control(self.streams.wants_data() && !self.streams.can_send_data());
+        let blocked = self.streams.wants_data() && !self.streams.can_send_data();
+        self.movable.on_flow_control(blocked, &mut self.outbox);
         if !has_data && self.movable.copies.is_empty() {
             self.note_app_limited();
-            if !self.movable.needs.unacked && self.movable.events.is_empty() {
+            if !self.movable.needs.unacked && self.outbox.scheduler_events().is_empty() {
                 return None;
             }
         }
@@ -411,15 +345,20 @@ impl Connection {
         let mut queue = self.streams.queue_view();
         queue.control = self.has_control();
         queue.idle = !has_data;
+        // A path that is gone takes its copies with it.
+        for event in self.outbox.scheduler_events() {
+            if let SchedulerEvent::PathRemoved(path) = event {
+                self.movable.copies.retain(|copy| copy.path != *path);
+            }
+        }
         let Movable {
             scheduler,
-            events,
             paths,
             streams,
             unacked,
             ..
         } = &mut self.movable;
-        let controller = &self.controller;
+        let (events, controller) = self.outbox.scheduler_news();
         let view = View {
             now,
             paths,
@@ -550,7 +489,7 @@ impl Connection {
         for slot in self.paths.slots_mut() {
             let status = slot.statuses().effective();
             if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {
-                views.push(path.view(status, now, &self.controller, pacing));
+                views.push(path.view(status, now, &self.outbox.controller, pacing));
             }
         }
         // While every path is suspect, none is worse than another.
@@ -607,7 +546,7 @@ impl Connection {
     fn note_app_limited(&mut self) {
         for path in self.paths.iter_mut() {
             let used = path.recovery.bytes_in_flight() + u64::from(path.mtu.mtu());
-            if used <= self.controller.window(path.id) {
+            if used <= self.outbox.controller.window(path.id) {
                 path.recovery.set_app_limited();
             }
         }

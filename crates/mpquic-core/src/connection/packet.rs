@@ -4,11 +4,13 @@ use std::time::Instant;
 
 use quinn_proto::{ConnectionId, EcnCodepoint, Side};
 
+use super::Connection;
 use super::handshake::Level;
-use super::{Connection, Event, PathEvent};
 use crate::congestion::{Controller as _, Sent};
 use crate::error::{ConnectionClose, TransportErrorCode};
+use crate::event::{Event, PathEvent};
 use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::outbox::packet_info;
 use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
@@ -16,6 +18,7 @@ use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::path::set::Slot;
 use crate::path::{MIN_DATAGRAM, Tuple};
 use crate::sched::DataSelection;
+use crate::sched::SchedulerEvent;
 use crate::space::{AckState, SentPacket};
 use crate::wire::frame::{Close, Frame};
 use crate::wire::header::PacketHeader;
@@ -144,7 +147,7 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<PacketBuilder> {
         // RFC 9287 section 3
-        let clear_quic_bit = self.peer.grease_quic_bit
+        let clear_quic_bit = self.paths.shared.peer.grease_quic_bit
             && self.endpoint_config.grease_quic_bit
             && self.quick_random.next() & 1 == 0;
         let slot = self.paths.slot(id)?;
@@ -212,12 +215,12 @@ impl Connection {
                 self.streams.write_control(writer);
                 self.datagrams.write_frames(writer);
                 if self.datagrams.take_unblocked() {
-                    self.events.push_back(Event::DatagramsUnblocked);
+                    self.outbox.event(Event::DatagramsUnblocked);
                 }
             }
             self.streams.write_data(writer, selection, plan.max_data);
         }
-        if plan.immediate_ack && self.ack_frequencies.peer_answers_at_once() {
+        if plan.immediate_ack && self.paths.shared.ack_frequencies.peer_answers_at_once() {
             let _no_room_is_fine = writer.try_write(&Frame::ImmediateAck, Delivery::Nothing);
         }
         if plan.ping && !writer.is_ack_eliciting() {
@@ -255,7 +258,7 @@ impl Connection {
     /// Acknowledges what came in on a path, if anything waits for that.
     fn write_ack_of(&mut self, writer: &mut FrameWriter<'_>, now: Instant, id: PathId) -> bool {
         // MP-003, MP-061: PATH_ACK once multipath is in effect.
-        let named = (self.multipath && self.handshake.complete).then_some(id);
+        let named = (self.paths.ids.is_multipath() && self.handshake.complete).then_some(id);
         let Some(path) = self.paths.any_mut(id) else {
             return false;
         };
@@ -291,12 +294,13 @@ impl Connection {
         {
             self.handshake.done_pending = false;
         }
-        self.ack_frequencies.write_frames(writer);
+        self.paths.shared.ack_frequencies.write_frames(writer);
         let limit = self.paths.ids.limit();
-        self.paths.write_frames(writer, carrier, self.multipath);
+        self.paths
+            .write_frames(writer, carrier, self.paths.ids.is_multipath());
         if self.side == Side::Client && self.paths.ids.limit() > limit {
             // MAX_PATH_ID leaves: our own limit does not bind any more.
-            self.events.push_back(Event::Path(PathEvent::Available));
+            self.outbox.event(Event::Path(PathEvent::Available));
         }
         if let Some(token) = self.handshake.new_token.take() {
             let frame = Frame::NewToken(token);
@@ -315,7 +319,8 @@ impl Connection {
             return;
         };
         let packet_number = path.space.take_packet_number();
-        self.movable.on_sent(id, packet_number, &packet);
+        self.outbox
+            .packet_event(|| SchedulerEvent::Sent(packet_info(id, packet_number, &packet)));
         if packet.mtu_probe {
             path.mtu.on_probe_sent(bytes);
         }
@@ -335,7 +340,7 @@ impl Connection {
                 in_flight: path.recovery.bytes_in_flight(),
                 app_limited: false,
             };
-            self.controller.on_packet_sent(id, &sent);
+            self.outbox.controller.on_packet_sent(id, &sent);
         }
     }
 
@@ -416,7 +421,8 @@ impl Connection {
             && self.handshake.complete
             && size >= MIN_DATAGRAM
             && self.has_movable()
-            && path.recovery.bytes_in_flight() + size as u64 <= self.controller.window(PathId::ZERO)
+            && path.recovery.bytes_in_flight() + size as u64
+                <= self.outbox.controller.window(PathId::ZERO)
     }
 
     /// Appends a 1-RTT packet to a datagram that has room for it up to `size`.
@@ -489,8 +495,13 @@ impl Connection {
             builder.abandon(buf);
             return false;
         }
-        self.log
-            .packet_sent(&header, &builder, buf, pad_to, self.multipath);
+        self.outbox.log.packet_sent(
+            &header,
+            &builder,
+            buf,
+            pad_to,
+            self.paths.ids.is_multipath(),
+        );
         let size = builder.finish(
             buf,
             &*level.keys.header.local,
@@ -535,7 +546,7 @@ impl Connection {
                 in_flight: path.recovery.bytes_in_flight(),
                 app_limited: false,
             };
-            self.controller.on_packet_sent(PathId::ZERO, &sent);
+            self.outbox.controller.on_packet_sent(PathId::ZERO, &sent);
         }
     }
 
@@ -600,8 +611,13 @@ impl Connection {
         let mut writer = builder.writer(buf);
         if write_close(&mut writer, frame) {
             let pad_to = pad.then_some(MIN_DATAGRAM);
-            self.log
-                .packet_sent(&header, &builder, buf, pad_to, self.multipath);
+            self.outbox.log.packet_sent(
+                &header,
+                &builder,
+                buf,
+                pad_to,
+                self.paths.ids.is_multipath(),
+            );
             builder.finish(
                 buf,
                 &*level.keys.header.local,

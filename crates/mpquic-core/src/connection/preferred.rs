@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
-use super::ingress::Arrival;
-use super::setup::Role;
-use super::{Connection, Event, PathEvent};
+use super::Connection;
 use crate::cid::peer::PeerCids;
 use crate::congestion::Controller as _;
+use crate::event::{Event, PathEvent};
 use crate::ids::{FourTuple, PathId};
+use crate::packet::arrival::Arrival;
 use crate::path::{Candidate, Tuple};
 use crate::wire::transport_parameters::PreferredAddress;
 
@@ -31,16 +31,18 @@ impl PreferredAddress {
 impl Connection {
     /// Client: the handshake is confirmed; probes the address the server would rather be used at.
     pub(super) fn prefer_address(&mut self, now: Instant) {
-        let Role::Client(client) = &self.handshake.role else {
+        if self.side == Side::Server {
             return;
-        };
-        let (Some(preferred), Some(path)) = (self.preferred.take(), self.paths.open(PathId::ZERO))
-        else {
+        }
+        let (Some(preferred), Some(path)) = (
+            self.paths.shared.preferred.take(),
+            self.paths.open(PathId::ZERO),
+        ) else {
             return;
         };
         let FourTuple { local, remote } = path.tuple.four_tuple;
         let preferred = preferred.of_family(remote).filter(|to| *to != remote);
-        if let (true, Some(preferred)) = (client.use_preferred_address, preferred) {
+        if let (true, Some(preferred)) = (self.paths.shared.uses_preferred_address, preferred) {
             self.probe(now, FourTuple::new(local, preferred), true);
         }
     }
@@ -65,7 +67,7 @@ impl Connection {
             return;
         }
         let (side, initial_pto) = (self.side, self.config.initial_pto());
-        let delay = self.peer_max_ack_delay();
+        let delay = self.paths.peer_max_ack_delay();
         let Some(path) = self.paths.open_mut(PathId::ZERO) else {
             return;
         };
@@ -82,7 +84,7 @@ impl Connection {
 
     /// True if one of our addresses is the one we told the client to prefer.
     pub(super) fn is_preferred(&self, local: SocketAddr) -> bool {
-        let announced = self.preferred.as_ref();
+        let announced = self.paths.shared.preferred.as_ref();
         announced.and_then(|preferred| preferred.of_family(local)) == Some(local)
     }
 
@@ -155,13 +157,15 @@ impl Connection {
         path.recovery
             .reset_for_new_address(&mut path.space, &self.config, now);
         path.mtu.reset();
-        self.controller.on_path_opened(PathId::ZERO, now, mtu);
+        self.outbox
+            .controller
+            .on_path_opened(PathId::ZERO, now, mtu);
         self.change_cid(PathId::ZERO, |cids| Some(cids.adopt_candidate()));
         tracing::debug!(%four_tuple, "moves to the preferred address");
         self.log_tuple(PathId::ZERO);
         self.log_mtu(PathId::ZERO);
         let moved = PathEvent::Migrated(PathId::ZERO, four_tuple);
-        self.events.push_back(Event::Path(moved));
+        self.outbox.event(Event::Path(moved));
     }
 
     /// Validation of the candidate failed: everything stays as it is (RFC 9000 section 9.6.2).

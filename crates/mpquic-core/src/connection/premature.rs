@@ -2,11 +2,11 @@
 //! connection ID to answer with on the path they open.
 
 use super::Connection;
-use super::ingress::Arrival;
-use super::log::Dropped;
 use crate::error::TransportError;
 use crate::ids::PathId;
+use crate::packet::arrival::Arrival;
 use crate::qlog::DropReason;
+use crate::recorder::Dropped;
 use crate::wire::header::ProtectedPacket;
 
 /// Packets kept at a time.

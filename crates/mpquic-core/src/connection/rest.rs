@@ -47,7 +47,7 @@ impl Connection {
             self.outcome = None;
             self.premature.shrink_to_fit();
             self.requeued.shrink_to_fit();
-            self.events.shrink_to_fit();
+            self.outbox.trim();
             self.paths.rest();
             self.movable.rest();
             self.streams.rest();

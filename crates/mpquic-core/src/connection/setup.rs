@@ -117,28 +117,6 @@ pub(crate) struct ServerSetup {
     pub(crate) token_issuer: Option<TokenIssuer>,
 }
 
-/// What of the peer's transport parameters matters all along.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) ack_delay_exponent: u8,
-    pub(crate) active_connection_id_limit: u64,
-    pub(crate) max_udp_payload_size: u64,
-    pub(crate) disable_active_migration: bool,
-    pub(crate) grease_quic_bit: bool,
-}
-
-impl From<&TransportParameters> for Peer {
-    fn from(parameters: &TransportParameters) -> Self {
-        Self {
-            ack_delay_exponent: parameters.ack_delay_exponent,
-            active_connection_id_limit: parameters.active_connection_id_limit,
-            max_udp_payload_size: parameters.max_udp_payload_size,
-            disable_active_migration: parameters.disable_active_migration,
-            grease_quic_bit: parameters.grease_quic_bit,
-        }
-    }
-}
-
 /// The parameters one side announces, without those only a server sends. `random` chooses what the
 /// reserved one looks like.
 pub(crate) fn local_parameters(

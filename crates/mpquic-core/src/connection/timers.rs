@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Closing, Connection, EndpointEvent, TimeoutReason};
+use super::{Closing, Connection};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::event::{EndpointEvent, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
 use crate::recovery::pto::MAX_BACKOFF;
@@ -111,9 +112,7 @@ impl Connection {
             earliest.note(Some(at), TimeoutReason::Pacing(path));
         }
         earliest.note(self.movable.next_timeout(), TimeoutReason::Scheduler);
-        let idle = self
-            .idle
-            .deadline(|| self.paths.largest_pto(self.peer_max_ack_delay()));
+        let idle = self.idle.deadline(|| self.paths.largest_pto());
         earliest.note(idle, TimeoutReason::Idle);
         let keys = self
             .handshake
@@ -149,7 +148,7 @@ impl Connection {
             } else {
                 MAX_BACKOFF
             },
-            peer_max_ack_delay: self.peer_max_ack_delay(),
+            peer_max_ack_delay: self.paths.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.confirmed,
             peer_validated_address: path.id != PathId::ZERO
                 || !self.handshake.peer_may_be_blocked(self.side),
@@ -160,19 +159,19 @@ impl Connection {
 
     /// Call when the time of [`Self::poll_timeout`] has come; harmless otherwise.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.log.set_time(now);
+        self.outbox.set_time(now);
         if self.closing.on_timeout(now) {
-            self.endpoint_events.push_back(EndpointEvent::Drained);
+            self.outbox.endpoint_event(EndpointEvent::Drained);
         }
         if !self.closing.is_open() {
             return;
         }
-        let largest = || self.paths.largest_pto(self.peer_max_ack_delay());
+        let largest = || self.paths.largest_pto();
         if self.idle.deadline(largest).is_some_and(|at| at <= now) {
             // RFC 9000 section 10.1: closed silently.
             self.closing = Closing::Drained;
             self.lose(ConnectionError::TimedOut);
-            self.endpoint_events.push_back(EndpointEvent::Drained);
+            self.outbox.endpoint_event(EndpointEvent::Drained);
             return;
         }
         self.on_ack_timeout(now);
@@ -181,7 +180,7 @@ impl Connection {
             self.on_path_timeout(now, id);
         }
         self.discard_paths(now);
-        self.movable.on_timeout(now);
+        self.movable.on_timeout(now, &mut self.outbox);
         self.on_rest_timeout(now);
         self.on_early_keys_timeout(now);
         if let Some(keys) = &mut self.handshake.one_rtt {

@@ -5,10 +5,11 @@ use rand::{Rng, RngExt};
 
 use super::handshake::Level;
 use super::setup::Role;
-use super::{Closing, Connection, EarlyData, EndpointEvent};
+use super::{Closing, Connection};
 use crate::config::EndpointConfig;
 use crate::crypto::FirstFlight;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::event::{EarlyData, EndpointEvent};
 use crate::ids::{PathId, SpaceId};
 use crate::qlog::{self, UnnumberedKind};
 use crate::version::Version;
@@ -244,7 +245,7 @@ impl Connection {
             None => {
                 self.closing = Closing::Drained;
                 self.lose(ConnectionError::VersionMismatch);
-                self.endpoint_events.push_back(EndpointEvent::Drained);
+                self.outbox.endpoint_event(EndpointEvent::Drained);
                 Ok(())
             }
         }
@@ -294,7 +295,7 @@ impl Connection {
     /// Logs the versions of both sides, once the peer's are known.
     pub(super) fn log_versions(&mut self, peer: &TransportParameters) {
         let local = self.handshake.local_parameters.as_deref();
-        self.log.event(|| qlog::Event::VersionChosen {
+        self.outbox.log.event(|| qlog::Event::VersionChosen {
             local: local.and_then(|local| local.version_information.as_ref()),
             peer: peer.version_information.as_ref(),
             version: self.handshake.versions.current,

@@ -10,8 +10,8 @@ use quinn_proto::{ConnectionId, EcnCodepoint};
 
 use super::Server;
 use super::token::Admission;
-use crate::connection::Datagram;
 use crate::crypto::Keys;
+use crate::event::Datagram;
 use crate::ids::{FourTuple, PathId};
 use crate::version::Version;
 

@@ -12,14 +12,15 @@ use rand::{Rng, RngExt, SeedableRng};
 use thiserror::Error;
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
+use crate::connection::Connection;
 use crate::connection::setup::{
     ClientSetup, ConnectionSetup, Role, ServerSetup, TokenDrawer, local_parameters,
 };
 use crate::connection::versions::Versions;
-use crate::connection::{Connection, Datagram, EndpointEvent};
 use crate::crypto::Unstarted;
 use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
 use crate::error::{ConnectionError, TransportErrorCode};
+use crate::event::{Datagram, EndpointEvent};
 use crate::ids::{FourTuple, PathId};
 use crate::packet::Transmit;
 use crate::qlog::{Unnumbered, UnnumberedKind};

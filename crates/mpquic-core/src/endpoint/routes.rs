@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::ConnectionHandle;
 use super::cids::{CidList, CidMap};
-use crate::connection::EndpointEvent;
+use crate::event::EndpointEvent;
 use crate::ids::PathId;
 
 /// Where Initial and 0-RTT packets go that still carry the connection ID the client made up.

@@ -1,5 +1,6 @@
 //! Packets: building and sealing, opening, and what becomes of the frames in them.
 
+pub(crate) mod arrival;
 pub(crate) mod builder;
 pub(crate) mod delivery;
 pub(crate) mod opener;

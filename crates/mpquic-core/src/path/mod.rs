@@ -11,16 +11,18 @@ use std::time::Instant;
 use quinn_proto::Side;
 
 use crate::config::TransportConfig;
-use crate::connection::{PathState, PathStats};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::recovery::Recovery;
 use crate::sched::LocalQueue;
 use crate::space::PacketNumberSpace;
 
+mod ack_frequency;
 pub(crate) mod amplification;
 pub(crate) mod ids;
 pub(crate) mod mtu;
+mod report;
 pub(crate) mod set;
+pub(crate) mod shared;
 pub(crate) mod status;
 pub(crate) mod validation;
 pub(crate) mod view;
@@ -284,36 +286,6 @@ impl Path {
             Side::Client => !spin,
             Side::Server => spin,
         };
-    }
-
-    pub(crate) fn stats(&self, abandoned: bool, window: u64) -> PathStats {
-        let rtt = self.recovery.rtt.snapshot();
-        let state = if abandoned {
-            PathState::Abandoned
-        } else if !self.tuple.validated {
-            PathState::Validating
-        } else if self.is_suspect() {
-            PathState::Suspect
-        } else {
-            PathState::Active
-        };
-        PathStats {
-            id: self.id,
-            four_tuple: self.tuple.four_tuple,
-            state,
-            rtt: rtt.smoothed,
-            min_rtt: rtt.min,
-            window,
-            in_flight: self.recovery.bytes_in_flight(),
-            mtu: self.mtu.mtu(),
-            bytes_sent: self.counters.bytes_sent,
-            bytes_received: self.counters.bytes_received,
-            packets_sent: self.counters.packets_sent,
-            packets_received: self.counters.packets_received,
-            packets_lost: self.counters.packets_lost,
-            congestion_events: self.counters.congestion_events,
-            probe_timeouts: self.counters.probe_timeouts,
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use quinn_proto::ConnectionId;
 
 use super::Path;
 use super::ids::PathIds;
+use super::shared::Shared;
 use super::status::PathStatuses;
 use crate::cid::local::LocalCids;
 use crate::cid::peer::PeerCids;
@@ -119,17 +120,16 @@ impl Slot {
 #[derive(Debug)]
 pub(crate) struct Paths {
     slots: Vec<Slot>,
-    /// Our `active_connection_id_limit`.
-    cid_limit: u64,
     pub(crate) ids: PathIds,
+    pub(crate) shared: Shared,
 }
 
 impl Paths {
-    pub(crate) fn new(ids: PathIds, cid_limit: u64) -> Self {
+    pub(crate) fn new(shared: Shared) -> Self {
         Self {
             slots: Vec::new(),
-            cid_limit,
-            ids,
+            ids: PathIds::new(shared.config.max_concurrent_paths),
+            shared,
         }
     }
 
@@ -158,7 +158,8 @@ impl Paths {
                 let unused = self.ids.issuable().count();
                 self.slots.reserve_exact(unused.max(1));
             }
-            self.slots.insert(index, Slot::new(id, self.cid_limit));
+            self.slots
+                .insert(index, Slot::new(id, self.shared.cid_limit));
             index
         });
         &mut self.slots[index]
@@ -196,17 +197,24 @@ impl Paths {
         self.slot_mut(id)?.open_mut()
     }
 
+    /// The path, open or abandoned, and what it shares with the others.
+    pub(crate) fn any_and_shared(&mut self, id: PathId) -> Option<(&mut Path, &mut Shared)> {
+        let index = self.position(id).ok()?;
+        let path = self.slots[index].path.as_deref_mut()?;
+        Some((path, &mut self.shared))
+    }
+
+    /// A connection ID of ours for a path, not used on any path so far (MP-095).
+    pub(crate) fn new_cid(&mut self) -> Option<ConnectionId> {
+        let slots = &self.slots;
+        self.shared.cids.generate(|cid| is_issued(slots, cid))
+    }
+
     /// True if a datagram that ends so is a stateless reset of the connection (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         self.slots
             .iter()
             .any(|slot| slot.peer_cids.is_reset_token(token))
-    }
-
-    /// True if `cid` is one of ours, on whichever path.
-    pub(crate) fn has_issued(&self, cid: &ConnectionId) -> bool {
-        let mut issued = self.slots.iter().flat_map(|slot| slot.local_cids.active());
-        issued.any(|known| known == cid)
     }
 
     /// Open paths in order of ID.
@@ -220,7 +228,8 @@ impl Paths {
     }
 
     /// The largest PTO of all open paths: how long the network may still deliver (MP-124, MP-146).
-    pub(crate) fn largest_pto(&self, max_ack_delay: Duration) -> Duration {
+    pub(crate) fn largest_pto(&self) -> Duration {
+        let max_ack_delay = self.peer_max_ack_delay();
         self.iter()
             .map(|path| path.recovery.pto(max_ack_delay))
             .max()
@@ -346,6 +355,12 @@ impl Paths {
             | Delivery::Nothing => {}
         }
     }
+}
+
+/// True if `cid` is one of ours, on whichever path.
+fn is_issued(slots: &[Slot], cid: &ConnectionId) -> bool {
+    let mut issued = slots.iter().flat_map(|slot| slot.local_cids.active());
+    issued.any(|known| known == cid)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@ use std::net::Ipv4Addr;
 
 use super::*;
 use crate::congestion::{Acked, CongestionEvent, Controller};
+use crate::event::PathState;
 use crate::ids::PathStatus;
 use crate::recovery::testing::{ms, start};
 use crate::sched::{PathView, Sendable};

@@ -1,6 +1,7 @@
 //! Loss recovery of one path (RFC 9002): what was acknowledged, what is lost, when to probe.
 
 mod ack;
+pub(crate) mod ack_frequency;
 pub(crate) mod delivery_rate;
 pub(crate) mod ecn;
 pub(crate) mod loss;

@@ -25,9 +25,9 @@ fn four_tuple(port: u16) -> FourTuple {
 
 /// Multipath negotiated, no path known yet.
 fn negotiated() -> Paths {
-    let mut ids = PathIds::new(6);
-    assert!(ids.set_peer_parameter(Some(PathId(5))));
-    Paths::new(ids, 3)
+    let mut paths = Paths::new(Shared::for_tests(Side::Client, 6, 3));
+    assert!(paths.ids.set_peer_parameter(Some(PathId(5))));
+    paths
 }
 
 /// Paths 0, 1 and 2, all of which carry data.
@@ -75,12 +75,12 @@ fn mp_108_the_reset_tokens_of_all_paths_count() {
 #[test]
 fn a_connection_id_of_any_path_was_issued() {
     let mut paths = negotiated();
-    assert!(!paths.has_issued(&cid(2)));
+    assert!(!is_issued(&paths.slots, &cid(2)));
     for (id, n) in [(FIRST, 1), (SECOND, 2)] {
         paths.slot_or_new(id).local_cids.issue(cid(n), [n; 16]);
     }
-    assert!(paths.has_issued(&cid(1)) && paths.has_issued(&cid(2)));
-    assert!(!paths.has_issued(&cid(3)));
+    assert!(is_issued(&paths.slots, &cid(1)) && is_issued(&paths.slots, &cid(2)));
+    assert!(!is_issued(&paths.slots, &cid(3)));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
 
 #[test]
 fn memory_for_slots_is_taken_once_for_all_ids_that_both_sides_allow() {
-    let mut paths = Paths::new(PathIds::new(6), 3);
+    let mut paths = Paths::new(Shared::for_tests(Side::Client, 6, 3));
     paths.slot_or_new(FIRST);
     assert_eq!(paths.slots.capacity(), 1, "no more without multipath");
     assert!(paths.ids.set_peer_parameter(Some(PathId(5))));

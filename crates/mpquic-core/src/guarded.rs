@@ -77,10 +77,10 @@ impl<T: ?Sized> fmt::Debug for Contained<T> {
 
 /// The scheduler.
 #[derive(Debug)]
-pub(super) struct GuardedScheduler(Contained<dyn Scheduler>);
+pub(crate) struct GuardedScheduler(Contained<dyn Scheduler>);
 
 impl GuardedScheduler {
-    pub(super) fn new(config: &TransportConfig) -> Self {
+    pub(crate) fn new(config: &TransportConfig) -> Self {
         let scheduler = config.scheduler.build();
         Self(Contained::new(
             scheduler,
@@ -89,20 +89,20 @@ impl GuardedScheduler {
         ))
     }
 
-    pub(super) fn needs(&self) -> Needs {
+    pub(crate) fn needs(&self) -> Needs {
         self.0.ask(Needs::default(), |scheduler| scheduler.needs())
     }
 
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.0.ask(None, |scheduler| scheduler.next_timeout())
     }
 
-    pub(super) fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
+    pub(crate) fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
         self.0.call((), |scheduler| scheduler.on_event(event, view));
     }
 
     /// `None` once it panicked.
-    pub(super) fn select(&mut self, view: &View<'_>) -> Option<Decision> {
+    pub(crate) fn select(&mut self, view: &View<'_>) -> Option<Decision> {
         self.0.call(None, |scheduler| Some(scheduler.select(view)))
     }
 }
@@ -110,14 +110,14 @@ impl GuardedScheduler {
 /// The controller. Windows are at least two datagrams and at most [`MAX_WINDOW`]; once it panicked
 /// they are two datagrams.
 #[derive(Debug)]
-pub(super) struct GuardedController {
+pub(crate) struct GuardedController {
     controller: Contained<dyn Controller>,
     /// Largest datagram by path, sorted.
     mtus: Vec<(PathId, u16)>,
 }
 
 impl GuardedController {
-    pub(super) fn new(config: &TransportConfig) -> Self {
+    pub(crate) fn new(config: &TransportConfig) -> Self {
         let controller = config.controller.build();
         Self {
             controller: Contained::new(controller, "controller", config.contain_panics),

@@ -3,13 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::Connection;
 use crate::config::{MAX_ACK_DELAY, TransportConfig};
-use crate::congestion::Controller as _;
 use crate::error::TransportError;
 use crate::packet::delivery::{Delivery, Fate, Progress};
 use crate::packet::writer::FrameWriter;
-use crate::path::Path;
 use crate::space::AckPolicy;
 use crate::wire::frame::{AckFrequency, Frame};
 use crate::wire::transport_parameters::TransportParameters;
@@ -19,7 +16,7 @@ const ACKS_PER_WINDOW: u64 = 4;
 
 /// Both directions of the extension.
 #[derive(Debug)]
-pub(super) struct AckFrequencies {
+pub(crate) struct AckFrequencies {
     /// How we acknowledge.
     policy: AckPolicy,
     /// Our `min_ack_delay`, if we announced one.
@@ -40,15 +37,15 @@ pub(super) struct AckFrequencies {
 
 /// What a request follows from.
 #[derive(Debug, Clone, Copy)]
-struct Conditions {
+pub(crate) struct Conditions {
     /// The smallest smoothed round-trip time of the usable paths.
-    round_trip: Duration,
+    pub(crate) round_trip: Duration,
     /// The smallest window of the usable paths, datagrams.
-    window: u64,
+    pub(crate) window: u64,
 }
 
 impl AckFrequencies {
-    pub(super) fn new(config: &TransportConfig, announced: &TransportParameters) -> Self {
+    pub(crate) fn new(config: &TransportConfig, announced: &TransportParameters) -> Self {
         Self {
             policy: AckPolicy::from_config(config),
             min_delay: announced.min_ack_delay,
@@ -62,25 +59,25 @@ impl AckFrequencies {
     }
 
     /// The peer's parameters arrived.
-    pub(super) fn set_peer(&mut self, peer: &TransportParameters) {
+    pub(crate) fn set_peer(&mut self, peer: &TransportParameters) {
         self.peer_min_delay = peer.min_ack_delay;
         self.announced_delay = peer.max_ack_delay;
         self.peer_delay = peer.max_ack_delay;
     }
 
     /// How 1-RTT packets are acknowledged, on all paths.
-    pub(super) fn policy(&self) -> &AckPolicy {
+    pub(crate) fn policy(&self) -> &AckPolicy {
         &self.policy
     }
 
     /// True if the peer reads IMMEDIATE_ACK.
-    pub(super) fn peer_answers_at_once(&self) -> bool {
+    pub(crate) fn peer_answers_at_once(&self) -> bool {
         self.peer_min_delay.is_some()
     }
 
     /// The peer may delay acknowledgements for so long: until it has a request, the longer of the
     /// delays before and after it (section 7).
-    pub(super) fn peer_max_ack_delay(&self) -> Duration {
+    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         match &self.request {
             Some((request, Progress::Queued | Progress::Sent)) => {
                 self.peer_delay.max(delay(request))
@@ -90,7 +87,7 @@ impl AckFrequencies {
     }
 
     /// ACK_FREQUENCY arrived.
-    pub(super) fn on_ack_frequency(&mut self, asked: &AckFrequency) -> Result<(), TransportError> {
+    pub(crate) fn on_ack_frequency(&mut self, asked: &AckFrequency) -> Result<(), TransportError> {
         let min_delay = self.announced()?;
         // Section 4: longer than any max_ack_delay, or shorter than we can do
         if delay(asked) > MAX_ACK_DELAY || delay(asked) < min_delay {
@@ -113,22 +110,24 @@ impl AckFrequencies {
     }
 
     /// Our `min_ack_delay`. Without one, the frame types are unknown (RFC 9000 section 12.4).
-    pub(super) fn announced(&self) -> Result<Duration, TransportError> {
+    pub(crate) fn announced(&self) -> Result<Duration, TransportError> {
         self.min_delay.ok_or(TransportError::frame_encoding(
             "frame of an extension that was not announced",
         ))
     }
 
     /// True if it is time to see whether the peer should be asked for something else.
-    fn is_due(&self, now: Instant) -> bool {
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         let settled = self
             .request
             .is_none_or(|(_, progress)| progress == Progress::Delivered);
         settled && self.peer_min_delay.is_some() && self.review_at.is_none_or(|at| at <= now)
     }
 
-    /// Asks for what fits the paths as they are now, if that is something else than before.
-    fn review(&mut self, config: &TransportConfig, paths: Conditions) {
+    /// Asks for what fits the paths as they are now, if that is something else than before. Until
+    /// `next` there is no other review.
+    pub(crate) fn review(&mut self, config: &TransportConfig, paths: Conditions, next: Instant) {
+        self.review_at = Some(next);
         let (Some(wanted), Some(min_delay)) = (&config.ack_frequency, self.peer_min_delay) else {
             return;
         };
@@ -154,12 +153,12 @@ impl AckFrequencies {
         }
     }
 
-    pub(super) fn wants_to_send(&self) -> bool {
+    pub(crate) fn wants_to_send(&self) -> bool {
         self.request
             .is_some_and(|(_, progress)| progress.is_queued())
     }
 
-    pub(super) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
+    pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
         if let Some((request, progress)) = &mut self.request
             && progress.is_queued()
         {
@@ -171,7 +170,7 @@ impl AckFrequencies {
     }
 
     /// Takes the fate of a request.
-    pub(super) fn on_delivery(&mut self, sequence: u64, fate: Fate) {
+    pub(crate) fn on_delivery(&mut self, sequence: u64, fate: Fate) {
         if let Some((request, progress)) = &mut self.request
             && request.sequence == sequence
         {
@@ -180,37 +179,6 @@ impl AckFrequencies {
                 self.peer_delay = delay(request);
             }
         }
-    }
-}
-
-impl Connection {
-    /// The peer is known to acknowledge 1-RTT packets within this time.
-    pub(super) fn peer_max_ack_delay(&self) -> Duration {
-        self.ack_frequencies.peer_max_ack_delay()
-    }
-
-    /// Looks at what the peer is asked for, once in a round trip.
-    pub(super) fn review_ack_frequency(&mut self, now: Instant) {
-        if self.config.ack_frequency.is_none()
-            || !self.handshake.confirmed
-            || !self.ack_frequencies.is_due(now)
-        {
-            return;
-        }
-        let measured =
-            |path: &&Path| path.is_usable() && path.recovery.rtt.first_sample().is_some();
-        let paths = || self.paths.iter().filter(measured);
-        let round_trip = paths().map(|path| path.recovery.rtt.smoothed()).min();
-        let window = paths().map(|path| {
-            let datagram = path.datagram_size() as u64;
-            self.controller.window(path.id) / datagram
-        });
-        let (Some(round_trip), Some(window)) = (round_trip, window.min()) else {
-            return;
-        };
-        self.ack_frequencies.review_at = Some(now + self.paths.largest_rtt());
-        let paths = Conditions { round_trip, window };
-        self.ack_frequencies.review(&self.config, paths);
     }
 }
 

@@ -1,0 +1,133 @@
+//! [`Outbox`]: what the components of a connection tell the world.
+//!
+//! A component is handed the outbox with the call that changes it, so that it can speak without
+//! knowing its siblings or the connection.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::congestion::CongestionKind;
+use crate::error::ConnectionError;
+use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent};
+use crate::guarded::GuardedController;
+use crate::ids::PathId;
+use crate::qlog;
+use crate::recorder::Recorder;
+use crate::sched::{Needs, PacketInfo, SchedulerEvent};
+use crate::space::SentPacket;
+
+/// Events for the application, the endpoint and the scheduler, the congestion controller, the log,
+/// and the connection's counters.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    events: VecDeque<Event>,
+    endpoint_events: VecDeque<EndpointEvent>,
+    scheduler_events: VecDeque<SchedulerEvent>,
+    /// The scheduler wants to hear of every packet.
+    packet_events: bool,
+    pub(crate) controller: GuardedController,
+    pub(crate) log: Recorder,
+    pub(crate) stats: ConnectionStats,
+}
+
+impl Outbox {
+    pub(crate) fn new(controller: GuardedController, needs: Needs, log: Recorder) -> Self {
+        Self {
+            events: VecDeque::with_capacity(1),
+            endpoint_events: VecDeque::new(),
+            scheduler_events: VecDeque::new(),
+            packet_events: needs.packet_events,
+            controller,
+            log,
+            stats: ConnectionStats::default(),
+        }
+    }
+
+    /// What is logged from here on happens now.
+    #[inline]
+    pub(crate) fn set_time(&mut self, now: Instant) {
+        self.log.set_time(now);
+    }
+
+    /// Something the application should know.
+    pub(crate) fn event(&mut self, event: Event) {
+        self.events.push_back(event);
+    }
+
+    /// Something the application should know of a path.
+    pub(crate) fn path_event(&mut self, event: PathEvent) {
+        self.event(Event::Path(event));
+    }
+
+    /// The application is told that the connection is over.
+    pub(crate) fn connection_lost(&mut self, reason: ConnectionError) {
+        self.log.event(|| qlog::Event::ConnectionLost(&reason));
+        self.event(Event::ConnectionLost { reason });
+    }
+
+    /// Something the endpoint must know.
+    pub(crate) fn endpoint_event(&mut self, event: EndpointEvent) {
+        self.endpoint_events.push_back(event);
+    }
+
+    /// Something the scheduler should know before it decides again.
+    pub(crate) fn scheduler_event(&mut self, event: SchedulerEvent) {
+        self.scheduler_events.push_back(event);
+    }
+
+    /// The controller was told of congestion on a path.
+    pub(crate) fn on_congestion(&mut self, path: PathId, kind: CongestionKind) {
+        self.scheduler_event(SchedulerEvent::Congestion(path, kind));
+    }
+
+    /// A packet was sent, acknowledged or lost, or the round-trip time measured: for schedulers
+    /// that ask for that.
+    #[inline]
+    pub(crate) fn packet_event(&mut self, event: impl FnOnce() -> SchedulerEvent) {
+        if self.packet_events {
+            self.scheduler_events.push_back(event());
+        }
+    }
+
+    /// The next event for the application.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next event for the endpoint.
+    pub(crate) fn next_endpoint_event(&mut self) -> Option<EndpointEvent> {
+        let event = self.endpoint_events.pop_front();
+        if event.is_none() && self.endpoint_events.capacity() > 0 {
+            // They are rare after the handshake, and many at its end.
+            self.endpoint_events = VecDeque::new();
+        }
+        event
+    }
+
+    /// What the scheduler has not been told yet.
+    pub(crate) fn scheduler_events(&mut self) -> &mut VecDeque<SchedulerEvent> {
+        &mut self.scheduler_events
+    }
+
+    /// The same, with the controller whose windows the scheduler may ask for.
+    pub(crate) fn scheduler_news(&mut self) -> (&mut VecDeque<SchedulerEvent>, &GuardedController) {
+        (&mut self.scheduler_events, &self.controller)
+    }
+
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.events.shrink_to_fit();
+        self.scheduler_events.shrink_to_fit();
+    }
+}
+
+/// A packet as schedulers see it.
+pub(crate) fn packet_info(path: PathId, packet_number: u64, packet: &SentPacket) -> PacketInfo {
+    PacketInfo {
+        path,
+        packet_number,
+        bytes: packet.bytes.into(),
+        tag: packet.tag,
+        sent_at: packet.time_sent,
+    }
+}

@@ -1,0 +1,84 @@
+//! What a path tells of itself: statistics, and events for qlog.
+
+use super::Path;
+use crate::congestion::Controller as _;
+use crate::event::{PathState, PathStats};
+use crate::outbox::Outbox;
+use crate::qlog::{EcnValidation, Event, Metrics};
+use crate::recovery::ecn::Validation;
+
+impl Path {
+    /// Logs where the path runs.
+    pub(crate) fn report_tuple(&self, outbox: &mut Outbox) {
+        let (path, four_tuple) = (self.id, self.tuple.four_tuple);
+        outbox
+            .log
+            .event(|| Event::TupleAssigned { path, four_tuple });
+    }
+
+    /// Logs what MTU discovery knows.
+    pub(crate) fn report_mtu(&self, outbox: &mut Outbox) {
+        outbox.log.event(|| Event::MtuUpdated {
+            path: self.id,
+            mtu: self.mtu.mtu(),
+            done: self.mtu.is_done(),
+        });
+    }
+
+    /// Logs the measurements.
+    #[inline]
+    pub(crate) fn report_metrics(&self, outbox: &mut Outbox) {
+        if outbox.log.is_on() {
+            let controller = &outbox.controller;
+            let metrics = Metrics {
+                rtt: self.recovery.rtt.snapshot(),
+                pto_count: self.recovery.pto_count(),
+                congestion_window: controller.window(self.id),
+                bytes_in_flight: self.recovery.bytes_in_flight(),
+                pacing_rate: controller.pacing_rate(self.id),
+                ecn: ecn_validation(self.recovery.ecn.validation()),
+            };
+            let path = self.id;
+            outbox.log.event(|| Event::MetricsUpdated { path, metrics });
+        }
+    }
+
+    pub(crate) fn stats(&self, abandoned: bool, window: u64) -> PathStats {
+        let rtt = self.recovery.rtt.snapshot();
+        let state = if abandoned {
+            PathState::Abandoned
+        } else if !self.tuple.validated {
+            PathState::Validating
+        } else if self.is_suspect() {
+            PathState::Suspect
+        } else {
+            PathState::Active
+        };
+        PathStats {
+            id: self.id,
+            four_tuple: self.tuple.four_tuple,
+            state,
+            rtt: rtt.smoothed,
+            min_rtt: rtt.min,
+            window,
+            in_flight: self.recovery.bytes_in_flight(),
+            mtu: self.mtu.mtu(),
+            bytes_sent: self.counters.bytes_sent,
+            bytes_received: self.counters.bytes_received,
+            packets_sent: self.counters.packets_sent,
+            packets_received: self.counters.packets_received,
+            packets_lost: self.counters.packets_lost,
+            congestion_events: self.counters.congestion_events,
+            probe_timeouts: self.counters.probe_timeouts,
+        }
+    }
+}
+
+fn ecn_validation(validation: Validation) -> EcnValidation {
+    match validation {
+        Validation::Testing { .. } => EcnValidation::Testing,
+        Validation::Unknown { .. } => EcnValidation::Unknown,
+        Validation::Capable => EcnValidation::Capable,
+        Validation::Failed => EcnValidation::Failed,
+    }
+}

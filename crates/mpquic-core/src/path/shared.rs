@@ -1,0 +1,94 @@
+//! [`Shared`]: what all paths of a connection have in common.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use quinn_proto::Side;
+
+use crate::cid::generator::CidSource;
+use crate::config::TransportConfig;
+use crate::crypto::tokens::ResetKey;
+use crate::random::SeededRandom;
+use crate::recovery::ack_frequency::AckFrequencies;
+use crate::wire::transport_parameters::{PreferredAddress, TransportParameters};
+
+/// What all paths of a connection have in common.
+pub(crate) struct Shared {
+    pub(crate) side: Side,
+    pub(crate) config: Arc<TransportConfig>,
+    /// Makes our connection IDs.
+    pub(crate) cids: CidSource,
+    /// Derives the stateless reset token of every connection ID we issue.
+    pub(crate) reset_key: Arc<ResetKey>,
+    pub(crate) random: SeededRandom,
+    /// Our `active_connection_id_limit`.
+    pub(crate) cid_limit: u64,
+    /// Where the handshake runs to.
+    pub(crate) handshake_address: SocketAddr,
+    pub(crate) handshake_confirmed: bool,
+    /// Server: the client may leave the address of the handshake.
+    pub(crate) allows_migration: bool,
+    /// Client: it moves to the address the server prefers.
+    pub(crate) uses_preferred_address: bool,
+    /// Server: the preferred address it announced. Client: the one it received and has not used yet.
+    pub(crate) preferred: Option<Box<PreferredAddress>>,
+    pub(crate) peer: Peer,
+    pub(crate) ack_frequencies: AckFrequencies,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared")
+            .field("side", &self.side)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The peer's transport parameters that paths still need after the handshake.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) ack_delay_exponent: u8,
+    pub(crate) active_connection_id_limit: u64,
+    pub(crate) max_udp_payload_size: u64,
+    pub(crate) disable_active_migration: bool,
+    pub(crate) grease_quic_bit: bool,
+}
+
+impl From<&TransportParameters> for Peer {
+    fn from(parameters: &TransportParameters) -> Self {
+        Self {
+            ack_delay_exponent: parameters.ack_delay_exponent,
+            active_connection_id_limit: parameters.active_connection_id_limit,
+            max_udp_payload_size: parameters.max_udp_payload_size,
+            disable_active_migration: parameters.disable_active_migration,
+            grease_quic_bit: parameters.grease_quic_bit,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// Without policies, for so many paths and connection IDs of the peer on each.
+    pub(crate) fn for_tests(side: Side, max_concurrent_paths: u32, cid_limit: u64) -> Self {
+        use crate::cid::generator::SeededGenerator;
+
+        let mut config = TransportConfig::without_policies();
+        config.max_concurrent_paths = max_concurrent_paths;
+        let parameters = TransportParameters::default();
+        Self {
+            side,
+            cids: CidSource::new(Box::new(SeededGenerator::new([1; 32], 8))),
+            reset_key: Arc::new(ResetKey::new(&[2; 32])),
+            random: SeededRandom::new([3; 32]),
+            cid_limit,
+            handshake_address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            handshake_confirmed: true,
+            allows_migration: true,
+            uses_preferred_address: true,
+            preferred: None,
+            peer: Peer::from(&parameters),
+            ack_frequencies: AckFrequencies::new(&config, &parameters),
+            config: Arc::new(config),
+        }
+    }
+}
