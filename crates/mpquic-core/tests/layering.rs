@@ -263,6 +263,42 @@ fn only_the_core_names_quinn_proto_and_rustls() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+/// The files of `tests/` make one program a crate, because each links the world anew. A file that its
+/// parent does not declare would never be compiled, and its tests never run.
+#[test]
+fn every_test_file_is_part_of_its_crates_program() {
+    let mut faults = Vec::new();
+    for tests in folders_of_crates("tests") {
+        let root = tests.join("main.rs");
+        let files = fs::read_dir(&tests).expect("the folder of tests can be read");
+        if root.is_file() {
+            undeclared(&tests, &root, &mut faults);
+        } else if files.count() != 1 {
+            faults.push(format!("{} needs a main.rs", tests.display()));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// Adds the files below a folder that the file above them does not declare.
+fn undeclared(folder: &Path, parent: &Path, faults: &mut Vec<String>) {
+    let declarations = fs::read_to_string(parent).expect("a source file can be read");
+    for entry in fs::read_dir(folder).expect("a folder of tests can be read") {
+        let path = entry.expect("its entries, too").path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if path == *parent || !(is_source || path.is_dir()) {
+            continue;
+        }
+        let declaration = format!("mod {name};");
+        if !declarations.lines().any(|line| line == declaration) {
+            faults.push(format!("{} is not declared", path.display()));
+        } else if path.is_dir() {
+            undeclared(&path, &path.join("mod.rs"), faults);
+        }
+    }
+}
+
 #[test]
 fn the_tables_have_no_cycle() {
     for (index, (module, allowed)) in MODULES.iter().enumerate() {
@@ -311,11 +347,8 @@ impl Source {
     fn all() -> impl Iterator<Item = Self> {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let mut files = Vec::new();
-        for entry in fs::read_dir(&crates).expect("the folder of crates can be read") {
-            let src = entry.expect("its entries, too").path().join("src");
-            if src.is_dir() {
-                collect(&src, &mut files);
-            }
+        for src in folders_of_crates("src") {
+            collect(&src, &mut files);
         }
         assert!(!files.is_empty());
         files.sort();
@@ -392,6 +425,14 @@ impl Source {
             ))
         })
     }
+}
+
+/// The folders of this name that crates have.
+fn folders_of_crates(name: &str) -> Vec<PathBuf> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let entries = fs::read_dir(&crates).expect("the folder of crates can be read");
+    let folders = entries.map(|entry| entry.expect("its entries, too").path().join(name));
+    folders.filter(|folder| folder.is_dir()).collect()
 }
 
 fn is_word(c: char) -> bool {

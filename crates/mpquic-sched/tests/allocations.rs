@@ -1,14 +1,12 @@
 //! A decision must not allocate once the scheduler has seen its paths and streams.
 
-mod world;
-
+use super::world::{Step, World, any_steps, start};
 use mpquic_sched::{by_name, list, reinjections};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
-use world::{World, any_steps, start};
 
 /// Allocations of one scheduler that takes the steps again after it took them twice.
-fn allocations(name: &str, steps: &[world::Step]) -> u64 {
+fn allocations(name: &str, steps: &[Step]) -> u64 {
     let mut scheduler = by_name(name).expect("a listed name").build();
     let mut world = World::new(start());
     for _ in 0..3 {

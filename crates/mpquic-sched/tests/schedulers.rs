@@ -1,15 +1,13 @@
 //! What every scheduler must hold to, and what each is for.
 
-mod world;
-
 use std::time::{Duration, Instant};
 
+use super::world::{MTU, Step, World, any_path, any_steps, check, path, sends, start, view};
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, Sendable};
 use mpquic_sched::{RoundRobin, by_name, list, reinjections};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use world::{MTU, World, any_path, any_steps, check, path, sends, start, view};
 
 fn window_full(mut path: PathView) -> PathView {
     path.in_flight = path.window;
@@ -22,7 +20,7 @@ fn decide(scheduler: &mut dyn Scheduler, now: Instant, paths: &[PathView]) -> De
 }
 
 /// All decisions of a scheduler in a world that takes these steps.
-fn run(name: &str, now: Instant, steps: &[world::Step]) -> Result<Vec<Decision>, TestCaseError> {
+fn run(name: &str, now: Instant, steps: &[Step]) -> Result<Vec<Decision>, TestCaseError> {
     let mut scheduler = by_name(name).expect("a listed name").build();
     let mut world = World::new(now);
     let mut decisions = Vec::new();

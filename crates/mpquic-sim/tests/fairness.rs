@@ -1,7 +1,7 @@
 //! What connections over several paths take of a bottleneck their paths share with a connection
 //! over one path, and what they reach on long and lossy paths of their own.
 //!
-//! `cargo test -p mpquic-sim --test fairness -- --nocapture` prints the figures of
+//! `cargo test -p mpquic-sim --test all fairness -- --nocapture` prints the figures of
 //! `docs/congestion.md`.
 
 use std::time::Duration;

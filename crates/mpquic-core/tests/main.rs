@@ -1,0 +1,18 @@
+//! The tests of the core through its public interface, one program: it links once.
+
+mod close;
+mod codec;
+mod conformance;
+mod ecn;
+mod endpoint;
+mod handshake;
+mod hostile;
+mod hostile_policies;
+mod layering;
+mod loss;
+mod migration;
+mod operations;
+mod paths;
+mod rules;
+mod scheduler_events;
+mod streams;

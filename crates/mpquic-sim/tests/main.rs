@@ -1,0 +1,5 @@
+//! The tests of the laboratory through its public interface, one program: it links once.
+
+mod fairness;
+mod lab;
+mod papers;
