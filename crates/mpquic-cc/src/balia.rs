@@ -46,7 +46,7 @@ impl Coupling for BalancedLinkedAdaptation {
 
     fn loss_factor(path: PathId, members: Members<'_, Self>) -> f64 {
         let slowness = members
-            .find(path)
+            .get(path)
             .map_or(1.0, |path| slowness(&path, members));
         1.0 - slowness.min(MAX_PENALTY) / 2.0
     }

@@ -4,10 +4,9 @@
 use std::fmt;
 use std::time::Instant;
 
-use mpquic_core::PathId;
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
+use mpquic_core::{PathId, PathMap};
 
-use crate::path_map::PathMap;
 use crate::window::{Reaction, Window};
 
 /// What a loss leaves of the window unless the algorithm says otherwise.
@@ -148,8 +147,8 @@ impl<'a, C: Coupling> Members<'a, C> {
     }
 
     /// One of them.
-    pub fn find(self, path: PathId) -> Option<Member<'a, C::State>> {
-        self.member(path, self.paths.find(path)?)
+    pub fn get(self, path: PathId) -> Option<Member<'a, C::State>> {
+        self.member(path, self.paths.get(path)?)
     }
 }
 
@@ -186,20 +185,20 @@ impl<C: Coupling> Controller for Coupled<C> {
     }
 
     fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
-        if let Some(path) = self.paths.find_mut(path) {
+        if let Some(path) = self.paths.get_mut(path) {
             path.window.on_mtu_update(mtu);
         }
     }
 
     fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
-        if let Some(path) = self.paths.find_mut(path) {
+        if let Some(path) = self.paths.get_mut(path) {
             path.in_flight = sent.in_flight;
             path.window.on_packet_sent(sent);
         }
     }
 
     fn on_ack(&mut self, path: PathId, ack: &Acked) {
-        let Some(state) = self.paths.find_mut(path) else {
+        let Some(state) = self.paths.get_mut(path) else {
             return;
         };
         if ack.rtt.samples > 0 {
@@ -212,11 +211,11 @@ impl<C: Coupling> Controller for Coupled<C> {
             return;
         };
         let members = self.members();
-        let Some(member) = members.find(path) else {
+        let Some(member) = members.get(path) else {
             return;
         };
         let growth = C::growth(&member, acked, members);
-        if let Some(state) = self.paths.find_mut(path) {
+        if let Some(state) = self.paths.get_mut(path) {
             state.window.grow(growth);
             C::on_grown(&mut state.state, growth);
         }
@@ -224,25 +223,25 @@ impl<C: Coupling> Controller for Coupled<C> {
 
     fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
         let factor = C::loss_factor(path, self.members());
-        if let Some(path) = self.paths.find_mut(path) {
+        if let Some(path) = self.paths.get_mut(path) {
             let reaction = path.window.on_congestion_event(event, factor);
             C::on_reaction(&mut path.state, reaction);
         }
     }
 
     fn window(&self, path: PathId) -> u64 {
-        self.paths.find(path).map_or(0, |path| path.window.limit())
+        self.paths.get(path).map_or(0, |path| path.window.limit())
     }
 
     fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
         self.paths
-            .find(path)
+            .get(path)
             .and_then(|path| path.window.threshold())
     }
 
     fn in_recovery(&self, path: PathId) -> bool {
         self.paths
-            .find(path)
+            .get(path)
             .is_some_and(|path| path.window.in_recovery())
     }
 
@@ -254,14 +253,14 @@ impl<C: Coupling> Controller for Coupled<C> {
         let Some(bytes) = members.assumed(path) else {
             return 0;
         };
-        let Some(state) = self.paths.find(path) else {
+        let Some(state) = self.paths.get(path) else {
             return bytes as u64;
         };
         if let Some(next) = state.window.slow_start_round(bytes) {
             return next as u64;
         }
         let growth = members
-            .find(path)
+            .get(path)
             .map_or(0.0, |member| C::growth_per_round(&member, members));
         (bytes + growth).max(state.window.minimum()) as u64
     }

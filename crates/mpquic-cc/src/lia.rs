@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn a_window_that_idles_does_not_count() {
         let mut lia = lia(&[(24_000, 20_000), (240_000, 20_000)]);
-        lia.paths.find_mut(PathId(1)).unwrap().in_flight = 0;
+        lia.paths.get_mut(PathId(1)).unwrap().in_flight = 0;
         // Two datagrams count: alpha is 1/1.1, its share of the total of 26400 bytes.
         let expected = 1200.0 * 1200.0 * 24_000.0 / 26_400f64.powi(2);
         assert_close(&growths(&lia, 1200.0)[..1], &[expected]);

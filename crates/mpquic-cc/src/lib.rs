@@ -32,7 +32,6 @@ mod cubic;
 mod lia;
 mod new_reno;
 mod olia;
-mod path_map;
 mod prr;
 mod slow_start;
 mod uncoupled;

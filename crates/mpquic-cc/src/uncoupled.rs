@@ -3,10 +3,8 @@
 use std::fmt;
 use std::time::Instant;
 
-use mpquic_core::PathId;
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
-
-use crate::path_map::PathMap;
+use mpquic_core::{PathId, PathMap};
 
 /// Congestion control of one path that needs to know nothing of the others. [`Uncoupled`] makes a
 /// [`Controller`] of it; the methods mean what they mean there.
@@ -71,43 +69,43 @@ impl<C: PathController> Controller for Uncoupled<C> {
     }
 
     fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
-        if let Some(controller) = self.paths.find_mut(path) {
+        if let Some(controller) = self.paths.get_mut(path) {
             controller.on_mtu_update(mtu);
         }
     }
 
     fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
-        if let Some(controller) = self.paths.find_mut(path) {
+        if let Some(controller) = self.paths.get_mut(path) {
             controller.on_packet_sent(sent);
         }
     }
 
     fn on_ack(&mut self, path: PathId, ack: &Acked) {
-        if let Some(controller) = self.paths.find_mut(path) {
+        if let Some(controller) = self.paths.get_mut(path) {
             controller.on_ack(ack);
         }
     }
 
     fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
-        if let Some(controller) = self.paths.find_mut(path) {
+        if let Some(controller) = self.paths.get_mut(path) {
             controller.on_congestion_event(event);
         }
     }
 
     fn window(&self, path: PathId) -> u64 {
-        self.paths.find(path).map_or(0, C::window)
+        self.paths.get(path).map_or(0, C::window)
     }
 
     fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
-        self.paths.find(path).and_then(C::slow_start_threshold)
+        self.paths.get(path).and_then(C::slow_start_threshold)
     }
 
     fn in_recovery(&self, path: PathId) -> bool {
-        self.paths.find(path).is_some_and(C::in_recovery)
+        self.paths.get(path).is_some_and(C::in_recovery)
     }
 
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
-        self.paths.find(path).and_then(C::pacing_rate)
+        self.paths.get(path).and_then(C::pacing_rate)
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
@@ -116,7 +114,7 @@ impl<C: PathController> Controller for Uncoupled<C> {
             .find(|(id, _)| *id == path)
             .map_or(0, |(_, window)| *window);
         self.paths
-            .find(path)
+            .get(path)
             .map_or(window, |controller| controller.window_after_round(window))
     }
 

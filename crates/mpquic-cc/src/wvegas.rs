@@ -216,7 +216,7 @@ mod tests {
     /// A round of ten acknowledgements with this RTT.
     fn round(wvegas: &mut Wvegas, now: &mut Instant, rtt: Duration) {
         for _ in 0..10 {
-            let samples = wvegas.paths.find(PathId(0)).unwrap().state.samples_seen + 1;
+            let samples = wvegas.paths.get(PathId(0)).unwrap().state.samples_seen + 1;
             let mut ack = acked(*now + rtt, *now, 1200);
             ack.rtt = crate::testing::rtt(rtt);
             ack.rtt.samples = samples;
@@ -248,7 +248,7 @@ mod tests {
             (12_000, 20_000, delays(10, 20)),
         ]);
         let members = wvegas.members();
-        let slow = members.find(PathId(1)).unwrap();
+        let slow = members.get(PathId(1)).unwrap();
         assert_close(&[alpha(&slow, members)], &[2.0]);
         assert_close(&growths(&wvegas, 1200.0), &[1200.0, -1200.0]);
     }

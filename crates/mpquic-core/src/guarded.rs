@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::config::TransportConfig;
 use crate::congestion::{Acked, CongestionEvent, Controller, MAX_WINDOW, Sent};
 use crate::ids::PathId;
+use crate::path_map::PathMap;
 use crate::sched::{Decision, Needs, Scheduler, SchedulerEvent, View};
 
 /// Datagrams in the smallest window (RFC 9002 section 7.2).
@@ -112,8 +113,8 @@ impl GuardedScheduler {
 #[derive(Debug)]
 pub(crate) struct GuardedController {
     controller: Contained<dyn Controller>,
-    /// Largest datagram by path, sorted.
-    mtus: Vec<(PathId, u16)>,
+    /// Largest datagram of each path.
+    mtus: PathMap<u16>,
 }
 
 impl GuardedController {
@@ -121,39 +122,31 @@ impl GuardedController {
         let controller = config.controller.build();
         Self {
             controller: Contained::new(controller, "controller", config.contain_panics),
-            mtus: Vec::new(),
-        }
-    }
-
-    fn set_mtu(&mut self, path: PathId, mtu: u16) {
-        match self.mtus.binary_search_by_key(&path, |(id, _)| *id) {
-            Ok(index) => self.mtus[index].1 = mtu,
-            Err(index) => self.mtus.insert(index, (path, mtu)),
+            mtus: PathMap::new(),
         }
     }
 
     /// The smallest window of an open path.
     fn min_window(&self, path: PathId) -> Option<u64> {
-        let index = self.mtus.binary_search_by_key(&path, |(id, _)| *id);
-        let (_, mtu) = self.mtus[index.ok()?];
+        let mtu = *self.mtus.get(path)?;
         Some(MIN_WINDOW * u64::from(mtu))
     }
 }
 
 impl Controller for GuardedController {
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16) {
-        self.set_mtu(path, mtu);
+        self.mtus.insert(path, mtu);
         self.controller
             .call((), |inner| inner.on_path_opened(path, now, mtu));
     }
 
     fn on_path_closed(&mut self, path: PathId) {
-        self.mtus.retain(|(id, _)| *id != path);
+        self.mtus.remove(path);
         self.controller.call((), |inner| inner.on_path_closed(path));
     }
 
     fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
-        self.set_mtu(path, mtu);
+        self.mtus.insert(path, mtu);
         self.controller
             .call((), |inner| inner.on_mtu_update(path, mtu));
     }

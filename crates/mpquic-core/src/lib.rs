@@ -47,6 +47,7 @@ mod ids;
 mod outbox;
 mod packet;
 mod path;
+mod path_map;
 pub mod qlog;
 mod random;
 pub mod range_set;
@@ -72,6 +73,7 @@ pub use event::{
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;
+pub use path_map::PathMap;
 pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, Dir, EcnCodepoint, FinishError, Side,
     StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// holds connections, so they come last; `lib` re-exports.
 const MODULES: &[(&str, &[&str])] = &[
     ("ids", &[]),
+    ("path_map", &["ids"]),
     ("error", &[]),
     ("range_set", &[]),
     ("random", &[]),
@@ -113,6 +114,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "outbox",
             "recorder",
             "ids",
+            "path_map",
             "error",
             "range_set",
             "random",

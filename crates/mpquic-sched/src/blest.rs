@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_core::PathMap;
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 
 use crate::choice::{fast_and_chosen, is_measured, seconds, send_batch, wait_for};
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// Rounds of slow start the kernel form looks ahead at most.
@@ -62,7 +62,7 @@ impl Blest {
     fn note_rtts(&mut self, view: &View<'_>) {
         for path in view.paths.iter().filter(|path| is_measured(path)) {
             let rtt = path.rtt.smoothed;
-            let (least, most) = self.extremes.entry(path.id, || (rtt, rtt));
+            let (least, most) = self.extremes.get_or_insert_with(path.id, || (rtt, rtt));
             *least = rtt.min(*least);
             *most = rtt.max(*most);
         }
@@ -70,7 +70,7 @@ impl Blest {
 
     fn extremes(&self, path: &PathView) -> (f64, f64) {
         let rtt = path.rtt.smoothed;
-        let (least, most) = self.extremes.find(path.id).copied().unwrap_or((rtt, rtt));
+        let (least, most) = self.extremes.get(path.id).copied().unwrap_or((rtt, rtt));
         (seconds(least), seconds(most))
     }
 

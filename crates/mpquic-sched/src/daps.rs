@@ -2,11 +2,10 @@
 
 use std::time::Instant;
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{PLANNED, carriers, fastest_sendable, send_batch, send_planned, wait_for};
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// One-way delays are rounded to this many milliseconds, more if the schedule got too long.
@@ -72,7 +71,7 @@ impl Daps {
         let now = view.now;
         for path in carriers(view) {
             let window = path.window as f64;
-            let smoothed = self.windows.entry(path.id, || Smoothed {
+            let smoothed = self.windows.get_or_insert_with(path.id, || Smoothed {
                 bytes: window,
                 updated_at: now,
             });
@@ -87,7 +86,7 @@ impl Daps {
         self.slots.clear();
         for path in carriers(view) {
             let mtu = f64::from(path.mtu.max(1));
-            let window = self.windows.find(path.id).map_or(mtu, |s| s.bytes);
+            let window = self.windows.get(path.id).map_or(mtu, |s| s.bytes);
             self.slots.push(Slot {
                 path: path.id,
                 interval: 1,

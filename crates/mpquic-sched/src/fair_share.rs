@@ -1,8 +1,7 @@
 //! Shares of the traffic in proportion to weights.
 
+use mpquic_core::PathMap;
 use mpquic_core::sched::{PathView, SchedulerEvent, View};
-
-use crate::path_map::PathMap;
 
 /// Picks paths so that the bytes they carry follow weights: each path has a clock that runs slower
 /// the larger its weight is, and the one furthest behind is next.
@@ -27,12 +26,12 @@ impl FairShare {
         view: &View<'a>,
         weight: impl Fn(&PathView) -> f64,
     ) -> Option<&'a PathView> {
-        let earliest = self.clocks.iter().map(|(_, clock)| clock.time);
+        let earliest = self.clocks.values().map(|clock| clock.time);
         // A path that joins does not have to catch up with what the others did before.
         let joins_at = earliest.min_by(f64::total_cmp).unwrap_or(0.0);
         let mut next: Option<(&PathView, f64)> = None;
         for path in view.paths {
-            let clock = self.clocks.entry(path.id, || Clock {
+            let clock = self.clocks.get_or_insert_with(path.id, || Clock {
                 time: joins_at,
                 bytes_sent: path.bytes_sent,
             });
@@ -51,7 +50,7 @@ impl FairShare {
         // A path that could not keep up has its window to make up for, not more.
         for other in view.paths {
             let weight = weight(other);
-            if let Some(clock) = self.clocks.find_mut(other.id).filter(|_| weight > 0.0) {
+            if let Some(clock) = self.clocks.get_mut(other.id).filter(|_| weight > 0.0) {
                 clock.time = clock.time.max(time - other.window as f64 / weight);
             }
         }

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{
     carriers, fastest_sendable, is_measured, one_way_delay, rate, send_batch, wait_for,
 };
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// Keeps a path that lost nothing from outweighing all others.
@@ -141,7 +140,7 @@ impl Jdl {
         };
         let best = Best::of(view);
         let moved = |path: &PathView| {
-            let before = self.scores.find(path.id).copied();
+            let before = self.scores.get(path.id).copied();
             before.is_none_or(|before| {
                 (self.score(path, best) - before).abs() > RESELECT_CHANGE * before
             })
@@ -161,7 +160,7 @@ impl Jdl {
                 delay: one_way_delay(path),
                 rate: rate(path),
             };
-            self.scores.entry(path.id, || candidate.score);
+            self.scores.get_or_insert_with(path.id, || candidate.score);
             self.candidates.push(candidate);
         }
         self.keep_feasible(view);

@@ -57,7 +57,6 @@ mod lowest_rtt_first;
 mod msab;
 mod nine_tails;
 mod otias;
-mod path_map;
 mod peekaboo;
 mod plain_cases;
 mod priority_bucket;

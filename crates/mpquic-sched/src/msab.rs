@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_core::PathMap;
 use mpquic_core::sched::{
     DataSelection, Decision, Needs, PacketInfo, PathView, Scheduler, SchedulerEvent, View,
 };
 
 use crate::choice::{carriers, is_measured, lowest_rtt, uniform};
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// Weight of the loss rate in a cost.
@@ -121,13 +121,13 @@ impl Msab {
 
     /// Computes the probabilities of all paths that carry data.
     fn distribute(&mut self, view: &View<'_>) {
-        let known = carriers(view).filter_map(|path| self.arms.find(path.id));
+        let known = carriers(view).filter_map(|path| self.arms.get(path.id));
         let (sum, count) = known.fold((0.0, 0u32), |(sum, n), arm| (sum + arm.cost, n + 1));
         let mean = sum / f64::from(count.max(1));
         let (mut least, mut arms) = (f64::INFINITY, 0.0);
         for path in carriers(view) {
             // A new path starts in the middle.
-            let arm = self.arms.entry(path.id, || Arm {
+            let arm = self.arms.get_or_insert_with(path.id, || Arm {
                 cost: mean,
                 probability: 0.0,
                 credit: 0.0,
@@ -138,13 +138,13 @@ impl Msab {
         }
         let mut total = 0.0;
         for path in carriers(view) {
-            if let Some(arm) = self.arms.find_mut(path.id) {
+            if let Some(arm) = self.arms.get_mut(path.id) {
                 arm.probability = (least - arm.cost).exp();
                 total += arm.probability;
             }
         }
         for path in carriers(view) {
-            if let Some(arm) = self.arms.find_mut(path.id) {
+            if let Some(arm) = self.arms.get_mut(path.id) {
                 let learned = (1.0 - EXPLORATION) * arm.probability / total;
                 arm.probability = learned + EXPLORATION / arms;
             }
@@ -152,7 +152,7 @@ impl Msab {
     }
 
     fn probability(&self, path: &PathView) -> f64 {
-        self.arms.find(path.id).map_or(0.0, |arm| arm.probability)
+        self.arms.get(path.id).map_or(0.0, |arm| arm.probability)
     }
 
     /// Draws a path with its probability; `total` is the sum of those that can send.
@@ -174,7 +174,7 @@ impl Msab {
         let mut next: Option<(&PathView, f64)> = None;
         for path in view.sendable().filter(|path| is_measured(path)) {
             let part = self.probability(path) / total;
-            if let Some(arm) = self.arms.find_mut(path.id) {
+            if let Some(arm) = self.arms.get_mut(path.id) {
                 arm.credit += part;
                 if next.is_none_or(|(_, credit)| arm.credit > credit) {
                     next = Some((path, arm.credit));
@@ -182,7 +182,7 @@ impl Msab {
             }
         }
         let (path, _) = next?;
-        self.arms.find_mut(path.id)?.credit -= 1.0;
+        self.arms.get_mut(path.id)?.credit -= 1.0;
         Some(path)
     }
 
@@ -190,10 +190,10 @@ impl Msab {
         if untag(packet.tag).is_none() {
             return;
         }
-        if let Some(arm) = self.arms.find_mut(packet.path) {
+        if let Some(arm) = self.arms.get_mut(packet.path) {
             arm.missing += 1;
         }
-        let missing: u64 = self.arms.iter().map(|(_, arm)| arm.missing).sum();
+        let missing: u64 = self.arms.values().map(|arm| arm.missing).sum();
         self.missing_sum = self.missing_sum.saturating_add(missing);
         while self.epoch < MAX_EPOCH && self.missing_sum >= 1 << self.epoch {
             self.epoch += 1;
@@ -213,7 +213,7 @@ impl Msab {
         }
         let high = self.largest_rtt.max(view.now);
         let arms = self.arms.len() as f64;
-        let Some(arm) = self.arms.find_mut(packet.path) else {
+        let Some(arm) = self.arms.get_mut(packet.path) else {
             return;
         };
         arm.missing = arm.missing.saturating_sub(1);

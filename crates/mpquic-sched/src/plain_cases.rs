@@ -1,10 +1,9 @@
 //! What every scheduler does where there is nothing to choose.
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, SchedulerEvent, View};
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{is_measured, send_batch};
-use crate::path_map::PathMap;
 
 /// Copies sent on a path whose RTT is unknown end after this many datagrams, an initial window.
 const MAX_COPIES: u64 = 10;
@@ -61,7 +60,7 @@ impl PlainCases {
             .filter(|path| path.id != original.id && path.packets_sent <= original.packets_sent)
             .min_by_key(|path| (path.packets_sent, path.id))?
             .id;
-        let count = self.copies.entry(path, || 0);
+        let count = self.copies.get_or_insert_with(path, || 0);
         if *count >= MAX_COPIES {
             return None;
         }

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use mpquic_core::PathMap;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
 use crate::choice::{is_measured, rate, seconds, send_batch};
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// Weight of the old value in the average queueing time.
@@ -67,7 +67,7 @@ impl QAware {
                 self.warned = true;
                 tracing::debug!(path = %path.id, "the local queue of this path is unknown");
             }
-            let queue = self.queues.entry(path.id, || Queue {
+            let queue = self.queues.get_or_insert_with(path.id, || Queue {
                 wait: 0.0,
                 looked_at: view.now,
             });
@@ -80,7 +80,7 @@ impl QAware {
 
     /// Seconds until a packet sent now would be acknowledged.
     fn time(&self, path: &PathView) -> f64 {
-        let waited = self.queues.find(path.id).map_or(0.0, |queue| queue.wait);
+        let waited = self.queues.get(path.id).map_or(0.0, |queue| queue.wait);
         let service = (seconds(path.rtt.smoothed) - waited).max(seconds(path.rtt.min) / 8.0);
         let mtu = u64::from(path.mtu.max(1));
         match self.form {

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{
     Decision, Needs, PathView, Scheduler, SchedulerEvent, SchedulerFactory, Sendable, UnackedRange,
     View,
 };
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{is_measured, lowest_rtt};
-use crate::path_map::PathMap;
 use crate::repeats::{REPEATED, Repeats};
 
 /// Least and largest age at which a range is repeated, whatever the RTTs are.
@@ -151,7 +150,7 @@ impl Reinjecting {
     }
 
     fn penalise(&mut self, now: Instant, path: &PathView) {
-        let known = self.penalties.find(path.id);
+        let known = self.penalties.get(path.id);
         let recent = |penalty: &Penalty| {
             now.saturating_duration_since(penalty.changed_at) < path.rtt.smoothed
         };
@@ -161,9 +160,8 @@ impl Reinjecting {
         let window = known.map_or(path.window, |penalty| penalty.window);
         let window = (window / 2).max(2 * u64::from(path.mtu));
         let changed_at = now;
-        *self
-            .penalties
-            .entry(path.id, || Penalty { window, changed_at }) = Penalty { window, changed_at };
+        self.penalties
+            .insert(path.id, Penalty { window, changed_at });
     }
 
     /// The oldest bytes that are overdue and have somewhere to go; otherwise notes when the next
@@ -202,13 +200,13 @@ impl Reinjecting {
 
     /// Asks the scheduler inside, which sees penalised paths smaller than they are.
     fn ask_inner(&mut self, view: &View<'_>) -> Decision {
-        if self.penalties.len() == 0 {
+        if self.penalties.is_empty() {
             return self.inner.select(view);
         }
         self.shown.clear();
         for path in view.paths {
             let mut shown = *path;
-            if let Some(penalty) = self.penalties.find_mut(path.id) {
+            if let Some(penalty) = self.penalties.get_mut(path.id) {
                 let elapsed = view.now.saturating_duration_since(penalty.changed_at);
                 let rounds = elapsed.as_nanos() / path.rtt.smoothed.as_nanos().max(1);
                 if rounds > 0 {

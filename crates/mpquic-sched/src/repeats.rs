@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use mpquic_core::sched::{Decision, UnackedRange, View};
-use mpquic_core::{PathId, StreamId};
-
-use crate::path_map::PathMap;
+use mpquic_core::{PathId, PathMap, StreamId};
 
 /// Marks packets that repeat what is under way on another path.
 pub(crate) const REPEATED: u64 = 1 << 63;
@@ -28,7 +26,7 @@ impl Repeats {
     /// True if the range was not repeated yet on account of `path`. Copies and what the core moves
     /// by itself are never repeated.
     pub(crate) fn is_due(&self, path: PathId, range: &UnackedRange) -> bool {
-        let reached = self.reached.find(path);
+        let reached = self.reached.get(path);
         !range.reinjected
             && range.tag & REPEATED == 0
             && reached.is_none_or(|reached| position(range) > *reached)
@@ -42,7 +40,7 @@ impl Repeats {
         target: PathId,
     ) -> Decision {
         let at = position(range);
-        *self.reached.entry(path, || at) = at;
+        self.reached.insert(path, at);
         Decision::Reinject {
             path: target,
             stream: range.stream,

@@ -1,10 +1,9 @@
 //! Which path is to carry which bytes that wait.
 
 use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
-use mpquic_core::{PathId, StreamId};
+use mpquic_core::{PathId, PathMap, StreamId};
 
 use crate::choice::find_stream;
-use crate::path_map::PathMap;
 
 /// Separate runs of bytes kept at most; nothing more is reserved beyond.
 const MAX_RUNS: usize = 256;
@@ -158,14 +157,14 @@ impl Reservations {
         self.queued.clear();
         for run in &self.runs {
             if let Some(path) = run.path {
-                *self.queued.entry(path, || 0) += run.end - run.start;
+                *self.queued.get_or_insert_with(path, || 0) += run.end - run.start;
             }
         }
     }
 
     /// Bytes assigned to a path that have not left.
     pub(crate) fn queued(&self, path: PathId) -> u64 {
-        self.queued.find(path).copied().unwrap_or(0)
+        self.queued.get(path).copied().unwrap_or(0)
     }
 
     /// The next bytes without a path, at most `size`, or `None` if there are none.
@@ -192,7 +191,7 @@ impl Reservations {
 
     /// Gives the bytes that [`Self::unassigned`] named to a path.
     pub(crate) fn assign(&mut self, path: PathId, piece: Run) {
-        *self.queued.entry(path, || 0) += piece.end - piece.start;
+        *self.queued.get_or_insert_with(path, || 0) += piece.end - piece.start;
         let mut at = self.runs.len();
         if let Some(index) = self.runs.iter().position(|run| run.path.is_none()) {
             self.runs[index].start = piece.end;

@@ -3,14 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{
     Decision, PathView, Scheduler, SchedulerEvent, SchedulerFactory, View, factory,
 };
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{fastest_sendable, send_batch};
 use crate::fair_share::FairShare;
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// The weights of paths, shared between whoever sets them, at any time and from any thread, and the
@@ -94,7 +93,7 @@ impl SplitRatio {
         let shared = &self.shared.0.weights;
         for (path, weight) in &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
             if weight.is_finite() && *weight > 0.0 {
-                *self.weights.entry(*path, || 0.0) = *weight;
+                self.weights.insert(*path, *weight);
             }
         }
     }
@@ -106,8 +105,8 @@ impl Scheduler for SplitRatio {
             return decision;
         }
         self.read();
-        let (weights, equal) = (&self.weights, self.weights.len() == 0);
-        let weight = |path: &PathView| match weights.find(path.id) {
+        let (weights, equal) = (&self.weights, self.weights.is_empty());
+        let weight = |path: &PathView| match weights.get(path.id) {
             Some(weight) => *weight,
             None => f64::from(u8::from(equal)),
         };

@@ -3,12 +3,11 @@
 use mpquic_core::sched::{
     DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View,
 };
-use mpquic_core::{PathId, StreamId};
+use mpquic_core::{PathId, PathMap, StreamId};
 
 use crate::choice::{
     carriers, fastest_sendable, is_outside_streams, one_way_delay, payload, rate, wait_for,
 };
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// Part of an observed error by which the gap is corrected.
@@ -55,7 +54,7 @@ fn suggested(fast: &PathView, slow: &PathView) -> f64 {
 impl Stms {
     fn gap(&self, fast: &PathView, slow: &PathView) -> u64 {
         let gap = suggested(fast, slow);
-        let correction = self.slow.find(slow.id).map_or(0.0, |slow| slow.correction);
+        let correction = self.slow.get(slow.id).map_or(0.0, |slow| slow.correction);
         (gap + correction).clamp(0.0, MAX_GAP * gap).round() as u64
     }
 
@@ -86,7 +85,7 @@ impl Stms {
         // News of the slow path are older by the difference of the delays.
         let error = self.reached as f64 - suggested - offset as f64;
         let limit = MAX_GAP * suggested;
-        if let Some(slow) = self.slow.find_mut(path) {
+        if let Some(slow) = self.slow.get_mut(path) {
             slow.correction = (slow.correction + GAIN * error).clamp(-limit, limit);
         }
     }
@@ -96,7 +95,7 @@ impl Stms {
         if offset >= stream.end {
             return None;
         }
-        let state = self.slow.entry(slow.id, Slow::default);
+        let state = self.slow.get_or_insert_with(slow.id, Slow::default);
         let starts = state.next.max(offset);
         state.next = starts + payload(slow);
         Some(Decision::Send {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{carriers, fastest_sendable, is_outside_streams, one_way_delay, seconds};
 use crate::otias::dispatch;
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 use crate::reservations::Reservations;
 
@@ -67,7 +66,7 @@ impl Sttf {
         for path in carriers(view) {
             self.windows.push((path.id, path.window));
             let rtt = path.rtt.smoothed;
-            let known = self.rtts.entry(path.id, || rtt);
+            let known = self.rtts.get_or_insert_with(path.id, || rtt);
             if rtt.abs_diff(*known) * RTT_CHANGE > *known {
                 *known = rtt;
                 moved = true;

@@ -1,11 +1,10 @@
 //! Weighted round robin.
 
-use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
+use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{batch_bytes, fastest_sendable, is_measured, rate, send_batch};
 use crate::fair_share::FairShare;
-use crate::path_map::PathMap;
 use crate::plain_cases::PlainCases;
 
 /// Datagrams per turn.
@@ -37,7 +36,7 @@ impl WeightedRoundRobin {
     pub fn with_weights(weights: impl IntoIterator<Item = (PathId, u32)>) -> Self {
         let mut scheduler = Self::default();
         for (path, weight) in weights {
-            *scheduler.weights.entry(path, || 0.0) = f64::from(weight);
+            scheduler.weights.insert(path, f64::from(weight));
         }
         scheduler
     }
@@ -49,8 +48,8 @@ impl Scheduler for WeightedRoundRobin {
             return decision;
         }
         let weights = &self.weights;
-        let fixed = weights.len() > 0;
-        let weight = |path: &PathView| match weights.find(path.id) {
+        let fixed = !weights.is_empty();
+        let weight = |path: &PathView| match weights.get(path.id) {
             Some(weight) => *weight,
             None if fixed => 1.0,
             None if is_measured(path) => rate(path),

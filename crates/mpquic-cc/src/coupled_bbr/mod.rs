@@ -16,13 +16,12 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::PathId;
 use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Controller, Sent};
+use mpquic_core::{PathId, PathMap};
 
 mod detection;
 
 use crate::bbr::{Bbr, Company, LOSS_THRESHOLD, MaxBandwidth, Phase};
-use crate::path_map::PathMap;
 use crate::uncoupled::PathController;
 use detection::{Detector, Observation};
 
@@ -107,7 +106,7 @@ impl CoupledBbr {
 
     /// What the other paths ask of `path`.
     fn company(&self, path: PathId, now: Instant) -> Company {
-        let Some(state) = self.paths.find(path) else {
+        let Some(state) = self.paths.get(path) else {
             return Company::NONE;
         };
         let others = self.others(path, now);
@@ -139,7 +138,7 @@ impl CoupledBbr {
     }
 
     fn group_of(&self, path: PathId) -> Option<PathId> {
-        self.paths.find(path).map(|path| path.group)
+        self.paths.get(path).map(|path| path.group)
     }
 
     /// The paths of a group, summed up.
@@ -150,7 +149,7 @@ impl CoupledBbr {
 
     /// What to take of the largest bandwidths: paths need not have had theirs at the same time.
     fn share(&self, path: PathId) -> f64 {
-        let first = self.group_of(path).and_then(|group| self.paths.find(group));
+        let first = self.group_of(path).and_then(|group| self.paths.get(group));
         let Some(first) = first else {
             return 1.0;
         };
@@ -169,7 +168,7 @@ impl CoupledBbr {
             return;
         };
         let rate = self.sum(group, Bbr::last_rate);
-        if let Some(first) = self.paths.find_mut(group) {
+        if let Some(first) = self.paths.get_mut(group) {
             let joint = &mut first.joint_bandwidth;
             joint.follow(first.bbr.cycles());
             joint.on_sample(rate, false);
@@ -190,7 +189,7 @@ impl CoupledBbr {
     fn on_phase(&mut self, path: PathId, before: Phase, now: Instant) {
         let has_others = self.others(path, now).next().is_some();
         let joins = self.company(path, now).join;
-        let Some(state) = self.paths.find_mut(path) else {
+        let Some(state) = self.paths.get_mut(path) else {
             return;
         };
         let after = state.bbr.phase();
@@ -227,7 +226,7 @@ impl CoupledBbr {
             path.former_group = std::mem::replace(&mut path.group, id);
         }
         while let Some((from, to)) = self.first_to_join() {
-            for (_, path) in self.paths.iter_mut() {
+            for path in self.paths.values_mut() {
                 if path.group == from {
                     path.group = to;
                 }
@@ -257,7 +256,7 @@ impl CoupledBbr {
         let ids: Vec<_> = self.paths.iter().map(|(id, _)| id).collect();
         for id in ids {
             let sum = self.sum(id, Bbr::largest_bandwidth);
-            if let Some(first) = self.paths.find_mut(id) {
+            if let Some(first) = self.paths.get_mut(id) {
                 first.joint_bandwidth = MaxBandwidth::starting_from(sum, first.bbr.cycles());
             }
         }
@@ -291,20 +290,20 @@ impl Controller for CoupledBbr {
     }
 
     fn on_mtu_update(&mut self, path: PathId, mtu: u16) {
-        if let Some(path) = self.paths.find_mut(path) {
+        if let Some(path) = self.paths.get_mut(path) {
             path.bbr.on_mtu_update(mtu);
         }
     }
 
     fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
-        if let Some(path) = self.paths.find_mut(path) {
+        if let Some(path) = self.paths.get_mut(path) {
             path.bbr.on_packet_sent(sent);
         }
     }
 
     fn on_ack(&mut self, path: PathId, ack: &Acked) {
         let company = self.company(path, ack.now);
-        let Some(state) = self.paths.find_mut(path) else {
+        let Some(state) = self.paths.get_mut(path) else {
             return;
         };
         state.last_ack = ack.now;
@@ -328,7 +327,7 @@ impl Controller for CoupledBbr {
     }
 
     fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
-        let Some(state) = self.paths.find_mut(path) else {
+        let Some(state) = self.paths.get_mut(path) else {
             return;
         };
         let (before, was_joint) = (state.bbr.phase(), state.is_joint);
@@ -344,24 +343,24 @@ impl Controller for CoupledBbr {
     }
 
     fn window(&self, path: PathId) -> u64 {
-        self.paths.find(path).map_or(0, |path| path.bbr.window())
+        self.paths.get(path).map_or(0, |path| path.bbr.window())
     }
 
     fn in_recovery(&self, path: PathId) -> bool {
         self.paths
-            .find(path)
+            .get(path)
             .is_some_and(|path| path.bbr.in_recovery())
     }
 
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
-        self.paths.find(path)?.bbr.pacing_rate()
+        self.paths.get(path)?.bbr.pacing_rate()
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
         let index = windows.binary_search_by_key(&path, |(id, _)| *id);
         let window = index.map_or(0, |index| windows[index].1);
         self.paths
-            .find(path)
+            .get(path)
             .map_or(window, |path| path.bbr.window_after_round(window))
     }
 

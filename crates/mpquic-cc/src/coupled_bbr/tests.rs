@@ -58,12 +58,7 @@ impl Paths {
     }
 
     fn phase(&self, path: u32) -> Phase {
-        self.controller
-            .paths
-            .find(PathId(path))
-            .unwrap()
-            .bbr
-            .phase()
+        self.controller.paths.get(PathId(path)).unwrap().bbr.phase()
     }
 
     fn phases(&self) -> Vec<Phase> {
@@ -119,7 +114,7 @@ impl Paths {
             self.until(Phase::Refill);
             self.until(Phase::Up);
             self.step();
-            if self.controller.paths.find(PathId(0)).unwrap().is_joint {
+            if self.controller.paths.get(PathId(0)).unwrap().is_joint {
                 return;
             }
             self.until(Phase::Down);
@@ -240,7 +235,7 @@ fn groups_follow_the_paths() {
 #[test]
 fn the_share_is_what_paths_had_at_one_time() {
     let mut paths = Paths::new(2, true);
-    let path = paths.controller.paths.find_mut(PathId(0)).unwrap();
+    let path = paths.controller.paths.get_mut(PathId(0)).unwrap();
     path.joint_bandwidth = MaxBandwidth::starting_from(1.5e6, path.bbr.cycles());
     // A megabyte each, but never more than one and a half together.
     assert!((paths.controller.share(PathId(1)) - 0.75).abs() < 1e-9);

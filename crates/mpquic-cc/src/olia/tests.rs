@@ -59,8 +59,8 @@ fn paths_without_an_rtt_sample_and_idle_windows_do_not_count() {
         (240_000, 20_000, 100_000),
         (24_000, 20_000, 100_000),
     ]);
-    olia.paths.find_mut(PathId(2)).unwrap().rtt = None;
-    olia.paths.find_mut(PathId(1)).unwrap().in_flight = 0;
+    olia.paths.get_mut(PathId(2)).unwrap().rtt = None;
+    olia.paths.get_mut(PathId(1)).unwrap().in_flight = 0;
     // (24000/r²) / ((24000 + 2400)/r)² + 1/(2 * 24000), times 1200²
     assert_close(
         &growths(&olia, 1200.0)[..1],
@@ -74,7 +74,7 @@ fn a_loss_rotates_the_interval_only_after_progress() {
     let later = |ms| now + Duration::from_millis(ms);
     let mut olia = olia(&[(24_000, 20_000, 50_000)]);
     let interval = |olia: &Olia| {
-        let interval = olia.paths.find(PathId(0)).unwrap().state.now;
+        let interval = olia.paths.get(PathId(0)).unwrap().state.now;
         (interval.previous, interval.current)
     };
     olia.on_congestion_event(PathId(0), &congestion(CongestionKind::Loss, now, now));

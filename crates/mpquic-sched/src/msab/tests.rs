@@ -64,17 +64,17 @@ fn epochs_end_when_feedback_was_missing_for_long() {
     let scene = Scene::new(vec![path(0, 20), path(1, 20)]);
     let mut msab = Msab::default();
     msab.distribute(&scene.view());
-    msab.arms.find_mut(PathId(0)).unwrap().cost = 1.0;
+    msab.arms.get_mut(PathId(0)).unwrap().cost = 1.0;
     // 1 + 2 + 3 packets are missing: beyond 1, 2 and 4.
     for _ in 0..3 {
         msab.on_event(&sent(PathId(0), 1200, tag(0, 0.5)), &scene.view());
     }
     assert_eq!((msab.epoch, msab.missing_sum), (3, 6));
-    assert_eq!(msab.arms.find(PathId(0)).unwrap().cost, 0.0);
+    assert_eq!(msab.arms.get(PathId(0)).unwrap().cost, 0.0);
     // Feedback from an earlier epoch is not used.
     let acked = SchedulerEvent::Acked(packet(PathId(0), tag(0, 0.5)), Some(MS));
     msab.on_event(&acked, &scene.view());
-    let arm = msab.arms.find(PathId(0)).unwrap();
+    let arm = msab.arms.get(PathId(0)).unwrap();
     assert_eq!((arm.missing, arm.cost), (2, 0.0));
 }
 
@@ -83,10 +83,10 @@ fn a_new_path_starts_in_the_middle() {
     let mut scene = Scene::new(vec![path(0, 20), path(1, 20)]);
     let mut msab = Msab::default();
     msab.distribute(&scene.view());
-    msab.arms.find_mut(PathId(0)).unwrap().cost = 1.0;
+    msab.arms.get_mut(PathId(0)).unwrap().cost = 1.0;
     scene.paths.push(path(2, 20));
     msab.distribute(&scene.view());
-    assert_eq!(msab.arms.find(PathId(2)).unwrap().cost, 0.5);
+    assert_eq!(msab.arms.get(PathId(2)).unwrap().cost, 0.5);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_split_is_proportional() {
     let scene = Scene::new(vec![path(0, 20), path(1, 20)]);
     let mut msab = Msab::new(MsabMode::Split);
     msab.distribute(&scene.view());
-    msab.arms.find_mut(PathId(0)).unwrap().cost = 1.0;
+    msab.arms.get_mut(PathId(0)).unwrap().cost = 1.0;
     let picks = (0..1000).map(|_| chosen(&msab.select(&scene.view())));
     let first = picks.filter(|pick| *pick == Some(0)).count() as f64;
     let expected = 1000.0 * (0.95 / (1.0 + 1f64.exp()) + 0.025);

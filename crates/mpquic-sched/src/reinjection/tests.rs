@@ -103,7 +103,7 @@ fn a_penalised_path_looks_smaller_until_it_has_grown_again() {
     (scene.queue.idle, scene.queue.flow_credit) = (false, 1 << 20);
     scene.paths[1].in_flight = 6_000;
     assert_eq!(chosen(&layer.select(&scene.view())), Some(0));
-    let half = layer.penalties.find(PathId(1)).unwrap().window;
+    let half = layer.penalties.get(PathId(1)).unwrap().window;
     assert_eq!(half, 6_000);
     assert!(!layer.shown[1].can_send());
     // Only the penalised path can send: it is used.
