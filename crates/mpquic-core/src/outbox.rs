@@ -131,3 +131,43 @@ pub(crate) fn packet_info(path: PathId, packet_number: u64, packet: &SentPacket)
         sent_at: packet.time_sent,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TransportConfig;
+    use crate::congestion::{Acked, CongestionEvent, Controller, factory};
+
+    /// Always has the same window.
+    #[derive(Debug)]
+    struct Fixed;
+
+    impl Controller for Fixed {
+        fn on_path_opened(&mut self, _: PathId, _: Instant, _: u16) {}
+        fn on_path_closed(&mut self, _: PathId) {}
+        fn on_mtu_update(&mut self, _: PathId, _: u16) {}
+        fn on_ack(&mut self, _: PathId, _: &Acked) {}
+        fn on_congestion_event(&mut self, _: PathId, _: &CongestionEvent) {}
+        fn window(&self, _: PathId) -> u64 {
+            12_000
+        }
+        fn name(&self) -> &'static str {
+            "fixed"
+        }
+    }
+
+    impl Outbox {
+        /// For tests of components.
+        pub(crate) fn for_tests() -> Self {
+            let mut config = TransportConfig::without_policies();
+            config.controller = factory("fixed", || Box::new(Fixed));
+            let start = qlog::ConnectionStart {
+                now: crate::recovery::testing::start(),
+                side: quinn_proto::Side::Client,
+                original_dcid: quinn_proto::ConnectionId::new(&[]),
+            };
+            let log = Recorder::start(&config, &start);
+            Self::new(GuardedController::new(&config), Needs::default(), log)
+        }
+    }
+}

@@ -19,7 +19,10 @@ const MODULES: &[(&str, &[&str])] = &[
     ("wire", &["ids", "error", "range_set", "version"]),
     ("qlog", &["ids", "error", "congestion", "version", "wire"]),
     ("crypto", &["ids", "error", "version", "wire"]),
-    ("packet", &["ids", "error", "version", "wire", "crypto"]),
+    (
+        "packet",
+        &["ids", "error", "version", "wire", "crypto", "sched"],
+    ),
     (
         "config",
         &["sched", "congestion", "qlog", "version", "crypto"],
@@ -66,7 +69,10 @@ const MODULES: &[(&str, &[&str])] = &[
         ],
     ),
     ("event", &["ids", "error", "stream"]),
-    ("guarded", &["ids", "config", "congestion", "sched"]),
+    (
+        "guarded",
+        &["ids", "config", "congestion", "path_map", "sched"],
+    ),
     (
         "recorder",
         &["ids", "config", "packet", "qlog", "version", "wire"],

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::error::TransportError;
 use crate::ids::PathId;
-use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::{Frame, NewConnectionId};
 
@@ -138,7 +138,7 @@ impl LocalCids {
             } else {
                 Frame::NewConnectionId(body)
             };
-            let delivery = Delivery::NewConnectionId {
+            let delivery = PathDelivery::NewConnectionId {
                 path: self.path,
                 sequence: issued.sequence,
             };
@@ -150,9 +150,9 @@ impl LocalCids {
         self.queued = false;
     }
 
-    /// What became of a [`Delivery::NewConnectionId`] of this path.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
-        let Delivery::NewConnectionId { sequence, .. } = delivery else {
+    /// What became of NEW_CONNECTION_ID of this path.
+    pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        let PathDelivery::NewConnectionId { sequence, .. } = delivery else {
             return;
         };
         if self.abandoned {

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::PathId;
-use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
 use crate::wire::frame::{Frame, NewConnectionId};
@@ -435,7 +435,7 @@ impl PeerCids {
             } else {
                 Frame::RetireConnectionId(sequence)
             };
-            if !w.try_write(&frame, Delivery::RetireConnectionId { path, sequence }) {
+            if !w.try_write(&frame, PathDelivery::RetireConnectionId { path, sequence }) {
                 return;
             }
             retirement.progress = Progress::Sent;
@@ -445,7 +445,7 @@ impl PeerCids {
             && multipath
         {
             let next_sequence = blocked.next_sequence;
-            let delivery = Delivery::PathCidsBlocked {
+            let delivery = PathDelivery::CidsBlocked {
                 path,
                 next_sequence,
             };
@@ -457,35 +457,51 @@ impl PeerCids {
         self.queued = false;
     }
 
-    /// What became of a [`Delivery::RetireConnectionId`] or [`Delivery::PathCidsBlocked`] of this
-    /// path.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+    /// What became of RETIRE_CONNECTION_ID or PATH_CIDS_BLOCKED of this path.
+    pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        match delivery {
+            PathDelivery::RetireConnectionId { sequence, .. } => {
+                self.on_retirement_delivery(sequence, fate);
+            }
+            PathDelivery::CidsBlocked { next_sequence, .. } => {
+                self.on_blocked_delivery(next_sequence, fate);
+            }
+            PathDelivery::NewConnectionId { .. }
+            | PathDelivery::Abandon(_)
+            | PathDelivery::Status { .. } => {}
+        }
+    }
+
+    /// What became of the retirement of this sequence number.
+    fn on_retirement_delivery(&mut self, sequence: u64, fate: Fate) {
         let Some(turnover) = &mut self.turnover else {
             return;
         };
         let retirements = &mut turnover.retirements;
-        match (delivery, fate) {
-            (Delivery::RetireConnectionId { sequence, .. }, Fate::Acked) => {
+        match fate {
+            Fate::Acked => {
                 retirements.retain(|r| r.sequence != sequence);
                 if turnover.is_over() {
                     self.turnover = None;
                 }
             }
-            (Delivery::RetireConnectionId { sequence, .. }, Fate::Lost) => {
+            Fate::Lost => {
                 if let Some(retirement) = retirements.iter_mut().find(|r| r.sequence == sequence) {
                     retirement.progress = Progress::Queued;
                     self.queued = true;
                 }
             }
-            (Delivery::PathCidsBlocked { next_sequence, .. }, fate) => {
-                if let Some(blocked) = &mut turnover.blocked
-                    && blocked.next_sequence == next_sequence
-                {
-                    blocked.progress.on_fate(fate);
-                    self.queued |= blocked.progress.is_queued();
-                }
-            }
-            _ => {}
+        }
+    }
+
+    /// What became of PATH_CIDS_BLOCKED with this next sequence number.
+    fn on_blocked_delivery(&mut self, next_sequence: u64, fate: Fate) {
+        if let Some(turnover) = &mut self.turnover
+            && let Some(blocked) = &mut turnover.blocked
+            && blocked.next_sequence == next_sequence
+        {
+            blocked.progress.on_fate(fate);
+            self.queued |= blocked.progress.is_queued();
         }
     }
 

@@ -151,9 +151,9 @@ impl Pair {
         let packet = &self.packets[index];
         for &delivery in &packet.deliveries {
             if packet.from_issuer {
-                self.issuer.on_delivery(delivery, fate);
+                self.issuer.on_delivery(delivery.of_path(), fate);
             } else {
-                self.user.on_delivery(delivery, fate);
+                self.user.on_delivery(delivery.of_path(), fate);
             }
         }
     }

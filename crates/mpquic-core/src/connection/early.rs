@@ -143,7 +143,7 @@ impl Connection {
             path.recovery.discard_space(&mut path.space, &mut lost);
         }
         for delivery in lost.into_iter().flat_map(|(_, packet)| packet.deliveries) {
-            self.route_delivery(delivery, Fate::Lost);
+            self.on_delivery(SpaceId::Data(PathId::ZERO), delivery, Fate::Lost);
         }
     }
 

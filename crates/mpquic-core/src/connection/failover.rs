@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::Connection;
 use crate::event::{Event, PathEvent};
-use crate::ids::{PathId, PathStatus};
-use crate::packet::delivery::{Delivery, Fate};
+use crate::ids::{PathId, PathStatus, SpaceId};
+use crate::packet::delivery::{Delivery, Fate, StreamDelivery};
 use crate::path::Path;
 use crate::path::set::Slot;
 use crate::sched::SchedulerEvent;
@@ -114,7 +114,9 @@ impl Connection {
             let packets = path.space.sent.iter();
             let eliciting = packets.filter(|(_, packet)| packet.ack_eliciting);
             for (age, (_, packet)) in eliciting.enumerate() {
-                let is_data = |delivery: &Delivery| matches!(delivery, Delivery::Stream { .. });
+                let is_data = |delivery: &Delivery| {
+                    matches!(delivery, Delivery::Stream(StreamDelivery::Data { .. }))
+                };
                 let of_packet = packet.deliveries.iter();
                 deliveries.extend(of_packet.filter(|of| age < PROBE_PACKETS || !is_data(of)));
             }
@@ -124,7 +126,7 @@ impl Connection {
 
     fn requeue(&mut self, mut deliveries: Vec<Delivery>) {
         for delivery in deliveries.drain(..) {
-            self.route_delivery(delivery, Fate::Lost);
+            self.on_delivery(SpaceId::Data(PathId::ZERO), delivery, Fate::Lost);
         }
         self.requeued = deliveries;
     }

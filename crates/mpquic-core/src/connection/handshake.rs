@@ -14,14 +14,15 @@ use crate::crypto::{Keys, Session};
 use crate::error::TransportError;
 use crate::event::{EarlyData, Event, PathEvent};
 use crate::ids::{PathId, SpaceId};
-use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::delivery::{CryptoDelivery, Fate, HandshakeDelivery};
+use crate::packet::writer::FrameWriter;
 use crate::path::shared::Peer;
 use crate::qlog;
 use crate::recorder::packet_type;
 use crate::space::{AckState, PacketNumberSpace};
 use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
-use crate::wire::frame::PacketType;
+use crate::wire::frame::{Frame, PacketType};
 use crate::wire::transport_parameters::TransportParameters;
 
 /// One of the two encryption levels of the handshake.
@@ -196,7 +197,12 @@ impl Handshake {
     }
 
     /// Gives the fate of a CRYPTO frame to the level's stream.
-    pub(super) fn on_crypto_delivery(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
+    pub(super) fn on_crypto_delivery(
+        &mut self,
+        space: SpaceId,
+        delivery: CryptoDelivery,
+        fate: Fate,
+    ) {
         let settled = self.settled;
         let Some(crypto) = self.crypto_mut(space) else {
             return;
@@ -204,6 +210,42 @@ impl Handshake {
         crypto.on_delivery(delivery, fate);
         if settled && !crypto.is_unacked() {
             self.crypto = None;
+        }
+    }
+
+    /// True if CRYPTO frames of the 1-RTT level wait.
+    pub(super) fn wants_to_send_crypto(&self) -> bool {
+        self.crypto
+            .as_ref()
+            .is_some_and(|crypto| crypto.wants_to_send())
+    }
+
+    /// CRYPTO frames of the 1-RTT level.
+    pub(super) fn write_crypto(&mut self, writer: &mut FrameWriter<'_>) {
+        if let Some(crypto) = &mut self.crypto {
+            crypto.write_frames(writer);
+        }
+    }
+
+    /// True if HANDSHAKE_DONE or NEW_TOKEN waits.
+    pub(super) fn wants_to_send_frames(&self) -> bool {
+        self.done_pending || self.new_token.is_some()
+    }
+
+    /// HANDSHAKE_DONE and NEW_TOKEN.
+    pub(super) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
+        if self.done_pending
+            && writer.try_write(&Frame::HandshakeDone, HandshakeDelivery::HandshakeDone)
+        {
+            self.done_pending = false;
+        }
+        if let Some(token) = self.new_token.take() {
+            let frame = Frame::NewToken(token);
+            if !writer.try_write(&frame, HandshakeDelivery::NewToken)
+                && let Frame::NewToken(token) = frame
+            {
+                self.new_token = Some(token);
+            }
         }
     }
 
@@ -418,6 +460,7 @@ impl Connection {
         }
         self.check_consumed(SpaceId::Handshake)?;
         self.handshake.complete = true;
+        self.paths.shared.handshake_complete = true;
         self.handshake.local_parameters = None;
         self.outbox.event(Event::Connected {
             multipath: self.paths.ids.is_multipath(),
@@ -458,6 +501,7 @@ impl Connection {
         if !self.handshake.confirmed {
             self.handshake.confirmed = true;
             self.paths.shared.handshake_confirmed = true;
+            self.idle.on_handshake_confirmed();
             // RFC 9001 section 4.9.2
             self.discard_level(SpaceId::Handshake);
             self.discard_level(SpaceId::Initial);

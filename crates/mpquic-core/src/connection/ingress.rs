@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionId, Side};
 
 use super::handshake::Handshake;
-use super::{Closing, Connection};
+use super::{Connection, State};
 use crate::crypto::Session;
 use crate::crypto::key_phase::{KeyChoice, OneRttKeys};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
@@ -43,17 +43,17 @@ impl Connection {
         } = datagram;
         let size = data.len();
         self.outbox.set_time(now);
-        self.wake();
+        self.idle.on_datagram();
         self.outbox.stats.datagrams_received += 1;
         self.outbox.stats.bytes_received += size as u64;
-        match &mut self.closing {
-            Closing::Open => {}
-            Closing::Announced(_) => {
-                self.closing.on_datagram();
+        match &mut self.state {
+            State::Open => {}
+            State::Closing(_) => {
+                self.state.on_datagram();
                 self.look_for_close(data);
                 return;
             }
-            Closing::Draining(_) | Closing::Drained => return,
+            State::Draining(_) | State::Drained => return,
         }
         let arrival = Arrival {
             now,
@@ -75,10 +75,10 @@ impl Connection {
     /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).
     pub fn handle_stateless_reset(&mut self, now: Instant) {
         self.outbox.set_time(now);
-        if matches!(self.closing, Closing::Open | Closing::Announced(_)) {
-            let open = self.closing.is_open();
+        if matches!(self.state, State::Open | State::Closing(_)) {
+            let open = self.state.is_open();
             let period = self.closing_period();
-            self.closing.drain(now, period);
+            self.state.drain(now, period);
             if open {
                 self.lose(ConnectionError::Reset);
             }
@@ -110,7 +110,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let cid_length = self.endpoint_config.connection_id_length;
         let mut first = true;
-        while !data.is_empty() && self.closing.is_open() {
+        while !data.is_empty() && self.state.is_open() {
             let rest = Dropped::unknown(data.len());
             let Ok(mut packet) = header::next_packet(&mut data, cid_length) else {
                 if first {
@@ -452,7 +452,7 @@ impl Connection {
             content.immediate_ack |= frame == Frame::ImmediateAck;
             self.on_frame(arrival, opened, frame)
                 .map_err(|error| error.in_frame(frame_type))?;
-            if !self.closing.is_open() {
+            if !self.state.is_open() {
                 return Ok(content);
             }
         }
@@ -565,9 +565,8 @@ impl Connection {
         let bytes = stream.data.len() as u64;
         self.streams.on_stream(stream)?;
         let paths = &self.paths;
-        if let Some(target) = self.window.on_received(bytes, now, || paths.largest_rtt()) {
-            self.streams.set_receive_window_target(target);
-        }
+        self.streams
+            .grow_receive_window(bytes, now, || paths.largest_rtt());
         Ok(())
     }
 
@@ -640,7 +639,7 @@ impl Connection {
 
     fn on_close(&mut self, now: Instant, close: Close) {
         let period = self.closing_period();
-        self.closing.drain(now, period);
+        self.state.drain(now, period);
         let reason = match close {
             Close::Connection(close) => ConnectionError::ConnectionClosed(close),
             Close::Application(code, reason) => {
@@ -688,7 +687,7 @@ impl Connection {
             });
             if closed {
                 // The period ends when ours would have; `drain` keeps that time.
-                self.closing.stop_answering();
+                self.state.stop_answering();
             }
         }
     }

@@ -15,6 +15,14 @@ impl Injected {
         self.0.iter().any(|(of, _)| *of == space)
     }
 
+    /// A path on which a payload is to leave.
+    pub(super) fn wanted_path(&self) -> Option<crate::ids::PathId> {
+        self.0.iter().find_map(|(space, _)| match space {
+            SpaceId::Data(path) => Some(*path),
+            SpaceId::Initial | SpaceId::Handshake => None,
+        })
+    }
+
     /// Appends the next payload of the space to its packet.
     pub(super) fn write(&mut self, writer: &mut FrameWriter<'_>, space: SpaceId) {
         let next = self.0.iter().position(|(of, _)| *of == space);

@@ -5,9 +5,8 @@ use quinn_proto::{ConnectionId, Side};
 
 use super::Connection;
 use crate::crypto::key_phase::OneRttKeys;
-use crate::ids::{FourTuple, PathId};
+use crate::ids::PathId;
 use crate::packet::arrival::{Arrival, Opened};
-use crate::packet::builder::PacketBuilder;
 use crate::qlog::{DropReason, Event, Initiator, KeyTrigger, Packet, Unnumbered, UnnumberedKind};
 use crate::recorder::Dropped;
 use crate::wire::frame::{FrameIter, PacketType};
@@ -53,31 +52,6 @@ impl Connection {
             generation: 0,
             trigger: KeyTrigger::Tls,
         });
-    }
-
-    /// Logs a 1-RTT or 0-RTT packet that is ready to be sealed.
-    #[inline]
-    pub(super) fn log_one_rtt(
-        &mut self,
-        id: PathId,
-        to: Option<FourTuple>,
-        builder: &PacketBuilder,
-        buf: &mut Vec<u8>,
-        pad_to: Option<usize>,
-    ) {
-        if self.outbox.log.is_on()
-            && let Some(slot) = self.paths.slot(id)
-            && let Some(keys) = self.handshake.sealing()
-            && let Some(header) = self.one_rtt_header(slot, keys.key_phase, to)
-        {
-            self.outbox.log.packet_sent(
-                &header,
-                builder,
-                buf,
-                pad_to,
-                self.paths.ids.is_multipath(),
-            );
-        }
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use quinn_proto::Side;
 use rand::RngExt;
 use smallvec::SmallVec;
 
-use super::{Closing, Connection};
+use super::{Connection, State};
 use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
 use crate::congestion::Controller as _;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
@@ -37,7 +37,7 @@ impl Connection {
         four_tuple: FourTuple,
         status: PathStatus,
     ) -> Result<PathId, OpenPathError> {
-        if !self.closing.is_open() {
+        if !self.state.is_open() {
             return Err(OpenPathError::Closed);
         }
         if self.side == Side::Server {
@@ -403,12 +403,12 @@ impl Connection {
 
     /// The last path is gone (MP-128).
     fn close_without_path(&mut self, now: Instant, by_peer: bool) {
-        if !self.closing.is_open() {
+        if !self.state.is_open() {
             return;
         }
         let error = TransportError::new(TransportErrorCode::NO_VIABLE_PATH, "no path is left");
         let until = now + self.closing_period();
-        self.closing = Closing::fault(&error, until);
+        self.state = State::fault(&error, until);
         if by_peer {
             self.lose(ConnectionError::TransportError(error));
         } else {

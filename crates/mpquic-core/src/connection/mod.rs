@@ -31,7 +31,7 @@ use crate::path::set::Paths;
 use crate::path::shared::{Peer, Shared};
 use crate::qlog;
 use crate::qlog::ConnectionStart;
-use crate::random::{QuickRandom, SeededRandom};
+use crate::random::SeededRandom;
 use crate::recorder::Recorder;
 use crate::recovery::AckOutcome;
 use crate::recovery::ack_frequency::AckFrequencies;
@@ -43,38 +43,38 @@ use crate::wire::frame::Close;
 use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
 
-mod closing;
-mod delivery;
+mod assemble;
+mod close_packets;
 mod early;
 mod egress;
 mod failover;
 mod handshake;
+mod handshake_packets;
 mod hints;
+mod idle;
 mod ingress;
 #[cfg(feature = "testing")]
 mod inject;
 mod log;
 mod management;
 mod migration;
-mod movable;
-mod packet;
 mod preferred;
 mod premature;
-mod rest;
+mod scheduling;
+mod settle;
 pub(crate) mod setup;
+mod state;
 mod timers;
 pub(crate) mod versions;
-mod window;
+mod views;
 
 use setup::{ConnectionSetup, Role};
 
-use closing::Closing;
 use handshake::Handshake;
 use hints::Hints;
-use movable::Movable;
-use rest::Rest;
-use timers::Idle;
-use window::ReceiveWindow;
+use idle::IdleTimer;
+use scheduling::SchedulerHost;
+use state::State;
 
 /// Bytes of a 1-RTT packet around its frames, at most: first byte, connection ID, packet number, tag.
 const PACKET_OVERHEAD: usize = 1 + MAX_CID_LENGTH + 4 + 16;
@@ -94,8 +94,6 @@ pub struct Connection {
     config: Arc<TransportConfig>,
     endpoint_config: Arc<EndpointConfig>,
     random: SeededRandom,
-    /// For choices that need not be secret.
-    quick_random: QuickRandom,
     /// 1-RTT packets that cannot be handled yet.
     premature: Vec<(crate::packet::arrival::Arrival, ProtectedPacket)>,
     /// Memory for moving data from one path to others.
@@ -104,15 +102,13 @@ pub struct Connection {
     paths: Paths,
     streams: Streams,
     datagrams: Datagrams,
-    movable: Movable,
-    window: ReceiveWindow,
-    closing: Closing,
-    idle: Idle,
+    scheduling: SchedulerHost,
+    state: State,
+    idle: IdleTimer,
     hints: Hints,
     outbox: Outbox,
     /// Memory for what an acknowledgement changes.
     outcome: Option<Box<AckOutcome>>,
-    rest: Rest,
     #[cfg(feature = "testing")]
     injected: inject::Injected,
 }
@@ -122,7 +118,7 @@ impl std::fmt::Debug for Connection {
         f.debug_struct("Connection")
             .field("side", &self.side)
             .field("paths", &self.paths.iter().count())
-            .field("closing", &self.closing)
+            .field("closing", &self.state)
             .finish_non_exhaustive()
     }
 }
@@ -153,6 +149,7 @@ impl Connection {
             random: SeededRandom::new(random.bytes()),
             cid_limit: setup.local_parameters.active_connection_id_limit,
             handshake_address: setup.four_tuple.remote,
+            handshake_complete: false,
             handshake_confirmed: false,
             allows_migration: match &setup.role {
                 Role::Client(_) => true,
@@ -168,6 +165,7 @@ impl Connection {
                 .clone()
                 .map(Box::new),
             peer: Peer::from(&TransportParameters::default()),
+            greases_quic_bit: setup.endpoint.grease_quic_bit,
             ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
         });
         let slot = paths.slot_or_new(PathId::ZERO);
@@ -183,7 +181,7 @@ impl Connection {
         slot.path = Some(Box::new(path));
         let mut controller = GuardedController::new(&config);
         controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
-        let movable = Movable::new(&config);
+        let scheduling = SchedulerHost::new(&config, random.random());
         let original = setup.local_parameters.original_destination_connection_id;
         let start = ConnectionStart {
             now,
@@ -191,28 +189,25 @@ impl Connection {
             original_dcid: original.unwrap_or(setup.initial_dcid),
         };
         let log = Recorder::start(&config, &start);
-        let outbox = Outbox::new(controller, movable.needs(), log);
+        let outbox = Outbox::new(controller, scheduling.needs(), log);
         let mut connection = Self {
             side,
             endpoint_config: setup.endpoint.clone(),
             premature: Vec::new(),
             requeued: Vec::new(),
             paths,
-            streams: Streams::new(side, &config),
+            streams: Streams::new(side, &config, now),
             datagrams: Datagrams::new(&config),
-            movable,
+            scheduling,
             outbox,
-            window: ReceiveWindow::new(now),
-            closing: Closing::Open,
-            idle: Idle::new(config.max_idle_timeout, now),
+            state: State::Open,
+            idle: IdleTimer::new(config.max_idle_timeout, now),
             hints: Hints::new(now),
             outcome: None,
-            rest: Rest::New,
             #[cfg(feature = "testing")]
             injected: inject::Injected::default(),
             handshake: Handshake::new(setup),
             config,
-            quick_random: QuickRandom::new(random.random()),
             random,
         };
         connection
@@ -241,7 +236,7 @@ impl Connection {
 
     /// Opens a stream if the peer's limit allows.
     pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        if self.closing.is_open() {
+        if self.state.is_open() {
             self.streams.open(dir)
         } else {
             None
@@ -320,7 +315,7 @@ impl Connection {
 
     /// Ends the connection; the peer's application gets the code and reason.
     pub fn close(&mut self, now: Instant, error_code: VarInt, reason: Bytes) {
-        if self.closing.is_open() {
+        if self.state.is_open() {
             self.outbox.set_time(now);
             self.outbox.log.event(|| qlog::Event::LocallyClosed {
                 error_code: error_code.into(),
@@ -328,7 +323,7 @@ impl Connection {
             });
             let frame = Close::Application(error_code.into(), reason);
             let until = now + self.closing_period();
-            self.closing = Closing::farewell(frame, until);
+            self.state = State::closing(frame, until);
             self.release();
         }
     }
@@ -411,7 +406,7 @@ impl Connection {
 
     /// True if the scheduler looks at local queues: the driver should tell of them.
     pub fn needs_local_queues(&self) -> bool {
-        self.movable.needs_local_queues()
+        self.scheduling.needs().local_queue
     }
 
     /// Hint from the driver: what waits in the queue the path sends into. Bytes sent since are
@@ -501,12 +496,12 @@ impl Connection {
 
     /// True once `close` was called or the connection was lost.
     pub fn is_closed(&self) -> bool {
-        !self.closing.is_open()
+        !self.state.is_open()
     }
 
     /// True once nothing more will be sent or received.
     pub fn is_drained(&self) -> bool {
-        self.closing.is_drained()
+        self.state.is_drained()
     }
 
     /// True if both sides support multipath; known once connected.
@@ -517,11 +512,11 @@ impl Connection {
     /// Ends the connection because of a fault and tells the application.
     fn close_on_error(&mut self, now: Instant, result: Result<(), TransportError>) {
         if let Err(error) = result
-            && self.closing.is_open()
+            && self.state.is_open()
         {
             tracing::debug!(%error, frame = error.frame_type, "closing");
             let until = now + self.closing_period();
-            self.closing = Closing::fault(&error, until);
+            self.state = State::fault(&error, until);
             self.lose(ConnectionError::TransportError(error));
         }
     }
@@ -530,6 +525,18 @@ impl Connection {
     fn lose(&mut self, reason: ConnectionError) {
         self.outbox.connection_lost(reason);
         self.release();
+    }
+
+    /// Gives back memory kept for reuse.
+    fn trim(&mut self) {
+        self.outcome = None;
+        self.premature.shrink_to_fit();
+        self.requeued.shrink_to_fit();
+        self.outbox.trim();
+        self.paths.trim();
+        self.scheduling.trim();
+        self.streams.trim();
+        self.datagrams.trim();
     }
 
     /// Frees what a connection on its way out no longer needs.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Closing, Connection};
+use super::{Connection, State};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::event::{EndpointEvent, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
@@ -14,71 +14,13 @@ use crate::space::PacketNumberSpace;
 /// Longest time between probes of a suspect path while another path carries the data.
 const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The connection's idle timer (RFC 9000 section 10.1): nothing received on any path (MP-147).
-#[derive(Debug)]
-pub(super) struct Idle {
-    ours: Option<Duration>,
-    peer: Option<Duration>,
-    since: Instant,
-    /// An ack-eliciting packet was sent since the last one received.
-    sent: bool,
-}
-
-impl Idle {
-    pub(super) fn new(ours: Option<Duration>, now: Instant) -> Self {
-        Self {
-            ours: ours.filter(|timeout| !timeout.is_zero()),
-            peer: None,
-            since: now,
-            sent: false,
-        }
-    }
-
-    pub(super) fn set_peer(&mut self, timeout: Duration) {
-        self.peer = Some(timeout).filter(|timeout| !timeout.is_zero());
-    }
-
-    pub(super) fn on_received(&mut self, now: Instant) {
-        // Some packets are handled long after they arrived.
-        self.since = self.since.max(now);
-        self.sent = false;
-    }
-
-    /// When something was last received, or first sent since.
-    pub(super) fn since(&self) -> Instant {
-        self.since
-    }
-
-    pub(super) fn on_ack_eliciting_sent(&mut self, now: Instant) {
-        if !self.sent {
-            self.since = now;
-            self.sent = true;
-        }
-    }
-
-    /// When the connection times out; never before three of the largest PTO (MP-148).
-    pub(super) fn deadline(&self, largest_pto: impl FnOnce() -> Duration) -> Option<Instant> {
-        let timeout = match (self.ours, self.peer) {
-            (Some(ours), Some(peer)) => ours.min(peer),
-            (ours, peer) => ours.or(peer)?,
-        };
-        Some(self.since + timeout.max(3 * largest_pto()))
-    }
-}
-
 impl Connection {
     /// The next time [`Self::handle_timeout`] must be called, and why. Ask again after every other
     /// call.
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
-        match &self.closing {
-            Closing::Open => {}
-            Closing::Announced(_) | Closing::Draining(_) => {
-                return self
-                    .closing
-                    .next_timeout()
-                    .map(|at| (at, TimeoutReason::Close));
-            }
-            Closing::Drained => return None,
+        if !self.state.is_open() {
+            let end = self.state.next_timeout();
+            return end.map(|at| (at, TimeoutReason::Close));
         }
         let mut earliest = Earliest(None);
         let keep_alive = self.keep_alive_interval();
@@ -108,10 +50,10 @@ impl Connection {
             let ack = level.space.received.next_timeout();
             earliest.note(ack, TimeoutReason::AckDelay(PathId::ZERO));
         }
-        if let Some((at, path)) = self.movable.pacing {
+        if let Some((at, path)) = self.scheduling.pacing() {
             earliest.note(Some(at), TimeoutReason::Pacing(path));
         }
-        earliest.note(self.movable.next_timeout(), TimeoutReason::Scheduler);
+        earliest.note(self.scheduling.next_timeout(), TimeoutReason::Scheduler);
         let idle = self.idle.deadline(|| self.paths.largest_pto());
         earliest.note(idle, TimeoutReason::Idle);
         let keys = self
@@ -121,7 +63,7 @@ impl Connection {
             .and_then(|keys| keys.next_timeout());
         earliest.note(keys, TimeoutReason::KeyDiscard);
         earliest.note(self.early_keys_timeout(), TimeoutReason::KeyDiscard);
-        earliest.note(self.rest_timeout(), TimeoutReason::Rest);
+        earliest.note(self.idle.trim_timeout(), TimeoutReason::Rest);
         earliest.0
     }
 
@@ -160,16 +102,16 @@ impl Connection {
     /// Call when the time of [`Self::poll_timeout`] has come; harmless otherwise.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.outbox.set_time(now);
-        if self.closing.on_timeout(now) {
+        if self.state.on_timeout(now) {
             self.outbox.endpoint_event(EndpointEvent::Drained);
         }
-        if !self.closing.is_open() {
+        if !self.state.is_open() {
             return;
         }
         let largest = || self.paths.largest_pto();
         if self.idle.deadline(largest).is_some_and(|at| at <= now) {
             // RFC 9000 section 10.1: closed silently.
-            self.closing = Closing::Drained;
+            self.state = State::Drained;
             self.lose(ConnectionError::TimedOut);
             self.outbox.endpoint_event(EndpointEvent::Drained);
             return;
@@ -180,8 +122,10 @@ impl Connection {
             self.on_path_timeout(now, id);
         }
         self.discard_paths(now);
-        self.movable.on_timeout(now, &mut self.outbox);
-        self.on_rest_timeout(now);
+        self.scheduling.on_timeout(now, &mut self.outbox);
+        if self.idle.take_trim(now) {
+            self.trim();
+        }
         self.on_early_keys_timeout(now);
         if let Some(keys) = &mut self.handshake.one_rtt {
             keys.on_timeout(now);

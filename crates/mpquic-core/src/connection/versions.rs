@@ -5,7 +5,7 @@ use rand::{Rng, RngExt};
 
 use super::handshake::Level;
 use super::setup::Role;
-use super::{Closing, Connection};
+use super::{Connection, State};
 use crate::config::EndpointConfig;
 use crate::crypto::FirstFlight;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
@@ -243,7 +243,7 @@ impl Connection {
         match chosen {
             Some(version) => self.start_over(version),
             None => {
-                self.closing = Closing::Drained;
+                self.state = State::Drained;
                 self.lose(ConnectionError::VersionMismatch);
                 self.outbox.endpoint_event(EndpointEvent::Drained);
                 Ok(())

@@ -8,18 +8,47 @@ use crate::ids::PathId;
 /// the *current* state again, not the old bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
+    /// PING, PATH_CHALLENGE, PATH_RESPONSE, PADDING of a probe: no owner.
+    Nothing,
+    /// DATAGRAM: never sent again.
+    Datagram,
     /// ACK or PATH_ACK: the largest number acknowledged, to forget ranges the peer knows we got.
     Ack {
         path: PathId,
         largest: u64,
     },
     /// CRYPTO bytes of the packet's own encryption level.
-    Crypto {
-        offset: u64,
-        length: u32,
-    },
+    Crypto(CryptoDelivery),
+    Handshake(HandshakeDelivery),
+    Stream(StreamDelivery),
+    Path(PathDelivery),
+    PathLimit(PathLimitDelivery),
+    /// ACK_FREQUENCY with this sequence number.
+    AckFrequency(u64),
+}
+
+/// Every packet under way holds some of them.
+const _: () = assert!(size_of::<Delivery>() <= 24);
+
+/// CRYPTO bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CryptoDelivery {
+    pub(crate) offset: u64,
+    pub(crate) length: u32,
+}
+
+/// A frame that ends the handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HandshakeDelivery {
+    HandshakeDone,
+    NewToken,
+}
+
+/// A frame of streams and their flow control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamDelivery {
     /// STREAM bytes.
-    Stream {
+    Data {
         id: StreamId,
         offset: u64,
         length: u32,
@@ -37,35 +66,71 @@ pub(crate) enum Delivery {
     DataBlocked,
     StreamDataBlocked(StreamId),
     StreamsBlocked(Dir),
-    HandshakeDone,
-    NewToken,
-    /// ACK_FREQUENCY with this sequence number.
-    AckFrequency(u64),
+}
+
+/// A frame about one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PathDelivery {
     /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID.
-    NewConnectionId {
-        path: PathId,
-        sequence: u64,
-    },
+    NewConnectionId { path: PathId, sequence: u64 },
     /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID.
-    RetireConnectionId {
-        path: PathId,
-        sequence: u64,
-    },
-    PathAbandon(PathId),
-    PathStatus {
-        path: PathId,
-        sequence: u64,
-    },
+    RetireConnectionId { path: PathId, sequence: u64 },
+    /// PATH_CIDS_BLOCKED.
+    CidsBlocked { path: PathId, next_sequence: u64 },
+    /// PATH_ABANDON.
+    Abandon(PathId),
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP.
+    Status { path: PathId, sequence: u64 },
+}
+
+impl PathDelivery {
+    /// The path the frame is about.
+    pub(crate) fn path(self) -> PathId {
+        match self {
+            Self::NewConnectionId { path, .. }
+            | Self::RetireConnectionId { path, .. }
+            | Self::CidsBlocked { path, .. }
+            | Self::Abandon(path)
+            | Self::Status { path, .. } => path,
+        }
+    }
+}
+
+/// A frame about how many paths there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PathLimitDelivery {
     MaxPathId(PathId),
     PathsBlocked(PathId),
-    PathCidsBlocked {
-        path: PathId,
-        next_sequence: u64,
-    },
-    /// DATAGRAM: never sent again.
-    Datagram,
-    /// PING, PATH_CHALLENGE, PATH_RESPONSE, PADDING of a probe: no owner.
-    Nothing,
+}
+
+impl From<CryptoDelivery> for Delivery {
+    fn from(delivery: CryptoDelivery) -> Self {
+        Self::Crypto(delivery)
+    }
+}
+
+impl From<HandshakeDelivery> for Delivery {
+    fn from(delivery: HandshakeDelivery) -> Self {
+        Self::Handshake(delivery)
+    }
+}
+
+impl From<StreamDelivery> for Delivery {
+    fn from(delivery: StreamDelivery) -> Self {
+        Self::Stream(delivery)
+    }
+}
+
+impl From<PathDelivery> for Delivery {
+    fn from(delivery: PathDelivery) -> Self {
+        Self::Path(delivery)
+    }
+}
+
+impl From<PathLimitDelivery> for Delivery {
+    fn from(delivery: PathLimitDelivery) -> Self {
+        Self::PathLimit(delivery)
+    }
 }
 
 /// What became of a frame.
@@ -102,5 +167,44 @@ impl Progress {
     /// True if it is to be written.
     pub(crate) fn is_queued(self) -> bool {
         self == Self::Queued
+    }
+}
+
+#[cfg(test)]
+impl Delivery {
+    /// For tests of path components: the delivery of a frame about a path.
+    #[track_caller]
+    pub(crate) fn of_path(self) -> PathDelivery {
+        match self {
+            Self::Path(delivery) => delivery,
+            other => panic!("{other:?} is not about a path"),
+        }
+    }
+
+    /// The same for the number of paths.
+    #[track_caller]
+    pub(crate) fn of_path_limit(self) -> PathLimitDelivery {
+        match self {
+            Self::PathLimit(delivery) => delivery,
+            other => panic!("{other:?} is not about the number of paths"),
+        }
+    }
+
+    /// The same for streams.
+    #[track_caller]
+    pub(crate) fn of_stream(self) -> StreamDelivery {
+        match self {
+            Self::Stream(delivery) => delivery,
+            other => panic!("{other:?} is not of streams"),
+        }
+    }
+
+    /// The same for CRYPTO.
+    #[track_caller]
+    pub(crate) fn of_crypto(self) -> CryptoDelivery {
+        match self {
+            Self::Crypto(delivery) => delivery,
+            other => panic!("{other:?} is not of CRYPTO"),
+        }
     }
 }

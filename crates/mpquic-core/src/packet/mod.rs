@@ -4,6 +4,7 @@ pub(crate) mod arrival;
 pub(crate) mod builder;
 pub(crate) mod delivery;
 pub(crate) mod opener;
+pub(crate) mod plan;
 mod transmit;
 pub(crate) mod writer;
 

@@ -36,12 +36,12 @@ impl<'a> FrameWriter<'a> {
 
     /// Writes `frame` if it fits; says whether it did.
     #[must_use]
-    pub(crate) fn try_write(&mut self, frame: &Frame, delivery: Delivery) -> bool {
+    pub(crate) fn try_write(&mut self, frame: &Frame, delivery: impl Into<Delivery>) -> bool {
         if frame.size() > self.remaining() {
             return false;
         }
         frame.encode(self.buf);
-        self.note(delivery, frame.is_ack_eliciting());
+        self.note(delivery.into(), frame.is_ack_eliciting());
         true
     }
 

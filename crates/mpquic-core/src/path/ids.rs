@@ -2,7 +2,7 @@
 
 use crate::error::TransportError;
 use crate::ids::PathId;
-use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::delivery::{Fate, PathLimitDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
 use crate::wire::frame::Frame;
@@ -216,7 +216,10 @@ impl PathIds {
     pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>) {
         if self.progress.is_queued() {
             let limit = PathId(u32::try_from(self.local_count - 1).unwrap_or(u32::MAX));
-            if !w.try_write(&Frame::MaxPathId(limit), Delivery::MaxPathId(limit)) {
+            if !w.try_write(
+                &Frame::MaxPathId(limit),
+                PathLimitDelivery::MaxPathId(limit),
+            ) {
                 return;
             }
             self.progress = Progress::Sent;
@@ -224,27 +227,31 @@ impl PathIds {
         }
         if let Some((limit, progress)) = &mut self.blocked
             && progress.is_queued()
-            && w.try_write(&Frame::PathsBlocked(*limit), Delivery::PathsBlocked(*limit))
+            && w.try_write(
+                &Frame::PathsBlocked(*limit),
+                PathLimitDelivery::PathsBlocked(*limit),
+            )
         {
             *progress = Progress::Sent;
         }
     }
 
-    /// What became of a [`Delivery::MaxPathId`] or [`Delivery::PathsBlocked`]. A lost frame that
-    /// is out of date is not repeated.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+    /// What became of MAX_PATH_ID or PATHS_BLOCKED. A lost frame that is out of date is not
+    /// repeated.
+    pub(crate) fn on_delivery(&mut self, delivery: PathLimitDelivery, fate: Fate) {
         match delivery {
-            Delivery::MaxPathId(limit) if u64::from(limit) + 1 == self.local_count => {
-                self.progress.on_fate(fate);
+            PathLimitDelivery::MaxPathId(limit) => {
+                if u64::from(limit) + 1 == self.local_count {
+                    self.progress.on_fate(fate);
+                }
             }
-            Delivery::PathsBlocked(limit) => {
+            PathLimitDelivery::PathsBlocked(limit) => {
                 if let Some((at, progress)) = &mut self.blocked
                     && *at == limit
                 {
                     progress.on_fate(fate);
                 }
             }
-            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 
 use super::Path;
 use super::ids::PathIds;
@@ -14,8 +14,10 @@ use super::status::PathStatuses;
 use crate::cid::local::LocalCids;
 use crate::cid::peer::PeerCids;
 use crate::error::TransportErrorCode;
+use crate::event::PathEvent;
 use crate::ids::PathId;
-use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::outbox::Outbox;
+use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
 
@@ -82,6 +84,21 @@ impl Slot {
             None
         } else {
             self.path.as_deref_mut()
+        }
+    }
+
+    fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        match delivery {
+            PathDelivery::NewConnectionId { .. } => self.local_cids.on_delivery(delivery, fate),
+            PathDelivery::RetireConnectionId { .. } | PathDelivery::CidsBlocked { .. } => {
+                self.peer_cids.on_delivery(delivery, fate);
+            }
+            PathDelivery::Status { .. } => self.statuses_mut().on_delivery(delivery, fate),
+            PathDelivery::Abandon(_) => {
+                if let Some(abandon) = &mut self.abandon {
+                    abandon.progress.on_fate(fate);
+                }
+            }
         }
     }
 
@@ -262,7 +279,8 @@ impl Paths {
 
     /// True if path management has something to send.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.ids.wants_to_send()
+        self.shared.ack_frequencies.wants_to_send()
+            || self.ids.wants_to_send()
             || self.slots.iter().any(|slot| match &slot.abandon {
                 Some(abandon) => abandon.progress.is_queued(),
                 None => {
@@ -273,19 +291,32 @@ impl Paths {
             })
     }
 
-    /// Writes what path management has to say; `multipath` chooses the frame types (MP-091).
+    /// Writes what path management has to say.
     pub(crate) fn write_frames(
         &mut self,
         writer: &mut FrameWriter<'_>,
         carrier: PathId,
-        multipath: bool,
+        outbox: &mut Outbox,
     ) {
+        self.shared.ack_frequencies.write_frames(writer);
+        self.write_slots(writer, carrier);
+        let limit = self.ids.limit();
+        self.ids.write_frames(writer);
+        if self.shared.side == Side::Client && self.ids.limit() > limit {
+            // MAX_PATH_ID leaves: our own limit does not bind any more.
+            outbox.path_event(PathEvent::Available);
+        }
+    }
+
+    /// Writes what is to be said of each path; MP-091 chooses the frame types.
+    fn write_slots(&mut self, writer: &mut FrameWriter<'_>, carrier: PathId) {
+        let multipath = self.ids.is_multipath();
         for slot in &mut self.slots {
             match &mut slot.abandon {
                 // On another path: the abandoned one sends nothing more (MP-121, MP-122).
                 Some(abandon) if abandon.progress.is_queued() && slot.id != carrier => {
                     let frame = Frame::PathAbandon(slot.id, abandon.error_code);
-                    if writer.try_write(&frame, Delivery::PathAbandon(slot.id)) {
+                    if writer.try_write(&frame, PathDelivery::Abandon(slot.id)) {
                         abandon.progress = Progress::Sent;
                     }
                 }
@@ -299,60 +330,20 @@ impl Paths {
                 }
             }
         }
-        self.ids.write_frames(writer);
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         for path in self.slots.iter_mut().filter_map(|slot| slot.path.as_mut()) {
-            path.space.rest();
-            path.responses.rest();
+            path.space.trim();
+            path.responses.trim();
         }
     }
 
-    /// Routes the fate of a path management frame.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
-        match delivery {
-            Delivery::NewConnectionId { path, .. } => {
-                if let Some(slot) = self.slot_mut(path) {
-                    slot.local_cids.on_delivery(delivery, fate);
-                }
-            }
-            Delivery::RetireConnectionId { path, .. } | Delivery::PathCidsBlocked { path, .. } => {
-                if let Some(slot) = self.slot_mut(path) {
-                    slot.peer_cids.on_delivery(delivery, fate);
-                }
-            }
-            Delivery::PathStatus { path, .. } => {
-                if let Some(slot) = self.slot_mut(path) {
-                    slot.statuses_mut().on_delivery(delivery, fate);
-                }
-            }
-            Delivery::PathAbandon(path) => {
-                if let Some(abandon) = self.slot_mut(path).and_then(|slot| slot.abandon.as_mut()) {
-                    abandon.progress.on_fate(fate);
-                }
-            }
-            Delivery::MaxPathId(_) | Delivery::PathsBlocked(_) => {
-                self.ids.on_delivery(delivery, fate);
-            }
-            Delivery::Ack { .. }
-            | Delivery::Crypto { .. }
-            | Delivery::Stream { .. }
-            | Delivery::ResetStream(_)
-            | Delivery::ResetStreamAt { .. }
-            | Delivery::StopSending(_)
-            | Delivery::MaxData
-            | Delivery::MaxStreamData(_)
-            | Delivery::MaxStreams(_)
-            | Delivery::DataBlocked
-            | Delivery::StreamDataBlocked(_)
-            | Delivery::StreamsBlocked(_)
-            | Delivery::HandshakeDone
-            | Delivery::NewToken
-            | Delivery::AckFrequency(_)
-            | Delivery::Datagram
-            | Delivery::Nothing => {}
+    /// Routes the fate of a frame about one path.
+    pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        if let Some(slot) = self.slot_mut(delivery.path()) {
+            slot.on_delivery(delivery, fate);
         }
     }
 }

@@ -25,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) cid_limit: u64,
     /// Where the handshake runs to.
     pub(crate) handshake_address: SocketAddr,
+    pub(crate) handshake_complete: bool,
     pub(crate) handshake_confirmed: bool,
     /// Server: the client may leave the address of the handshake.
     pub(crate) allows_migration: bool,
@@ -33,7 +34,16 @@ pub(crate) struct Shared {
     /// Server: the preferred address it announced. Client: the one it received and has not used yet.
     pub(crate) preferred: Option<Box<PreferredAddress>>,
     pub(crate) peer: Peer,
+    /// We take and send packets whose QUIC bit is cleared (RFC 9287).
+    pub(crate) greases_quic_bit: bool,
     pub(crate) ack_frequencies: AckFrequencies,
+}
+
+impl Shared {
+    /// True if the QUIC bit of packets may be cleared (RFC 9287 section 3).
+    pub(crate) fn may_clear_quic_bit(&self) -> bool {
+        self.greases_quic_bit && self.peer.grease_quic_bit
+    }
 }
 
 impl std::fmt::Debug for Shared {
@@ -82,11 +92,13 @@ impl Shared {
             random: SeededRandom::new([3; 32]),
             cid_limit,
             handshake_address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            handshake_complete: true,
             handshake_confirmed: true,
             allows_migration: true,
             uses_preferred_address: true,
             preferred: None,
             peer: Peer::from(&parameters),
+            greases_quic_bit: false,
             ack_frequencies: AckFrequencies::new(&config, &parameters),
             config: Arc::new(config),
         }

@@ -1,7 +1,7 @@
 //! [`PathStatuses`]: what each side told the other about using a path.
 
 use crate::ids::{PathId, PathStatus};
-use crate::packet::delivery::{Delivery, Fate, Progress};
+use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
 
@@ -106,17 +106,17 @@ impl PathStatuses {
             && progress.is_queued()
         {
             let sequence = *sequence;
-            let delivery = Delivery::PathStatus { path, sequence };
+            let delivery = PathDelivery::Status { path, sequence };
             if w.try_write(&Frame::PathStatus(path, self.local, sequence), delivery) {
                 *progress = Progress::Sent;
             }
         }
     }
 
-    /// What became of a [`Delivery::PathStatus`] of this path. Only the newest one is sent again
+    /// What became of a status of this path. Only the newest one is sent again
     /// (RFC 10069 section 4.3).
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
-        if let Delivery::PathStatus { sequence, .. } = delivery
+    pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        if let PathDelivery::Status { sequence, .. } = delivery
             && let Some((newest, progress)) = &mut self.announced
             && *newest == sequence
             && !self.abandoned
@@ -151,8 +151,8 @@ mod tests {
         written(100, |w| statuses.write_frames(w, PATH)).0
     }
 
-    fn delivery(sequence: u64) -> Delivery {
-        Delivery::PathStatus {
+    fn delivery(sequence: u64) -> PathDelivery {
+        PathDelivery::Status {
             path: PATH,
             sequence,
         }

@@ -227,8 +227,8 @@ impl Responses {
         self.queue.capacity()
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         self.queue.shrink_to_fit();
     }
 

@@ -67,8 +67,8 @@ impl LostPackets {
         self.packets.front().map(|lost| lost.number)
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         self.packets.shrink_to_fit();
     }
 

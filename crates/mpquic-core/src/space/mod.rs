@@ -107,10 +107,10 @@ impl PacketNumberSpace {
         number
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
-        self.sent.rest();
-        self.lost.rest();
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.sent.trim();
+        self.lost.trim();
     }
 
     /// The largest number the peer acknowledged.

@@ -299,8 +299,8 @@ impl SentPackets {
         }
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         self.slots.shrink_to_fit();
     }
 

@@ -82,8 +82,8 @@ impl Piece {
 }
 
 impl Assembler {
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         self.ready.shrink_to_fit();
         self.spare = Vec::new();
     }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::assembler::Assembler;
 use super::send_buffer::SendBuffer;
 use crate::error::{TransportError, TransportErrorCode};
-use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::delivery::{CryptoDelivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
 use crate::wire::frame::{Crypto, CryptoHeader};
@@ -74,7 +74,7 @@ impl CryptoStream {
             header.encode(writer.buffer());
             self.buffer.copy_to(range.clone(), writer.buffer());
             let offset = range.start;
-            writer.note(Delivery::Crypto { offset, length }, true);
+            writer.note(CryptoDelivery { offset, length }.into(), true);
             self.buffer.on_sent(range);
         }
     }
@@ -84,13 +84,12 @@ impl CryptoStream {
     }
 
     /// Takes the fate of a frame of this level.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
-        if let Delivery::Crypto { offset, length } = delivery {
-            let offsets = offset..offset + u64::from(length);
-            match fate {
-                Fate::Acked => self.buffer.on_acked(offsets),
-                Fate::Lost => self.buffer.on_lost(offsets),
-            }
+    pub(crate) fn on_delivery(&mut self, delivery: CryptoDelivery, fate: Fate) {
+        let CryptoDelivery { offset, length } = delivery;
+        let offsets = offset..offset + u64::from(length);
+        match fate {
+            Fate::Acked => self.buffer.on_acked(offsets),
+            Fate::Lost => self.buffer.on_lost(offsets),
         }
     }
 

@@ -54,7 +54,7 @@ impl Queue {
         self.payloads.push_back(payload);
     }
 
-    fn rest(&mut self) {
+    fn trim(&mut self) {
         self.payloads.shrink_to_fit();
     }
 
@@ -66,10 +66,10 @@ impl Queue {
 }
 
 impl Datagrams {
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
-        self.incoming.rest();
-        self.outgoing.rest();
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.incoming.trim();
+        self.outgoing.trim();
     }
 
     /// Empty queues with the configured bounds.

@@ -6,7 +6,7 @@ use quinn_proto::{Dir, StreamId};
 
 use super::send::Send;
 use super::set::{Streams, slot};
-use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::delivery::{Fate, StreamDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
 use crate::wire::buf::varint_size;
@@ -40,7 +40,7 @@ impl Streams {
     fn write_limits(&mut self, writer: &mut FrameWriter<'_>) -> bool {
         if self.recv_credit.wants_update() {
             let frame = Frame::MaxData(self.recv_credit.limit());
-            if !writer.try_write(&frame, Delivery::MaxData) {
+            if !writer.try_write(&frame, StreamDelivery::MaxData) {
                 return false;
             }
             self.recv_credit.on_announced();
@@ -49,7 +49,7 @@ impl Streams {
             let credit = &mut self.accept_credit[slot(dir)];
             if credit.wants_update() {
                 let frame = Frame::MaxStreams(dir, credit.limit());
-                if !writer.try_write(&frame, Delivery::MaxStreams(dir)) {
+                if !writer.try_write(&frame, StreamDelivery::MaxStreams(dir)) {
                     return false;
                 }
                 credit.on_announced();
@@ -68,14 +68,14 @@ impl Streams {
             if let Some(error_code) = recv.stop_due() {
                 let error_code = error_code.into_inner();
                 let frame = Frame::StopSending(StopSending { id, error_code });
-                if !writer.try_write(&frame, Delivery::StopSending(id)) {
+                if !writer.try_write(&frame, StreamDelivery::StopSending(id)) {
                     return false;
                 }
                 recv.set_stop_due(false);
             }
             if recv.limit_due() {
                 let frame = Frame::MaxStreamData(id, recv.credit.limit());
-                if !writer.try_write(&frame, Delivery::MaxStreamData(id)) {
+                if !writer.try_write(&frame, StreamDelivery::MaxStreamData(id)) {
                     return false;
                 }
                 recv.credit.on_announced();
@@ -94,9 +94,9 @@ impl Streams {
             let id = send.id;
             if let Some((reset, reliable_size)) = send.reset_due() {
                 let (frame, delivery) = if reliable_size == 0 {
-                    (Frame::ResetStream(reset), Delivery::ResetStream(id))
+                    (Frame::ResetStream(reset), StreamDelivery::ResetStream(id))
                 } else {
-                    let delivery = Delivery::ResetStreamAt { id, reliable_size };
+                    let delivery = StreamDelivery::ResetStreamAt { id, reliable_size };
                     (Frame::ResetStreamAt(reset, reliable_size), delivery)
                 };
                 if !writer.try_write(&frame, delivery) {
@@ -106,7 +106,7 @@ impl Streams {
             }
             if let Some(limit) = send.blocked_report() {
                 let frame = Frame::StreamDataBlocked(id, limit);
-                if !writer.try_write(&frame, Delivery::StreamDataBlocked(id)) {
+                if !writer.try_write(&frame, StreamDelivery::StreamDataBlocked(id)) {
                     return false;
                 }
                 send.credit.on_reported();
@@ -118,7 +118,7 @@ impl Streams {
 
     fn write_blocked(&mut self, writer: &mut FrameWriter<'_>) -> bool {
         if let Some(limit) = self.send_credit.report() {
-            if !writer.try_write(&Frame::DataBlocked(limit), Delivery::DataBlocked) {
+            if !writer.try_write(&Frame::DataBlocked(limit), StreamDelivery::DataBlocked) {
                 return false;
             }
             self.send_credit.on_reported();
@@ -127,7 +127,7 @@ impl Streams {
             let credit = &mut self.open_credit[slot(dir)];
             if let Some(limit) = credit.report() {
                 let frame = Frame::StreamsBlocked(dir, limit);
-                if !writer.try_write(&frame, Delivery::StreamsBlocked(dir)) {
+                if !writer.try_write(&frame, StreamDelivery::StreamsBlocked(dir)) {
                     return false;
                 }
                 credit.on_reported();
@@ -238,9 +238,9 @@ impl Streams {
     }
 
     /// Takes the fate of a frame written here; others are ignored.
-    pub(crate) fn on_delivery(&mut self, delivery: Delivery, fate: Fate) {
+    pub(crate) fn on_delivery(&mut self, delivery: StreamDelivery, fate: Fate) {
         match delivery {
-            Delivery::Stream {
+            StreamDelivery::Data {
                 id,
                 offset,
                 length,
@@ -250,32 +250,32 @@ impl Streams {
                 self.with_send(id, |send| send.on_delivery(offsets, fin, fate));
                 self.wake_writers();
             }
-            Delivery::ResetStream(id) => {
+            StreamDelivery::ResetStream(id) => {
                 self.with_send(id, |send| send.on_reset_delivery(0, fate));
             }
-            Delivery::ResetStreamAt { id, reliable_size } => {
+            StreamDelivery::ResetStreamAt { id, reliable_size } => {
                 self.with_send(id, |send| send.on_reset_delivery(reliable_size, fate));
                 self.wake_writers();
             }
-            delivery if fate == Fate::Lost => self.on_control_lost(delivery),
+            _ if fate == Fate::Lost => self.on_control_lost(delivery),
             _ => {}
         }
     }
 
     /// A lost frame is due again with what is true now (RFC 9000 section 13.3).
-    fn on_control_lost(&mut self, delivery: Delivery) {
+    fn on_control_lost(&mut self, delivery: StreamDelivery) {
         match delivery {
-            Delivery::MaxData => self.recv_credit.on_lost(),
-            Delivery::MaxStreams(dir) => self.accept_credit[slot(dir)].on_lost(),
-            Delivery::DataBlocked => self.send_credit.on_report_lost(),
-            Delivery::StreamsBlocked(dir) => self.open_credit[slot(dir)].on_report_lost(),
-            Delivery::StreamDataBlocked(id) => {
+            StreamDelivery::MaxData => self.recv_credit.on_lost(),
+            StreamDelivery::MaxStreams(dir) => self.accept_credit[slot(dir)].on_lost(),
+            StreamDelivery::DataBlocked => self.send_credit.on_report_lost(),
+            StreamDelivery::StreamsBlocked(dir) => self.open_credit[slot(dir)].on_report_lost(),
+            StreamDelivery::StreamDataBlocked(id) => {
                 self.with_send(id, |send| send.credit.on_report_lost());
             }
-            Delivery::MaxStreamData(id) | Delivery::StopSending(id) => {
+            StreamDelivery::MaxStreamData(id) | StreamDelivery::StopSending(id) => {
                 let Some(key) = self.recv_key(id) else { return };
                 if let Some(recv) = self.recvs.get_mut(key as usize) {
-                    if delivery == Delivery::StopSending(id) {
+                    if delivery == StreamDelivery::StopSending(id) {
                         recv.set_stop_due(true);
                     } else {
                         recv.credit.on_lost();
@@ -334,7 +334,7 @@ fn write_frame(
     };
     range.end = range.start + length;
     header.fin = send.ends_at(range.end);
-    let delivery = Delivery::Stream {
+    let delivery = StreamDelivery::Data {
         id: send.id,
         offset: range.start,
         length: u32::try_from(length).ok()?,
@@ -342,7 +342,7 @@ fn write_frame(
     };
     header.encode(writer.buffer());
     send.buffer.copy_to(range.clone(), writer.buffer());
-    writer.note(delivery, true);
+    writer.note(delivery.into(), true);
     let new = send.on_sent(range, header.fin);
     let length = length as usize;
     Some(Written { length, new })

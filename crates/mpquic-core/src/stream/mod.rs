@@ -12,6 +12,7 @@ pub(crate) mod flow;
 mod ingress;
 pub(crate) mod pending;
 pub(crate) mod queue;
+mod receive_window;
 pub(crate) mod recv;
 pub(crate) mod send;
 pub(crate) mod send_buffer;

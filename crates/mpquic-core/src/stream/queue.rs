@@ -38,8 +38,8 @@ struct Level {
 }
 
 impl StreamQueue {
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         if self.is_empty() {
             self.nodes = Vec::new();
             self.levels = Vec::new();

@@ -65,9 +65,9 @@ impl Recv {
         }
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
-        self.assembler.rest();
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.assembler.trim();
     }
 
     /// Pieces and runs held: what costs memory beside the bytes.

@@ -62,8 +62,8 @@ impl Segment {
 }
 
 impl SendBuffer {
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         self.segments.shrink_to_fit();
     }
 

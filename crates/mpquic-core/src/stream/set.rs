@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, Side, StreamId};
 use slab::Slab;
 
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
+use super::receive_window::ReceiveWindow;
 use super::recv::Recv;
 use super::send::{Backlog, Send};
 use super::table::{Halves, StreamTable};
@@ -79,6 +81,7 @@ pub(crate) struct Streams {
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
     max_window: u64,
+    receive_window: ReceiveWindow,
     events: VecDeque<StreamEvent>,
     /// What the scheduler was not told yet.
     news: Vec<SchedulerEvent>,
@@ -93,7 +96,7 @@ pub(super) fn slot(dir: Dir) -> usize {
 
 impl Streams {
     /// No streams, and no credit from the peer until [`Self::set_peer_parameters`].
-    pub(crate) fn new(side: Side, config: &TransportConfig) -> Self {
+    pub(crate) fn new(side: Side, config: &TransportConfig, now: Instant) -> Self {
         // Stream counts stay below 2^60 however many streams come and go.
         let count = |streams: u64| ReceiveCredit::new(streams.min(MAX_STREAM_COUNT / 2));
         let max_gaps = (config.max_receive_window / WINDOW_PER_GAP).max(MIN_GAPS);
@@ -125,6 +128,7 @@ impl Streams {
             initial_stream_window: config.initial_stream_receive_window,
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
+            receive_window: ReceiveWindow::new(now),
             events: VecDeque::new(),
             news: Vec::new(),
             opened: [false; 2],
@@ -187,7 +191,19 @@ impl Streams {
         self.send_credit = SendCredit::default();
     }
 
-    /// Lets receive windows grow to `bytes`, at most to the configured cap (decision D11).
+    /// So many stream bytes arrived: lets receive windows grow to what keeps all paths busy.
+    pub(crate) fn grow_receive_window(
+        &mut self,
+        bytes: u64,
+        now: Instant,
+        largest_rtt: impl FnOnce() -> Duration,
+    ) {
+        if let Some(target) = self.receive_window.on_received(bytes, now, largest_rtt) {
+            self.set_receive_window_target(target);
+        }
+    }
+
+    /// Lets receive windows grow to `bytes`, at most to the configured cap.
     pub(crate) fn set_receive_window_target(&mut self, bytes: u64) {
         let window = bytes.min(self.max_window);
         self.recv_credit.grow(window);
@@ -197,8 +213,8 @@ impl Streams {
             .max(self.initial_stream_window);
     }
 
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         for queue in [
             &mut self.resend,
             &mut self.fresh,
@@ -206,16 +222,16 @@ impl Streams {
             &mut self.recv_control,
             &mut self.blocked_writers,
         ] {
-            queue.rest();
+            queue.trim();
         }
         for table in self.tables.as_flattened_mut() {
-            table.rest();
+            table.trim();
         }
         for (_, send) in &mut self.sends {
-            send.buffer.rest();
+            send.buffer.trim();
         }
         for (_, recv) in &mut self.recvs {
-            recv.rest();
+            recv.trim();
         }
         self.sends.shrink_to_fit();
         self.recvs.shrink_to_fit();

@@ -48,8 +48,8 @@ impl Default for Page {
 }
 
 impl StreamTable {
-    /// Gives memory back.
-    pub(crate) fn rest(&mut self) {
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
         // Others go when their last stream closes.
         if let Some(page) = self.pages.back_mut()
             && page.as_ref().is_some_and(|page| page.live == 0)

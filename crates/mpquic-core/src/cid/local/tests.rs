@@ -21,8 +21,8 @@ fn body(sequence: u64, n: u8) -> NewConnectionId {
     }
 }
 
-fn delivery(sequence: u64) -> Delivery {
-    Delivery::NewConnectionId {
+fn delivery(sequence: u64) -> PathDelivery {
+    PathDelivery::NewConnectionId {
         path: PATH,
         sequence,
     }
@@ -46,7 +46,7 @@ fn mp_092_sequence_numbers_start_at_zero_on_every_path() {
             Frame::PathNewConnectionId(PATH, body(1, 2)),
         ]
     );
-    assert_eq!(deliveries[..], [delivery(0), delivery(1)]);
+    assert_eq!(deliveries[..], [delivery(0).into(), delivery(1).into()]);
     assert!(!cids.wants_to_send());
 }
 

@@ -83,11 +83,11 @@ fn mp_091_path_0_retires_with_the_plain_frame_without_multipath() {
     assert!(cids.rotate().is_some());
     let (frames, deliveries) = written(1200, |w| cids.write_frames(w, false));
     assert_eq!(frames, [Frame::RetireConnectionId(0)]);
-    let delivery = Delivery::RetireConnectionId {
+    let delivery = PathDelivery::RetireConnectionId {
         path: PathId::ZERO,
         sequence: 0,
     };
-    assert_eq!(deliveries[..], [delivery]);
+    assert_eq!(deliveries[..], [delivery.into()]);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn sequence_numbers_that_never_arrive_do_not_add_up() {
         assert_eq!(cids.current(), Some(&cid(next)));
         let (_, deliveries) = written(1200, |w| cids.write_frames(w, true));
         for delivery in deliveries {
-            cids.on_delivery(delivery, Fate::Acked);
+            cids.on_delivery(delivery.of_path(), Fate::Acked);
         }
     }
 }
@@ -243,7 +243,7 @@ fn mp_107_our_own_rotations_stop_before_the_bound() {
     assert_eq!(cids.retirements(), MIN_RETIREMENTS);
     let _ = frames(&mut cids);
     cids.on_delivery(
-        Delivery::RetireConnectionId {
+        PathDelivery::RetireConnectionId {
             path: PATH,
             sequence: 0,
         },
@@ -257,11 +257,11 @@ fn lost_retirements_are_repeated_until_acknowledged() {
     let mut cids = open(2);
     assert!(cids.rotate().is_some());
     let (_, deliveries) = written(1200, |w| cids.write_frames(w, true));
-    cids.on_delivery(deliveries[0], Fate::Lost);
+    cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
     assert!(cids.wants_to_send());
     assert_eq!(frames(&mut cids), [retire(0)]);
-    cids.on_delivery(deliveries[0], Fate::Acked);
-    cids.on_delivery(deliveries[0], Fate::Lost);
+    cids.on_delivery(deliveries[0].of_path(), Fate::Acked);
+    cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
     assert!(!cids.wants_to_send());
 }
 
@@ -270,7 +270,7 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     let mut cids = PeerCids::new(PATH, LIMIT);
     cids.request();
     assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 0)]);
-    let delivery = Delivery::PathCidsBlocked {
+    let delivery = PathDelivery::CidsBlocked {
         path: PATH,
         next_sequence: 0,
     };
@@ -292,7 +292,7 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     let (frames, deliveries) = written(1200, |w| cids.write_frames(w, true));
     assert_eq!(frames, [Frame::PathCidsBlocked(PATH, 1)]);
     let _ = cids.on_new_connection_id(&frame(1, 0)).unwrap();
-    cids.on_delivery(deliveries[0], Fate::Lost);
+    cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
     assert!(!cids.wants_to_send(), "no longer blocked");
 }
 

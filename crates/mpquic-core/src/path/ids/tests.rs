@@ -129,12 +129,12 @@ fn mp_131_closing_paths_raises_our_limit() {
     ids.close(PathId::ZERO);
     assert_eq!(frames(&mut ids), [Frame::MaxPathId(PathId(3))]);
     // Only the newest one is repeated.
-    ids.on_delivery(Delivery::MaxPathId(PathId(2)), Fate::Lost);
+    ids.on_delivery(PathLimitDelivery::MaxPathId(PathId(2)), Fate::Lost);
     assert!(!ids.wants_to_send());
-    ids.on_delivery(Delivery::MaxPathId(PathId(3)), Fate::Lost);
+    ids.on_delivery(PathLimitDelivery::MaxPathId(PathId(3)), Fate::Lost);
     assert_eq!(frames(&mut ids), [Frame::MaxPathId(PathId(3))]);
-    ids.on_delivery(Delivery::MaxPathId(PathId(3)), Fate::Acked);
-    ids.on_delivery(Delivery::MaxPathId(PathId(3)), Fate::Lost);
+    ids.on_delivery(PathLimitDelivery::MaxPathId(PathId(3)), Fate::Acked);
+    ids.on_delivery(PathLimitDelivery::MaxPathId(PathId(3)), Fate::Lost);
     assert!(!ids.wants_to_send());
 }
 
@@ -186,13 +186,13 @@ fn mp_097_we_say_once_that_the_peers_limit_binds() {
     assert!(ids.open(PathId(1)));
     ids.request();
     assert_eq!(frames(&mut ids), [Frame::PathsBlocked(PathId(1))]);
-    ids.on_delivery(Delivery::PathsBlocked(PathId(1)), Fate::Lost);
+    ids.on_delivery(PathLimitDelivery::PathsBlocked(PathId(1)), Fate::Lost);
     assert_eq!(frames(&mut ids), [Frame::PathsBlocked(PathId(1))]);
-    ids.on_delivery(Delivery::PathsBlocked(PathId(1)), Fate::Acked);
+    ids.on_delivery(PathLimitDelivery::PathsBlocked(PathId(1)), Fate::Acked);
     ids.request();
     assert!(!ids.wants_to_send(), "MP-144: no answer means no");
     assert_eq!(ids.on_max_path_id(PathId(2)), Ok(true));
-    ids.on_delivery(Delivery::PathsBlocked(PathId(1)), Fate::Lost);
+    ids.on_delivery(PathLimitDelivery::PathsBlocked(PathId(1)), Fate::Lost);
     assert!(!ids.wants_to_send(), "no longer blocked");
     assert!(ids.open(PathId(2)));
     ids.request();
@@ -300,10 +300,10 @@ proptest! {
                     sent.extend(deliveries);
                 }
                 Op::Lose(index) if !sent.is_empty() => {
-                    ids.on_delivery(*index.get(&sent), Fate::Lost);
+                    ids.on_delivery(index.get(&sent).of_path_limit(), Fate::Lost);
                 }
                 Op::Ack(index) if !sent.is_empty() => {
-                    ids.on_delivery(*index.get(&sent), Fate::Acked);
+                    ids.on_delivery(index.get(&sent).of_path_limit(), Fate::Acked);
                 }
                 Op::Lose(_) | Op::Ack(_) => {}
                 Op::Request => ids.request(),

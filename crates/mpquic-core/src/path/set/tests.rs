@@ -48,7 +48,10 @@ fn path(paths: &mut Paths, id: PathId) -> &mut Path {
 }
 
 fn frames(paths: &mut Paths, carrier: PathId) -> Vec<Frame> {
-    written(1200, |w| paths.write_frames(w, carrier, true)).0
+    written(1200, |w| {
+        paths.write_frames(w, carrier, &mut Outbox::for_tests())
+    })
+    .0
 }
 
 #[test]
@@ -124,10 +127,10 @@ fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
     assert_eq!(frames(&mut paths, FIRST), expected);
     assert!(!paths.wants_to_send());
     assert_eq!(frames(&mut paths, THIRD), [], "under way");
-    paths.on_delivery(Delivery::PathAbandon(SECOND), Fate::Lost);
+    paths.on_delivery(PathDelivery::Abandon(SECOND), Fate::Lost);
     assert_eq!(frames(&mut paths, SECOND), []);
     assert_eq!(frames(&mut paths, THIRD), expected);
-    paths.on_delivery(Delivery::PathAbandon(SECOND), Fate::Acked);
+    paths.on_delivery(PathDelivery::Abandon(SECOND), Fate::Acked);
     assert_eq!(frames(&mut paths, FIRST), []);
 }
 
@@ -158,7 +161,7 @@ fn paths_at_rest_keep_no_memory_for_responses() {
             .slot_or_new(SECOND)
             .abandon(TransportErrorCode::NO_ERROR)
     );
-    paths.rest();
+    paths.trim();
     for id in [FIRST, SECOND] {
         assert_eq!(paths.any(id).unwrap().responses.capacity(), 0);
     }

@@ -219,7 +219,7 @@ fn a_path_at_rest_keeps_no_memory_for_responses() {
     for port in 0..16 {
         responses.on_path_challenge(four_tuple(port), [1; 8]);
     }
-    responses.rest();
+    responses.trim();
     assert_eq!(
         responses.next_four_tuple(),
         Some(four_tuple(0)),
@@ -227,7 +227,7 @@ fn a_path_at_rest_keeps_no_memory_for_responses() {
     );
     responses.clear();
     assert!(responses.capacity() >= 16);
-    responses.rest();
+    responses.trim();
     assert_eq!(responses.capacity(), 0);
 }
 

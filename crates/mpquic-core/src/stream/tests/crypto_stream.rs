@@ -59,7 +59,7 @@ fn a_small_packet_takes_a_part() {
     sender.resend();
     assert!(sender.wants_to_send());
     for &delivery in first.deliveries.iter().chain(&second.deliveries) {
-        sender.on_delivery(delivery, Fate::Acked);
+        sender.on_delivery(delivery.of_crypto(), Fate::Acked);
     }
     assert!(!sender.wants_to_send() && !sender.is_unacked());
 }
@@ -81,7 +81,7 @@ proptest! {
             }
             let fate = if arrives && acked { Fate::Acked } else { Fate::Lost };
             for &delivery in &packet.deliveries {
-                sender.on_delivery(delivery, fate);
+                sender.on_delivery(delivery.of_crypto(), fate);
             }
             while let Some(bytes) = receiver.read() {
                 read.extend_from_slice(&bytes);

@@ -1,6 +1,7 @@
 //! The queues of RFC 9221.
 
 use super::*;
+use crate::packet::delivery::Delivery;
 use crate::stream::datagrams::Datagrams;
 
 fn datagrams(limit: u64) -> Datagrams {

@@ -10,7 +10,7 @@ use super::StreamEvent;
 use super::set::Streams;
 use crate::config::TransportConfig;
 use crate::error::{TransportError, TransportErrorCode};
-use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::delivery::Fate;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::sched::DataSelection;
 use crate::wire::frame::{Frame, FrameIter};
@@ -52,14 +52,14 @@ fn parameters(config: &TransportConfig) -> TransportParameters {
 
 /// A client whose peer has the same configuration.
 fn client(config: &TransportConfig) -> Streams {
-    let mut streams = Streams::new(Side::Client, config);
+    let mut streams = Streams::new(Side::Client, config, crate::recovery::testing::start());
     streams.set_peer_parameters(&parameters(config));
     streams
 }
 
 /// A client and a server.
 fn pair(config: &TransportConfig) -> (Streams, Streams) {
-    let mut server = Streams::new(Side::Server, config);
+    let mut server = Streams::new(Side::Server, config, crate::recovery::testing::start());
     server.set_peer_parameters(&parameters(config));
     (client(config), server)
 }
@@ -85,7 +85,7 @@ impl Packet {
 
     fn report(&self, streams: &mut Streams, fate: Fate) {
         for &delivery in &self.deliveries {
-            streams.on_delivery(delivery, fate);
+            streams.on_delivery(delivery.of_stream(), fate);
         }
     }
 }

@@ -222,7 +222,7 @@ fn section_5_4_stop_sending_is_answered_with_a_plain_reset() {
 #[test]
 fn section_3_a_peer_that_did_not_announce_it_gets_none() {
     let config = config();
-    let mut client = Streams::new(Side::Client, &config);
+    let mut client = Streams::new(Side::Client, &config, crate::recovery::testing::start());
     client.set_peer_parameters(&TransportParameters {
         reset_stream_at: false,
         ..parameters(&config)

@@ -1,4 +1,4 @@
-//! [`ReceiveWindow`]: how large receive windows should be (decision D11).
+//! [`ReceiveWindow`]: how large receive windows should be.
 
 use std::time::{Duration, Instant};
 
@@ -15,14 +15,14 @@ const ROUND_TRIPS: f64 = 4.0;
 /// another while all that follows waits for it, or in two if the repair is lost as well. While the
 /// window is the bottleneck, each round trip doubles it, even if it repairs a loss.
 #[derive(Debug)]
-pub(super) struct ReceiveWindow {
+pub(crate) struct ReceiveWindow {
     start: Instant,
     bytes: u64,
     target: u64,
 }
 
 impl ReceiveWindow {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self {
             start: now,
             bytes: 0,
@@ -31,7 +31,7 @@ impl ReceiveWindow {
     }
 
     /// Stream bytes arrived; returns a new target in bytes when it has grown.
-    pub(super) fn on_received(
+    pub(crate) fn on_received(
         &mut self,
         bytes: u64,
         now: Instant,

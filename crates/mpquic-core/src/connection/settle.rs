@@ -4,14 +4,14 @@
 use std::time::Instant;
 
 use super::Connection;
-use super::packet::NOT_ONE_RTT;
-use crate::congestion::{CongestionKind, Controller as _};
+use super::assemble::NOT_ONE_RTT;
+use crate::congestion::Controller as _;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::packet_info;
 use crate::packet::arrival::{Arrival, Opened};
-use crate::packet::delivery::{Delivery, Fate};
+use crate::packet::delivery::{Delivery, Fate, HandshakeDelivery, StreamDelivery};
 use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
 use crate::sched::SchedulerEvent;
@@ -21,21 +21,23 @@ use crate::wire::frame::{Ack, PacketType};
 /// Acknowledged bytes of one stream, gathered as long as they follow each other: the packets of a
 /// train mostly do.
 #[derive(Default)]
-struct StreamRun(Option<Delivery>);
+struct StreamRun(Option<StreamDelivery>);
 
 impl StreamRun {
     /// Adds to the run; returns what is to be routed now.
     fn push(&mut self, next: Delivery) -> Option<Delivery> {
-        let Delivery::Stream {
-            id,
-            offset,
-            length,
-            fin,
-        } = next
+        let Delivery::Stream(
+            stream @ StreamDelivery::Data {
+                id,
+                offset,
+                length,
+                fin,
+            },
+        ) = next
         else {
             return Some(next);
         };
-        if let Some(Delivery::Stream {
+        if let Some(StreamDelivery::Data {
             id: same,
             offset: start,
             length: gathered,
@@ -49,12 +51,12 @@ impl StreamRun {
             *ends |= fin;
             return None;
         }
-        self.0.replace(next)
+        self.0.replace(stream).map(Delivery::Stream)
     }
 
     /// What was gathered last.
     fn take(&mut self) -> Option<Delivery> {
-        self.0.take()
+        self.0.take().map(Delivery::Stream)
     }
 }
 
@@ -139,71 +141,52 @@ impl Connection {
     /// Tells everyone what an acknowledgement or a timeout changed.
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: Box<AckOutcome>) {
         let id = space.path();
+        let is_open = self.paths.open(id).is_some();
         let mut run = StreamRun::default();
         for (number, packet) in outcome.acked.drain(..) {
-            self.on_packet_acked(now, space, number, &packet, outcome.rtt_sample);
-            self.on_content_delivered(space, &packet, &mut run);
+            self.on_packet_acked(now, space, number, &packet, &mut run);
+            if let SpaceId::Data(_) = space {
+                let sample = outcome.rtt_sample;
+                self.outbox.packet_event(|| {
+                    SchedulerEvent::Acked(packet_info(id, number, &packet), sample)
+                });
+            }
         }
         for (number, packet) in outcome.late.drain(..) {
-            self.on_packet_acked(now, space, number, &packet, None);
-            self.on_content_delivered(space, &packet, &mut run);
+            self.on_packet_acked(now, space, number, &packet, &mut run);
+            if let SpaceId::Data(_) = space {
+                self.outbox
+                    .packet_event(|| SchedulerEvent::Acked(packet_info(id, number, &packet), None));
+            }
         }
         if let Some(delivery) = run.take() {
-            self.route_delivery_in(space, delivery, Fate::Acked);
+            self.on_delivery(space, delivery, Fate::Acked);
         }
-        let open = self.paths.open(id).is_some();
-        if !outcome.lost.is_empty() && self.is_mtu_black_hole(space, &outcome) {
-            // Too large for the path, and so no sign of congestion.
-            outcome
-                .congestion
-                .retain(|event| event.kind != CongestionKind::Loss);
+        if !outcome.lost.is_empty()
+            && let SpaceId::Data(id) = space
+            && let Some(path) = self.paths.open_mut(id)
+            && path.find_mtu_black_hole(&mut outcome, &mut self.outbox)
+        {
+            self.drop_oversized_datagrams();
         }
         for (number, packet) in outcome.lost.drain(..) {
             self.on_packet_lost(now, space, number, &packet);
         }
-        if let Some(summary) = outcome.summary.filter(|_| open) {
+        if let Some(summary) = outcome.summary.filter(|_| is_open) {
             self.outbox.controller.on_ack(id, &summary);
             self.recover(id);
             self.paths
                 .review_ack_frequency(now, &self.outbox.controller);
         }
-        for event in outcome.congestion.iter().filter(|_| open) {
-            let before = self.outbox.controller.window(id);
-            self.outbox.controller.on_congestion_event(id, event);
-            if self.outbox.controller.window(id) < before
-                && let Some(path) = self.paths.any_mut(id)
-            {
-                path.counters.congestion_events += 1;
+        if let Some(path) = self.paths.open_mut(id) {
+            path.on_congestion(&outcome, &mut self.outbox);
+            if outcome.rtt_sample.is_some() {
+                self.outbox.packet_event(|| SchedulerEvent::RttUpdated(id));
             }
-            self.outbox.on_congestion(id, event.kind);
+            path.report_metrics(&mut self.outbox);
         }
-        if outcome.rtt_sample.is_some() {
-            self.outbox.packet_event(|| SchedulerEvent::RttUpdated(id));
-        }
-        self.log_metrics(id);
         outcome.clear();
         self.outcome = Some(outcome);
-    }
-
-    /// Lets MTU discovery look at what was lost together.
-    fn is_mtu_black_hole(&mut self, space: SpaceId, outcome: &AckOutcome) -> bool {
-        let SpaceId::Data(id) = space else {
-            return false;
-        };
-        let Some(path) = self.paths.open_mut(id) else {
-            return false;
-        };
-        let lost = outcome.lost.iter().filter(|(_, packet)| !packet.mtu_probe);
-        let black_hole = path
-            .mtu
-            .on_lost(lost.map(|(number, packet)| (*number, packet.bytes)));
-        if black_hole {
-            self.outbox.controller.on_mtu_update(id, path.mtu.mtu());
-            tracing::debug!(path = %id, "the path's MTU fell");
-            self.log_mtu(id);
-            self.drop_oversized_datagrams();
-        }
-        black_hole
     }
 
     fn on_packet_acked(
@@ -212,34 +195,22 @@ impl Connection {
         space: SpaceId,
         number: u64,
         packet: &SentPacket,
-        sample: Option<std::time::Duration>,
+        run: &mut StreamRun,
     ) {
         if let SpaceId::Data(id) = space {
-            let open = self.paths.open(id).is_some();
+            let is_open = self.paths.open(id).is_some();
             if let Some(path) = self.paths.any_mut(id) {
-                path.counters.bytes_acked += u64::from(packet.bytes);
-                if !packet.mtu_probe {
-                    path.mtu.on_acked(number, packet.bytes);
-                } else if path.mtu.on_probe_acked(now, packet.bytes) && open {
-                    self.outbox.controller.on_mtu_update(id, path.mtu.mtu());
-                    self.log_mtu(id);
-                }
+                path.on_packet_acked(now, number, packet, is_open, &mut self.outbox);
             }
             if let Some(keys) = &mut self.handshake.one_rtt {
                 let paths = &self.paths;
                 keys.on_acked(packet.key_phase_generation, now, || paths.largest_pto());
             }
-            self.outbox
-                .packet_event(|| SchedulerEvent::Acked(packet_info(id, number, packet), sample));
         }
-    }
-
-    /// Tells the owners of a packet's frames that they arrived, except for stream bytes that more
-    /// may follow.
-    fn on_content_delivered(&mut self, space: SpaceId, packet: &SentPacket, run: &mut StreamRun) {
+        // Stream bytes wait for more that may follow.
         for delivery in &packet.deliveries {
             if let Some(delivery) = run.push(*delivery) {
-                self.route_delivery_in(space, delivery, Fate::Acked);
+                self.on_delivery(space, delivery, Fate::Acked);
             }
         }
     }
@@ -249,13 +220,9 @@ impl Connection {
             space,
             packet_number: number,
         });
-        if let Some(path) = self.paths.any_mut(space.path()) {
-            path.counters.bytes_lost += u64::from(packet.bytes);
-            path.counters.packets_lost += 1;
-            if packet.mtu_probe {
-                path.mtu.on_probe_lost(now, packet.bytes);
-                self.log_mtu(space.path());
-            }
+        let id = space.path();
+        if let Some(path) = self.paths.any_mut(id) {
+            path.on_packet_lost(now, packet, &mut self.outbox);
         }
         if let SpaceId::Data(id) = space {
             self.outbox
@@ -264,67 +231,48 @@ impl Connection {
         // What was sent again on another path is in that path's care now.
         if !packet.reinjected {
             for delivery in &packet.deliveries {
-                self.route_delivery_in(space, *delivery, Fate::Lost);
+                self.on_delivery(space, *delivery, Fate::Lost);
             }
         }
     }
 
-    /// Routes the fate of a frame of any packet.
-    fn route_delivery_in(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
-        match (delivery, space) {
-            (Delivery::Ack { largest, .. }, SpaceId::Initial | SpaceId::Handshake) => {
-                if let Some(level) = self.handshake.level_mut(space) {
-                    level.space.received.on_delivery(largest, fate);
-                }
-            }
-            (Delivery::Crypto { .. }, _) => {
-                self.handshake.on_crypto_delivery(space, delivery, fate);
-            }
-            _ => self.route_delivery(delivery, fate),
-        }
-    }
-
-    /// Routes the fate of a frame of a 1-RTT packet.
-    pub(super) fn route_delivery(&mut self, delivery: Delivery, fate: Fate) {
+    /// Gives the fate of a frame to its owner.
+    pub(super) fn on_delivery(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
         match delivery {
+            Delivery::Nothing | Delivery::Datagram => {}
+            Delivery::Stream(delivery) => self.streams.on_delivery(delivery, fate),
             Delivery::Ack { path, largest } => {
-                if let Some(path) = self.paths.any_mut(path) {
-                    path.space.received.on_delivery(largest, fate);
+                let received = match space {
+                    SpaceId::Data(_) => {
+                        let path = self.paths.any_mut(path);
+                        path.map(|path| &mut path.space.received)
+                    }
+                    SpaceId::Initial | SpaceId::Handshake => {
+                        let level = self.handshake.level_mut(space);
+                        level.map(|level| &mut level.space.received)
+                    }
+                };
+                if let Some(received) = received {
+                    received.on_delivery(largest, fate);
                 }
             }
-            Delivery::Crypto { .. } => {
-                let space = SpaceId::Data(PathId::ZERO);
+            Delivery::Crypto(delivery) => {
                 self.handshake.on_crypto_delivery(space, delivery, fate);
             }
-            Delivery::Stream { .. }
-            | Delivery::ResetStream(_)
-            | Delivery::ResetStreamAt { .. }
-            | Delivery::StopSending(_)
-            | Delivery::MaxData
-            | Delivery::MaxStreamData(_)
-            | Delivery::MaxStreams(_)
-            | Delivery::DataBlocked
-            | Delivery::StreamDataBlocked(_)
-            | Delivery::StreamsBlocked(_) => self.streams.on_delivery(delivery, fate),
-            Delivery::HandshakeDone => self.handshake.done_pending |= fate == Fate::Lost,
-            Delivery::AckFrequency(sequence) => self
-                .paths
-                .shared
-                .ack_frequencies
-                .on_delivery(sequence, fate),
-            Delivery::NewToken => {
+            Delivery::Handshake(HandshakeDelivery::HandshakeDone) => {
+                self.handshake.done_pending |= fate == Fate::Lost;
+            }
+            Delivery::Handshake(HandshakeDelivery::NewToken) => {
                 if fate == Fate::Lost && self.handshake.new_token.is_none() {
                     self.offer_token();
                 }
             }
-            Delivery::NewConnectionId { .. }
-            | Delivery::RetireConnectionId { .. }
-            | Delivery::PathAbandon(_)
-            | Delivery::PathStatus { .. }
-            | Delivery::MaxPathId(_)
-            | Delivery::PathsBlocked(_)
-            | Delivery::PathCidsBlocked { .. } => self.paths.on_delivery(delivery, fate),
-            Delivery::Datagram | Delivery::Nothing => {}
+            Delivery::Path(delivery) => self.paths.on_delivery(delivery, fate),
+            Delivery::PathLimit(delivery) => self.paths.ids.on_delivery(delivery, fate),
+            Delivery::AckFrequency(sequence) => {
+                let frequencies = &mut self.paths.shared.ack_frequencies;
+                frequencies.on_delivery(sequence, fate);
+            }
         }
     }
 }

@@ -9,11 +9,11 @@ use crate::wire::frame::Close;
 
 /// Where a connection is on its way out.
 #[derive(Debug)]
-pub(super) enum Closing {
+pub(super) enum State {
     /// In use.
     Open,
     /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
-    Announced(Box<Farewell>),
+    Closing(Box<CloseFrame>),
     /// The peer closed or reset: nothing is sent any more (RFC 9000 section 10.2.2).
     Draining(Instant),
     /// Over.
@@ -22,7 +22,7 @@ pub(super) enum Closing {
 
 /// The CONNECTION_CLOSE we send, and when.
 #[derive(Debug)]
-pub(super) struct Farewell {
+pub(super) struct CloseFrame {
     pub(super) frame: Close,
     until: Instant,
     pending: bool,
@@ -30,10 +30,10 @@ pub(super) struct Farewell {
     answer_after: u32,
 }
 
-impl Closing {
+impl State {
     /// Starts closing because of a fault of the peer or of ours.
     pub(super) fn fault(error: &TransportError, until: Instant) -> Self {
-        Self::farewell(
+        Self::closing(
             Close::Connection(ConnectionClose {
                 code: error.code,
                 frame_type: error.frame_type,
@@ -44,8 +44,8 @@ impl Closing {
     }
 
     /// Starts closing by the application's wish.
-    pub(super) fn farewell(frame: Close, until: Instant) -> Self {
-        Self::Announced(Box::new(Farewell {
+    pub(super) fn closing(frame: Close, until: Instant) -> Self {
+        Self::Closing(Box::new(CloseFrame {
             frame,
             until,
             pending: true,
@@ -64,12 +64,12 @@ impl Closing {
 
     /// A datagram arrived while closing: answer ever more rarely (RFC 9000 section 10.2.1).
     pub(super) fn on_datagram(&mut self) {
-        if let Self::Announced(farewell) = self {
-            farewell.received = farewell.received.saturating_add(1);
-            if farewell.received >= farewell.answer_after {
-                farewell.received = 0;
-                farewell.answer_after = farewell.answer_after.saturating_mul(2);
-                farewell.pending = true;
+        if let Self::Closing(closing) = self {
+            closing.received = closing.received.saturating_add(1);
+            if closing.received >= closing.answer_after {
+                closing.received = 0;
+                closing.answer_after = closing.answer_after.saturating_mul(2);
+                closing.pending = true;
             }
         }
     }
@@ -77,11 +77,11 @@ impl Closing {
     /// The frame to send now, if one is due.
     pub(super) fn take_frame(&mut self) -> Option<Close> {
         match self {
-            Self::Announced(farewell) if farewell.pending => {
-                farewell.pending = false;
-                Some(farewell.frame.clone())
+            Self::Closing(closing) if closing.pending => {
+                closing.pending = false;
+                Some(closing.frame.clone())
             }
-            Self::Open | Self::Announced(_) | Self::Draining(_) | Self::Drained => None,
+            Self::Open | Self::Closing(_) | Self::Draining(_) | Self::Drained => None,
         }
     }
 
@@ -89,7 +89,7 @@ impl Closing {
     pub(super) fn drain(&mut self, now: Instant, period: Duration) {
         let until = match self {
             Self::Open => now + period,
-            Self::Announced(farewell) => farewell.until,
+            Self::Closing(closing) => closing.until,
             Self::Draining(until) => *until,
             Self::Drained => return,
         };
@@ -98,14 +98,14 @@ impl Closing {
 
     /// The peer closes too: nothing more needs saying.
     pub(super) fn stop_answering(&mut self) {
-        if let Self::Announced(farewell) = self {
-            *self = Self::Draining(farewell.until);
+        if let Self::Closing(closing) = self {
+            *self = Self::Draining(closing.until);
         }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         match self {
-            Self::Announced(farewell) => Some(farewell.until),
+            Self::Closing(closing) => Some(closing.until),
             Self::Draining(until) => Some(*until),
             Self::Open | Self::Drained => None,
         }

@@ -1,0 +1,197 @@
+//! 1-RTT and 0-RTT packets: the order of the frames in them.
+
+use std::time::Instant;
+
+use super::Connection;
+use crate::event::Event;
+use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::packet::builder::{PacketBuilder, PacketStart};
+use crate::packet::delivery::Delivery;
+use crate::packet::plan::Plan;
+use crate::packet::writer::FrameWriter;
+use crate::sched::DataSelection;
+use crate::space::SentPacket;
+use crate::wire::frame::Frame;
+use crate::wire::header::PacketHeader;
+
+/// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
+pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
+/// Pad by up to this much rather than end a GSO train early, bytes.
+const MAX_ALIGNMENT: usize = 64;
+
+/// A packet that was built.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Built {
+    pub(super) size: usize,
+    pub(super) ack_eliciting: bool,
+}
+
+impl Connection {
+    /// Appends one 1-RTT packet to `buf` and records it as sent.
+    pub(super) fn build_packet(
+        &mut self,
+        now: Instant,
+        plan: &Plan,
+        buf: &mut Vec<u8>,
+    ) -> Option<Built> {
+        let start = buf.len();
+        let builder = self.start_packet(plan.path, plan.validation, start + plan.size, buf)?;
+        let mut writer = builder.writer(buf);
+        self.write_frames(&mut writer, now, plan);
+        let ack_eliciting = writer.is_ack_eliciting();
+        let deliveries = writer.into_deliveries();
+        if builder.is_empty(buf) {
+            builder.abandon(buf);
+            return None;
+        }
+        let align = plan.align
+            && ack_eliciting
+            && self.datagrams.wants_to_send()
+            && builder.sealed_size(buf) + MAX_ALIGNMENT >= plan.size;
+        let pad_to = (plan.pad || align).then_some(start + plan.size);
+        let (size, generation) = self.seal_packet(builder, plan, buf, pad_to)?;
+        let mut packet = SentPacket::new(now, u16::try_from(size).unwrap_or(u16::MAX));
+        packet.ack_eliciting = ack_eliciting;
+        packet.in_flight = ack_eliciting || plan.pad;
+        packet.ecn_marked = plan.ecn.is_some();
+        packet.mtu_probe = plan.mtu_probe;
+        packet.key_phase_generation = generation;
+        packet.tag = plan.tag;
+        packet.deliveries = deliveries;
+        if ack_eliciting {
+            self.idle.on_ack_eliciting_sent(now);
+        }
+        if let Some(path) = self.paths.any_mut(plan.path) {
+            path.on_packet_sent(packet, &mut self.outbox);
+        }
+        Some(Built {
+            size,
+            ack_eliciting,
+        })
+    }
+
+    /// Logs a packet and seals it; returns its size and the generation of the key.
+    pub(super) fn seal_packet(
+        &mut self,
+        builder: PacketBuilder,
+        plan: &Plan,
+        buf: &mut Vec<u8>,
+        pad_to: Option<usize>,
+    ) -> Option<(usize, u32)> {
+        if self.outbox.log.is_on()
+            && let Some(header) = self.packet_header(plan.path, plan.validation)
+        {
+            let multipath = self.paths.ids.is_multipath();
+            self.outbox
+                .log
+                .packet_sent(&header, &builder, buf, pad_to, multipath);
+        }
+        let keys = self.handshake.sealing()?;
+        let size = builder.finish(buf, keys.header, keys.packet, pad_to);
+        let generation = match &mut self.handshake.one_rtt {
+            Some(keys) => {
+                keys.on_sealed();
+                keys.generation()
+            }
+            None => NOT_ONE_RTT,
+        };
+        Some((size, generation))
+    }
+
+    /// Starts a packet of a path, to other addresses than the path's if `to` says so.
+    pub(super) fn start_packet(
+        &mut self,
+        id: PathId,
+        to: Option<FourTuple>,
+        limit: usize,
+        buf: &mut Vec<u8>,
+    ) -> Option<PacketBuilder> {
+        let header = self.packet_header(id, to)?;
+        let path = self.paths.any(id)?;
+        let start = PacketStart {
+            header: &header,
+            space: SpaceId::Data(id),
+            packet_number: path.space.next_packet_number(),
+            largest_acked: path.space.largest_acked(),
+            tag_length: self.handshake.sealing()?.packet.tag_length(),
+            limit,
+            // RFC 9287 section 3
+            clear_quic_bit: self.paths.shared.may_clear_quic_bit() && self.scheduling.toss(),
+        };
+        PacketBuilder::start(buf, start)
+    }
+
+    /// The header of a path's next 1-RTT packet, or 0-RTT packet if there are no other keys.
+    #[inline]
+    fn packet_header(&self, id: PathId, to: Option<FourTuple>) -> Option<PacketHeader> {
+        let slot = self.paths.slot(id)?;
+        let path = slot.path.as_deref()?;
+        let is_old = |old: &crate::path::Tuple| Some(old.four_tuple) == to;
+        let kept = slot.peer_cids.kept();
+        let kept = kept.filter(|_| path.previous.as_deref().is_some_and(is_old));
+        // MP-073: a connection ID of the same path ID.
+        let candidate = slot.peer_cids.candidate();
+        let candidate = candidate.filter(|_| to.is_some_and(|to| path.is_candidate(to)));
+        let dcid = *kept.or(candidate).or(slot.peer_cids.current())?;
+        Some(match self.handshake.sealing()?.key_phase {
+            Some(key_phase) => PacketHeader::Short {
+                dcid,
+                spin: path.spins && path.spin,
+                key_phase,
+            },
+            None => PacketHeader::ZeroRtt {
+                version: self.handshake.versions.original(),
+                dcid,
+                scid: self.handshake.local_cid,
+            },
+        })
+    }
+
+    /// Writes frames in order of urgency.
+    fn write_frames(&mut self, writer: &mut FrameWriter<'_>, now: Instant, plan: &Plan) {
+        let id = plan.path;
+        let acked = !plan.mtu_probe
+            && !plan.probing
+            && self.paths.write_acks(writer, now, id, plan.orphan_acks);
+        if let Some(to) = plan.validation {
+            self.paths.write_validation(writer, now, id, to, plan.pad);
+        }
+        #[cfg(feature = "testing")]
+        self.injected.write(writer, SpaceId::Data(id));
+        if plan.management && self.handshake.complete {
+            self.handshake.write_frames(writer);
+            self.paths.write_frames(writer, id, &mut self.outbox);
+        }
+        match &plan.data {
+            Some(DataSelection::Next) => self.write_next(writer, plan.max_data),
+            Some(selection) => {
+                self.streams.write_data(writer, selection, plan.max_data);
+            }
+            None => {}
+        }
+        if plan.immediate_ack && self.paths.shared.ack_frequencies.peer_answers_at_once() {
+            let _no_room_is_fine = writer.try_write(&Frame::ImmediateAck, Delivery::Nothing);
+        }
+        if plan.ping && !writer.is_ack_eliciting() {
+            let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
+        }
+        if acked
+            && writer.is_ack_eliciting()
+            && let Some(path) = self.paths.any_mut(id)
+        {
+            path.space.received.on_confirmation_requested();
+        }
+    }
+
+    /// What any path may carry, the most urgent first.
+    fn write_next(&mut self, writer: &mut FrameWriter<'_>, max_data: usize) {
+        self.handshake.write_crypto(writer);
+        self.streams.write_control(writer);
+        self.datagrams.write_frames(writer);
+        if self.datagrams.take_unblocked() {
+            self.outbox.event(Event::DatagramsUnblocked);
+        }
+        self.streams
+            .write_data(writer, &DataSelection::Next, max_data);
+    }
+}

@@ -1,0 +1,148 @@
+//! Packets with CONNECTION_CLOSE.
+
+use std::time::Instant;
+
+use quinn_proto::Side;
+
+use super::Connection;
+use super::handshake_packets::start_handshake;
+use crate::error::{ConnectionClose, TransportErrorCode};
+use crate::ids::{PathId, SpaceId};
+use crate::packet::Transmit;
+use crate::packet::delivery::Delivery;
+use crate::packet::plan::Plan;
+use crate::packet::writer::FrameWriter;
+use crate::path::MIN_DATAGRAM;
+use crate::wire::frame::{Close, Frame};
+
+impl Connection {
+    /// Sends CONNECTION_CLOSE at every level the peer may read (RFC 9000 section 10.2.3).
+    pub(super) fn transmit_close(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
+        let frame = self.state.take_frame()?;
+        let id = self
+            .paths
+            .iter()
+            .find(|path| path.tuple.validated && !path.is_suspect())
+            .or_else(|| self.paths.iter().next())
+            .map(|path| path.id)?;
+        let path = self.paths.open(id)?;
+        let four_tuple = path.tuple.four_tuple;
+        let limit = path.datagram_size().min(path.budget_for(four_tuple));
+        if !self.handshake.confirmed && id == PathId::ZERO {
+            let early = conceal(&frame);
+            // RFC 9000 section 14.1: the last packet fills the datagram.
+            let pad = self.side == Side::Client && self.handshake.initial.is_some();
+            let last = self.handshake.handshake.is_none();
+            self.close_handshake(SpaceId::Initial, &early, limit, pad && last, buf);
+            self.close_handshake(SpaceId::Handshake, &early, limit, pad, buf);
+        }
+        if self.handshake.one_rtt.is_some()
+            && (self.handshake.complete || self.side == Side::Server)
+        {
+            self.close_one_rtt(now, id, frame, limit, buf);
+        }
+        if buf.is_empty() {
+            return None;
+        }
+        self.paths.on_datagrams_sent(id, four_tuple, buf.len());
+        let size = buf.len();
+        Some(Transmit {
+            path: Some(id),
+            four_tuple,
+            ecn: None,
+            size,
+            segment_size: None,
+        })
+    }
+
+    fn close_handshake(
+        &mut self,
+        space: SpaceId,
+        frame: &Close,
+        limit: usize,
+        pad: bool,
+        buf: &mut Vec<u8>,
+    ) {
+        let Some(header) = self.long_header(space) else {
+            return;
+        };
+        let Some(level) = self.handshake.level_mut(space) else {
+            return;
+        };
+        let Some(builder) = start_handshake(level, &header, space, limit, buf) else {
+            return;
+        };
+        let mut writer = builder.writer(buf);
+        if write_close(&mut writer, frame) {
+            let pad_to = pad.then_some(MIN_DATAGRAM);
+            self.outbox.log.packet_sent(
+                &header,
+                &builder,
+                buf,
+                pad_to,
+                self.paths.ids.is_multipath(),
+            );
+            builder.finish(
+                buf,
+                &*level.keys.header.local,
+                &*level.keys.packet.local,
+                pad_to,
+            );
+            level.space.take_packet_number();
+        } else {
+            builder.abandon(buf);
+        }
+    }
+
+    /// Closes, and acknowledges what came on that path: an application that read everything and is
+    /// done leaves no doubt that it arrived.
+    fn close_one_rtt(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        frame: Close,
+        limit: usize,
+        buf: &mut Vec<u8>,
+    ) {
+        let Some(builder) = self.start_packet(id, None, limit, buf) else {
+            return;
+        };
+        let mut writer = builder.writer(buf);
+        let _wrote = self.paths.write_acks(&mut writer, now, id, false);
+        let plan = Plan::new(id, limit);
+        if !write_close(&mut writer, &frame) {
+            builder.abandon(buf);
+        } else if let (Some(_), Some(path)) = (
+            self.seal_packet(builder, &plan, buf, None),
+            self.paths.any_mut(id),
+        ) {
+            path.space.take_packet_number();
+        }
+    }
+}
+
+/// Writes CONNECTION_CLOSE with as much of the reason as fits.
+fn write_close(writer: &mut FrameWriter<'_>, frame: &Close) -> bool {
+    /// Type, code, frame type and reason length at their longest.
+    const OVERHEAD: usize = 1 + 8 + 8 + 8;
+    let room = writer.remaining().saturating_sub(OVERHEAD);
+    let mut frame = frame.clone();
+    match &mut frame {
+        Close::Connection(close) => close.reason.truncate(room),
+        Close::Application(_, reason) => reason.truncate(room),
+    }
+    writer.try_write(&Frame::ConnectionClose(frame), Delivery::Nothing)
+}
+
+/// The application's words may not be readable by others during the handshake (RFC 9000 section
+/// 10.2.3).
+fn conceal(frame: &Close) -> Close {
+    match frame {
+        Close::Connection(_) => frame.clone(),
+        Close::Application(..) => Close::Connection(ConnectionClose {
+            code: TransportErrorCode::APPLICATION_ERROR,
+            frame_type: 0,
+            reason: bytes::Bytes::new(),
+        }),
+    }
+}

@@ -1,0 +1,221 @@
+//! Initial and Handshake packets, coalesced.
+
+use std::time::Instant;
+
+use quinn_proto::{ConnectionId, Side};
+
+use super::Connection;
+use super::handshake::Level;
+use crate::congestion::Controller as _;
+use crate::ids::{PathId, SpaceId};
+use crate::packet::Transmit;
+use crate::packet::builder::{PacketBuilder, PacketStart};
+use crate::packet::delivery::Delivery;
+use crate::packet::plan::Plan;
+use crate::path::MIN_DATAGRAM;
+use crate::sched::DataSelection;
+use crate::space::{AckState, SentPacket};
+use crate::wire::frame::Frame;
+use crate::wire::header::PacketHeader;
+
+/// Smaller than any Handshake packet worth sending.
+const MIN_HANDSHAKE_PACKET: usize = 64;
+/// Kept free in a datagram for a 1-RTT packet after those of the handshake.
+const ONE_RTT_ROOM: usize = 128;
+
+impl Connection {
+    /// Sends what Initial and Handshake have, coalesced (RFC 9000 section 12.2), and what a client has
+    /// to say as soon as it may.
+    pub(super) fn transmit_handshake(
+        &mut self,
+        now: Instant,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let wants = |level: &Level| level.wants(now);
+        let initial = self.handshake.initial.as_deref().is_some_and(wants);
+        let handshake = self.handshake.handshake.as_deref().is_some_and(wants);
+        #[cfg(feature = "testing")]
+        let handshake = handshake
+            || (self.handshake.handshake.is_some() && self.injected.is_wanted(SpaceId::Handshake));
+        if !initial && !handshake {
+            return None;
+        }
+        let path = self.paths.open(PathId::ZERO)?;
+        let four_tuple = path.tuple.four_tuple;
+        let size = path.datagram_size().min(path.budget_for(four_tuple));
+        // RFC 9000 section 14.1: datagrams with ack-eliciting Initial packets fill 1200 bytes.
+        let eliciting = self
+            .handshake
+            .initial
+            .as_deref()
+            .is_some_and(Level::wants_to_elicit);
+        let pad = initial && (self.side == Side::Client || eliciting);
+        if size
+            < if pad {
+                MIN_DATAGRAM
+            } else {
+                MIN_HANDSHAKE_PACKET
+            }
+        {
+            return None;
+        }
+        let data = handshake && self.may_follow_handshake(size);
+        let limit = if data { size - ONE_RTT_ROOM } else { size };
+        if initial {
+            let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
+            self.build_handshake(now, SpaceId::Initial, limit, pad_to, buf);
+        }
+        if handshake {
+            let pad_to = (pad && !data).then_some(MIN_DATAGRAM);
+            let built = self.build_handshake(now, SpaceId::Handshake, limit, pad_to, buf);
+            if built && self.side == Side::Client {
+                // RFC 9001 section 4.9.1
+                self.discard_level(SpaceId::Initial);
+            }
+        }
+        if data {
+            self.follow_handshake(now, size, pad, buf);
+        }
+        if buf.is_empty() {
+            return None;
+        }
+        self.paths
+            .on_datagrams_sent(PathId::ZERO, four_tuple, buf.len());
+        Some(Transmit {
+            path: Some(PathId::ZERO),
+            four_tuple,
+            ecn: None,
+            size: buf.len(),
+            segment_size: None,
+        })
+    }
+
+    /// True if a client has 1-RTT data that may share a datagram with the end of its handshake. There
+    /// is no other path yet that a scheduler could prefer.
+    fn may_follow_handshake(&self, size: usize) -> bool {
+        let Some(path) = self.paths.open(PathId::ZERO) else {
+            return false;
+        };
+        self.side == Side::Client
+            && self.handshake.complete
+            && size >= MIN_DATAGRAM
+            && self.demand().any
+            && path.recovery.bytes_in_flight() + size as u64
+                <= self.outbox.controller.window(PathId::ZERO)
+    }
+
+    /// Appends a 1-RTT packet to a datagram that has room for it up to `size`.
+    fn follow_handshake(&mut self, now: Instant, size: usize, pad: bool, buf: &mut Vec<u8>) {
+        let mut plan = Plan::new(PathId::ZERO, size - buf.len());
+        plan.management = true;
+        plan.data = Some(DataSelection::Next);
+        plan.ping = true;
+        plan.pad = pad;
+        let _built = self.build_packet(now, &plan, buf);
+    }
+
+    fn peer_cid(&self) -> Option<ConnectionId> {
+        self.paths.slot(PathId::ZERO)?.peer_cids.current().copied()
+    }
+
+    pub(super) fn long_header(&self, space: SpaceId) -> Option<PacketHeader> {
+        let dcid = self.peer_cid()?;
+        let scid = self.handshake.local_cid;
+        let version = self.handshake.versions.current();
+        Some(match space {
+            SpaceId::Initial => {
+                let token = self.handshake.token.clone();
+                PacketHeader::Initial {
+                    version,
+                    dcid,
+                    scid,
+                    token,
+                }
+            }
+            SpaceId::Handshake | SpaceId::Data(_) => PacketHeader::Handshake {
+                version,
+                dcid,
+                scid,
+            },
+        })
+    }
+
+    /// Appends one Initial or Handshake packet; `limit` and `pad_to` are positions in `buf`.
+    fn build_handshake(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        limit: usize,
+        pad_to: Option<usize>,
+        buf: &mut Vec<u8>,
+    ) -> bool {
+        let Some(header) = self.long_header(space) else {
+            return false;
+        };
+        let Some(level) = self.handshake.level_mut(space) else {
+            return false;
+        };
+        let Some(builder) = start_handshake(level, &header, space, limit, buf) else {
+            return false;
+        };
+        let mut writer = builder.writer(buf);
+        if level.space.received.ack_state(now) != AckState::None {
+            let _wrote = level.space.received.write_ack(&mut writer, now, None, 0);
+        }
+        level.crypto.write_frames(&mut writer);
+        #[cfg(feature = "testing")]
+        self.injected.write(&mut writer, space);
+        if level.space.probes > 0 && !writer.is_ack_eliciting() {
+            let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
+        }
+        let ack_eliciting = writer.is_ack_eliciting();
+        let deliveries = writer.into_deliveries();
+        if builder.is_empty(buf) {
+            builder.abandon(buf);
+            return false;
+        }
+        self.outbox.log.packet_sent(
+            &header,
+            &builder,
+            buf,
+            pad_to,
+            self.paths.ids.is_multipath(),
+        );
+        let size = builder.finish(
+            buf,
+            &*level.keys.header.local,
+            &*level.keys.packet.local,
+            pad_to,
+        );
+        let mut packet = SentPacket::new(now, u16::try_from(size).unwrap_or(u16::MAX));
+        packet.ack_eliciting = ack_eliciting;
+        packet.in_flight = ack_eliciting || pad_to.is_some();
+        packet.deliveries = deliveries;
+        if ack_eliciting {
+            self.idle.on_ack_eliciting_sent(now);
+        }
+        if let Some(path) = self.paths.any_mut(PathId::ZERO) {
+            path.on_handshake_packet_sent(&mut level.space, packet, &mut self.outbox);
+        }
+        true
+    }
+}
+
+pub(super) fn start_handshake(
+    level: &Level,
+    header: &PacketHeader,
+    space: SpaceId,
+    limit: usize,
+    buf: &mut Vec<u8>,
+) -> Option<PacketBuilder> {
+    let start = PacketStart {
+        header,
+        space,
+        packet_number: level.space.next_packet_number(),
+        largest_acked: level.space.largest_acked(),
+        tag_length: level.keys.packet.local.tag_length(),
+        limit,
+        clear_quic_bit: false,
+    };
+    PacketBuilder::start(buf, start)
+}

@@ -1,0 +1,101 @@
+//! [`IdleTimer`]: when an idle connection ends, and when it gives memory back.
+
+use std::time::{Duration, Instant};
+
+/// How long nothing must have arrived before memory is given back.
+const TRIM_AFTER: Duration = Duration::from_secs(1);
+/// The same the first time: what one handshake needed then serves the next ones, of which a server
+/// may see thousands in a second.
+const FIRST_TRIM_AFTER: Duration = Duration::from_millis(100);
+
+/// The connection's idle timer (RFC 9000 section 10.1): nothing received on any path (MP-147).
+#[derive(Debug)]
+pub(super) struct IdleTimer {
+    ours: Option<Duration>,
+    peer: Option<Duration>,
+    since: Instant,
+    /// An ack-eliciting packet was sent since the last one received.
+    sent: bool,
+    memory: Memory,
+    handshake_confirmed: bool,
+}
+
+/// Whether memory is kept for the next packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// There was a handshake, and nothing was given back since.
+    New,
+    Kept,
+    /// All was given back, and nothing has arrived since.
+    Trimmed,
+}
+
+impl IdleTimer {
+    pub(super) fn new(ours: Option<Duration>, now: Instant) -> Self {
+        Self {
+            ours: ours.filter(|timeout| !timeout.is_zero()),
+            peer: None,
+            since: now,
+            sent: false,
+            memory: Memory::New,
+            handshake_confirmed: false,
+        }
+    }
+
+    pub(super) fn set_peer(&mut self, timeout: Duration) {
+        self.peer = Some(timeout).filter(|timeout| !timeout.is_zero());
+    }
+
+    pub(super) fn on_received(&mut self, now: Instant) {
+        // Some packets are handled long after they arrived.
+        self.since = self.since.max(now);
+        self.sent = false;
+    }
+
+    pub(super) fn on_ack_eliciting_sent(&mut self, now: Instant) {
+        if !self.sent {
+            self.since = now;
+            self.sent = true;
+        }
+    }
+
+    /// When the connection times out; never before three of the largest PTO (MP-148).
+    pub(super) fn deadline(&self, largest_pto: impl FnOnce() -> Duration) -> Option<Instant> {
+        let timeout = match (self.ours, self.peer) {
+            (Some(ours), Some(peer)) => ours.min(peer),
+            (ours, peer) => ours.or(peer)?,
+        };
+        Some(self.since + timeout.max(3 * largest_pto()))
+    }
+
+    /// A datagram arrived: memory for handling it is needed again.
+    pub(super) fn on_datagram(&mut self) {
+        if self.memory == Memory::Trimmed {
+            self.memory = Memory::Kept;
+        }
+    }
+
+    pub(super) fn on_handshake_confirmed(&mut self) {
+        self.handshake_confirmed = true;
+    }
+
+    /// When an idle connection gives back the memory it keeps for reuse. A server may have very many
+    /// of them.
+    pub(super) fn trim_timeout(&self) -> Option<Instant> {
+        let silence = match self.memory {
+            Memory::New if self.handshake_confirmed => FIRST_TRIM_AFTER,
+            Memory::New | Memory::Kept => TRIM_AFTER,
+            Memory::Trimmed => return None,
+        };
+        Some(self.since + silence)
+    }
+
+    /// True once when memory is to be given back.
+    pub(super) fn take_trim(&mut self, now: Instant) -> bool {
+        let is_due = self.trim_timeout().is_some_and(|at| at <= now);
+        if is_due {
+            self.memory = Memory::Trimmed;
+        }
+        is_due
+    }
+}

@@ -1,0 +1,431 @@
+//! [`SchedulerHost`]: asks the scheduler which path carries what any path may carry, and holds the
+//! answer to the rules. A wrong scheduler costs speed, never correctness.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::views::Views;
+use crate::config::TransportConfig;
+use crate::guarded::GuardedScheduler;
+use crate::ids::PathId;
+use crate::outbox::Outbox;
+use crate::packet::delivery::{Delivery, StreamDelivery};
+use crate::path::set::Paths;
+use crate::random::QuickRandom;
+use crate::sched::{DataSelection, Decision, Needs, PathSet, PathView, SchedulerEvent, View};
+use crate::stream::set::Streams;
+
+/// Copies that wait for the window of one path.
+const MAX_COPIES: usize = 256;
+/// How long a scheduler may wait for a time while nothing is on its way that could end the wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Least time between two timers of the scheduler, and before a wait ends by itself.
+const TIMER_INTERVAL: Duration = Duration::from_millis(1);
+/// Assignments of certain streams in a row, while something more urgent waits.
+const MAX_PASSED_OVER: u32 = 64;
+/// Bytes a scheduler may send again for each byte sent first, and before any.
+const REPEATS: u64 = 16;
+const FREE_REPEATS: u64 = 1 << 16;
+
+/// What waits to be sent and may travel on any path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Demand {
+    /// Anything at all.
+    pub(super) any: bool,
+    /// Anything but stream data.
+    pub(super) control: bool,
+}
+
+/// What to send on which path, after the scheduler's answer was checked.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    pub(super) path: PathId,
+    pub(super) data: DataSelection,
+    pub(super) max_bytes: u64,
+    pub(super) tag: u64,
+    copies: PathSet,
+}
+
+impl Assignment {
+    /// What is most urgent, without further questions.
+    fn next(path: PathId) -> Self {
+        Self {
+            path,
+            data: DataSelection::Next,
+            max_bytes: 0,
+            tag: 0,
+            copies: PathSet::new(),
+        }
+    }
+
+    /// What a decision says; `None` if it is not to send.
+    fn of(decision: Decision) -> Option<Self> {
+        let (path, data, max_bytes, tag, copies) = match decision {
+            Decision::Send {
+                path,
+                data,
+                max_bytes,
+                tag,
+            } => (path, data, max_bytes, tag, PathSet::new()),
+            Decision::Duplicate {
+                path,
+                copies,
+                data,
+                tag,
+            } => (path, data, 0, tag, copies),
+            Decision::Reinject {
+                path,
+                stream: id,
+                offsets,
+                tag,
+            } => {
+                let length = offsets.end.saturating_sub(offsets.start);
+                let data = DataSelection::Range { id, offsets };
+                (path, data, length, tag, PathSet::new())
+            }
+            Decision::Wait { .. } | Decision::Blocked => return None,
+        };
+        Some(Self {
+            path,
+            data,
+            max_bytes,
+            tag,
+            copies,
+        })
+    }
+
+    /// True if it may send again what was sent before.
+    fn is_repeat(&self) -> bool {
+        matches!(
+            self.data,
+            DataSelection::StreamAt { .. } | DataSelection::Range { .. }
+        )
+    }
+
+    /// The same path, with whatever is most urgent: the chosen stream has nothing it may send, but
+    /// something else might. `None` if that was the assignment.
+    pub(super) fn instead(self) -> Option<Self> {
+        (self.data != DataSelection::Next).then_some(Self {
+            data: DataSelection::Next,
+            copies: PathSet::new(),
+            ..self
+        })
+    }
+
+    /// Stream bytes that one packet may carry.
+    pub(super) fn bytes_per_packet(&self) -> usize {
+        let max_bytes = || {
+            let max = usize::try_from(self.max_bytes).ok();
+            max.filter(|max| *max > 0).unwrap_or(usize::MAX)
+        };
+        match &self.data {
+            DataSelection::Next => usize::MAX,
+            DataSelection::Stream(_)
+            | DataSelection::StreamAt { .. }
+            | DataSelection::Range { .. } => max_bytes(),
+        }
+    }
+}
+
+/// A copy of stream data that the scheduler asked for.
+#[derive(Debug)]
+struct PendingCopy {
+    path: PathId,
+    data: DataSelection,
+    tag: u64,
+}
+
+/// The scheduler and what it is held to.
+#[derive(Debug)]
+pub(super) struct SchedulerHost {
+    scheduler: GuardedScheduler,
+    needs: Needs,
+    views: Views,
+    random: QuickRandom,
+    copies: VecDeque<PendingCopy>,
+    /// The scheduler's [`Decision::Wait`] ends here.
+    wait_until: Option<Instant>,
+    /// Start of the current run of waits with nothing in flight.
+    waits_since: Option<Instant>,
+    /// Earliest time of the next Timer event.
+    timer_opens: Option<Instant>,
+    /// Assignments in a row that left aside what is most urgent.
+    passed_over: u32,
+    /// Bytes the scheduler may send again.
+    repeats: u64,
+    /// The scheduler knows that flow control blocks sending.
+    flow_blocked: bool,
+    /// Data waits only for this path's pacer.
+    pacing: Option<(Instant, PathId)>,
+}
+
+impl SchedulerHost {
+    /// The configured scheduler; `seed` is for choices that need not be secret.
+    pub(super) fn new(config: &TransportConfig, seed: u64) -> Self {
+        let scheduler = GuardedScheduler::new(config);
+        Self {
+            needs: scheduler.needs(),
+            scheduler,
+            views: Views::default(),
+            random: QuickRandom::new(seed),
+            copies: VecDeque::new(),
+            wait_until: None,
+            waits_since: None,
+            timer_opens: None,
+            passed_over: 0,
+            repeats: FREE_REPEATS,
+            flow_blocked: false,
+            pacing: None,
+        }
+    }
+
+    /// A choice that need not be secret.
+    pub(super) fn toss(&mut self) -> bool {
+        self.random.next() & 1 == 0
+    }
+
+    /// What the scheduler asks to be told.
+    pub(super) fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Looks at the paths before something is sent; false if nothing may be. [`Self::end`] follows.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        demand: Demand,
+        paths: &mut Paths,
+        streams: &mut Streams,
+        outbox: &mut Outbox,
+    ) -> bool {
+        self.pacing = None;
+        outbox.scheduler_events().extend(streams.drain_news());
+        self.on_flow_control(streams.wants_data() && !streams.can_send_data(), outbox);
+        if !demand.any && self.copies.is_empty() {
+            paths.note_app_limited(&outbox.controller);
+            if !self.needs.unacked && outbox.scheduler_events().is_empty() {
+                return false;
+            }
+        }
+        self.views
+            .fill(now, self.needs, paths, streams, &outbox.controller);
+        true
+    }
+
+    /// Forgets the paths; nothing `sent` means that a pacer may be what is waited for.
+    pub(super) fn end(&mut self, sent: bool) {
+        if !sent {
+            self.pacing = self.views.first_pacer();
+        }
+        self.views.clear();
+    }
+
+    fn on_flow_control(&mut self, blocked: bool, outbox: &mut Outbox) {
+        if blocked && !self.flow_blocked {
+            outbox.scheduler_event(SchedulerEvent::FlowControlBlocked);
+        }
+        self.flow_blocked = blocked;
+    }
+
+    /// A copy whose path has room. One whose original arrived is dropped.
+    pub(super) fn next_copy(&mut self, streams: &Streams) -> Option<Assignment> {
+        while let Some(index) = self
+            .copies
+            .iter()
+            .position(|copy| self.views.can_send(copy.path))
+        {
+            let PendingCopy { path, data, tag } = self.copies.remove(index)?;
+            if let DataSelection::Range { id, offsets } = &data
+                && streams.is_unacked(*id, offsets.clone())
+            {
+                return Some(Assignment {
+                    data,
+                    tag,
+                    ..Assignment::next(path)
+                });
+            }
+        }
+        None
+    }
+
+    /// Tells the scheduler what happened, then asks it.
+    pub(super) fn decide(
+        &mut self,
+        now: Instant,
+        demand: Demand,
+        streams: &Streams,
+        outbox: &mut Outbox,
+    ) -> Option<Assignment> {
+        let mut queue = streams.queue_view();
+        queue.control = demand.control;
+        queue.idle = !demand.any;
+        let (events, controller) = outbox.scheduler_news();
+        let view = View {
+            now,
+            paths: &self.views.paths,
+            queue,
+            streams: &self.views.streams,
+            unacked: &self.views.unacked,
+            controller,
+            random: self.random.next(),
+        };
+        for event in events.drain(..) {
+            if let SchedulerEvent::PathRemoved(path) = event {
+                self.copies.retain(|copy| copy.path != path);
+            }
+            self.scheduler.on_event(&event, &view);
+        }
+        let has_work = demand.any || !self.views.unacked.is_empty();
+        if !has_work || !self.views.paths.iter().any(PathView::can_send) {
+            return None;
+        }
+        let decision = self.scheduler.select(&view);
+        tracing::trace!(?decision, "scheduler");
+        let urgent = queue.control || queue.retransmit > 0;
+        self.enforce(decision, now, urgent)
+    }
+
+    /// Turns an answer into an assignment that keeps the rules; `None` to send nothing now.
+    /// Something `urgent` is what [`DataSelection::Next`] begins with.
+    fn enforce(
+        &mut self,
+        decision: Option<Decision>,
+        now: Instant,
+        urgent: bool,
+    ) -> Option<Assignment> {
+        self.wait_until = None;
+        let is_broken = decision.is_none();
+        let wanted = match decision {
+            Some(Decision::Wait { on, until }) if self.may_wait(on, until, now) => return None,
+            Some(Decision::Blocked) if self.views.has_usable(|path| path.in_flight > 0) => {
+                return None;
+            }
+            Some(decision) => Assignment::of(decision),
+            None => None,
+        };
+        let wanted = wanted.filter(|wanted| self.views.can_send(wanted.path));
+        // A path that cannot send was chosen, or nothing would ever change.
+        let mut assignment = match wanted {
+            Some(wanted) => wanted,
+            None => Assignment::next(self.views.fastest()?),
+        };
+        if is_broken {
+            assignment.max_bytes = u64::MAX;
+        }
+        self.waits_since = None;
+        let may_repeat = self.repeats > 0 || !assignment.is_repeat();
+        if self.passed_over >= MAX_PASSED_OVER || !may_repeat {
+            assignment.data = DataSelection::Next;
+        }
+        let passes_over = urgent && assignment.data != DataSelection::Next;
+        self.passed_over = if passes_over { self.passed_over + 1 } else { 0 };
+        Some(assignment)
+    }
+
+    /// True if waiting is bound to end: by an acknowledgement or a probe timeout on the path waited
+    /// for, or at a time not too far off.
+    fn may_wait(&mut self, on: PathId, until: Option<Instant>, now: Instant) -> bool {
+        let until = until.filter(|until| *until > now);
+        let until = until.map(|until| until.max(now + TIMER_INTERVAL));
+        if self
+            .views
+            .has_usable(|path| path.id == on && path.in_flight > 0)
+        {
+            self.wait_until = until;
+            return true;
+        }
+        let Some(until) = until else {
+            return false;
+        };
+        let end = *self.waits_since.get_or_insert(now) + LONGEST_WAIT;
+        self.wait_until = Some(until.min(end)).filter(|_| now < end);
+        self.wait_until.is_some()
+    }
+
+    /// An assignment was carried out with so many bytes, `new` ones of streams among them: counts
+    /// that against what may be sent again. `content` is what the last packet carried, which may be
+    /// wanted on other paths too.
+    pub(super) fn on_sent<'a>(
+        &mut self,
+        assignment: &Assignment,
+        sent: u64,
+        new: u64,
+        content: impl Iterator<Item = &'a Delivery>,
+    ) {
+        if assignment.is_repeat() {
+            self.repeats = self.repeats.saturating_sub(sent.saturating_sub(new));
+        }
+        self.repeats = self.repeats.saturating_add(new.saturating_mul(REPEATS));
+        if !assignment.copies.is_empty() {
+            for delivery in content {
+                self.queue_copies(assignment, delivery);
+            }
+        }
+    }
+
+    /// Notes that stream bytes just sent are wanted on other paths too.
+    fn queue_copies(&mut self, assignment: &Assignment, delivery: &Delivery) {
+        let Delivery::Stream(StreamDelivery::Data {
+            id, offset, length, ..
+        }) = *delivery
+        else {
+            return;
+        };
+        let offsets = offset..offset + u64::from(length);
+        let copies = &assignment.copies;
+        for (index, path) in copies.iter().enumerate() {
+            let is_new = *path != assignment.path && !copies[..index].contains(path);
+            if is_new && self.has_room_for_copy(*path) {
+                self.copies.push_back(PendingCopy {
+                    path: *path,
+                    data: DataSelection::Range {
+                        id,
+                        offsets: offsets.clone(),
+                    },
+                    tag: assignment.tag,
+                });
+            }
+        }
+    }
+
+    /// True if the path can carry a copy some time, and not too many wait for it.
+    fn has_room_for_copy(&self, path: PathId) -> bool {
+        let waiting = self.copies.iter().filter(|copy| copy.path == path);
+        self.views.shows(path) && self.repeats > 0 && waiting.count() < MAX_COPIES
+    }
+
+    /// When the pacer of a path opens that alone holds data back.
+    pub(super) fn pacing(&self) -> Option<(Instant, PathId)> {
+        self.pacing
+    }
+
+    /// When the scheduler wants to be asked again.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        [self.wait_until, self.scheduler_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The scheduler's timer: one that is always due comes once in [`TIMER_INTERVAL`].
+    fn scheduler_timeout(&self) -> Option<Instant> {
+        let at = self.scheduler.next_timeout()?;
+        Some(self.timer_opens.map_or(at, |opens| at.max(opens)))
+    }
+
+    pub(super) fn on_timeout(&mut self, now: Instant, outbox: &mut Outbox) {
+        if self.wait_until.is_some_and(|until| until <= now) {
+            self.wait_until = None;
+        }
+        if self.scheduler_timeout().is_some_and(|until| until <= now) {
+            self.timer_opens = Some(now + TIMER_INTERVAL);
+            outbox.scheduler_event(SchedulerEvent::Timer);
+        }
+    }
+
+    /// Gives back memory kept for reuse.
+    pub(super) fn trim(&mut self) {
+        self.views.trim();
+        self.copies.shrink_to_fit();
+    }
+}

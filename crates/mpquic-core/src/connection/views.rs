@@ -1,0 +1,137 @@
+//! [`Views`]: what the scheduler sees of paths, streams and unacknowledged data.
+
+use std::time::Instant;
+
+use crate::congestion::Controller;
+use crate::ids::{PathId, PathStatus};
+use crate::packet::delivery::{Delivery, StreamDelivery};
+use crate::path::set::Paths;
+use crate::sched::{Needs, PathView, Sendable, StreamView, UnackedRange};
+use crate::stream::set::Streams;
+
+/// Unacknowledged ranges shown of one path.
+const MAX_UNACKED_RANGES: usize = 64;
+
+/// The memory is kept from one decision to the next, the content is not.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    pub(super) paths: Vec<PathView>,
+    pub(super) streams: Vec<StreamView>,
+    pub(super) unacked: Vec<UnackedRange>,
+}
+
+impl Views {
+    /// Looks at the usable paths and, on request, at streams and unacknowledged ranges.
+    pub(super) fn fill(
+        &mut self,
+        now: Instant,
+        needs: Needs,
+        paths: &mut Paths,
+        streams: &Streams,
+        controller: &dyn Controller,
+    ) {
+        if self.paths.capacity() == 0 {
+            self.paths.reserve_exact(1);
+        }
+        paths.fill_views(now, controller, &mut self.paths);
+        // While every path is suspect, none is worse than another.
+        let live = self.paths.iter().any(|view| !view.suspect);
+        let candidate = |view: &PathView| !(live && view.suspect);
+        let available = self
+            .paths
+            .iter()
+            .any(|view| candidate(view) && view.status == PathStatus::Available);
+        for view in &mut self.paths {
+            view.usable = candidate(view) && !(available && view.status == PathStatus::Backup);
+        }
+        if needs.streams {
+            streams.fill_stream_views(&mut self.streams);
+        }
+        if needs.unacked {
+            self.fill_unacked(paths, streams);
+        }
+    }
+
+    fn fill_unacked(&mut self, paths: &Paths, streams: &Streams) {
+        for path in paths.iter() {
+            let start = self.unacked.len();
+            for (_, packet) in path.space.sent.iter() {
+                for delivery in &packet.deliveries {
+                    let Delivery::Stream(StreamDelivery::Data {
+                        id, offset, length, ..
+                    }) = *delivery
+                    else {
+                        continue;
+                    };
+                    let offsets = offset..offset + u64::from(length);
+                    if streams.is_unacked(id, offsets.clone()) {
+                        self.unacked.push(UnackedRange {
+                            stream: id,
+                            offsets,
+                            path: path.id,
+                            sent_at: packet.time_sent,
+                            reinjected: packet.reinjected,
+                            tag: packet.tag,
+                        });
+                    }
+                }
+                if self.unacked.len() - start >= MAX_UNACKED_RANGES {
+                    break;
+                }
+            }
+        }
+        self.unacked
+            .sort_unstable_by_key(|range| (range.sent_at, range.stream, range.offsets.start));
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.paths.clear();
+        self.streams.clear();
+        self.unacked.clear();
+    }
+
+    /// Gives back memory kept for reuse.
+    pub(super) fn trim(&mut self) {
+        self.paths.shrink_to_fit();
+        self.streams.shrink_to_fit();
+        self.unacked.shrink_to_fit();
+    }
+
+    /// True if the path is shown, whether it can send or not.
+    pub(super) fn shows(&self, path: PathId) -> bool {
+        self.paths.iter().any(|view| view.id == path)
+    }
+
+    /// True if the path can take a datagram now.
+    pub(super) fn can_send(&self, path: PathId) -> bool {
+        self.paths
+            .iter()
+            .any(|view| view.id == path && view.can_send())
+    }
+
+    /// True if a usable path is wanted.
+    pub(super) fn has_usable(&self, is_wanted: impl Fn(&PathView) -> bool) -> bool {
+        self.paths.iter().any(|path| path.usable && is_wanted(path))
+    }
+
+    /// The fastest path that can take a datagram now.
+    pub(super) fn fastest(&self) -> Option<PathId> {
+        self.paths
+            .iter()
+            .filter(|path| path.can_send())
+            .min_by_key(|path| (path.rtt.smoothed, path.id))
+            .map(|path| path.id)
+    }
+
+    /// When the first pacer of a usable path opens.
+    pub(super) fn first_pacer(&self) -> Option<(Instant, PathId)> {
+        self.paths
+            .iter()
+            .filter(|path| path.usable)
+            .filter_map(|path| match path.sendable {
+                Sendable::At(at) => Some((at, path.id)),
+                Sendable::Now | Sendable::WindowFull | Sendable::Unusable => None,
+            })
+            .min()
+    }
+}

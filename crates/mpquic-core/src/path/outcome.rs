@@ -1,0 +1,78 @@
+//! What acknowledgements and losses change on a path.
+
+use std::time::Instant;
+
+use super::Path;
+use crate::congestion::{CongestionKind, Controller as _};
+use crate::outbox::Outbox;
+use crate::recovery::AckOutcome;
+use crate::space::SentPacket;
+
+impl Path {
+    /// A 1-RTT packet was acknowledged; the path may have been abandoned meanwhile.
+    pub(crate) fn on_packet_acked(
+        &mut self,
+        now: Instant,
+        number: u64,
+        packet: &SentPacket,
+        is_open: bool,
+        outbox: &mut Outbox,
+    ) {
+        self.counters.bytes_acked += u64::from(packet.bytes);
+        if !packet.mtu_probe {
+            self.mtu.on_acked(number, packet.bytes);
+        } else if self.mtu.on_probe_acked(now, packet.bytes) && is_open {
+            outbox.controller.on_mtu_update(self.id, self.mtu.mtu());
+            self.report_mtu(outbox);
+        }
+    }
+
+    /// A packet in the path's care was declared lost.
+    pub(crate) fn on_packet_lost(
+        &mut self,
+        now: Instant,
+        packet: &SentPacket,
+        outbox: &mut Outbox,
+    ) {
+        self.counters.bytes_lost += u64::from(packet.bytes);
+        self.counters.packets_lost += 1;
+        if packet.mtu_probe {
+            self.mtu.on_probe_lost(now, packet.bytes);
+            self.report_mtu(outbox);
+        }
+    }
+
+    /// Lets MTU discovery look at 1-RTT packets that were lost together; true if they were too large
+    /// for the path. That is no sign of congestion.
+    pub(crate) fn find_mtu_black_hole(
+        &mut self,
+        outcome: &mut AckOutcome,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let lost = outcome.lost.iter().filter(|(_, packet)| !packet.mtu_probe);
+        let black_hole = self
+            .mtu
+            .on_lost(lost.map(|(number, packet)| (*number, packet.bytes)));
+        if black_hole {
+            outbox.controller.on_mtu_update(self.id, self.mtu.mtu());
+            tracing::debug!(path = %self.id, "the path's MTU fell");
+            self.report_mtu(outbox);
+            outcome
+                .congestion
+                .retain(|event| event.kind != CongestionKind::Loss);
+        }
+        black_hole
+    }
+
+    /// Tells the controller of congestion on the open path.
+    pub(crate) fn on_congestion(&mut self, outcome: &AckOutcome, outbox: &mut Outbox) {
+        for event in &outcome.congestion {
+            let before = outbox.controller.window(self.id);
+            outbox.controller.on_congestion_event(self.id, event);
+            if outbox.controller.window(self.id) < before {
+                self.counters.congestion_events += 1;
+            }
+            outbox.on_congestion(self.id, event.kind);
+        }
+    }
+}
