@@ -5,7 +5,7 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{Ack, Frame, FrameIter, StreamHeader, encode_ack};
+use mpquic_core::wire::frame::{Ack, Frame, FrameIter, PathAck, StreamHeader, encode_ack};
 use mpquic_core::{Dir, PathId, Side, StreamId};
 
 /// Bytes in a packet of a bulk transfer.
@@ -64,7 +64,7 @@ fn path_ack(c: &mut Criterion) {
         group.bench_function(format!("decode/ranges_{count}"), |b| {
             b.iter(|| {
                 for frame in FrameIter::new(packet.clone(), true) {
-                    let Ok(Frame::PathAck(_, ack)) = frame else {
+                    let Ok(Frame::PathAck(PathAck { ack, .. })) = frame else {
                         panic!("{frame:?}");
                     };
                     black_box(walk(&ack));

@@ -42,7 +42,7 @@ fn steady(c: &mut Criterion) {
     for window in [200, 10_000] {
         let mut now = start();
         let mut sender = sender_with(window, now);
-        // The peer repeats the last 100 numbers; only `largest` moves.
+        // The peer repeats the last 100 numbers; only the largest moves.
         let mut ack = ack(iter::once(0..100));
         let _counts = sender.on_ack(now, &ack);
         group.bench_function(format!("window_{window}"), |b| {
@@ -50,7 +50,7 @@ fn steady(c: &mut Criterion) {
                 now += MICROSECOND;
                 sender.send(now, BYTES);
                 sender.send(now, BYTES);
-                ack.largest += 2;
+                ack.largest_acknowledged += 2;
                 black_box(sender.on_ack(now, &ack))
             });
         });

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use mpquic_core::wire::frame::{Ack, Frame, FrameIter, PacketType};
+use mpquic_core::wire::frame::{Ack, Frame, FrameIter, PacketType, PathAck};
 
 fuzz_target!(|payload: &[u8]| {
     let payload = Bytes::copy_from_slice(payload);
@@ -18,7 +18,7 @@ fuzz_target!(|payload: &[u8]| {
         frame.encode(&mut packet);
         assert_eq!(packet.len() - start, frame.size());
         assert!(frame.is_allowed_in(PacketType::OneRtt));
-        if let Frame::Ack(ack) | Frame::PathAck(_, ack) = frame {
+        if let Frame::Ack(ack) | Frame::PathAck(PathAck { ack, .. }) = frame {
             check_ranges(ack);
         }
     }
@@ -36,7 +36,7 @@ fn check_ranges(ack: &Ack) {
         assert!(start <= end);
         match above {
             Some(above) => assert!(end + 1 < above),
-            None => assert_eq!(end, ack.largest),
+            None => assert_eq!(end, ack.largest_acknowledged),
         }
         above = Some(start);
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_core::config::{EndpointConfig, TransportConfig};
-use mpquic_core::wire::frame::{Frame, FrameIter};
+use mpquic_core::wire::frame::{Frame, FrameIter, PathAck};
 use mpquic_core::wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, FourTuple, Side,
@@ -41,10 +41,10 @@ impl Reported {
             let end = packet.data.len() - TAG_LENGTH;
             let payload = &packet.data[packet.packet_number_offset + number_length..end];
             for frame in FrameIter::new(payload.to_vec().into(), true) {
-                let (Frame::Ack(ack) | Frame::PathAck(_, ack)) = frame.unwrap() else {
+                let (Frame::Ack(ack) | Frame::PathAck(PathAck { ack, .. })) = frame.unwrap() else {
                     continue;
                 };
-                list.push(ack.ecn.map(|counts| counts.ect0));
+                list.push(ack.ecn_counts.map(|counts| counts.ect0));
             }
         }
     }

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId, ResetStream, Stream};
+use mpquic_core::wire::frame::{
+    self, Frame, MaxStreamData, MaxStreams, NewConnectionId, PathAbandon, PathCidsBlocked,
+    PathNewConnectionId, PathRetireConnectionId, ResetStreamAt, Stream,
+};
 use mpquic_core::{
     ConnectionError, ConnectionId, Dir, Event, PathId, PathStatus, ResetAtError, SpaceId, StreamId,
     TransportErrorCode, VarInt,
@@ -73,11 +76,33 @@ fn assert_closes(name: &str, attacker: Side, payload: &[u8], code: Code, frame_t
 
 fn new_cid(sequence: u64, retire_prior_to: u64, id: [u8; 8], token: u8) -> NewConnectionId {
     NewConnectionId {
-        sequence,
+        sequence_number: sequence,
         retire_prior_to,
-        id: ConnectionId::new(&id),
-        reset_token: [token; 16],
+        connection_id: ConnectionId::new(&id),
+        stateless_reset_token: [token; 16],
     }
+}
+
+fn path_status(path_id: PathId, status: PathStatus, sequence_number: u64) -> Frame {
+    Frame::PathStatus(frame::PathStatus {
+        path_id,
+        status,
+        sequence_number,
+    })
+}
+
+fn retire(path_id: PathId, sequence_number: u64) -> Frame {
+    Frame::PathRetireConnectionId(PathRetireConnectionId {
+        path_id,
+        sequence_number,
+    })
+}
+
+fn cids_blocked(path_id: PathId, next_sequence_number: u64) -> Frame {
+    Frame::PathCidsBlocked(PathCidsBlocked {
+        path_id,
+        next_sequence_number,
+    })
 }
 
 /// multipath-wire section 13, row by row, where one frame is enough.
@@ -85,47 +110,43 @@ fn new_cid(sequence: u64, retire_prior_to: u64, id: [u8; 8], token: u8) -> NewCo
 fn multipath_faults_close_with_their_code() {
     const PV: Code = Code::PROTOCOL_VIOLATION;
     let far = PathId(1000);
-    let abandon = Frame::PathAbandon(far, Code::NO_ERROR);
+    let abandon = Frame::PathAbandon(PathAbandon {
+        path_id: far,
+        error_code: Code::NO_ERROR,
+    });
     let cases: &[(&str, Frame, Code, u64)] = &[
         // MP-050: above the limit we announced, any of the nine.
         ("PATH_ABANDON", abandon, PV, 0x3e75),
         (
             "STATUS",
-            Frame::PathStatus(far, PathStatus::Backup, 0),
+            path_status(far, PathStatus::Backup, 0),
             PV,
             0x3e76,
         ),
         (
             "AVAILABLE",
-            Frame::PathStatus(far, PathStatus::Available, 0),
+            path_status(far, PathStatus::Available, 0),
             PV,
             0x3e77,
         ),
         (
             "NEW_CID",
-            Frame::PathNewConnectionId(far, new_cid(0, 0, [9; 8], 9)),
+            Frame::PathNewConnectionId(PathNewConnectionId {
+                path_id: far,
+                new_connection_id: new_cid(0, 0, [9; 8], 9),
+            }),
             PV,
             0x3e78,
         ),
-        ("RETIRE", Frame::PathRetireConnectionId(far, 0), PV, 0x3e79),
+        ("RETIRE", retire(far, 0), PV, 0x3e79),
         ("PATHS_BLOCKED", Frame::PathsBlocked(far), PV, 0x3e7b),
-        ("CIDS_BLOCKED", Frame::PathCidsBlocked(far, 0), PV, 0x3e7c),
+        ("CIDS_BLOCKED", cids_blocked(far, 0), PV, 0x3e7c),
         // MP-140: below the peer's own parameter (8 paths allowed: highest ID 7).
         ("MAX_PATH_ID", Frame::MaxPathId(PathId(3)), PV, 0x3e7a),
         // MP-143: we never issued that many.
-        (
-            "next sequence",
-            Frame::PathCidsBlocked(PathId(1), 1000),
-            PV,
-            0x3e7c,
-        ),
+        ("next sequence", cids_blocked(PathId(1), 1000), PV, 0x3e7c),
         // MP-106: never issued.
-        (
-            "retire",
-            Frame::PathRetireConnectionId(PathId(1), 1000),
-            PV,
-            0x3e79,
-        ),
+        ("retire", retire(PathId(1), 1000), PV, 0x3e79),
         ("plain retire", Frame::RetireConnectionId(1000), PV, 0x19),
     ];
     for attacker in [Side::Client, Side::Server] {
@@ -165,7 +186,10 @@ fn malformed_multipath_frames_close_with_their_code() {
     // MP-052: truncated.
     assert_closes("truncated", Side::Server, &[0x7e, 0x75, 1], FEE, 0x3e75);
     // MP-104: Retire Prior To above the sequence number.
-    let early = Frame::PathNewConnectionId(PathId(1), new_cid(5, 6, [9; 8], 9));
+    let early = Frame::PathNewConnectionId(PathNewConnectionId {
+        path_id: PathId(1),
+        new_connection_id: new_cid(5, 6, [9; 8], 9),
+    });
     assert_closes(
         "retire prior to",
         Side::Client,
@@ -186,7 +210,12 @@ fn malformed_multipath_frames_close_with_their_code() {
 #[test]
 fn connection_id_abuse_closes_with_its_code() {
     const PV: Code = Code::PROTOCOL_VIOLATION;
-    let frame = |path, new| Frame::PathNewConnectionId(PathId(path), new);
+    let frame = |path, new| {
+        Frame::PathNewConnectionId(PathNewConnectionId {
+            path_id: PathId(path),
+            new_connection_id: new,
+        })
+    };
     let two_tokens = [
         frame(3, new_cid(5, 5, [9; 8], 1)),
         frame(3, new_cid(5, 5, [9; 8], 2)),
@@ -209,18 +238,27 @@ fn connection_id_abuse_closes_with_its_code() {
     assert_closes("too many", Side::Client, &bytes(&many), limit, 0x3e78);
 }
 
+fn stream(stream_id: StreamId, offset: u64, data: &'static [u8], fin: bool) -> Frame {
+    Frame::Stream(Stream {
+        stream_id,
+        offset,
+        fin,
+        data: bytes::Bytes::from_static(data),
+    })
+}
+
 /// RFC 9000: one fault of each kind that a frame can commit.
 #[test]
 fn plain_faults_close_with_their_code() {
     let id = |side, dir, index| StreamId::new(side, dir, index);
     let client_uni = id(Side::Client, Dir::Uni, 0);
-    let stream = |id, offset, data: &'static [u8], fin| {
-        Frame::Stream(Stream {
-            id,
-            offset,
-            fin,
-            data: bytes::Bytes::from_static(data),
-        })
+    let limit = MaxStreamData {
+        stream_id: client_uni,
+        maximum_stream_data: 5,
+    };
+    let count = MaxStreams {
+        dir: Dir::Bi,
+        maximum_streams: 1 << 61,
     };
     let cases: Vec<(&str, Vec<Frame>, Code, u64)> = vec![
         (
@@ -252,7 +290,7 @@ fn plain_faults_close_with_their_code() {
         ),
         (
             "receive-only",
-            vec![Frame::MaxStreamData(client_uni, 5)],
+            vec![Frame::MaxStreamData(limit)],
             Code::STREAM_STATE_ERROR,
             0x11,
         ),
@@ -270,7 +308,7 @@ fn plain_faults_close_with_their_code() {
         ),
         (
             "count",
-            vec![Frame::MaxStreams(Dir::Bi, 1 << 61)],
+            vec![Frame::MaxStreams(count)],
             Code::FRAME_ENCODING_ERROR,
             0x12,
         ),
@@ -307,14 +345,20 @@ fn stale_frames_are_ignored() {
         .expect("path 1 is open");
     pair.drive(Duration::from_secs(3));
     let stale = [
-        Frame::PathAbandon(PathId(1), Code::NO_ERROR),
-        Frame::PathStatus(PathId(1), PathStatus::Backup, 99),
-        Frame::PathNewConnectionId(PathId(1), new_cid(50, 0, [9; 8], 9)),
-        Frame::PathRetireConnectionId(PathId(1), 1000),
-        Frame::PathCidsBlocked(PathId(1), 1000),
-        Frame::PathStatus(PathId::ZERO, PathStatus::Backup, 5),
-        Frame::PathStatus(PathId::ZERO, PathStatus::Available, 5),
-        Frame::PathStatus(PathId::ZERO, PathStatus::Available, 4),
+        Frame::PathAbandon(PathAbandon {
+            path_id: PathId(1),
+            error_code: Code::NO_ERROR,
+        }),
+        path_status(PathId(1), PathStatus::Backup, 99),
+        Frame::PathNewConnectionId(PathNewConnectionId {
+            path_id: PathId(1),
+            new_connection_id: new_cid(50, 0, [9; 8], 9),
+        }),
+        retire(PathId(1), 1000),
+        cids_blocked(PathId(1), 1000),
+        path_status(PathId::ZERO, PathStatus::Backup, 5),
+        path_status(PathId::ZERO, PathStatus::Available, 5),
+        path_status(PathId::ZERO, PathStatus::Available, 4),
         Frame::MaxPathId(PathId(7)),
         // PATH_ACK for the path that is gone.
     ];
@@ -357,12 +401,13 @@ fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
         stream.reset_at(VarInt::from_u32(1), 0),
         Err(ResetAtError::UnsupportedByPeer)
     );
-    let reset = ResetStream {
-        id,
+    let reset = ResetStreamAt {
+        stream_id: id,
         error_code: 1,
         final_size: 0,
+        reliable_size: 0,
     };
-    let payload = bytes(&[Frame::ResetStreamAt(reset, 0)]);
+    let payload = bytes(&[Frame::ResetStreamAt(reset)]);
     pair.client().inject(ZERO, &payload);
     pair.drive(100 * MS);
     assert_eq!(
@@ -375,7 +420,7 @@ fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
 #[test]
 fn frames_in_the_wrong_packet_type_are_violations() {
     let stream = Stream {
-        id: StreamId::new(Side::Client, Dir::Bi, 0),
+        stream_id: StreamId::new(Side::Client, Dir::Bi, 0),
         offset: 0,
         fin: false,
         data: bytes::Bytes::from_static(b"x"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::frame::{Ack, Close, Frame, NewConnectionId};
+use mpquic_core::wire::frame::{Ack, Close, Frame, NewConnectionId, PathAck};
 use mpquic_core::{PathId, PathStatus, TransportErrorCode};
 use serde_json::{Value, json};
 
@@ -16,19 +16,19 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
         Frame::ImmediateAck => json!({ "frame_type": "immediate_ack" }),
         Frame::AckFrequency(request) => json!({
             "frame_type": "ack_frequency",
-            "sequence_number": request.sequence,
+            "sequence_number": request.sequence_number,
             "ack_eliciting_threshold": request.ack_eliciting_threshold,
-            "requested_max_ack_delay": request.max_ack_delay,
+            "requested_max_ack_delay": request.requested_max_ack_delay,
             "reordering_threshold": request.reordering_threshold,
         }),
         Frame::HandshakeDone => json!({ "frame_type": "handshake_done" }),
         Frame::Ack(ack) => acknowledgement("ack", None, ack, ack_delay_exponent),
-        Frame::PathAck(path, ack) => {
-            acknowledgement("path_ack", Some(*path), ack, ack_delay_exponent)
+        Frame::PathAck(PathAck { path_id, ack }) => {
+            acknowledgement("path_ack", Some(*path_id), ack, ack_delay_exponent)
         }
         Frame::Stream(stream) => json!({
             "frame_type": "stream",
-            "stream_id": u64::from(stream.id),
+            "stream_id": u64::from(stream.stream_id),
             "offset": stream.offset,
             "fin": stream.fin,
             "raw": raw(stream.data.len()),
@@ -44,22 +44,22 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
         }),
         Frame::ResetStream(reset) => json!({
             "frame_type": "reset_stream",
-            "stream_id": u64::from(reset.id),
+            "stream_id": u64::from(reset.stream_id),
             "error": "unknown",
             "error_code": reset.error_code,
             "final_size": reset.final_size,
         }),
-        Frame::ResetStreamAt(reset, reliable_size) => json!({
+        Frame::ResetStreamAt(reset) => json!({
             "frame_type": "reset_stream_at",
-            "stream_id": u64::from(reset.id),
+            "stream_id": u64::from(reset.stream_id),
             "error": "unknown",
             "error_code": reset.error_code,
             "final_size": reset.final_size,
-            "reliable_size": reliable_size,
+            "reliable_size": reset.reliable_size,
         }),
         Frame::StopSending(stop) => json!({
             "frame_type": "stop_sending",
-            "stream_id": u64::from(stop.id),
+            "stream_id": u64::from(stop.stream_id),
             "error": "unknown",
             "error_code": stop.error_code,
         }),
@@ -75,20 +75,20 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
             json!({ "frame_type": "path_response", "data": hex(data) })
         }
         Frame::MaxData(_)
-        | Frame::MaxStreamData(..)
-        | Frame::MaxStreams(..)
+        | Frame::MaxStreamData(_)
+        | Frame::MaxStreams(_)
         | Frame::DataBlocked(_)
-        | Frame::StreamDataBlocked(..)
-        | Frame::StreamsBlocked(..) => limit(frame),
+        | Frame::StreamDataBlocked(_)
+        | Frame::StreamsBlocked(_) => limit(frame),
         Frame::NewConnectionId(_)
         | Frame::RetireConnectionId(_)
-        | Frame::PathNewConnectionId(..)
-        | Frame::PathRetireConnectionId(..) => connection_id(frame),
-        Frame::PathAbandon(..)
-        | Frame::PathStatus(..)
+        | Frame::PathNewConnectionId(_)
+        | Frame::PathRetireConnectionId(_) => connection_id(frame),
+        Frame::PathAbandon(_)
+        | Frame::PathStatus(_)
         | Frame::MaxPathId(_)
         | Frame::PathsBlocked(_)
-        | Frame::PathCidsBlocked(..) => path(frame),
+        | Frame::PathCidsBlocked(_) => path(frame),
     }
 }
 
@@ -99,7 +99,7 @@ fn raw(length: usize) -> Value {
 
 fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) -> Value {
     // RFC 9000 section 18.2: the exponent is at most 20.
-    let delay = Duration::from_micros(ack.delay.saturating_mul(1 << exponent.min(20)));
+    let delay = Duration::from_micros(ack.ack_delay.saturating_mul(1 << exponent.min(20)));
     let ranges: Vec<_> = ack
         .ranges()
         .map(|range| match range.start() == range.end() {
@@ -115,7 +115,7 @@ fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) ->
     if let Some(path) = path {
         value["path_id"] = path.0.into();
     }
-    if let Some(ecn) = &ack.ecn {
+    if let Some(ecn) = &ack.ecn_counts {
         value["ect0"] = ecn.ect0.into();
         value["ect1"] = ecn.ect1.into();
         value["ce"] = ecn.ce.into();
@@ -134,12 +134,15 @@ fn connection_close(close: &Close) -> Value {
             }
             (members, &close.reason)
         }
-        Close::Application(code, reason) => {
+        Close::Application(close) => {
             let mut members = Members::new();
             members.insert("error_space".to_owned(), "application".into());
             members.insert("error".to_owned(), "unknown".into());
-            members.insert("error_code".to_owned(), (*code).into());
-            (members, reason)
+            members.insert(
+                "error_code".to_owned(),
+                close.error_code.into_inner().into(),
+            );
+            (members, &close.reason)
         }
     };
     members.insert("frame_type".to_owned(), "connection_close".into());
@@ -166,26 +169,26 @@ pub(crate) fn error(name: &str, code: TransportErrorCode) -> Members {
 fn limit(frame: &Frame) -> Value {
     match frame {
         Frame::MaxData(maximum) => json!({ "frame_type": "max_data", "maximum": maximum }),
-        Frame::MaxStreamData(id, maximum) => json!({
+        Frame::MaxStreamData(frame) => json!({
             "frame_type": "max_stream_data",
-            "stream_id": u64::from(*id),
-            "maximum": maximum,
+            "stream_id": u64::from(frame.stream_id),
+            "maximum": frame.maximum_stream_data,
         }),
-        Frame::MaxStreams(dir, maximum) => json!({
+        Frame::MaxStreams(frame) => json!({
             "frame_type": "max_streams",
-            "stream_type": stream_type(*dir),
-            "maximum": maximum,
+            "stream_type": stream_type(frame.dir),
+            "maximum": frame.maximum_streams,
         }),
         Frame::DataBlocked(limit) => json!({ "frame_type": "data_blocked", "limit": limit }),
-        Frame::StreamDataBlocked(id, limit) => json!({
+        Frame::StreamDataBlocked(frame) => json!({
             "frame_type": "stream_data_blocked",
-            "stream_id": u64::from(*id),
-            "limit": limit,
+            "stream_id": u64::from(frame.stream_id),
+            "limit": frame.maximum_stream_data,
         }),
-        Frame::StreamsBlocked(dir, limit) => json!({
+        Frame::StreamsBlocked(frame) => json!({
             "frame_type": "streams_blocked",
-            "stream_type": stream_type(*dir),
-            "limit": limit,
+            "stream_type": stream_type(frame.dir),
+            "limit": frame.maximum_streams,
         }),
         _ => Value::Null,
     }
@@ -194,17 +197,20 @@ fn limit(frame: &Frame) -> Value {
 /// Frames about connection IDs.
 fn connection_id(frame: &Frame) -> Value {
     let (name, path, sequence, new) = match frame {
-        Frame::NewConnectionId(new) => ("new_connection_id", None, new.sequence, Some(new)),
-        Frame::PathNewConnectionId(path, new) => (
+        Frame::NewConnectionId(new) => ("new_connection_id", None, new.sequence_number, Some(new)),
+        Frame::PathNewConnectionId(frame) => (
             "path_new_connection_id",
-            Some(*path),
-            new.sequence,
-            Some(new),
+            Some(frame.path_id),
+            frame.new_connection_id.sequence_number,
+            Some(&frame.new_connection_id),
         ),
         Frame::RetireConnectionId(sequence) => ("retire_connection_id", None, *sequence, None),
-        Frame::PathRetireConnectionId(path, sequence) => {
-            ("path_retire_connection_id", Some(*path), *sequence, None)
-        }
+        Frame::PathRetireConnectionId(frame) => (
+            "path_retire_connection_id",
+            Some(frame.path_id),
+            frame.sequence_number,
+            None,
+        ),
         _ => return Value::Null,
     };
     let mut value = json!({ "frame_type": name, "sequence_number": sequence });
@@ -213,15 +219,15 @@ fn connection_id(frame: &Frame) -> Value {
     }
     if let Some(NewConnectionId {
         retire_prior_to,
-        id,
-        reset_token,
+        connection_id,
+        stateless_reset_token,
         ..
     }) = new
     {
         value["retire_prior_to"] = (*retire_prior_to).into();
-        value["connection_id_length"] = id.len().into();
-        value["connection_id"] = id.to_string().into();
-        value["stateless_reset_token"] = hex(reset_token).into();
+        value["connection_id_length"] = connection_id.len().into();
+        value["connection_id"] = connection_id.to_string().into();
+        value["stateless_reset_token"] = hex(stateless_reset_token).into();
     }
     value
 }
@@ -229,20 +235,20 @@ fn connection_id(frame: &Frame) -> Value {
 /// Frames about paths (RFC 10069 section 4).
 fn path(frame: &Frame) -> Value {
     match frame {
-        Frame::PathAbandon(path, code) => {
-            let mut members = error("error", *code);
-            members.insert("error_code".to_owned(), code.to_u64().into());
+        Frame::PathAbandon(frame) => {
+            let mut members = error("error", frame.error_code);
+            members.insert("error_code".to_owned(), frame.error_code.to_u64().into());
             members.insert("frame_type".to_owned(), "path_abandon".into());
-            members.insert("path_id".to_owned(), path.0.into());
+            members.insert("path_id".to_owned(), frame.path_id.0.into());
             Value::Object(members)
         }
-        Frame::PathStatus(path, status, sequence) => json!({
-            "frame_type": match status {
+        Frame::PathStatus(frame) => json!({
+            "frame_type": match frame.status {
                 PathStatus::Available => "path_status_available",
                 PathStatus::Backup => "path_status_backup",
             },
-            "path_id": path.0,
-            "path_status_sequence_number": sequence,
+            "path_id": frame.path_id.0,
+            "path_status_sequence_number": frame.sequence_number,
         }),
         Frame::MaxPathId(path) => {
             json!({ "frame_type": "max_path_id", "maximum_path_id": path.0 })
@@ -250,10 +256,10 @@ fn path(frame: &Frame) -> Value {
         Frame::PathsBlocked(path) => {
             json!({ "frame_type": "paths_blocked", "maximum_path_id": path.0 })
         }
-        Frame::PathCidsBlocked(path, sequence) => json!({
+        Frame::PathCidsBlocked(frame) => json!({
             "frame_type": "path_cids_blocked",
-            "path_id": path.0,
-            "next_sequence_number": sequence,
+            "path_id": frame.path_id.0,
+            "next_sequence_number": frame.next_sequence_number,
         }),
         _ => Value::Null,
     }

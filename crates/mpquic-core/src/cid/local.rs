@@ -7,7 +7,7 @@ use crate::error::TransportError;
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
-use crate::wire::frame::{Frame, NewConnectionId};
+use crate::wire::frame::{Frame, NewConnectionId, PathNewConnectionId};
 
 /// Connection IDs we keep active on a path at most, however many the peer would store.
 const MAX_ACTIVE: u64 = 8;
@@ -128,13 +128,16 @@ impl LocalCids {
         }
         for issued in self.active.iter_mut().filter(|i| i.progress.is_queued()) {
             let body = NewConnectionId {
-                sequence: issued.sequence,
+                sequence_number: issued.sequence,
                 retire_prior_to: 0,
-                id: issued.cid,
-                reset_token: issued.reset_token,
+                connection_id: issued.cid,
+                stateless_reset_token: issued.reset_token,
             };
             let frame = if multipath {
-                Frame::PathNewConnectionId(self.path, body)
+                Frame::PathNewConnectionId(PathNewConnectionId {
+                    path_id: self.path,
+                    new_connection_id: body,
+                })
             } else {
                 Frame::NewConnectionId(body)
             };

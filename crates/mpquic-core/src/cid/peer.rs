@@ -8,7 +8,7 @@ use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
-use crate::wire::frame::{Frame, NewConnectionId};
+use crate::wire::frame::{Frame, NewConnectionId, PathCidsBlocked, PathRetireConnectionId};
 
 /// Retirements the peer has not acknowledged that are always tolerated (MP-107).
 const MIN_RETIREMENTS: usize = 32;
@@ -209,14 +209,14 @@ impl PeerCids {
             return Ok(changes);
         }
         self.check(frame)?;
-        let is_known = self.has_seen(frame.sequence);
-        if frame.sequence >= self.retire_prior_to.max(frame.retire_prior_to) {
-            self.note_seen(frame.sequence);
+        let is_known = self.has_seen(frame.sequence_number);
+        if frame.sequence_number >= self.retire_prior_to.max(frame.retire_prior_to) {
+            self.note_seen(frame.sequence_number);
             if !is_known {
                 self.add_unused(PeerCid {
-                    sequence: frame.sequence,
-                    cid: frame.id,
-                    reset_token: Some(frame.reset_token),
+                    sequence: frame.sequence_number,
+                    cid: frame.connection_id,
+                    reset_token: Some(frame.stateless_reset_token),
                 });
                 if let Some(turnover) = &mut self.turnover {
                     turnover.blocked = None;
@@ -224,7 +224,7 @@ impl PeerCids {
             }
         } else {
             // MP-104: a late frame of a connection ID that was retired already
-            self.queue_retirement(frame.sequence);
+            self.queue_retirement(frame.sequence_number);
         }
         if frame.retire_prior_to > self.retire_prior_to {
             self.retire_below(frame.retire_prior_to, &mut changes);
@@ -245,22 +245,22 @@ impl PeerCids {
             ));
         }
         // MP-104
-        if frame.retire_prior_to > frame.sequence {
+        if frame.retire_prior_to > frame.sequence_number {
             return Err(TransportError::frame_encoding(
                 "Retire Prior To above the sequence number",
             ));
         }
         // MP-104
-        if frame.id.is_empty() {
+        if frame.connection_id.is_empty() {
             return Err(TransportError::frame_encoding("zero-length connection ID"));
         }
         // MP-095
         let conflict = self.known().any(|known| {
-            let same_cid = known.cid == frame.id;
-            let same_sequence = known.sequence == frame.sequence;
+            let same_cid = known.cid == frame.connection_id;
+            let same_sequence = known.sequence == frame.sequence_number;
             let same_token = known
                 .reset_token
-                .is_none_or(|token| token == frame.reset_token);
+                .is_none_or(|token| token == frame.stateless_reset_token);
             (same_cid || same_sequence) && !(same_cid && same_sequence && same_token)
         });
         if conflict {
@@ -431,7 +431,10 @@ impl PeerCids {
             }
             let sequence = retirement.sequence;
             let frame = if multipath {
-                Frame::PathRetireConnectionId(path, sequence)
+                Frame::PathRetireConnectionId(PathRetireConnectionId {
+                    path_id: path,
+                    sequence_number: sequence,
+                })
             } else {
                 Frame::RetireConnectionId(sequence)
             };
@@ -449,7 +452,11 @@ impl PeerCids {
                 path,
                 next_sequence,
             };
-            if !w.try_write(&Frame::PathCidsBlocked(path, next_sequence), delivery) {
+            let frame = Frame::PathCidsBlocked(PathCidsBlocked {
+                path_id: path,
+                next_sequence_number: next_sequence,
+            });
+            if !w.try_write(&frame, delivery) {
                 return;
             }
             blocked.progress = Progress::Sent;

@@ -10,7 +10,7 @@ use super::peer::{PeerCids, ResetTokenChange};
 use crate::ids::PathId;
 use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::written;
-use crate::wire::frame::{Frame, NewConnectionId};
+use crate::wire::frame::{Frame, NewConnectionId, PathNewConnectionId, PathRetireConnectionId};
 
 const PATH: PathId = PathId(1);
 const LIMIT: u64 = 3;
@@ -130,13 +130,19 @@ impl Pair {
         } = &self.packets[index];
         for frame in frames {
             match frame {
-                Frame::PathNewConnectionId(PATH, body) => {
+                Frame::PathNewConnectionId(PathNewConnectionId {
+                    path_id: PATH,
+                    new_connection_id: body,
+                }) => {
                     let changes = self.user.on_new_connection_id(body).unwrap();
                     for change in changes {
                         apply(&mut self.tokens, change);
                     }
                 }
-                Frame::PathRetireConnectionId(PATH, sequence) => {
+                Frame::PathRetireConnectionId(PathRetireConnectionId {
+                    path_id: PATH,
+                    sequence_number: sequence,
+                }) => {
                     let retired = self.issuer.on_retire(*sequence, destination).unwrap();
                     if let Some(retired) = retired {
                         assert!(self.routed.remove(&retired) == Some(*sequence));
@@ -280,10 +286,10 @@ proptest! {
             bound = (bound + raise).min(next);
             if next - bound < LIMIT {
                 issued.push(NewConnectionId {
-                    sequence: next,
+                    sequence_number: next,
                     retire_prior_to: bound,
-                    id: cid(next),
-                    reset_token: token(next),
+                    connection_id: cid(next),
+                    stateless_reset_token: token(next),
                 });
                 next += 1;
             }
@@ -297,7 +303,7 @@ proptest! {
                 // Only a rotation unknown to the issuer could make room, never the reverse.
                 return Err(TestCaseError::fail("an honest frame was refused"));
             }
-            model.arrived.insert(frame.sequence);
+            model.arrived.insert(frame.sequence_number);
             model.bound = model.bound.max(frame.retire_prior_to);
             if model.current.is_some() {
                 model.settle_current();
@@ -309,7 +315,10 @@ proptest! {
             let (frames, _) = written(1200, |w| user.write_frames(w, true));
             for frame in frames {
                 match frame {
-                    Frame::PathRetireConnectionId(PATH, sequence) => retired.insert(sequence),
+                    Frame::PathRetireConnectionId(PathRetireConnectionId {
+                        path_id: PATH,
+                        sequence_number,
+                    }) => retired.insert(sequence_number),
                     other => return Err(TestCaseError::fail(format!("{other:?}"))),
                 };
             }

@@ -129,7 +129,7 @@ fn write_close(writer: &mut FrameWriter<'_>, frame: &Close) -> bool {
     let mut frame = frame.clone();
     match &mut frame {
         Close::Connection(close) => close.reason.truncate(room),
-        Close::Application(_, reason) => reason.truncate(room),
+        Close::Application(close) => close.reason.truncate(room),
     }
     writer.try_write(&Frame::ConnectionClose(frame), Delivery::Nothing)
 }
@@ -139,7 +139,7 @@ fn write_close(writer: &mut FrameWriter<'_>, frame: &Close) -> bool {
 fn conceal(frame: &Close) -> Close {
     match frame {
         Close::Connection(_) => frame.clone(),
-        Close::Application(..) => Close::Connection(ConnectionClose {
+        Close::Application(_) => Close::Connection(ConnectionClose {
             code: TransportErrorCode::APPLICATION_ERROR,
             frame_type: 0,
             reason: bytes::Bytes::new(),

@@ -19,7 +19,10 @@ use crate::qlog::{DropReason, KeyTrigger, UnnumberedKind};
 use crate::recorder::{Dropped, packet_type};
 use crate::space::AckPolicy;
 use crate::version::Version;
-use crate::wire::frame::{Close, Frame, FrameIter, PacketType, ResetStream};
+use crate::wire::frame::{
+    Close, Frame, FrameIter, MaxStreamData, MaxStreams, PacketType, PathAck, ResetStreamAt,
+    StreamDataBlocked, StreamsBlocked,
+};
 use crate::wire::header::{self, Header, ProtectedPacket};
 
 /// What the frames of a packet were.
@@ -512,26 +515,42 @@ impl Connection {
             Frame::Padding | Frame::Ping => Ok(()),
             Frame::Stream(stream) => self.on_stream(stream, now),
             Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack),
-            Frame::PathAck(id, ack) => {
-                self.paths.ids.check(id)?;
-                self.on_ack(arrival, opened, SpaceId::Data(id), &ack)
+            Frame::PathAck(PathAck { path_id, ack }) => {
+                self.paths.ids.check(path_id)?;
+                self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)
             }
             Frame::Crypto(crypto) => self.on_crypto(opened.space, crypto),
             Frame::ResetStream(reset) => self.streams.on_reset_stream(&reset),
-            Frame::ResetStreamAt(reset, size) => self.on_reset_stream_at(&reset, size),
+            Frame::ResetStreamAt(reset) => self.on_reset_stream_at(&reset),
             Frame::StopSending(stop) => self.streams.on_stop_sending(&stop),
             Frame::MaxData(limit) => {
                 self.streams.on_max_data(limit);
                 Ok(())
             }
-            Frame::MaxStreamData(id, limit) => self.streams.on_max_stream_data(id, limit),
-            Frame::MaxStreams(dir, limit) => self.streams.on_max_streams(dir, limit),
+            Frame::MaxStreamData(MaxStreamData {
+                stream_id,
+                maximum_stream_data,
+            }) => self
+                .streams
+                .on_max_stream_data(stream_id, maximum_stream_data),
+            Frame::MaxStreams(MaxStreams {
+                dir,
+                maximum_streams,
+            }) => self.streams.on_max_streams(dir, maximum_streams),
             Frame::DataBlocked(limit) => {
                 self.streams.on_data_blocked(limit);
                 Ok(())
             }
-            Frame::StreamDataBlocked(id, limit) => self.streams.on_stream_data_blocked(id, limit),
-            Frame::StreamsBlocked(dir, limit) => self.streams.on_streams_blocked(dir, limit),
+            Frame::StreamDataBlocked(StreamDataBlocked {
+                stream_id,
+                maximum_stream_data,
+            }) => self
+                .streams
+                .on_stream_data_blocked(stream_id, maximum_stream_data),
+            Frame::StreamsBlocked(StreamsBlocked {
+                dir,
+                maximum_streams,
+            }) => self.streams.on_streams_blocked(dir, maximum_streams),
             Frame::Datagram(data) => self.on_datagram_frame(data),
             Frame::NewToken(token) => self.on_new_token(token),
             Frame::HandshakeDone => self.on_handshake_done(now),
@@ -547,13 +566,13 @@ impl Connection {
             | Frame::PathResponse(_)
             | Frame::NewConnectionId(_)
             | Frame::RetireConnectionId(_)
-            | Frame::PathAbandon(..)
-            | Frame::PathStatus(..)
-            | Frame::PathNewConnectionId(..)
-            | Frame::PathRetireConnectionId(..)
+            | Frame::PathAbandon(_)
+            | Frame::PathStatus(_)
+            | Frame::PathNewConnectionId(_)
+            | Frame::PathRetireConnectionId(_)
             | Frame::MaxPathId(_)
             | Frame::PathsBlocked(_)
-            | Frame::PathCidsBlocked(..) => self.on_path_frame(arrival, opened, frame),
+            | Frame::PathCidsBlocked(_) => self.on_path_frame(arrival, opened, frame),
         }
     }
 
@@ -570,18 +589,14 @@ impl Connection {
         Ok(())
     }
 
-    fn on_reset_stream_at(
-        &mut self,
-        reset: &ResetStream,
-        reliable_size: u64,
-    ) -> Result<(), TransportError> {
+    fn on_reset_stream_at(&mut self, reset: &ResetStreamAt) -> Result<(), TransportError> {
         // RFC 9000 section 12.4: a type that was not negotiated is unknown.
         if !self.handshake.takes_reset_stream_at {
             return Err(TransportError::frame_encoding(
                 "RESET_STREAM_AT was not negotiated",
             ));
         }
-        self.streams.on_reset_stream_at(reset, reliable_size)
+        self.streams.on_reset_stream_at(reset)
     }
 
     fn on_crypto(
@@ -642,12 +657,7 @@ impl Connection {
         self.state.drain(now, period);
         let reason = match close {
             Close::Connection(close) => ConnectionError::ConnectionClosed(close),
-            Close::Application(code, reason) => {
-                ConnectionError::ApplicationClosed(quinn_proto::ApplicationClose {
-                    error_code: quinn_proto::VarInt::from_u64(code).unwrap_or_default(),
-                    reason,
-                })
-            }
+            Close::Application(close) => ConnectionError::ApplicationClosed(close),
         };
         self.lose(reason);
     }

@@ -16,7 +16,10 @@ use crate::packet::arrival::{Arrival, Opened};
 use crate::path::Path;
 use crate::path::set::Slot;
 use crate::sched::SchedulerEvent;
-use crate::wire::frame::{Frame, NewConnectionId};
+use crate::wire::frame::{
+    self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
+    PathRetireConnectionId,
+};
 
 /// Connection IDs kept ready on a path that is open, one of them in use, and on one that is not
 /// (MP-093).
@@ -215,26 +218,39 @@ impl Connection {
             Frame::PathChallenge(data) => self.on_path_challenge(arrival, data),
             Frame::PathResponse(data) => self.on_path_response(arrival, data),
             Frame::NewConnectionId(new) => self.on_new_cid(PathId::ZERO, &new)?,
-            Frame::PathNewConnectionId(id, new) => {
-                self.paths.ids.check(id)?;
-                self.on_new_cid(id, &new)?;
+            Frame::PathNewConnectionId(PathNewConnectionId {
+                path_id,
+                new_connection_id,
+            }) => {
+                self.paths.ids.check(path_id)?;
+                self.on_new_cid(path_id, &new_connection_id)?;
             }
             Frame::RetireConnectionId(sequence) => {
                 self.on_retire(PathId::ZERO, sequence, opened)?
             }
-            Frame::PathRetireConnectionId(id, sequence) => {
-                self.paths.ids.check(id)?;
-                self.on_retire(id, sequence, opened)?;
+            Frame::PathRetireConnectionId(PathRetireConnectionId {
+                path_id,
+                sequence_number,
+            }) => {
+                self.paths.ids.check(path_id)?;
+                self.on_retire(path_id, sequence_number, opened)?;
             }
-            Frame::PathAbandon(id, error_code) => {
-                self.paths.ids.check(id)?;
+            Frame::PathAbandon(PathAbandon {
+                path_id,
+                error_code,
+            }) => {
+                self.paths.ids.check(path_id)?;
                 self.hints.on_frame(arrival.now)?;
-                self.on_path_abandon(arrival.now, id, error_code);
+                self.on_path_abandon(arrival.now, path_id, error_code);
             }
-            Frame::PathStatus(id, status, sequence) => {
-                self.paths.ids.check(id)?;
+            Frame::PathStatus(frame::PathStatus {
+                path_id,
+                status,
+                sequence_number,
+            }) => {
+                self.paths.ids.check(path_id)?;
                 self.hints.on_frame(arrival.now)?;
-                self.on_path_status(id, status, sequence);
+                self.on_path_status(path_id, status, sequence_number);
             }
             Frame::MaxPathId(limit) => {
                 self.hints.on_frame(arrival.now)?;
@@ -249,15 +265,18 @@ impl Connection {
                 self.paths.ids.on_paths_blocked(limit)?;
                 self.hints.on_frame(arrival.now)?;
             }
-            Frame::PathCidsBlocked(id, next_sequence) => {
-                self.paths.ids.check(id)?;
+            Frame::PathCidsBlocked(PathCidsBlocked {
+                path_id,
+                next_sequence_number,
+            }) => {
+                self.paths.ids.check(path_id)?;
                 self.hints.on_frame(arrival.now)?;
-                if !self.paths.ids.is_closed(id) {
+                if !self.paths.ids.is_closed(path_id) {
                     // MP-143
                     self.paths
-                        .slot_or_new(id)
+                        .slot_or_new(path_id)
                         .local_cids
-                        .on_cids_blocked(next_sequence)?;
+                        .on_cids_blocked(next_sequence_number)?;
                     self.issue_cids();
                 }
             }
@@ -276,7 +295,7 @@ impl Connection {
             .paths
             .slots()
             .iter()
-            .any(|slot| slot.id != id && slot.peer_cids.contains(&new.id))
+            .any(|slot| slot.id != id && slot.peer_cids.contains(&new.connection_id))
         {
             return Err(TransportError::protocol_violation(
                 "connection ID issued for two paths",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::{Dir, Side, StreamId, VarInt};
+use quinn_proto::{ApplicationClose, Dir, Side, StreamId, VarInt};
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
@@ -321,7 +321,7 @@ impl Connection {
                 error_code: error_code.into(),
                 reason: &reason,
             });
-            let frame = Close::Application(error_code.into(), reason);
+            let frame = Close::Application(ApplicationClose { error_code, reason });
             let until = now + self.closing_period();
             self.state = State::closing(frame, until);
             self.release();

@@ -19,7 +19,7 @@ use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{Frame, PathAbandon};
 
 /// The end of a path (RFC 10069 section 3.4).
 #[derive(Debug)]
@@ -315,7 +315,10 @@ impl Paths {
             match &mut slot.abandon {
                 // On another path: the abandoned one sends nothing more (MP-121, MP-122).
                 Some(abandon) if abandon.progress.is_queued() && slot.id != carrier => {
-                    let frame = Frame::PathAbandon(slot.id, abandon.error_code);
+                    let frame = Frame::PathAbandon(PathAbandon {
+                        path_id: slot.id,
+                        error_code: abandon.error_code,
+                    });
                     if writer.try_write(&frame, PathDelivery::Abandon(slot.id)) {
                         abandon.progress = Progress::Sent;
                     }

@@ -3,7 +3,7 @@
 use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{self, Frame};
 
 /// Our status of one path and the peer's (RFC 10069 section 3.3). It exists for path IDs not yet
 /// in use, too (MP-113).
@@ -107,7 +107,12 @@ impl PathStatuses {
         {
             let sequence = *sequence;
             let delivery = PathDelivery::Status { path, sequence };
-            if w.try_write(&Frame::PathStatus(path, self.local, sequence), delivery) {
+            let frame = Frame::PathStatus(frame::PathStatus {
+                path_id: path,
+                status: self.local,
+                sequence_number: sequence,
+            });
+            if w.try_write(&frame, delivery) {
                 *progress = Progress::Sent;
             }
         }
@@ -167,7 +172,11 @@ mod tests {
         assert!(statuses.wants_to_send());
         assert_eq!(
             frames(&mut statuses),
-            [Frame::PathStatus(PATH, Available, 0)]
+            [Frame::PathStatus(frame::PathStatus {
+                path_id: PATH,
+                status: Available,
+                sequence_number: 0
+            })]
         );
     }
 
@@ -176,7 +185,11 @@ mod tests {
         let mut statuses = PathStatuses::new();
         for (sequence, status) in [Backup, Available, Backup].into_iter().enumerate() {
             statuses.set_local(status);
-            let expected = Frame::PathStatus(PATH, status, sequence as u64);
+            let expected = Frame::PathStatus(frame::PathStatus {
+                path_id: PATH,
+                status,
+                sequence_number: sequence as u64,
+            });
             assert_eq!(frames(&mut statuses), [expected]);
             statuses.set_local(status);
             assert!(!statuses.wants_to_send(), "already said");
@@ -197,7 +210,11 @@ mod tests {
             let sequence = 1 + u64::from(!stands_in);
             assert_eq!(
                 frames(&mut statuses),
-                [Frame::PathStatus(PATH, status, sequence)]
+                [Frame::PathStatus(frame::PathStatus {
+                    path_id: PATH,
+                    status,
+                    sequence_number: sequence
+                })]
             );
         }
     }
@@ -238,7 +255,11 @@ mod tests {
         statuses.on_delivery(delivery(1), Fate::Lost);
         assert_eq!(
             frames(&mut statuses),
-            [Frame::PathStatus(PATH, Available, 1)]
+            [Frame::PathStatus(frame::PathStatus {
+                path_id: PATH,
+                status: Available,
+                sequence_number: 1
+            })]
         );
         statuses.on_delivery(delivery(1), Fate::Acked);
         statuses.on_delivery(delivery(1), Fate::Lost);

@@ -41,14 +41,14 @@ impl Recovery {
     ) -> Result<(), TransportError> {
         out.clear();
         // RFC 9000 section 13.1, MP-055
-        if ack.largest >= space.next_packet_number() {
+        if ack.largest_acknowledged >= space.next_packet_number() {
             return Err(unsent());
         }
         self.take_acknowledged(space, ack, cx, out)?;
         let is_largest = space
             .largest_acked
-            .is_none_or(|largest| ack.largest > largest);
-        space.largest_acked = space.largest_acked.max(Some(ack.largest));
+            .is_none_or(|largest| ack.largest_acknowledged > largest);
+        space.largest_acked = space.largest_acked.max(Some(ack.largest_acknowledged));
         if out.acked.is_empty() && out.late.is_empty() {
             return Ok(());
         }
@@ -145,7 +145,7 @@ impl Recovery {
         let was_sent_to_old_address = self
             .address_since
             .is_some_and(|since| newest.time_sent < since);
-        if *number != ack.largest || !totals.ack_eliciting || was_sent_to_old_address {
+        if *number != ack.largest_acknowledged || !totals.ack_eliciting || was_sent_to_old_address {
             return;
         }
         let sample = cx.now.saturating_duration_since(newest.time_sent);
@@ -165,7 +165,7 @@ impl Recovery {
         cx: &AckContext,
         out: &mut AckOutcome,
     ) {
-        if !self.ecn.on_counts(space, ack.ecn, totals.marked) {
+        if !self.ecn.on_counts(space, ack.ecn_counts, totals.marked) {
             return;
         }
         let Some((number, newest)) = out.acked.get(totals.newest) else {
@@ -212,7 +212,7 @@ fn ack_delay(space: SpaceId, ack: &Ack, cx: &AckContext) -> Duration {
         return Duration::ZERO;
     }
     let scale = 1 << cx.peer_ack_delay_exponent.min(20);
-    let delay = Duration::from_micros(ack.delay.saturating_mul(scale));
+    let delay = Duration::from_micros(ack.ack_delay.saturating_mul(scale));
     if cx.handshake_confirmed {
         delay.min(cx.peer_max_ack_delay)
     } else {

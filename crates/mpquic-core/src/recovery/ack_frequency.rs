@@ -95,10 +95,10 @@ impl AckFrequencies {
                 "request for an acknowledgement delay that is not valid",
             ));
         }
-        if Some(asked.sequence) <= self.largest_sequence {
+        if Some(asked.sequence_number) <= self.largest_sequence {
             return Ok(());
         }
-        self.largest_sequence = Some(asked.sequence);
+        self.largest_sequence = Some(asked.sequence_number);
         self.policy = AckPolicy {
             ack_eliciting_threshold: asked.ack_eliciting_threshold.saturating_add(1),
             max_ack_delay: delay(asked),
@@ -141,9 +141,9 @@ impl AckFrequencies {
         let threshold = threshold.min(paths.window / ACKS_PER_WINDOW).max(1);
         let before = self.request.map(|(request, _)| request);
         let next = AckFrequency {
-            sequence: before.map_or(0, |before| before.sequence + 1),
+            sequence_number: before.map_or(0, |before| before.sequence_number + 1),
             ack_eliciting_threshold: threshold,
-            max_ack_delay: u64::try_from(delay.as_micros()).unwrap_or(u64::MAX),
+            requested_max_ack_delay: u64::try_from(delay.as_micros()).unwrap_or(u64::MAX),
             reordering_threshold: wanted
                 .reordering_threshold
                 .unwrap_or(config.packet_threshold),
@@ -162,7 +162,7 @@ impl AckFrequencies {
         if let Some((request, progress)) = &mut self.request
             && progress.is_queued()
         {
-            let delivery = Delivery::AckFrequency(request.sequence);
+            let delivery = Delivery::AckFrequency(request.sequence_number);
             if writer.try_write(&Frame::AckFrequency(*request), delivery) {
                 *progress = Progress::Sent;
             }
@@ -172,7 +172,7 @@ impl AckFrequencies {
     /// Takes the fate of a request.
     pub(crate) fn on_delivery(&mut self, sequence: u64, fate: Fate) {
         if let Some((request, progress)) = &mut self.request
-            && request.sequence == sequence
+            && request.sequence_number == sequence
         {
             progress.on_fate(fate);
             if *progress == Progress::Delivered {
@@ -183,7 +183,7 @@ impl AckFrequencies {
 }
 
 fn delay(frame: &AckFrequency) -> Duration {
-    Duration::from_micros(frame.max_ack_delay)
+    Duration::from_micros(frame.requested_max_ack_delay)
 }
 
 /// True if a change is worth a frame: not for every ripple of a window or a round-trip time.
@@ -192,6 +192,8 @@ fn differs(before: &AckFrequency, after: &AckFrequency) -> bool {
     moved(
         before.ack_eliciting_threshold,
         after.ack_eliciting_threshold,
-    ) || moved(before.max_ack_delay, after.max_ack_delay)
-        || before.reordering_threshold != after.reordering_threshold
+    ) || moved(
+        before.requested_max_ack_delay,
+        after.requested_max_ack_delay,
+    ) || before.reordering_threshold != after.reordering_threshold
 }

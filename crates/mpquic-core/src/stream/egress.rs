@@ -10,7 +10,10 @@ use crate::packet::delivery::{Fate, StreamDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
 use crate::wire::buf::varint_size;
-use crate::wire::frame::{Frame, StopSending, StreamHeader};
+use crate::wire::frame::{
+    Frame, MaxStreamData, MaxStreams, ResetStream, StopSending, StreamDataBlocked, StreamHeader,
+    StreamsBlocked,
+};
 
 /// A packet's last bytes are not worth a frame of their own if it would carry less than this and
 /// leave more behind.
@@ -48,7 +51,10 @@ impl Streams {
         for dir in [Dir::Bi, Dir::Uni] {
             let credit = &mut self.accept_credit[slot(dir)];
             if credit.wants_update() {
-                let frame = Frame::MaxStreams(dir, credit.limit());
+                let frame = Frame::MaxStreams(MaxStreams {
+                    dir,
+                    maximum_streams: credit.limit(),
+                });
                 if !writer.try_write(&frame, StreamDelivery::MaxStreams(dir)) {
                     return false;
                 }
@@ -66,15 +72,20 @@ impl Streams {
             };
             let id = recv.id;
             if let Some(error_code) = recv.stop_due() {
-                let error_code = error_code.into_inner();
-                let frame = Frame::StopSending(StopSending { id, error_code });
+                let frame = Frame::StopSending(StopSending {
+                    stream_id: id,
+                    error_code: error_code.into_inner(),
+                });
                 if !writer.try_write(&frame, StreamDelivery::StopSending(id)) {
                     return false;
                 }
                 recv.set_stop_due(false);
             }
             if recv.limit_due() {
-                let frame = Frame::MaxStreamData(id, recv.credit.limit());
+                let frame = Frame::MaxStreamData(MaxStreamData {
+                    stream_id: id,
+                    maximum_stream_data: recv.credit.limit(),
+                });
                 if !writer.try_write(&frame, StreamDelivery::MaxStreamData(id)) {
                     return false;
                 }
@@ -92,12 +103,20 @@ impl Streams {
                 continue;
             };
             let id = send.id;
-            if let Some((reset, reliable_size)) = send.reset_due() {
-                let (frame, delivery) = if reliable_size == 0 {
-                    (Frame::ResetStream(reset), StreamDelivery::ResetStream(id))
-                } else {
-                    let delivery = StreamDelivery::ResetStreamAt { id, reliable_size };
-                    (Frame::ResetStreamAt(reset, reliable_size), delivery)
+            if let Some(reset) = send.reset_due() {
+                let (frame, delivery) = match reset.reliable_size {
+                    0 => (
+                        Frame::ResetStream(ResetStream {
+                            stream_id: id,
+                            error_code: reset.error_code,
+                            final_size: reset.final_size,
+                        }),
+                        StreamDelivery::ResetStream(id),
+                    ),
+                    reliable_size => (
+                        Frame::ResetStreamAt(reset),
+                        StreamDelivery::ResetStreamAt { id, reliable_size },
+                    ),
                 };
                 if !writer.try_write(&frame, delivery) {
                     return false;
@@ -105,7 +124,10 @@ impl Streams {
                 send.on_reset_sent();
             }
             if let Some(limit) = send.blocked_report() {
-                let frame = Frame::StreamDataBlocked(id, limit);
+                let frame = Frame::StreamDataBlocked(StreamDataBlocked {
+                    stream_id: id,
+                    maximum_stream_data: limit,
+                });
                 if !writer.try_write(&frame, StreamDelivery::StreamDataBlocked(id)) {
                     return false;
                 }
@@ -126,7 +148,10 @@ impl Streams {
         for dir in [Dir::Bi, Dir::Uni] {
             let credit = &mut self.open_credit[slot(dir)];
             if let Some(limit) = credit.report() {
-                let frame = Frame::StreamsBlocked(dir, limit);
+                let frame = Frame::StreamsBlocked(StreamsBlocked {
+                    dir,
+                    maximum_streams: limit,
+                });
                 if !writer.try_write(&frame, StreamDelivery::StreamsBlocked(dir)) {
                     return false;
                 }
@@ -315,7 +340,7 @@ fn write_frame(
     let available = range.end - range.start;
     let wanted = available.min(max_bytes as u64);
     let mut header = StreamHeader {
-        id: send.id,
+        stream_id: send.id,
         offset: range.start,
         fin: false,
         length: None,

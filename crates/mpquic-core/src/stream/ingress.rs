@@ -11,7 +11,7 @@ impl Streams {
     /// STREAM.
     pub(crate) fn on_stream(&mut self, frame: frame::Stream) -> Result<(), TransportError> {
         let frame::Stream {
-            id,
+            stream_id: id,
             offset,
             fin,
             data,
@@ -48,16 +48,20 @@ impl Streams {
         &mut self,
         frame: &frame::ResetStream,
     ) -> Result<(), TransportError> {
-        self.on_reset_stream_at(frame, 0)
+        self.on_reset_stream_at(&frame::ResetStreamAt {
+            stream_id: frame.stream_id,
+            error_code: frame.error_code,
+            final_size: frame.final_size,
+            reliable_size: 0,
+        })
     }
 
     /// RESET_STREAM_AT; with a reliable size of 0, it is as good as RESET_STREAM.
     pub(crate) fn on_reset_stream_at(
         &mut self,
-        frame: &frame::ResetStream,
-        reliable_size: u64,
+        frame: &frame::ResetStreamAt,
     ) -> Result<(), TransportError> {
-        let Some(key) = self.receiving(frame.id)? else {
+        let Some(key) = self.receiving(frame.stream_id)? else {
             return Ok(());
         };
         let Some(recv) = self.recvs.get_mut(key as usize) else {
@@ -65,13 +69,15 @@ impl Streams {
         };
         let before = recv.footprint();
         let error_code = application_code(frame.error_code);
-        let final_size = frame.final_size;
+        let (final_size, reliable_size) = (frame.final_size, frame.reliable_size);
         recv.on_reset(error_code, final_size, reliable_size, &mut self.recv_credit)?;
         let after = recv.footprint();
         let readable = recv.take_readable();
         self.count_held(before, after);
         if readable {
-            self.push_event(StreamEvent::Readable { id: frame.id });
+            self.push_event(StreamEvent::Readable {
+                id: frame.stream_id,
+            });
         }
         self.settle_recv(key);
         Ok(())
@@ -82,13 +88,13 @@ impl Streams {
         &mut self,
         frame: &frame::StopSending,
     ) -> Result<(), TransportError> {
-        let Some(key) = self.sending(frame.id)? else {
+        let Some(key) = self.sending(frame.stream_id)? else {
             return Ok(());
         };
         let error_code = application_code(frame.error_code);
         if let Some(send) = self.sends.get_mut(key as usize) {
             if send.on_stop_sending(error_code) {
-                let id = frame.id;
+                let id = frame.stream_id;
                 self.push_event(StreamEvent::Stopped { id, error_code });
             }
             self.blocked_writers.remove(key);

@@ -8,7 +8,7 @@ use super::flow::SendCredit;
 use super::send_buffer::SendBuffer;
 use crate::packet::delivery::Fate;
 use crate::sched::{SchedulerEvent, StreamView};
-use crate::wire::frame::ResetStream;
+use crate::wire::frame::ResetStreamAt;
 
 /// The sending half of a stream.
 #[derive(Debug)]
@@ -213,17 +213,17 @@ impl Send {
         true
     }
 
-    /// What RESET_STREAM or RESET_STREAM_AT says, if one is due: not before all that is to be
-    /// delivered was sent, so that the final size has its credit.
-    pub(crate) fn reset_due(&self) -> Option<(ResetStream, u64)> {
+    /// What RESET_STREAM_AT says, if it is due, or RESET_STREAM if the reliable size is 0: not
+    /// before all that is to be delivered was sent, so that the final size has its credit.
+    pub(crate) fn reset_due(&self) -> Option<ResetStreamAt> {
         let reset = self.reset.filter(|reset| reset.due)?;
         let final_size = self.buffer.end();
-        let frame = ResetStream {
-            id: self.id,
+        (self.buffer.sent() == final_size).then_some(ResetStreamAt {
+            stream_id: self.id,
             error_code: reset.error_code.into_inner(),
             final_size,
-        };
-        (self.buffer.sent() == final_size).then_some((frame, reset.reliable_size))
+            reliable_size: reset.reliable_size,
+        })
     }
 
     /// RESET_STREAM or RESET_STREAM_AT was sent.

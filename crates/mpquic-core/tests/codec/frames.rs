@@ -5,12 +5,14 @@ use std::ops::Range;
 use bytes::Bytes;
 use mpquic_core::range_set::RangeSet;
 use mpquic_core::wire::frame::{
-    Ack, AckFrequency, Affinity, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts, Frame,
-    FrameIter, NewConnectionId, PacketType, ResetStream, StopSending, Stream, StreamHeader,
-    encode_ack,
+    self, Ack, AckFrequency, Affinity, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts,
+    Frame, FrameIter, MaxStreamData, MaxStreams, NewConnectionId, PacketType, PathAbandon, PathAck,
+    PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, ResetStream, ResetStreamAt,
+    StopSending, Stream, StreamDataBlocked, StreamHeader, StreamsBlocked, encode_ack,
 };
 use mpquic_core::{
-    ConnectionClose, ConnectionId, Dir, PathId, PathStatus, TransportError, TransportErrorCode,
+    ApplicationClose, ConnectionClose, ConnectionId, Dir, PathId, PathStatus, TransportError,
+    TransportErrorCode,
 };
 
 use super::{hex, stream_id};
@@ -38,19 +40,26 @@ fn ack(received: impl Iterator<Item = u64>, delay: u64, ecn: Option<[u64; 3]>) -
 
 fn stream(id: u64, offset: u64, fin: bool, data: &'static [u8]) -> Frame {
     Frame::Stream(Stream {
-        id: stream_id(id),
+        stream_id: stream_id(id),
         offset,
         fin,
         data: Bytes::from_static(data),
     })
 }
 
+fn application_close(error_code: u32, reason: &'static str) -> ApplicationClose {
+    ApplicationClose {
+        error_code: error_code.into(),
+        reason: Bytes::from_static(reason.as_bytes()),
+    }
+}
+
 fn new_connection_id(cid: &[u8]) -> NewConnectionId {
     NewConnectionId {
-        sequence: 0,
+        sequence_number: 0,
         retire_prior_to: 0,
-        id: ConnectionId::new(cid),
-        reset_token: std::array::from_fn(|i| i as u8),
+        connection_id: ConnectionId::new(cid),
+        stateless_reset_token: std::array::from_fn(|i| i as u8),
     }
 }
 
@@ -61,27 +70,74 @@ fn multipath_frames() -> Vec<(&'static str, Frame)> {
     let cid = new_connection_id(&[0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7]);
     let counted = ack(0..6, 0, Some([6, 0, 0]));
     vec![
-        ("3e0105000005", Frame::PathAck(one, ack(0..6, 0, None))),
-        ("3f0105000005060000", Frame::PathAck(one, counted)),
+        (
+            "3e0105000005",
+            Frame::PathAck(PathAck {
+                path_id: one,
+                ack: ack(0..6, 0, None),
+            }),
+        ),
+        (
+            "3f0105000005060000",
+            Frame::PathAck(PathAck {
+                path_id: one,
+                ack: counted,
+            }),
+        ),
         (
             "7e75013e",
-            Frame::PathAbandon(one, Code::APPLICATION_ABANDON_PATH),
+            Frame::PathAbandon(PathAbandon {
+                path_id: one,
+                error_code: Code::APPLICATION_ABANDON_PATH,
+            }),
         ),
         (
             "7e75027e75",
-            Frame::PathAbandon(PathId(2), Code::PATH_RESOURCE_LIMIT_REACHED),
+            Frame::PathAbandon(PathAbandon {
+                path_id: PathId(2),
+                error_code: Code::PATH_RESOURCE_LIMIT_REACHED,
+            }),
         ),
-        ("7e760107", Frame::PathStatus(one, PathStatus::Backup, 7)),
-        ("7e770108", Frame::PathStatus(one, PathStatus::Available, 8)),
+        (
+            "7e760107",
+            Frame::PathStatus(frame::PathStatus {
+                path_id: one,
+                status: PathStatus::Backup,
+                sequence_number: 7,
+            }),
+        ),
+        (
+            "7e770108",
+            Frame::PathStatus(frame::PathStatus {
+                path_id: one,
+                status: PathStatus::Available,
+                sequence_number: 8,
+            }),
+        ),
         (
             "7e7801000008a0a1a2a3a4a5a6a7000102030405060708090a0b0c0d0e0f",
-            Frame::PathNewConnectionId(one, cid),
+            Frame::PathNewConnectionId(PathNewConnectionId {
+                path_id: one,
+                new_connection_id: cid,
+            }),
         ),
-        ("7e790100", Frame::PathRetireConnectionId(one, 0)),
+        (
+            "7e790100",
+            Frame::PathRetireConnectionId(PathRetireConnectionId {
+                path_id: one,
+                sequence_number: 0,
+            }),
+        ),
         ("7e7a04", Frame::MaxPathId(PathId(4))),
         ("7e7ac0000000ffffffff", Frame::MaxPathId(PathId(u32::MAX))),
         ("7e7b02", Frame::PathsBlocked(PathId(2))),
-        ("7e7c0102", Frame::PathCidsBlocked(one, 2)),
+        (
+            "7e7c0102",
+            Frame::PathCidsBlocked(PathCidsBlocked {
+                path_id: one,
+                next_sequence_number: 2,
+            }),
+        ),
     ]
 }
 
@@ -89,12 +145,12 @@ fn multipath_frames() -> Vec<(&'static str, Frame)> {
 fn single_path_frames() -> Vec<(&'static str, Frame)> {
     let data = Bytes::from_static(b"mpquic");
     let reset = ResetStream {
-        id: stream_id(4),
+        stream_id: stream_id(4),
         error_code: 7,
         final_size: 1024,
     };
     let stop = StopSending {
-        id: stream_id(4),
+        stream_id: stream_id(4),
         error_code: 7,
     };
     let crypto = Crypto {
@@ -107,7 +163,7 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
         reason: data.clone(),
     };
     let cid = new_connection_id(&[0xaa]);
-    vec![
+    let mut frames = vec![
         ("00", Frame::Padding),
         ("01", Frame::Ping),
         (
@@ -124,14 +180,9 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
         ("07 06 6d7071756963", Frame::NewToken(data.clone())),
         ("0a 00 06 6d7071756963", stream(0, 0, false, b"mpquic")),
         ("0f 03 4040 00", stream(3, 64, true, b"")),
-        ("10 8000ffff", Frame::MaxData(65535)),
-        ("11 08 8000ffff", Frame::MaxStreamData(stream_id(8), 65535)),
-        ("12 10", Frame::MaxStreams(Dir::Bi, 16)),
-        ("13 d000000000000000", Frame::MaxStreams(Dir::Uni, 1 << 60)),
-        ("14 05", Frame::DataBlocked(5)),
-        ("15 02 05", Frame::StreamDataBlocked(stream_id(2), 5)),
-        ("16 03", Frame::StreamsBlocked(Dir::Bi, 3)),
-        ("17 03", Frame::StreamsBlocked(Dir::Uni, 3)),
+    ];
+    frames.extend(limit_frames());
+    frames.extend([
         (
             "18 00 00 01 aa 000102030405060708090a0b0c0d0e0f",
             Frame::NewConnectionId(cid),
@@ -151,10 +202,61 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
         ),
         (
             "1d 4100 00",
-            Frame::ConnectionClose(Close::Application(256, Bytes::new())),
+            Frame::ConnectionClose(Close::Application(application_close(256, ""))),
         ),
         ("1e", Frame::HandshakeDone),
         ("31 06 6d7071756963", Frame::Datagram(data)),
+    ]);
+    frames
+}
+
+/// The frames of RFC 9000 sections 19.9 to 19.14.
+fn limit_frames() -> Vec<(&'static str, Frame)> {
+    vec![
+        ("10 8000ffff", Frame::MaxData(65535)),
+        (
+            "11 08 8000ffff",
+            Frame::MaxStreamData(MaxStreamData {
+                stream_id: stream_id(8),
+                maximum_stream_data: 65535,
+            }),
+        ),
+        (
+            "12 10",
+            Frame::MaxStreams(MaxStreams {
+                dir: Dir::Bi,
+                maximum_streams: 16,
+            }),
+        ),
+        (
+            "13 d000000000000000",
+            Frame::MaxStreams(MaxStreams {
+                dir: Dir::Uni,
+                maximum_streams: 1 << 60,
+            }),
+        ),
+        ("14 05", Frame::DataBlocked(5)),
+        (
+            "15 02 05",
+            Frame::StreamDataBlocked(StreamDataBlocked {
+                stream_id: stream_id(2),
+                maximum_stream_data: 5,
+            }),
+        ),
+        (
+            "16 03",
+            Frame::StreamsBlocked(StreamsBlocked {
+                dir: Dir::Bi,
+                maximum_streams: 3,
+            }),
+        ),
+        (
+            "17 03",
+            Frame::StreamsBlocked(StreamsBlocked {
+                dir: Dir::Uni,
+                maximum_streams: 3,
+            }),
+        ),
     ]
 }
 
@@ -162,20 +264,21 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
 /// draft-ietf-quic-reliable-stream-reset-11 section 4.
 fn extension_frames() -> Vec<(&'static str, Frame)> {
     let request = AckFrequency {
-        sequence: 5,
+        sequence_number: 5,
         ack_eliciting_threshold: 9,
-        max_ack_delay: 25_000,
+        requested_max_ack_delay: 25_000,
         reordering_threshold: 3,
     };
-    let reset = ResetStream {
-        id: stream_id(4),
+    let reset = ResetStreamAt {
+        stream_id: stream_id(4),
         error_code: 7,
         final_size: 1024,
+        reliable_size: 512,
     };
     vec![
         ("40af 05 09 800061a8 03", Frame::AckFrequency(request)),
         ("1f", Frame::ImmediateAck),
-        ("24 04 07 4400 4200", Frame::ResetStreamAt(reset, 512)),
+        ("24 04 07 4400 4200", Frame::ResetStreamAt(reset)),
     ]
 }
 
@@ -224,7 +327,7 @@ fn forms_we_do_not_send_are_understood() {
 #[test]
 fn headers_precede_their_data() {
     let stream = StreamHeader {
-        id: stream_id(5),
+        stream_id: stream_id(5),
         offset: 70,
         fin: true,
         length: None,
@@ -440,7 +543,7 @@ fn table_of_extension_frames() {
 #[test]
 fn table_of_multipath_frames() {
     for (_, frame) in multipath_frames() {
-        let is_ack = matches!(frame, Frame::PathAck(..));
+        let is_ack = matches!(frame, Frame::PathAck(_));
         let affinity = if is_ack {
             Affinity::Preferred
         } else {
@@ -456,7 +559,7 @@ fn table_of_multipath_frames() {
 /// The ranges of the one acknowledgement in a packet, and the frame itself.
 fn only_ack(bytes: &[u8]) -> (Vec<Range<u64>>, Frame) {
     let [frame] = <[Frame; 1]>::try_from(decoded(bytes, true).unwrap()).unwrap();
-    let (Frame::Ack(ack) | Frame::PathAck(_, ack)) = &frame else {
+    let (Frame::Ack(ack) | Frame::PathAck(PathAck { ack, .. })) = &frame else {
         panic!("{frame:?}");
     };
     let ranges = ack.ranges().map(|range| *range.start()..*range.end() + 1);
@@ -475,7 +578,13 @@ fn an_acknowledgement_of_a_thousand_ranges() {
     assert!(ranges.into_iter().eq(received.iter().rev()));
     assert_eq!(encoded(&frame), out);
     let ack = Ack::new(&received, 25, None).unwrap();
-    assert_eq!(frame, Frame::PathAck(PathId(7), ack));
+    assert_eq!(
+        frame,
+        Frame::PathAck(PathAck {
+            path_id: PathId(7),
+            ack
+        })
+    );
 }
 
 #[test]
@@ -501,7 +610,7 @@ fn an_acknowledgement_keeps_to_its_room() {
         most = written;
         let (ranges, frame) = only_ack(&out[1..]);
         assert!(ranges.into_iter().eq(received.iter().rev().take(written)));
-        assert!(matches!(frame, Frame::Ack(ack) if ack.ecn == ecn && ack.delay == 100));
+        assert!(matches!(frame, Frame::Ack(ack) if ack.ecn_counts == ecn && ack.ack_delay == 100));
     }
     assert_eq!(most, 200);
     assert_eq!(
@@ -512,10 +621,10 @@ fn an_acknowledgement_keeps_to_its_room() {
 
 #[test]
 fn a_close_is_shortened_between_characters() {
-    let close = Close::Application(0, Bytes::from_static("pfad übel".as_bytes()));
+    let close = Close::Application(application_close(0, "pfad übel"));
     assert_eq!(close.clone().shortened_to(100), close);
     let shortened = |size| match close.clone().shortened_to(size) {
-        Close::Application(_, reason) => String::from_utf8(reason.to_vec()).unwrap(),
+        Close::Application(close) => String::from_utf8(close.reason.to_vec()).unwrap(),
         Close::Connection(_) => unreachable!(),
     };
     assert_eq!(shortened(3 + 7), "pfad ü");

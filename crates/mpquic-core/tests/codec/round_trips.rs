@@ -6,15 +6,18 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::wire::frame::{
-    Ack, AckFrequency, Close, Crypto, EcnCounts, Frame, NewConnectionId, ResetStream, StopSending,
-    Stream,
+    self, Ack, AckFrequency, Close, Crypto, EcnCounts, Frame, MaxStreamData, MaxStreams,
+    NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
+    PathRetireConnectionId, ResetStream, ResetStreamAt, StopSending, Stream, StreamDataBlocked,
+    StreamsBlocked,
 };
 use mpquic_core::wire::header::next_packet;
 use mpquic_core::wire::transport_parameters::{
     PreferredAddress, TransportParameters, VersionInformation,
 };
 use mpquic_core::{
-    ConnectionClose, ConnectionId, Dir, PathId, PathStatus, Side, StreamId, TransportErrorCode,
+    ApplicationClose, ConnectionClose, ConnectionId, Dir, PathId, PathStatus, Side, StreamId,
+    TransportErrorCode, VarInt,
 };
 use proptest::prelude::*;
 
@@ -73,32 +76,37 @@ prop_compose! {
 prop_compose! {
     fn new_connection_id()(
         numbers in [varint(), varint()],
-        id in cid(1..=20),
-        reset_token in any::<[u8; 16]>(),
+        connection_id in cid(1..=20),
+        stateless_reset_token in any::<[u8; 16]>(),
     ) -> NewConnectionId {
         let [a, b] = numbers;
-        NewConnectionId { sequence: a.max(b), retire_prior_to: a.min(b), id, reset_token }
+        NewConnectionId {
+            sequence_number: a.max(b),
+            retire_prior_to: a.min(b),
+            connection_id,
+            stateless_reset_token,
+        }
     }
 }
 
 prop_compose! {
     fn stream()(
-        id in any_stream_id(),
+        stream_id in any_stream_id(),
         offset in offset(),
         fin in any::<bool>(),
         data in data(),
     ) -> Stream {
-        Stream { id, offset, fin, data }
+        Stream { stream_id, offset, fin, data }
     }
 }
 
 prop_compose! {
     fn reset_stream()(
-        id in any_stream_id(),
+        stream_id in any_stream_id(),
         error_code in varint(),
         final_size in varint(),
     ) -> ResetStream {
-        ResetStream { id, error_code, final_size }
+        ResetStream { stream_id, error_code, final_size }
     }
 }
 
@@ -113,9 +121,22 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn application_close()(error_code in varint(), reason in data()) -> ApplicationClose {
+        let error_code = VarInt::from_u64(error_code).unwrap();
+        ApplicationClose { error_code, reason }
+    }
+}
+
+prop_compose! {
     fn ack_frequency()(numbers in prop::array::uniform4(varint())) -> AckFrequency {
-        let [sequence, ack_eliciting_threshold, max_ack_delay, reordering_threshold] = numbers;
-        AckFrequency { sequence, ack_eliciting_threshold, max_ack_delay, reordering_threshold }
+        let [sequence_number, ack_eliciting_threshold, requested_max_ack_delay, reordering_threshold] =
+            numbers;
+        AckFrequency {
+            sequence_number,
+            ack_eliciting_threshold,
+            requested_max_ack_delay,
+            reordering_threshold,
+        }
     }
 }
 
@@ -131,7 +152,7 @@ fn control_frame() -> impl Strategy<Value = Frame> {
         any::<[u8; 8]>().prop_map(Frame::PathResponse),
         new_connection_id().prop_map(Frame::NewConnectionId),
         varint().prop_map(Frame::RetireConnectionId),
-        (varint(), data()).prop_map(|(c, r)| Frame::ConnectionClose(Close::Application(c, r))),
+        application_close().prop_map(|close| Frame::ConnectionClose(Close::Application(close))),
         connection_close().prop_map(|close| Frame::ConnectionClose(Close::Connection(close))),
     ]
 }
@@ -141,39 +162,118 @@ fn stream_frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         stream().prop_map(Frame::Stream),
         reset_stream().prop_map(Frame::ResetStream),
-        (reset_stream(), varint())
-            .prop_map(|(reset, v)| Frame::ResetStreamAt(reset, v.min(reset.final_size))),
-        (any_stream_id(), varint())
-            .prop_map(|(id, error_code)| Frame::StopSending(StopSending { id, error_code })),
+        (reset_stream(), varint()).prop_map(|(reset, v)| Frame::ResetStreamAt(ResetStreamAt {
+            stream_id: reset.stream_id,
+            error_code: reset.error_code,
+            final_size: reset.final_size,
+            reliable_size: v.min(reset.final_size),
+        })),
+        (any_stream_id(), varint()).prop_map(|(stream_id, error_code)| Frame::StopSending(
+            StopSending {
+                stream_id,
+                error_code
+            }
+        )),
         (offset(), data()).prop_map(|(offset, data)| Frame::Crypto(Crypto { offset, data })),
         token.prop_map(Frame::NewToken),
         data().prop_map(Frame::Datagram),
     ]
 }
 
+prop_compose! {
+    fn max_stream_data()(
+        stream_id in any_stream_id(),
+        maximum_stream_data in varint(),
+    ) -> MaxStreamData {
+        MaxStreamData { stream_id, maximum_stream_data }
+    }
+}
+
+prop_compose! {
+    fn stream_data_blocked()(
+        stream_id in any_stream_id(),
+        maximum_stream_data in varint(),
+    ) -> StreamDataBlocked {
+        StreamDataBlocked { stream_id, maximum_stream_data }
+    }
+}
+
+prop_compose! {
+    fn max_streams()(dir in direction(), maximum_streams in 0..=1u64 << 60) -> MaxStreams {
+        MaxStreams { dir, maximum_streams }
+    }
+}
+
+prop_compose! {
+    fn streams_blocked()(dir in direction(), maximum_streams in 0..=1u64 << 60) -> StreamsBlocked {
+        StreamsBlocked { dir, maximum_streams }
+    }
+}
+
 fn limit_frame() -> impl Strategy<Value = Frame> {
-    let count = 0..=1u64 << 60;
     prop_oneof![
         varint().prop_map(Frame::MaxData),
         varint().prop_map(Frame::DataBlocked),
-        (any_stream_id(), varint()).prop_map(|(id, v)| Frame::MaxStreamData(id, v)),
-        (any_stream_id(), varint()).prop_map(|(id, v)| Frame::StreamDataBlocked(id, v)),
-        (direction(), count.clone()).prop_map(|(dir, v)| Frame::MaxStreams(dir, v)),
-        (direction(), count).prop_map(|(dir, v)| Frame::StreamsBlocked(dir, v)),
+        max_stream_data().prop_map(Frame::MaxStreamData),
+        max_streams().prop_map(Frame::MaxStreams),
+        stream_data_blocked().prop_map(Frame::StreamDataBlocked),
+        streams_blocked().prop_map(Frame::StreamsBlocked),
     ]
 }
 
+prop_compose! {
+    fn path_abandon()(path_id in path(), error_code in code()) -> PathAbandon {
+        PathAbandon { path_id, error_code }
+    }
+}
+
+prop_compose! {
+    fn path_status()(
+        path_id in path(),
+        status in prop_oneof![Just(PathStatus::Backup), Just(PathStatus::Available)],
+        sequence_number in varint(),
+    ) -> frame::PathStatus {
+        frame::PathStatus { path_id, status, sequence_number }
+    }
+}
+
+prop_compose! {
+    fn path_new_connection_id()(
+        path_id in path(),
+        new_connection_id in new_connection_id(),
+    ) -> PathNewConnectionId {
+        PathNewConnectionId { path_id, new_connection_id }
+    }
+}
+
+prop_compose! {
+    fn path_retire_connection_id()(
+        path_id in path(),
+        sequence_number in varint(),
+    ) -> PathRetireConnectionId {
+        PathRetireConnectionId { path_id, sequence_number }
+    }
+}
+
+prop_compose! {
+    fn path_cids_blocked()(
+        path_id in path(),
+        next_sequence_number in varint(),
+    ) -> PathCidsBlocked {
+        PathCidsBlocked { path_id, next_sequence_number }
+    }
+}
+
 fn multipath_frame() -> impl Strategy<Value = Frame> {
-    let status = prop_oneof![Just(PathStatus::Backup), Just(PathStatus::Available)];
     prop_oneof![
-        (path(), ack()).prop_map(|(path, ack)| Frame::PathAck(path, ack)),
-        (path(), code()).prop_map(|(path, code)| Frame::PathAbandon(path, code)),
-        (path(), status, varint()).prop_map(|(path, status, v)| Frame::PathStatus(path, status, v)),
-        (path(), new_connection_id()).prop_map(|(path, n)| Frame::PathNewConnectionId(path, n)),
-        (path(), varint()).prop_map(|(path, v)| Frame::PathRetireConnectionId(path, v)),
+        (path(), ack()).prop_map(|(path_id, ack)| Frame::PathAck(PathAck { path_id, ack })),
+        path_abandon().prop_map(Frame::PathAbandon),
+        path_status().prop_map(Frame::PathStatus),
+        path_new_connection_id().prop_map(Frame::PathNewConnectionId),
+        path_retire_connection_id().prop_map(Frame::PathRetireConnectionId),
         path().prop_map(Frame::MaxPathId),
         path().prop_map(Frame::PathsBlocked),
-        (path(), varint()).prop_map(|(path, v)| Frame::PathCidsBlocked(path, v)),
+        path_cids_blocked().prop_map(Frame::PathCidsBlocked),
     ]
 }
 

@@ -1,6 +1,8 @@
 //! The end of paths.
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId};
+use mpquic_core::wire::frame::{
+    Frame, NewConnectionId, PathAbandon, PathAck, PathRetireConnectionId,
+};
 use mpquic_core::{
     ConnectionError, ConnectionId, Event, PathEvent, PathId, Side, SpaceId, TransportErrorCode,
 };
@@ -26,11 +28,13 @@ fn close(net: &mut Net, side: Side, path: PathId) {
 }
 
 fn abandons(sent: &Sent, path: PathId) -> bool {
-    sent.has(|frame| matches!(frame, Frame::PathAbandon(of, _) if *of == path))
+    sent.has(
+        |frame| matches!(frame, Frame::PathAbandon(PathAbandon { path_id: of, .. }) if *of == path),
+    )
 }
 
 fn retires(sent: &Sent, path: PathId) -> bool {
-    sent.has(|frame| matches!(frame, Frame::PathRetireConnectionId(of, _) if *of == path))
+    sent.has(|frame| matches!(frame, Frame::PathRetireConnectionId(PathRetireConnectionId { path_id: of, .. }) if *of == path))
 }
 
 /// MP-120 to MP-123: PATH_ABANDON on another path, an answer at once, and nothing more on the path
@@ -82,7 +86,7 @@ fn mp_064_stragglers_of_an_abandoned_path_are_acknowledged_on_another() {
         net.give_all(under_way);
         let sent = net.take(side);
         let acknowledges = |sent: &Sent| {
-            sent.has(|frame| matches!(frame, Frame::PathAck(ONE, ack) if ack.largest == number))
+            sent.has(|frame| matches!(frame, Frame::PathAck(PathAck { path_id: ONE, ack }) if ack.largest_acknowledged == number))
         };
         let ack = sent.iter().find(|sent| acknowledges(sent)).unwrap();
         assert_eq!(ack.path(), Some(ZERO));
@@ -110,7 +114,17 @@ fn mp_124_state_stays_for_three_probe_timeouts() {
     close(&mut net, Side::Client, ONE);
     net.exchange();
     // The client would wonder at acknowledgements of what it never sent.
-    net.delivers = |sent| !sent.has(|frame| matches!(frame, Frame::PathAck(PathId(1), _)));
+    net.delivers = |sent| {
+        !sent.has(|frame| {
+            matches!(
+                frame,
+                Frame::PathAck(PathAck {
+                    path_id: PathId(1),
+                    ..
+                })
+            )
+        })
+    };
     let start = net.now;
     let mut number = 1000;
     let mut late_packets = |net: &mut Net| {
@@ -120,7 +134,8 @@ fn mp_124_state_stays_for_three_probe_timeouts() {
             number += 1;
         }
         let sent = net.exchange();
-        let acknowledges = |frame: &Frame| matches!(frame, Frame::PathAck(ONE, _));
+        let acknowledges =
+            |frame: &Frame| matches!(frame, Frame::PathAck(PathAck { path_id: ONE, .. }));
         sent.iter().any(|sent| sent.has(acknowledges))
     };
     while !discarded(&mut net, Side::Server, ONE) {
@@ -183,7 +198,10 @@ fn mp_128_both_sides_give_up_the_path_the_other_keeps() {
 fn mp_125_an_unused_path_can_be_abandoned() {
     for side in SIDES {
         let mut net = Net::connected(Options::default());
-        let abandon = Frame::PathAbandon(PathId(1), TransportErrorCode::NO_ERROR);
+        let abandon = Frame::PathAbandon(PathAbandon {
+            path_id: PathId(1),
+            error_code: TransportErrorCode::NO_ERROR,
+        });
         net.connection(side)
             .inject(SpaceId::Data(ZERO), &bytes(&[abandon]));
         let log = net.wait(SECOND);
@@ -206,7 +224,10 @@ fn mp_125_an_unused_path_can_be_abandoned() {
 fn mp_129_unknown_codes_in_path_abandon_are_no_fault() {
     let mut net = Net::with_two_paths(Options::default());
     let error_code = TransportErrorCode::from_u64(0x1234_5678);
-    let abandon = bytes(&[Frame::PathAbandon(ONE, error_code)]);
+    let abandon = bytes(&[Frame::PathAbandon(PathAbandon {
+        path_id: ONE,
+        error_code,
+    })]);
     net.client().inject(SpaceId::Data(ZERO), &abandon);
     net.wait(50 * MS);
     let abandoned = PathEvent::Abandoned {
@@ -226,10 +247,10 @@ fn mp_132_plain_frames_are_ignored_once_path_0_is_gone() {
     net.wait(5 * SECOND);
     assert!(discarded(&mut net, Side::Server, ZERO));
     let new = NewConnectionId {
-        sequence: 90,
+        sequence_number: 90,
         retire_prior_to: 90,
-        id: ConnectionId::new(&[9; 8]),
-        reset_token: [9; 16],
+        connection_id: ConnectionId::new(&[9; 8]),
+        stateless_reset_token: [9; 16],
     };
     let mut frames = bytes(&[Frame::RetireConnectionId(1000), Frame::NewConnectionId(new)]);
     // ACK of a number never sent.

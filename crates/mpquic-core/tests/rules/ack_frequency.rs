@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mpquic_core::config::AckFrequencyConfig;
-use mpquic_core::wire::frame::{AckFrequency, Frame};
+use mpquic_core::wire::frame::{AckFrequency, Frame, PathAck};
 use mpquic_core::{EcnCodepoint, PathId, Side, SpaceId, TransportErrorCode};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
@@ -14,9 +14,9 @@ const ONE: PathId = PathId(1);
 /// A request with its sequence number, threshold and delay in milliseconds.
 fn request(sequence: u64, ack_eliciting_threshold: u64, delay: u64) -> AckFrequency {
     AckFrequency {
-        sequence,
+        sequence_number: sequence,
         ack_eliciting_threshold,
-        max_ack_delay: delay * 1000,
+        requested_max_ack_delay: delay * 1000,
         reordering_threshold: 1,
     }
 }
@@ -31,8 +31,8 @@ fn give(net: &mut Net, to: Side, path: PathId, number: u64, frames: &[Frame]) {
 fn acked(sent: &[Sent]) -> Vec<(PathId, u64)> {
     let frames = sent.iter().flat_map(Sent::frames);
     let acks = frames.filter_map(|frame| match frame {
-        Frame::Ack(ack) => Some((ZERO, ack.largest)),
-        Frame::PathAck(path, ack) => Some((path, ack.largest)),
+        Frame::Ack(ack) => Some((ZERO, ack.largest_acknowledged)),
+        Frame::PathAck(PathAck { path_id: path, ack }) => Some((path, ack.largest_acknowledged)),
         _ => None,
     });
     acks.collect()
@@ -127,7 +127,7 @@ fn section_4_delays_that_are_not_valid_are_violations() {
                 &[Frame::AckFrequency(request(8, 1, 25))],
             );
             let asked = AckFrequency {
-                max_ack_delay: delay,
+                requested_max_ack_delay: delay,
                 ..request(sequence, 1, 25)
             };
             give(
@@ -284,9 +284,9 @@ fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
     log.extend(net.wait(SECOND));
     assert_eq!(net.read(Side::Server, id), 200_000);
     let asked = requests(&log);
-    assert_eq!(asked.first().map(|asked| asked.sequence), Some(0));
+    assert_eq!(asked.first().map(|asked| asked.sequence_number), Some(0));
     for (before, after) in asked.iter().zip(&asked[1..]) {
-        assert_eq!(before.sequence + 1, after.sequence);
+        assert_eq!(before.sequence_number + 1, after.sequence_number);
         assert_ne!(
             request(0, before.ack_eliciting_threshold, 0),
             request(0, after.ack_eliciting_threshold, 0)
@@ -294,7 +294,10 @@ fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
     }
     // The round-trip time is 2 ms, the window several dozens of packets by now.
     let last = asked.last().unwrap();
-    assert!((1000..4000).contains(&last.max_ack_delay), "{last:?}");
+    assert!(
+        (1000..4000).contains(&last.requested_max_ack_delay),
+        "{last:?}"
+    );
     assert_eq!(
         (last.ack_eliciting_threshold, last.reordering_threshold),
         (8, 3)
@@ -337,7 +340,7 @@ fn section_3_the_shortest_delay_of_the_peer_is_respected() {
     net.exchange();
     net.write(Side::Client, 20_000);
     let log = net.wait(SECOND);
-    assert_eq!(requests(&log)[0].max_ack_delay, 7000);
+    assert_eq!(requests(&log)[0].requested_max_ack_delay, 7000);
     assert_eq!(net.lost(Side::Server), None);
 }
 
@@ -360,7 +363,7 @@ fn section_4_a_lost_request_is_repeated() {
     assert!(
         requests(&net.wait(SECOND))
             .iter()
-            .all(|asked| asked.sequence > 0)
+            .all(|asked| asked.sequence_number > 0)
     );
 }
 
@@ -431,7 +434,7 @@ fn section_6_everything_is_acknowledged_in_the_end() {
     let frames = sent.iter().flat_map(Sent::frames);
     let ranges: usize = frames
         .filter_map(|frame| match frame {
-            Frame::PathAck(_, ack) => Some(ack.ranges().count()),
+            Frame::PathAck(PathAck { ack, .. }) => Some(ack.ranges().count()),
             _ => None,
         })
         .sum();

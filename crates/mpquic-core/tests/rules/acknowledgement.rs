@@ -1,6 +1,6 @@
 //! Acknowledgements, ECN, probes, key updates, and the bits of a header that are free.
 
-use mpquic_core::wire::frame::{Ack, Frame};
+use mpquic_core::wire::frame::{self, Ack, Frame, PathAck};
 use mpquic_core::{EcnCodepoint, PathId, Side, SpaceId, TimeoutReason, TransportErrorCode};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
@@ -18,7 +18,7 @@ fn packets(sent: &[Sent]) -> Vec<Packet> {
 fn acks(sent: &[Sent]) -> Vec<Ack> {
     let frames = sent.iter().flat_map(Sent::frames);
     let acks = frames.filter_map(|frame| match frame {
-        Frame::Ack(ack) | Frame::PathAck(_, ack) => Some(ack),
+        Frame::Ack(ack) | Frame::PathAck(PathAck { ack, .. }) => Some(ack),
         _ => None,
     });
     acks.collect()
@@ -67,7 +67,9 @@ fn rfc_9000_13_2_1_handshake_packets_are_acknowledged_at_once() {
                 Kind::Initial => packet.is_initial(),
                 _ => packet.is_handshake(),
             };
-            level && packet.has(|frame| matches!(frame, Frame::Ack(ack) if ack.largest == 20))
+            level
+                && packet
+                    .has(|frame| matches!(frame, Frame::Ack(ack) if ack.largest_acknowledged == 20))
         });
         assert!(acked, "{kind:?}");
     }
@@ -84,7 +86,7 @@ fn rfc_9000_13_2_1_one_packet_is_acknowledged_within_the_announced_delay() {
         let arrived = net.now;
         let answer = net.fire(side);
         assert!(net.now - arrived <= 25 * MS);
-        assert_eq!(acks(&answer)[0].largest, number);
+        assert_eq!(acks(&answer)[0].largest_acknowledged, number);
         assert_eq!(answer.len(), 1, "once");
         assert!(net.take(side).is_empty());
     }
@@ -125,8 +127,8 @@ fn rfc_9000_13_4_1_ecn_marks_are_reported() {
     let reported = |sent: &[Sent], wanted: fn(&Packet) -> bool| {
         let of_level = packets(sent).into_iter().filter(wanted);
         of_level.flat_map(|packet| packet.frames).any(|frame| {
-            matches!(frame, Frame::Ack(ack) | Frame::PathAck(_, ack)
-                if ack.ecn.is_some_and(|counts| counts.ect0 > 0))
+            matches!(frame, Frame::Ack(ack) | Frame::PathAck(PathAck { ack, .. })
+                if ack.ecn_counts.is_some_and(|counts| counts.ect0 > 0))
         })
     };
     let first = net.take(Side::Client);
@@ -457,7 +459,12 @@ fn mp_175_a_flood_of_advice_closes() {
         let mut frames = Vec::new();
         for _ in 0..100 {
             sequence += 1;
-            Frame::PathStatus(ZERO, mpquic_core::PathStatus::Backup, sequence).encode(&mut frames);
+            Frame::PathStatus(frame::PathStatus {
+                path_id: ZERO,
+                status: mpquic_core::PathStatus::Backup,
+                sequence_number: sequence,
+            })
+            .encode(&mut frames);
         }
         net.client().inject(SpaceId::Data(ZERO), &frames);
         net.exchange();
@@ -497,7 +504,7 @@ fn mp_040_a_key_update_waits_for_the_slowest_path() {
 /// what replaces its packet, or a peer that has everything would go on probing.
 #[test]
 fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_the_probe() {
-    let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(..));
+    let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(_));
     let mut net = Net::connected(Options::default());
     net.write(Side::Client, 100);
     let request = net.take(Side::Client);

@@ -1,6 +1,9 @@
 //! Old and broken peers: a clear error or nothing at all, never a hang, never memory without bound.
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId};
+use mpquic_core::wire::frame::{
+    self, Frame, NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
+    PathRetireConnectionId,
+};
 use mpquic_core::{
     ConnectionId, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId, TransportErrorCode,
 };
@@ -47,7 +50,7 @@ fn a_peer_that_speaks_draft_05_gets_one_path() {
     let log = net.exchange();
     assert!(
         log.iter()
-            .all(|sent| !sent.has(|frame| matches!(frame, Frame::PathAck(..))))
+            .all(|sent| !sent.has(|frame| matches!(frame, Frame::PathAck(_))))
     );
     transfers(&mut net, 100_000);
     assert_eq!(net.open_path(1), Err(OpenPathError::NotNegotiated));
@@ -112,20 +115,51 @@ fn a_peer_that_never_answers_path_abandon_costs_one_path_id_each_time() {
 fn frames_for_unused_paths_are_errors_or_wait_for_the_path() {
     let violation = |frame_type| Some((TransportErrorCode::PROTOCOL_VIOLATION, frame_type));
     let new = NewConnectionId {
-        sequence: 7,
+        sequence_number: 7,
         retire_prior_to: 0,
-        id: ConnectionId::new(&[0xab; 8]),
-        reset_token: [0xcd; 16],
+        connection_id: ConnectionId::new(&[0xab; 8]),
+        stateless_reset_token: [0xcd; 16],
     };
     let five = PathId(5);
     for side in SIDES {
         for (frame, expected) in [
             (path_ack(five, 0..1), violation(0x3e)),
-            (Frame::PathRetireConnectionId(five, 9), violation(0x3e79)),
-            (Frame::PathCidsBlocked(five, 9), violation(0x3e7c)),
-            (Frame::PathNewConnectionId(five, new), None),
-            (Frame::PathStatus(five, PathStatus::Backup, 3), None),
-            (Frame::PathAbandon(five, TransportErrorCode::NO_ERROR), None),
+            (
+                Frame::PathRetireConnectionId(PathRetireConnectionId {
+                    path_id: five,
+                    sequence_number: 9,
+                }),
+                violation(0x3e79),
+            ),
+            (
+                Frame::PathCidsBlocked(PathCidsBlocked {
+                    path_id: five,
+                    next_sequence_number: 9,
+                }),
+                violation(0x3e7c),
+            ),
+            (
+                Frame::PathNewConnectionId(PathNewConnectionId {
+                    path_id: five,
+                    new_connection_id: new,
+                }),
+                None,
+            ),
+            (
+                Frame::PathStatus(frame::PathStatus {
+                    path_id: five,
+                    status: PathStatus::Backup,
+                    sequence_number: 3,
+                }),
+                None,
+            ),
+            (
+                Frame::PathAbandon(PathAbandon {
+                    path_id: five,
+                    error_code: TransportErrorCode::NO_ERROR,
+                }),
+                None,
+            ),
         ] {
             let mut net = Net::connected(Options::default());
             let kind = Kind::OneRtt(ZERO);
@@ -173,15 +207,43 @@ fn floods_of_advice_are_violations() {
     type Make = fn(u64) -> Frame;
     let kinds: [(Make, u64); 6] = [
         (|_| Frame::PathsBlocked(PathId(7)), 0x3e7b),
-        (|_| Frame::PathCidsBlocked(PathId(1), 0), 0x3e7c),
-        (|n| Frame::PathStatus(ONE, PathStatus::Backup, n), 0x3e76),
         (
-            |n| Frame::PathStatus(PathId(6), PathStatus::Available, n),
+            |_| {
+                Frame::PathCidsBlocked(PathCidsBlocked {
+                    path_id: PathId(1),
+                    next_sequence_number: 0,
+                })
+            },
+            0x3e7c,
+        ),
+        (
+            |n| {
+                Frame::PathStatus(frame::PathStatus {
+                    path_id: ONE,
+                    status: PathStatus::Backup,
+                    sequence_number: n,
+                })
+            },
+            0x3e76,
+        ),
+        (
+            |n| {
+                Frame::PathStatus(frame::PathStatus {
+                    path_id: PathId(6),
+                    status: PathStatus::Available,
+                    sequence_number: n,
+                })
+            },
             0x3e77,
         ),
         (|n| Frame::MaxPathId(PathId(7 + n as u32)), 0x3e7a),
         (
-            |_| Frame::PathAbandon(PathId(6), TransportErrorCode::NO_ERROR),
+            |_| {
+                Frame::PathAbandon(PathAbandon {
+                    path_id: PathId(6),
+                    error_code: TransportErrorCode::NO_ERROR,
+                })
+            },
             0x3e75,
         ),
     ];
@@ -211,7 +273,10 @@ fn advice_now_and_then_is_ignored() {
         let kind = Kind::OneRtt(ZERO);
         let frames = [
             Frame::PathsBlocked(PathId(7)),
-            Frame::PathCidsBlocked(PathId(1), 0),
+            Frame::PathCidsBlocked(PathCidsBlocked {
+                path_id: PathId(1),
+                next_sequence_number: 0,
+            }),
         ];
         let forged = net.forge(&Forgery::new(Side::Client, kind, number, &frames));
         net.give(forged);
@@ -285,7 +350,7 @@ fn a_peer_that_acknowledges_nothing_on_a_path_is_served_on_the_others() {
     let mut net = Net::with_two_paths(options);
     let in_flight = |net: &mut Net| net.client().path_stats(ONE).unwrap().in_flight;
     net.delivers = |sent| {
-        let acks_path = |frame: &Frame| matches!(frame, Frame::PathAck(path, _) if *path == ONE);
+        let acks_path = |frame: &Frame| matches!(frame, Frame::PathAck(PathAck { path_id: path, .. }) if *path == ONE);
         sent.from.is_client() || !sent.has(acks_path)
     };
     transfers(&mut net, 200_000);

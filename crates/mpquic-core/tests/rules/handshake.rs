@@ -474,7 +474,7 @@ fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
                     assert_eq!(close.code, Code::APPLICATION_ERROR);
                     assert!(close.reason.is_empty());
                 }
-                mpquic_core::wire::frame::Close::Application(..) => assert!(packet.is_one_rtt()),
+                mpquic_core::wire::frame::Close::Application(_) => assert!(packet.is_one_rtt()),
             }
         }
         assert!(packet.has(|frame| matches!(frame, Frame::ConnectionClose(_))));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointConfig, ServerConfig, TransportConfig};
 use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{Ack, Frame, FrameIter, NewConnectionId};
+use mpquic_core::wire::frame::{Ack, Frame, FrameIter, NewConnectionId, PathAck};
 use mpquic_core::wire::header::{Header, PacketHeader, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, EcnCodepoint,
@@ -148,7 +148,8 @@ fn read(header: Header, number_offset: usize, data: &[u8]) -> Packet {
 /// PATH_ACK of these packet numbers of a path.
 pub(crate) fn path_ack(path: PathId, numbers: std::ops::Range<u64>) -> Frame {
     let received: RangeSet = std::iter::once(numbers).collect();
-    Frame::PathAck(path, Ack::new(&received, 0, None).expect("numbers"))
+    let ack = Ack::new(&received, 0, None).expect("numbers");
+    Frame::PathAck(PathAck { path_id: path, ack })
 }
 
 /// What a packet is forged as.
@@ -557,7 +558,7 @@ impl Net {
         for frame in &packet.frames {
             let (path, new) = match frame {
                 Frame::NewConnectionId(new) => (PathId::ZERO, *new),
-                Frame::PathNewConnectionId(path, new) => (*path, *new),
+                Frame::PathNewConnectionId(new) => (new.path_id, new.new_connection_id),
                 _ => continue,
             };
             let issued = self.issued.entry((from, path)).or_default();
@@ -715,7 +716,7 @@ impl Net {
                 Kind::Initial => self.initial_dcids.get(&from).copied().or(scid),
                 Kind::Handshake => scid,
                 Kind::OneRtt(PathId::ZERO) => used.or(scid),
-                Kind::OneRtt(_) => used.or(issued.first().map(|new| new.id)),
+                Kind::OneRtt(_) => used.or(issued.first().map(|new| new.connection_id)),
             }
         };
         let dcid = forgery.dcid.or_else(known).expect("the peer is known");

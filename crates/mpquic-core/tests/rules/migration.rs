@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpquic_core::wire::frame::Frame;
+use mpquic_core::wire::frame::{Frame, PathAck, PathRetireConnectionId};
 use mpquic_core::{MigrateError, PathEvent, PathId, Side, SpaceId};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, Sent, address};
@@ -164,7 +164,13 @@ fn rfc_9000_9_5_each_address_has_its_own_connection_id() {
     assert!(!new.is_empty() && !old.is_empty());
     assert!(new.iter().all(|sent| destination(sent) != before));
     assert!(old.iter().all(|sent| destination(sent) == before));
-    let retired = |frame: &Frame| *frame == Frame::PathRetireConnectionId(ZERO, 0);
+    let retired = |frame: &Frame| {
+        *frame
+            == Frame::PathRetireConnectionId(PathRetireConnectionId {
+                path_id: ZERO,
+                sequence_number: 0,
+            })
+    };
     assert!(!sent.iter().any(|sent| sent.has(retired)), "still in use");
     net.give_all(sent);
     let log = net.wait(SECOND);
@@ -314,7 +320,10 @@ fn rfc_9000_8_2_3_only_the_right_response_validates() {
     let proofless = forged(
         &net,
         5001,
-        &[Frame::PathAck(ZERO, ack), Frame::PathResponse([0; 8])],
+        &[
+            Frame::PathAck(PathAck { path_id: ZERO, ack }),
+            Frame::PathResponse([0; 8]),
+        ],
     );
     net.give(from(proofless, elsewhere()));
     assert!(!net.has_path_event(Side::Server, &migrated));

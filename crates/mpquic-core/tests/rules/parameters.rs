@@ -1,6 +1,6 @@
 //! Connection IDs and transport parameters of the handshake.
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId};
+use mpquic_core::wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
 use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
 use mpquic_core::{ConnectionId, PathId, Side, TransportErrorCode};
 
@@ -198,10 +198,10 @@ fn mp_018_the_preferred_address_brings_a_connection_id() {
     assert_eq!(net.fault(Side::Client), None);
     let _finished = net.take(Side::Client);
     let new = NewConnectionId {
-        sequence: 2,
+        sequence_number: 2,
         retire_prior_to: 2,
-        id: ConnectionId::new(&[0xab; 8]),
-        reset_token: [0xab; 16],
+        connection_id: ConnectionId::new(&[0xab; 8]),
+        stateless_reset_token: [0xab; 16],
     };
     let frames = [Frame::HandshakeDone, Frame::NewConnectionId(new)];
     let forged = net.forge(&Forgery::new(
@@ -213,8 +213,11 @@ fn mp_018_the_preferred_address_brings_a_connection_id() {
     net.give(forged);
     let sent = net.take(Side::Client);
     for sequence in [0, 1] {
-        let retired = Frame::PathRetireConnectionId(PathId::ZERO, sequence);
+        let retired = Frame::PathRetireConnectionId(PathRetireConnectionId {
+            path_id: PathId::ZERO,
+            sequence_number: sequence,
+        });
         assert!(sent.iter().any(|sent| sent.has(|frame| *frame == retired)));
     }
-    assert_eq!(net.dcid(Side::Client, PathId::ZERO), new.id);
+    assert_eq!(net.dcid(Side::Client, PathId::ZERO), new.connection_id);
 }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{Ack, Frame};
+use mpquic_core::wire::frame::{
+    self, Ack, Frame, PathAck, PathNewConnectionId, PathRetireConnectionId,
+};
 use mpquic_core::{
     ConnectionError, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId,
 };
@@ -66,7 +68,7 @@ fn mp_003_mp_061_path_ack_replaces_ack_once_the_handshake_is_complete() {
     for side in SIDES {
         let packets = || one_rtt(&log).filter(|(from, _)| *from == side);
         let acked = |wanted: fn(&Frame) -> bool| packets().any(|(_, packet)| packet.has(wanted));
-        assert!(acked(|frame| matches!(frame, Frame::PathAck(..))));
+        assert!(acked(|frame| matches!(frame, Frame::PathAck(_))));
         assert!(!acked(|frame| matches!(frame, Frame::Ack(_))));
     }
 }
@@ -175,7 +177,7 @@ fn mp_072_to_mp_079_a_path_is_opened_and_validated() {
     let belongs = |net: &Net, issuer, cid| {
         let known = |path| {
             let issued = net.issued(issuer, path);
-            issued.iter().any(|new| new.id == cid)
+            issued.iter().any(|new| new.connection_id == cid)
         };
         known(ONE) && !known(PathId::ZERO)
     };
@@ -199,7 +201,7 @@ fn mp_072_to_mp_079_a_path_is_opened_and_validated() {
     });
     let echo = Frame::PathResponse(challenge.unwrap());
     assert!(answer.has(|frame| *frame == echo));
-    assert!(answer.has(|frame| matches!(frame, Frame::PathAck(ONE, _))));
+    assert!(answer.has(|frame| matches!(frame, Frame::PathAck(PathAck { path_id: ONE, .. }))));
     assert_eq!(
         (answer.source, answer.destination),
         (address(Side::Server, 1), address(Side::Client, 1))
@@ -297,8 +299,15 @@ fn mp_083_a_server_without_connection_ids_answers_later() {
     let mut net = Net::connecting(Options::default());
     // The client's connection IDs for path 1 do not arrive.
     net.delivers = |sent| {
-        !sent.has(|frame| matches!(frame, Frame::PathNewConnectionId(PathId(1), _)))
-            || sent.from == Side::Server
+        !sent.has(|frame| {
+            matches!(
+                frame,
+                Frame::PathNewConnectionId(PathNewConnectionId {
+                    path_id: PathId(1),
+                    ..
+                })
+            )
+        }) || sent.from == Side::Server
     };
     // They shared a datagram with the end of the handshake, which a probe repeats without them.
     net.wait(SECOND);
@@ -383,11 +392,20 @@ fn mp_100_a_retired_connection_id_is_replaced() {
         .set_local_address(now, PathId::ZERO, local)
         .unwrap();
     let log = net.wait(SECOND);
-    let retired = |frame: &Frame| *frame == Frame::PathRetireConnectionId(PathId::ZERO, 0);
+    let retired = |frame: &Frame| {
+        *frame
+            == Frame::PathRetireConnectionId(PathRetireConnectionId {
+                path_id: PathId::ZERO,
+                sequence_number: 0,
+            })
+    };
     assert!(log.iter().any(|sent| sent.has(retired)));
     let issued = net.issued(Side::Server, PathId::ZERO);
     assert_eq!(issued.len(), before + 1);
-    assert_eq!(issued[before].sequence, issued[before - 1].sequence + 1);
+    assert_eq!(
+        issued[before].sequence_number,
+        issued[before - 1].sequence_number + 1
+    );
 }
 
 /// A datagram that belongs to nobody and ends in a token.
@@ -411,13 +429,19 @@ fn mp_108_a_reset_token_of_any_path_in_use_ends_the_connection() {
     let mut net = Net::with_two_paths(Options::default());
     let in_use = net.dcid(Side::Client, ONE);
     let issued = net.issued(Side::Server, ONE);
-    let unused = issued.iter().find(|new| new.id != in_use).unwrap();
+    let unused = issued
+        .iter()
+        .find(|new| new.connection_id != in_use)
+        .unwrap();
     let (to, from) = (address(Side::Client, 1), address(Side::Server, 1));
-    net.give(reset(unused.reset_token, to, from));
+    net.give(reset(unused.stateless_reset_token, to, from));
     assert_eq!(net.lost(Side::Client), None);
 
-    let used = issued.iter().find(|new| new.id == in_use).unwrap();
-    net.give(reset(used.reset_token, to, from));
+    let used = issued
+        .iter()
+        .find(|new| new.connection_id == in_use)
+        .unwrap();
+    net.give(reset(used.stateless_reset_token, to, from));
     assert_eq!(net.lost(Side::Client), Some(ConnectionError::Reset));
     // RFC 9000 section 10.3.1: draining, so nothing more is sent.
     assert!(net.take(Side::Client).is_empty());
@@ -427,7 +451,12 @@ fn mp_108_a_reset_token_of_any_path_in_use_ends_the_connection() {
 fn mp_113_a_status_may_come_before_its_path() {
     let mut net = Net::connected(Options::default());
     let mut early = Vec::new();
-    Frame::PathStatus(ONE, PathStatus::Backup, 5).encode(&mut early);
+    Frame::PathStatus(frame::PathStatus {
+        path_id: ONE,
+        status: PathStatus::Backup,
+        sequence_number: 5,
+    })
+    .encode(&mut early);
     net.client().inject(SpaceId::Data(PathId::ZERO), &early);
     net.wait(50 * MS);
     net.open_path(1).unwrap();
@@ -478,7 +507,7 @@ fn mp_153_a_path_is_acknowledged_on_itself() {
         let acks = net.take(Side::Client);
         let carried: Vec<_> = one_rtt(&acks)
             .filter(|(_, packet)| {
-                packet.has(|frame| matches!(frame, Frame::PathAck(of, _) if *of == path))
+                packet.has(|frame| matches!(frame, Frame::PathAck(PathAck { path_id: of, .. }) if *of == path))
             })
             .map(|(_, packet)| packet.path)
             .collect();

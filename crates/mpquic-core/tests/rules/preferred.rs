@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId};
+use mpquic_core::wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
 use mpquic_core::{MigrateError, PathEvent, PathId, Side};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent, address};
@@ -88,7 +88,10 @@ fn rfc_9000_9_6_1_a_client_moves_to_the_preferred_address() {
         assert!(net.has_path_event(side, &PathEvent::Migrated(ZERO, moved)));
     }
     assert_eq!(net.dcid(Side::Client, ZERO), announced);
-    let retired = Frame::PathRetireConnectionId(ZERO, 0);
+    let retired = Frame::PathRetireConnectionId(PathRetireConnectionId {
+        path_id: ZERO,
+        sequence_number: 0,
+    });
     assert!(log.iter().any(|sent| sent.has(|frame| *frame == retired)));
 
     let id = net.write(Side::Server, 3000);
@@ -113,7 +116,7 @@ fn mp_018_the_connection_id_of_the_preferred_address_is_number_one() {
     let issued = net.issued(Side::Server, ZERO);
     let lowest = issued
         .iter()
-        .map(|new: &NewConnectionId| new.sequence)
+        .map(|new: &NewConnectionId| new.sequence_number)
         .min();
     assert_eq!(lowest, Some(2));
 }

@@ -14,10 +14,10 @@ fn token(n: u8) -> [u8; 16] {
 
 fn body(sequence: u64, n: u8) -> NewConnectionId {
     NewConnectionId {
-        sequence,
+        sequence_number: sequence,
         retire_prior_to: 0,
-        id: cid(n),
-        reset_token: token(n),
+        connection_id: cid(n),
+        stateless_reset_token: token(n),
     }
 }
 
@@ -42,8 +42,14 @@ fn mp_092_sequence_numbers_start_at_zero_on_every_path() {
     assert_eq!(
         frames,
         [
-            Frame::PathNewConnectionId(PATH, body(0, 1)),
-            Frame::PathNewConnectionId(PATH, body(1, 2)),
+            Frame::PathNewConnectionId(PathNewConnectionId {
+                path_id: PATH,
+                new_connection_id: body(0, 1)
+            }),
+            Frame::PathNewConnectionId(PathNewConnectionId {
+                path_id: PATH,
+                new_connection_id: body(1, 2)
+            }),
         ]
     );
     assert_eq!(deliveries[..], [delivery(0).into(), delivery(1).into()]);
@@ -59,7 +65,10 @@ fn mp_091_path_0_uses_the_plain_frame_without_multipath_and_the_path_frame_with_
         assert_eq!(cids.issue(cid(1), token(1)), 1);
         let (frames, _) = written(1200, |w| cids.write_frames(w, multipath));
         let expected = if multipath {
-            Frame::PathNewConnectionId(PathId::ZERO, body(1, 1))
+            Frame::PathNewConnectionId(PathNewConnectionId {
+                path_id: PathId::ZERO,
+                new_connection_id: body(1, 1),
+            })
         } else {
             Frame::NewConnectionId(body(1, 1))
         };
@@ -74,7 +83,13 @@ fn a_frame_that_does_not_fit_stays_queued() {
     assert_eq!(frames.len(), 1);
     assert!(cids.wants_to_send());
     let (frames, _) = written(40, |w| cids.write_frames(w, true));
-    assert_eq!(frames, [Frame::PathNewConnectionId(PATH, body(1, 2))]);
+    assert_eq!(
+        frames,
+        [Frame::PathNewConnectionId(PathNewConnectionId {
+            path_id: PATH,
+            new_connection_id: body(1, 2)
+        })]
+    );
     assert!(!cids.wants_to_send());
 }
 
@@ -86,7 +101,13 @@ fn lost_frames_are_repeated_with_the_same_sequence_number_until_acknowledged() {
     cids.on_delivery(delivery(0), Fate::Lost);
     cids.on_delivery(delivery(1), Fate::Lost);
     let (frames, _) = written(1200, |w| cids.write_frames(w, true));
-    assert_eq!(frames, [Frame::PathNewConnectionId(PATH, body(0, 1))]);
+    assert_eq!(
+        frames,
+        [Frame::PathNewConnectionId(PathNewConnectionId {
+            path_id: PATH,
+            new_connection_id: body(0, 1)
+        })]
+    );
     // Lost, then acknowledged after all.
     cids.on_delivery(delivery(0), Fate::Lost);
     cids.on_delivery(delivery(0), Fate::Acked);

@@ -17,15 +17,18 @@ fn token(n: u64) -> [u8; 16] {
 
 fn frame(sequence: u64, retire_prior_to: u64) -> NewConnectionId {
     NewConnectionId {
-        sequence,
+        sequence_number: sequence,
         retire_prior_to,
-        id: cid(sequence),
-        reset_token: token(sequence),
+        connection_id: cid(sequence),
+        stateless_reset_token: token(sequence),
     }
 }
 
 fn retire(sequence: u64) -> Frame {
-    Frame::PathRetireConnectionId(PATH, sequence)
+    Frame::PathRetireConnectionId(PathRetireConnectionId {
+        path_id: PATH,
+        sequence_number: sequence,
+    })
 }
 
 fn frames(cids: &mut PeerCids) -> Vec<Frame> {
@@ -149,7 +152,7 @@ fn mp_104_bad_fields_are_frame_encoding_errors() {
     let above = cids.on_new_connection_id(&frame(1, 2));
     assert_eq!(code(above), TransportErrorCode::FRAME_ENCODING_ERROR);
     let mut empty = frame(1, 0);
-    empty.id = ConnectionId::new(&[]);
+    empty.connection_id = ConnectionId::new(&[]);
     let empty = cids.on_new_connection_id(&empty);
     assert_eq!(code(empty), TransportErrorCode::FRAME_ENCODING_ERROR);
 }
@@ -166,15 +169,15 @@ fn a_peer_with_a_zero_length_connection_id_may_not_issue_others() {
 fn mp_095_contradicting_frames_are_protocol_violations() {
     let original = frame(1, 0);
     let other_sequence = NewConnectionId {
-        sequence: 2,
+        sequence_number: 2,
         ..original
     };
     let other_token = NewConnectionId {
-        reset_token: token(9),
+        stateless_reset_token: token(9),
         ..original
     };
     let other_cid = NewConnectionId {
-        id: cid(9),
+        connection_id: cid(9),
         ..original
     };
     for contradiction in [other_sequence, other_token, other_cid] {
@@ -269,7 +272,13 @@ fn lost_retirements_are_repeated_until_acknowledged() {
 fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     let mut cids = PeerCids::new(PATH, LIMIT);
     cids.request();
-    assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 0)]);
+    assert_eq!(
+        frames(&mut cids),
+        [Frame::PathCidsBlocked(PathCidsBlocked {
+            path_id: PATH,
+            next_sequence_number: 0
+        })]
+    );
     let delivery = PathDelivery::CidsBlocked {
         path: PATH,
         next_sequence: 0,
@@ -277,7 +286,13 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     cids.request();
     assert!(!cids.wants_to_send());
     cids.on_delivery(delivery, Fate::Lost);
-    assert_eq!(frames(&mut cids), [Frame::PathCidsBlocked(PATH, 0)]);
+    assert_eq!(
+        frames(&mut cids),
+        [Frame::PathCidsBlocked(PathCidsBlocked {
+            path_id: PATH,
+            next_sequence_number: 0
+        })]
+    );
     // MP-144: no answer after an acknowledgement means no.
     cids.on_delivery(delivery, Fate::Acked);
     cids.on_delivery(delivery, Fate::Lost);
@@ -290,7 +305,13 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     assert!(cids.rotate().is_some());
     cids.request();
     let (frames, deliveries) = written(1200, |w| cids.write_frames(w, true));
-    assert_eq!(frames, [Frame::PathCidsBlocked(PATH, 1)]);
+    assert_eq!(
+        frames,
+        [Frame::PathCidsBlocked(PathCidsBlocked {
+            path_id: PATH,
+            next_sequence_number: 1
+        })]
+    );
     let _ = cids.on_new_connection_id(&frame(1, 0)).unwrap();
     cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
     assert!(!cids.wants_to_send(), "no longer blocked");

@@ -8,7 +8,7 @@ use crate::config::TransportConfig;
 use crate::ids::FourTuple;
 use crate::packet::writer::written;
 use crate::recovery::testing::{ms, start};
-use crate::wire::frame::NewConnectionId;
+use crate::wire::frame::{NewConnectionId, PathAbandon};
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
@@ -61,10 +61,10 @@ fn mp_108_the_reset_tokens_of_all_paths_count() {
         let n = id.0 as u8 + 1;
         let peer_cids = &mut paths.slot_or_new(id).peer_cids;
         let announced = NewConnectionId {
-            sequence: 0,
+            sequence_number: 0,
             retire_prior_to: 0,
-            id: cid(n),
-            reset_token: [n; 16],
+            connection_id: cid(n),
+            stateless_reset_token: [n; 16],
         };
         assert!(peer_cids.on_new_connection_id(&announced).is_ok());
         assert!(!paths.is_reset_token([n; 16]), "not in use yet");
@@ -123,7 +123,10 @@ fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
     assert!(paths.slot_or_new(SECOND).abandon(code));
     assert_eq!(frames(&mut paths, SECOND), []);
     assert!(paths.wants_to_send());
-    let expected = [Frame::PathAbandon(SECOND, code)];
+    let expected = [Frame::PathAbandon(PathAbandon {
+        path_id: SECOND,
+        error_code: code,
+    })];
     assert_eq!(frames(&mut paths, FIRST), expected);
     assert!(!paths.wants_to_send());
     assert_eq!(frames(&mut paths, THIRD), [], "under way");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recovery::testing::start;
 use crate::space::seen::WINDOW;
-use crate::wire::frame::{Ack, Frame, FrameIter};
+use crate::wire::frame::{Ack, Frame, FrameIter, PathAck};
 
 const POLICY: AckPolicy = AckPolicy {
     ack_eliciting_threshold: 2,
@@ -33,7 +33,11 @@ fn acknowledge(received: &mut Received, now: Instant) -> Option<Ack> {
     assert!(!w.is_ack_eliciting());
     let deliveries = w.into_deliveries();
     let mut frames = FrameIter::new(Bytes::from(buf), true);
-    let Some(Ok(Frame::PathAck(PathId(3), ack))) = frames.next() else {
+    let Some(Ok(Frame::PathAck(PathAck {
+        path_id: PathId(3),
+        ack,
+    }))) = frames.next()
+    else {
         panic!("no PATH_ACK");
     };
     let path = PathId(3);
@@ -41,7 +45,7 @@ fn acknowledge(received: &mut Received, now: Instant) -> Option<Ack> {
         deliveries[..],
         [Delivery::Ack {
             path,
-            largest: ack.largest
+            largest: ack.largest_acknowledged
         }]
     );
     assert_eq!(frames.next(), None);
@@ -69,7 +73,7 @@ fn every_second_packet_is_acknowledged() {
     let later = now + Duration::from_micros(800);
     let ack = acknowledge(&mut received, later).unwrap();
     assert_eq!(
-        (ranges(&ack), ack.delay, ack.ecn),
+        (ranges(&ack), ack.ack_delay, ack.ecn_counts),
         (vec![(0, 1)], 100, None)
     );
     assert_eq!(received.ack_state(later), AckState::None);
@@ -139,7 +143,7 @@ fn congestion_marks_are_reported_at_once() {
     received.on_packet(1, now, Some(EcnCodepoint::Ce), true, &POLICY);
     assert_eq!(received.ack_state(now), AckState::Due);
     received.on_packet(2, now, Some(EcnCodepoint::Ect1), false, &POLICY);
-    let ecn = acknowledge(&mut received, now).unwrap().ecn;
+    let ecn = acknowledge(&mut received, now).unwrap().ecn_counts;
     assert_eq!(
         ecn,
         Some(EcnCounts {
@@ -293,7 +297,10 @@ fn ranges_are_bounded_and_the_newest_are_kept() {
     receive(&mut received, (100..1000).map(|n| n * 2), now);
     assert_eq!(received.ranges.len(), MAX_RANGES);
     let ack = acknowledge(&mut received, now).unwrap();
-    assert_eq!((ack.ranges().count(), ack.largest), (MAX_RANGES, 1998));
+    assert_eq!(
+        (ack.ranges().count(), ack.largest_acknowledged),
+        (MAX_RANGES, 1998)
+    );
     // A straggler is reported even though it is older than all that is kept.
     receive(&mut received, [3], now);
     assert_eq!(received.ranges.len(), MAX_RANGES);
@@ -371,7 +378,7 @@ proptest! {
             if (action % 3 == 0 || received.ack_state(now) == AckState::Due)
                 && let Some(ack) = acknowledge(&mut received, now)
             {
-                written.push(ack.largest);
+                written.push(ack.largest_acknowledged);
                 reported.extend(ack.ranges().flatten());
             }
             if action % 7 == 0 && !written.is_empty() {
@@ -379,7 +386,7 @@ proptest! {
             }
         }
         let ack = acknowledge(&mut received, now).unwrap();
-        prop_assert_eq!(Some(&ack.largest), model.last());
+        prop_assert_eq!(Some(&ack.largest_acknowledged), model.last());
         reported.extend(ack.ranges().flatten());
         prop_assert_eq!(reported, model);
     }

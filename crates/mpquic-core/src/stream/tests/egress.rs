@@ -43,7 +43,7 @@ fn stream_frames(packet: &Packet) -> Vec<frame::Stream> {
 fn order(streams: &mut Streams, room: usize) -> Vec<u64> {
     std::iter::from_fn(|| send(streams, room, &DataSelection::Next, usize::MAX))
         .flat_map(|packet| stream_frames(&packet))
-        .map(|frame| frame.id.index())
+        .map(|frame| frame.stream_id.index())
         .collect()
 }
 
@@ -66,7 +66,7 @@ fn equals_take_turns_and_the_urgent_go_first() {
     let packet = next_packet(&mut streams, 100).expect("data");
     let order: Vec<u64> = stream_frames(&packet)
         .iter()
-        .map(|f| f.id.index())
+        .map(|f| f.stream_id.index())
         .collect();
     assert_eq!(order, [2, 1, 3, 0]);
 }
@@ -80,7 +80,7 @@ fn equals_share_packet_by_packet() {
     let turns: Vec<u64> = (0..6)
         .filter_map(|_| send(&mut streams, 83, &DataSelection::Next, usize::MAX))
         .flat_map(|packet| stream_frames(&packet))
-        .map(|frame| frame.id.index())
+        .map(|frame| frame.stream_id.index())
         .collect();
     assert_eq!(turns, [0, 1, 2, 0, 1, 2]);
 }
@@ -123,8 +123,8 @@ fn lost_data_goes_first_and_ends_the_stream_again() {
     assert_eq!(streams.queue_view().retransmit, 50);
     let second = next_packet(&mut streams, 1200).expect("data");
     let frames = stream_frames(&second);
-    assert_eq!((frames[0].id, frames[0].fin), (ids[0], true));
-    assert_eq!(frames[1].id, ids[1]);
+    assert_eq!((frames[0].stream_id, frames[0].fin), (ids[0], true));
+    assert_eq!(frames[1].stream_id, ids[1]);
     // The first copy arrived after all: the second one's loss does not matter.
     first.report(&mut streams, Fate::Acked);
     assert_eq!(events(&mut streams), [StreamEvent::Finished { id: ids[0] }]);
@@ -172,7 +172,7 @@ fn selections_choose_stream_offset_and_range() {
         let frames = packet
             .map(|packet| stream_frames(&packet))
             .unwrap_or_default();
-        assert!(frames.iter().all(|frame| frame.id == id));
+        assert!(frames.iter().all(|frame| frame.stream_id == id));
         let end = |f: &frame::Stream| f.offset + f.data.len() as u64;
         frames
             .iter()
@@ -273,7 +273,12 @@ fn a_stream_without_credit_blocks_its_writer_alone() {
         Err(WriteError::Blocked)
     );
     assert_eq!(streams.send_stream(ids[1]).write(&[0; 50]), Ok(50));
-    assert!(drain(&mut streams).contains(&Frame::StreamDataBlocked(id, 100)));
+    assert!(
+        drain(&mut streams).contains(&Frame::StreamDataBlocked(StreamDataBlocked {
+            stream_id: id,
+            maximum_stream_data: 100
+        }))
+    );
     assert_eq!(streams.on_max_stream_data(id, 100), Ok(()));
     assert_eq!(events(&mut streams), []);
     assert_eq!(streams.on_max_stream_data(id, 150), Ok(()));
@@ -335,13 +340,25 @@ fn windows_grow_to_the_target_and_no_further_than_the_cap() {
         Ok(Some(_))
     ));
     let packet = next_packet(&mut streams, 1200).expect("limits");
-    assert_eq!(packet.frames(), [Frame::MaxStreamData(id, 699)]);
+    assert_eq!(
+        packet.frames(),
+        [Frame::MaxStreamData(MaxStreamData {
+            stream_id: id,
+            maximum_stream_data: 699
+        })]
+    );
     streams.set_receive_window_target(50);
     streams.set_receive_window_target(u64::MAX);
     assert_eq!(drain(&mut streams), [Frame::MaxData(1099)]);
     // A lost limit is sent again with what holds now, unless the end of the stream is known.
     packet.report(&mut streams, Fate::Lost);
-    assert_eq!(drain(&mut streams), [Frame::MaxStreamData(id, 699)]);
+    assert_eq!(
+        drain(&mut streams),
+        [Frame::MaxStreamData(MaxStreamData {
+            stream_id: id,
+            maximum_stream_data: 699
+        })]
+    );
     give(&mut streams, stream_frame(id, 100, &[], true)).expect("valid");
     packet.report(&mut streams, Fate::Lost);
     assert_eq!(drain(&mut streams), []);
@@ -382,7 +399,13 @@ fn opening_too_many_streams_is_reported_once() {
     assert!(streams.open(Dir::Uni).is_some());
     assert!(streams.open(Dir::Uni).is_none());
     assert!(streams.open(Dir::Uni).is_none());
-    assert_eq!(drain(&mut streams), [Frame::StreamsBlocked(Dir::Uni, 1)]);
+    assert_eq!(
+        drain(&mut streams),
+        [Frame::StreamsBlocked(StreamsBlocked {
+            dir: Dir::Uni,
+            maximum_streams: 1
+        })]
+    );
     assert_eq!(streams.on_max_streams(Dir::Uni, 1), Ok(()));
     assert_eq!(events(&mut streams), []);
     assert_eq!(streams.on_max_streams(Dir::Uni, 2), Ok(()));

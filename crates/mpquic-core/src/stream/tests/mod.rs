@@ -13,7 +13,7 @@ use crate::error::{TransportError, TransportErrorCode};
 use crate::packet::delivery::Fate;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::sched::DataSelection;
-use crate::wire::frame::{Frame, FrameIter};
+use crate::wire::frame::{Frame, FrameIter, MaxStreamData, StreamDataBlocked, StreamsBlocked};
 use crate::wire::transport_parameters::TransportParameters;
 
 mod assembler;
@@ -126,27 +126,33 @@ fn give(streams: &mut Streams, frame: Frame) -> Result<(), TransportError> {
     match frame {
         Frame::Stream(frame) => streams.on_stream(frame),
         Frame::ResetStream(frame) => streams.on_reset_stream(&frame),
-        Frame::ResetStreamAt(frame, size) => streams.on_reset_stream_at(&frame, size),
+        Frame::ResetStreamAt(frame) => streams.on_reset_stream_at(&frame),
         Frame::StopSending(frame) => streams.on_stop_sending(&frame),
         Frame::MaxData(maximum) => {
             streams.on_max_data(maximum);
             Ok(())
         }
-        Frame::MaxStreamData(id, maximum) => streams.on_max_stream_data(id, maximum),
-        Frame::MaxStreams(dir, maximum) => streams.on_max_streams(dir, maximum),
+        Frame::MaxStreamData(frame) => {
+            streams.on_max_stream_data(frame.stream_id, frame.maximum_stream_data)
+        }
+        Frame::MaxStreams(frame) => streams.on_max_streams(frame.dir, frame.maximum_streams),
         Frame::DataBlocked(limit) => {
             streams.on_data_blocked(limit);
             Ok(())
         }
-        Frame::StreamDataBlocked(id, limit) => streams.on_stream_data_blocked(id, limit),
-        Frame::StreamsBlocked(dir, limit) => streams.on_streams_blocked(dir, limit),
+        Frame::StreamDataBlocked(frame) => {
+            streams.on_stream_data_blocked(frame.stream_id, frame.maximum_stream_data)
+        }
+        Frame::StreamsBlocked(frame) => {
+            streams.on_streams_blocked(frame.dir, frame.maximum_streams)
+        }
         other => unreachable!("not a frame of streams: {other:?}"),
     }
 }
 
 fn stream_frame(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Frame {
     Frame::Stream(crate::wire::frame::Stream {
-        id,
+        stream_id: id,
         offset,
         fin,
         data: Bytes::copy_from_slice(data),

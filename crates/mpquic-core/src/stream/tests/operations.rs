@@ -6,7 +6,10 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::wire::frame::{ResetStream, StopSending};
+use crate::wire::frame::{
+    MaxStreamData, MaxStreams, ResetStream, ResetStreamAt, StopSending, StreamDataBlocked,
+    StreamsBlocked,
+};
 
 fn stream_id(rng: &mut StdRng) -> StreamId {
     let side = if rng.random() {
@@ -31,26 +34,41 @@ fn frame(rng: &mut StdRng) -> Frame {
     let (error_code, dir) = (number(rng), id.dir());
     match rng.random_range(0..15) {
         0 => Frame::ResetStream(ResetStream {
-            id,
+            stream_id: id,
             error_code,
             final_size: number(rng),
         }),
         8 => {
             let final_size = number(rng);
-            let reset = ResetStream {
-                id,
+            Frame::ResetStreamAt(ResetStreamAt {
+                stream_id: id,
                 error_code: error_code % 2,
                 final_size,
-            };
-            Frame::ResetStreamAt(reset, number(rng).min(final_size))
+                reliable_size: number(rng).min(final_size),
+            })
         }
-        1 => Frame::StopSending(StopSending { id, error_code }),
+        1 => Frame::StopSending(StopSending {
+            stream_id: id,
+            error_code,
+        }),
         2 => Frame::MaxData(number(rng)),
-        3 => Frame::MaxStreamData(id, number(rng)),
-        4 => Frame::MaxStreams(dir, number(rng)),
+        3 => Frame::MaxStreamData(MaxStreamData {
+            stream_id: id,
+            maximum_stream_data: number(rng),
+        }),
+        4 => Frame::MaxStreams(MaxStreams {
+            dir,
+            maximum_streams: number(rng),
+        }),
         5 => Frame::DataBlocked(number(rng)),
-        6 => Frame::StreamDataBlocked(id, number(rng)),
-        7 => Frame::StreamsBlocked(dir, number(rng)),
+        6 => Frame::StreamDataBlocked(StreamDataBlocked {
+            stream_id: id,
+            maximum_stream_data: number(rng),
+        }),
+        7 => Frame::StreamsBlocked(StreamsBlocked {
+            dir,
+            maximum_streams: number(rng),
+        }),
         _ => {
             let data = bytes_of(0..rng.random_range(0..60));
             let offset = number(rng).min((1 << 62) - 100);

@@ -5,20 +5,20 @@ use quinn_proto::WriteError;
 
 use super::*;
 use crate::stream::{ReadStreamError, ResetAtError};
-use crate::wire::frame::{ResetStream, StopSending};
+use crate::wire::frame::{ResetStream, ResetStreamAt, StopSending};
 
 fn cut(id: StreamId, error_code: u64, final_size: u64, reliable_size: u64) -> Frame {
-    let reset = ResetStream {
-        id,
+    Frame::ResetStreamAt(ResetStreamAt {
+        stream_id: id,
         error_code,
         final_size,
-    };
-    Frame::ResetStreamAt(reset, reliable_size)
+        reliable_size,
+    })
 }
 
 fn whole(id: StreamId, error_code: u64, final_size: u64) -> Frame {
     Frame::ResetStream(ResetStream {
-        id,
+        stream_id: id,
         error_code,
         final_size,
     })
@@ -55,7 +55,7 @@ fn read(streams: &mut Streams, id: StreamId, ordered: bool) -> (u64, Option<Read
 
 fn resets(frames: &[Frame]) -> Vec<Frame> {
     let is_reset =
-        |frame: &&Frame| matches!(frame, Frame::ResetStream(_) | Frame::ResetStreamAt(..));
+        |frame: &&Frame| matches!(frame, Frame::ResetStream(_) | Frame::ResetStreamAt(_));
     frames.iter().filter(is_reset).cloned().collect()
 }
 
@@ -211,7 +211,10 @@ fn section_5_4_stop_sending_is_answered_with_a_plain_reset() {
     let data = next_packet(&mut client, 2000).expect("data");
     assert_eq!(client.send_stream(id).reset_at(code(7), 500), Ok(()));
     assert_eq!(drain(&mut client), [cut(id, 7, 900, 500)]);
-    let stop = Frame::StopSending(StopSending { id, error_code: 3 });
+    let stop = Frame::StopSending(StopSending {
+        stream_id: id,
+        error_code: 3,
+    });
     give(&mut client, stop).expect("valid");
     assert_eq!(drain(&mut client), [whole(id, 7, 900)]);
     data.report(&mut client, Fate::Lost);

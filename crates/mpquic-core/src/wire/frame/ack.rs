@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use bytes::Bytes;
 
+use super::fields::{truncated, varint};
 use super::table::frame_type;
-use super::{truncated, varint};
 use crate::error::TransportError;
 use crate::ids::PathId;
 use crate::range_set::RangeSet;
@@ -16,15 +16,13 @@ use crate::wire::buf::{Counter, Sink, put_varint, take_bytes, take_varint, varin
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ack {
     /// Largest packet number acknowledged.
-    pub largest: u64,
+    pub largest_acknowledged: u64,
     /// ACK Delay as on the wire: to be shifted left by the peer's ack_delay_exponent, microseconds.
-    pub delay: u64,
+    pub ack_delay: u64,
     /// ECN counts, if the frame carried them.
-    pub ecn: Option<EcnCounts>,
+    pub ecn_counts: Option<EcnCounts>,
     /// First Range onwards, validated when the frame was decoded, still in wire form.
     ranges: Bytes,
-    /// Number of ranges after the first.
-    range_count: u64,
 }
 
 /// ECN counts of one packet number space (RFC 9000 section 19.3.2).
@@ -39,16 +37,16 @@ pub struct EcnCounts {
 }
 
 impl Ack {
-    /// Acknowledges all of `received`; `None` if that is nothing. `delay` is already shifted.
-    pub fn new(received: &RangeSet, delay: u64, ecn: Option<EcnCounts>) -> Option<Self> {
+    /// Acknowledges all of `received`; `None` if that is nothing. `ack_delay` is
+    /// already shifted.
+    pub fn new(received: &RangeSet, ack_delay: u64, ecn_counts: Option<EcnCounts>) -> Option<Self> {
         let mut ranges = Vec::new();
-        let (largest, range_count) = put_ranges(&mut ranges, received, usize::MAX)?;
+        let largest_acknowledged = put_ranges(&mut ranges, received, usize::MAX)?;
         Some(Self {
-            largest,
-            delay,
-            ecn,
+            largest_acknowledged,
+            ack_delay,
+            ecn_counts,
             ranges: ranges.into(),
-            range_count,
         })
     }
 
@@ -56,8 +54,7 @@ impl Ack {
     pub fn ranges(&self) -> AckRanges<'_> {
         AckRanges {
             rest: &self.ranges,
-            start: self.largest,
-            left: self.range_count.saturating_add(1),
+            start: self.largest_acknowledged,
             is_first: true,
         }
     }
@@ -65,12 +62,14 @@ impl Ack {
     /// Decodes what follows the type and the path ID.
     #[inline]
     pub(super) fn decode(buf: &mut Bytes, has_ecn: bool) -> Result<Self, TransportError> {
-        let largest = varint(buf)?;
-        let delay = varint(buf)?;
+        let largest_acknowledged = varint(buf)?;
+        let ack_delay = varint(buf)?;
         let range_count = varint(buf)?;
         let mut rest: &[u8] = buf;
         let first = varint(&mut rest)?;
-        let mut smallest = largest.checked_sub(first).ok_or_else(below_zero)?;
+        let mut smallest = largest_acknowledged
+            .checked_sub(first)
+            .ok_or_else(below_zero)?;
         // Ends with the packet at the latest: a range takes two bytes at least.
         for _ in 0..range_count {
             let gap = varint(&mut rest)?;
@@ -82,23 +81,22 @@ impl Ack {
         }
         let size = buf.len() - rest.len();
         let ranges = take_bytes(buf, size as u64).ok_or_else(truncated)?;
-        let ecn = has_ecn.then(|| EcnCounts::decode(buf)).transpose()?;
+        let ecn_counts = has_ecn.then(|| EcnCounts::decode(buf)).transpose()?;
         Ok(Self {
-            largest,
-            delay,
-            ecn,
+            largest_acknowledged,
+            ack_delay,
+            ecn_counts,
             ranges,
-            range_count,
         })
     }
 
     /// Writes what follows the type and the path ID.
     pub(super) fn write(&self, out: &mut impl Sink) {
-        out.varint(self.largest);
-        out.varint(self.delay);
-        out.varint(self.range_count);
+        out.varint(self.largest_acknowledged);
+        out.varint(self.ack_delay);
+        out.varint(self.ranges().skip(1).count() as u64);
         out.bytes(&self.ranges);
-        if let Some(ecn) = &self.ecn {
+        if let Some(ecn) = &self.ecn_counts {
             ecn.write(out);
         }
     }
@@ -131,7 +129,6 @@ pub struct AckRanges<'a> {
     rest: &'a [u8],
     /// Start of the last range read, or the largest number acknowledged before the first.
     start: u64,
-    left: u64,
     is_first: bool,
 }
 
@@ -140,7 +137,6 @@ impl Iterator for AckRanges<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<RangeInclusive<u64>> {
-        self.left = self.left.checked_sub(1)?;
         let end = if self.is_first {
             self.is_first = false;
             self.start
@@ -220,17 +216,14 @@ fn count_that_fit(received: &RangeSet, room: usize) -> Option<usize> {
     usize::try_from(count).ok().filter(|&count| count > 0)
 }
 
-/// Appends the newest `limit` ranges. Returns the largest number and how many ranges followed the
-/// first, or `None` if there are no ranges.
-fn put_ranges(out: &mut Vec<u8>, received: &RangeSet, limit: usize) -> Option<(u64, u64)> {
+/// Appends the newest `limit` ranges. Returns the largest number, or `None` if there are no ranges.
+fn put_ranges(out: &mut Vec<u8>, received: &RangeSet, limit: usize) -> Option<u64> {
     let largest = received.max()?;
-    let mut count = 0;
     for (gap, length) in gaps_and_lengths(received).take(limit) {
         if let Some(gap) = gap {
             put_varint(out, gap);
-            count += 1;
         }
         put_varint(out, length);
     }
-    Some((largest, count))
+    Some(largest)
 }

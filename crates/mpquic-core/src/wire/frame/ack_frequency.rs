@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::varint;
+use super::fields::varint;
 use crate::error::TransportError;
 use crate::wire::buf::Sink;
 
@@ -10,12 +10,12 @@ use crate::wire::buf::Sink;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AckFrequency {
     /// Rises with each request, so that an old one is recognised.
-    pub sequence: u64,
+    pub sequence_number: u64,
     /// Ack-eliciting packets that may arrive without an acknowledgement; the next one is
     /// acknowledged at once.
     pub ack_eliciting_threshold: u64,
     /// Longest delay of an acknowledgement, microseconds.
-    pub max_ack_delay: u64,
+    pub requested_max_ack_delay: u64,
     /// Distance in packets at which a missing packet is reported at once; 0 for never.
     pub reordering_threshold: u64,
 }
@@ -23,17 +23,17 @@ pub struct AckFrequency {
 impl AckFrequency {
     pub(super) fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
         Ok(Self {
-            sequence: varint(buf)?,
+            sequence_number: varint(buf)?,
             ack_eliciting_threshold: varint(buf)?,
-            max_ack_delay: varint(buf)?,
+            requested_max_ack_delay: varint(buf)?,
             reordering_threshold: varint(buf)?,
         })
     }
 
     pub(super) fn write(&self, out: &mut impl Sink) {
-        out.varint(self.sequence);
+        out.varint(self.sequence_number);
         out.varint(self.ack_eliciting_threshold);
-        out.varint(self.max_ack_delay);
+        out.varint(self.requested_max_ack_delay);
         out.varint(self.reordering_threshold);
     }
 }

@@ -1,10 +1,21 @@
 //! CONNECTION_CLOSE, both kinds.
 
 use bytes::Bytes;
+use quinn_proto::{ApplicationClose, VarInt};
 
-use super::{Close, Frame, data, varint};
+use super::Frame;
+use super::fields::{data, truncated, varint};
 use crate::error::{ConnectionClose, TransportError, TransportErrorCode};
 use crate::wire::buf::Sink;
+
+/// CONNECTION_CLOSE (RFC 9000 section 19.19).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Close {
+    /// Type 0x1c.
+    Connection(ConnectionClose),
+    /// Type 0x1d.
+    Application(ApplicationClose),
+}
 
 impl Close {
     pub(super) fn decode_connection(buf: &mut Bytes) -> Result<Self, TransportError> {
@@ -16,7 +27,10 @@ impl Close {
     }
 
     pub(super) fn decode_application(buf: &mut Bytes) -> Result<Self, TransportError> {
-        Ok(Self::Application(varint(buf)?, data(buf)?))
+        Ok(Self::Application(ApplicationClose {
+            error_code: VarInt::from_u64(varint(buf)?).map_err(|_| truncated())?,
+            reason: data(buf)?,
+        }))
     }
 
     pub(super) fn write(&self, out: &mut impl Sink) {
@@ -26,9 +40,9 @@ impl Close {
                 out.varint(close.frame_type);
                 &close.reason
             }
-            Self::Application(code, reason) => {
-                out.varint(*code);
-                reason
+            Self::Application(close) => {
+                out.varint(close.error_code.into_inner());
+                &close.reason
             }
         };
         out.varint(reason.len() as u64);
@@ -44,7 +58,7 @@ impl Close {
             .saturating_sub(size);
         let reason = match &mut self {
             Self::Connection(close) => &mut close.reason,
-            Self::Application(_, reason) => reason,
+            Self::Application(close) => &mut close.reason,
         };
         let mut length = reason.len().saturating_sub(excess);
         while length > 0 && reason.get(length).is_some_and(|byte| byte & 0xc0 == 0x80) {

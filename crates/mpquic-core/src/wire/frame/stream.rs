@@ -3,16 +3,62 @@
 use bytes::Bytes;
 use quinn_proto::StreamId;
 
+use super::fields::{data, stream_id, varint};
 use super::table::frame_type;
-use super::{ResetStream, StopSending, Stream, data, stream_id, varint};
 use crate::error::TransportError;
 use crate::wire::buf::{Counter, Sink, VARINT_MAX};
+
+/// RESET_STREAM (RFC 9000 section 19.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResetStream {
+    /// The stream.
+    pub stream_id: StreamId,
+    /// Application error code.
+    pub error_code: u64,
+    /// The stream's final size, bytes.
+    pub final_size: u64,
+}
+
+/// RESET_STREAM_AT (draft-ietf-quic-reliable-stream-reset-11 section 4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResetStreamAt {
+    /// The stream.
+    pub stream_id: StreamId,
+    /// Application error code.
+    pub error_code: u64,
+    /// The stream's final size, bytes.
+    pub final_size: u64,
+    /// Bytes from the start of the stream that are delivered all the same, at most the final size.
+    pub reliable_size: u64,
+}
+
+/// STOP_SENDING (RFC 9000 section 19.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StopSending {
+    /// The stream.
+    pub stream_id: StreamId,
+    /// Application error code.
+    pub error_code: u64,
+}
+
+/// STREAM (RFC 9000 section 19.8).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stream {
+    /// The stream.
+    pub stream_id: StreamId,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// True if the stream ends with this frame.
+    pub fin: bool,
+    /// The bytes.
+    pub data: Bytes,
+}
 
 /// What precedes the bytes of a STREAM frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamHeader {
     /// The stream.
-    pub id: StreamId,
+    pub stream_id: StreamId,
     /// Offset of the first byte.
     pub offset: u64,
     /// True if the stream ends with this frame.
@@ -49,9 +95,15 @@ impl StreamHeader {
     }
 
     #[inline]
-    pub(super) fn write(&self, out: &mut impl Sink) {
+    fn write(&self, out: &mut impl Sink) {
         out.varint(self.frame_type());
-        out.varint(self.id.into());
+        self.write_fields(out);
+    }
+
+    /// Writes what follows the type.
+    #[inline]
+    fn write_fields(&self, out: &mut impl Sink) {
+        out.varint(self.stream_id.into());
         if self.offset > 0 {
             out.varint(self.offset);
         }
@@ -65,7 +117,7 @@ impl Stream {
     /// The header of this frame, with its length.
     pub(super) fn header(&self) -> StreamHeader {
         StreamHeader {
-            id: self.id,
+            stream_id: self.stream_id,
             offset: self.offset,
             fin: self.fin,
             length: Some(self.data.len() as u64),
@@ -74,7 +126,7 @@ impl Stream {
 
     #[inline]
     pub(super) fn decode(frame_type: u64, buf: &mut Bytes) -> Result<Self, TransportError> {
-        let id = stream_id(buf)?;
+        let stream_id = stream_id(buf)?;
         let offset = if frame_type & frame_type::STREAM_OFFSET != 0 {
             varint(buf)?
         } else {
@@ -91,53 +143,71 @@ impl Stream {
         }
         let fin = frame_type & frame_type::STREAM_FIN != 0;
         Ok(Self {
-            id,
+            stream_id,
             offset,
             fin,
             data,
         })
+    }
+
+    /// Writes what follows the type; the length is among it.
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        self.header().write_fields(out);
+        out.bytes(&self.data);
     }
 }
 
 impl ResetStream {
     pub(super) fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
         Ok(Self {
-            id: stream_id(buf)?,
+            stream_id: stream_id(buf)?,
             error_code: varint(buf)?,
             final_size: varint(buf)?,
         })
     }
 
-    /// RESET_STREAM_AT and its reliable size.
-    pub(super) fn decode_at(buf: &mut Bytes) -> Result<(Self, u64), TransportError> {
-        let reset = Self::decode(buf)?;
-        let reliable_size = varint(buf)?;
+    pub(super) fn write(&self, out: &mut impl Sink) {
+        out.varint(self.stream_id.into());
+        out.varint(self.error_code);
+        out.varint(self.final_size);
+    }
+}
+
+impl ResetStreamAt {
+    pub(super) fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
+        let frame = Self {
+            stream_id: stream_id(buf)?,
+            error_code: varint(buf)?,
+            final_size: varint(buf)?,
+            reliable_size: varint(buf)?,
+        };
         // draft-ietf-quic-reliable-stream-reset-11 section 4
-        if reliable_size > reset.final_size {
+        if frame.reliable_size > frame.final_size {
             return Err(TransportError::frame_encoding(
                 "reliable size above the final size",
             ));
         }
-        Ok((reset, reliable_size))
+        Ok(frame)
     }
 
     pub(super) fn write(&self, out: &mut impl Sink) {
-        out.varint(self.id.into());
+        out.varint(self.stream_id.into());
         out.varint(self.error_code);
         out.varint(self.final_size);
+        out.varint(self.reliable_size);
     }
 }
 
 impl StopSending {
     pub(super) fn decode(buf: &mut Bytes) -> Result<Self, TransportError> {
         Ok(Self {
-            id: stream_id(buf)?,
+            stream_id: stream_id(buf)?,
             error_code: varint(buf)?,
         })
     }
 
     pub(super) fn write(&self, out: &mut impl Sink) {
-        out.varint(self.id.into());
+        out.varint(self.stream_id.into());
         out.varint(self.error_code);
     }
 }

@@ -4,8 +4,8 @@
 
 use quinn_proto::Dir;
 
-use super::{Close, Frame};
-use crate::ids::PathStatus;
+use super::{Close, Frame, MaxStreams, PathStatus, StreamsBlocked};
+use crate::ids;
 
 /// Frame types as they travel.
 pub(super) mod frame_type {
@@ -139,43 +139,44 @@ impl Frame {
     #[inline]
     fn row(&self) -> Row {
         use Affinity::{Bound, Preferred};
+        use ids::PathStatus::{Available, Backup};
         match self {
             Self::Padding => row(ty::PADDING, ALL).not_ack_eliciting().probing().on(Bound),
             Self::Ping => row(ty::PING, ALL).on(Bound),
-            Self::Ack(ack) => row(ty::ACK | u64::from(ack.ecn.is_some()), NOT_ZERO_RTT).not_ack_eliciting().on(Preferred),
+            Self::Ack(ack) => row(ty::ACK | u64::from(ack.ecn_counts.is_some()), NOT_ZERO_RTT).not_ack_eliciting().on(Preferred),
             Self::ResetStream(_) => row(ty::RESET_STREAM, DATA),
-            Self::ResetStreamAt(..) => row(ty::RESET_STREAM_AT, DATA),
+            Self::ResetStreamAt(_) => row(ty::RESET_STREAM_AT, DATA),
             Self::StopSending(_) => row(ty::STOP_SENDING, DATA),
             Self::Crypto(_) => row(ty::CRYPTO, NOT_ZERO_RTT),
             Self::NewToken(_) => row(ty::NEW_TOKEN, ONE_RTT),
             Self::Stream(stream) => row(stream.header().frame_type(), DATA),
             Self::MaxData(_) => row(ty::MAX_DATA, DATA),
-            Self::MaxStreamData(..) => row(ty::MAX_STREAM_DATA, DATA),
-            Self::MaxStreams(Dir::Bi, _) => row(ty::MAX_STREAMS_BIDI, DATA),
-            Self::MaxStreams(Dir::Uni, _) => row(ty::MAX_STREAMS_UNI, DATA),
+            Self::MaxStreamData(_) => row(ty::MAX_STREAM_DATA, DATA),
+            Self::MaxStreams(MaxStreams { dir: Dir::Bi, .. }) => row(ty::MAX_STREAMS_BIDI, DATA),
+            Self::MaxStreams(MaxStreams { dir: Dir::Uni, .. }) => row(ty::MAX_STREAMS_UNI, DATA),
             Self::DataBlocked(_) => row(ty::DATA_BLOCKED, DATA),
-            Self::StreamDataBlocked(..) => row(ty::STREAM_DATA_BLOCKED, DATA),
-            Self::StreamsBlocked(Dir::Bi, _) => row(ty::STREAMS_BLOCKED_BIDI, DATA),
-            Self::StreamsBlocked(Dir::Uni, _) => row(ty::STREAMS_BLOCKED_UNI, DATA),
+            Self::StreamDataBlocked(_) => row(ty::STREAM_DATA_BLOCKED, DATA),
+            Self::StreamsBlocked(StreamsBlocked { dir: Dir::Bi, .. }) => row(ty::STREAMS_BLOCKED_BIDI, DATA),
+            Self::StreamsBlocked(StreamsBlocked { dir: Dir::Uni, .. }) => row(ty::STREAMS_BLOCKED_UNI, DATA),
             Self::NewConnectionId(_) => row(ty::NEW_CONNECTION_ID, DATA).probing(),
             Self::RetireConnectionId(_) => row(ty::RETIRE_CONNECTION_ID, ONE_RTT),
             Self::PathChallenge(_) => row(ty::PATH_CHALLENGE, DATA).probing().on(Bound),
             Self::PathResponse(_) => row(ty::PATH_RESPONSE, ONE_RTT).probing().on(Bound),
             Self::ConnectionClose(Close::Connection(_)) => row(ty::CONNECTION_CLOSE, ALL).not_ack_eliciting(),
-            Self::ConnectionClose(Close::Application(..)) => row(ty::APPLICATION_CLOSE, DATA).not_ack_eliciting(),
+            Self::ConnectionClose(Close::Application(_)) => row(ty::APPLICATION_CLOSE, DATA).not_ack_eliciting(),
             Self::HandshakeDone => row(ty::HANDSHAKE_DONE, ONE_RTT),
             Self::Datagram(_) => row(ty::DATAGRAM_LENGTH, DATA),
             Self::AckFrequency(_) => row(ty::ACK_FREQUENCY, ONE_RTT),
             Self::ImmediateAck => row(ty::IMMEDIATE_ACK, ONE_RTT).on(Bound),
-            Self::PathAck(_, ack) => row(ty::PATH_ACK | u64::from(ack.ecn.is_some()), ONE_RTT).not_ack_eliciting().on(Preferred),
-            Self::PathAbandon(..) => row(ty::PATH_ABANDON, ONE_RTT),
-            Self::PathStatus(_, PathStatus::Backup, _) => row(ty::PATH_STATUS_BACKUP, ONE_RTT),
-            Self::PathStatus(_, PathStatus::Available, _) => row(ty::PATH_STATUS_AVAILABLE, ONE_RTT),
-            Self::PathNewConnectionId(..) => row(ty::PATH_NEW_CONNECTION_ID, ONE_RTT),
-            Self::PathRetireConnectionId(..) => row(ty::PATH_RETIRE_CONNECTION_ID, ONE_RTT),
+            Self::PathAck(frame) => row(ty::PATH_ACK | u64::from(frame.ack.ecn_counts.is_some()), ONE_RTT).not_ack_eliciting().on(Preferred),
+            Self::PathAbandon(_) => row(ty::PATH_ABANDON, ONE_RTT),
+            Self::PathStatus(PathStatus { status: Backup, .. }) => row(ty::PATH_STATUS_BACKUP, ONE_RTT),
+            Self::PathStatus(PathStatus { status: Available, .. }) => row(ty::PATH_STATUS_AVAILABLE, ONE_RTT),
+            Self::PathNewConnectionId(_) => row(ty::PATH_NEW_CONNECTION_ID, ONE_RTT),
+            Self::PathRetireConnectionId(_) => row(ty::PATH_RETIRE_CONNECTION_ID, ONE_RTT),
             Self::MaxPathId(_) => row(ty::MAX_PATH_ID, ONE_RTT),
             Self::PathsBlocked(_) => row(ty::PATHS_BLOCKED, ONE_RTT),
-            Self::PathCidsBlocked(..) => row(ty::PATH_CIDS_BLOCKED, ONE_RTT),
+            Self::PathCidsBlocked(_) => row(ty::PATH_CIDS_BLOCKED, ONE_RTT),
         }
     }
 
