@@ -5,8 +5,8 @@ use std::ops::Range;
 use bytes::Bytes;
 use mpquic_core::range_set::RangeSet;
 use mpquic_core::wire::frame::{
-    self, Ack, AckFrequency, Affinity, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts,
-    Frame, FrameIter, MaxStreamData, MaxStreams, NewConnectionId, PacketType, PathAbandon, PathAck,
+    self, Ack, AckFrequency, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts, Frame,
+    FrameIter, MaxStreamData, MaxStreams, NewConnectionId, PacketType, PathAbandon, PathAck,
     PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, ResetStream, ResetStreamAt,
     StopSending, Stream, StreamDataBlocked, StreamHeader, StreamsBlocked, encode_ack,
 };
@@ -518,40 +518,30 @@ fn table_of_single_path_frames() {
         assert_eq!(frame.is_ack_eliciting(), eliciting, "{frame:?}");
         assert_eq!(frame.is_probing(), probing, "{frame:?}");
     }
-    assert_eq!(Frame::PathChallenge([0; 8]).affinity(), Affinity::Bound);
-    assert_eq!(Frame::PathResponse([0; 8]).affinity(), Affinity::Bound);
-    assert_eq!(stream(0, 0, false, b"").affinity(), Affinity::Movable);
 }
 
 #[test]
 fn table_of_extension_frames() {
-    // In the order of `extension_frames`: packets and affinity.
+    // In the order of `extension_frames`: packets.
     let expected = [
-        ("___1", Affinity::Movable),
-        ("___1", Affinity::Bound),   // IMMEDIATE_ACK
-        ("__01", Affinity::Movable), // RESET_STREAM_AT
+        "___1", // ACK_FREQUENCY
+        "___1", // IMMEDIATE_ACK
+        "__01", // RESET_STREAM_AT
     ];
     assert_eq!(extension_frames().len(), expected.len());
-    for ((_, frame), (allowed, affinity)) in extension_frames().iter().zip(expected) {
+    for ((_, frame), allowed) in extension_frames().iter().zip(expected) {
         assert_eq!(packets(frame), allowed, "{frame:?}");
         assert!(frame.is_ack_eliciting() && !frame.is_probing(), "{frame:?}");
-        assert_eq!(frame.affinity(), affinity, "{frame:?}");
     }
 }
 
-/// MP-004, MP-053, MP-054, MP-057.
+/// MP-004, MP-053, MP-054.
 #[test]
 fn table_of_multipath_frames() {
     for (_, frame) in multipath_frames() {
         let is_ack = matches!(frame, Frame::PathAck(_));
-        let affinity = if is_ack {
-            Affinity::Preferred
-        } else {
-            Affinity::Movable
-        };
         assert_eq!(packets(&frame), "___1", "{frame:?}");
         assert_eq!(frame.is_ack_eliciting(), !is_ack, "{frame:?}");
-        assert_eq!(frame.affinity(), affinity, "{frame:?}");
         assert!(!frame.is_probing(), "{frame:?}");
     }
 }

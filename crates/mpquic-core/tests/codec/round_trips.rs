@@ -129,13 +129,12 @@ prop_compose! {
 
 prop_compose! {
     fn ack_frequency()(numbers in prop::array::uniform4(varint())) -> AckFrequency {
-        let [sequence_number, ack_eliciting_threshold, requested_max_ack_delay, reordering_threshold] =
-            numbers;
+        let [a, b, c, d] = numbers;
         AckFrequency {
-            sequence_number,
-            ack_eliciting_threshold,
-            requested_max_ack_delay,
-            reordering_threshold,
+            sequence_number: a,
+            ack_eliciting_threshold: b,
+            requested_max_ack_delay: c,
+            reordering_threshold: d,
         }
     }
 }

@@ -1,8 +1,6 @@
 //! The end of paths.
 
-use mpquic_core::wire::frame::{
-    Frame, NewConnectionId, PathAbandon, PathAck, PathRetireConnectionId,
-};
+use mpquic_core::wire::frame::{Frame, NewConnectionId, PathAbandon, PathAck};
 use mpquic_core::{
     ConnectionError, ConnectionId, Event, PathEvent, PathId, Side, SpaceId, TransportErrorCode,
 };
@@ -28,13 +26,11 @@ fn close(net: &mut Net, side: Side, path: PathId) {
 }
 
 fn abandons(sent: &Sent, path: PathId) -> bool {
-    sent.has(
-        |frame| matches!(frame, Frame::PathAbandon(PathAbandon { path_id: of, .. }) if *of == path),
-    )
+    sent.has(|frame| matches!(frame, Frame::PathAbandon(frame) if frame.path_id == path))
 }
 
 fn retires(sent: &Sent, path: PathId) -> bool {
-    sent.has(|frame| matches!(frame, Frame::PathRetireConnectionId(PathRetireConnectionId { path_id: of, .. }) if *of == path))
+    sent.has(|frame| matches!(frame, Frame::PathRetireConnectionId(frame) if frame.path_id == path))
 }
 
 /// MP-120 to MP-123: PATH_ABANDON on another path, an answer at once, and nothing more on the path
@@ -86,7 +82,10 @@ fn mp_064_stragglers_of_an_abandoned_path_are_acknowledged_on_another() {
         net.give_all(under_way);
         let sent = net.take(side);
         let acknowledges = |sent: &Sent| {
-            sent.has(|frame| matches!(frame, Frame::PathAck(PathAck { path_id: ONE, ack }) if ack.largest_acknowledged == number))
+            sent.has(|frame| {
+                matches!(frame, Frame::PathAck(frame)
+                if frame.path_id == ONE && frame.ack.largest_acknowledged == number)
+            })
         };
         let ack = sent.iter().find(|sent| acknowledges(sent)).unwrap();
         assert_eq!(ack.path(), Some(ZERO));

@@ -1,7 +1,7 @@
 //! Old and broken peers: a clear error or nothing at all, never a hang, never memory without bound.
 
 use mpquic_core::wire::frame::{
-    self, Frame, NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
+    self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
     PathRetireConnectionId,
 };
 use mpquic_core::{
@@ -350,7 +350,8 @@ fn a_peer_that_acknowledges_nothing_on_a_path_is_served_on_the_others() {
     let mut net = Net::with_two_paths(options);
     let in_flight = |net: &mut Net| net.client().path_stats(ONE).unwrap().in_flight;
     net.delivers = |sent| {
-        let acks_path = |frame: &Frame| matches!(frame, Frame::PathAck(PathAck { path_id: path, .. }) if *path == ONE);
+        let acks_path =
+            |frame: &Frame| matches!(frame, Frame::PathAck(frame) if frame.path_id == ONE);
         sent.from.is_client() || !sent.has(acks_path)
     };
     transfers(&mut net, 200_000);

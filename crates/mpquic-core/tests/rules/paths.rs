@@ -507,7 +507,7 @@ fn mp_153_a_path_is_acknowledged_on_itself() {
         let acks = net.take(Side::Client);
         let carried: Vec<_> = one_rtt(&acks)
             .filter(|(_, packet)| {
-                packet.has(|frame| matches!(frame, Frame::PathAck(PathAck { path_id: of, .. }) if *of == path))
+                packet.has(|frame| matches!(frame, Frame::PathAck(frame) if frame.path_id == path))
             })
             .map(|(_, packet)| packet.path)
             .collect();
@@ -574,5 +574,62 @@ fn forged_packets_are_taken_for_genuine_ones() {
         net.give(forged);
         let received = net.connection(!from).recv_datagram();
         assert_eq!(received.as_deref(), Some(&b"hello"[..]));
+    }
+}
+
+/// MP-057: which path carries a frame says nothing about the path or stream it is for; only
+/// PATH_CHALLENGE and PATH_RESPONSE belong to a path.
+#[test]
+fn mp_057_any_open_path_carries_what_is_about_another() {
+    for (side, carrier) in SIDES.into_iter().flat_map(|side| [(side, 0), (side, 1)]) {
+        let (carrier, other) = (PathId(carrier), PathId(1 - carrier));
+        let mut net = Net::with_two_paths(Options::default());
+        let status = Frame::PathStatus(frame::PathStatus {
+            path_id: other,
+            status: PathStatus::Backup,
+            sequence_number: 9,
+        });
+        let spare = net.issued(side, other).pop().unwrap();
+        let retire = Frame::PathRetireConnectionId(PathRetireConnectionId {
+            path_id: other,
+            sequence_number: spare.sequence_number,
+        });
+
+        // What arrives on this path changes the other one.
+        let peer = net.connection(!side);
+        for frame in [status, retire] {
+            let mut frames = Vec::new();
+            frame.encode(&mut frames);
+            peer.inject(SpaceId::Data(carrier), &frames);
+        }
+        let mut challenge = Vec::new();
+        Frame::PathChallenge([7; 8]).encode(&mut challenge);
+        peer.inject(SpaceId::Data(other), &challenge);
+        let sent = net.take(!side);
+        assert_eq!(on_path(&sent, !side, carrier).len(), 2);
+        assert_eq!(on_path(&sent, !side, other).len(), 1);
+        net.give_all(sent);
+        let backup = net.connection(side).path_status(other).unwrap().1;
+        assert_eq!(backup, Some(PathStatus::Backup));
+
+        // The other path is for emergencies now: what concerns it leaves here as well, but the
+        // response stays.
+        net.connection(side)
+            .set_path_status(other, PathStatus::Backup)
+            .unwrap();
+        net.write(side, 100);
+        let sent = net.take(side);
+        let carried = |wanted: &dyn Fn(&Frame) -> bool| -> Vec<_> {
+            let packets = one_rtt(&sent).filter(|(_, packet)| packet.has(wanted));
+            packets.map(|(_, packet)| packet.path).collect()
+        };
+        assert_eq!(carried(&is_stream), [carrier]);
+        let is_about_other = |frame: &Frame| match frame {
+            Frame::PathStatus(frame) => frame.path_id == other,
+            Frame::PathNewConnectionId(frame) => frame.path_id == other,
+            _ => false,
+        };
+        assert_eq!(carried(&is_about_other), [carrier]);
+        assert_eq!(carried(&is_response), [other]);
     }
 }

@@ -33,7 +33,7 @@ pub use path::{
     PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, PathStatus,
 };
 pub use stream::{ResetStream, ResetStreamAt, StopSending, Stream, StreamHeader};
-pub use table::{Affinity, PacketType};
+pub use table::PacketType;
 
 use fields::{path_id, truncated, varint};
 use table::frame_type as ty;

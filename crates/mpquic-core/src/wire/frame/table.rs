@@ -73,17 +73,6 @@ pub enum PacketType {
     OneRtt,
 }
 
-/// Which path may carry a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Affinity {
-    /// Only the path it was made for.
-    Bound,
-    /// Best its own path, but any will do.
-    Preferred,
-    /// Any path.
-    Movable,
-}
-
 /// Packet types as a set of bits.
 const INITIAL: u8 = 1 << PacketType::Initial as u8;
 const ZERO_RTT: u8 = 1 << PacketType::ZeroRtt as u8;
@@ -100,17 +89,15 @@ struct Row {
     packets: u8,
     ack_eliciting: bool,
     probing: bool,
-    affinity: Affinity,
 }
 
-/// The line of a frame that elicits an acknowledgement, is no probe and moves freely.
+/// The line of a frame that elicits an acknowledgement, and is no probe.
 const fn row(frame_type: u64, packets: u8) -> Row {
     Row {
         frame_type,
         packets,
         ack_eliciting: true,
         probing: false,
-        affinity: Affinity::Movable,
     }
 }
 
@@ -125,11 +112,6 @@ impl Row {
         self.probing = true;
         self
     }
-
-    const fn on(mut self, affinity: Affinity) -> Self {
-        self.affinity = affinity;
-        self
-    }
 }
 
 impl Frame {
@@ -138,12 +120,11 @@ impl Frame {
     #[rustfmt::skip]
     #[inline]
     fn row(&self) -> Row {
-        use Affinity::{Bound, Preferred};
         use ids::PathStatus::{Available, Backup};
         match self {
-            Self::Padding => row(ty::PADDING, ALL).not_ack_eliciting().probing().on(Bound),
-            Self::Ping => row(ty::PING, ALL).on(Bound),
-            Self::Ack(ack) => row(ty::ACK | u64::from(ack.ecn_counts.is_some()), NOT_ZERO_RTT).not_ack_eliciting().on(Preferred),
+            Self::Padding => row(ty::PADDING, ALL).not_ack_eliciting().probing(),
+            Self::Ping => row(ty::PING, ALL),
+            Self::Ack(ack) => row(ty::ACK | u64::from(ack.ecn_counts.is_some()), NOT_ZERO_RTT).not_ack_eliciting(),
             Self::ResetStream(_) => row(ty::RESET_STREAM, DATA),
             Self::ResetStreamAt(_) => row(ty::RESET_STREAM_AT, DATA),
             Self::StopSending(_) => row(ty::STOP_SENDING, DATA),
@@ -160,15 +141,15 @@ impl Frame {
             Self::StreamsBlocked(StreamsBlocked { dir: Dir::Uni, .. }) => row(ty::STREAMS_BLOCKED_UNI, DATA),
             Self::NewConnectionId(_) => row(ty::NEW_CONNECTION_ID, DATA).probing(),
             Self::RetireConnectionId(_) => row(ty::RETIRE_CONNECTION_ID, ONE_RTT),
-            Self::PathChallenge(_) => row(ty::PATH_CHALLENGE, DATA).probing().on(Bound),
-            Self::PathResponse(_) => row(ty::PATH_RESPONSE, ONE_RTT).probing().on(Bound),
+            Self::PathChallenge(_) => row(ty::PATH_CHALLENGE, DATA).probing(),
+            Self::PathResponse(_) => row(ty::PATH_RESPONSE, ONE_RTT).probing(),
             Self::ConnectionClose(Close::Connection(_)) => row(ty::CONNECTION_CLOSE, ALL).not_ack_eliciting(),
             Self::ConnectionClose(Close::Application(_)) => row(ty::APPLICATION_CLOSE, DATA).not_ack_eliciting(),
             Self::HandshakeDone => row(ty::HANDSHAKE_DONE, ONE_RTT),
             Self::Datagram(_) => row(ty::DATAGRAM_LENGTH, DATA),
             Self::AckFrequency(_) => row(ty::ACK_FREQUENCY, ONE_RTT),
-            Self::ImmediateAck => row(ty::IMMEDIATE_ACK, ONE_RTT).on(Bound),
-            Self::PathAck(frame) => row(ty::PATH_ACK | u64::from(frame.ack.ecn_counts.is_some()), ONE_RTT).not_ack_eliciting().on(Preferred),
+            Self::ImmediateAck => row(ty::IMMEDIATE_ACK, ONE_RTT),
+            Self::PathAck(frame) => row(ty::PATH_ACK | u64::from(frame.ack.ecn_counts.is_some()), ONE_RTT).not_ack_eliciting(),
             Self::PathAbandon(_) => row(ty::PATH_ABANDON, ONE_RTT),
             Self::PathStatus(PathStatus { status: Backup, .. }) => row(ty::PATH_STATUS_BACKUP, ONE_RTT),
             Self::PathStatus(PathStatus { status: Available, .. }) => row(ty::PATH_STATUS_AVAILABLE, ONE_RTT),
@@ -203,11 +184,5 @@ impl Frame {
     #[inline]
     pub fn is_probing(&self) -> bool {
         self.row().probing
-    }
-
-    /// Which path may carry the frame.
-    #[inline]
-    pub fn affinity(&self) -> Affinity {
-        self.row().affinity
     }
 }
