@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mpquic_core::crypto::ExportError;
 use mpquic_core::{
     ConnectionError, EarlyData, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
     Version::{V1, V2},
@@ -60,6 +61,37 @@ fn protocol_and_server_name_are_known() {
     let (certificate, _) = mpquic_sim::tls::certificate();
     assert_eq!(pair.client().peer_certificates(), Some(vec![certificate]));
     assert!(pair.has_event(Side::Client, &Event::HandshakeDataReady));
+}
+
+/// RFC 8446 section 7.5.
+#[test]
+fn keying_material_can_be_exported_once_the_handshake_is_complete() {
+    fn export(pair: &mut Pair, side: Side, label: &[u8]) -> Result<[u8; 48], ExportError> {
+        let mut output = [0; 48];
+        pair.connection(side)
+            .export_keying_material(&mut output, label, b"context")
+            .map(|()| output)
+    }
+    for setup in setups() {
+        let mut pair = Pair::new(&one_path(), setup);
+        pair.connect();
+        let incomplete = Err(ExportError::HandshakeIncomplete);
+        assert_eq!(export(&mut pair, Side::Client, b"a"), incomplete);
+        pair.run_until(SECOND, |pair| pair.hosted(Side::Server).is_some())
+            .unwrap();
+        assert_eq!(export(&mut pair, Side::Server, b"a"), incomplete);
+
+        pair.run_until_confirmed(SECOND).unwrap();
+        let first = export(&mut pair, Side::Client, b"a").unwrap();
+        assert_eq!(export(&mut pair, Side::Server, b"a"), Ok(first));
+        assert_ne!(export(&mut pair, Side::Server, b"b"), Ok(first));
+
+        pair.transfer(Side::Server, 100_000, SECOND);
+        pair.drive(20 * SECOND);
+        for side in [Side::Client, Side::Server] {
+            assert_eq!(export(&mut pair, side, b"a"), Ok(first), "{side:?}");
+        }
+    }
 }
 
 /// MP-001: both sides must announce the parameter.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use mpquic_core::config::TransportConfig;
 use mpquic_core::crypto::{
-    ClientConfig, CryptoError, ExportKeyingMaterialError, FirstFlight, HandshakeData, HeaderKey,
+    ClientConfig, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey,
     InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session,
 };
 use mpquic_core::wire::transport_parameters::TransportParameters;
@@ -444,7 +444,10 @@ impl Session for NullSession {
         output: &mut [u8],
         label: &[u8],
         context: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError> {
+    ) -> Result<(), ExportError> {
+        if self.is_handshaking() {
+            return Err(ExportError::HandshakeIncomplete);
+        }
         let seed = digest(label) ^ digest(context).rotate_left(16);
         for (index, byte) in output.iter_mut().enumerate() {
             *byte = (seed >> (8 * (index % 4))) as u8;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mpquic_core::crypto::HandshakeData;
+use mpquic_core::crypto::{ExportError, HandshakeData};
 use mpquic_core::{
     ConnectionError, ConnectionStats, Dir, EarlyData, FourTuple, PathId, PathState, PathStats,
     PathStatus, Side, StreamId, TransportErrorCode, VarInt, Version,
@@ -319,6 +319,24 @@ impl Connection {
     /// The peer's certificates, its own first.
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.0.lock().core.peer_certificates()
+    }
+
+    /// Fills `output` with keying material that only the two sides of this connection can make: equal
+    /// on both for equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels are registered
+    /// with IANA, or begin with `EXPERIMENTAL`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
+    /// Otherwise it is a label or an output of an impossible length; `output` may have changed then.
+    pub fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        let core = &self.0.lock().core;
+        core.export_keying_material(output, label, context)
     }
 
     /// Which side we are.

@@ -96,7 +96,7 @@ pub use send_stream::{SendStream, StoppedError, WriteError};
 
 pub use mpquic_core as core;
 pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
-pub use mpquic_core::crypto::HandshakeData;
+pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,
     ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus,

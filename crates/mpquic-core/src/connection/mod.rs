@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use crate::cid::generator::{CidSource, SeededGenerator};
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::congestion::Controller as _;
-use crate::crypto::HandshakeData;
+use crate::crypto::{ExportError, HandshakeData};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::event::{
     ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError, PathStats,
@@ -465,6 +465,27 @@ impl Connection {
     /// The peer's certificates, once the handshake is complete.
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
         self.handshake.session.peer_certificates()
+    }
+
+    /// Fills `output` with keying material that only the two sides of this connection can make: equal
+    /// on both for equal `label` and `context`, and unrelated to what any others give (RFC 5705, RFC
+    /// 8446 section 7.5). It can be exported as long as the connection is kept.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::HandshakeIncomplete`] before [`Event::Connected`], with 0-RTT too. Otherwise it
+    /// is a label or an output of an impossible length; `output` may have changed then.
+    pub fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        if !self.handshake.complete {
+            return Err(ExportError::HandshakeIncomplete);
+        }
+        let session = &self.handshake.session;
+        session.export_keying_material(output, label, context)
     }
 
     /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.

@@ -49,18 +49,22 @@ pub trait Session: Send {
     /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
     /// The handshake is confirmed and all its bytes were taken: what to go on with, if that is
-    /// smaller. It answers questions about the handshake and makes 1-RTT keys. A server's TLS is
-    /// over then: CRYPTO bytes are an error, and nothing can be exported any more.
+    /// smaller. It answers questions about the handshake, makes 1-RTT keys and exports keying
+    /// material. A server's TLS is over then: CRYPTO bytes are an error.
     fn settle(&mut self) -> Option<Box<dyn Session>> {
         None
     }
-    /// Exports keying material (RFC 5705); fails during the handshake.
+    /// Fills `output` with keying material of the exporter of TLS (RFC 8446 section 7.5).
+    ///
+    /// # Errors
+    ///
+    /// See [`ExportError`]; `output` may have changed then.
     fn export_keying_material(
         &self,
         output: &mut [u8],
         label: &[u8],
         context: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError>;
+    ) -> Result<(), ExportError>;
 }
 
 /// What the handshake has settled.
@@ -72,10 +76,21 @@ pub struct HandshakeData {
     pub server_name: Option<String>,
 }
 
-/// Keying material cannot be exported yet, or the output is too long.
+/// Why no keying material was exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("keying material cannot be exported")]
-pub struct ExportKeyingMaterialError;
+#[non_exhaustive]
+pub enum ExportError {
+    /// The handshake is not complete: nobody has shown who they are yet.
+    #[error("keying material cannot be exported before the handshake is complete")]
+    HandshakeIncomplete,
+    /// The output is empty, or longer than 255 times the hash of the cipher suite, which is 32
+    /// bytes at least (RFC 5869 section 2.3).
+    #[error("keying material of this length cannot be exported")]
+    OutputLength,
+    /// The label is empty or longer than 249 bytes (RFC 8446 section 7.1).
+    #[error("the label for keying material must have 1 to 249 bytes")]
+    LabelLength,
+}
 
 /// One value per direction.
 pub struct KeyPair<T> {

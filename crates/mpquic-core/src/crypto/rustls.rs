@@ -22,20 +22,24 @@ use rustls::quic::{self, Connection, KeyChange, Secrets, Suite};
 use rustls::{CipherSuite, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use super::{
-    ClientConfig, CryptoError, ExportKeyingMaterialError, FirstFlight, HandshakeData, HeaderKey,
+    ClientConfig, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey,
     InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session, tokens,
 };
 use crate::error::{TransportError, TransportErrorCode};
 use crate::ids::PathId;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
+use exporter::{Exporter, check_label};
 use post_handshake::PostHandshake;
+use secret_log::SecretLog;
 use sessions::{ClientSessions, ConnectionSessions, VersionSessions, VersionTickets};
 use settled::SettledServer;
-use traffic::{Captured, Derivation, TrafficSecrets};
+use traffic::{Derivation, TrafficSecrets};
 
 mod client_hello;
+mod exporter;
 mod post_handshake;
+mod secret_log;
 mod sessions;
 mod settled;
 pub(super) mod traffic;
@@ -176,7 +180,8 @@ impl QuicClientConfig {
     /// A configuration for a connection whose version may change, and what it takes to follow.
     fn switchable(&self, version: Version) -> (Arc<rustls::ClientConfig>, Switch) {
         let mut config = rustls::ClientConfig::clone(self.of(version));
-        let secrets = Arc::new(Captured::new(config.key_log));
+        let names = [secret_log::HANDSHAKE, secret_log::ONE_RTT].concat();
+        let secrets = Arc::new(SecretLog::new(config.key_log, &names));
         config.key_log = secrets.clone();
         let sessions = self.sessions.as_ref().map(|all| {
             let sessions = Arc::new(ConnectionSessions::new(all.clone(), version));
@@ -230,6 +235,7 @@ impl ClientConfig for QuicClientConfig {
             inner: Connection::Client(inner),
             next_secrets: None,
             switch,
+            exporter_secret: None,
             post_handshake: PostHandshake::default(),
         }))
     }
@@ -259,7 +265,7 @@ fn tls_version(version: Version) -> quic::Version {
 
 /// What a client's session needs to follow a server to another version.
 struct Switch {
-    secrets: Arc<Captured>,
+    secrets: Arc<SecretLog>,
     sessions: Option<Arc<ConnectionSessions>>,
     /// The version switched to.
     to: Option<Version>,
@@ -346,12 +352,17 @@ impl ServerConfig for QuicServerConfig {
             Version::V1 => &self.v1,
             Version::V2 => &self.v2,
         };
-        let inner = quic::ServerConnection::new(config.clone(), tls_version(version), encoded)
+        // rustls shows this secret to none but the log, which is the same for all connections.
+        let mut config = rustls::ServerConfig::clone(config);
+        let secrets = Arc::new(SecretLog::new(config.key_log, &[secret_log::EXPORTER]));
+        config.key_log = secrets.clone();
+        let inner = quic::ServerConnection::new(config.into(), tls_version(version), encoded)
             .map_err(|_| TransportError::internal("TLS could not be started"))?;
         Ok(Box::new(TlsSession {
             inner: Connection::Server(inner),
             next_secrets: None,
             switch: None,
+            exporter_secret: Some(secrets),
             post_handshake: PostHandshake::default(),
         }))
     }
@@ -407,6 +418,8 @@ struct TlsSession {
     next_secrets: Option<NextSecrets>,
     /// Client that offers several versions.
     switch: Option<Switch>,
+    /// Server: what is needed to export keying material when rustls is gone.
+    exporter_secret: Option<Arc<SecretLog>>,
     post_handshake: PostHandshake,
 }
 
@@ -440,7 +453,7 @@ impl NextSecrets {
 
 impl TlsSession {
     /// The version switched to, and the secrets of its keys.
-    fn switched(&self) -> Option<(Version, &Captured)> {
+    fn switched(&self) -> Option<(Version, &SecretLog)> {
         let switch = self.switch.as_ref()?;
         Some((switch.to?, &switch.secrets))
     }
@@ -453,6 +466,13 @@ impl TlsSession {
     /// The keys of the next level in the version switched to.
     fn switched_keys(&self, version: Version, secrets: Option<&TrafficSecrets>) -> Option<Keys> {
         Some(convert_keys(self.derivation(version)?.keys(secrets?)))
+    }
+
+    /// What exports keying material without rustls; on a server, and only once.
+    fn exporter(&self) -> Option<Exporter> {
+        let suite = self.inner.negotiated_cipher_suite()?.tls13()?;
+        let secret = self.exporter_secret.as_ref()?.take(secret_log::EXPORTER)?;
+        Some(Exporter::new(suite, secret))
     }
 
     fn server_name(&self) -> Option<&str> {
@@ -543,13 +563,13 @@ impl Session for TlsSession {
 
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         let change = self.inner.write_hs(buf)?;
-        if let Some((version, captured)) = self.switched() {
+        if let Some((version, secrets)) = self.switched() {
             return match change {
                 KeyChange::Handshake { .. } => {
-                    self.switched_keys(version, captured.take_handshake().as_ref())
+                    self.switched_keys(version, secrets.take_level(secret_log::HANDSHAKE).as_ref())
                 }
                 KeyChange::OneRtt { .. } => {
-                    let secrets = captured.take_one_rtt()?;
+                    let secrets = secrets.take_level(secret_log::ONE_RTT)?;
                     let keys = self.switched_keys(version, Some(&secrets));
                     let derivation = self.derivation(version)?;
                     let next = derivation.next(&secrets);
@@ -587,6 +607,7 @@ impl Session for TlsSession {
         Some(Box::new(SettledServer {
             data: self.handshake_data(),
             peer_certificates: self.peer_certificates(),
+            exporter: self.exporter()?,
             next_secrets: self.next_secrets.take()?,
         }))
     }
@@ -596,11 +617,16 @@ impl Session for TlsSession {
         output: &mut [u8],
         label: &[u8],
         context: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError> {
-        self.inner
+    ) -> Result<(), ExportError> {
+        check_label(label)?;
+        match self
+            .inner
             .export_keying_material(output, label, Some(context))
-            .map(|_| ())
-            .map_err(|_| ExportKeyingMaterialError)
+        {
+            Ok(_) => Ok(()),
+            Err(rustls::Error::HandshakeNotComplete) => Err(ExportError::HandshakeIncomplete),
+            Err(_) => Err(ExportError::OutputLength),
+        }
     }
 }
 

@@ -2,9 +2,7 @@
 
 use ::rustls::pki_types::CertificateDer;
 
-use super::{
-    ExportKeyingMaterialError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session,
-};
+use super::{ExportError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session};
 use crate::error::TransportError;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -56,7 +54,7 @@ impl Session for Unstarted {
         _output: &mut [u8],
         _label: &[u8],
         _context: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError> {
-        Err(ExportKeyingMaterialError)
+    ) -> Result<(), ExportError> {
+        Err(ExportError::HandshakeIncomplete)
     }
 }

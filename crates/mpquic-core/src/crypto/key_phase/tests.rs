@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::crypto::{CryptoError, ExportKeyingMaterialError, HandshakeData};
+use crate::crypto::{CryptoError, ExportError, HandshakeData};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -80,13 +80,8 @@ impl Session for KeySource {
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         Some(self.pair())
     }
-    fn export_keying_material(
-        &self,
-        _: &mut [u8],
-        _: &[u8],
-        _: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError> {
-        Err(ExportKeyingMaterialError)
+    fn export_keying_material(&self, _: &mut [u8], _: &[u8], _: &[u8]) -> Result<(), ExportError> {
+        Err(ExportError::HandshakeIncomplete)
     }
 }
 

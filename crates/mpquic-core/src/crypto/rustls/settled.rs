@@ -3,9 +3,8 @@
 use rustls::pki_types::CertificateDer;
 
 use super::NextSecrets;
-use crate::crypto::{
-    ExportKeyingMaterialError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session,
-};
+use super::exporter::Exporter;
+use crate::crypto::{ExportError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session};
 use crate::error::{TransportError, TransportErrorCode};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -15,6 +14,7 @@ pub(super) struct SettledServer {
     pub(super) data: Option<HandshakeData>,
     pub(super) peer_certificates: Option<Vec<CertificateDer<'static>>>,
     pub(super) next_secrets: NextSecrets,
+    pub(super) exporter: Exporter,
 }
 
 impl Session for SettledServer {
@@ -63,11 +63,11 @@ impl Session for SettledServer {
 
     fn export_keying_material(
         &self,
-        _: &mut [u8],
-        _: &[u8],
-        _: &[u8],
-    ) -> Result<(), ExportKeyingMaterialError> {
-        Err(ExportKeyingMaterialError)
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        self.exporter.export(output, label, context)
     }
 }
 

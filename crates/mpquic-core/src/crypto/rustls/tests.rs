@@ -187,6 +187,72 @@ fn a_settled_server_remembers_the_handshake_and_goes_on_with_keys() {
 }
 
 #[test]
+fn both_sides_export_the_same_keying_material_after_the_handshake() {
+    let server = server(&[H3]);
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
+    let mut pair = Pair::new(&Arc::new(client.unwrap()), &server);
+    pair.handshake().unwrap();
+    let export = |session: &dyn Session, length, label: &[u8], context: &[u8]| {
+        let mut output = vec![0; length];
+        let result = session.export_keying_material(&mut output, label, context);
+        result.map(|()| output)
+    };
+    let before = export(&*pair.server, 40, b"label", b"context").unwrap();
+    pair.server = pair.server.settle().unwrap();
+    assert_eq!(export(&*pair.server, 40, b"label", b"context"), Ok(before));
+
+    let long = [b'a'; 250];
+    for (length, label, context) in [
+        (1, &b"EXPORTER-a"[..], &b""[..]),
+        (32, b"EXPORTER-a", b"a"),
+        (32, b"EXPORTER-b", b"a"),
+        (8160, &long[..249], &long),
+        (0, b"EXPORTER-a", b""),
+        (8161, b"EXPORTER-a", b""),
+        (32, b"", b""),
+        (32, &long, b""),
+    ] {
+        let client = export(&*pair.client, length, label, context);
+        assert_eq!(export(&*pair.server, length, label, context), client);
+        let wrong = match (length, label.len()) {
+            (0 | 8161, _) => Some(ExportError::OutputLength),
+            (_, 0 | 250) => Some(ExportError::LabelLength),
+            _ => None,
+        };
+        assert_eq!(client.err(), wrong, "{length} {}", label.len());
+    }
+    let distinct = [
+        export(&*pair.server, 32, b"EXPORTER-a", b"a"),
+        export(&*pair.server, 32, b"EXPORTER-a", b"b"),
+        export(&*pair.server, 32, b"EXPORTER-b", b"a"),
+    ];
+    for (index, one) in distinct.iter().enumerate() {
+        assert!(!distinct[..index].contains(one), "{index}");
+    }
+}
+
+#[test]
+fn nothing_is_exported_during_the_handshake() {
+    let server = server(&[H3]);
+    let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
+    let mut pair = Pair::new(&Arc::new(client.unwrap()), &server);
+    let incomplete = Err(ExportError::HandshakeIncomplete);
+    let export = |session: &dyn Session| session.export_keying_material(&mut [0; 32], b"a", b"");
+    assert_eq!(export(&*pair.client), incomplete);
+    assert_eq!(export(&*pair.server), incomplete);
+    // The server sends its Finished; the client's does not arrive.
+    for bytes in write_all(&mut *pair.client, &mut pair.client_keys) {
+        pair.server.read_handshake(&bytes).unwrap();
+    }
+    for bytes in write_all(&mut *pair.server, &mut pair.server_keys) {
+        pair.client.read_handshake(&bytes).unwrap();
+        write_all(&mut *pair.client, &mut pair.client_keys);
+    }
+    assert_eq!(export(&*pair.client), Ok(()));
+    assert_eq!(export(&*pair.server), incomplete);
+}
+
+#[test]
 fn second_connection_has_early_data() {
     let server = server(&[H3]);
     let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);

@@ -4,14 +4,13 @@
 //! only: those of TLS, and the one of Initial packets. So it is given a suite whose Initial secret
 //! is what we want it to be.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rustls::crypto::CipherSuiteCommon;
 use rustls::crypto::hmac::Tag;
 use rustls::crypto::tls13::{Hkdf, HkdfExpander, OkmBlock, OutputLengthError};
 use rustls::quic::{self, Algorithm, Version};
-use rustls::{KeyLog, Side, Tls13CipherSuite};
+use rustls::{Side, Tls13CipherSuite};
 
 /// Traffic secrets of both sides, of one encryption level and key generation.
 pub(in crate::crypto) struct TrafficSecrets {
@@ -64,11 +63,31 @@ impl Derivation {
             _ => b"quic ku",
         };
         let expander = self.suite.hkdf_provider.expander_for_okm(secret);
-        let length = (expander.hash_len() as u16).to_be_bytes();
-        let prefix = b"tls13 ";
-        let label_length = [(prefix.len() + label.len()) as u8];
-        expander.expand_block(&[&length, &label_length, prefix, label, &[0]])
+        with_label(label, &[], expander.hash_len(), |info| {
+            expander.expand_block(info)
+        })
     }
+}
+
+/// HKDF-Expand-Label (RFC 8446 section 7.1): calls HKDF-Expand with what it is to expand.
+pub(super) fn with_label<T>(
+    label: &[u8],
+    context: &[u8],
+    length: usize,
+    expand: impl FnOnce(&[&[u8]]) -> T,
+) -> T {
+    let prefix = b"tls13 ";
+    let length = (length as u16).to_be_bytes();
+    let label_length = [(prefix.len() + label.len()) as u8];
+    let context_length = [context.len() as u8];
+    expand(&[
+        &length,
+        &label_length,
+        prefix,
+        label,
+        &context_length,
+        context,
+    ])
 }
 
 /// A copy of a suite that takes both sides' secrets where others take a connection ID. It is made
@@ -144,67 +163,5 @@ impl HkdfExpander for Given {
 
     fn hash_len(&self) -> usize {
         self.client.as_ref().len()
-    }
-}
-
-/// Sees the secrets of a session where it logs them.
-pub(super) struct Captured {
-    /// Where they go as well.
-    log: Arc<dyn KeyLog>,
-    secrets: Mutex<[Option<OkmBlock>; 4]>,
-}
-
-/// In the order of the fields of [`TrafficSecrets`], Handshake first.
-const LABELS: [&str; 4] = [
-    "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
-    "SERVER_HANDSHAKE_TRAFFIC_SECRET",
-    "CLIENT_TRAFFIC_SECRET_0",
-    "SERVER_TRAFFIC_SECRET_0",
-];
-
-impl Captured {
-    pub(super) fn new(log: Arc<dyn KeyLog>) -> Self {
-        Self {
-            log,
-            secrets: Mutex::default(),
-        }
-    }
-
-    /// Secrets of the Handshake level.
-    pub(super) fn take_handshake(&self) -> Option<TrafficSecrets> {
-        self.take(0)
-    }
-
-    /// Secrets of the 1-RTT level.
-    pub(super) fn take_one_rtt(&self) -> Option<TrafficSecrets> {
-        self.take(2)
-    }
-
-    fn take(&self, first: usize) -> Option<TrafficSecrets> {
-        let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(TrafficSecrets {
-            client: secrets.get_mut(first)?.take()?,
-            server: secrets.get_mut(first + 1)?.take()?,
-        })
-    }
-}
-
-impl fmt::Debug for Captured {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Captured")
-    }
-}
-
-impl KeyLog for Captured {
-    fn log(&self, label: &str, client_random: &[u8], secret: &[u8]) {
-        if self.log.will_log(label) {
-            self.log.log(label, client_random, secret);
-        }
-        if let Some(index) = LABELS.iter().position(|known| *known == label) {
-            let mut secrets = self.secrets.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(place) = secrets.get_mut(index) {
-                *place = Some(OkmBlock::new(secret));
-            }
-        }
     }
 }
