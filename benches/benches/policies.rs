@@ -55,7 +55,6 @@ fn path(id: u32) -> PathView {
         bytes_lost: 70_000,
         loss_rate: 0.005,
         delivery_rate: Some(5_000_000),
-        one_way_delay: None,
         local_queue: None,
         local_drain_rate: None,
     }
@@ -239,7 +238,6 @@ impl Transfer {
                 packet_number: self.number,
                 bytes,
                 in_flight,
-                app_limited: false,
             };
             self.controller.on_packet_sent(path, &sent);
         }

@@ -51,6 +51,5 @@ pub(crate) fn sent(now: Instant, bytes: u64, in_flight: u64) -> Sent {
         packet_number: 0,
         bytes,
         in_flight,
-        app_limited: false,
     }
 }

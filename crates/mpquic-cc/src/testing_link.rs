@@ -179,7 +179,6 @@ impl<C: PathController> Flow<C> {
             packet_number: self.sent,
             bytes: MTU,
             in_flight: self.in_flight,
-            app_limited: false,
         });
     }
 

@@ -59,7 +59,6 @@ impl Traffic {
             packet_number: self.number,
             bytes,
             in_flight,
-            app_limited: false,
         };
         self.controller.on_packet_sent(path, &sent);
         let delivered = self.number * bytes;

@@ -18,9 +18,9 @@ pub struct RttSnapshot {
     pub smoothed: Duration,
     /// The variation.
     pub variance: Duration,
-    /// The smallest sample.
+    /// The smallest sample since the path started or persistent congestion was found.
     pub min: Duration,
-    /// How many samples were taken; 0 means the values above are assumptions.
+    /// How many samples were taken; 0 means that the values above are assumptions.
     pub samples: u64,
 }
 
@@ -35,11 +35,9 @@ pub struct Sent {
     pub bytes: u64,
     /// Bytes in flight on the path, this packet included.
     pub in_flight: u64,
-    /// True if this packet used all the window had, or the path had no more to send.
-    pub app_limited: bool,
 }
 
-/// Packets newly acknowledged by one frame, largest first in time.
+/// Packets newly acknowledged by one frame, taken together.
 #[derive(Debug, Clone, Copy)]
 pub struct Acked {
     /// When the acknowledgement arrived.

@@ -80,7 +80,9 @@ pub enum Sendable {
     At(Instant),
     /// The congestion window is full.
     WindowFull,
-    /// Not validated, suspect, closing, or held by the anti-amplification limit.
+    /// Its address is not validated, or the anti-amplification limit (RFC 9000 section 8.1) leaves
+    /// no room for a full datagram. A suspect path is never `Unusable` for being suspect: see
+    /// [`PathView::usable`].
     Unusable,
 }
 
@@ -89,11 +91,13 @@ pub enum Sendable {
 pub struct PathView {
     /// The path.
     pub id: PathId,
-    /// The status that counts for our sending: what the peer asked for, else our own setting.
+    /// The status that counts for our sending: backup if either side says so.
     pub status: PathStatus,
-    /// Validated, not closing, not suspect, and not a backup while an available path is usable.
+    /// Whether new data may go here, now or later. A suspect path is usable only while every path
+    /// is suspect, and a backup path only while no available one could be used in its place.
     pub usable: bool,
-    /// A probe timeout passed and nothing was heard since.
+    /// A probe timeout passed and nothing was heard since, or the driver said that the path's
+    /// interface is down.
     pub suspect: bool,
     /// Whether it can send now.
     pub sendable: Sendable,
@@ -121,10 +125,6 @@ pub struct PathView {
     pub loss_rate: f64,
     /// Delivery rate, bytes per second: the largest sample of the last ten round trips.
     pub delivery_rate: Option<u64>,
-    /// One-way delay towards the peer, if measured; otherwise half the smoothed RTT is a fair guess.
-    /// Nothing measures it yet: that takes receive timestamps, which no extension in use carries,
-    /// and the simulator tells no more than a network would.
-    pub one_way_delay: Option<Duration>,
     /// Bytes waiting in the local socket or interface queue, if known and wanted
     /// ([`Needs::local_queue`]): what the driver said ([`LocalQueue`]) and what was sent since.
     pub local_queue: Option<u64>,
@@ -160,7 +160,7 @@ pub struct StreamView {
     pub id: StreamId,
     /// Larger is more urgent.
     pub priority: i32,
-    /// Total size, once the application finished the stream or announced it.
+    /// Total size, once the application has finished the stream.
     pub size: Option<u64>,
     /// Bytes written and not yet sent for the first time.
     pub unsent: u64,
@@ -199,8 +199,8 @@ pub struct QueueView {
     pub retransmit: u64,
     /// Anything but stream data waits to be sent: control frames, datagrams, handshake data.
     pub control: bool,
-    /// Nothing waits that flow control lets go. Only schedulers with [`Needs::unacked`] are asked
-    /// then, to send bytes again that are unacknowledged, or nothing.
+    /// Flow control allows nothing new to be sent, or nothing new waits. Only schedulers with
+    /// [`Needs::unacked`] are asked then: they may send unacknowledged bytes again, or nothing.
     pub idle: bool,
     /// Connection flow control credit not yet used, bytes.
     pub flow_credit: u64,
@@ -222,7 +222,7 @@ pub struct View<'a> {
     pub queue: QueueView,
     /// Streams with data, most urgent first, if [`Needs::streams`].
     pub streams: &'a [StreamView],
-    /// Oldest unacknowledged ranges, if [`Needs::unacked`]; at most 64 per path.
+    /// Oldest unacknowledged ranges, if [`Needs::unacked`]; about 64 per path at most.
     pub unacked: &'a [UnackedRange],
     /// The congestion controller, for [`Controller::window_after_round`].
     pub controller: &'a dyn Controller,
@@ -309,14 +309,16 @@ pub enum Decision {
         /// Given back with every event about the packets of this decision.
         tag: u64,
     },
-    /// A path could send, but it is better to wait for another one. That ends with the next
-    /// acknowledgement or probe timeout if something is in flight on `on` and the path is usable;
-    /// if not, at `until`, and a second after the first such wait in a row. Without `until` it is
-    /// not waited for a path with nothing in flight.
+    /// A path could send, but it is better to wait for another one.
+    ///
+    /// If `on` is usable and has packets in flight, the wait ends at its next acknowledgement or
+    /// probe timeout, and at `until` if that is earlier. Otherwise it ends at `until`, and at the
+    /// latest one second after the first such wait in a row; without `until` the core ignores the
+    /// wait.
     Wait {
         /// The path waited for.
         on: PathId,
-        /// Ask again at this time.
+        /// Ask again at this time, at the latest.
         until: Option<Instant>,
     },
     /// No path can send. Overridden when nothing is in flight on any usable path.

@@ -93,10 +93,9 @@ pub(crate) fn seconds(rtt: Duration) -> f64 {
     rtt.as_secs_f64().max(1e-6)
 }
 
-/// One-way delay towards the peer in seconds; half the RTT where nothing better is known.
+/// One-way delay towards the peer in seconds: half the smoothed RTT, as nothing measures it.
 pub(crate) fn one_way_delay(path: &PathView) -> f64 {
-    path.one_way_delay
-        .map_or_else(|| seconds(path.rtt.smoothed) / 2.0, seconds)
+    seconds(path.rtt.smoothed) / 2.0
 }
 
 /// What a path delivers, bytes per second: measured, else a window per round trip. Never zero.

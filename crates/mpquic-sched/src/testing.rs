@@ -41,7 +41,6 @@ pub(crate) fn path(id: u32, rtt_ms: u64) -> PathView {
         bytes_lost: 0,
         loss_rate: 0.0,
         delivery_rate: None,
-        one_way_delay: None,
         local_queue: None,
         local_drain_rate: None,
     }

@@ -106,7 +106,6 @@ fn idle_and_application_limited_time_does_not_count() {
         packet_number: 0,
         bytes: 1200,
         in_flight: 1200,
-        app_limited: true,
     });
     let mut slow = acked(idle.now + Duration::from_secs(2), idle.now + idle.rtt, 1200);
     slow.app_limited = true;

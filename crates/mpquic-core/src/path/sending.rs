@@ -105,7 +105,6 @@ impl Path {
             packet_number: space.take_packet_number(),
             bytes: packet.bytes.into(),
             in_flight: 0,
-            app_limited: false,
         };
         let in_flight = packet.in_flight;
         self.recovery
@@ -139,7 +138,6 @@ impl Path {
                 packet_number,
                 bytes: bytes.into(),
                 in_flight: self.recovery.bytes_in_flight(),
-                app_limited: false,
             };
             outbox.controller.on_packet_sent(self.id, &sent);
         }

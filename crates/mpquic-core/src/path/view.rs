@@ -37,7 +37,6 @@ impl Path {
             bytes_lost: self.counters.bytes_lost,
             loss_rate: self.recovery.loss_rate(),
             delivery_rate: self.recovery.delivery_rate(),
-            one_way_delay: None,
             local_queue: self
                 .local_queue
                 .map(|(queue, sent)| queue.bytes + (self.counters.bytes_sent - sent)),

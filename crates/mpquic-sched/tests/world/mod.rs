@@ -73,7 +73,6 @@ pub(crate) fn path(id: u32, rtt_ms: Option<u64>) -> PathView {
         bytes_lost: 0,
         loss_rate: 0.0,
         delivery_rate: None,
-        one_way_delay: None,
         local_queue: None,
         local_drain_rate: None,
     }
@@ -131,11 +130,7 @@ pub(crate) fn any_path() -> impl Strategy<Value = PathView> {
         0u64..250,
         0u8..5,
         (0u64..3000, 0u64..40, 0.0..0.2),
-        (
-            option::of(0u64..10_000_000),
-            option::of(0u64..100_000),
-            option::weighted(0.3, 0u64..100),
-        ),
+        (option::of(0u64..10_000_000), option::of(0u64..100_000)),
     )
         .prop_map(|(rtt, usable, window, in_flight, state, own, measured)| {
             let mut path = path(0, rtt);
@@ -148,7 +143,6 @@ pub(crate) fn any_path() -> impl Strategy<Value = PathView> {
             path.delivery_rate = measured.0;
             path.local_queue = measured.1;
             path.local_drain_rate = measured.0;
-            path.one_way_delay = measured.2.map(Duration::from_millis);
             path.slow_start_threshold = measured.1;
             path.sendable = if path.in_flight + u64::from(MTU) > path.window {
                 Sendable::WindowFull
