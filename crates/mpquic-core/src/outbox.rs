@@ -6,13 +6,14 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
 use crate::congestion::CongestionKind;
 use crate::error::ConnectionError;
 use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent};
 use crate::guarded::GuardedController;
 use crate::ids::PathId;
-use crate::qlog;
-use crate::recorder::Recorder;
+use crate::qlog::{self, DropReason};
+use crate::recorder::{Dropped, Recorder};
 use crate::sched::{Needs, PacketInfo, SchedulerEvent};
 use crate::space::SentPacket;
 
@@ -63,6 +64,30 @@ impl Outbox {
     pub(crate) fn connection_lost(&mut self, reason: ConnectionError) {
         self.log.event(|| qlog::Event::ConnectionLost(&reason));
         self.event(Event::ConnectionLost { reason });
+    }
+
+    /// Counts and logs a packet that is not processed. A duplicate is not counted: nothing is wrong
+    /// with it.
+    pub(crate) fn drop_packet(&mut self, path: PathId, dropped: Dropped, reason: DropReason) {
+        if reason != DropReason::Duplicate {
+            self.stats.packets_dropped += 1;
+        }
+        self.log.event(|| qlog::Event::PacketDropped {
+            path,
+            packet_type: dropped.packet_type,
+            size: dropped.size,
+            reason,
+        });
+    }
+
+    /// The stateless reset tokens to watch for are others now.
+    pub(crate) fn reset_tokens(&mut self, changes: ResetTokenChanges) {
+        for change in changes {
+            self.endpoint_event(match change {
+                ResetTokenChange::Added(token) => EndpointEvent::ResetTokenAdded(token),
+                ResetTokenChange::Removed(token) => EndpointEvent::ResetTokenRemoved(token),
+            });
+        }
     }
 
     /// Something the endpoint must know.

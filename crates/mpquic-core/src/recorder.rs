@@ -7,8 +7,9 @@ use quinn_proto::ConnectionId;
 
 use crate::config::TransportConfig;
 use crate::ids::SpaceId;
+use crate::packet::arrival::Opened;
 use crate::packet::builder::PacketBuilder;
-use crate::qlog::{ConnectionStart, Event, Packet, Sink};
+use crate::qlog::{ConnectionStart, Event, KeyTrigger, Packet, Sink};
 use crate::version::Version;
 use crate::wire::frame::{FrameIter, PacketType};
 use crate::wire::header::{Header, PacketHeader};
@@ -47,6 +48,48 @@ impl Recorder {
     pub(crate) fn event<'a>(&mut self, event: impl FnOnce() -> Event<'a>) {
         if let Some(sink) = &mut self.sink {
             sink.on_event(self.now, &event());
+        }
+    }
+
+    /// Logs keys that TLS made.
+    pub(crate) fn handshake_keys(&mut self, packet_type: PacketType) {
+        self.keys_updated(packet_type, 0, KeyTrigger::Tls);
+    }
+
+    /// Logs that keys are in use.
+    pub(crate) fn keys_updated(
+        &mut self,
+        packet_type: PacketType,
+        generation: u32,
+        trigger: KeyTrigger,
+    ) {
+        self.event(|| Event::KeysUpdated {
+            packet_type,
+            generation,
+            trigger,
+        });
+    }
+
+    /// Logs that keys are gone.
+    pub(crate) fn keys_discarded(&mut self, packet_type: PacketType) {
+        self.event(|| Event::KeysDiscarded(packet_type));
+    }
+
+    /// Logs a packet that was opened. `multipath` says whether its frames may be those of RFC 10069.
+    #[inline]
+    pub(crate) fn packet_received(&mut self, opened: &Opened, payload: &Bytes, multipath: bool) {
+        if self.is_on() {
+            let packet = Packet {
+                path: opened.space.path(),
+                packet_type: opened.packet_type,
+                version: opened.version,
+                packet_number: opened.packet_number,
+                destination: opened.destination,
+                source: None,
+                size: opened.size,
+                frames: FrameIter::new(payload.clone(), multipath),
+            };
+            self.event(|| Event::PacketReceived(&packet));
         }
     }
 

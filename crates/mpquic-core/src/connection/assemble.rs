@@ -14,8 +14,6 @@ use crate::space::SentPacket;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
 
-/// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
-pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
 /// Pad by up to this much rather than end a GSO train early, bytes.
 const MAX_ALIGNMENT: usize = 64;
 
@@ -88,14 +86,7 @@ impl Connection {
         }
         let keys = self.handshake.sealing()?;
         let size = builder.finish(buf, keys.header, keys.packet, pad_to);
-        let generation = match &mut self.handshake.one_rtt {
-            Some(keys) => {
-                keys.on_sealed();
-                keys.generation()
-            }
-            None => NOT_ONE_RTT,
-        };
-        Some((size, generation))
+        Some((size, self.handshake.on_sealed()))
     }
 
     /// Starts a packet of a path, to other addresses than the path's if `to` says so.
@@ -139,11 +130,7 @@ impl Connection {
                 spin: path.spins && path.spin,
                 key_phase,
             },
-            None => PacketHeader::ZeroRtt {
-                version: self.handshake.versions.original(),
-                dcid,
-                scid: self.handshake.local_cid,
-            },
+            None => self.handshake.zero_rtt_header(dcid),
         })
     }
 
@@ -158,7 +145,7 @@ impl Connection {
         }
         #[cfg(feature = "testing")]
         self.injected.write(writer, SpaceId::Data(id));
-        if plan.management && self.handshake.complete {
+        if plan.management && self.handshake.is_complete() {
             self.handshake.write_frames(writer);
             self.paths.write_frames(writer, id, &mut self.outbox);
         }

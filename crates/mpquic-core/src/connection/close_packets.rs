@@ -28,16 +28,16 @@ impl Connection {
         let path = self.paths.open(id)?;
         let four_tuple = path.tuple.four_tuple;
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
-        if !self.handshake.confirmed && id == PathId::ZERO {
+        if !self.handshake.is_confirmed() && id == PathId::ZERO {
             let early = conceal(&frame);
             // RFC 9000 section 14.1: the last packet fills the datagram.
-            let pad = self.side == Side::Client && self.handshake.initial.is_some();
-            let last = self.handshake.handshake.is_none();
+            let pad = self.side == Side::Client && self.handshake.level(SpaceId::Initial).is_some();
+            let last = self.handshake.level(SpaceId::Handshake).is_none();
             self.close_handshake(SpaceId::Initial, &early, limit, pad && last, buf);
             self.close_handshake(SpaceId::Handshake, &early, limit, pad, buf);
         }
-        if self.handshake.one_rtt.is_some()
-            && (self.handshake.complete || self.side == Side::Server)
+        if self.handshake.has_one_rtt_keys()
+            && (self.handshake.is_complete() || self.side == Side::Server)
         {
             self.close_one_rtt(now, id, frame, limit, buf);
         }

@@ -57,12 +57,12 @@ impl Connection {
             return Some(transmit);
         }
         // RFC 9001 section 5.7: a server may send 1-RTT before the handshake is complete.
-        let Some(keys) = &self.handshake.one_rtt else {
+        if !self.handshake.has_one_rtt_keys() {
             // 0-RTT, if there are keys
             self.handshake.sealing()?;
             return self.transmit_scheduled(now, max_datagrams, buf);
-        };
-        if keys.wants_update() {
+        }
+        if self.handshake.wants_key_update() {
             self.initiate_key_update(now);
         }
         self.transmit_planned(now, Paths::own_plan, buf)

@@ -5,8 +5,8 @@ use std::time::Instant;
 use quinn_proto::{ConnectionId, Side};
 
 use super::Connection;
-use super::handshake::Level;
 use crate::congestion::Controller as _;
+use crate::handshake::Level;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
@@ -32,11 +32,12 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let wants = |level: &Level| level.wants(now);
-        let initial = self.handshake.initial.as_deref().is_some_and(wants);
-        let handshake = self.handshake.handshake.as_deref().is_some_and(wants);
+        let initial = self.handshake.level(SpaceId::Initial).is_some_and(wants);
+        let level = self.handshake.level(SpaceId::Handshake);
+        let handshake = level.is_some_and(wants);
         #[cfg(feature = "testing")]
-        let handshake = handshake
-            || (self.handshake.handshake.is_some() && self.injected.is_wanted(SpaceId::Handshake));
+        let handshake =
+            handshake || (level.is_some() && self.injected.is_wanted(SpaceId::Handshake));
         if !initial && !handshake {
             return None;
         }
@@ -46,8 +47,7 @@ impl Connection {
         // RFC 9000 section 14.1: datagrams with ack-eliciting Initial packets fill 1200 bytes.
         let eliciting = self
             .handshake
-            .initial
-            .as_deref()
+            .level(SpaceId::Initial)
             .is_some_and(Level::wants_to_elicit);
         let pad = initial && (self.side == Side::Client || eliciting);
         if size
@@ -70,7 +70,9 @@ impl Connection {
             let built = self.build_handshake(now, SpaceId::Handshake, limit, pad_to, buf);
             if built && self.side == Side::Client {
                 // RFC 9001 section 4.9.1
-                self.discard_level(SpaceId::Initial);
+                self.handshake
+                    .discard_level(SpaceId::Initial, &mut self.outbox);
+                self.follow_handshake_steps(now);
             }
         }
         if data {
@@ -97,7 +99,7 @@ impl Connection {
             return false;
         };
         self.side == Side::Client
-            && self.handshake.complete
+            && self.handshake.is_complete()
             && size >= MIN_DATAGRAM
             && self.demand().any
             && path.recovery.bytes_in_flight() + size as u64
@@ -120,24 +122,7 @@ impl Connection {
 
     pub(super) fn long_header(&self, space: SpaceId) -> Option<PacketHeader> {
         let dcid = self.peer_cid()?;
-        let scid = self.handshake.local_cid;
-        let version = self.handshake.versions.current();
-        Some(match space {
-            SpaceId::Initial => {
-                let token = self.handshake.token.clone();
-                PacketHeader::Initial {
-                    version,
-                    dcid,
-                    scid,
-                    token,
-                }
-            }
-            SpaceId::Handshake | SpaceId::Data(_) => PacketHeader::Handshake {
-                version,
-                dcid,
-                scid,
-            },
-        })
+        Some(self.handshake.long_header(space, dcid))
     }
 
     /// Appends one Initial or Handshake packet; `limit` and `pad_to` are positions in `buf`.

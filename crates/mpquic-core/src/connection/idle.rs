@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::wire::transport_parameters::TransportParameters;
+
 /// How long nothing must have arrived before memory is given back.
 const TRIM_AFTER: Duration = Duration::from_secs(1);
 /// The same the first time: what one handshake needed then serves the next ones, of which a server
@@ -42,7 +44,9 @@ impl IdleTimer {
         }
     }
 
-    pub(super) fn set_peer(&mut self, timeout: Duration) {
+    /// Takes the peer's timeout.
+    pub(super) fn set_peer_parameters(&mut self, peer: &TransportParameters) {
+        let timeout = peer.max_idle_timeout;
         self.peer = Some(timeout).filter(|timeout| !timeout.is_zero());
     }
 

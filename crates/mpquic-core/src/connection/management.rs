@@ -7,14 +7,13 @@ use rand::RngExt;
 use smallvec::SmallVec;
 
 use super::{Connection, State};
-use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
+use crate::cid::peer::ResetTokenChanges;
 use crate::congestion::Controller as _;
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::event::{EndpointEvent, Event, OpenPathError, PathEvent};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::packet::arrival::{Arrival, Opened};
 use crate::path::Path;
-use crate::path::set::Slot;
 use crate::sched::SchedulerEvent;
 use crate::wire::frame::{
     self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
@@ -46,7 +45,7 @@ impl Connection {
         if self.side == Side::Server {
             return Err(OpenPathError::ServerSide);
         }
-        if !self.handshake.confirmed {
+        if !self.handshake.is_confirmed() {
             return Err(OpenPathError::NotConfirmed);
         }
         if !self.paths.ids.is_multipath() {
@@ -128,7 +127,7 @@ impl Connection {
         if slot.path.is_some() {
             return true;
         }
-        if !self.may_be_opened(slot) {
+        if !self.paths.may_be_opened(slot) {
             return false;
         }
         let slot = self.paths.slot_or_new(arrival.path);
@@ -140,15 +139,6 @@ impl Connection {
         // The path did not exist yet when its first datagram was counted.
         self.credit_datagram(arrival);
         true
-    }
-
-    /// True if the peer may open a path there. Only the client does (MP-070), and an abandoned ID is
-    /// never used again (MP-037).
-    pub(super) fn may_be_opened(&self, slot: &Slot) -> bool {
-        self.side == Side::Server
-            && self.paths.ids.is_multipath()
-            && slot.path.is_none()
-            && slot.abandon.is_none()
     }
 
     /// The path works: tells application and scheduler.
@@ -199,12 +189,7 @@ impl Connection {
     }
 
     pub(super) fn apply_token_changes(&mut self, changes: ResetTokenChanges) {
-        for change in changes {
-            self.outbox.endpoint_event(match change {
-                ResetTokenChange::Added(token) => EndpointEvent::ResetTokenAdded(token),
-                ResetTokenChange::Removed(token) => EndpointEvent::ResetTokenRemoved(token),
-            });
-        }
+        self.outbox.reset_tokens(changes);
     }
 
     /// Gives path management frames to their owners.

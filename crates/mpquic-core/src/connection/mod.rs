@@ -19,10 +19,12 @@ use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
 use crate::error::{ConnectionError, TransportError, TransportErrorCode};
 use crate::event::{
-    ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError, PathStats,
-    SendDatagramError,
+    ClosedPath, ConnectionStats, EarlyData, EndpointEvent, Event, MigrateError, OpenPathError,
+    PathStats, SendDatagramError,
 };
 use crate::guarded::GuardedController;
+use crate::handshake::Handshake;
+use crate::handshake::setup::{ConnectionSetup, Role};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::packet::delivery::Delivery;
@@ -39,13 +41,12 @@ use crate::sched::{LocalQueue, SchedulerEvent};
 use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
+use crate::version::Version;
 use crate::wire::frame::Close;
-use crate::wire::header::ProtectedPacket;
 use crate::wire::transport_parameters::TransportParameters;
 
 mod assemble;
 mod close_packets;
-mod early;
 mod egress;
 mod failover;
 mod handshake;
@@ -59,18 +60,12 @@ mod log;
 mod management;
 mod migration;
 mod preferred;
-mod premature;
 mod scheduling;
 mod settle;
-pub(crate) mod setup;
 mod state;
 mod timers;
-pub(crate) mod versions;
 mod views;
 
-use setup::{ConnectionSetup, Role};
-
-use handshake::Handshake;
 use hints::Hints;
 use idle::IdleTimer;
 use scheduling::SchedulerHost;
@@ -88,14 +83,68 @@ fn frame_room(path: &Path) -> usize {
     path.datagram_size().saturating_sub(PACKET_OVERHEAD)
 }
 
+/// The paths of a new connection: path 0, with the connection IDs of the handshake.
+fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
+    let config = &setup.transport;
+    let side = setup.role.side();
+    let validated = match &setup.role {
+        // The server chose to answer from there.
+        Role::Client(_) => true,
+        Role::Server(server) => server.address_validated,
+    };
+    let mut path = Path::new(PathId::ZERO, setup.four_tuple, side, setup.now, config);
+    path.established = true;
+    path.spins = config.spin_bit && random.random_ratio(15, 16);
+    if validated {
+        path.tuple.set_validated();
+    }
+    let generator = SeededGenerator::new(random.bytes(), setup.endpoint.connection_id_length);
+    let mut paths = Paths::new(Shared {
+        side,
+        config: config.clone(),
+        cids: CidSource::new(Box::new(generator)),
+        reset_key: setup.reset_key.clone(),
+        random: SeededRandom::new(random.bytes()),
+        cid_limit: setup.local_parameters.active_connection_id_limit,
+        handshake_address: setup.four_tuple.remote,
+        handshake_complete: false,
+        handshake_confirmed: false,
+        allows_migration: match &setup.role {
+            Role::Client(_) => true,
+            Role::Server(server) => server.config.migration,
+        },
+        uses_preferred_address: match &setup.role {
+            Role::Client(client) => client.use_preferred_address,
+            Role::Server(_) => false,
+        },
+        preferred: setup
+            .local_parameters
+            .preferred_address
+            .clone()
+            .map(Box::new),
+        peer: Peer::from(&TransportParameters::default()),
+        greases_quic_bit: setup.endpoint.grease_quic_bit,
+        ack_frequencies: AckFrequencies::new(config, &setup.local_parameters),
+    });
+    let slot = paths.slot_or_new(PathId::ZERO);
+    slot.local_cids
+        .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
+    // RFC 9000 section 5.1.1
+    if let Some(preferred) = &setup.local_parameters.preferred_address {
+        slot.local_cids
+            .add_announced(preferred.connection_id, preferred.stateless_reset_token);
+    }
+    slot.peer_cids.set_handshake_cid(setup.peer_cid);
+    slot.path = Some(Box::new(path));
+    paths
+}
+
 /// A QUIC connection with any number of paths.
 pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>,
     endpoint_config: Arc<EndpointConfig>,
     random: SeededRandom,
-    /// 1-RTT packets that cannot be handled yet.
-    premature: Vec<(crate::packet::arrival::Arrival, ProtectedPacket)>,
     /// Memory for moving data from one path to others.
     requeued: Vec<Delivery>,
     handshake: Handshake,
@@ -127,58 +176,11 @@ impl Connection {
     pub(crate) fn new(setup: ConnectionSetup) -> Self {
         let mut random = SeededRandom::new(setup.seed);
         let now = setup.now;
+        let four_tuple = setup.four_tuple;
         let config = setup.transport.clone();
-        let side = setup.side();
-        let validated = match &setup.role {
-            // The server chose to answer from there.
-            Role::Client(_) => true,
-            Role::Server(server) => server.address_validated,
-        };
-        let mut path = Path::new(PathId::ZERO, setup.four_tuple, side, now, &config);
-        path.established = true;
-        path.spins = config.spin_bit && random.random_ratio(15, 16);
-        if validated {
-            path.tuple.set_validated();
-        }
-        let generator = SeededGenerator::new(random.bytes(), setup.endpoint.connection_id_length);
-        let mut paths = Paths::new(Shared {
-            side,
-            config: config.clone(),
-            cids: CidSource::new(Box::new(generator)),
-            reset_key: setup.reset_key.clone(),
-            random: SeededRandom::new(random.bytes()),
-            cid_limit: setup.local_parameters.active_connection_id_limit,
-            handshake_address: setup.four_tuple.remote,
-            handshake_complete: false,
-            handshake_confirmed: false,
-            allows_migration: match &setup.role {
-                Role::Client(_) => true,
-                Role::Server(server) => server.config.migration,
-            },
-            uses_preferred_address: match &setup.role {
-                Role::Client(client) => client.use_preferred_address,
-                Role::Server(_) => false,
-            },
-            preferred: setup
-                .local_parameters
-                .preferred_address
-                .clone()
-                .map(Box::new),
-            peer: Peer::from(&TransportParameters::default()),
-            greases_quic_bit: setup.endpoint.grease_quic_bit,
-            ack_frequencies: AckFrequencies::new(&config, &setup.local_parameters),
-        });
-        let slot = paths.slot_or_new(PathId::ZERO);
-        slot.local_cids
-            .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
-        // RFC 9000 section 5.1.1
-        if let Some(preferred) = &setup.local_parameters.preferred_address {
-            slot.local_cids
-                .add_announced(preferred.connection_id, preferred.stateless_reset_token);
-        }
+        let side = setup.role.side();
+        let paths = first_path(&setup, &mut random);
         let peer_cid = setup.peer_cid;
-        slot.peer_cids.set_handshake_cid(peer_cid);
-        slot.path = Some(Box::new(path));
         let mut controller = GuardedController::new(&config);
         controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
         let scheduling = SchedulerHost::new(&config, random.random());
@@ -193,7 +195,6 @@ impl Connection {
         let mut connection = Self {
             side,
             endpoint_config: setup.endpoint.clone(),
-            premature: Vec::new(),
             requeued: Vec::new(),
             paths,
             streams: Streams::new(side, &config, now),
@@ -213,12 +214,7 @@ impl Connection {
         connection
             .outbox
             .scheduler_event(SchedulerEvent::PathAdded(PathId::ZERO));
-        connection.log_start(peer_cid);
-        if side == Side::Client {
-            connection.start_early_data();
-            let started = connection.drive_handshake();
-            connection.close_on_error(now, started);
-        }
+        connection.start(now, four_tuple, peer_cid);
         connection
     }
 
@@ -459,12 +455,12 @@ impl Connection {
 
     /// ALPN and server name, once known.
     pub fn handshake_data(&self) -> Option<HandshakeData> {
-        self.handshake.session.handshake_data()
+        self.handshake.data()
     }
 
     /// The peer's certificates, once the handshake is complete.
     pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
-        self.handshake.session.peer_certificates()
+        self.handshake.peer_certificates()
     }
 
     /// Fills `output` with keying material that only the two sides of this connection can make: equal
@@ -481,28 +477,26 @@ impl Connection {
         label: &[u8],
         context: &[u8],
     ) -> Result<(), ExportError> {
-        if !self.handshake.complete {
-            return Err(ExportError::HandshakeIncomplete);
-        }
-        let session = &self.handshake.session;
-        session.export_keying_material(output, label, context)
+        self.handshake
+            .export_keying_material(output, label, context)
+    }
+
+    /// The version of QUIC in use. A client knows it once the handshake is complete; until then the
+    /// server may choose another one.
+    pub fn version(&self) -> Version {
+        self.handshake.version()
+    }
+
+    /// Whether data written before the handshake was complete went as 0-RTT. What arrives as 0-RTT
+    /// may be a replay of an earlier connection: send only what may happen twice.
+    pub fn early_data(&self) -> EarlyData {
+        self.handshake.zero_rtt_state()
     }
 
     /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
     pub fn initiate_key_update(&mut self, now: Instant) -> bool {
-        let confirmed = self.handshake.confirmed;
-        let Handshake {
-            one_rtt, session, ..
-        } = &mut self.handshake;
-        let updated = match one_rtt {
-            Some(keys) if confirmed => keys.initiate(now, &mut **session),
-            Some(_) | None => false,
-        };
-        if updated {
-            self.outbox.set_time(now);
-            self.log_key_update(qlog::KeyTrigger::LocalUpdate);
-        }
-        updated
+        self.outbox.set_time(now);
+        self.handshake.initiate_key_update(now, &mut self.outbox)
     }
 
     /// Which side we are.
@@ -512,7 +506,7 @@ impl Connection {
 
     /// True until the handshake is complete.
     pub fn is_handshaking(&self) -> bool {
-        !self.handshake.complete
+        !self.handshake.is_complete()
     }
 
     /// True once `close` was called or the connection was lost.
@@ -551,7 +545,7 @@ impl Connection {
     /// Gives back memory kept for reuse.
     fn trim(&mut self) {
         self.outcome = None;
-        self.premature.shrink_to_fit();
+        self.handshake.trim();
         self.requeued.shrink_to_fit();
         self.outbox.trim();
         self.paths.trim();

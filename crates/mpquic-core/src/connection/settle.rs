@@ -4,14 +4,13 @@
 use std::time::Instant;
 
 use super::Connection;
-use super::assemble::NOT_ONE_RTT;
 use crate::congestion::Controller as _;
-use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{TransportError, TransportErrorCode};
+use crate::handshake::NOT_ONE_RTT;
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::packet_info;
 use crate::packet::arrival::{Arrival, Opened};
-use crate::packet::delivery::{Delivery, Fate, HandshakeDelivery, StreamDelivery};
+use crate::packet::delivery::{Delivery, Fate, StreamDelivery};
 use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
 use crate::sched::SchedulerEvent;
@@ -66,8 +65,8 @@ impl Connection {
             now,
             peer_ack_delay_exponent: self.paths.shared.peer.ack_delay_exponent,
             peer_max_ack_delay: self.paths.peer_max_ack_delay(),
-            handshake_confirmed: self.handshake.confirmed,
-            peer_validated_address: !self.handshake.peer_may_be_blocked(self.side),
+            handshake_confirmed: self.handshake.is_confirmed(),
+            peer_validated_address: !self.handshake.peer_may_be_blocked(),
         }
     }
 
@@ -121,7 +120,7 @@ impl Connection {
     /// A peer that has seen packets of a new key phase must not go on with the old one (RFC 9001
     /// section 6.2).
     fn keeps_phase(&self, opened: &Opened, outcome: &AckOutcome) -> Result<(), TransportError> {
-        let newest = self.handshake.one_rtt.as_ref().map(OneRttKeys::generation);
+        let newest = self.handshake.key_generation();
         if newest.is_none_or(|newest| opened.generation >= newest) {
             return Ok(());
         }
@@ -202,10 +201,10 @@ impl Connection {
             if let Some(path) = self.paths.any_mut(id) {
                 path.on_packet_acked(now, number, packet, is_open, &mut self.outbox);
             }
-            if let Some(keys) = &mut self.handshake.one_rtt {
-                let paths = &self.paths;
-                keys.on_acked(packet.key_phase_generation, now, || paths.largest_pto());
-            }
+            let generation = packet.key_phase_generation;
+            let paths = &self.paths;
+            self.handshake
+                .on_one_rtt_acked(generation, now, || paths.largest_pto());
         }
         // Stream bytes wait for more that may follow.
         for delivery in &packet.deliveries {
@@ -259,11 +258,8 @@ impl Connection {
             Delivery::Crypto(delivery) => {
                 self.handshake.on_crypto_delivery(space, delivery, fate);
             }
-            Delivery::Handshake(HandshakeDelivery::HandshakeDone) => {
-                self.handshake.done_pending |= fate == Fate::Lost;
-            }
-            Delivery::Handshake(HandshakeDelivery::NewToken) => {
-                if fate == Fate::Lost && self.handshake.new_token.is_none() {
+            Delivery::Handshake(delivery) => {
+                if self.handshake.on_delivery(delivery, fate) {
                     self.offer_token();
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Connection, State};
-use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::error::ConnectionError;
 use crate::event::{EndpointEvent, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
@@ -43,10 +43,7 @@ impl Connection {
                 earliest.note(silent, TimeoutReason::KeepAlive(slot.id));
             }
         }
-        for level in [&self.handshake.initial, &self.handshake.handshake]
-            .into_iter()
-            .flatten()
-        {
+        for level in self.handshake.levels() {
             let ack = level.space.received.next_timeout();
             earliest.note(ack, TimeoutReason::AckDelay(PathId::ZERO));
         }
@@ -56,25 +53,15 @@ impl Connection {
         earliest.note(self.scheduling.next_timeout(), TimeoutReason::Scheduler);
         let idle = self.idle.deadline(|| self.paths.largest_pto());
         earliest.note(idle, TimeoutReason::Idle);
-        let keys = self
-            .handshake
-            .one_rtt
-            .as_ref()
-            .and_then(|keys| keys.next_timeout());
-        earliest.note(keys, TimeoutReason::KeyDiscard);
-        earliest.note(self.early_keys_timeout(), TimeoutReason::KeyDiscard);
+        earliest.note(self.handshake.next_timeout(), TimeoutReason::KeyDiscard);
         earliest.note(self.idle.trim_timeout(), TimeoutReason::Rest);
         earliest.0
     }
 
     fn recovery_timeout(&self, path: &Path) -> Option<RecoveryTimeout> {
         let first = path.id == PathId::ZERO;
-        let levels = [&self.handshake.initial, &self.handshake.handshake];
-        let handshake = levels
-            .into_iter()
-            .flatten()
-            .filter(|_| first)
-            .map(|level| &level.space);
+        let levels = self.handshake.levels();
+        let handshake = levels.filter(|_| first).map(|level| &level.space);
         let spaces = handshake.chain(std::iter::once(&path.space));
         path.recovery
             .next_timeout(spaces, &self.timeout_context(path))
@@ -91,11 +78,11 @@ impl Connection {
                 MAX_BACKOFF
             },
             peer_max_ack_delay: self.paths.peer_max_ack_delay(),
-            handshake_confirmed: self.handshake.confirmed,
+            handshake_confirmed: self.handshake.is_confirmed(),
             peer_validated_address: path.id != PathId::ZERO
-                || !self.handshake.peer_may_be_blocked(self.side),
+                || !self.handshake.peer_may_be_blocked(),
             amplification_limited: path.tuple.amplification.is_blocked(1),
-            has_handshake_keys: self.handshake.handshake.is_some(),
+            has_handshake_keys: self.handshake.level(SpaceId::Handshake).is_some(),
         }
     }
 
@@ -126,17 +113,8 @@ impl Connection {
         if self.idle.take_trim(now) {
             self.trim();
         }
-        self.on_early_keys_timeout(now);
-        if let Some(keys) = &mut self.handshake.one_rtt {
-            keys.on_timeout(now);
-            if keys.is_exhausted() {
-                let error = TransportError::new(
-                    TransportErrorCode::AEAD_LIMIT_REACHED,
-                    "the keys are used up and the peer does not let us update them",
-                );
-                self.close_on_error(now, Err(error));
-            }
-        }
+        let keys = self.handshake.on_timeout(now, &mut self.outbox);
+        self.close_on_error(now, keys);
     }
 
     /// Acknowledgements that are due stay so until something can carry them; their timers do not.
@@ -146,8 +124,7 @@ impl Connection {
                 path.space.received.on_timeout(now);
             }
         }
-        let levels = [&mut self.handshake.initial, &mut self.handshake.handshake];
-        for level in levels.into_iter().flatten() {
+        for level in self.handshake.levels_mut() {
             level.space.received.on_timeout(now);
         }
     }
@@ -179,7 +156,7 @@ impl Connection {
     fn keep_alive_interval(&self) -> Option<Duration> {
         self.config
             .keep_alive_interval
-            .filter(|_| self.handshake.confirmed)
+            .filter(|_| self.handshake.is_confirmed())
     }
 
     /// A path was silent for the keep-alive interval. While packets wait for acknowledgement, a PING
@@ -237,16 +214,7 @@ impl Connection {
         self.log_metrics(id);
         match space {
             SpaceId::Data(_) => self.on_path_silent(now, id),
-            // RFC 9002 section 6.2.4: also what the other level has in flight. Initial packets alone
-            // would not help a peer that has them and misses the others.
-            SpaceId::Initial | SpaceId::Handshake => {
-                for level in [SpaceId::Initial, SpaceId::Handshake] {
-                    if let Some(level) = self.handshake.level_mut(level) {
-                        level.crypto.resend();
-                        level.space.received.repeat();
-                    }
-                }
-            }
+            SpaceId::Initial | SpaceId::Handshake => self.handshake.on_probe_timeout(),
         }
     }
 }
@@ -254,7 +222,7 @@ impl Connection {
 /// The recovery state of a path and one of its spaces.
 pub(super) fn recovery_of<'a>(
     paths: &'a mut crate::path::set::Paths,
-    handshake: &'a mut super::Handshake,
+    handshake: &'a mut crate::handshake::Handshake,
     id: PathId,
     space: SpaceId,
 ) -> Option<(&'a mut crate::recovery::Recovery, &'a mut PacketNumberSpace)> {

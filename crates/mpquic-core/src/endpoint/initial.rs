@@ -10,7 +10,7 @@ use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
-use crate::packet::opener;
+use crate::protect::{self, FixedKeys};
 use crate::version::Version;
 use crate::wire::frame::{Close, Frame};
 use crate::wire::header::{self, Header, PacketHeader};
@@ -36,14 +36,11 @@ pub(super) fn open(mut datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<
         return None;
     };
     let keys = crypto.initial_keys(version, &dcid);
-    let unprotected = opener::unprotect(&mut packet, &*keys.header.remote, 0)?;
-    opener::open(
-        &mut packet,
-        &unprotected,
-        &*keys.packet.remote,
-        PathId::ZERO,
-    )
-    .ok()?;
+    let mut opening = FixedKeys {
+        header: &*keys.header.remote,
+        packet: &*keys.packet.remote,
+    };
+    protect::open(&mut packet, &mut opening, None, PathId::ZERO).ok()?;
     Some(Opened {
         version,
         scid,

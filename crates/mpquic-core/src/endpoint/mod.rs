@@ -13,14 +13,12 @@ use thiserror::Error;
 
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::connection::Connection;
-use crate::connection::setup::{
-    ClientSetup, ConnectionSetup, Role, ServerSetup, TokenDrawer, local_parameters,
-};
-use crate::connection::versions::Versions;
 use crate::crypto::Unstarted;
 use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::event::{Datagram, EndpointEvent};
+use crate::handshake::setup::{ClientSetup, ConnectionSetup, Role, ServerSetup, TokenDrawer};
+use crate::handshake::{Versions, local_parameters};
 use crate::ids::{FourTuple, PathId};
 use crate::packet::Transmit;
 use crate::qlog::{Unnumbered, UnnumberedKind};

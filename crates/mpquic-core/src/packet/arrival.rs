@@ -32,4 +32,6 @@ pub(crate) struct Opened {
     pub(crate) size: usize,
     /// Key updates before the key that opened it.
     pub(crate) generation: u32,
+    /// The spin bit of a 1-RTT packet.
+    pub(crate) spin: bool,
 }

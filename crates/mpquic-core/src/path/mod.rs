@@ -21,6 +21,7 @@ pub(crate) mod amplification;
 pub(crate) mod ids;
 pub(crate) mod mtu;
 mod outcome;
+mod parameters;
 mod report;
 pub(crate) mod sending;
 pub(crate) mod set;

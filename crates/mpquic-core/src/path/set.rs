@@ -227,6 +227,21 @@ impl Paths {
         self.shared.cids.generate(|cid| is_issued(slots, cid))
     }
 
+    /// True if the peer may open a path there. Only the client does (MP-070), and an abandoned ID is
+    /// never used again (MP-037).
+    pub(crate) fn may_be_opened(&self, slot: &Slot) -> bool {
+        self.shared.side == Side::Server
+            && self.ids.is_multipath()
+            && slot.path.is_none()
+            && slot.abandon.is_none()
+    }
+
+    /// True if the client seems to open the path, and its PATH_NEW_CONNECTION_ID is still on its way,
+    /// perhaps over a slower path. The answer waits for it (MP-083).
+    pub(crate) fn lacks_peer_cid(&self, slot: &Slot) -> bool {
+        self.may_be_opened(slot) && !slot.peer_cids.has_unused()
+    }
+
     /// True if a datagram that ends so is a stateless reset of the connection (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         self.slots

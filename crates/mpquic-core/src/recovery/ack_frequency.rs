@@ -59,7 +59,7 @@ impl AckFrequencies {
     }
 
     /// The peer's parameters arrived.
-    pub(crate) fn set_peer(&mut self, peer: &TransportParameters) {
+    pub(crate) fn set_peer_parameters(&mut self, peer: &TransportParameters) {
         self.peer_min_delay = peer.min_ack_delay;
         self.announced_delay = peer.max_ack_delay;
         self.peer_delay = peer.max_ack_delay;

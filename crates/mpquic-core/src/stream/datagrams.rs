@@ -12,6 +12,7 @@ use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
 use crate::wire::frame::DatagramHeader;
+use crate::wire::transport_parameters::TransportParameters;
 
 /// What a queued payload costs beside its bytes.
 const OVERHEAD: usize = 64;
@@ -90,8 +91,8 @@ impl Datagrams {
     }
 
     /// Takes the peer's `max_datagram_frame_size`; 0 means it takes none.
-    pub(crate) fn set_peer_limit(&mut self, max_datagram_frame_size: u64) {
-        self.peer_limit = max_datagram_frame_size;
+    pub(crate) fn set_peer_parameters(&mut self, peer: &TransportParameters) {
+        self.peer_limit = peer.max_datagram_frame_size;
     }
 
     /// Largest payload the peer takes in a packet with `room` bytes for frames; `None` if it takes

@@ -27,12 +27,17 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("guarded", "config congestion ids path_map sched"),
             ("recorder", "config ids packet qlog version wire"),
             ("space", "config ids packet random range_set wire"),
+            ("protect", "crypto error ids packet qlog space wire"),
             ("recovery", "config congestion error ids packet space wire"),
             ("stream", "config error packet range_set sched wire"),
             ("event", "error ids stream"),
             (
                 "outbox",
-                "congestion error event guarded ids qlog recorder sched space",
+                "cid congestion error event guarded ids qlog recorder sched space",
+            ),
+            (
+                "handshake",
+                "config crypto error event ids outbox packet protect qlog random recorder space stream version wire",
             ),
             (
                 "path",
@@ -40,11 +45,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "connection",
-                "cid config congestion crypto error event guarded ids outbox packet path qlog random recorder recovery sched space stream version wire",
+                "cid config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched space stream version wire",
             ),
             (
                 "endpoint",
-                "config connection crypto error event ids packet qlog version wire",
+                "config connection crypto error event handshake ids packet protect qlog version wire",
             ),
             (
                 "testing",
@@ -66,6 +71,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("report", "mod"),
             ("set", "ids mod shared status"),
             ("ack_frequency", "mod set"),
+            ("parameters", "set shared"),
             ("sending", "mod set"),
             ("view", "mod"),
         ],
@@ -81,12 +87,8 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-cc/src/bbr/losses.rs",
     "mpquic-cc/src/bbr/mod.rs",
     "mpquic-cc/src/bbr/probe_rtt.rs",
-    "mpquic-core/src/connection/early.rs",
-    "mpquic-core/src/connection/handshake.rs",
     "mpquic-core/src/connection/inject.rs",
     "mpquic-core/src/connection/mod.rs",
-    "mpquic-core/src/connection/setup.rs",
-    "mpquic-core/src/connection/versions.rs",
     "mpquic-core/src/crypto/mod.rs",
     "mpquic-core/src/crypto/rustls.rs",
     "mpquic-core/src/crypto/rustls/settled.rs",
@@ -96,6 +98,13 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/endpoint/log.rs",
     "mpquic-core/src/endpoint/mod.rs",
     "mpquic-core/src/endpoint/routes.rs",
+    "mpquic-core/src/handshake/level.rs",
+    "mpquic-core/src/handshake/mod.rs",
+    "mpquic-core/src/handshake/parameters.rs",
+    "mpquic-core/src/handshake/send.rs",
+    "mpquic-core/src/handshake/setup.rs",
+    "mpquic-core/src/handshake/version.rs",
+    "mpquic-core/src/handshake/zero_rtt.rs",
     "mpquic-core/src/recovery/loss.rs",
     "mpquic-core/src/recovery/mod.rs",
     "mpquic-core/src/recovery/pto.rs",
@@ -146,19 +155,15 @@ pub(crate) const CALLS_IN_CIRCLES: &[&str] = &[
     "mpquic-cc/src/bbr/cycle.rs",
     "mpquic-cc/src/bbr/losses.rs",
     "mpquic-core/src/connection/close_packets.rs",
-    "mpquic-core/src/connection/early.rs",
     "mpquic-core/src/connection/egress.rs",
     "mpquic-core/src/connection/failover.rs",
     "mpquic-core/src/connection/handshake.rs",
     "mpquic-core/src/connection/handshake_packets.rs",
     "mpquic-core/src/connection/ingress.rs",
-    "mpquic-core/src/connection/log.rs",
     "mpquic-core/src/connection/management.rs",
     "mpquic-core/src/connection/migration.rs",
     "mpquic-core/src/connection/preferred.rs",
-    "mpquic-core/src/connection/premature.rs",
     "mpquic-core/src/connection/settle.rs",
-    "mpquic-core/src/connection/versions.rs",
 ];
 
 /// Crate, and the crates of ours it names, besides those that only its tests name.
@@ -198,21 +203,21 @@ pub(crate) struct Limit {
 
 /// Fields of `Connection`. The aim: 14.
 pub(crate) const FIELDS: Limit = Limit {
-    limit: 17,
+    limit: 16,
     slack: 0,
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 201,
+    limit: 163,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 6159,
+    limit: 4472,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 754,
+    limit: 567,
     slack: 50,
 };

@@ -3,6 +3,7 @@
 use super::*;
 use crate::packet::delivery::Delivery;
 use crate::stream::datagrams::Datagrams;
+use crate::wire::transport_parameters::TransportParameters;
 
 fn datagrams(limit: u64) -> Datagrams {
     let mut datagrams = Datagrams::new(&TransportConfig {
@@ -10,7 +11,10 @@ fn datagrams(limit: u64) -> Datagrams {
         datagram_receive_buffer: Some(1000),
         ..config()
     });
-    datagrams.set_peer_limit(limit);
+    datagrams.set_peer_parameters(&TransportParameters {
+        max_datagram_frame_size: limit,
+        ..TransportParameters::default()
+    });
     datagrams
 }
 

@@ -3,17 +3,20 @@
 use quinn_proto::{ConnectionId, Side};
 use rand::{Rng, RngExt};
 
-use super::handshake::Level;
+use super::level::Level;
 use super::setup::Role;
-use super::{Connection, State};
+use super::{Handshake, Step};
 use crate::config::EndpointConfig;
 use crate::crypto::FirstFlight;
-use crate::error::{ConnectionError, TransportError, TransportErrorCode};
-use crate::event::{EarlyData, EndpointEvent};
-use crate::ids::{PathId, SpaceId};
+use crate::error::{TransportError, TransportErrorCode};
+use crate::event::EarlyData;
+use crate::ids::SpaceId;
+use crate::outbox::Outbox;
 use crate::qlog::{self, UnnumberedKind};
+use crate::random::SeededRandom;
 use crate::version::Version;
 use crate::wire::frame::PacketType;
+use crate::wire::header::{Header, ProtectedPacket};
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
 /// Bytes of a client's first destination connection ID (RFC 9000 section 7.2).
@@ -31,7 +34,7 @@ pub(crate) struct Versions {
     /// A number to offer that stands for nothing (RFC 9000 section 15).
     reserved: u32,
     /// `current` is final.
-    settled: bool,
+    is_fixed: bool,
     /// Client: it chose `original` from a Version Negotiation packet.
     is_second_choice: bool,
 }
@@ -48,7 +51,7 @@ impl Versions {
             original,
             supported: config.supported_versions.clone(),
             reserved: Version::reserved(seed),
-            settled: false,
+            is_fixed: false,
             is_second_choice: false,
         }
     }
@@ -72,14 +75,14 @@ impl Versions {
     }
 
     /// No other version will follow.
-    pub(super) fn settle(&mut self, version: Version) {
+    pub(super) fn fix(&mut self, version: Version) {
         self.current = version;
-        self.settled = true;
+        self.is_fixed = true;
     }
 
     /// Client: true if the server may still choose this version (RFC 9369 section 4.1).
     fn may_become(&self, version: Version) -> bool {
-        !self.settled && self.supported.contains(&version)
+        !self.is_fixed && self.supported.contains(&version)
     }
 
     /// Server: the version to go on in. Faults of the client's are found later.
@@ -136,22 +139,20 @@ impl Versions {
     }
 }
 
-impl Connection {
-    /// The version of QUIC in use. A client knows it once the handshake is complete; until then the
-    /// server may choose another one.
-    pub fn version(&self) -> Version {
-        self.handshake.versions.current
+impl Handshake {
+    /// The version in use. A client knows it once the handshake is complete.
+    pub(crate) fn version(&self) -> Version {
+        self.versions.current()
     }
 
     /// Server: reads what came of the ClientHello. Once it is whole, chooses the version and starts
     /// TLS.
-    pub(super) fn read_first_flight(&mut self) -> Result<(), TransportError> {
-        let handshake = &mut self.handshake;
+    pub(super) fn read_first_flight(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         let (Role::Server(server), Some(flight), Some(level), Some(parameters)) = (
-            &handshake.role,
-            &mut handshake.first_flight,
-            &mut handshake.initial,
-            &mut handshake.local_parameters,
+            &self.role,
+            &mut self.first_flight,
+            &mut self.initial,
+            &mut self.local_parameters,
         ) else {
             return Ok(());
         };
@@ -163,142 +164,145 @@ impl Connection {
             return Ok(());
         };
         let offered = client.and_then(|client| client.version_information);
-        let version = handshake.versions.choose(offered.as_ref());
-        if version != handshake.versions.original {
+        let version = self.versions.choose(offered.as_ref());
+        if version != self.versions.original {
             // What the client sends before it knows is still in the original version.
-            let keys = crypto.initial_keys(version, &handshake.initial_dcid);
-            level.other = Some((level.version, std::mem::replace(&mut level.keys, keys)));
-            level.version = version;
+            level.change_version(version, crypto.initial_keys(version, &self.cids.initial));
         }
-        handshake.versions.settle(version);
-        parameters.version_information = Some(handshake.versions.information());
-        handshake.session = crypto.clone().start_session(version, parameters)?;
-        let flight = handshake.first_flight.take().unwrap_or_default();
-        self.log_local_parameters();
-        self.handshake.session.read_handshake(&flight)
+        self.versions.fix(version);
+        parameters.version_information = Some(self.versions.information());
+        self.session = crypto.clone().start_session(version, parameters)?;
+        let flight = self.first_flight.take().unwrap_or_default();
+        self.log_local_parameters(outbox);
+        self.session.read_handshake(&flight)
     }
 
     /// True if an Initial packet of this version can be opened, as far as we know.
     pub(super) fn takes_initial_of(&mut self, version: Version) -> bool {
-        let handshake = &mut self.handshake;
-        let Some(level) = &mut handshake.initial else {
-            return version == handshake.versions.current;
+        let Some(level) = &mut self.initial else {
+            return version == self.versions.current;
         };
         if level.keys_of(version).is_none()
-            && let Role::Client(client) = &handshake.role
-            && handshake.versions.may_become(version)
+            && let Role::Client(client) = &self.role
+            && self.versions.may_become(version)
         {
-            let keys = client.crypto.initial_keys(version, &handshake.initial_dcid);
-            level.other = Some((version, keys));
+            let keys = client.crypto.initial_keys(version, &self.cids.initial);
+            level.also_open(version, keys);
         }
         level.keys_of(version).is_some()
     }
 
     /// Client: the server answers in another version, which is the one to use from now on.
     pub(super) fn follow_version(&mut self, version: Version) {
-        let handshake = &mut self.handshake;
-        if let Some(level) = &mut handshake.initial
-            && let Some((_, keys)) = level.other.take()
-        {
-            level.keys = keys;
-            level.version = version;
+        if let Some(level) = &mut self.initial {
+            level.follow_version();
         }
-        handshake.versions.settle(version);
-        handshake.session.set_version(version);
+        self.versions.fix(version);
+        self.session.set_version(version);
     }
 
-    /// Client: true if a Version Negotiation packet is to be acted on.
-    pub(super) fn accepts_version_negotiation(
-        &self,
-        (dcid, scid): (ConnectionId, ConnectionId),
-        offered: &[u32],
-    ) -> bool {
-        let handshake = &self.handshake;
-        let versions = &handshake.versions;
-        // RFC 8999 section 6
-        let is_answer = self.side == Side::Client
-            && (dcid, scid) == (handshake.local_cid, handshake.initial_dcid);
-        // RFC 9000 section 6.2, RFC 9368 section 4
-        let is_late = handshake.peer_scid.is_some()
-            || handshake.retry_scid.is_some()
-            || versions.is_second_choice;
-        is_answer && !is_late && !offered.contains(&versions.original.to_u32())
-    }
-
-    /// Client: acts on a Version Negotiation packet, which has this source and size (RFC 9368
-    /// section 2.1).
+    /// Client: a Version Negotiation packet arrived. Starts over in a version the server speaks (RFC
+    /// 9368 section 2.1). False if the packet is to be dropped.
     pub(super) fn on_version_negotiation(
         &mut self,
-        (scid, size): (ConnectionId, usize),
-        offered: &[u32],
-    ) -> Result<(), TransportError> {
-        let spoken = self.handshake.versions.supported.clone();
+        packet: &ProtectedPacket,
+        random: &mut SeededRandom,
+        outbox: &mut Outbox,
+    ) -> Result<bool, TransportError> {
+        let Header::VersionNegotiation {
+            dcid,
+            scid,
+            versions: offered,
+        } = &packet.header
+        else {
+            return Ok(false);
+        };
+        // RFC 8999 section 6
+        let is_answer = matches!(self.role, Role::Client(_))
+            && (*dcid, *scid) == (self.cids.local, self.cids.initial);
+        if !is_answer || !self.accepts_version_negotiation(offered) {
+            return Ok(false);
+        }
+        let spoken = self.versions.supported.clone();
         let chosen = Version::select(&spoken, offered);
         let kind = UnnumberedKind::VersionNegotiation {
             versions: offered,
             spoken: &spoken,
             chosen,
         };
-        self.log_unnumbered(&scid, size, kind);
+        self.log_unnumbered(scid, packet.data.len(), kind, outbox);
         match chosen {
-            Some(version) => self.start_over(version),
-            None => {
-                self.state = State::Drained;
-                self.lose(ConnectionError::VersionMismatch);
-                self.outbox.endpoint_event(EndpointEvent::Drained);
-                Ok(())
-            }
+            Some(version) => self.start_over(version, random, outbox)?,
+            None => self.steps.push(Step::VersionMismatch),
         }
+        Ok(true)
+    }
+
+    /// RFC 9000 section 6.2, RFC 9368 section 4: not once another packet was processed, and not if
+    /// the server speaks the version attempted.
+    fn accepts_version_negotiation(&self, offered: &[u32]) -> bool {
+        let is_late =
+            self.cids.peer.is_some() || self.cids.retry.is_some() || self.versions.is_second_choice;
+        !is_late && !offered.contains(&self.versions.original.to_u32())
     }
 
     /// Client: makes another first flight, in a version that the server speaks.
-    fn start_over(&mut self, version: Version) -> Result<(), TransportError> {
-        self.discard_level(SpaceId::Initial);
-        self.abandon_early_data();
+    fn start_over(
+        &mut self,
+        version: Version,
+        random: &mut SeededRandom,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        self.discard_level(SpaceId::Initial, outbox);
+        self.abandon_zero_rtt(outbox);
         let mut dcid = [0; INITIAL_DCID_LENGTH];
-        self.random.fill_bytes(&mut dcid);
+        random.fill_bytes(&mut dcid);
         let dcid = ConnectionId::new(&dcid);
-        if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
-            slot.peer_cids.set_handshake_cid(dcid);
-        }
-        let handshake = &mut self.handshake;
-        handshake.versions = Versions {
-            current: version,
-            original: version,
-            reserved: Version::reserved(self.random.random()),
-            is_second_choice: true,
-            ..handshake.versions.clone()
-        };
-        handshake.set_initial_dcid(dcid);
-        let (Role::Client(client), Some(parameters)) =
-            (&handshake.role, &mut handshake.local_parameters)
+        self.cids.initial = dcid;
+        self.cids.original = dcid;
+        self.steps.push(Step::PeerCid(dcid));
+        self.versions.current = version;
+        self.versions.original = version;
+        self.versions.reserved = Version::reserved(random.random());
+        self.versions.is_second_choice = true;
+        let (Role::Client(client), Some(parameters)) = (&self.role, &mut self.local_parameters)
         else {
             return Ok(());
         };
         let keys = client.crypto.initial_keys(version, &dcid);
-        handshake.initial = Some(Box::new(Level::new(SpaceId::Initial, version, keys)));
-        handshake.token = client.tokens.take(version);
-        parameters.version_information = Some(handshake.versions.information());
-        handshake.session = client
+        self.initial = Some(Box::new(Level::new(SpaceId::Initial, version, keys)));
+        self.token = client.tokens.take(version);
+        parameters.version_information = Some(self.versions.information());
+        self.session = client
             .crypto
             .clone()
             .start_session(version, &client.server_name, parameters)
             .map_err(|_| TransportError::internal("TLS could not be started again"))?;
-        self.log_local_parameters();
-        self.log_handshake_keys(PacketType::Initial);
-        if self.handshake.early_data == EarlyData::NotOffered {
-            self.start_early_data();
+        self.log_local_parameters(outbox);
+        outbox.log.handshake_keys(PacketType::Initial);
+        if self.zero_rtt_state == EarlyData::NotOffered {
+            self.offer_zero_rtt(outbox);
         }
-        self.drive_handshake()
+        self.drive(outbox)
     }
 
-    /// Logs the versions of both sides, once the peer's are known.
-    pub(super) fn log_versions(&mut self, peer: &TransportParameters) {
-        let local = self.handshake.local_parameters.as_deref();
-        self.outbox.log.event(|| qlog::Event::VersionChosen {
-            local: local.and_then(|local| local.version_information.as_ref()),
-            peer: peer.version_information.as_ref(),
-            version: self.handshake.versions.current,
-        });
+    /// Logs a Retry or Version Negotiation packet that the client acts on.
+    pub(super) fn log_unnumbered(
+        &self,
+        source: &ConnectionId,
+        size: usize,
+        kind: UnnumberedKind<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let packet = qlog::Unnumbered {
+            destination: &self.cids.local,
+            source,
+            original_dcid: &self.cids.original,
+            size,
+            kind,
+        };
+        outbox
+            .log
+            .event(|| qlog::Event::UnnumberedReceived(&packet));
     }
 }

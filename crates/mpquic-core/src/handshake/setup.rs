@@ -1,18 +1,18 @@
 //! [`ConnectionSetup`]: what an endpoint hands to a new connection.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionId, Side, TokenStore};
 
-use super::versions::Versions;
+use super::version::Versions;
 use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::crypto::tokens::{ResetKey, TokenIssuer};
 use crate::crypto::{ClientConfig, Keys, Session};
-use crate::ids::{FourTuple, PathId};
+use crate::ids::FourTuple;
 use crate::version::Version;
-use crate::wire::transport_parameters::{ReservedParameter, TransportParameters};
+use crate::wire::transport_parameters::TransportParameters;
 
 /// Everything a connection starts from.
 pub(crate) struct ConnectionSetup {
@@ -43,20 +43,20 @@ pub(crate) struct ConnectionSetup {
     pub(crate) seed: [u8; 32],
 }
 
-impl ConnectionSetup {
-    /// Which side the connection is.
-    pub(crate) fn side(&self) -> Side {
-        match self.role {
-            Role::Client(_) => Side::Client,
-            Role::Server(_) => Side::Server,
-        }
-    }
-}
-
 /// What differs between client and server.
 pub(crate) enum Role {
     Client(Box<ClientSetup>),
     Server(ServerSetup),
+}
+
+impl Role {
+    /// Which side the connection is.
+    pub(crate) fn side(&self) -> Side {
+        match self {
+            Self::Client(_) => Side::Client,
+            Self::Server(_) => Side::Server,
+        }
+    }
 }
 
 /// What only a client needs.
@@ -115,39 +115,4 @@ pub(crate) struct ServerSetup {
     pub(crate) address_validated: bool,
     /// Seals NEW_TOKEN tokens; `None` if none are to be sent.
     pub(crate) token_issuer: Option<TokenIssuer>,
-}
-
-/// The parameters one side announces, without those only a server sends. `random` chooses what the
-/// reserved one looks like.
-pub(crate) fn local_parameters(
-    endpoint: &EndpointConfig,
-    transport: &TransportConfig,
-    local_cid: ConnectionId,
-    random: (u32, [u8; 8]),
-) -> TransportParameters {
-    TransportParameters {
-        max_idle_timeout: transport.max_idle_timeout.unwrap_or(Duration::ZERO),
-        max_udp_payload_size: endpoint.max_udp_payload_size.max(1200).into(),
-        initial_max_data: transport.initial_receive_window,
-        initial_max_stream_data_bidi_local: transport.initial_stream_receive_window,
-        initial_max_stream_data_bidi_remote: transport.initial_stream_receive_window,
-        initial_max_stream_data_uni: transport.initial_stream_receive_window,
-        initial_max_streams_bidi: transport.max_concurrent_bidi_streams,
-        initial_max_streams_uni: transport.max_concurrent_uni_streams,
-        max_ack_delay: transport.valid_max_ack_delay(),
-        active_connection_id_limit: transport.active_connection_id_limit.max(2),
-        initial_source_connection_id: Some(local_cid),
-        max_datagram_frame_size: transport.max_datagram_frame_size(),
-        grease_quic_bit: endpoint.grease_quic_bit,
-        reset_stream_at: transport.reset_stream_at,
-        reserved: endpoint
-            .grease_transport_parameters
-            .then(|| ReservedParameter::new(random.0, random.1)),
-        initial_max_path_id: transport.max_concurrent_paths.checked_sub(1).map(PathId),
-        // draft-ietf-quic-ack-frequency-14 section 3: not above max_ack_delay
-        min_ack_delay: transport
-            .min_ack_delay
-            .map(|delay| delay.min(transport.valid_max_ack_delay())),
-        ..TransportParameters::default()
-    }
 }

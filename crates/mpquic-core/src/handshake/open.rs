@@ -1,0 +1,256 @@
+//! Which packets are opened, and with which keys.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::{ConnectionId, Side};
+
+use super::setup::Role;
+use super::zero_rtt::ZeroRttKeys;
+use super::{Handshake, Step};
+use crate::error::TransportError;
+use crate::ids::{PathId, SpaceId};
+use crate::outbox::Outbox;
+use crate::packet::arrival::{Arrival, Opened};
+use crate::protect::{self, Opening, UpdatableKeys};
+use crate::qlog::{DropReason, KeyTrigger};
+use crate::random::SeededRandom;
+use crate::space::PacketNumberSpace;
+use crate::version::Version;
+use crate::wire::frame::PacketType;
+use crate::wire::header::{Header, ProtectedPacket};
+
+/// Servers drop Initial packets in smaller datagrams (RFC 9000 section 14.1).
+const MIN_INITIAL_DATAGRAM: usize = 1200;
+
+impl Handshake {
+    /// Opens a 1-RTT packet, or buffers it until the handshake is complete. `space` is that of the
+    /// path its connection ID names (MP-035), if there is one already.
+    pub(crate) fn open_one_rtt(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
+        space: Option<&PacketNumberSpace>,
+        largest_pto: impl Fn() -> Duration,
+        outbox: &mut Outbox,
+    ) -> Opening {
+        if !self.complete {
+            // RFC 9001 section 5.7
+            return self.buffer(arrival, packet);
+        }
+        let Some(keys) = &mut self.one_rtt else {
+            return Opening::Dropped(DropReason::KeyUnavailable);
+        };
+        let (path, size) = (arrival.path, packet.data.len());
+        let mut keys = UpdatableKeys {
+            keys,
+            session: &mut *self.session,
+            now: arrival.now,
+            largest_pto,
+            generation: 0,
+            updated: false,
+        };
+        let opened = protect::open(packet, &mut keys, space, path);
+        let generation = keys.generation;
+        if keys.updated {
+            self.log_key_update(KeyTrigger::RemoteUpdate, outbox);
+        }
+        match opened {
+            Ok((unprotected, payload)) => {
+                let opened = Opened {
+                    space: SpaceId::Data(path),
+                    packet_type: PacketType::OneRtt,
+                    version: None,
+                    packet_number: unprotected.packet_number,
+                    destination: *packet.header.dcid(),
+                    size,
+                    generation,
+                    spin: unprotected.spin(),
+                };
+                Opening::Opened(opened, payload)
+            }
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// Keeps a 1-RTT packet until [`Self::take_buffered`] asks for it.
+    pub(crate) fn buffer(&mut self, arrival: &Arrival, packet: &ProtectedPacket) -> Opening {
+        if self.buffered.push(arrival, packet) {
+            Opening::Buffered
+        } else {
+            Opening::Dropped(DropReason::KeyUnavailable)
+        }
+    }
+
+    /// The first buffered packet that can be handled by now: the handshake is complete, and
+    /// `is_ready` says so of its path.
+    pub(crate) fn take_buffered(
+        &mut self,
+        is_ready: impl Fn(PathId) -> bool,
+    ) -> Option<(Arrival, ProtectedPacket)> {
+        if self.buffered.is_empty() || !self.complete {
+            return None;
+        }
+        self.buffered.take(is_ready)
+    }
+
+    /// Opens an Initial, Handshake or 0-RTT packet. `application` is the space of path 0.
+    pub(crate) fn open_long(
+        &mut self,
+        arrival: &Arrival,
+        packet: &mut ProtectedPacket,
+        application: Option<&PacketNumberSpace>,
+    ) -> Opening {
+        let (packet_type, version) = match self.admit_long(arrival, &packet.header) {
+            Ok(admitted) => admitted,
+            Err(reason) => return Opening::Dropped(reason),
+        };
+        let level = |space| {
+            let level = self.level(space);
+            let keys = level.and_then(|level| level.keys_of(version));
+            (space, keys, level.map(|level| &level.space))
+        };
+        let (space, keys, numbers) = match packet_type {
+            PacketType::Initial => level(SpaceId::Initial),
+            PacketType::Handshake => level(SpaceId::Handshake),
+            PacketType::ZeroRtt | PacketType::OneRtt => {
+                let keys = self.zero_rtt.as_deref().and_then(ZeroRttKeys::opening);
+                (SpaceId::Data(PathId::ZERO), keys, application)
+            }
+        };
+        let Some(mut keys) = keys else {
+            return Opening::Dropped(DropReason::KeyUnavailable);
+        };
+        let (destination, size) = (*packet.header.dcid(), packet.data.len());
+        match protect::open(packet, &mut keys, numbers, PathId::ZERO) {
+            Ok((unprotected, payload)) => {
+                if self.role.side() == Side::Client && version != self.versions.current() {
+                    self.follow_version(version);
+                }
+                let opened = Opened {
+                    space,
+                    packet_type,
+                    version: Some(version),
+                    packet_number: unprotected.packet_number,
+                    destination,
+                    size,
+                    generation: 0,
+                    spin: false,
+                };
+                Opening::Opened(opened, payload)
+            }
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    /// Type and version of a packet with a long header that may be opened; or why it may not.
+    fn admit_long(
+        &mut self,
+        arrival: &Arrival,
+        header: &Header,
+    ) -> Result<(PacketType, Version), DropReason> {
+        match header {
+            Header::Initial {
+                version,
+                scid,
+                token,
+                ..
+            } => {
+                if self.is_foreign(scid) || !self.may_be_initial(arrival, token) {
+                    return Err(DropReason::Rejected);
+                }
+                if !self.takes_initial_of(*version) {
+                    return Err(DropReason::Unsupported);
+                }
+                Ok((PacketType::Initial, *version))
+            }
+            // RFC 9369 section 4.1
+            Header::Handshake { version, .. } if *version != self.versions.current() => {
+                Err(DropReason::Unsupported)
+            }
+            Header::ZeroRtt { version, .. } if *version != self.versions.original() => {
+                Err(DropReason::Unsupported)
+            }
+            Header::Handshake { scid, .. } if self.is_foreign(scid) => Err(DropReason::Rejected),
+            Header::Handshake { version, .. } => Ok((PacketType::Handshake, *version)),
+            Header::ZeroRtt { version, .. } => Ok((PacketType::ZeroRtt, *version)),
+            Header::Short { .. } | Header::Retry { .. } | Header::VersionNegotiation { .. } => {
+                Err(DropReason::Invalid)
+            }
+        }
+    }
+
+    /// RFC 9000 section 7.2: the peer's first source connection ID is final.
+    fn is_foreign(&self, scid: &ConnectionId) -> bool {
+        self.cids.peer.is_some_and(|known| known != *scid)
+    }
+
+    /// Servers send no tokens (RFC 9000 section 17.2.2), and clients no small datagrams with Initial
+    /// packets (section 14.1).
+    fn may_be_initial(&self, arrival: &Arrival, token: &[u8]) -> bool {
+        match self.role {
+            Role::Client(_) => token.is_empty(),
+            Role::Server(_) => arrival.size >= MIN_INITIAL_DATAGRAM,
+        }
+    }
+
+    /// A Retry or Version Negotiation packet arrived. False if it is to be dropped.
+    pub(crate) fn on_unnumbered(
+        &mut self,
+        packet: &ProtectedPacket,
+        random: &mut SeededRandom,
+        outbox: &mut Outbox,
+    ) -> Result<bool, TransportError> {
+        match packet.header {
+            Header::Retry { .. } => Ok(self.on_retry(packet, outbox)),
+            _ => self.on_version_negotiation(packet, random, outbox),
+        }
+    }
+
+    /// The frames of an Initial or Handshake packet were processed.
+    pub(crate) fn on_packet_processed(&mut self, header: &Header, outbox: &mut Outbox) {
+        match header {
+            Header::Initial { scid, .. } => self.learn_peer_cid(*scid),
+            Header::Handshake { .. } => self.on_handshake_packet(outbox),
+            Header::ZeroRtt { .. }
+            | Header::Short { .. }
+            | Header::Retry { .. }
+            | Header::VersionNegotiation { .. } => {}
+        }
+    }
+
+    fn learn_peer_cid(&mut self, scid: ConnectionId) {
+        if self.cids.peer.is_none() {
+            self.cids.peer = Some(scid);
+            self.steps.push(Step::PeerCid(scid));
+        }
+    }
+
+    /// A Handshake packet proves the client's address and ends Initial keys on the server (RFC 9000
+    /// section 8.1, RFC 9001 section 4.9.1).
+    fn on_handshake_packet(&mut self, outbox: &mut Outbox) {
+        if matches!(self.role, Role::Server(_)) {
+            self.steps.push(Step::AddressValidated);
+            self.discard_level(SpaceId::Initial, outbox);
+        }
+    }
+
+    /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
+    pub(crate) fn initiate_key_update(&mut self, now: Instant, outbox: &mut Outbox) -> bool {
+        let updated = match &mut self.one_rtt {
+            Some(keys) if self.confirmed => keys.initiate(now, &mut *self.session),
+            Some(_) | None => false,
+        };
+        if updated {
+            self.log_key_update(KeyTrigger::LocalUpdate, outbox);
+        }
+        updated
+    }
+
+    /// Logs that new 1-RTT keys are in use.
+    fn log_key_update(&self, trigger: KeyTrigger, outbox: &mut Outbox) {
+        let generation = self.key_generation().unwrap_or(0);
+        outbox
+            .log
+            .keys_updated(PacketType::OneRtt, generation, trigger);
+    }
+}

@@ -1,0 +1,113 @@
+//! Retry, and the tokens that spare one (RFC 9000 section 8.1).
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use quinn_proto::ConnectionId;
+
+use super::setup::Role;
+use super::{Handshake, Step};
+use crate::error::TransportError;
+use crate::outbox::Outbox;
+use crate::qlog::UnnumberedKind;
+use crate::random::SeededRandom;
+use crate::version::Version;
+use crate::wire::frame::PacketType;
+use crate::wire::header::{Header, ProtectedPacket};
+
+impl Handshake {
+    /// A Retry packet arrived: starts over with its connection ID and token if it is genuine (RFC
+    /// 9000 section 17.2.5). False if it is to be dropped.
+    pub(super) fn on_retry(&mut self, packet: &ProtectedPacket, outbox: &mut Outbox) -> bool {
+        let Header::Retry {
+            version,
+            scid,
+            token,
+            tag,
+            ..
+        } = &packet.header
+        else {
+            return false;
+        };
+        let without_tag = packet.data.len().saturating_sub(tag.len());
+        let retry = &packet.data[..without_tag];
+        if token.is_empty() || !self.accepts_retry(*version, scid, retry, tag) {
+            return false;
+        }
+        let kind = UnnumberedKind::Retry {
+            version: *version,
+            token,
+        };
+        self.log_unnumbered(scid, packet.data.len(), kind, outbox);
+        self.follow_retry(*scid, token.clone());
+        outbox.log.handshake_keys(PacketType::Initial);
+        true
+    }
+
+    /// True if a Retry with this integrity tag is genuine and may be followed.
+    fn accepts_retry(
+        &self,
+        version: Version,
+        scid: &ConnectionId,
+        packet: &[u8],
+        tag: &[u8; 16],
+    ) -> bool {
+        let Role::Client(client) = &self.role else {
+            return false;
+        };
+        let original = &self.cids.original;
+        let expected = || client.crypto.retry_tag(version, original, packet);
+        // RFC 9000 section 17.2.5.2: only one, and none once a packet was processed; RFC 9369
+        // section 4.1: in the original version.
+        self.cids.retry.is_none()
+            && self.cids.peer.is_none()
+            && scid != original
+            && version == self.versions.original()
+            && expected() == *tag
+    }
+
+    fn follow_retry(&mut self, scid: ConnectionId, token: Bytes) {
+        self.cids.retry = Some(scid);
+        self.cids.initial = scid;
+        self.token = token;
+        if let (Role::Client(client), Some(level)) = (&self.role, &mut self.initial) {
+            level.start_over(client.crypto.initial_keys(level.version(), &scid));
+        }
+        self.steps.push(Step::PeerCid(scid));
+        self.steps.push(Step::Retried);
+    }
+
+    /// A NEW_TOKEN frame arrived.
+    pub(crate) fn on_new_token(&mut self, token: Bytes) -> Result<(), TransportError> {
+        match &self.role {
+            // RFC 9000 section 19.7
+            Role::Server(_) => Err(TransportError::protocol_violation(
+                "NEW_TOKEN from a client",
+            )),
+            Role::Client(_) if token.is_empty() => {
+                Err(TransportError::frame_encoding("empty NEW_TOKEN"))
+            }
+            Role::Client(client) => {
+                client.tokens.insert(self.versions.current(), token);
+                Ok(())
+            }
+        }
+    }
+
+    /// Server: seals a token that is good for these addresses of the client, all of them validated
+    /// (MP-087).
+    pub(crate) fn offer_token(
+        &mut self,
+        addresses: impl Iterator<Item = IpAddr>,
+        random: &mut SeededRandom,
+    ) {
+        if let Role::Server(server) = &self.role
+            && let Some(issuer) = &server.token_issuer
+        {
+            let addresses: Vec<_> = addresses.collect();
+            let version = self.versions.current();
+            let token = issuer.token(version, &addresses, random.bytes());
+            self.new_token = Some(token.into());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What the sending side asks of the handshake: headers, 1-RTT keys, and frames of its own.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::ConnectionId;
+
+use super::Handshake;
+use crate::crypto::key_phase::OneRttKeys;
+use crate::error::{TransportError, TransportErrorCode};
+use crate::ids::SpaceId;
+use crate::outbox::Outbox;
+use crate::packet::delivery::{Fate, HandshakeDelivery};
+use crate::packet::writer::FrameWriter;
+use crate::wire::frame::Frame;
+use crate::wire::header::PacketHeader;
+
+/// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
+pub(crate) const NOT_ONE_RTT: u32 = u32::MAX;
+
+impl Handshake {
+    /// The header of an Initial or Handshake packet.
+    pub(crate) fn long_header(&self, space: SpaceId, dcid: ConnectionId) -> PacketHeader {
+        let (version, scid) = (self.versions.current(), self.cids.local);
+        match space {
+            SpaceId::Initial => PacketHeader::Initial {
+                version,
+                dcid,
+                scid,
+                token: self.token.clone(),
+            },
+            SpaceId::Handshake | SpaceId::Data(_) => PacketHeader::Handshake {
+                version,
+                dcid,
+                scid,
+            },
+        }
+    }
+
+    /// The header of a 0-RTT packet.
+    pub(crate) fn zero_rtt_header(&self, dcid: ConnectionId) -> PacketHeader {
+        PacketHeader::ZeroRtt {
+            version: self.versions.original(),
+            dcid,
+            scid: self.cids.local,
+        }
+    }
+
+    /// True if there are 1-RTT keys.
+    pub(crate) fn has_one_rtt_keys(&self) -> bool {
+        self.one_rtt.is_some()
+    }
+
+    /// Key updates so far.
+    pub(crate) fn key_generation(&self) -> Option<u32> {
+        self.one_rtt.as_ref().map(OneRttKeys::generation)
+    }
+
+    /// A packet was sealed with the keys of [`Self::sealing`]; returns their generation.
+    #[inline]
+    pub(crate) fn on_sealed(&mut self) -> u32 {
+        match &mut self.one_rtt {
+            Some(keys) => {
+                keys.on_sealed();
+                keys.generation()
+            }
+            None => NOT_ONE_RTT,
+        }
+    }
+
+    /// A 1-RTT packet of this key generation was acknowledged.
+    #[inline]
+    pub(crate) fn on_one_rtt_acked(
+        &mut self,
+        generation: u32,
+        now: Instant,
+        largest_pto: impl FnOnce() -> Duration,
+    ) {
+        if let Some(keys) = &mut self.one_rtt {
+            keys.on_acked(generation, now, largest_pto);
+        }
+    }
+
+    /// True if a key update should be started: the keys are nearly used up.
+    pub(crate) fn wants_key_update(&self) -> bool {
+        self.one_rtt.as_ref().is_some_and(OneRttKeys::wants_update)
+    }
+
+    /// When keys are to be dropped.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let one_rtt = self.one_rtt.as_ref().and_then(OneRttKeys::next_timeout);
+        let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at());
+        one_rtt.into_iter().chain(zero_rtt).min()
+    }
+
+    /// Drops keys whose time has come. Fails if nothing may be sealed with those that are left.
+    pub(crate) fn on_timeout(
+        &mut self,
+        now: Instant,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at());
+        if zero_rtt.is_some_and(|at| at <= now) {
+            self.take_zero_rtt(outbox);
+        }
+        if let Some(keys) = &mut self.one_rtt {
+            keys.on_timeout(now);
+            if keys.is_exhausted() {
+                return Err(TransportError::new(
+                    TransportErrorCode::AEAD_LIMIT_REACHED,
+                    "the keys are used up and the peer does not let us update them",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// True if HANDSHAKE_DONE or NEW_TOKEN waits.
+    pub(crate) fn wants_to_send_frames(&self) -> bool {
+        self.done_pending || self.new_token.is_some()
+    }
+
+    /// HANDSHAKE_DONE and NEW_TOKEN.
+    pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
+        if self.done_pending
+            && writer.try_write(&Frame::HandshakeDone, HandshakeDelivery::HandshakeDone)
+        {
+            self.done_pending = false;
+        }
+        if let Some(token) = self.new_token.take() {
+            let frame = Frame::NewToken(token);
+            if !writer.try_write(&frame, HandshakeDelivery::NewToken)
+                && let Frame::NewToken(token) = frame
+            {
+                self.new_token = Some(token);
+            }
+        }
+    }
+
+    /// Takes the fate of HANDSHAKE_DONE or NEW_TOKEN. True if there should be another token: see
+    /// [`Self::offer_token`].
+    pub(crate) fn on_delivery(&mut self, delivery: HandshakeDelivery, fate: Fate) -> bool {
+        match (delivery, fate) {
+            (_, Fate::Acked) => false,
+            (HandshakeDelivery::HandshakeDone, Fate::Lost) => {
+                self.done_pending = true;
+                false
+            }
+            (HandshakeDelivery::NewToken, Fate::Lost) => self.new_token.is_none(),
+        }
+    }
+
+    /// True if CRYPTO of the 1-RTT level is to be sent.
+    pub(crate) fn wants_to_send_crypto(&self) -> bool {
+        self.crypto
+            .as_ref()
+            .is_some_and(|crypto| crypto.wants_to_send())
+    }
+
+    /// Writes CRYPTO of the 1-RTT level.
+    pub(crate) fn write_crypto(&mut self, writer: &mut FrameWriter<'_>) {
+        if let Some(crypto) = &mut self.crypto {
+            crypto.write_frames(writer);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! 0-RTT: what a client that resumes a session sends before the handshake is complete (RFC 9001
+//! section 4.6). It shares the packet number space of 1-RTT on path 0.
+
+use std::time::{Duration, Instant};
+
+use super::setup::Role;
+use super::{Handshake, Step};
+use crate::crypto::{HeaderKey, PacketKey};
+use crate::error::TransportError;
+use crate::event::EarlyData;
+use crate::outbox::Outbox;
+use crate::protect::FixedKeys;
+use crate::qlog;
+use crate::wire::frame::PacketType;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// A server keeps 0-RTT keys this many probe timeouts after the handshake (RFC 9001 section 4.9.3).
+const KEEP_TIMEOUTS: u32 = 3;
+
+/// 0-RTT keys: a client's seal, a server's open.
+pub(super) struct ZeroRttKeys {
+    header: Box<dyn HeaderKey>,
+    packet: Box<dyn PacketKey>,
+    /// Client: the limits of the earlier connection.
+    remembered: Option<TransportParameters>,
+    /// Server: set when the handshake is complete.
+    discard_at: Option<Instant>,
+}
+
+impl ZeroRttKeys {
+    /// Server: the keys to open packets with.
+    pub(super) fn opening(&self) -> Option<FixedKeys<'_>> {
+        self.remembered.is_none().then_some(FixedKeys {
+            header: &*self.header,
+            packet: &*self.packet,
+        })
+    }
+
+    /// Server: when only replays can need the keys.
+    pub(super) fn discard_at(&self) -> Option<Instant> {
+        self.discard_at
+    }
+}
+
+/// The keys for the next packet in the application's packet number space.
+pub(crate) struct Sealing<'a> {
+    pub(crate) header: &'a dyn HeaderKey,
+    pub(crate) packet: &'a dyn PacketKey,
+    /// The key phase of a 1-RTT packet; `None` for 0-RTT.
+    pub(crate) key_phase: Option<bool>,
+}
+
+impl Handshake {
+    /// 1-RTT keys, or a client's 0-RTT keys before there are any.
+    pub(crate) fn sealing(&self) -> Option<Sealing<'_>> {
+        if let Some(keys) = &self.one_rtt {
+            let (header, packet, key_phase) = keys.sealing();
+            return Some(Sealing {
+                header,
+                packet,
+                key_phase: Some(key_phase),
+            });
+        }
+        let keys = self.zero_rtt.as_ref()?;
+        keys.remembered.as_ref().map(|_| Sealing {
+            header: &*keys.header,
+            packet: &*keys.packet,
+            key_phase: None,
+        })
+    }
+
+    /// What became of 0-RTT.
+    pub(crate) fn zero_rtt_state(&self) -> EarlyData {
+        self.zero_rtt_state
+    }
+
+    /// Client: lets data leave under the limits of the connection it resumes.
+    pub(super) fn offer_zero_rtt(&mut self, outbox: &mut Outbox) {
+        let Some((header, packet)) = self.session.early_keys() else {
+            return;
+        };
+        let Ok(Some(remembered)) = self.session.transport_parameters() else {
+            return;
+        };
+        outbox
+            .log
+            .event(|| qlog::Event::ParametersRestored(&remembered));
+        outbox.log.handshake_keys(PacketType::ZeroRtt);
+        self.zero_rtt_state = EarlyData::Offered;
+        self.steps
+            .push(Step::ZeroRttOffered(Box::new(remembered.clone())));
+        self.zero_rtt = Some(Box::new(ZeroRttKeys {
+            header,
+            packet,
+            remembered: Some(remembered),
+            discard_at: None,
+        }));
+    }
+
+    /// Client: the handshake told whether the server took 0-RTT. The server's parameters are `peer`,
+    /// not applied yet.
+    pub(super) fn resolve_zero_rtt(
+        &mut self,
+        peer: &TransportParameters,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        if matches!(self.role, Role::Server(_)) {
+            return Ok(());
+        }
+        let keys = self.take_zero_rtt(outbox);
+        let Some(remembered) = keys.and_then(|keys| keys.remembered) else {
+            return Ok(());
+        };
+        if self.session.early_data_accepted() == Some(true) {
+            self.zero_rtt_state = EarlyData::Accepted;
+            return check_limits(&remembered, peer);
+        }
+        self.reject_zero_rtt();
+        Ok(())
+    }
+
+    /// RFC 9001 section 4.6.2: as if nothing had been sent, but numbers are not used twice.
+    fn reject_zero_rtt(&mut self) {
+        self.zero_rtt_state = EarlyData::Rejected;
+        self.steps.push(Step::ZeroRttRejected);
+    }
+
+    /// Client: starts over in another version, in which the session cannot be resumed.
+    pub(super) fn abandon_zero_rtt(&mut self, outbox: &mut Outbox) {
+        if self.take_zero_rtt(outbox).is_some() {
+            self.reject_zero_rtt();
+        }
+    }
+
+    /// Server: takes the keys once TLS has read the ClientHello and accepted.
+    pub(super) fn accept_zero_rtt(&mut self, outbox: &mut Outbox) {
+        if matches!(self.role, Role::Client(_))
+            || self.zero_rtt.is_some()
+            || self.one_rtt.is_none()
+            || self.complete
+        {
+            return;
+        }
+        if let Some((header, packet)) = self.session.early_keys() {
+            outbox.log.handshake_keys(PacketType::ZeroRtt);
+            self.zero_rtt_state = EarlyData::Accepted;
+            self.zero_rtt = Some(Box::new(ZeroRttKeys {
+                header,
+                packet,
+                remembered: None,
+                discard_at: None,
+            }));
+        }
+    }
+
+    /// Server: the handshake is complete, so the client sends 0-RTT no more.
+    pub(crate) fn retire_zero_rtt(&mut self, now: Instant, largest_pto: Duration) {
+        if let (Role::Server(_), Some(keys)) = (&self.role, &mut self.zero_rtt) {
+            keys.discard_at = Some(now + KEEP_TIMEOUTS * largest_pto);
+        }
+    }
+
+    pub(super) fn take_zero_rtt(&mut self, outbox: &mut Outbox) -> Option<Box<ZeroRttKeys>> {
+        let keys = self.zero_rtt.take()?;
+        outbox.log.keys_discarded(PacketType::ZeroRtt);
+        Some(keys)
+    }
+}
+
+/// A server that takes 0-RTT must not go back on what the client relied on (RFC 9000 section
+/// 7.4.1, RFC 9221 section 3).
+fn check_limits(
+    remembered: &TransportParameters,
+    peer: &TransportParameters,
+) -> Result<(), TransportError> {
+    let limits = |parameters: &TransportParameters| {
+        [
+            parameters.active_connection_id_limit,
+            parameters.initial_max_data,
+            parameters.initial_max_stream_data_bidi_local,
+            parameters.initial_max_stream_data_bidi_remote,
+            parameters.initial_max_stream_data_uni,
+            parameters.initial_max_streams_bidi,
+            parameters.initial_max_streams_uni,
+            parameters.max_datagram_frame_size,
+            // draft-ietf-quic-reliable-stream-reset-11 section 3
+            parameters.reset_stream_at.into(),
+        ]
+    };
+    let reduced = limits(remembered)
+        .into_iter()
+        .zip(limits(peer))
+        .any(|(before, after)| after < before);
+    if reduced {
+        return Err(TransportError::protocol_violation(
+            "0-RTT was accepted with lower limits than before",
+        ));
+    }
+    Ok(())
+}

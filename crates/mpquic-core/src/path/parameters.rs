@@ -1,0 +1,43 @@
+//! What the peer's transport parameters mean to paths.
+
+use quinn_proto::Side;
+
+use super::set::Paths;
+use super::shared::Peer;
+use crate::ids::PathId;
+use crate::outbox::Outbox;
+use crate::wire::transport_parameters::TransportParameters;
+
+impl Paths {
+    /// Takes the peer's parameters. Multipath takes effect only if we announced it, too: a server
+    /// facing a zero-length connection ID does not (MP-010).
+    pub(crate) fn set_peer_parameters(
+        &mut self,
+        peer: &TransportParameters,
+        announces_multipath: bool,
+        outbox: &mut Outbox,
+    ) {
+        let offered = peer.initial_max_path_id.filter(|_| announces_multipath);
+        self.ids.set_peer_parameter(offered);
+        self.shared.ack_frequencies.set_peer_parameters(peer);
+        if self.shared.side == Side::Client {
+            self.shared.preferred = peer.preferred_address.clone().map(Box::new);
+        }
+        self.shared.peer = Peer::from(peer);
+        let Some(slot) = self.slot_mut(PathId::ZERO) else {
+            return;
+        };
+        if let Some(path) = &mut slot.path {
+            path.mtu.limit_to(peer.max_udp_payload_size);
+            path.report_mtu(outbox);
+        }
+        if let Some(token) = peer.stateless_reset_token {
+            outbox.reset_tokens(slot.peer_cids.set_handshake_token(token));
+        }
+        // RFC 9000 section 5.1.1, MP-018
+        if let Some(preferred) = &peer.preferred_address {
+            let (cid, token) = (preferred.connection_id, preferred.stateless_reset_token);
+            slot.peer_cids.add_preferred(cid, token);
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! [`BufferedPackets`]: 1-RTT packets that overtook what it takes to handle them, which RFC 9001
+//! section 5.7 lets an endpoint buffer.
+
+use crate::ids::PathId;
+use crate::packet::arrival::Arrival;
+use crate::wire::header::ProtectedPacket;
+
+/// Packets kept at a time.
+const MAX_PACKETS: usize = 16;
+
+/// 1-RTT packets that came before the end of the handshake, or before the connection ID to answer
+/// with on the path they open.
+#[derive(Debug, Default)]
+pub(crate) struct BufferedPackets(Vec<(Arrival, ProtectedPacket)>);
+
+impl BufferedPackets {
+    /// Keeps a packet; false if there is no room.
+    pub(crate) fn push(&mut self, arrival: &Arrival, packet: &ProtectedPacket) -> bool {
+        let has_room = self.0.len() < MAX_PACKETS;
+        if has_room {
+            self.0.push((*arrival, packet.clone()));
+        }
+        has_room
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first packet of a path that `is_ready`.
+    pub(crate) fn take(
+        &mut self,
+        is_ready: impl Fn(PathId) -> bool,
+    ) -> Option<(Arrival, ProtectedPacket)> {
+        let ready = |(arrival, _): &(Arrival, ProtectedPacket)| is_ready(arrival.path);
+        let index = self.0.iter().position(ready)?;
+        Some(self.0.remove(index))
+    }
+
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.0.shrink_to_fit();
+    }
+}
