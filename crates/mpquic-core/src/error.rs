@@ -6,6 +6,10 @@ use bytes::Bytes;
 use quinn_proto::ApplicationClose;
 use thiserror::Error;
 
+pub use fault::{Fault, TlsFailure};
+
+mod fault;
+
 /// An error code of RFC 9000 section 20.1, or one of the multipath codes of RFC 10069.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransportErrorCode(u64);
@@ -106,25 +110,32 @@ impl fmt::Debug for TransportErrorCode {
 }
 
 /// A fault of the peer (or of ours) that ends the connection with CONNECTION_CLOSE type 0x1c.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{code}: {reason}")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("{}: {}", self.code(), self.reason())]
 pub struct TransportError {
-    /// The code that goes on the wire.
-    pub code: TransportErrorCode,
+    /// The rule that was broken.
+    pub fault: Fault,
     /// The type of the frame at fault, 0 if unknown (RFC 9000 section 19.19).
     pub frame_type: u64,
-    /// What went wrong, for people.
-    pub reason: &'static str,
 }
 
 impl TransportError {
     /// An error that no particular frame caused.
-    pub const fn new(code: TransportErrorCode, reason: &'static str) -> Self {
+    pub const fn new(fault: Fault) -> Self {
         Self {
-            code,
+            fault,
             frame_type: 0,
-            reason,
         }
+    }
+
+    /// The code that goes on the wire.
+    pub const fn code(&self) -> TransportErrorCode {
+        self.fault.code()
+    }
+
+    /// What went wrong, for people.
+    pub const fn reason(&self) -> &'static str {
+        self.fault.reason()
     }
 
     /// Names the frame type at fault, unless one is already named.
@@ -135,25 +146,11 @@ impl TransportError {
         }
         self
     }
+}
 
-    /// PROTOCOL_VIOLATION with a reason.
-    pub const fn protocol_violation(reason: &'static str) -> Self {
-        Self::new(TransportErrorCode::PROTOCOL_VIOLATION, reason)
-    }
-
-    /// FRAME_ENCODING_ERROR with a reason.
-    pub const fn frame_encoding(reason: &'static str) -> Self {
-        Self::new(TransportErrorCode::FRAME_ENCODING_ERROR, reason)
-    }
-
-    /// TRANSPORT_PARAMETER_ERROR with a reason.
-    pub const fn transport_parameter(reason: &'static str) -> Self {
-        Self::new(TransportErrorCode::TRANSPORT_PARAMETER_ERROR, reason)
-    }
-
-    /// INTERNAL_ERROR with a reason.
-    pub const fn internal(reason: &'static str) -> Self {
-        Self::new(TransportErrorCode::INTERNAL_ERROR, reason)
+impl From<Fault> for TransportError {
+    fn from(fault: Fault) -> Self {
+        Self::new(fault)
     }
 }
 

@@ -68,7 +68,9 @@ pub use connection::Connection;
 pub use endpoint::{
     AcceptError, ConnectError, ConnectionHandle, DatagramEvent, Endpoint, Incoming,
 };
-pub use error::{ConnectionClose, ConnectionError, TransportError, TransportErrorCode};
+pub use error::{
+    ConnectionClose, ConnectionError, Fault, TlsFailure, TransportError, TransportErrorCode,
+};
 pub use event::{
     ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, MigrateError,
     OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,

@@ -764,7 +764,7 @@ fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
         match lost(&mut client.1) {
             Some(ConnectionError::TransportError(error)) => {
                 assert!(is_lower);
-                assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+                assert_eq!(error.code(), TransportErrorCode::PROTOCOL_VIOLATION);
             }
             other => assert!(!is_lower && other.is_none(), "{other:?}"),
         }

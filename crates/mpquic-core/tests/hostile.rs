@@ -39,7 +39,7 @@ fn fate(pair: &Pair, victim: Side) -> Option<(Code, u64)> {
         .find_map(|event| match event {
             Event::ConnectionLost {
                 reason: ConnectionError::TransportError(error),
-            } => Some((error.code, error.frame_type)),
+            } => Some((error.code(), error.frame_type)),
             Event::ConnectionLost { reason } => panic!("{reason}"),
             _ => None,
         })

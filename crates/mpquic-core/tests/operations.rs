@@ -392,7 +392,7 @@ impl Run {
             let expected = match &reason {
                 ConnectionError::LocallyClosed | ConnectionError::ApplicationClosed(_) => true,
                 ConnectionError::ConnectionClosed(close) => close.code == no_path,
-                ConnectionError::TransportError(error) => error.code == no_path,
+                ConnectionError::TransportError(error) => error.code() == no_path,
                 _ => false,
             };
             assert!(expected, "{reason}");

@@ -204,7 +204,7 @@ pub(crate) fn lost(error: &ConnectionError) -> Value {
             return closed_by_application("remote", code, &close.reason);
         }
         ConnectionError::TransportError(error) => {
-            let mut data = frame::error("connection_error", error.code);
+            let mut data = frame::error("connection_error", error.code());
             data.insert("initiator".to_owned(), "local".into());
             data
         }

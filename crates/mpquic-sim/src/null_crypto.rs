@@ -13,7 +13,7 @@ use mpquic_core::crypto::{
     InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session,
 };
 use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionId, PathId, Side, TransportError, TransportErrorCode, Version};
+use mpquic_core::{ConnectionId, Fault, PathId, Side, TlsFailure, TransportError, Version};
 
 /// As long as the tags of AES-GCM and ChaCha20-Poly1305.
 const TAG_LENGTH: usize = 16;
@@ -291,7 +291,7 @@ fn message(kind: Message, fields: &[&[u8]], padded_length: usize) -> Vec<u8> {
 
 /// Takes one field off the front of a message's body.
 fn take_field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], TransportError> {
-    let malformed = || alert(DECODE_ERROR, "malformed null handshake message");
+    let malformed = || alert(DECODE_ERROR, TlsFailure::Misbehaved);
     let (length, rest) = body.split_first_chunk().ok_or_else(malformed)?;
     let length = u16::from_be_bytes(*length).into();
     let (field, rest) = rest.split_at_checked(length).ok_or_else(malformed)?;
@@ -299,8 +299,9 @@ fn take_field<'a>(body: &mut &'a [u8]) -> Result<&'a [u8], TransportError> {
     Ok(field)
 }
 
-fn alert(alert: u8, reason: &'static str) -> TransportError {
-    TransportError::new(TransportErrorCode::crypto(alert), reason)
+fn alert(alert: u8, failure: TlsFailure) -> TransportError {
+    let alert = Some(alert);
+    Fault::Tls { alert, failure }.into()
 }
 
 /// The handshake of one connection.
@@ -344,7 +345,7 @@ impl NullSession {
             Message::ClientHello => {
                 let alpn = take_field(&mut body)?;
                 if alpn != self.config.alpn {
-                    return Err(alert(120, "no common application protocol"));
+                    return Err(alert(120, TlsFailure::NoApplicationProtocol));
                 }
                 let name = String::from_utf8_lossy(take_field(&mut body)?);
                 self.server_name = Some(name.into_owned());
@@ -405,7 +406,7 @@ impl Session for NullSession {
                 break;
             }
             let kind = self.expected.filter(|kind| *kind as u32 == header >> 24);
-            let kind = kind.ok_or_else(|| alert(UNEXPECTED_MESSAGE, "unexpected message"))?;
+            let kind = kind.ok_or_else(|| alert(UNEXPECTED_MESSAGE, TlsFailure::Misbehaved))?;
             let rest = self.input.split_off(end);
             let message = std::mem::replace(&mut self.input, rest);
             self.on_message(kind, &message[4..])?;
@@ -542,11 +543,20 @@ mod tests {
             ServerConfig::start_session(NullCrypto::new(b"a"), Version::V1, &parameters).unwrap()
         };
         let error = start().read_handshake(&message(Message::Finished, &[], 36));
-        assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(10));
+        assert_eq!(
+            error.unwrap_err(),
+            alert(UNEXPECTED_MESSAGE, TlsFailure::Misbehaved)
+        );
         let error = start().read_handshake(&[1, 0, 0, 1, 0]);
-        assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(50));
+        assert_eq!(
+            error.unwrap_err(),
+            alert(DECODE_ERROR, TlsFailure::Misbehaved)
+        );
         let other_protocol = message(Message::ClientHello, &[b"b", b"", b""], 100);
         let error = start().read_handshake(&other_protocol);
-        assert_eq!(error.unwrap_err().code, TransportErrorCode::crypto(120));
+        assert_eq!(
+            error.unwrap_err(),
+            alert(120, TlsFailure::NoApplicationProtocol)
+        );
     }
 }

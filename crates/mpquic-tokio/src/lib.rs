@@ -99,8 +99,9 @@ pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfi
 pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,
-    ConnectionStats, Dir, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus,
-    ResetAtError, Side, StreamId, TransportError, TransportErrorCode, VarInt, Version, Written,
+    ConnectionStats, Dir, Fault, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus,
+    ResetAtError, Side, StreamId, TlsFailure, TransportError, TransportErrorCode, VarInt, Version,
+    Written,
 };
 
 /// The README's example, compiled as a test.

@@ -3,7 +3,7 @@
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
@@ -92,18 +92,14 @@ impl LocalCids {
     ) -> Result<Option<ConnectionId>, TransportError> {
         // MP-106, RFC 9000 section 19.16
         if sequence >= self.next_sequence {
-            return Err(TransportError::protocol_violation(
-                "retirement of a connection ID that was never issued",
-            ));
+            return Err(Fault::RetiredNeverIssued.into());
         }
         let Some(index) = self.active.iter().position(|i| i.sequence == sequence) else {
             return Ok(None);
         };
         // MP-106, RFC 9000 section 19.16; this also covers zero-length connection IDs
         if self.active[index].cid == *destination {
-            return Err(TransportError::protocol_violation(
-                "retirement of the connection ID the packet was addressed to",
-            ));
+            return Err(Fault::RetiredItself.into());
         }
         Ok(Some(self.active.remove(index).cid))
     }
@@ -113,9 +109,7 @@ impl LocalCids {
     pub(crate) fn on_cids_blocked(&self, next_sequence: u64) -> Result<bool, TransportError> {
         // MP-143
         if next_sequence > self.next_sequence {
-            return Err(TransportError::protocol_violation(
-                "PATH_CIDS_BLOCKED ahead of the connection IDs issued",
-            ));
+            return Err(Fault::ConnectionIdsBlockedAhead.into());
         }
         Ok(next_sequence == self.next_sequence && !self.abandoned)
     }

@@ -3,7 +3,7 @@
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
@@ -240,19 +240,15 @@ impl PeerCids {
         // RFC 9000 section 19.15
         let current = self.current.as_deref();
         if current.is_some_and(|current| current.cid.is_empty()) {
-            return Err(TransportError::protocol_violation(
-                "NEW_CONNECTION_ID although the peer chose a zero-length connection ID",
-            ));
+            return Err(Fault::ConnectionIdNotWanted.into());
         }
         // MP-104
         if frame.retire_prior_to > frame.sequence_number {
-            return Err(TransportError::frame_encoding(
-                "Retire Prior To above the sequence number",
-            ));
+            return Err(Fault::RetirePriorToTooLarge.into());
         }
         // MP-104
         if frame.connection_id.is_empty() {
-            return Err(TransportError::frame_encoding("zero-length connection ID"));
+            return Err(Fault::ConnectionIdLength.into());
         }
         // MP-095
         let conflict = self.known().any(|known| {
@@ -264,9 +260,7 @@ impl PeerCids {
             (same_cid || same_sequence) && !(same_cid && same_sequence && same_token)
         });
         if conflict {
-            return Err(TransportError::protocol_violation(
-                "connection ID, sequence number and reset token do not match an earlier frame",
-            ));
+            return Err(Fault::ConnectionIdConflict.into());
         }
         Ok(())
     }
@@ -275,20 +269,17 @@ impl PeerCids {
         let limit = self.limit as usize;
         let active = self.known().count();
         // MP-105
-        let reason = if active > limit {
-            "more connection IDs than active_connection_id_limit"
+        let fault = if active > limit {
+            Fault::ConnectionIdsBeyondLimit
         } else if self.gaps() >= limit.saturating_add(EXTRA_GAPS) {
-            "too many gaps in the sequence numbers of connection IDs"
+            Fault::SequenceGaps
         } else if self.retirements() > self.max_retirements() {
             // MP-107
-            "too many connection IDs in need of retirement"
+            Fault::TooManyRetirements
         } else {
             return Ok(());
         };
-        Err(TransportError::new(
-            TransportErrorCode::CONNECTION_ID_LIMIT_ERROR,
-            reason,
-        ))
+        Err(fault.into())
     }
 
     fn gaps(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 
 /// Frames at once; an honest peer sends a few for each path.
 const BURST: u32 = 1000;
@@ -36,9 +36,7 @@ impl Hints {
             self.left += earned;
             self.counted_from += INTERVAL * earned;
         }
-        self.left = self.left.checked_sub(1).ok_or_else(|| {
-            TransportError::protocol_violation("too many frames that only give advice")
-        })?;
+        self.left = self.left.checked_sub(1).ok_or(Fault::TooMuchAdvice)?;
         Ok(())
     }
 }

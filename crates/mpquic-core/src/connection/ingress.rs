@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::Side;
 
 use super::{Connection, State};
-use crate::error::{ConnectionError, TransportError};
+use crate::error::{ConnectionError, Fault, TransportError};
 use crate::event::{Datagram, Event};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::arrival::{Arrival, Opened};
@@ -243,7 +243,7 @@ impl Connection {
     ) -> Result<Content, TransportError> {
         if payload.is_empty() {
             // RFC 9000 section 12.4
-            return Err(TransportError::protocol_violation("packet without frames"));
+            return Err(Fault::EmptyPacket.into());
         }
         let multipath = self.reads_multipath(opened.packet_type);
         self.outbox.log.packet_received(opened, &payload, multipath);
@@ -253,10 +253,7 @@ impl Connection {
             let frame_type = frame.frame_type();
             // RFC 9000 section 12.4, MP-004
             if !frame.is_allowed_in(opened.packet_type) {
-                return Err(
-                    TransportError::protocol_violation("frame not allowed in this packet")
-                        .in_frame(frame_type),
-                );
+                return Err(TransportError::new(Fault::FrameNotAllowed).in_frame(frame_type));
             }
             content.ack_eliciting |= frame.is_ack_eliciting();
             content.non_probing |= !frame.is_probing();
@@ -400,9 +397,7 @@ impl Connection {
     fn on_reset_stream_at(&mut self, reset: &ResetStreamAt) -> Result<(), TransportError> {
         // RFC 9000 section 12.4: a type that was not negotiated is unknown.
         if !self.handshake.takes_reset_stream_at() {
-            return Err(TransportError::frame_encoding(
-                "RESET_STREAM_AT was not negotiated",
-            ));
+            return Err(TransportError::new(Fault::ResetStreamAtNotNegotiated));
         }
         self.streams.on_reset_stream_at(reset)
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::{Connection, State};
 use crate::cid::peer::ResetTokenChanges;
 use crate::congestion::Controller as _;
-use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
 use crate::event::{EndpointEvent, Event, OpenPathError, PathEvent};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::packet::arrival::{Arrival, Opened};
@@ -282,9 +282,7 @@ impl Connection {
             .iter()
             .any(|slot| slot.id != id && slot.peer_cids.contains(&new.connection_id))
         {
-            return Err(TransportError::protocol_violation(
-                "connection ID issued for two paths",
-            ));
+            return Err(Fault::ConnectionIdOnTwoPaths.into());
         }
         let slot = self.paths.slot_or_new(id);
         if slot.abandon.is_some() {
@@ -410,7 +408,7 @@ impl Connection {
         if !self.state.is_open() {
             return;
         }
-        let error = TransportError::new(TransportErrorCode::NO_VIABLE_PATH, "no path is left");
+        let error = TransportError::new(Fault::NoPathLeft);
         let until = now + self.closing_period();
         self.state = State::fault(&error, until);
         if by_peer {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::Connection;
 use crate::congestion::Controller as _;
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::handshake::NOT_ONE_RTT;
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::packet_info;
@@ -94,9 +94,7 @@ impl Connection {
                     // MP-051: the path is forgotten.
                     None if used => Ok(()),
                     // MP-055
-                    None => Err(TransportError::protocol_violation(
-                        "PATH_ACK for an unused path",
-                    )),
+                    None => Err(Fault::AckOfUnusedPath.into()),
                 }
             }
             SpaceId::Initial | SpaceId::Handshake => {
@@ -129,10 +127,7 @@ impl Connection {
                 && packet.key_phase_generation > opened.generation
         };
         if opened.packet_type == PacketType::OneRtt && outcome.acked.iter().any(is_newer) {
-            return Err(TransportError::new(
-                TransportErrorCode::KEY_UPDATE_ERROR,
-                "a packet of the new key phase was acknowledged in the old one",
-            ));
+            return Err(Fault::AckedInOldPhase.into());
         }
         Ok(())
     }

@@ -35,9 +35,9 @@ impl State {
     pub(super) fn fault(error: &TransportError, until: Instant) -> Self {
         Self::closing(
             Close::Connection(ConnectionClose {
-                code: error.code,
+                code: error.code(),
                 frame_type: error.frame_type,
-                reason: Bytes::from_static(error.reason.as_bytes()),
+                reason: Bytes::from_static(error.reason().as_bytes()),
             }),
             until,
         )

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use super::{HeaderKey, KeyPair, Keys, PacketKey, Session};
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 
 /// Packets left under a key when an update becomes urgent.
@@ -200,10 +200,7 @@ impl OneRttKeys {
         self.failed += 1;
         // RFC 9001 section 6.6
         if self.failed > self.current.remote.integrity_limit() {
-            return Err(TransportError::new(
-                TransportErrorCode::AEAD_LIMIT_REACHED,
-                "too many packets could not be authenticated",
-            ));
+            return Err(Fault::IntegrityLimit.into());
         }
         Ok(())
     }

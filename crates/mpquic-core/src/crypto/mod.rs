@@ -35,7 +35,8 @@ pub trait Session: Send {
     fn early_data_accepted(&self) -> Option<bool>;
     /// True until the TLS handshake is complete.
     fn is_handshaking(&self) -> bool;
-    /// Takes CRYPTO bytes in order. Errors carry CRYPTO_ERROR with the alert.
+    /// Takes CRYPTO bytes in order. What TLS refuses is a [`Fault::Tls`](crate::Fault::Tls) with the
+    /// alert.
     fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError>;
     /// The peer's transport parameters once they arrived.
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError>;

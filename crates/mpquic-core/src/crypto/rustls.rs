@@ -25,7 +25,7 @@ use super::{
     ClientConfig, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey,
     InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session, tokens,
 };
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TlsFailure, TransportError};
 use crate::ids::PathId;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -357,7 +357,7 @@ impl ServerConfig for QuicServerConfig {
         let secrets = Arc::new(SecretLog::new(config.key_log, &[secret_log::EXPORTER]));
         config.key_log = secrets.clone();
         let inner = quic::ServerConnection::new(config.into(), tls_version(version), encoded)
-            .map_err(|_| TransportError::internal("TLS could not be started"))?;
+            .map_err(|_| TransportError::new(Fault::TlsNotStarted))?;
         Ok(Box::new(TlsSession {
             inner: Connection::Server(inner),
             next_secrets: None,
@@ -539,14 +539,12 @@ impl Session for TlsSession {
         }
         self.inner.read_hs(data).map_err(|error| {
             tracing::debug!(%error, "TLS failed");
-            let reason = reason(&error);
             // RFC 9001 section 4.8
-            match self.inner.alert() {
-                Some(alert) => {
-                    TransportError::new(TransportErrorCode::crypto(alert.into()), reason)
-                }
-                None => TransportError::protocol_violation(reason),
-            }
+            let fault = Fault::Tls {
+                alert: self.inner.alert().map(u8::from),
+                failure: failure(&error),
+            };
+            fault.into()
         })
     }
 
@@ -631,27 +629,26 @@ impl Session for TlsSession {
 }
 
 /// What the user is told; the details go to the log.
-fn reason(error: &rustls::Error) -> &'static str {
+fn failure(error: &rustls::Error) -> TlsFailure {
     use rustls::{CertificateError as Certificate, Error};
     match error {
-        Error::InvalidCertificate(Certificate::UnknownIssuer) => {
-            "the certificate's issuer is not trusted"
-        }
-        Error::InvalidCertificate(
-            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. },
-        ) => "the certificate is not valid for this server name",
-        Error::InvalidCertificate(Certificate::Expired | Certificate::ExpiredContext { .. }) => {
-            "the certificate has expired"
-        }
-        Error::InvalidCertificate(Certificate::ApplicationVerificationFailure) => {
-            "the certificate is not the pinned one"
-        }
-        Error::InvalidCertificate(_) => "the certificate is not valid",
-        Error::NoApplicationProtocol => "no application protocol in common",
-        Error::PeerIncompatible(_) => "the peer's TLS parameters are incompatible",
-        Error::PeerMisbehaved(_) | Error::InvalidMessage(_) => "the peer broke the rules of TLS",
-        Error::DecryptError => "a TLS message could not be verified",
-        _ => "TLS failed",
+        Error::InvalidCertificate(certificate) => match certificate {
+            Certificate::UnknownIssuer => TlsFailure::UnknownIssuer,
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+                TlsFailure::WrongName
+            }
+            Certificate::Expired | Certificate::ExpiredContext { .. } => TlsFailure::Expired,
+            Certificate::ApplicationVerificationFailure => TlsFailure::NotPinned,
+            _ => TlsFailure::BadCertificate,
+        },
+        Error::NoApplicationProtocol => TlsFailure::NoApplicationProtocol,
+        Error::PeerIncompatible(_) => TlsFailure::Incompatible,
+        Error::PeerMisbehaved(_)
+        | Error::InvalidMessage(_)
+        | Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. } => TlsFailure::Misbehaved,
+        Error::DecryptError => TlsFailure::NotVerified,
+        _ => TlsFailure::Other,
     }
 }
 

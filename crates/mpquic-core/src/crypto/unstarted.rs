@@ -3,7 +3,7 @@
 use ::rustls::pki_types::CertificateDer;
 
 use super::{ExportError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -32,7 +32,7 @@ impl Session for Unstarted {
     }
 
     fn read_handshake(&mut self, _data: &[u8]) -> Result<(), TransportError> {
-        Err(TransportError::internal("no version is chosen yet"))
+        Err(Fault::NoVersionYet.into())
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {

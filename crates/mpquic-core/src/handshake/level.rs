@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::Handshake;
 use super::setup::Role;
 use crate::crypto::Keys;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::{CryptoDelivery, Fate};
 use crate::protect::FixedKeys;
@@ -167,9 +167,7 @@ impl Handshake {
         if let Some(stream) = self.crypto_mut(space) {
             // RFC 9001 section 4.1.3
             if is_past && stream.extends(&frame) {
-                return Err(TransportError::protocol_violation(
-                    "new CRYPTO data at an encryption level that is over",
-                ));
+                return Err(TransportError::new(Fault::CryptoAtPastLevel));
             }
             stream.on_crypto(frame, limit)?;
         } else if let (SpaceId::Data(_), false) = (space, frame.data.is_empty()) {

@@ -25,7 +25,7 @@ pub(crate) use version::Versions;
 
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{ExportError, HandshakeData, Session};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::event::{EarlyData, Event};
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::Outbox;
@@ -233,9 +233,7 @@ impl Handshake {
     /// TLS moves on to the next level: it must have read all of this one (RFC 9001 section 4.1.3).
     fn check_consumed(&mut self, space: SpaceId) -> Result<(), TransportError> {
         match self.crypto_mut(space) {
-            Some(crypto) if crypto.unread() > 0 => Err(TransportError::protocol_violation(
-                "CRYPTO data left over at the end of an encryption level",
-            )),
+            Some(crypto) if crypto.unread() > 0 => Err(TransportError::new(Fault::CryptoLeftOver)),
             _ => Ok(()),
         }
     }
@@ -254,11 +252,7 @@ impl Handshake {
 
     fn on_complete(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         if !self.parameters_known {
-            return Err(TransportError {
-                code: crate::error::TransportErrorCode::crypto(109),
-                frame_type: 0,
-                reason: "transport parameters are missing",
-            });
+            return Err(Fault::ParametersMissing.into());
         }
         self.check_consumed(SpaceId::Handshake)?;
         self.complete = true;
@@ -280,9 +274,7 @@ impl Handshake {
     pub(crate) fn on_handshake_done(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         if matches!(self.role, Role::Server(_)) {
             // RFC 9000 section 19.20
-            return Err(TransportError::protocol_violation(
-                "HANDSHAKE_DONE from a client",
-            ));
+            return Err(TransportError::new(Fault::HandshakeDoneFromClient));
         }
         self.confirm(outbox);
         Ok(())

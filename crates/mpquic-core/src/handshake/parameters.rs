@@ -8,7 +8,7 @@ use super::Handshake;
 use super::Step;
 use super::setup::Role;
 use crate::config::{EndpointConfig, TransportConfig};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::qlog::{self, Initiator};
@@ -67,16 +67,15 @@ pub(super) struct FirstCids {
 
 impl FirstCids {
     fn check(&self, role: &Role, peer: &TransportParameters) -> Result<(), TransportError> {
-        let mismatch = |reason| Err(TransportError::transport_parameter(reason));
         if peer.initial_source_connection_id != self.peer {
-            return mismatch("initial_source_connection_id does not match");
+            return Err(Fault::InitialSourceMismatch.into());
         }
         if matches!(role, Role::Client(_)) {
             if peer.original_destination_connection_id != Some(self.original) {
-                return mismatch("original_destination_connection_id does not match");
+                return Err(Fault::OriginalDestinationMismatch.into());
             }
             if peer.retry_source_connection_id != self.retry {
-                return mismatch("retry_source_connection_id does not match");
+                return Err(Fault::RetrySourceMismatch.into());
             }
         }
         Ok(())
@@ -114,9 +113,7 @@ impl Handshake {
             && (source.is_none_or(|cid| cid.is_empty()) || self.cids.initial.is_empty())
         {
             // MP-009
-            return Err(TransportError::protocol_violation(
-                "initial_max_path_id in a packet with a zero-length connection ID",
-            ));
+            return Err(TransportError::new(Fault::MultipathWithoutConnectionId));
         }
         Ok(())
     }

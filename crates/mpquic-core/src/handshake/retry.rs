@@ -7,7 +7,7 @@ use quinn_proto::ConnectionId;
 
 use super::setup::Role;
 use super::{Handshake, Step};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::outbox::Outbox;
 use crate::qlog::UnnumberedKind;
 use crate::random::SeededRandom;
@@ -81,12 +81,8 @@ impl Handshake {
     pub(crate) fn on_new_token(&mut self, token: Bytes) -> Result<(), TransportError> {
         match &self.role {
             // RFC 9000 section 19.7
-            Role::Server(_) => Err(TransportError::protocol_violation(
-                "NEW_TOKEN from a client",
-            )),
-            Role::Client(_) if token.is_empty() => {
-                Err(TransportError::frame_encoding("empty NEW_TOKEN"))
-            }
+            Role::Server(_) => Err(TransportError::new(Fault::NewTokenFromClient)),
+            Role::Client(_) if token.is_empty() => Err(Fault::EmptyToken.into()),
             Role::Client(client) => {
                 client.tokens.insert(self.versions.current(), token);
                 Ok(())

@@ -6,7 +6,7 @@ use quinn_proto::ConnectionId;
 
 use super::Handshake;
 use crate::crypto::key_phase::OneRttKeys;
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::ids::SpaceId;
 use crate::outbox::Outbox;
 use crate::packet::delivery::{Fate, HandshakeDelivery};
@@ -105,10 +105,7 @@ impl Handshake {
         if let Some(keys) = &mut self.one_rtt {
             keys.on_timeout(now);
             if keys.is_exhausted() {
-                return Err(TransportError::new(
-                    TransportErrorCode::AEAD_LIMIT_REACHED,
-                    "the keys are used up and the peer does not let us update them",
-                ));
+                return Err(TransportError::new(Fault::ConfidentialityLimit));
             }
         }
         Ok(())

@@ -8,7 +8,7 @@ use super::setup::Role;
 use super::{Handshake, Step};
 use crate::config::EndpointConfig;
 use crate::crypto::FirstFlight;
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::event::EarlyData;
 use crate::ids::SpaceId;
 use crate::outbox::Outbox;
@@ -37,10 +37,6 @@ pub(crate) struct Versions {
     is_fixed: bool,
     /// Client: it chose `original` from a Version Negotiation packet.
     is_second_choice: bool,
-}
-
-fn error(reason: &'static str) -> TransportError {
-    TransportError::new(TransportErrorCode::VERSION_NEGOTIATION_ERROR, reason)
 }
 
 impl Versions {
@@ -104,7 +100,7 @@ impl Versions {
             Side::Client => self.check_server(announced),
             Side::Server => match announced {
                 Some(client) if client.chosen != self.original.to_u32() => {
-                    Err(error("the chosen version is not the one in use"))
+                    Err(Fault::ChosenVersionNotUsed.into())
                 }
                 Some(_) | None => Ok(()),
             },
@@ -121,10 +117,10 @@ impl Versions {
         let server = match announced {
             Some(server) => server,
             None if is_version_1 => &version_1,
-            None => return Err(error("version_information is missing")),
+            None => return Err(Fault::VersionInformationMissing.into()),
         };
         if server.chosen != self.current.to_u32() {
-            return Err(error("the chosen version is not the one in use"));
+            return Err(Fault::ChosenVersionNotUsed.into());
         }
         if self.is_second_choice {
             let mut offered = server.available.clone();
@@ -132,7 +128,7 @@ impl Versions {
                 offered.push(server.chosen);
             }
             if Version::select(&self.supported, &offered) != Some(self.original) {
-                return Err(error("Version Negotiation was forged"));
+                return Err(Fault::VersionNegotiationForged.into());
             }
         }
         Ok(())
@@ -277,7 +273,7 @@ impl Handshake {
             .crypto
             .clone()
             .start_session(version, &client.server_name, parameters)
-            .map_err(|_| TransportError::internal("TLS could not be started again"))?;
+            .map_err(|_| TransportError::new(Fault::TlsNotStarted))?;
         self.log_local_parameters(outbox);
         outbox.log.handshake_keys(PacketType::Initial);
         if self.zero_rtt_state == EarlyData::NotOffered {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::setup::Role;
 use super::{Handshake, Step};
 use crate::crypto::{HeaderKey, PacketKey};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::event::EarlyData;
 use crate::outbox::Outbox;
 use crate::protect::FixedKeys;
@@ -192,9 +192,7 @@ fn check_limits(
         .zip(limits(peer))
         .any(|(before, after)| after < before);
     if reduced {
-        return Err(TransportError::protocol_violation(
-            "0-RTT was accepted with lower limits than before",
-        ));
+        return Err(TransportError::new(Fault::EarlyLimitsReduced));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 
 use crate::crypto::{HeaderKey, PacketKey};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::wire::header::ProtectedPacket;
 use crate::wire::packet_number;
@@ -90,14 +90,14 @@ pub(crate) fn open(
         _ => 0x0c,
     };
     if unprotected.first & reserved != 0 {
-        return Err(OpenError::Transport(TransportError::protocol_violation(
-            "reserved bits of a packet header are set",
+        return Err(OpenError::Transport(TransportError::new(
+            Fault::ReservedBits,
         )));
     }
     // RFC 9000 section 12.4
     if length == 0 {
-        return Err(OpenError::Transport(TransportError::protocol_violation(
-            "a packet contains no frames",
+        return Err(OpenError::Transport(TransportError::new(
+            Fault::EmptyPacket,
         )));
     }
     data.advance(unprotected.header_length);

@@ -1,6 +1,6 @@
 //! [`PathIds`]: which path IDs may be used, by whom, and which never again.
 
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathLimitDelivery, Progress};
 use crate::packet::writer::FrameWriter;
@@ -91,9 +91,7 @@ impl PathIds {
         if u64::from(path) < self.announced_count {
             Ok(())
         } else {
-            Err(TransportError::protocol_violation(
-                "path ID above the limit",
-            ))
+            Err(Fault::PathIdBeyondLimit.into())
         }
     }
 
@@ -192,9 +190,7 @@ impl PathIds {
         };
         // MP-140
         if limit < peer.initial {
-            return Err(TransportError::protocol_violation(
-                "MAX_PATH_ID below initial_max_path_id",
-            ));
+            return Err(Fault::MaxPathIdBelowInitial.into());
         }
         // MP-141
         if limit <= peer.current {

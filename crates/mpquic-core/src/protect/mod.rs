@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{HeaderKey, PacketKey, Session};
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::packet::arrival::Opened;
 use crate::packet::opener::{self, OpenError, Unprotected};
@@ -157,10 +157,7 @@ impl<P: Fn() -> Duration> OpeningKeys for UpdatableKeys<'_, P> {
                     && opener::open(&mut copy, unprotected, outdated, path).is_ok()
                 {
                     // RFC 9001 section 6.4
-                    return Err(Refusal::Fault(TransportError::new(
-                        TransportErrorCode::KEY_UPDATE_ERROR,
-                        "keys from before the update after those that follow it",
-                    )));
+                    return Err(Refusal::Fault(TransportError::new(Fault::OldKeysAfterNew)));
                 }
                 match keys.on_open_failed(self.session) {
                     Ok(()) => Err(OpenError::NotAuthentic.into()),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{AckContext, AckOutcome, Recovery};
 use crate::congestion::{Acked, CongestionEvent, CongestionKind};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::SpaceId;
 use crate::space::{LostPacket, PacketNumberSpace};
 use crate::wire::frame::Ack;
@@ -203,7 +203,7 @@ impl Recovery {
 }
 
 fn unsent() -> TransportError {
-    TransportError::protocol_violation("acknowledgement of a packet that was never sent")
+    TransportError::new(Fault::AckOfUnsent)
 }
 
 /// The delay the peer reports, as far as it can be believed (RFC 9002 section 5.3).

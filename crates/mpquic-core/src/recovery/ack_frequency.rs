@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::config::{MAX_ACK_DELAY, TransportConfig};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::packet::delivery::{Delivery, Fate, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::space::AckPolicy;
@@ -91,9 +91,7 @@ impl AckFrequencies {
         let min_delay = self.announced()?;
         // Section 4: longer than any max_ack_delay, or shorter than we can do
         if delay(asked) > MAX_ACK_DELAY || delay(asked) < min_delay {
-            return Err(TransportError::protocol_violation(
-                "request for an acknowledgement delay that is not valid",
-            ));
+            return Err(Fault::AckDelayNotValid.into());
         }
         if Some(asked.sequence_number) <= self.largest_sequence {
             return Ok(());
@@ -111,9 +109,7 @@ impl AckFrequencies {
 
     /// Our `min_ack_delay`. Without one, the frame types are unknown (RFC 9000 section 12.4).
     pub(crate) fn announced(&self) -> Result<Duration, TransportError> {
-        self.min_delay.ok_or(TransportError::frame_encoding(
-            "frame of an extension that was not announced",
-        ))
+        self.min_delay.ok_or(Fault::AckFrequencyNotAnnounced.into())
     }
 
     /// True if it is time to see whether the peer should be asked for something else.

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::assembler::Assembler;
 use super::send_buffer::SendBuffer;
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::packet::delivery::{CryptoDelivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
@@ -23,10 +23,7 @@ impl CryptoStream {
         let end = frame.offset.saturating_add(frame.data.len() as u64);
         // RFC 9000 section 7.5
         if end > self.assembler.offset().saturating_add(limit as u64) {
-            return Err(TransportError::new(
-                TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
-                "more CRYPTO data than is buffered",
-            ));
+            return Err(Fault::CryptoBeyondBuffer.into());
         }
         self.assembler.insert(frame.offset, frame.data, true);
         Ok(())

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::assembler::SMALL_SLICE;
 use crate::config::TransportConfig;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
@@ -119,9 +119,7 @@ impl Datagrams {
     pub(crate) fn on_datagram(&mut self, data: Bytes) -> Result<bool, TransportError> {
         // RFC 9221 section 3: a frame has a type besides its payload.
         if data.len() as u64 >= self.limit {
-            return Err(TransportError::protocol_violation(
-                "DATAGRAM above max_datagram_frame_size",
-            ));
+            return Err(Fault::DatagramTooLarge.into());
         }
         let was_empty = self.incoming.payloads.is_empty();
         while !self.incoming.has_room(&data) {

@@ -4,7 +4,7 @@ use quinn_proto::{Dir, StreamId, VarInt};
 
 use super::StreamEvent;
 use super::set::{Streams, slot};
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
 impl Streams {
@@ -32,7 +32,7 @@ impl Streams {
         let changes = fin || !recv.is_open();
         self.count_held(before, after);
         if self.has_too_many_gaps() {
-            return Err(TransportError::internal("too many gaps in stream data"));
+            return Err(Fault::TooManyGaps.into());
         }
         if readable {
             self.push_event(StreamEvent::Readable { id });
@@ -143,7 +143,7 @@ impl Streams {
     pub(crate) fn on_max_streams(&mut self, dir: Dir, maximum: u64) -> Result<(), TransportError> {
         // RFC 9000 section 19.11
         if maximum > MAX_STREAM_COUNT {
-            return Err(TransportError::frame_encoding("more than 2^60 streams"));
+            return Err(Fault::StreamCountTooLarge.into());
         }
         self.raise_stream_count(dir, maximum);
         Ok(())
@@ -187,7 +187,7 @@ impl Streams {
     ) -> Result<(), TransportError> {
         // RFC 9000 section 19.14
         if limit > MAX_STREAM_COUNT {
-            return Err(TransportError::frame_encoding("more than 2^60 streams"));
+            return Err(Fault::StreamCountTooLarge.into());
         }
         self.accept_credit[slot(dir)].on_peer_blocked();
         Ok(())
@@ -197,7 +197,7 @@ impl Streams {
     fn receiving(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.4, 19.8 and 19.13
         if self.is_local(id) && id.dir() == Dir::Uni {
-            return Err(wrong_state("frame for a stream that only we send on"));
+            return Err(Fault::SendOnlyStream.into());
         }
         self.ensure_open(id)?;
         Ok(self.recv_key(id))
@@ -207,9 +207,7 @@ impl Streams {
     fn sending(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.5 and 19.10
         if !self.is_local(id) && id.dir() == Dir::Uni {
-            return Err(wrong_state(
-                "frame for a stream that only the peer sends on",
-            ));
+            return Err(Fault::ReceiveOnlyStream.into());
         }
         self.ensure_open(id)?;
         Ok(self.send_key(id))
@@ -221,24 +219,17 @@ impl Streams {
             return Ok(());
         }
         if self.is_local(id) {
-            return Err(wrong_state("frame for a stream not opened yet"));
+            return Err(Fault::StreamNotOpened.into());
         }
         // RFC 9000 section 4.6
         let credit = &mut self.accept_credit[slot(id.dir())];
         let streams = (id.index() + 1).saturating_sub(credit.received());
         if !credit.on_received(streams) {
-            return Err(TransportError::new(
-                TransportErrorCode::STREAM_LIMIT_ERROR,
-                "more streams than MAX_STREAMS",
-            ));
+            return Err(Fault::StreamsBeyondLimit.into());
         }
         self.open_peer_streams(id.dir(), id.index());
         Ok(())
     }
-}
-
-fn wrong_state(reason: &'static str) -> TransportError {
-    TransportError::new(TransportErrorCode::STREAM_STATE_ERROR, reason)
 }
 
 /// An application's code. It came as a varint, so nothing is cut off.

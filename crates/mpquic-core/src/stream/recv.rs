@@ -6,7 +6,7 @@ use quinn_proto::{Chunk, StreamId, VarInt};
 use super::ReadStreamError;
 use super::assembler::Assembler;
 use super::flow::ReceiveCredit;
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 
 /// The receiving half of a stream.
 #[derive(Debug)]
@@ -95,24 +95,15 @@ impl Recv {
             None => !fin || end >= received,
         };
         if !fits {
-            return Err(TransportError::new(
-                TransportErrorCode::FINAL_SIZE_ERROR,
-                "final size changed or exceeded",
-            ));
+            return Err(Fault::FinalSizeChanged.into());
         }
         // RFC 9000 section 4.1
         let new = end.saturating_sub(received);
         if new > self.credit.available() {
-            return Err(TransportError::new(
-                TransportErrorCode::FLOW_CONTROL_ERROR,
-                "more data than MAX_STREAM_DATA",
-            ));
+            return Err(Fault::StreamDataBeyondLimit.into());
         }
         if !connection.on_received(new) {
-            return Err(TransportError::new(
-                TransportErrorCode::FLOW_CONTROL_ERROR,
-                "more data than MAX_DATA",
-            ));
+            return Err(Fault::DataBeyondLimit.into());
         }
         let _within = self.credit.on_received(new);
         if fin {
@@ -147,10 +138,7 @@ impl Recv {
         self.on_offset(final_size, true, connection)?;
         // draft-ietf-quic-reliable-stream-reset-11 section 5.2
         if self.cut.is_some_and(|cut| cut.error_code != error_code) {
-            return Err(TransportError::new(
-                TransportErrorCode::STREAM_STATE_ERROR,
-                "another error code in a second reset",
-            ));
+            return Err(Fault::ResetCodeChanged.into());
         }
         if self.state != State::Open || complete {
             return Ok(());

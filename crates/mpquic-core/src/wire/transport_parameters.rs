@@ -8,7 +8,7 @@ use quinn_proto::{ConnectionId, Side};
 
 use super::buf::{Counter, Sink, VARINT_MAX, cid, take_array, take_short_bytes, take_varint};
 use super::frame::MAX_STREAM_COUNT;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 
 /// Parameter IDs as they travel.
@@ -322,29 +322,25 @@ impl TransportParameters {
             let bit = id::bit(id);
             // RFC 9000 section 7.4, MP-007
             if seen & bit != 0 {
-                return Err(TransportError::transport_parameter("duplicate parameter"));
+                return Err(Fault::DuplicateParameter.into());
             }
             seen |= bit;
             // RFC 9000 section 18.2
             if sender.is_client() && bit & SERVER_ONLY != 0 {
-                return Err(TransportError::transport_parameter(
-                    "parameter that only a server may send",
-                ));
+                return Err(Fault::ServerOnlyParameter.into());
             }
             parameters.set(id, value)?;
         }
         // draft-ietf-quic-ack-frequency-14 section 3
         if parameters.min_ack_delay > Some(parameters.max_ack_delay) {
-            return Err(TransportError::transport_parameter(
-                "min_ack_delay above max_ack_delay",
-            ));
+            return Err(Fault::MinAckDelayTooLarge.into());
         }
         // RFC 9368 section 4
         if sender.is_client()
             && let Some(versions) = &parameters.version_information
             && !versions.available.contains(&versions.chosen)
         {
-            return Err(malformed());
+            return Err(Fault::ChosenVersionNotAvailable.into());
         }
         Ok(parameters)
     }
@@ -361,7 +357,8 @@ impl TransportParameters {
                 self.stateless_reset_token = Some(token);
             }
             id::MAX_UDP_PAYLOAD_SIZE => {
-                self.max_udp_payload_size = at_least(MIN_UDP_PAYLOAD_SIZE, value)?;
+                self.max_udp_payload_size =
+                    at_least(MIN_UDP_PAYLOAD_SIZE, value, Fault::UdpPayloadSizeTooSmall)?;
             }
             id::INITIAL_MAX_DATA => self.initial_max_data = integer(value)?,
             id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL => {
@@ -374,16 +371,22 @@ impl TransportParameters {
                 self.initial_max_stream_data_uni = integer(value)?;
             }
             id::INITIAL_MAX_STREAMS_BIDI => {
-                self.initial_max_streams_bidi = at_most(MAX_STREAM_COUNT, value)?;
+                self.initial_max_streams_bidi =
+                    at_most(MAX_STREAM_COUNT, value, Fault::InitialStreamsTooLarge)?;
             }
             id::INITIAL_MAX_STREAMS_UNI => {
-                self.initial_max_streams_uni = at_most(MAX_STREAM_COUNT, value)?;
+                self.initial_max_streams_uni =
+                    at_most(MAX_STREAM_COUNT, value, Fault::InitialStreamsTooLarge)?;
             }
             id::ACK_DELAY_EXPONENT => {
-                self.ack_delay_exponent = at_most(MAX_ACK_DELAY_EXPONENT, value)? as u8;
+                self.ack_delay_exponent = at_most(
+                    MAX_ACK_DELAY_EXPONENT,
+                    value,
+                    Fault::AckDelayExponentTooLarge,
+                )? as u8;
             }
             id::MAX_ACK_DELAY => {
-                let delay = at_most(MAX_ACK_DELAY_BOUND - 1, value)?;
+                let delay = at_most(MAX_ACK_DELAY_BOUND - 1, value, Fault::MaxAckDelayTooLarge)?;
                 self.max_ack_delay = Duration::from_millis(delay);
             }
             id::DISABLE_ACTIVE_MIGRATION => self.disable_active_migration = flag(value)?,
@@ -391,7 +394,11 @@ impl TransportParameters {
                 self.preferred_address = Some(PreferredAddress::decode(value)?);
             }
             id::ACTIVE_CONNECTION_ID_LIMIT => {
-                self.active_connection_id_limit = at_least(MIN_ACTIVE_CONNECTION_ID_LIMIT, value)?;
+                self.active_connection_id_limit = at_least(
+                    MIN_ACTIVE_CONNECTION_ID_LIMIT,
+                    value,
+                    Fault::ConnectionIdLimitTooSmall,
+                )?;
             }
             id::INITIAL_SOURCE_CONNECTION_ID => {
                 self.initial_source_connection_id = Some(connection_id(value)?);
@@ -404,7 +411,7 @@ impl TransportParameters {
             id::GREASE_QUIC_BIT => self.grease_quic_bit = flag(value)?,
             id::INITIAL_MAX_PATH_ID => {
                 // MP-006
-                let path = at_most(u32::MAX.into(), value)?;
+                let path = at_most(u32::MAX.into(), value, Fault::InitialPathIdTooLarge)?;
                 self.initial_max_path_id = Some(PathId(path as u32));
             }
             id::MIN_ACK_DELAY => {
@@ -436,7 +443,7 @@ impl VersionInformation {
             available: versions.collect(),
         };
         if information.chosen == 0 || information.available.contains(&0) {
-            return Err(malformed());
+            return Err(Fault::VersionZero.into());
         }
         Ok(information)
     }
@@ -461,7 +468,10 @@ impl PreferredAddress {
         let connection_id = connection_id(take_short_bytes(value).ok_or_else(malformed)?)?;
         let stateless_reset_token = array(value)?;
         // RFC 9000 section 18.2
-        if connection_id.is_empty() || !value.is_empty() {
+        if connection_id.is_empty() {
+            return Err(Fault::PreferredAddressWithoutId.into());
+        }
+        if !value.is_empty() {
             return Err(malformed());
         }
         // An unspecified address or port 0 says that there is none of that family.
@@ -493,11 +503,11 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 fn truncated() -> TransportError {
-    TransportError::transport_parameter("truncated parameter")
+    Fault::TruncatedParameter.into()
 }
 
 fn malformed() -> TransportError {
-    TransportError::transport_parameter("malformed value")
+    Fault::MalformedParameter.into()
 }
 
 /// Exactly one variable-length integer (MP-007).
@@ -507,18 +517,18 @@ fn integer(mut value: &[u8]) -> Result<u64, TransportError> {
         .ok_or_else(malformed)
 }
 
-fn at_least(minimum: u64, value: &[u8]) -> Result<u64, TransportError> {
+fn at_least(minimum: u64, value: &[u8], fault: Fault) -> Result<u64, TransportError> {
     let value = integer(value)?;
     if value < minimum {
-        return Err(TransportError::transport_parameter("value too small"));
+        return Err(fault.into());
     }
     Ok(value)
 }
 
-fn at_most(maximum: u64, value: &[u8]) -> Result<u64, TransportError> {
+fn at_most(maximum: u64, value: &[u8], fault: Fault) -> Result<u64, TransportError> {
     let value = integer(value)?;
     if value > maximum {
-        return Err(TransportError::transport_parameter("value too large"));
+        return Err(fault.into());
     }
     Ok(value)
 }

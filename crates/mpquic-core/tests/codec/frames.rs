@@ -350,7 +350,7 @@ fn error(bytes: &str, multipath: bool) -> (TransportErrorCode, u64) {
     let mut frames = FrameIter::new(hex(bytes).into(), multipath);
     let error = frames.by_ref().find_map(Result::err).expect(bytes);
     assert_eq!(frames.next(), None, "{bytes}: nothing follows an error");
-    (error.code, error.frame_type)
+    (error.code(), error.frame_type)
 }
 
 #[test]
@@ -445,7 +445,7 @@ fn every_truncation_is_a_frame_encoding_error() {
         for length in 1..bytes.len() {
             let result = decoded(&bytes[..length], true);
             let error = result.expect_err(&format!("{frame:?} cut to {length}"));
-            assert_eq!(error.code, ENCODING);
+            assert_eq!(error.code(), ENCODING);
         }
     }
 }

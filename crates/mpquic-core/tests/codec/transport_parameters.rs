@@ -104,7 +104,7 @@ const TOKEN: &str = "000102030405060708090a0b0c0d0e0f";
 fn assert_refused(sender: Side, bytes: &str) {
     let error = TransportParameters::decode(sender, &hex(bytes)).expect_err(bytes);
     assert_eq!(
-        error.code,
+        error.code(),
         TransportErrorCode::TRANSPORT_PARAMETER_ERROR,
         "{bytes}"
     );

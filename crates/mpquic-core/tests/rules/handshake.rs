@@ -503,7 +503,7 @@ fn rfc_9001_6_unexpected_tls_messages_close() {
         .find_map(|event| match event {
             Event::ConnectionLost {
                 reason: ConnectionError::TransportError(error),
-            } => Some(error.code),
+            } => Some(error.code()),
             _ => None,
         });
     assert_eq!(lost, Some(Code::crypto(10)), "unexpected_message");

@@ -480,7 +480,7 @@ impl Net {
     /// The code and frame type a side closed with because of a fault of its peer.
     pub(crate) fn fault(&mut self, side: Side) -> Option<(TransportErrorCode, u64)> {
         match self.lost(side)? {
-            ConnectionError::TransportError(error) => Some((error.code, error.frame_type)),
+            ConnectionError::TransportError(error) => Some((error.code(), error.frame_type)),
             other => panic!("{other}"),
         }
     }

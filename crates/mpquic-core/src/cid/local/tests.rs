@@ -1,5 +1,4 @@
 use super::*;
-use crate::error::TransportErrorCode;
 use crate::packet::writer::written;
 
 const PATH: PathId = PathId(3);
@@ -119,7 +118,7 @@ fn lost_frames_are_repeated_with_the_same_sequence_number_until_acknowledged() {
 fn mp_106_a_sequence_number_never_issued_is_a_protocol_violation() {
     let mut cids = with_two();
     let error = cids.on_retire(2, &cid(1)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    assert_eq!(error.fault, Fault::RetiredNeverIssued);
     assert!(LocalCids::new(PATH).on_retire(0, &cid(1)).is_err());
 }
 
@@ -127,7 +126,7 @@ fn mp_106_a_sequence_number_never_issued_is_a_protocol_violation() {
 fn mp_106_a_packet_may_not_retire_its_own_destination() {
     let mut cids = with_two();
     let error = cids.on_retire(0, &cid(1)).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    assert_eq!(error.fault, Fault::RetiredItself);
     assert_eq!(cids.on_retire(0, &cid(2)), Ok(Some(cid(1))));
     assert_eq!(cids.on_retire(0, &cid(2)), Ok(None));
 }
@@ -172,5 +171,5 @@ fn mp_143_cids_blocked_ahead_of_what_was_issued_is_a_protocol_violation() {
     assert_eq!(cids.on_cids_blocked(1), Ok(false));
     assert_eq!(cids.on_cids_blocked(2), Ok(true));
     let error = cids.on_cids_blocked(3).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    assert_eq!(error.fault, Fault::ConnectionIdsBlockedAhead);
 }

@@ -50,8 +50,8 @@ fn open(count: u64) -> PeerCids {
     cids
 }
 
-fn code(result: Result<ResetTokenChanges, TransportError>) -> TransportErrorCode {
-    result.unwrap_err().code
+fn fault(result: Result<ResetTokenChanges, TransportError>) -> Fault {
+    result.unwrap_err().fault
 }
 
 #[test]
@@ -150,11 +150,11 @@ fn mp_104_a_late_connection_id_is_retired_at_once() {
 fn mp_104_bad_fields_are_frame_encoding_errors() {
     let mut cids = open(1);
     let above = cids.on_new_connection_id(&frame(1, 2));
-    assert_eq!(code(above), TransportErrorCode::FRAME_ENCODING_ERROR);
+    assert_eq!(fault(above), Fault::RetirePriorToTooLarge);
     let mut empty = frame(1, 0);
     empty.connection_id = ConnectionId::new(&[]);
     let empty = cids.on_new_connection_id(&empty);
-    assert_eq!(code(empty), TransportErrorCode::FRAME_ENCODING_ERROR);
+    assert_eq!(fault(empty), Fault::ConnectionIdLength);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_peer_with_a_zero_length_connection_id_may_not_issue_others() {
     let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
     cids.set_handshake_cid(ConnectionId::new(&[]));
     let result = cids.on_new_connection_id(&frame(1, 0));
-    assert_eq!(code(result), TransportErrorCode::PROTOCOL_VIOLATION);
+    assert_eq!(fault(result), Fault::ConnectionIdNotWanted);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn mp_095_contradicting_frames_are_protocol_violations() {
         // A plain repetition is fine.
         assert!(cids.on_new_connection_id(&original).unwrap().is_empty());
         let result = cids.on_new_connection_id(&contradiction);
-        assert_eq!(code(result), TransportErrorCode::PROTOCOL_VIOLATION);
+        assert_eq!(fault(result), Fault::ConnectionIdConflict);
     }
 }
 
@@ -203,7 +203,7 @@ fn mp_105_too_many_active_connection_ids() {
     let _ = cids.on_new_connection_id(&frame(2, 0)).unwrap();
     let _ = cids.on_new_connection_id(&frame(3, 1)).unwrap();
     let result = cids.on_new_connection_id(&frame(4, 1));
-    assert_eq!(code(result), TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(fault(result), Fault::ConnectionIdsBeyondLimit);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn mp_107_retirements_the_peer_does_not_acknowledge_are_bounded() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.code, TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(error.fault, Fault::TooManyRetirements);
     // RFC 9000 section 5.1.2 asks for room for twice the limit.
     assert!((2 * LIMIT..100).contains(&accepted), "{accepted}");
 }
@@ -423,5 +423,5 @@ fn gaps_in_sequence_numbers_are_bounded() {
         let _ = cids.rotate().unwrap();
     }
     let result = cids.on_new_connection_id(&frame(2 * most, 0));
-    assert_eq!(code(result), TransportErrorCode::CONNECTION_ID_LIMIT_ERROR);
+    assert_eq!(fault(result), Fault::SequenceGaps);
 }

@@ -254,7 +254,7 @@ fn rfc_9001_6_6_limits() {
     // MP-038: failures of all generations count together.
     test.receive(true, 0, A);
     let error = test.keys.on_open_failed(&mut test.session).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::AEAD_LIMIT_REACHED);
+    assert_eq!(error.fault, Fault::IntegrityLimit);
 }
 
 #[test]

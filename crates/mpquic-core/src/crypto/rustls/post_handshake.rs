@@ -1,6 +1,6 @@
 //! [`PostHandshake`]: what QUIC forbids servers to say after the handshake, and TLS does not.
 
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 
 /// TLS messages have no more (RFC 8446 section 5.1 leaves it to us); longer ones are for rustls to
 /// refuse.
@@ -26,8 +26,7 @@ impl PostHandshake {
         while let Some(&[kind, a, b, c]) = self.partial.first_chunk::<HEADER>() {
             // RFC 9001 section 4.4
             if kind == CERTIFICATE_REQUEST {
-                let reason = "a request for a certificate after the handshake";
-                return Err(TransportError::protocol_violation(reason));
+                return Err(Fault::LateCertificateRequest.into());
             }
             let end = HEADER + u32::from_be_bytes([0, a, b, c]) as usize;
             if end > MAX_MESSAGE {
@@ -41,8 +40,7 @@ impl PostHandshake {
             if kind == NEW_SESSION_TICKET
                 && max_early_data(message).is_some_and(|it| it != u32::MAX)
             {
-                let reason = "a ticket with a limit for early data";
-                return Err(TransportError::protocol_violation(reason));
+                return Err(Fault::TicketLimitsEarlyData.into());
             }
             self.partial.drain(..end);
         }

@@ -5,7 +5,7 @@ use rustls::pki_types::CertificateDer;
 use super::NextSecrets;
 use super::exporter::Exporter;
 use crate::crypto::{ExportError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session};
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -40,10 +40,7 @@ impl Session for SettledServer {
 
     /// In QUIC, clients have nothing more to say (RFC 9001 sections 4.4 and 6).
     fn read_handshake(&mut self, _: &[u8]) -> Result<(), TransportError> {
-        Err(TransportError::new(
-            TransportErrorCode::crypto(UNEXPECTED_MESSAGE),
-            "a TLS message after the handshake",
-        ))
+        Err(Fault::TlsAfterHandshake.into())
     }
 
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
@@ -70,6 +67,3 @@ impl Session for SettledServer {
         self.exporter.export(output, label, context)
     }
 }
-
-/// The TLS alert `unexpected_message`.
-const UNEXPECTED_MESSAGE: u8 = 10;

@@ -107,6 +107,11 @@ fn carries(local: &dyn PacketKey, remote: &dyn PacketKey, path: u32) -> bool {
     remote.decrypt(PathId(path), 77, header, payload) == Ok(24) && payload[..24] == [5; 24]
 }
 
+fn refused(alert: u8, failure: TlsFailure) -> Fault {
+    let alert = Some(alert);
+    Fault::Tls { alert, failure }
+}
+
 #[test]
 fn handshake_gives_matching_keys_and_parameters() {
     let server = server(&[b"other", H3]);
@@ -181,7 +186,7 @@ fn a_settled_server_remembers_the_handshake_and_goes_on_with_keys() {
         assert!(carries(&*server.local, &*client.remote, 1));
     }
     let error = pair.server.read_handshake(&[24, 0, 0, 1, 0]).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::crypto(10));
+    assert_eq!(error.fault, Fault::TlsAfterHandshake);
     // Tickets are still to come: a client's TLS goes on.
     assert!(pair.client.settle().is_none());
 }
@@ -286,8 +291,7 @@ fn pin_decides() {
 
     let client = Arc::new(QuicClientConfig::with_pin([0; 32], &[H3]).unwrap());
     let error = Pair::new(&client, &server).handshake().unwrap_err();
-    assert_eq!(error.reason, "the certificate is not the pinned one");
-    assert_eq!(error.code.to_u64() & !0xff, 0x100);
+    assert_eq!(error.fault, refused(49, TlsFailure::NotPinned));
 }
 
 #[test]
@@ -297,15 +301,14 @@ fn rfc_9001_4_8_tls_failures_carry_the_alert() {
     let error = Pair::new(&Arc::new(client), &server)
         .handshake()
         .unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::crypto(48));
-    assert_eq!(error.reason, "the certificate's issuer is not trusted");
+    assert_eq!(error.fault, refused(48, TlsFailure::UnknownIssuer));
 
     // RFC 9001 section 8.1: no_application_protocol
     let client = QuicClientConfig::dangerous_trusting_any_certificate(&[b"hq"]).unwrap();
     let error = Pair::new(&Arc::new(client), &server)
         .handshake()
         .unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::crypto(120));
+    assert_eq!(error.fault, refused(120, TlsFailure::NoApplicationProtocol));
 
     let mut pair = Pair::new(
         &Arc::new(QuicClientConfig::dangerous_trusting_any_certificate(&[H3]).unwrap()),

@@ -7,7 +7,6 @@ use quinn_proto::ConnectionId;
 use super::*;
 use crate::crypto::Keys;
 use crate::crypto::tests::initial_keys;
-use crate::error::TransportErrorCode;
 use crate::ids::SpaceId;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::version::Version;
@@ -201,7 +200,11 @@ fn rfc_9000_17_reserved_bits_and_12_4_empty_packets() {
             let Err(OpenError::Transport(error)) = opened else {
                 panic!("{bits:#x}: {opened:?}");
             };
-            assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+            let expected = match bits {
+                0 => Fault::EmptyPacket,
+                _ => Fault::ReservedBits,
+            };
+            assert_eq!(error.fault, expected);
         }
     }
 }

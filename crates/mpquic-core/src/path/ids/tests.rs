@@ -3,7 +3,6 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::error::TransportErrorCode;
 use crate::packet::writer::written;
 
 /// Multipath negotiated: we take `ours` concurrent paths, the peer announced `peer`.
@@ -21,8 +20,8 @@ fn frames(ids: &mut PathIds) -> Vec<Frame> {
     written(100, |w| ids.write_frames(w)).0
 }
 
-fn is_violation<T: std::fmt::Debug>(result: Result<T, TransportError>) -> bool {
-    result.is_err_and(|error| error.code == TransportErrorCode::PROTOCOL_VIOLATION)
+fn breaks<T>(fault: Fault, result: Result<T, TransportError>) -> bool {
+    result.is_err_and(|error| error.fault == fault)
 }
 
 #[test]
@@ -58,8 +57,11 @@ fn mp_015_the_lower_limit_counts() {
 fn mp_050_frames_may_not_name_ids_above_our_limit() {
     let ids = negotiated(4, 1);
     assert_eq!(ids.check(PathId(3)), Ok(()));
-    assert!(is_violation(ids.check(PathId(4))));
-    assert!(is_violation(ids.check(PathId(u32::MAX))));
+    assert!(breaks(Fault::PathIdBeyondLimit, ids.check(PathId(4))));
+    assert!(breaks(
+        Fault::PathIdBeyondLimit,
+        ids.check(PathId(u32::MAX))
+    ));
 }
 
 #[test]
@@ -67,7 +69,10 @@ fn mp_099_the_limit_counts_from_the_moment_it_is_sent() {
     let mut ids = negotiated(2, 9);
     assert!(ids.open(PathId(1)));
     ids.close(PathId(1));
-    assert!(is_violation(ids.check(PathId(2))), "not sent yet");
+    assert!(
+        breaks(Fault::PathIdBeyondLimit, ids.check(PathId(2))),
+        "not sent yet"
+    );
     assert_eq!(unused(&ids), []);
     assert_eq!(ids.issuable().collect::<Vec<_>>(), [PathId(2)]);
     assert_eq!(frames(&mut ids), [Frame::MaxPathId(PathId(2))]);
@@ -141,7 +146,10 @@ fn mp_131_closing_paths_raises_our_limit() {
 #[test]
 fn mp_140_the_peers_limit_may_not_fall_below_its_parameter() {
     let mut ids = negotiated(8, 3);
-    assert!(is_violation(ids.on_max_path_id(PathId(2))));
+    assert!(breaks(
+        Fault::MaxPathIdBelowInitial,
+        ids.on_max_path_id(PathId(2))
+    ));
     assert_eq!(ids.on_max_path_id(PathId(3)), Ok(false));
 }
 
@@ -172,7 +180,10 @@ fn mp_141_a_limit_that_does_not_rise_is_ignored() {
 #[test]
 fn mp_142_blocked_above_our_limit_is_a_violation() {
     let ids = negotiated(4, 9);
-    assert!(is_violation(ids.on_paths_blocked(PathId(4))));
+    assert!(breaks(
+        Fault::PathIdBeyondLimit,
+        ids.on_paths_blocked(PathId(4))
+    ));
     assert_eq!(ids.on_paths_blocked(PathId(3)), Ok(true));
     // MP-144
     assert_eq!(ids.on_paths_blocked(PathId(1)), Ok(false));

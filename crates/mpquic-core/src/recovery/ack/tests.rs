@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::config::TransportConfig;
-use crate::error::TransportErrorCode;
+use crate::error::Fault;
 use crate::ids::{PathId, SpaceId};
 use crate::recovery::testing::{BYTES, TestPath, ms};
 
@@ -31,9 +31,9 @@ fn unsent_numbers_are_a_violation() {
     let mut path = TestPath::new();
     path.send_many(3);
     let error = path.ack_with(&[0..4], 0, None).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    assert_eq!(error.fault, Fault::AckOfUnsent);
     let error = path.ack_with(&[0..1 << 61], 0, None).unwrap_err();
-    assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+    assert_eq!(error.fault, Fault::AckOfUnsent);
     assert!(path.ack_with(&[0..3], 0, None).is_ok());
 }
 

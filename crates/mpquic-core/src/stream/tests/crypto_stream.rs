@@ -29,7 +29,7 @@ fn the_buffer_is_bounded() {
     let mut stream = CryptoStream::default();
     assert_eq!(stream.on_crypto(crypto(96, 4), 100), Ok(()));
     let result = stream.on_crypto(crypto(96, 5), 100);
-    fails_with(result, TransportErrorCode::CRYPTO_BUFFER_EXCEEDED);
+    fails_with(result, Fault::CryptoBeyondBuffer);
     assert_eq!(stream.on_crypto(crypto(0, 50), 100), Ok(()));
     assert_eq!(stream.read().as_deref(), Some(&bytes_of(0..50)[..]));
     assert_eq!(stream.unread(), 4);

@@ -45,7 +45,7 @@ fn datagrams_we_did_not_ask_for() {
         ..config()
     });
     let result = datagrams.on_datagram(Bytes::from_static(b"x")).map(|_| ());
-    fails_with(result, TransportErrorCode::PROTOCOL_VIOLATION);
+    fails_with(result, Fault::DatagramTooLarge);
 }
 
 /// RFC 9221 section 3: the announced size counts the frame, not only its payload.
@@ -58,7 +58,7 @@ fn datagrams_larger_than_announced() {
             .map(|_| ())
     };
     assert_eq!(give(999), Ok(()));
-    fails_with(give(1000), TransportErrorCode::PROTOCOL_VIOLATION);
+    fails_with(give(1000), Fault::DatagramTooLarge);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Every rule of RFC 9000 a peer may break, with the code it gets.
+//! Every rule of RFC 9000 a peer may break, with the fault it is.
 
 use super::*;
 use crate::wire::frame::{
@@ -46,10 +46,7 @@ fn frames_for_the_wrong_kind_of_stream() {
     ] {
         let mut streams = client(&config);
         streams.open(Dir::Uni).expect("credit");
-        fails_with(
-            give(&mut streams, frame),
-            TransportErrorCode::STREAM_STATE_ERROR,
-        );
+        fails_with(give(&mut streams, frame), Fault::SendOnlyStream);
     }
     for frame in [
         stop(peer_uni(0)),
@@ -59,7 +56,7 @@ fn frames_for_the_wrong_kind_of_stream() {
         }),
     ] {
         let result = give(&mut client(&config), frame);
-        fails_with(result, TransportErrorCode::STREAM_STATE_ERROR);
+        fails_with(result, Fault::ReceiveOnlyStream);
     }
 }
 
@@ -82,10 +79,7 @@ fn frames_for_a_stream_we_have_not_opened() {
     ] {
         let mut streams = client(&config);
         streams.open(Dir::Bi).expect("credit");
-        fails_with(
-            give(&mut streams, frame),
-            TransportErrorCode::STREAM_STATE_ERROR,
-        );
+        fails_with(give(&mut streams, frame), Fault::StreamNotOpened);
     }
 }
 
@@ -102,12 +96,12 @@ fn more_streams_than_allowed() {
         Ok(())
     );
     let result = give(&mut streams, stop(peer_bidi(2)));
-    fails_with(result, TransportErrorCode::STREAM_LIMIT_ERROR);
+    fails_with(result, Fault::StreamsBeyondLimit);
     let result = give(&mut streams, reset(peer_uni(3), 0));
-    fails_with(result, TransportErrorCode::STREAM_LIMIT_ERROR);
+    fails_with(result, Fault::StreamsBeyondLimit);
     let last = StreamId::new(Side::Server, Dir::Uni, MAX_STREAM_COUNT - 1);
     let result = give(&mut streams, stream_frame(last, 0, b"", false));
-    fails_with(result, TransportErrorCode::STREAM_LIMIT_ERROR);
+    fails_with(result, Fault::StreamsBeyondLimit);
 }
 
 /// RFC 9000 section 4.1.
@@ -119,7 +113,7 @@ fn more_data_than_allowed() {
         Ok(())
     );
     let result = give(&mut streams, stream_frame(peer_uni(0), 100, &[0], false));
-    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+    fails_with(result, Fault::StreamDataBeyondLimit);
 
     // The gap below the highest offset counts: 100 bytes are used already.
     let mut streams = client(&small());
@@ -132,11 +126,11 @@ fn more_data_than_allowed() {
         Ok(())
     );
     let result = give(&mut streams, stream_frame(peer_uni(2), 0, &[0], false));
-    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+    fails_with(result, Fault::DataBeyondLimit);
 
     let mut streams = client(&small());
     let result = give(&mut streams, reset(peer_uni(0), 101));
-    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+    fails_with(result, Fault::StreamDataBeyondLimit);
 
     // Data for a stopped stream counts as well.
     let mut streams = client(&small());
@@ -149,7 +143,7 @@ fn more_data_than_allowed() {
         .stop(code(1))
         .expect("open");
     let result = give(&mut streams, stream_frame(peer_uni(0), 100, &[0], false));
-    fails_with(result, TransportErrorCode::FLOW_CONTROL_ERROR);
+    fails_with(result, Fault::StreamDataBeyondLimit);
 }
 
 /// RFC 9000 section 4.5.
@@ -171,8 +165,8 @@ fn the_final_size_never_changes() {
             let mut streams = client(&small());
             assert_eq!(give(&mut streams, first.clone()), Ok(()));
             let result = give(&mut streams, second.clone());
-            let result = result.map_err(|error| error.code);
-            let expected = Err(TransportErrorCode::FINAL_SIZE_ERROR);
+            let result = result.map_err(|error| error.fault);
+            let expected = Err(Fault::FinalSizeChanged);
             assert_eq!(result, expected, "{second:?} after {what}");
         }
         for harmless in [
@@ -191,10 +185,7 @@ fn the_final_size_never_changes() {
             give(&mut streams, stream_frame(id, 19, &[0], false)),
             Ok(())
         );
-        fails_with(
-            give(&mut streams, below),
-            TransportErrorCode::FINAL_SIZE_ERROR,
-        );
+        fails_with(give(&mut streams, below), Fault::FinalSizeChanged);
     }
 }
 
@@ -217,10 +208,7 @@ fn stream_counts_that_no_stream_id_could_name() {
             maximum_streams: MAX_STREAM_COUNT + 1,
         }),
     ] {
-        fails_with(
-            give(&mut streams, frame),
-            TransportErrorCode::FRAME_ENCODING_ERROR,
-        );
+        fails_with(give(&mut streams, frame), Fault::StreamCountTooLarge);
     }
 }
 
@@ -239,7 +227,7 @@ fn gaps_are_bounded_by_memory_not_by_a_small_number() {
             Err(error) => break error,
         }
     };
-    assert_eq!(error.code, TransportErrorCode::INTERNAL_ERROR);
+    assert_eq!(error.fault, Fault::TooManyGaps);
     assert_eq!(gaps, 65_536);
 }
 

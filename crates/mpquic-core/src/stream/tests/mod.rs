@@ -9,7 +9,7 @@ use quinn_proto::{Dir, Side, StreamId, VarInt};
 use super::StreamEvent;
 use super::set::Streams;
 use crate::config::TransportConfig;
-use crate::error::{TransportError, TransportErrorCode};
+use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Fate;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::sched::DataSelection;
@@ -172,8 +172,8 @@ fn bytes_of(range: std::ops::Range<u64>) -> Vec<u8> {
     range.map(byte_at).collect()
 }
 
-fn fails_with(result: Result<(), TransportError>, code: TransportErrorCode) {
-    assert_eq!(result.map_err(|error| error.code), Err(code));
+fn fails_with(result: Result<(), TransportError>, fault: Fault) {
+    assert_eq!(result.map_err(|error| error.fault), Err(fault));
 }
 
 fn local_uni(index: u64) -> StreamId {

@@ -319,31 +319,25 @@ fn section_5_2_a_smaller_size_counts_and_a_larger_one_does_not() {
 #[test]
 fn section_5_2_a_second_reset_says_the_same() {
     let id = peer_uni(0);
-    for (frame, error) in [
-        (
-            cut(id, 8, 1000, 300),
-            TransportErrorCode::STREAM_STATE_ERROR,
-        ),
-        (whole(id, 8, 1000), TransportErrorCode::STREAM_STATE_ERROR),
-        (cut(id, 9, 1001, 300), TransportErrorCode::FINAL_SIZE_ERROR),
-        (whole(id, 9, 999), TransportErrorCode::FINAL_SIZE_ERROR),
-        (
-            stream_frame(id, 1000, b"", true),
-            TransportErrorCode::NO_ERROR,
-        ),
+    for (frame, fault) in [
+        (cut(id, 8, 1000, 300), Some(Fault::ResetCodeChanged)),
+        (whole(id, 8, 1000), Some(Fault::ResetCodeChanged)),
+        (cut(id, 9, 1001, 300), Some(Fault::FinalSizeChanged)),
+        (whole(id, 9, 999), Some(Fault::FinalSizeChanged)),
+        (stream_frame(id, 1000, b"", true), None),
         (
             stream_frame(id, 998, b"x", true),
-            TransportErrorCode::FINAL_SIZE_ERROR,
+            Some(Fault::FinalSizeChanged),
         ),
         (
             stream_frame(id, 1000, b"x", false),
-            TransportErrorCode::FINAL_SIZE_ERROR,
+            Some(Fault::FinalSizeChanged),
         ),
     ] {
         let (mut client, _) = reading(300);
         give(&mut client, cut(id, 9, 1000, 700)).expect("valid");
-        let result = give(&mut client, frame).map_err(|error| error.code);
-        assert_eq!(result.err().unwrap_or(TransportErrorCode::NO_ERROR), error);
+        let result = give(&mut client, frame);
+        assert_eq!(result.err().map(|error| error.fault), fault);
     }
 }
 
@@ -358,14 +352,11 @@ fn section_4_the_final_size_counts_for_flow_control() {
     let mut streams = client(&config);
     fails_with(
         give(&mut streams, cut(id, 9, 101, 1)),
-        TransportErrorCode::FLOW_CONTROL_ERROR,
+        Fault::StreamDataBeyondLimit,
     );
     give(&mut streams, cut(id, 9, 100, 1)).expect("within both limits");
     let second = cut(peer_uni(1), 9, 51, 1);
-    fails_with(
-        give(&mut streams, second),
-        TransportErrorCode::FLOW_CONTROL_ERROR,
-    );
+    fails_with(give(&mut streams, second), Fault::DataBeyondLimit);
 }
 
 /// A reader that stops listens to neither.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::fields::{truncated, varint};
 use super::table::frame_type;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::range_set::RangeSet;
 use crate::wire::buf::{Counter, Sink, put_varint, take_bytes, take_varint, varint_size};
@@ -103,7 +103,7 @@ impl Ack {
 }
 
 fn below_zero() -> TransportError {
-    TransportError::frame_encoding("acknowledged range below zero")
+    TransportError::new(Fault::AckBelowZero)
 }
 
 impl EcnCounts {

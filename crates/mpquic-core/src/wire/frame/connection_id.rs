@@ -5,7 +5,7 @@ use bytes::{Buf, Bytes};
 use quinn_proto::ConnectionId;
 
 use super::fields::{truncated, varint};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::wire::buf::{Sink, cid, take_array, take_short_bytes};
 
 /// NEW_CONNECTION_ID (RFC 9000 section 19.15), or what follows the path ID of
@@ -28,18 +28,14 @@ impl NewConnectionId {
         let retire_prior_to = varint(buf)?;
         // RFC 9000 section 19.15, MP-104
         if retire_prior_to > sequence_number {
-            return Err(TransportError::frame_encoding(
-                "Retire Prior To above the sequence number",
-            ));
+            return Err(Fault::RetirePriorToTooLarge.into());
         }
         let mut rest = buf.as_ref();
         let bytes = match (rest.first(), take_short_bytes(&mut rest)) {
             (None | Some(1..=20), bytes) => bytes.ok_or_else(truncated)?,
             // RFC 9000 section 19.15, MP-104
             (Some(_), _) => {
-                return Err(TransportError::frame_encoding(
-                    "connection ID of a length not 1 to 20",
-                ));
+                return Err(Fault::ConnectionIdLength.into());
             }
         };
         let connection_id = cid(bytes).ok_or_else(truncated)?;

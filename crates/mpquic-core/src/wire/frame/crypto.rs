@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::fields::{data, varint};
 use super::table::frame_type;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::wire::buf::{Counter, Sink, VARINT_MAX};
 
 /// CRYPTO (RFC 9000 section 19.6).
@@ -58,7 +58,7 @@ impl Crypto {
         let data = data(buf)?;
         // RFC 9000 section 19.6
         if offset + data.len() as u64 > VARINT_MAX {
-            return Err(TransportError::frame_encoding("offset beyond 2^62 - 1"));
+            return Err(Fault::OffsetTooLarge.into());
         }
         Ok(Self { offset, data })
     }
@@ -78,7 +78,7 @@ pub(super) fn decode_new_token(buf: &mut Bytes) -> Result<Bytes, TransportError>
     let token = data(buf)?;
     // RFC 9000 section 19.7
     if token.is_empty() {
-        return Err(TransportError::frame_encoding("empty token"));
+        return Err(Fault::EmptyToken.into());
     }
     Ok(token)
 }

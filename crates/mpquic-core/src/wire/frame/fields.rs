@@ -3,12 +3,12 @@
 use bytes::{Buf, Bytes};
 use quinn_proto::{StreamId, VarInt};
 
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::wire::buf::{take_bytes, take_varint};
 
 pub(super) fn truncated() -> TransportError {
-    TransportError::frame_encoding("truncated frame")
+    TransportError::new(Fault::TruncatedFrame)
 }
 
 #[inline]
@@ -26,7 +26,7 @@ pub(super) fn stream_id(buf: &mut Bytes) -> Result<StreamId, TransportError> {
 pub(super) fn path_id(buf: &mut Bytes) -> Result<PathId, TransportError> {
     match u32::try_from(varint(buf)?) {
         Ok(id) => Ok(PathId(id)),
-        Err(_) => Err(TransportError::protocol_violation("path ID above 2^32 - 1")),
+        Err(_) => Err(Fault::PathIdTooLarge.into()),
     }
 }
 

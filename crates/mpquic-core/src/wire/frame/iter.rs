@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use super::Frame;
 use super::fields::varint;
 use super::table::frame_type as ty;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::wire::buf::varint_size;
 
 /// The frames of a packet.
@@ -40,10 +40,7 @@ impl FrameIter {
         let frame_type = varint(buf)?;
         // RFC 9000 section 12.4, MP-052
         if length - buf.len() != varint_size(frame_type) {
-            return Err(
-                TransportError::protocol_violation("frame type longer than necessary")
-                    .in_frame(frame_type),
-            );
+            return Err(TransportError::new(Fault::FrameTypeNotShortest).in_frame(frame_type));
         }
         let frame = if self.multipath && frame_type >= ty::PATH_ACK {
             Frame::decode_multipath(frame_type, buf)
@@ -62,7 +59,7 @@ impl Iterator for FrameIter {
         if self.payload.is_empty() {
             // RFC 9000 section 12.4
             return std::mem::take(&mut self.is_empty_packet)
-                .then(|| Err(TransportError::protocol_violation("packet without frames")));
+                .then(|| Err(Fault::EmptyPacket.into()));
         }
         let frame = self.read();
         if frame.is_err() {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use quinn_proto::{Dir, StreamId};
 
 use super::fields::{stream_id, varint};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::wire::buf::Sink;
 
 /// Streams of one direction that stream IDs can name: 2^60.
@@ -105,7 +105,7 @@ impl StreamsBlocked {
 fn stream_count(buf: &mut Bytes) -> Result<u64, TransportError> {
     let count = varint(buf)?;
     if count > MAX_STREAM_COUNT {
-        return Err(TransportError::frame_encoding("more than 2^60 streams"));
+        return Err(Fault::StreamCountTooLarge.into());
     }
     Ok(count)
 }

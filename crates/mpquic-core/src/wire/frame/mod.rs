@@ -5,7 +5,7 @@ use bytes::Bytes;
 use quinn_proto::Dir;
 
 use super::buf::{Counter, Sink, take_array};
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::ids::{self, PathId};
 
 pub mod ack;
@@ -192,7 +192,7 @@ impl Frame {
             ty::DATAGRAM_LENGTH => Self::Datagram(datagram::decode(buf, true)?),
             ty::ACK_FREQUENCY => Self::AckFrequency(AckFrequency::decode(buf)?),
             ty::IMMEDIATE_ACK => Self::ImmediateAck,
-            _ => return Err(TransportError::frame_encoding("unknown frame type")),
+            _ => return Err(Fault::UnknownFrameType.into()),
         })
     }
 

@@ -5,7 +5,7 @@ use quinn_proto::StreamId;
 
 use super::fields::{data, stream_id, varint};
 use super::table::frame_type;
-use crate::error::TransportError;
+use crate::error::{Fault, TransportError};
 use crate::wire::buf::{Counter, Sink, VARINT_MAX};
 
 /// RESET_STREAM (RFC 9000 section 19.4).
@@ -139,7 +139,7 @@ impl Stream {
         };
         // RFC 9000 section 19.8
         if offset + data.len() as u64 > VARINT_MAX {
-            return Err(TransportError::frame_encoding("offset beyond 2^62 - 1"));
+            return Err(Fault::OffsetTooLarge.into());
         }
         let fin = frame_type & frame_type::STREAM_FIN != 0;
         Ok(Self {
@@ -183,9 +183,7 @@ impl ResetStreamAt {
         };
         // draft-ietf-quic-reliable-stream-reset-11 section 4
         if frame.reliable_size > frame.final_size {
-            return Err(TransportError::frame_encoding(
-                "reliable size above the final size",
-            ));
+            return Err(Fault::ReliableSizeTooLarge.into());
         }
         Ok(frame)
     }

@@ -110,18 +110,18 @@ fn answer(pair: &mut Pair, hello: &[u8]) -> [Vec<u8>; 2] {
     [levels[0].clone(), levels[1].clone()]
 }
 
-fn code(result: Result<(), TransportError>) -> TransportErrorCode {
-    result.unwrap_err().code
+fn fault(result: Result<(), TransportError>) -> Fault {
+    result.unwrap_err().fault
 }
 
 #[test]
 fn rfc_9001_8_2_peers_without_transport_parameters_are_refused() {
-    let missing_extension = TransportErrorCode::crypto(109);
+    let missing_extension = refused(109, TlsFailure::Misbehaved);
     let server = server(&[H3]);
     let mut pair = Pair::new(&client(), &server);
     let hello = first_flight(&mut pair);
     let bare = without(&hello, TRANSPORT_PARAMETERS);
-    assert_eq!(code(pair.server.read_handshake(&bare)), missing_extension);
+    assert_eq!(fault(pair.server.read_handshake(&bare)), missing_extension);
 
     let mut pair = Pair::new(&client(), &server);
     let hello = first_flight(&mut pair);
@@ -129,19 +129,19 @@ fn rfc_9001_8_2_peers_without_transport_parameters_are_refused() {
     pair.client.read_handshake(&hello).unwrap();
     assert!(pair.client.write_handshake(&mut Vec::new()).is_some());
     let bare = without(&flight, TRANSPORT_PARAMETERS);
-    assert_eq!(code(pair.client.read_handshake(&bare)), missing_extension);
+    assert_eq!(fault(pair.client.read_handshake(&bare)), missing_extension);
 }
 
 #[test]
 fn rfc_9001_4_2_no_tls_before_1_3() {
-    let protocol_version = TransportErrorCode::crypto(70);
+    let protocol_version = refused(70, TlsFailure::Incompatible);
     let server = server(&[H3]);
     let mut pair = Pair::new(&client(), &server);
     let hello = first_flight(&mut pair);
     let offered = extension(&hello, SUPPORTED_VERSIONS).unwrap();
     assert_eq!(hello[offered][4..], [2, 3, 4]);
     let old = without(&hello, SUPPORTED_VERSIONS);
-    assert_eq!(code(pair.server.read_handshake(&old)), protocol_version);
+    assert_eq!(fault(pair.server.read_handshake(&old)), protocol_version);
 
     let mut pair = Pair::new(&client(), &server);
     let hello = first_flight(&mut pair);
@@ -196,8 +196,8 @@ fn rfc_9001_8_3_no_end_of_early_data() {
     let hello = first_flight(&mut pair);
     answer(&mut pair, &hello);
     let end = [END_OF_EARLY_DATA, 0, 0, 0];
-    let unexpected_message = TransportErrorCode::crypto(10);
-    assert_eq!(code(pair.server.read_handshake(&end)), unexpected_message);
+    let unexpected_message = refused(10, TlsFailure::Misbehaved);
+    assert_eq!(fault(pair.server.read_handshake(&end)), unexpected_message);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn rfc_9001_4_4_a_request_for_a_certificate_after_the_handshake() {
             .chunks(split)
             .map(|piece| pair.client.read_handshake(piece));
         let error = read.find_map(Result::err).unwrap();
-        assert_eq!(error.code, TransportErrorCode::PROTOCOL_VIOLATION);
+        assert_eq!(error.fault, Fault::LateCertificateRequest);
     }
 }
 
@@ -257,7 +257,7 @@ fn rfc_9001_4_6_1_tickets_limit_no_early_data() {
             match limit {
                 u32::MAX => read.unwrap(),
                 _ => {
-                    assert_eq!(code(read), TransportErrorCode::PROTOCOL_VIOLATION);
+                    assert_eq!(fault(read), Fault::TicketLimitsEarlyData);
                     break;
                 }
             }
