@@ -10,7 +10,7 @@ use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
 use mpquic_core::wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, EarlyData,
-    Endpoint, Event, FourTuple, StreamId, TokenStore, TransportErrorCode, VarInt, Version,
+    Endpoint, Event, Fault, FourTuple, StreamId, TokenStore, VarInt, Version,
 };
 use mpquic_sim::Tls;
 
@@ -764,7 +764,7 @@ fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
         match lost(&mut client.1) {
             Some(ConnectionError::TransportError(error)) => {
                 assert!(is_lower);
-                assert_eq!(error.code(), TransportErrorCode::PROTOCOL_VIOLATION);
+                assert_eq!(error.fault, Fault::EarlyLimitsReduced);
             }
             other => assert!(!is_lower && other.is_none(), "{other:?}"),
         }

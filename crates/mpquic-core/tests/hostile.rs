@@ -8,15 +8,13 @@ use mpquic_core::wire::frame::{
     PathNewConnectionId, PathRetireConnectionId, ResetStreamAt, Stream,
 };
 use mpquic_core::{
-    ConnectionError, ConnectionId, Dir, Event, PathId, PathStatus, ResetAtError, SpaceId, StreamId,
-    TransportErrorCode, VarInt,
+    ConnectionClose, ConnectionError, ConnectionId, Dir, Event, Fault, PathId, PathStatus,
+    ResetAtError, SpaceId, StreamId, TransportErrorCode, VarInt,
 };
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
 const ZERO: SpaceId = SpaceId::Data(PathId::ZERO);
-
-type Code = TransportErrorCode;
 
 fn topology() -> Topology {
     Topology::new()
@@ -33,43 +31,51 @@ fn bytes(frames: &[Frame]) -> Vec<u8> {
 }
 
 /// What became of the victim: how it ended, if it did.
-fn fate(pair: &Pair, victim: Side) -> Option<(Code, u64)> {
+fn fate(pair: &Pair, victim: Side) -> Option<(Fault, u64)> {
     pair.events(victim)
         .into_iter()
         .find_map(|event| match event {
             Event::ConnectionLost {
                 reason: ConnectionError::TransportError(error),
-            } => Some((error.code(), error.frame_type)),
+            } => Some((error.fault, error.frame_type)),
             Event::ConnectionLost { reason } => panic!("{reason}"),
             _ => None,
         })
 }
 
+/// The CONNECTION_CLOSE that the attacker got, if it did.
+fn told(pair: &Pair, attacker: Side) -> Option<ConnectionClose> {
+    pair.events(attacker)
+        .into_iter()
+        .find_map(|event| match event {
+            Event::ConnectionLost {
+                reason: ConnectionError::ConnectionClosed(close),
+            } => Some(close),
+            _ => None,
+        })
+}
+
 /// Injects into a connection with two paths and says how the victim ended.
-fn attack(attacker: Side, payload: &[u8]) -> Option<(Code, u64)> {
+fn attack(attacker: Side, payload: &[u8]) -> Option<(Fault, u64)> {
     let mut pair = Pair::connected(&topology(), Setup::new());
     pair.open_all_paths();
     pair.connection(attacker).inject(ZERO, payload);
     pair.drive(100 * MS);
     let fate = fate(&pair, !attacker);
     // The attacker is told the same.
-    let told = pair
-        .events(attacker)
-        .into_iter()
-        .find_map(|event| match event {
-            Event::ConnectionLost {
-                reason: ConnectionError::ConnectionClosed(close),
-            } => Some((close.code, close.frame_type)),
-            _ => None,
-        });
-    assert_eq!(told, fate);
+    let expected = fate.map(|(fault, frame_type)| ConnectionClose {
+        code: fault.code(),
+        frame_type,
+        reason: bytes::Bytes::from_static(fault.reason().as_bytes()),
+    });
+    assert_eq!(told(&pair, attacker), expected);
     fate
 }
 
-fn assert_closes(name: &str, attacker: Side, payload: &[u8], code: Code, frame_type: u64) {
+fn assert_closes(name: &str, attacker: Side, payload: &[u8], fault: Fault, frame_type: u64) {
     assert_eq!(
         attack(attacker, payload),
-        Some((code, frame_type)),
+        Some((fault, frame_type)),
         "{name}"
     );
 }
@@ -108,25 +114,25 @@ fn cids_blocked(path_id: PathId, next_sequence_number: u64) -> Frame {
 /// multipath-wire section 13, row by row, where one frame is enough.
 #[test]
 fn multipath_faults_close_with_their_code() {
-    const PV: Code = Code::PROTOCOL_VIOLATION;
+    const FAR: Fault = Fault::PathIdBeyondLimit;
     let far = PathId(1000);
     let abandon = Frame::PathAbandon(PathAbandon {
         path_id: far,
-        error_code: Code::NO_ERROR,
+        error_code: TransportErrorCode::NO_ERROR,
     });
-    let cases: &[(&str, Frame, Code, u64)] = &[
+    let cases: &[(&str, Frame, Fault, u64)] = &[
         // MP-050: above the limit we announced, any of the nine.
-        ("PATH_ABANDON", abandon, PV, 0x3e75),
+        ("PATH_ABANDON", abandon, FAR, 0x3e75),
         (
             "STATUS",
             path_status(far, PathStatus::Backup, 0),
-            PV,
+            FAR,
             0x3e76,
         ),
         (
             "AVAILABLE",
             path_status(far, PathStatus::Available, 0),
-            PV,
+            FAR,
             0x3e77,
         ),
         (
@@ -135,24 +141,44 @@ fn multipath_faults_close_with_their_code() {
                 path_id: far,
                 new_connection_id: new_cid(0, 0, [9; 8], 9),
             }),
-            PV,
+            FAR,
             0x3e78,
         ),
-        ("RETIRE", retire(far, 0), PV, 0x3e79),
-        ("PATHS_BLOCKED", Frame::PathsBlocked(far), PV, 0x3e7b),
-        ("CIDS_BLOCKED", cids_blocked(far, 0), PV, 0x3e7c),
+        ("RETIRE", retire(far, 0), FAR, 0x3e79),
+        ("PATHS_BLOCKED", Frame::PathsBlocked(far), FAR, 0x3e7b),
+        ("CIDS_BLOCKED", cids_blocked(far, 0), FAR, 0x3e7c),
         // MP-140: below the peer's own parameter (8 paths allowed: highest ID 7).
-        ("MAX_PATH_ID", Frame::MaxPathId(PathId(3)), PV, 0x3e7a),
+        (
+            "MAX_PATH_ID",
+            Frame::MaxPathId(PathId(3)),
+            Fault::MaxPathIdBelowInitial,
+            0x3e7a,
+        ),
         // MP-143: we never issued that many.
-        ("next sequence", cids_blocked(PathId(1), 1000), PV, 0x3e7c),
+        (
+            "next sequence",
+            cids_blocked(PathId(1), 1000),
+            Fault::ConnectionIdsBlockedAhead,
+            0x3e7c,
+        ),
         // MP-106: never issued.
-        ("retire", retire(PathId(1), 1000), PV, 0x3e79),
-        ("plain retire", Frame::RetireConnectionId(1000), PV, 0x19),
+        (
+            "retire",
+            retire(PathId(1), 1000),
+            Fault::RetiredNeverIssued,
+            0x3e79,
+        ),
+        (
+            "plain retire",
+            Frame::RetireConnectionId(1000),
+            Fault::RetiredNeverIssued,
+            0x19,
+        ),
     ];
     for attacker in [Side::Client, Side::Server] {
-        for (name, frame, code, frame_type) in cases {
+        for (name, frame, fault, frame_type) in cases {
             let payload = bytes(std::slice::from_ref(frame));
-            assert_closes(name, attacker, &payload, *code, *frame_type);
+            assert_closes(name, attacker, &payload, *fault, *frame_type);
         }
     }
 }
@@ -160,14 +186,12 @@ fn multipath_faults_close_with_their_code() {
 /// Rows of section 13 that need raw bytes or several frames.
 #[test]
 fn malformed_multipath_frames_close_with_their_code() {
-    const PV: Code = Code::PROTOCOL_VIOLATION;
-    const FEE: Code = Code::FRAME_ENCODING_ERROR;
     // MP-050 for PATH_ACK: path 1000.
     assert_closes(
         "PATH_ACK",
         Side::Client,
         &[0x3e, 0x43, 0xe8, 0, 0, 0, 0],
-        PV,
+        Fault::PathIdBeyondLimit,
         0x3e,
     );
     // MP-055: numbers never sent, on a live path.
@@ -175,16 +199,28 @@ fn malformed_multipath_frames_close_with_their_code() {
         "unsent",
         Side::Client,
         &[0x3e, 1, 0x7f, 0xff, 0, 0, 0],
-        PV,
+        Fault::AckOfUnsent,
         0x3e,
     );
     // MP-055: ranges below zero.
-    assert_closes("negative", Side::Client, &[0x3e, 1, 5, 0, 0, 9], FEE, 0x3e);
+    assert_closes(
+        "negative",
+        Side::Client,
+        &[0x3e, 1, 5, 0, 0, 9],
+        Fault::AckBelowZero,
+        0x3e,
+    );
     // MP-140: MAX_PATH_ID above 2^32-1.
     let above = [0x7e, 0x7a, 0xc0, 0, 0, 1, 0, 0, 0, 0];
-    assert_closes("max", Side::Client, &above, PV, 0x3e7a);
+    assert_closes("max", Side::Client, &above, Fault::PathIdTooLarge, 0x3e7a);
     // MP-052: truncated.
-    assert_closes("truncated", Side::Server, &[0x7e, 0x75, 1], FEE, 0x3e75);
+    assert_closes(
+        "truncated",
+        Side::Server,
+        &[0x7e, 0x75, 1],
+        Fault::TruncatedFrame,
+        0x3e75,
+    );
     // MP-104: Retire Prior To above the sequence number.
     let early = Frame::PathNewConnectionId(PathNewConnectionId {
         path_id: PathId(1),
@@ -194,22 +230,35 @@ fn malformed_multipath_frames_close_with_their_code() {
         "retire prior to",
         Side::Client,
         &bytes(&[early]),
-        FEE,
+        Fault::RetirePriorToTooLarge,
         0x3e78,
     );
     // MP-104: connection ID of length 0 and 21.
     let mut short = vec![0x7e, 0x78, 1, 5, 0, 0];
     short.extend([7; 16]);
-    assert_closes("empty CID", Side::Client, &short, FEE, 0x3e78);
+    assert_closes(
+        "empty CID",
+        Side::Client,
+        &short,
+        Fault::ConnectionIdLength,
+        0x3e78,
+    );
     let mut long = vec![0x7e, 0x78, 1, 5, 0, 21];
     long.extend([7; 37]);
-    assert_closes("long CID", Side::Client, &long, FEE, 0x3e78);
+    assert_closes(
+        "long CID",
+        Side::Client,
+        &long,
+        Fault::ConnectionIdLength,
+        0x3e78,
+    );
 }
 
 /// MP-095 and MP-105.
 #[test]
 fn connection_id_abuse_closes_with_its_code() {
-    const PV: Code = Code::PROTOCOL_VIOLATION;
+    let conflict = Fault::ConnectionIdConflict;
+    let on_two_paths = Fault::ConnectionIdOnTwoPaths;
     let frame = |path, new| {
         Frame::PathNewConnectionId(PathNewConnectionId {
             path_id: PathId(path),
@@ -220,21 +269,39 @@ fn connection_id_abuse_closes_with_its_code() {
         frame(3, new_cid(5, 5, [9; 8], 1)),
         frame(3, new_cid(5, 5, [9; 8], 2)),
     ];
-    assert_closes("two tokens", Side::Client, &bytes(&two_tokens), PV, 0x3e78);
+    assert_closes(
+        "two tokens",
+        Side::Client,
+        &bytes(&two_tokens),
+        conflict,
+        0x3e78,
+    );
     let two_values = [
         frame(3, new_cid(5, 5, [9; 8], 1)),
         frame(3, new_cid(5, 5, [8; 8], 1)),
     ];
-    assert_closes("two values", Side::Client, &bytes(&two_values), PV, 0x3e78);
+    assert_closes(
+        "two values",
+        Side::Client,
+        &bytes(&two_values),
+        conflict,
+        0x3e78,
+    );
     let two_paths = [
         frame(3, new_cid(5, 5, [9; 8], 1)),
         frame(4, new_cid(5, 5, [9; 8], 1)),
     ];
-    assert_closes("two paths", Side::Client, &bytes(&two_paths), PV, 0x3e78);
+    assert_closes(
+        "two paths",
+        Side::Client,
+        &bytes(&two_paths),
+        on_two_paths,
+        0x3e78,
+    );
     let many: Vec<_> = (5..11)
         .map(|n| frame(3, new_cid(n, 0, [n as u8; 8], n as u8)))
         .collect();
-    let limit = Code::CONNECTION_ID_LIMIT_ERROR;
+    let limit = Fault::ConnectionIdsBeyondLimit;
     assert_closes("too many", Side::Client, &bytes(&many), limit, 0x3e78);
 }
 
@@ -260,17 +327,17 @@ fn plain_faults_close_with_their_code() {
         dir: Dir::Bi,
         maximum_streams: 1 << 61,
     };
-    let cases: Vec<(&str, Vec<Frame>, Code, u64)> = vec![
+    let cases: Vec<(&str, Vec<Frame>, Fault, u64)> = vec![
         (
             "window",
             vec![stream(client_uni, 1 << 40, b"x", false)],
-            Code::FLOW_CONTROL_ERROR,
+            Fault::StreamDataBeyondLimit,
             0x0c,
         ),
         (
             "stream count",
             vec![stream(id(Side::Client, Dir::Uni, 5000), 0, b"x", false)],
-            Code::STREAM_LIMIT_ERROR,
+            Fault::StreamsBeyondLimit,
             0x08,
         ),
         (
@@ -279,45 +346,45 @@ fn plain_faults_close_with_their_code() {
                 stream(client_uni, 10, b"x", true),
                 stream(client_uni, 20, b"y", false),
             ],
-            Code::FINAL_SIZE_ERROR,
+            Fault::FinalSizeChanged,
             0x08,
         ),
         (
             "our stream, never opened",
             vec![stream(id(Side::Server, Dir::Bi, 0), 0, b"x", false)],
-            Code::STREAM_STATE_ERROR,
+            Fault::StreamNotOpened,
             0x08,
         ),
         (
             "receive-only",
             vec![Frame::MaxStreamData(limit)],
-            Code::STREAM_STATE_ERROR,
+            Fault::ReceiveOnlyStream,
             0x11,
         ),
         (
             "done",
             vec![Frame::HandshakeDone],
-            Code::PROTOCOL_VIOLATION,
+            Fault::HandshakeDoneFromClient,
             0x1e,
         ),
         (
             "token",
             vec![Frame::NewToken(bytes::Bytes::from_static(b"t"))],
-            Code::PROTOCOL_VIOLATION,
+            Fault::NewTokenFromClient,
             0x07,
         ),
         (
             "count",
             vec![Frame::MaxStreams(count)],
-            Code::FRAME_ENCODING_ERROR,
+            Fault::StreamCountTooLarge,
             0x12,
         ),
     ];
-    for (name, frames, code, frame_type) in cases {
+    for (name, frames, fault, frame_type) in cases {
         let payload = self::bytes(&frames);
         match attack(Side::Client, &payload) {
             Some((got, at)) => {
-                assert_eq!(got, code, "{name}");
+                assert_eq!(got, fault, "{name}");
                 // STREAM has eight types; the flags depend on how it was written.
                 assert_eq!(at & !0x07, frame_type & !0x07, "{name}");
             }
@@ -329,7 +396,7 @@ fn plain_faults_close_with_their_code() {
         "unknown",
         Side::Client,
         &[0x40, 0x50],
-        Code::FRAME_ENCODING_ERROR,
+        Fault::UnknownFrameType,
         0x50,
     );
 }
@@ -341,13 +408,13 @@ fn stale_frames_are_ignored() {
     pair.open_all_paths();
     let now = pair.now();
     pair.client()
-        .close_path(now, PathId(1), Code::NO_ERROR)
+        .close_path(now, PathId(1), TransportErrorCode::NO_ERROR)
         .expect("path 1 is open");
     pair.drive(Duration::from_secs(3));
     let stale = [
         Frame::PathAbandon(PathAbandon {
             path_id: PathId(1),
-            error_code: Code::NO_ERROR,
+            error_code: TransportErrorCode::NO_ERROR,
         }),
         path_status(PathId(1), PathStatus::Backup, 99),
         Frame::PathNewConnectionId(PathNewConnectionId {
@@ -385,7 +452,7 @@ fn multipath_frames_are_unknown_to_a_peer_without_multipath() {
     pair.drive(100 * MS);
     assert_eq!(
         fate(&pair, Side::Server),
-        Some((Code::FRAME_ENCODING_ERROR, 0x3e7a))
+        Some((Fault::UnknownFrameType, 0x3e7a))
     );
 }
 
@@ -412,7 +479,7 @@ fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
     pair.drive(100 * MS);
     assert_eq!(
         fate(&pair, Side::Server),
-        Some((Code::FRAME_ENCODING_ERROR, 0x24))
+        Some((Fault::ResetStreamAtNotNegotiated, 0x24))
     );
 }
 
@@ -438,24 +505,17 @@ fn frames_in_the_wrong_packet_type_are_violations() {
             pair.client().inject(space, &payload);
             pair.drive(300 * MS);
             // The server may refuse before there is a connection: ask the attacker.
-            let told = pair
-                .events(Side::Client)
-                .into_iter()
-                .find_map(|event| match event {
-                    Event::ConnectionLost {
-                        reason: ConnectionError::ConnectionClosed(close),
-                    } => Some((close.code, close.frame_type)),
-                    _ => None,
-                });
-            let (code, at) = told.unwrap_or_else(|| {
+            let told = told(&pair, Side::Client).unwrap_or_else(|| {
                 panic!(
                     "{frame:?} in {space:?}: {:?} {:?}",
                     pair.events(Side::Client),
                     pair.events(Side::Server)
                 )
             });
-            assert_eq!(code, Code::PROTOCOL_VIOLATION, "{frame:?} in {space:?}");
-            assert_eq!(at & !0x07, frame_type & !0x07);
+            let fault = Fault::FrameNotAllowed;
+            assert_eq!(told.code, fault.code(), "{frame:?} in {space:?}");
+            assert_eq!(told.reason, fault.reason(), "{frame:?} in {space:?}");
+            assert_eq!(told.frame_type & !0x07, frame_type & !0x07);
         }
     }
 }

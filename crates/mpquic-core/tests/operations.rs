@@ -9,7 +9,9 @@
 
 use std::time::Duration;
 
-use mpquic_core::{ConnectionError, Event, PathState, PathStatus, TransportErrorCode, VarInt};
+use mpquic_core::{
+    ConnectionError, Event, Fault, PathState, PathStatus, TransportErrorCode, VarInt,
+};
 use mpquic_sim::{AcceptPolicy, Backlog, Change, LinkConfig, Loss, Pair, Setup, Side, Topology};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -388,11 +390,13 @@ impl Run {
         let consequences = reasons.iter().filter(|reason| consequence(reason)).count();
         assert!(consequences < 2 && !reasons.is_empty(), "{reasons:?}");
         for reason in reasons.into_iter().filter(|reason| !consequence(reason)) {
-            let no_path = TransportErrorCode::NO_VIABLE_PATH;
+            let no_path = Fault::NoPathLeft;
             let expected = match &reason {
                 ConnectionError::LocallyClosed | ConnectionError::ApplicationClosed(_) => true,
-                ConnectionError::ConnectionClosed(close) => close.code == no_path,
-                ConnectionError::TransportError(error) => error.code() == no_path,
+                ConnectionError::ConnectionClosed(close) => {
+                    close.code == no_path.code() && close.reason == no_path.reason()
+                }
+                ConnectionError::TransportError(error) => error.fault == no_path,
                 _ => false,
             };
             assert!(expected, "{reason}");

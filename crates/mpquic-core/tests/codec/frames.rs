@@ -11,14 +11,11 @@ use mpquic_core::wire::frame::{
     StopSending, Stream, StreamDataBlocked, StreamHeader, StreamsBlocked, encode_ack,
 };
 use mpquic_core::{
-    ApplicationClose, ConnectionClose, ConnectionId, Dir, PathId, PathStatus, TransportError,
-    TransportErrorCode,
+    ApplicationClose, ConnectionClose, ConnectionId, Dir, Fault, PathId, PathStatus,
+    TransportError, TransportErrorCode,
 };
 
 use super::{hex, stream_id};
-
-const ENCODING: TransportErrorCode = TransportErrorCode::FRAME_ENCODING_ERROR;
-const VIOLATION: TransportErrorCode = TransportErrorCode::PROTOCOL_VIOLATION;
 
 pub(super) fn decoded(bytes: &[u8], multipath: bool) -> Result<Vec<Frame>, TransportError> {
     FrameIter::new(Bytes::copy_from_slice(bytes), multipath).collect()
@@ -158,7 +155,7 @@ fn single_path_frames() -> Vec<(&'static str, Frame)> {
         data: data.clone(),
     };
     let close = ConnectionClose {
-        code: VIOLATION,
+        code: TransportErrorCode::PROTOCOL_VIOLATION,
         frame_type: 0x3e75,
         reason: data.clone(),
     };
@@ -346,94 +343,98 @@ fn headers_precede_their_data() {
     assert_eq!(out.len(), stream.size() + crypto.size() + datagram.size());
 }
 
-fn error(bytes: &str, multipath: bool) -> (TransportErrorCode, u64) {
+fn error(bytes: &str, multipath: bool) -> (Fault, u64) {
     let mut frames = FrameIter::new(hex(bytes).into(), multipath);
     let error = frames.by_ref().find_map(Result::err).expect(bytes);
     assert_eq!(frames.next(), None, "{bytes}: nothing follows an error");
-    (error.code(), error.frame_type)
+    (error.fault, error.frame_type)
 }
 
 #[test]
 fn malformed_frames_are_errors_with_the_right_code() {
-    for (bytes, code, frame_type) in [
+    for (bytes, fault, frame_type) in [
         // RFC 9000 section 12.4: a packet without frames, unknown and needlessly long types
-        ("", VIOLATION, 0),
-        ("2f", ENCODING, 0x2f),
-        ("20", ENCODING, 0x20),
-        ("40ff", ENCODING, 0xff),
-        ("7e74", ENCODING, 0x3e74),
-        ("7e7d", ENCODING, 0x3e7d),
-        ("ffffffffffffffff", ENCODING, (1 << 62) - 1),
-        ("4001", VIOLATION, 1),
-        ("80003e75 00 00", VIOLATION, 0x3e75),
-        ("7e", ENCODING, 0),
+        ("", Fault::EmptyPacket, 0),
+        ("2f", Fault::UnknownFrameType, 0x2f),
+        ("20", Fault::UnknownFrameType, 0x20),
+        ("40ff", Fault::UnknownFrameType, 0xff),
+        ("7e74", Fault::UnknownFrameType, 0x3e74),
+        ("7e7d", Fault::UnknownFrameType, 0x3e7d),
+        ("ffffffffffffffff", Fault::UnknownFrameType, (1 << 62) - 1),
+        ("4001", Fault::FrameTypeNotShortest, 1),
+        ("80003e75 00 00", Fault::FrameTypeNotShortest, 0x3e75),
+        ("7e", Fault::TruncatedFrame, 0),
         // Sections 19.3 and 19.3.1: below zero (MP-055)
-        ("02 05 00 00 06", ENCODING, 2),
-        ("02 05 00 01 01 03 00", ENCODING, 2),
-        ("02 05 00 01 01 00 04", ENCODING, 2),
-        ("02 05 00 ffffffffffffffff 00", ENCODING, 2),
+        ("02 05 00 00 06", Fault::AckBelowZero, 2),
+        ("02 05 00 01 01 03 00", Fault::AckBelowZero, 2),
+        ("02 05 00 01 01 00 04", Fault::AckBelowZero, 2),
+        ("02 05 00 ffffffffffffffff 00", Fault::TruncatedFrame, 2),
         (
             "02 05 00 01 00 ffffffffffffffff ffffffffffffffff",
-            ENCODING,
+            Fault::AckBelowZero,
             2,
         ),
-        ("03 05 00 00 00 01 02", ENCODING, 3),
-        ("3e 01 05 00 00 06", ENCODING, 0x3e),
-        ("3f 01 05 00 00 05 01 02", ENCODING, 0x3f),
+        ("03 05 00 00 00 01 02", Fault::TruncatedFrame, 3),
+        ("3e 01 05 00 00 06", Fault::AckBelowZero, 0x3e),
+        ("3f 01 05 00 00 05 01 02", Fault::TruncatedFrame, 0x3f),
         // Sections 19.6 to 19.8: offsets and lengths
-        ("06 ffffffffffffffff 01 00", ENCODING, 6),
-        ("06 00 02 00", ENCODING, 6),
-        ("07 00", ENCODING, 7),
-        ("0e 00 ffffffffffffffff 01 00", ENCODING, 0x0e),
-        ("0c 00 ffffffffffffffff 00", ENCODING, 0x0c),
-        ("0a 00 02 00", ENCODING, 0x0a),
-        ("0a 00 ffffffffffffffff 00", ENCODING, 0x0a),
+        ("06 ffffffffffffffff 01 00", Fault::OffsetTooLarge, 6),
+        ("06 00 02 00", Fault::TruncatedFrame, 6),
+        ("07 00", Fault::EmptyToken, 7),
+        ("0e 00 ffffffffffffffff 01 00", Fault::OffsetTooLarge, 0x0e),
+        ("0c 00 ffffffffffffffff 00", Fault::OffsetTooLarge, 0x0c),
+        ("0a 00 02 00", Fault::TruncatedFrame, 0x0a),
+        ("0a 00 ffffffffffffffff 00", Fault::TruncatedFrame, 0x0a),
         // Sections 19.11 and 19.14
-        ("12 d000000000000001", ENCODING, 0x12),
-        ("13 d000000000000001", ENCODING, 0x13),
-        ("16 d000000000000001", ENCODING, 0x16),
-        ("17 d000000000000001", ENCODING, 0x17),
+        ("12 d000000000000001", Fault::StreamCountTooLarge, 0x12),
+        ("13 d000000000000001", Fault::StreamCountTooLarge, 0x13),
+        ("16 d000000000000001", Fault::StreamCountTooLarge, 0x16),
+        ("17 d000000000000001", Fault::StreamCountTooLarge, 0x17),
         // Section 19.15 (MP-104)
         (
             "18 01 02 01 aa 000102030405060708090a0b0c0d0e0f",
-            ENCODING,
+            Fault::RetirePriorToTooLarge,
             0x18,
         ),
         (
             "18 00 00 00 000102030405060708090a0b0c0d0e0f",
-            ENCODING,
+            Fault::ConnectionIdLength,
             0x18,
         ),
         (
             &("18 00 00 15".to_owned() + &"00".repeat(37)),
-            ENCODING,
+            Fault::ConnectionIdLength,
             0x18,
         ),
         (
             "18 00 00 01 aa 000102030405060708090a0b0c0d0e",
-            ENCODING,
+            Fault::TruncatedFrame,
             0x18,
         ),
         (
             "7e78 01 00 01 01 aa 000102030405060708090a0b0c0d0e0f",
-            ENCODING,
+            Fault::RetirePriorToTooLarge,
             0x3e78,
         ),
         (
             "7e78 01 00 00 00 000102030405060708090a0b0c0d0e0f",
-            ENCODING,
+            Fault::ConnectionIdLength,
             0x3e78,
         ),
-        ("31 02 00", ENCODING, 0x31),
+        ("31 02 00", Fault::TruncatedFrame, 0x31),
         // draft-ietf-quic-reliable-stream-reset-11 section 4: more reliable than there is
-        ("24 04 07 05 06", ENCODING, 0x24),
+        ("24 04 07 05 06", Fault::ReliableSizeTooLarge, 0x24),
         // MP-050, MP-140: path IDs beyond 32 bits
-        ("7e7a c000000100000000", VIOLATION, 0x3e7a),
-        ("7e7b c000000100000000", VIOLATION, 0x3e7b),
-        ("7e75 c000000100000000 00", VIOLATION, 0x3e75),
-        ("3e c000000100000000 05 00 00 05", VIOLATION, 0x3e),
+        ("7e7a c000000100000000", Fault::PathIdTooLarge, 0x3e7a),
+        ("7e7b c000000100000000", Fault::PathIdTooLarge, 0x3e7b),
+        ("7e75 c000000100000000 00", Fault::PathIdTooLarge, 0x3e75),
+        (
+            "3e c000000100000000 05 00 00 05",
+            Fault::PathIdTooLarge,
+            0x3e,
+        ),
     ] {
-        assert_eq!(error(bytes, true), (code, frame_type), "{bytes}");
+        assert_eq!(error(bytes, true), (fault, frame_type), "{bytes}");
     }
 }
 
@@ -445,7 +446,7 @@ fn every_truncation_is_a_frame_encoding_error() {
         for length in 1..bytes.len() {
             let result = decoded(&bytes[..length], true);
             let error = result.expect_err(&format!("{frame:?} cut to {length}"));
-            assert_eq!(error.code(), ENCODING);
+            assert_eq!(error.fault, Fault::TruncatedFrame);
         }
     }
 }
@@ -454,7 +455,10 @@ fn every_truncation_is_a_frame_encoding_error() {
 #[test]
 fn multipath_frames_are_unknown_unless_negotiated() {
     for (bytes, frame) in multipath_frames() {
-        assert_eq!(error(bytes, false), (ENCODING, frame.frame_type()));
+        assert_eq!(
+            error(bytes, false),
+            (Fault::UnknownFrameType, frame.frame_type())
+        );
     }
     for (bytes, frame) in single_path_frames() {
         assert_eq!(decoded(&hex(bytes), false), Ok(vec![frame]));

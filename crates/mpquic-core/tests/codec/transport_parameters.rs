@@ -5,7 +5,7 @@ use std::time::Duration;
 use mpquic_core::wire::transport_parameters::{
     ReservedParameter, TransportParameters, VersionInformation,
 };
-use mpquic_core::{ConnectionId, PathId, Side, TransportErrorCode};
+use mpquic_core::{ConnectionId, Fault, PathId, Side};
 
 use super::hex;
 
@@ -101,60 +101,83 @@ const ADDRESSES: &str = "01020304 01bb 00112233445566778899aabbccddeeff 01bb";
 const TOKEN: &str = "000102030405060708090a0b0c0d0e0f";
 
 #[track_caller]
-fn assert_refused(sender: Side, bytes: &str) {
+fn assert_refused(sender: Side, bytes: &str, fault: Fault) {
     let error = TransportParameters::decode(sender, &hex(bytes)).expect_err(bytes);
-    assert_eq!(
-        error.code(),
-        TransportErrorCode::TRANSPORT_PARAMETER_ERROR,
-        "{bytes}"
-    );
+    assert_eq!(error.fault, fault, "{bytes}");
 }
 
 #[test]
 fn malformed_parameters_are_errors() {
     let long_cid = "00".repeat(21);
-    for bytes in [
-        "04",                                            // no length
-        "04 02 40",                                      // ends within the value
-        "04 ffffffffffffffff 00",                        // likewise
-        "04 02 05 05",                                   // two integers (MP-007)
-        "04 01 40",                                      // half an integer
-        "04 00",                                         // no integer
-        "04 01 05 04 01 05",                             // duplicate (RFC 9000 section 7.4)
-        "6ab2 00 6ab2 00",                               // duplicate
-        "3e 01 02 3e 01 02",                             // duplicate (MP-007)
-        "3e 02 02 02",                                   // two integers (MP-007)
-        "3e 00",                                         // no integer (MP-007)
-        "3e 08 c000000100000000",                        // above 2^32 - 1 (MP-006)
-        "03 02 44af",                                    // max_udp_payload_size 1199
-        "08 08 d000000000000001",                        // more than 2^60 streams
-        "09 08 d000000000000001",                        // more than 2^60 streams
-        "0a 01 15",                                      // ack_delay_exponent 21
-        "0b 04 80004000",                                // max_ack_delay 2^14
-        "1d 01 00",                                      // likewise: reset_stream_at
-        "0c 01 00",                                      // a flag with a value
-        "6ab2 01 00",                                    // a flag with a value
-        "0e 01 01",                                      // active_connection_id_limit 1
-        "c0000000ff04de1b 04 800061a9",                  // min_ack_delay above 25 ms
-        "0b 01 02 c0000000ff04de1b 02 47d1",             // likewise: 2001 us
-        "c0000000ff04de1b 00",                           // no integer
-        "c0000000ff04de1b 01 01 c0000000ff04de1b 01 01", // duplicate
-        "02 0f 000102030405060708090a0b0c0d0e",          // token of 15 bytes
-        &format!("00 15 {long_cid}"),                    // connection IDs of 21 bytes
-        &format!("0f 15 {long_cid}"),
-        &format!("10 15 {long_cid}"),
-        "0d 00",
-        "11 00",                                  // no chosen version (RFC 9368 section 4)
-        "11 03 000000",                           // half a version
-        "11 06 00000001 0000",                    // likewise
-        "11 04 00000000",                         // chosen version 0
-        "11 08 00000001 00000000",                // available version 0
-        "11 04 00000001 11 04 00000001",          // duplicate
-        &format!("0d 29 {ADDRESSES} 00 {TOKEN}"), // empty connection ID
-        &format!("0d 29 {ADDRESSES} 01 aa {}", &TOKEN[2..]), // token of 15 bytes
-        &format!("0d 2b {ADDRESSES} 01 aa {TOKEN} 00"), // one byte too many
-    ] {
-        assert_refused(Side::Server, bytes);
+    let cases: [(Fault, &[&str]); 12] = [
+        (
+            Fault::TruncatedParameter,
+            &["04", "04 02 40", "04 ffffffffffffffff 00"],
+        ),
+        (
+            Fault::DuplicateParameter,
+            &[
+                "04 01 05 04 01 05",
+                "6ab2 00 6ab2 00",
+                "3e 01 02 3e 01 02", // MP-007
+                "c0000000ff04de1b 01 01 c0000000ff04de1b 01 01",
+                "11 04 00000001 11 04 00000001",
+            ],
+        ),
+        (
+            Fault::MalformedParameter,
+            &[
+                "04 02 05 05",         // two integers
+                "04 01 40",            // half an integer
+                "04 00",               // no integer
+                "3e 02 02 02",         // two integers (MP-007)
+                "3e 00",               // no integer (MP-007)
+                "c0000000ff04de1b 00", // no integer
+                "1d 01 00",            // flags with a value
+                "0c 01 00",
+                "6ab2 01 00",
+                "02 0f 000102030405060708090a0b0c0d0e", // a token of 15 bytes
+                &format!("00 15 {long_cid}"),           // connection IDs of 21 bytes
+                &format!("0f 15 {long_cid}"),
+                &format!("10 15 {long_cid}"),
+                "0d 00",
+                &format!("0d 29 {ADDRESSES} 01 aa {}", &TOKEN[2..]), // a token of 15 bytes
+                &format!("0d 2b {ADDRESSES} 01 aa {TOKEN} 00"),      // one byte too many
+                "11 00", // no chosen version (RFC 9368 section 4)
+                "11 03 000000",
+                "11 06 00000001 0000",
+            ],
+        ),
+        (Fault::InitialPathIdTooLarge, &["3e 08 c000000100000000"]),
+        (Fault::UdpPayloadSizeTooSmall, &["03 02 44af"]),
+        (
+            Fault::InitialStreamsTooLarge,
+            &["08 08 d000000000000001", "09 08 d000000000000001"],
+        ),
+        (Fault::AckDelayExponentTooLarge, &["0a 01 15"]),
+        (Fault::MaxAckDelayTooLarge, &["0b 04 80004000"]),
+        (Fault::ConnectionIdLimitTooSmall, &["0e 01 01"]),
+        (
+            // Above 25 ms, above 2 ms.
+            Fault::MinAckDelayTooLarge,
+            &[
+                "c0000000ff04de1b 04 800061a9",
+                "0b 01 02 c0000000ff04de1b 02 47d1",
+            ],
+        ),
+        (
+            Fault::VersionZero,
+            &["11 04 00000000", "11 08 00000001 00000000"],
+        ),
+        (
+            Fault::PreferredAddressWithoutId,
+            &[&format!("0d 29 {ADDRESSES} 00 {TOKEN}")],
+        ),
+    ];
+    for (fault, all) in cases {
+        for bytes in all {
+            assert_refused(Side::Server, bytes, fault);
+        }
     }
 }
 
@@ -171,7 +194,7 @@ fn some_parameters_are_the_servers() {
             TransportParameters::decode(Side::Server, &hex(bytes)).is_ok(),
             "{bytes}"
         );
-        assert_refused(Side::Client, bytes);
+        assert_refused(Side::Client, bytes, Fault::ServerOnlyParameter);
     }
 }
 
@@ -206,8 +229,9 @@ fn version_information() {
         available: vec![0x6b33_43cf],
     };
     assert_eq!(decoded.version_information, Some(expected));
-    assert_refused(Side::Client, "11 08 00000001 6b3343cf");
-    assert_refused(Side::Client, "11 04 00000001");
+    let fault = Fault::ChosenVersionNotAvailable;
+    assert_refused(Side::Client, "11 08 00000001 6b3343cf", fault);
+    assert_refused(Side::Client, "11 04 00000001", fault);
     let bytes = hex("11 0c 00000001 6b3343cf 00000001");
     let decoded = TransportParameters::decode(Side::Client, &bytes).unwrap();
     let mut out = Vec::new();

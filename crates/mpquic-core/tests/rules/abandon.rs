@@ -2,7 +2,8 @@
 
 use mpquic_core::wire::frame::{Frame, NewConnectionId, PathAbandon, PathAck};
 use mpquic_core::{
-    ConnectionError, ConnectionId, Event, PathEvent, PathId, Side, SpaceId, TransportErrorCode,
+    ConnectionError, ConnectionId, Event, Fault, PathEvent, PathId, Side, SpaceId,
+    TransportErrorCode,
 };
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
@@ -188,7 +189,7 @@ fn mp_128_both_sides_give_up_the_path_the_other_keeps() {
     net.wait(SECOND);
     net.delivers = |sent| sent.from.is_client();
     net.wait(20 * SECOND);
-    let no_path = (TransportErrorCode::NO_VIABLE_PATH, 0);
+    let no_path = (Fault::NoPathLeft, 0);
     assert_eq!(net.fault(Side::Server), Some(no_path));
     assert_eq!(net.lost(Side::Client), Some(ConnectionError::Reset));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mpquic_core::config::AckFrequencyConfig;
 use mpquic_core::wire::frame::{AckFrequency, Frame, PathAck};
-use mpquic_core::{EcnCodepoint, PathId, Side, SpaceId, TransportErrorCode};
+use mpquic_core::{EcnCodepoint, Fault, PathId, Side, SpaceId};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
 
@@ -137,7 +137,7 @@ fn section_4_delays_that_are_not_valid_are_violations() {
                 3001,
                 &[Frame::AckFrequency(asked)],
             );
-            let violation = (TransportErrorCode::PROTOCOL_VIOLATION, 0xaf);
+            let violation = (Fault::AckDelayNotValid, 0xaf);
             assert_eq!(
                 net.fault(Side::Server),
                 (!is_valid).then_some(violation),
@@ -159,7 +159,7 @@ fn section_3_the_frames_are_unknown_without_the_parameter() {
             let options = Options::default().transport(|transport| transport.min_ack_delay = None);
             let mut net = Net::connected(options);
             give(&mut net, side, ZERO, 3000, &[frame]);
-            let expected = (TransportErrorCode::FRAME_ENCODING_ERROR, frame_type);
+            let expected = (Fault::AckFrequencyNotAnnounced, frame_type);
             assert_eq!(net.fault(side), Some(expected));
         }
     }

@@ -1,7 +1,7 @@
 //! Acknowledgements, ECN, probes, key updates, and the bits of a header that are free.
 
 use mpquic_core::wire::frame::{self, Ack, Frame, PathAck};
-use mpquic_core::{EcnCodepoint, PathId, Side, SpaceId, TimeoutReason, TransportErrorCode};
+use mpquic_core::{EcnCodepoint, Fault, PathId, Side, SpaceId, TimeoutReason};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
 
@@ -270,7 +270,7 @@ fn rfc_9001_6_2_an_old_packet_may_not_acknowledge_a_newer_one() {
         give(&mut net, 700, old..old + 1);
         assert_eq!(net.fault(side), None);
         give(&mut net, 701, new..new + 1);
-        let expected = (TransportErrorCode::KEY_UPDATE_ERROR, 0x3e);
+        let expected = (Fault::AckedInOldPhase, 0x3e);
         assert_eq!(net.fault(side), Some(expected));
     }
 }
@@ -295,10 +295,7 @@ fn rfc_9001_6_4_older_keys_after_newer_ones_close() {
         assert_eq!(net.fault(side), None);
         let back = ping(&net, 501, 0);
         net.give(back);
-        assert_eq!(
-            net.fault(side),
-            Some((TransportErrorCode::KEY_UPDATE_ERROR, 0))
-        );
+        assert_eq!(net.fault(side), Some((Fault::OldKeysAfterNew, 0)));
     }
 }
 
@@ -470,7 +467,7 @@ fn mp_175_a_flood_of_advice_closes() {
         net.exchange();
         assert!(sequence < 5000);
     }
-    let expected = (TransportErrorCode::PROTOCOL_VIOLATION, 0x3e76);
+    let expected = (Fault::TooMuchAdvice, 0x3e76);
     assert_eq!(net.fault(Side::Server), Some(expected));
     assert!(sequence > 1000);
 }

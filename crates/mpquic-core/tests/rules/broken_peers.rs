@@ -5,7 +5,8 @@ use mpquic_core::wire::frame::{
     PathRetireConnectionId,
 };
 use mpquic_core::{
-    ConnectionId, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId, TransportErrorCode,
+    ConnectionId, Fault, OpenPathError, PathEvent, PathId, PathStatus, Side, SpaceId,
+    TransportErrorCode,
 };
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent, path_ack};
@@ -70,7 +71,7 @@ fn frames_of_draft_05_are_unknown() {
                 ..Forgery::new(Side::Client, Kind::OneRtt(ZERO), 3000, &[])
             });
             net.give(forged);
-            let unknown = (TransportErrorCode::FRAME_ENCODING_ERROR, frame_type);
+            let unknown = (Fault::UnknownFrameType, frame_type);
             assert_eq!(net.fault(Side::Server), Some(unknown));
         }
     }
@@ -113,7 +114,6 @@ fn a_peer_that_never_answers_path_abandon_costs_one_path_id_each_time() {
 /// it if they acknowledge or retire what never was; the rest is kept for when the path opens.
 #[test]
 fn frames_for_unused_paths_are_errors_or_wait_for_the_path() {
-    let violation = |frame_type| Some((TransportErrorCode::PROTOCOL_VIOLATION, frame_type));
     let new = NewConnectionId {
         sequence_number: 7,
         retire_prior_to: 0,
@@ -123,20 +123,20 @@ fn frames_for_unused_paths_are_errors_or_wait_for_the_path() {
     let five = PathId(5);
     for side in SIDES {
         for (frame, expected) in [
-            (path_ack(five, 0..1), violation(0x3e)),
+            (path_ack(five, 0..1), Some((Fault::AckOfUnusedPath, 0x3e))),
             (
                 Frame::PathRetireConnectionId(PathRetireConnectionId {
                     path_id: five,
                     sequence_number: 9,
                 }),
-                violation(0x3e79),
+                Some((Fault::RetiredNeverIssued, 0x3e79)),
             ),
             (
                 Frame::PathCidsBlocked(PathCidsBlocked {
                     path_id: five,
                     next_sequence_number: 9,
                 }),
-                violation(0x3e7c),
+                Some((Fault::ConnectionIdsBlockedAhead, 0x3e7c)),
             ),
             (
                 Frame::PathNewConnectionId(PathNewConnectionId {
@@ -259,7 +259,7 @@ fn floods_of_advice_are_violations() {
                 net.give(forged);
                 net.take(side);
             }
-            let violation = (TransportErrorCode::PROTOCOL_VIOLATION, frame_type);
+            let violation = (Fault::TooMuchAdvice, frame_type);
             assert_eq!(net.fault(side), Some(violation));
         }
     }

@@ -4,15 +4,14 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::wire::frame::{Ack, Frame, PacketType};
 use mpquic_core::wire::header::Header;
 use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionError, Event, PathId, Side, SpaceId, TransportErrorCode, Version};
+use mpquic_core::{
+    ConnectionError, Event, Fault, PathId, Side, SpaceId, TransportErrorCode, Version,
+};
 
 use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
 use super::messages::{certificate, client_given, crypto, initial_header, message, server_cid};
-
-type Code = TransportErrorCode;
-const PV: Code = Code::PROTOCOL_VIOLATION;
 
 /// RFC 9000 section 17.2.2: a server's Initial has no token.
 #[test]
@@ -137,7 +136,10 @@ fn rfc_9001_4_1_3_crypto_data_of_a_past_level_is_a_violation() {
     assert_eq!(net.fault(Side::Client), None);
     let parameters = certificate(&TransportParameters::default());
     give(&mut net, 2, crypto(hello.len() as u64, &parameters));
-    assert_eq!(net.fault(Side::Client), Some((PV, 0x06)));
+    assert_eq!(
+        net.fault(Side::Client),
+        Some((Fault::CryptoAtPastLevel, 0x06))
+    );
     assert!(net.client().is_handshaking());
 
     // Left over when the keys change: it was sent before, with a gap.
@@ -155,7 +157,7 @@ fn rfc_9001_4_1_3_crypto_data_of_a_past_level_is_a_violation() {
     give(&mut net, 0, crypto(hello.len() as u64 + 10, &parameters));
     assert_eq!(net.fault(Side::Client), None);
     give(&mut net, 1, crypto(0, &hello));
-    assert_eq!(net.fault(Side::Client).unwrap().0, PV);
+    assert_eq!(net.fault(Side::Client).unwrap().0, Fault::CryptoLeftOver);
 
     // To a client whose handshake is complete: more at the Handshake level.
     let mut net = client_given(server_cid(), false, |_| {});
@@ -166,7 +168,10 @@ fn rfc_9001_4_1_3_crypto_data_of_a_past_level_is_a_violation() {
         ..Forgery::new(Side::Server, Kind::Handshake, 5, &[crypto(5000, b"more")])
     });
     net.give(forged);
-    assert_eq!(net.fault(Side::Client), Some((PV, 0x06)));
+    assert_eq!(
+        net.fault(Side::Client),
+        Some((Fault::CryptoAtPastLevel, 0x06))
+    );
 }
 
 /// RFC 9000 section 7.5: at least 4096 bytes are buffered, however little is configured; more than
@@ -191,7 +196,7 @@ fn rfc_9000_7_5_crypto_data_is_buffered() {
     give(&mut net, 1, 4093);
     assert_eq!(
         net.fault(Side::Server),
-        Some((Code::CRYPTO_BUFFER_EXCEEDED, 0x06))
+        Some((Fault::CryptoBeyondBuffer, 0x06))
     );
 }
 
@@ -382,7 +387,11 @@ fn mp_004_multipath_frames_need_one_rtt_packets() {
         }
         let forged = net.forge(&Forgery::new(from, kind, 60, std::slice::from_ref(&frame)));
         net.give(forged);
-        assert_eq!(net.fault(!from), Some((PV, 0x3e7a)), "{from:?} {kind:?}");
+        assert_eq!(
+            net.fault(!from),
+            Some((Fault::FrameNotAllowed, 0x3e7a)),
+            "{from:?} {kind:?}"
+        );
     }
 }
 
@@ -471,7 +480,7 @@ fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
             match close {
                 mpquic_core::wire::frame::Close::Connection(close) => {
                     assert!(!packet.is_one_rtt());
-                    assert_eq!(close.code, Code::APPLICATION_ERROR);
+                    assert_eq!(close.code, TransportErrorCode::APPLICATION_ERROR);
                     assert!(close.reason.is_empty());
                 }
                 mpquic_core::wire::frame::Close::Application(_) => assert!(packet.is_one_rtt()),
@@ -482,7 +491,7 @@ fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
     net.give_all(closes);
     match net.lost(Side::Client) {
         Some(ConnectionError::ConnectionClosed(close)) => {
-            assert_eq!(close.code, Code::APPLICATION_ERROR);
+            assert_eq!(close.code, TransportErrorCode::APPLICATION_ERROR);
         }
         other => panic!("{other:?}"),
     }
@@ -503,10 +512,10 @@ fn rfc_9001_6_unexpected_tls_messages_close() {
         .find_map(|event| match event {
             Event::ConnectionLost {
                 reason: ConnectionError::TransportError(error),
-            } => Some(error.code()),
+            } => Some(error.fault),
             _ => None,
         });
-    assert_eq!(lost, Some(Code::crypto(10)), "unexpected_message");
+    assert_eq!(lost, Some(Fault::TlsAfterHandshake));
 }
 
 /// RFC 9000 section 12.2: packets in one datagram have one destination.

@@ -15,8 +15,8 @@ use mpquic_core::wire::frame::{Ack, Frame, FrameIter, NewConnectionId, PathAck};
 use mpquic_core::wire::header::{Header, PacketHeader, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, EcnCodepoint,
-    Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side, StreamId,
-    TokenStore, TransportErrorCode, VarInt, Version,
+    Endpoint, Event, Fault, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side,
+    StreamId, TokenStore, VarInt, Version,
 };
 use mpquic_sim::NullCrypto;
 
@@ -477,10 +477,10 @@ impl Net {
         })
     }
 
-    /// The code and frame type a side closed with because of a fault of its peer.
-    pub(crate) fn fault(&mut self, side: Side) -> Option<(TransportErrorCode, u64)> {
+    /// The fault of its peer that a side closed for, and the frame type.
+    pub(crate) fn fault(&mut self, side: Side) -> Option<(Fault, u64)> {
         match self.lost(side)? {
-            ConnectionError::TransportError(error) => Some((error.code(), error.frame_type)),
+            ConnectionError::TransportError(error) => Some((error.fault, error.frame_type)),
             other => panic!("{other}"),
         }
     }

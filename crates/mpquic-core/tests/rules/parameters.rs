@@ -2,16 +2,12 @@
 
 use mpquic_core::wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
 use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
-use mpquic_core::{ConnectionId, PathId, Side, TransportErrorCode};
+use mpquic_core::{ConnectionId, Fault, PathId, Side};
 
 use super::harness::{Forgery, Kind, Net, Options, Sent};
 use super::messages::{
     client_given, crypto, initial_header, message, parameters_in, server_cid, server_given,
 };
-
-type Code = TransportErrorCode;
-const PV: Code = Code::PROTOCOL_VIOLATION;
-const TPE: Code = Code::TRANSPORT_PARAMETER_ERROR;
 
 #[test]
 fn rfc_9000_7_2_the_first_connection_id_is_unpredictable_and_long() {
@@ -104,9 +100,15 @@ fn rfc_9000_7_3_parameters_must_name_the_connection_ids_of_the_handshake() {
     let scid = ConnectionId::new(&[0xc; 8]);
     for change in own {
         let (mut net, _) = server_given(scid, change);
-        assert_eq!(net.fault(Side::Server).unwrap().0, TPE);
+        assert_eq!(
+            net.fault(Side::Server).unwrap().0,
+            Fault::InitialSourceMismatch
+        );
         let mut net = client_given(server_cid(), false, change);
-        assert_eq!(net.fault(Side::Client).unwrap().0, TPE);
+        assert_eq!(
+            net.fault(Side::Client).unwrap().0,
+            Fault::InitialSourceMismatch
+        );
     }
     let (mut net, _) = server_given(scid, |_| {});
     assert_eq!(net.fault(Side::Server), None);
@@ -114,28 +116,33 @@ fn rfc_9000_7_3_parameters_must_name_the_connection_ids_of_the_handshake() {
         let mut net = client_given(server_cid(), retry, |_| {});
         assert_eq!(net.fault(Side::Client), None);
         assert!(!net.client().is_handshaking());
-        for change in [
-            (|parameters| parameters.original_destination_connection_id = None) as Change,
-            |parameters| {
-                parameters.original_destination_connection_id = Some(ConnectionId::new(&[0xbb; 8]));
-            },
-            |parameters| {
-                parameters.retry_source_connection_id = match parameters.retry_source_connection_id
-                {
-                    // Absent after a Retry, present without one.
-                    Some(_) => None,
-                    None => Some(ConnectionId::new(&[0xbb; 8])),
-                };
-            },
+        let absent: Change = |parameters| parameters.original_destination_connection_id = None;
+        let another: Change = |parameters| {
+            parameters.original_destination_connection_id = Some(ConnectionId::new(&[0xbb; 8]));
+        };
+        // Absent after a Retry, present without one.
+        let retry_source: Change = |parameters| {
+            parameters.retry_source_connection_id = match parameters.retry_source_connection_id {
+                Some(_) => None,
+                None => Some(ConnectionId::new(&[0xbb; 8])),
+            };
+        };
+        for (change, fault) in [
+            (absent, Fault::OriginalDestinationMismatch),
+            (another, Fault::OriginalDestinationMismatch),
+            (retry_source, Fault::RetrySourceMismatch),
         ] {
             let mut net = client_given(server_cid(), retry, change);
-            assert_eq!(net.fault(Side::Client).unwrap().0, TPE);
+            assert_eq!(net.fault(Side::Client).unwrap().0, fault);
         }
     }
     let mut net = client_given(server_cid(), true, |parameters| {
         parameters.retry_source_connection_id = Some(ConnectionId::new(&[0xbb; 8]));
     });
-    assert_eq!(net.fault(Side::Client).unwrap().0, TPE);
+    assert_eq!(
+        net.fault(Side::Client).unwrap().0,
+        Fault::RetrySourceMismatch
+    );
 }
 
 /// What is announced: RFC 9000 sections 7.3 and 18.2, MP-005.
@@ -169,7 +176,10 @@ fn rfc_9000_18_2_parameters_name_connection_ids_and_a_reset_token() {
 fn mp_009_multipath_needs_connection_ids() {
     let empty = ConnectionId::new(&[]);
     let (mut net, _) = server_given(empty, |_| {});
-    assert_eq!(net.fault(Side::Server).unwrap().0, PV);
+    assert_eq!(
+        net.fault(Side::Server).unwrap().0,
+        Fault::MultipathWithoutConnectionId
+    );
     let (mut net, sent) = server_given(empty, |parameters| parameters.initial_max_path_id = None);
     assert_eq!(net.fault(Side::Server), None);
     let frames: Vec<_> = sent.iter().flat_map(Sent::frames).collect();
@@ -177,7 +187,10 @@ fn mp_009_multipath_needs_connection_ids() {
     assert_eq!(announced.initial_max_path_id, None);
 
     let mut net = client_given(empty, false, |_| {});
-    assert_eq!(net.fault(Side::Client).unwrap().0, PV);
+    assert_eq!(
+        net.fault(Side::Client).unwrap().0,
+        Fault::MultipathWithoutConnectionId
+    );
     let mut net = client_given(empty, false, |parameters| {
         parameters.initial_max_path_id = None;
     });

@@ -5,16 +5,16 @@ use mpquic_core::Version::{self, V1, V2};
 use mpquic_core::wire::frame::Frame;
 use mpquic_core::wire::header::{Header, PacketHeader, encode_retry, encode_version_negotiation};
 use mpquic_core::wire::transport_parameters::{TransportParameters, VersionInformation};
-use mpquic_core::{ConnectionError, ConnectionId, Event, PathId, Side, TransportErrorCode};
+use mpquic_core::{ConnectionError, ConnectionId, Event, Fault, PathId, Side};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent, version_salt};
 use super::messages::{
     certificate, client_hello, crypto, initial_header, message, parameters_in, server_cid,
 };
 
-type Code = TransportErrorCode;
-const VNE: Code = Code::VERSION_NEGOTIATION_ERROR;
-const TPE: Code = Code::TRANSPORT_PARAMETER_ERROR;
+const NOT_USED: Fault = Fault::ChosenVersionNotUsed;
+const MISSING: Fault = Fault::VersionInformationMissing;
+const FORGED: Fault = Fault::VersionNegotiationForged;
 /// Both versions, each preferred.
 const OLD_FIRST: &[Version] = &[V1, V2];
 const NEW_FIRST: &[Version] = &[V2, V1];
@@ -242,15 +242,15 @@ fn rfc_9368_4_a_client_checks_the_servers_choice() {
         (V1, Some(information(V1, NUMBERS)), None),
         (V1, Some(information(V1, &[])), None),
         (V2, Some(information(V2, NUMBERS)), None),
-        (V1, Some(information(V2, NUMBERS)), Some(VNE)),
-        (V2, Some(information(V1, NUMBERS)), Some(VNE)),
+        (V1, Some(information(V2, NUMBERS)), Some(NOT_USED)),
+        (V2, Some(information(V1, NUMBERS)), Some(NOT_USED)),
         // Only a server that knows nothing but version 1 may be silent.
         (V1, None, None),
-        (V2, None, Some(VNE)),
+        (V2, None, Some(MISSING)),
     ] {
         let mut net = Net::connecting(speaking(OLD_FIRST, V1, OLD_FIRST));
         client_given(&mut net, answer, announced.clone());
-        let found = net.fault(Side::Client).map(|(code, _)| code);
+        let found = net.fault(Side::Client).map(|(fault, _)| fault);
         assert_eq!(found, fault, "{answer} {announced:?}");
         assert_eq!(net.client().is_handshaking(), fault.is_some());
     }
@@ -271,15 +271,18 @@ fn rfc_9368_4_a_server_checks_the_clients_choice() {
     for (announced, fault) in [
         (None, None),
         (Some(information(V1, NUMBERS)), None),
-        (Some(information(V2, NUMBERS)), Some(VNE)),
-        (Some(information(V1, &[0x6b33_43cf])), Some(TPE)),
+        (Some(information(V2, NUMBERS)), Some(NOT_USED)),
+        (
+            Some(information(V1, &[0x6b33_43cf])),
+            Some(Fault::ChosenVersionNotAvailable),
+        ),
     ] {
         let mut net = Net::new(speaking(OLD_FIRST, V1, NEW_FIRST));
         let pieces = pieces(&net, 1, |parameters| {
             parameters.version_information.clone_from(&announced);
         });
         net.give_all(pieces);
-        let found = net.fault(Side::Server).map(|(code, _)| code);
+        let found = net.fault(Side::Server).map(|(fault, _)| fault);
         assert_eq!(found, fault, "{announced:?}");
     }
 }
@@ -357,8 +360,8 @@ fn rfc_9368_4_forged_version_negotiation_is_found_out() {
         let first = net.take(Side::Client).remove(0);
         net.give(version_negotiation(&first, &[forged]));
         net.exchange();
-        let fault = net.fault(Side::Client).map(|(code, _)| code);
-        assert_eq!(fault, is_found.then_some(VNE), "{client:?}");
+        let fault = net.fault(Side::Client).map(|(fault, _)| fault);
+        assert_eq!(fault, is_found.then_some(FORGED), "{client:?}");
     }
 }
 
@@ -367,9 +370,9 @@ fn rfc_9368_4_forged_version_negotiation_is_found_out() {
 fn rfc_9368_4_the_second_attempt_needs_the_servers_versions() {
     for (original, attempted, announced, fault) in [
         (V1, V2, Some(information(V2, &[0x6b33_43cf])), None),
-        (V1, V2, Some(information(V2, &[])), Some(VNE)),
-        (V1, V2, None, Some(VNE)),
-        (V2, V1, Some(information(V1, &[])), Some(VNE)),
+        (V1, V2, Some(information(V2, &[])), Some(FORGED)),
+        (V1, V2, None, Some(MISSING)),
+        (V2, V1, Some(information(V1, &[])), Some(FORGED)),
         // RFC 9368 section 8
         (V2, V1, None, None),
     ] {
@@ -377,7 +380,7 @@ fn rfc_9368_4_the_second_attempt_needs_the_servers_versions() {
         let first = net.take(Side::Client).remove(0);
         net.give(version_negotiation(&first, &[attempted.to_u32()]));
         client_given(&mut net, attempted, announced.clone());
-        let found = net.fault(Side::Client).map(|(code, _)| code);
+        let found = net.fault(Side::Client).map(|(fault, _)| fault);
         assert_eq!(found, fault, "{attempted} {announced:?}");
     }
 }
