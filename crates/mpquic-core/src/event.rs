@@ -68,9 +68,10 @@ pub enum PathEvent {
     },
     /// All state of an abandoned path is gone.
     Discarded(PathId),
-    /// Nothing was heard for a probe timeout; its data moved to other paths (decision D12).
+    /// Nothing was heard for a probe timeout, or the driver said that the interface is gone: the
+    /// path's data moved to other paths.
     Suspect(PathId),
-    /// A suspect path was heard of again.
+    /// A suspect path was heard of again, or has other addresses now.
     Recovered(PathId),
     /// The peer set a status for the path.
     RemoteStatus(PathId, PathStatus),

@@ -9,6 +9,7 @@ mod handshake;
 mod hostile;
 mod hostile_policies;
 mod layering;
+mod liveness;
 mod loss;
 mod migration;
 mod operations;

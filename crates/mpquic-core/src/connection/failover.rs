@@ -1,25 +1,21 @@
-//! Failover (decision D12): a path is suspect after a probe timeout; what it carries leaves on the
+//! Failover: a path is suspect after a probe timeout; what it carries leaves on the
 //! other paths at once, and the path is used again when it answers.
 
-use std::time::Instant;
-
 use super::Connection;
-use crate::event::{Event, PathEvent};
 use crate::ids::{PathId, PathStatus, SpaceId};
 use crate::packet::delivery::{Delivery, Fate, StreamDelivery};
 use crate::path::Path;
 use crate::path::set::Slot;
-use crate::sched::SchedulerEvent;
 
 /// Packets whose content a probe of the only path repeats.
 const PROBE_PACKETS: usize = 2;
 
 impl Connection {
     /// A probe timeout passed on an open path.
-    pub(super) fn on_path_silent(&mut self, now: Instant, id: PathId) {
+    pub(super) fn on_path_silent(&mut self, id: PathId) {
         self.forget_unanswered(id);
         if self.paths.alternative(id).is_some() {
-            self.suspect(now, id);
+            self.suspect(id);
         } else {
             self.repeat_content(id);
         }
@@ -39,16 +35,11 @@ impl Connection {
     }
 
     /// Marks a path suspect and moves its data.
-    pub(super) fn suspect(&mut self, _now: Instant, id: PathId) {
+    fn suspect(&mut self, id: PathId) {
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };
-        if !path.suspect {
-            path.suspect = true;
-            tracing::debug!(path = %id, "path is suspect");
-            self.outbox.scheduler_event(SchedulerEvent::PathSuspect(id));
-            self.outbox.event(Event::Path(PathEvent::Suspect(id)));
-        }
+        path.on_silent(&mut self.outbox);
         self.review_backups();
         self.reinject(id);
     }
@@ -56,13 +47,8 @@ impl Connection {
     /// An acknowledgement proves that the path works again.
     pub(super) fn recover(&mut self, id: PathId) {
         if let Some(path) = self.paths.open_mut(id)
-            && path.suspect
+            && path.on_answered(&mut self.outbox)
         {
-            path.suspect = false;
-            tracing::debug!(path = %id, "path works again");
-            self.outbox
-                .scheduler_event(SchedulerEvent::PathRecovered(id));
-            self.outbox.event(Event::Path(PathEvent::Recovered(id)));
             self.review_backups();
         }
     }

@@ -71,6 +71,7 @@ impl Connection {
             let four_tuple = path.tuple.four_tuple;
             self.establish(arrival.path);
             if migrated {
+                self.review_backups();
                 self.change_cid(arrival.path, |cids| Some(cids.release_kept()));
                 self.outbox
                     .event(Event::Path(PathEvent::Migrated(arrival.path, four_tuple)));
@@ -230,6 +231,7 @@ impl Connection {
         let Some(path) = self.paths.open_mut(id) else {
             return;
         };
+        let same_interface = path.tuple.four_tuple.local.ip() == four_tuple.local.ip();
         let Path {
             tuple, previous, ..
         } = path;
@@ -267,7 +269,7 @@ impl Connection {
             path.mtu.reset();
             self.outbox.controller.on_path_opened(id, now, mtu);
         }
-        path.suspect = false;
+        path.on_moved(same_interface, &mut self.outbox);
         tracing::debug!(path = %id, %four_tuple, "path migrates");
         self.log_tuple(id);
         self.log_mtu(id);

@@ -390,12 +390,14 @@ impl Connection {
         path: PathId,
         up: bool,
     ) -> Result<(), ClosedPath> {
+        self.outbox.set_time(now);
         let open = self.paths.open_mut(path).ok_or(ClosedPath)?;
-        open.down = !up;
+        open.set_interface_up(up, &mut self.outbox);
         if up {
             open.ping = true;
         } else {
-            self.suspect(now, path);
+            self.review_backups();
+            self.reinject(path);
         }
         Ok(())
     }

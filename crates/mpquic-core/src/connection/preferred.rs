@@ -149,10 +149,10 @@ impl Connection {
         let Some(candidate) = path.candidate.take_if(is_ready) else {
             return;
         };
-        path.tuple = candidate.tuple;
+        let before = std::mem::replace(&mut path.tuple, candidate.tuple).four_tuple;
         let four_tuple = path.tuple.four_tuple;
         path.previous = None;
-        path.suspect = false;
+        path.on_moved(before.local.ip() == four_tuple.local.ip(), &mut self.outbox);
         // RFC 9000 section 9.4
         path.recovery
             .reset_for_new_address(&mut path.space, &self.config, now);
@@ -166,6 +166,7 @@ impl Connection {
         self.log_mtu(PathId::ZERO);
         let moved = PathEvent::Migrated(PathId::ZERO, four_tuple);
         self.outbox.event(Event::Path(moved));
+        self.review_backups();
     }
 
     /// Validation of the candidate failed: everything stays as it is (RFC 9000 section 9.6.2).

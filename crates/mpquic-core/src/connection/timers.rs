@@ -69,8 +69,8 @@ impl Connection {
 
     fn timeout_context(&self, path: &Path) -> TimeoutContext {
         // Where data can go elsewhere, a short probe now and then costs little and notices soon that
-        // the path is back (decision D12).
-        let spared = path.suspect && self.paths.alternative(path.id).is_some();
+        // the path is back.
+        let spared = path.is_suspect() && self.paths.alternative(path.id).is_some();
         TimeoutContext {
             max_backoff: if spared {
                 SUSPECT_PROBE_INTERVAL
@@ -177,7 +177,7 @@ impl Connection {
             path.ping = true;
         } else if path.recovery.pto_count() > 0 {
             path.recovery.on_probe_timeout(&mut path.space, now);
-            self.on_probe_timeout(now, id, SpaceId::Data(id));
+            self.on_probe_timeout(id, SpaceId::Data(id));
         }
     }
 
@@ -202,18 +202,18 @@ impl Connection {
         }
         self.settle(now, due.space, outcome);
         if due.kind == TimeoutKind::Probe {
-            self.on_probe_timeout(now, id, due.space);
+            self.on_probe_timeout(id, due.space);
         }
     }
 
-    fn on_probe_timeout(&mut self, now: Instant, id: PathId, space: SpaceId) {
+    fn on_probe_timeout(&mut self, id: PathId, space: SpaceId) {
         if let Some(path) = self.paths.open_mut(id) {
             path.counters.probe_timeouts += 1;
             tracing::debug!(path = %id, ?space, count = path.recovery.pto_count(), "probe timeout");
         }
         self.log_metrics(id);
         match space {
-            SpaceId::Data(_) => self.on_path_silent(now, id),
+            SpaceId::Data(_) => self.on_path_silent(id),
             SpaceId::Initial | SpaceId::Handshake => self.handshake.on_probe_timeout(),
         }
     }

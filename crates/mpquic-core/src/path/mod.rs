@@ -19,6 +19,7 @@ use crate::space::PacketNumberSpace;
 mod ack_frequency;
 pub(crate) mod amplification;
 pub(crate) mod ids;
+mod liveness;
 pub(crate) mod mtu;
 mod outcome;
 mod parameters;
@@ -31,6 +32,7 @@ pub(crate) mod validation;
 pub(crate) mod view;
 
 use amplification::Amplification;
+use liveness::Liveness;
 use mtu::MtuDiscovery;
 use validation::{Responses, Validation};
 
@@ -115,10 +117,7 @@ pub(crate) struct Path {
     pub(crate) mtu: MtuDiscovery,
     /// The application was told that the path is established.
     pub(crate) established: bool,
-    /// A probe timeout passed and nothing was acknowledged since (decision D12).
-    pub(crate) suspect: bool,
-    /// The driver says that the interface is gone.
-    pub(crate) down: bool,
+    liveness: Liveness,
     /// What the driver said of the queue it sends into, and the bytes sent by then.
     pub(crate) local_queue: Option<(LocalQueue, u64)>,
     /// A packet was as large as the MTU allows: larger ones would be of use.
@@ -153,8 +152,7 @@ impl Path {
             recovery: Recovery::new(config, now),
             mtu: MtuDiscovery::new(config.initial_mtu, config.max_mtu),
             established: false,
-            suspect: false,
-            down: false,
+            liveness: Liveness::Live,
             local_queue: None,
             filled_packet: false,
             ping: false,
@@ -276,11 +274,6 @@ impl Path {
     /// Largest datagram, bytes.
     pub(crate) fn datagram_size(&self) -> usize {
         usize::from(self.mtu.mtu())
-    }
-
-    /// True while a datagram that carries nothing urgent should stay away from the path.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.suspect || self.down
     }
 
     /// Updates the spin bit for a packet with the largest number so far (RFC 9000 section 17.4).

@@ -77,9 +77,9 @@ fn a_path_is_usable_once_validated_and_established() {
 fn a_path_is_suspect_when_it_times_out_or_its_interface_is_gone() {
     let mut path = open(start());
     assert!(!path.is_suspect());
-    for (suspect, down) in [(true, false), (false, true), (true, true)] {
-        (path.suspect, path.down) = (suspect, down);
-        assert!(path.is_suspect(), "{suspect} {down}");
+    for liveness in [Liveness::Suspect, Liveness::Down] {
+        path.liveness = liveness;
+        assert!(path.is_suspect(), "{liveness:?}");
         assert!(view(&mut path, start(), 10 * MTU).suspect);
     }
 }
@@ -90,7 +90,7 @@ fn the_state_of_a_path_in_its_statistics() {
     assert_eq!(path.stats(false, 0).state, PathState::Validating);
     path.tuple.set_validated();
     assert_eq!(path.stats(false, 0).state, PathState::Active);
-    path.down = true;
+    path.liveness = Liveness::Down;
     assert_eq!(path.stats(false, 0).state, PathState::Suspect);
     assert_eq!(path.stats(true, 0).state, PathState::Abandoned);
 }

@@ -7,6 +7,7 @@ use super::*;
 use crate::config::TransportConfig;
 use crate::ids::FourTuple;
 use crate::packet::writer::written;
+use crate::path::liveness::Liveness;
 use crate::recovery::testing::{ms, start};
 use crate::wire::frame::{NewConnectionId, PathAbandon};
 
@@ -106,9 +107,9 @@ fn the_largest_rtt_is_one_that_was_measured_on_a_usable_path() {
 fn the_alternative_is_a_path_that_answers_if_there_is_one() {
     let mut paths = three(start());
     assert_eq!(paths.alternative(FIRST), Some(SECOND));
-    path(&mut paths, FIRST).suspect = true;
+    path(&mut paths, FIRST).liveness = Liveness::Suspect;
     assert_eq!(paths.alternative(SECOND), Some(THIRD));
-    path(&mut paths, THIRD).down = true;
+    path(&mut paths, THIRD).liveness = Liveness::Down;
     assert_eq!(paths.alternative(SECOND), Some(FIRST), "none answers");
     path(&mut paths, FIRST).established = false;
     assert_eq!(paths.alternative(SECOND), Some(THIRD));
