@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::ids::PathId;
+use crate::named::Named;
 
 /// RTT values of a path at the time of an event (RFC 9002 section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,17 +173,6 @@ where
 {
     fn build(&self) -> Box<dyn Controller> {
         (self.make)()
-    }
-}
-
-struct Named<F> {
-    name: &'static str,
-    make: F,
-}
-
-impl<F> fmt::Debug for Named<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
     }
 }
 

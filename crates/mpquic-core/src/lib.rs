@@ -45,6 +45,7 @@ mod event;
 mod guarded;
 mod handshake;
 mod ids;
+mod named;
 mod outbox;
 mod packet;
 mod path;

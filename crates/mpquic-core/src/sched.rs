@@ -14,6 +14,7 @@ use quinn_proto::StreamId;
 
 use crate::congestion::{Controller, RttSnapshot};
 use crate::ids::{PathId, PathStatus};
+use crate::named::Named;
 
 /// Decides on which path the next bytes travel. One object per connection.
 ///
@@ -405,17 +406,6 @@ pub enum SchedulerEvent {
 pub trait SchedulerFactory: fmt::Debug + Send + Sync {
     /// A scheduler that knows no path yet.
     fn build(&self) -> Box<dyn Scheduler>;
-}
-
-struct Named<F> {
-    name: &'static str,
-    make: F,
-}
-
-impl<F> fmt::Debug for Named<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
 }
 
 impl<F: Fn() -> Box<dyn Scheduler> + Send + Sync> SchedulerFactory for Named<F> {
