@@ -12,10 +12,8 @@ use mpquic_benches::now;
 use mpquic_core::congestion::{
     Acked, CongestionEvent, CongestionKind, Controller, DeliveryRate, RttSnapshot, Sent,
 };
-use mpquic_core::sched::{
-    PathView, QueueView, SchedulerEvent, Sendable, StreamView, UnackedRange, View,
-};
-use mpquic_core::{Dir, PathId, PathStatus, Side, StreamId};
+use mpquic_core::sched::{PathView, SchedulerEvent, StreamView, UnackedRange, View};
+use mpquic_core::{Dir, PathId, Side, StreamId};
 
 const MTU: u16 = 1452;
 const PATHS: [u32; 3] = [2, 4, 8];
@@ -26,38 +24,27 @@ const MS: Duration = Duration::from_millis(1);
 
 fn rtt(path: u32) -> RttSnapshot {
     let rtt = (10 + 15 * path) * MS;
-    RttSnapshot {
-        latest: rtt,
-        smoothed: rtt,
-        variance: rtt / 8,
-        min: rtt,
-        samples: 100,
-    }
+    let mut snapshot = RttSnapshot::new(rtt);
+    snapshot.variance = rtt / 8;
+    snapshot.samples = 100;
+    snapshot
 }
 
 /// Every path is in use and has room for some datagrams.
 fn path(id: u32) -> PathView {
-    PathView {
-        id: PathId(id),
-        status: PathStatus::Available,
-        usable: true,
-        suspect: false,
-        sendable: Sendable::Now,
-        rtt: rtt(id),
-        window: 200_000,
-        in_flight: 150_000,
-        slow_start_threshold: Some(100_000),
-        in_recovery: false,
-        mtu: MTU,
-        packets_sent: 10_000,
-        bytes_sent: 14_520_000,
-        bytes_acked: 14_300_000,
-        bytes_lost: 70_000,
-        loss_rate: 0.005,
-        delivery_rate: Some(5_000_000),
-        local_queue: None,
-        local_drain_rate: None,
-    }
+    let mut path = PathView::new(PathId(id));
+    path.rtt = rtt(id);
+    path.window = 200_000;
+    path.in_flight = 150_000;
+    path.slow_start_threshold = Some(100_000);
+    path.mtu = MTU;
+    path.packets_sent = 10_000;
+    path.bytes_sent = 14_520_000;
+    path.bytes_acked = 14_300_000;
+    path.bytes_lost = 70_000;
+    path.loss_rate = 0.005;
+    path.delivery_rate = Some(5_000_000);
+    path
 }
 
 /// Measures the CPU time of the thread.
@@ -94,26 +81,20 @@ impl Measurement for CpuTime {
 
 fn stream(index: u64) -> StreamView {
     let id = StreamId::new(Side::Server, Dir::Uni, index);
-    StreamView {
-        id,
-        priority: (index % 5) as i32,
-        size: (index.is_multiple_of(2)).then_some((1 << 24) + (1 << 22)),
-        unsent: 1 << 22,
-        offset: 1 << 24,
-        end: (1 << 24) + (1 << 22),
-        finished: index.is_multiple_of(2),
-    }
+    let end = (1 << 24) + (1 << 22);
+    let mut stream = StreamView::new(id, 1 << 24..end);
+    stream.priority = (index % 5) as i32;
+    stream.finished = index.is_multiple_of(2);
+    stream.size = stream.finished.then_some(end);
+    stream
 }
 
 fn unacked(paths: u32, streams: u64) -> Vec<UnackedRange> {
     (0..64)
-        .map(|n| UnackedRange {
-            stream: stream(n % streams).id,
-            offsets: n * 1400..(n + 1) * 1400,
-            path: PathId((n % u64::from(paths)) as u32),
-            sent_at: now(),
-            reinjected: false,
-            tag: 0,
+        .map(|n| {
+            let path = PathId((n % u64::from(paths)) as u32);
+            let stream = stream(n % streams).id;
+            UnackedRange::new(stream, n * 1400..(n + 1) * 1400, path, now())
         })
         .collect()
 }
@@ -173,21 +154,14 @@ impl Case {
 
     fn with_view(&mut self, f: impl FnOnce(&mut View<'_>)) {
         let unsent = self.streams.iter().map(|stream| stream.unsent).sum();
-        f(&mut View {
-            now: now(),
-            paths: &self.paths,
-            queue: QueueView {
-                unsent,
-                flow_credit: 1 << 22,
-                flow_window: 1 << 23,
-                send_buffer: 1 << 23,
-                ..QueueView::default()
-            },
-            streams: &self.streams,
-            unacked: &self.unacked,
-            controller: &*self.controller,
-            random: 0,
-        });
+        let mut view = View::new(now(), &self.paths, &*self.controller);
+        view.queue.unsent = unsent;
+        view.queue.flow_credit = 1 << 22;
+        view.queue.flow_window = 1 << 23;
+        view.queue.send_buffer = 1 << 23;
+        view.streams = &self.streams;
+        view.unacked = &self.unacked;
+        f(&mut view);
     }
 }
 
@@ -206,14 +180,9 @@ impl Transfer {
         let now = now();
         for id in 0..paths {
             controller.on_path_opened(PathId(id), now, MTU);
-            let event = CongestionEvent {
-                kind: CongestionKind::Loss,
-                now,
-                sent_at: now,
-                lost_bytes: MTU.into(),
-                in_flight: 100_000,
-                largest_lost: 0,
-            };
+            let mut event = CongestionEvent::new(CongestionKind::Loss, now, now);
+            event.lost_bytes = MTU.into();
+            event.in_flight = 100_000;
             controller.on_congestion_event(PathId(id), &event);
         }
         Self {
@@ -233,33 +202,17 @@ impl Transfer {
         let (path, rtt, bytes) = (PathId(self.next), rtt(self.next), u64::from(MTU));
         let in_flight = self.controller.window(path);
         for _ in 0..2 {
-            let sent = Sent {
-                now: self.now,
-                packet_number: self.number,
-                bytes,
-                in_flight,
-            };
+            let sent = Sent::new(self.now, self.number, bytes, in_flight);
             self.controller.on_packet_sent(path, &sent);
         }
         let delivered = self.number * bytes;
-        let ack = Acked {
-            now: self.now,
-            sent_at: self.now - rtt.latest,
-            largest: self.number,
-            bytes: 2 * bytes,
-            in_flight,
-            app_limited: false,
-            delivery_rate: Some(DeliveryRate {
-                bytes_per_second: 5_000_000,
-                app_limited: false,
-                prior_delivered: delivered.saturating_sub(100_000),
-                delivered,
-            }),
-            rtt: RttSnapshot {
-                samples: self.number,
-                ..rtt
-            },
-        };
+        let before = delivered.saturating_sub(100_000);
+        let mut snapshot = rtt;
+        snapshot.samples = self.number;
+        let mut ack = Acked::new(self.now, self.now - rtt.latest, 2 * bytes, snapshot);
+        ack.largest = self.number;
+        ack.in_flight = in_flight;
+        ack.delivery_rate = Some(DeliveryRate::new(5_000_000, before, delivered));
         self.controller.on_ack(path, &ack);
         self.controller.window(path)
     }

@@ -10,46 +10,26 @@ pub(crate) fn start() -> Instant {
 }
 
 pub(crate) fn rtt(rtt: Duration) -> RttSnapshot {
-    RttSnapshot {
-        latest: rtt,
-        smoothed: rtt,
-        variance: rtt / 4,
-        min: rtt,
-        samples: 1,
-    }
+    let mut snapshot = RttSnapshot::new(rtt);
+    snapshot.variance = rtt / 4;
+    snapshot
 }
 
 /// `bytes` newly acknowledged on a path whose window is the limit.
 pub(crate) fn acked(now: Instant, sent_at: Instant, bytes: u64) -> Acked {
-    Acked {
-        now,
-        sent_at,
-        largest: 0,
-        bytes,
-        in_flight: u64::MAX / 2,
-        app_limited: false,
-        delivery_rate: None,
-        rtt: rtt(Duration::from_millis(20)),
-    }
+    let mut acked = Acked::new(now, sent_at, bytes, rtt(Duration::from_millis(20)));
+    acked.in_flight = u64::MAX / 2;
+    acked
 }
 
 pub(crate) fn congestion(kind: CongestionKind, now: Instant, sent_at: Instant) -> CongestionEvent {
-    CongestionEvent {
-        kind,
-        now,
-        sent_at,
-        lost_bytes: 1200,
-        in_flight: 12_000,
-        largest_lost: 0,
-    }
+    let mut event = CongestionEvent::new(kind, now, sent_at);
+    event.lost_bytes = 1200;
+    event.in_flight = 12_000;
+    event
 }
 
 /// A packet after which `in_flight` bytes are under way.
 pub(crate) fn sent(now: Instant, bytes: u64, in_flight: u64) -> Sent {
-    Sent {
-        now,
-        packet_number: 0,
-        bytes,
-        in_flight,
-    }
+    Sent::new(now, 0, bytes, in_flight)
 }

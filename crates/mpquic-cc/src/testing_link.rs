@@ -174,12 +174,8 @@ impl<C: PathController> Flow<C> {
         if let Some(rate) = self.application {
             self.next_data = self.next_data.max(now) + Duration::from_secs_f64(MTU as f64 / rate);
         }
-        self.controller.on_packet_sent(&Sent {
-            now,
-            packet_number: self.sent,
-            bytes: MTU,
-            in_flight: self.in_flight,
-        });
+        self.controller
+            .on_packet_sent(&Sent::new(now, self.sent, MTU, self.in_flight));
     }
 
     /// The acknowledgement of the next packet that arrived; those before it are lost.
@@ -213,14 +209,9 @@ impl<C: PathController> Flow<C> {
     }
 
     fn report(&mut self, kind: CongestionKind, sent_at: Instant, lost_bytes: u64) {
-        let event = CongestionEvent {
-            kind,
-            now: self.now,
-            sent_at,
-            lost_bytes,
-            in_flight: self.in_flight,
-            largest_lost: 0,
-        };
+        let mut event = CongestionEvent::new(kind, self.now, sent_at);
+        event.lost_bytes = lost_bytes;
+        event.in_flight = self.in_flight;
         self.controller.on_congestion_event(&event);
     }
 
@@ -232,27 +223,17 @@ impl<C: PathController> Flow<C> {
         let interval = (packet.sent_at - packet.first_sent_at).max(now - packet.delivered_at);
         let bytes = self.delivered - packet.delivered;
         let rate = (bytes as f64 / interval.as_secs_f64()) as u64;
-        let sample = DeliveryRate {
-            bytes_per_second: rate,
-            app_limited: packet.app_limited,
-            prior_delivered: packet.delivered,
-            delivered: self.delivered,
-        };
-        Acked {
-            now,
-            sent_at: packet.sent_at,
-            largest: self.samples,
-            bytes: MTU,
-            in_flight: self.in_flight,
-            app_limited: packet.app_limited,
-            delivery_rate: (interval >= self.min_rtt).then_some(sample),
-            rtt: RttSnapshot {
-                latest: rtt,
-                smoothed: rtt,
-                variance: rtt / 8,
-                min: self.min_rtt,
-                samples: self.samples,
-            },
-        }
+        let mut sample = DeliveryRate::new(rate, packet.delivered, self.delivered);
+        sample.app_limited = packet.app_limited;
+        let mut snapshot = RttSnapshot::new(rtt);
+        snapshot.variance = rtt / 8;
+        snapshot.min = self.min_rtt;
+        snapshot.samples = self.samples;
+        let mut acked = Acked::new(now, packet.sent_at, MTU, snapshot);
+        acked.largest = self.samples;
+        acked.in_flight = self.in_flight;
+        acked.app_limited = packet.app_limited;
+        acked.delivery_rate = (interval >= self.min_rtt).then_some(sample);
+        acked
     }
 }

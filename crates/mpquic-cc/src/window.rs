@@ -175,6 +175,7 @@ impl Window {
                 Reaction::Collapsed
             }
             CongestionKind::Spurious => self.restore(event),
+            _ => Reaction::None,
         }
     }
 

@@ -54,35 +54,18 @@ impl Traffic {
     fn send_and_hear(&mut self, path: PathId, rtt: Duration) {
         let (now, bytes) = (self.now, u64::from(MTU));
         let in_flight = self.controller.window(path).min(200_000);
-        let sent = Sent {
-            now,
-            packet_number: self.number,
-            bytes,
-            in_flight,
-        };
-        self.controller.on_packet_sent(path, &sent);
+        self.controller
+            .on_packet_sent(path, &Sent::new(now, self.number, bytes, in_flight));
         let delivered = self.number * bytes;
-        let ack = Acked {
-            now,
-            sent_at: now - rtt,
-            largest: self.number.saturating_sub(50),
-            bytes,
-            in_flight,
-            app_limited: false,
-            delivery_rate: Some(DeliveryRate {
-                bytes_per_second: 2_400_000,
-                app_limited: false,
-                prior_delivered: delivered.saturating_sub(100_000),
-                delivered,
-            }),
-            rtt: RttSnapshot {
-                latest: rtt,
-                smoothed: rtt,
-                variance: rtt / 8,
-                min: Duration::from_millis(20),
-                samples: self.number,
-            },
-        };
+        let before = delivered.saturating_sub(100_000);
+        let mut snapshot = RttSnapshot::new(rtt);
+        snapshot.variance = rtt / 8;
+        snapshot.min = Duration::from_millis(20);
+        snapshot.samples = self.number;
+        let mut ack = Acked::new(now, now - rtt, bytes, snapshot);
+        ack.largest = self.number.saturating_sub(50);
+        ack.in_flight = in_flight;
+        ack.delivery_rate = Some(DeliveryRate::new(2_400_000, before, delivered));
         self.controller.on_ack(path, &ack);
         let kind = match self.random() % 4000 {
             0..10 => CongestionKind::Loss,
@@ -91,14 +74,10 @@ impl Traffic {
             14 => CongestionKind::Persistent,
             _ => return,
         };
-        let event = CongestionEvent {
-            kind,
-            now,
-            sent_at: now - rtt,
-            lost_bytes: bytes,
-            in_flight,
-            largest_lost: self.number.saturating_sub(50),
-        };
+        let mut event = CongestionEvent::new(kind, now, now - rtt);
+        event.lost_bytes = bytes;
+        event.in_flight = in_flight;
+        event.largest_lost = self.number.saturating_sub(50);
         self.controller.on_congestion_event(path, &event);
     }
 }

@@ -12,6 +12,7 @@ use crate::named::Named;
 
 /// RTT values of a path at the time of an event (RFC 9002 section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RttSnapshot {
     /// The newest sample.
     pub latest: Duration,
@@ -25,8 +26,32 @@ pub struct RttSnapshot {
     pub samples: u64,
 }
 
+impl RttSnapshot {
+    /// The values after one sample (RFC 9002 section 5.3).
+    pub fn new(sample: Duration) -> Self {
+        Self {
+            latest: sample,
+            smoothed: sample,
+            variance: sample / 2,
+            min: sample,
+            samples: 1,
+        }
+    }
+}
+
+impl Default for RttSnapshot {
+    /// The values before the first sample: 333 ms are assumed (RFC 9002 section 6.2.2).
+    fn default() -> Self {
+        Self {
+            samples: 0,
+            ..Self::new(Duration::from_millis(333))
+        }
+    }
+}
+
 /// A packet that left.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Sent {
     /// When.
     pub now: Instant,
@@ -38,8 +63,21 @@ pub struct Sent {
     pub in_flight: u64,
 }
 
+impl Sent {
+    /// A packet of `bytes`, with which `in_flight` bytes are in flight.
+    pub fn new(now: Instant, packet_number: u64, bytes: u64, in_flight: u64) -> Self {
+        Self {
+            now,
+            packet_number,
+            bytes,
+            in_flight,
+        }
+    }
+}
+
 /// Packets newly acknowledged by one frame, taken together.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Acked {
     /// When the acknowledgement arrived.
     pub now: Instant,
@@ -59,8 +97,26 @@ pub struct Acked {
     pub rtt: RttSnapshot,
 }
 
+impl Acked {
+    /// An acknowledgement of `bytes` by which nothing remains in flight, of packets up to number 0,
+    /// without a delivery rate sample, while the window was the limit.
+    pub fn new(now: Instant, sent_at: Instant, bytes: u64, rtt: RttSnapshot) -> Self {
+        Self {
+            now,
+            sent_at,
+            largest: 0,
+            bytes,
+            in_flight: 0,
+            app_limited: false,
+            delivery_rate: None,
+            rtt,
+        }
+    }
+}
+
 /// A delivery rate sample (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeliveryRate {
     /// Bytes per second over the sample's interval.
     pub bytes_per_second: u64,
@@ -72,8 +128,22 @@ pub struct DeliveryRate {
     pub delivered: u64,
 }
 
+impl DeliveryRate {
+    /// A sample of a sender that always had something to send, while the path's delivered bytes
+    /// rose from `prior_delivered` to `delivered`.
+    pub fn new(bytes_per_second: u64, prior_delivered: u64, delivered: u64) -> Self {
+        Self {
+            bytes_per_second,
+            app_limited: false,
+            prior_delivered,
+            delivered,
+        }
+    }
+}
+
 /// Why a path is told to slow down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CongestionKind {
     /// Packets were declared lost.
     Loss,
@@ -88,6 +158,7 @@ pub enum CongestionKind {
 /// A congestion event on one path. The core reports every batch of losses; starting at most one
 /// recovery period per round trip (RFC 9002 section 7.3.2) is decided by `sent_at`.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct CongestionEvent {
     /// What happened.
     pub kind: CongestionKind,
@@ -103,6 +174,20 @@ pub struct CongestionEvent {
     pub largest_lost: u64,
 }
 
+impl CongestionEvent {
+    /// An event that concerns packet number 0, with no bytes lost and none left in flight.
+    pub fn new(kind: CongestionKind, now: Instant, sent_at: Instant) -> Self {
+        Self {
+            kind,
+            now,
+            sent_at,
+            lost_bytes: 0,
+            in_flight: 0,
+            largest_lost: 0,
+        }
+    }
+}
+
 /// The largest window that counts, bytes.
 pub const MAX_WINDOW: u64 = 1 << 32;
 
@@ -110,6 +195,80 @@ pub const MAX_WINDOW: u64 = 1 << 32;
 ///
 /// All sizes are bytes of UDP payload. Methods are never called for a path before
 /// `on_path_opened` or after `on_path_closed`.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use mpquic_core::congestion::{
+///     Acked, CongestionEvent, CongestionKind, Controller, RttSnapshot, factory,
+/// };
+/// use mpquic_core::{PathId, PathMap};
+///
+/// /// Adds what is acknowledged to the window, halves it on a loss, at most once a round trip.
+/// #[derive(Debug, Default)]
+/// struct Halving {
+///     paths: PathMap<HalvingPath>,
+/// }
+///
+/// #[derive(Debug)]
+/// struct HalvingPath {
+///     window: u64,
+///     halved_at: Option<Instant>,
+/// }
+///
+/// impl Controller for Halving {
+///     fn on_path_opened(&mut self, path: PathId, _: Instant, mtu: u16) {
+///         let window = 10 * u64::from(mtu);
+///         self.paths.insert(path, HalvingPath { window, halved_at: None });
+///     }
+///
+///     fn on_path_closed(&mut self, path: PathId) {
+///         self.paths.remove(path);
+///     }
+///
+///     fn on_mtu_update(&mut self, _: PathId, _: u16) {}
+///
+///     fn on_ack(&mut self, path: PathId, ack: &Acked) {
+///         if let Some(path) = self.paths.get_mut(path).filter(|_| !ack.app_limited) {
+///             path.window += ack.bytes;
+///         }
+///     }
+///
+///     fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent) {
+///         let Some(path) = self.paths.get_mut(path) else { return };
+///         // Packets sent before the last cut tell nothing new.
+///         let is_new = path.halved_at.is_none_or(|at| event.sent_at > at);
+///         if is_new && event.kind != CongestionKind::Spurious {
+///             path.window /= 2;
+///             path.halved_at = Some(event.now);
+///         }
+///     }
+///
+///     fn window(&self, path: PathId) -> u64 {
+///         self.paths.get(path).map_or(0, |path| path.window)
+///     }
+///
+///     fn name(&self) -> &'static str {
+///         "halving"
+///     }
+/// }
+///
+/// // What `TransportConfig::controller` takes: each connection gets a controller of its own.
+/// let factory = factory("halving", || Box::new(Halving::default()));
+///
+/// // A controller is tested by telling it what happened.
+/// let mut controller = factory.build();
+/// let (path, rtt, start) = (PathId(0), Duration::from_millis(20), Instant::now());
+/// controller.on_path_opened(path, start, 1200);
+/// controller.on_ack(path, &Acked::new(start + rtt, start, 2400, RttSnapshot::new(rtt)));
+/// assert_eq!(controller.window(path), 14_400);
+/// let loss = CongestionEvent::new(CongestionKind::Loss, start + rtt, start);
+/// controller.on_congestion_event(path, &loss);
+/// controller.on_congestion_event(path, &loss);
+/// assert_eq!(controller.window(path), 7_200);
+/// ```
+///
+/// # What the core makes of wrong answers
 ///
 /// A wrong controller costs speed, never correctness. Whatever it answers, a path may have two
 /// datagrams in flight (RFC 9002 section 7.2) and not more than [`MAX_WINDOW`], and is paced at no

@@ -43,7 +43,7 @@ pub(crate) fn can_carry(path: &PathView) -> bool {
         && match path.sendable {
             Sendable::Now | Sendable::At(_) => true,
             Sendable::WindowFull => path.in_flight > 0,
-            Sendable::Unusable => false,
+            _ => false,
         }
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn wait_for(path: &PathView) -> Option<Decision> {
     let until = match path.sendable {
         Sendable::At(time) => Some(time),
         Sendable::WindowFull if path.in_flight > 0 => None,
-        Sendable::Now | Sendable::WindowFull | Sendable::Unusable => return None,
+        _ => return None,
     };
     let on = path.id;
     path.usable.then_some(Decision::Wait { on, until })

@@ -189,10 +189,7 @@ impl Scheduler for Daps {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            packet_events: true,
-            ..Needs::default()
-        }
+        Needs::default().with_packet_events()
     }
 
     fn name(&self) -> &'static str {

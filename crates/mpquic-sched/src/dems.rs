@@ -141,11 +141,7 @@ impl Scheduler for Dems {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            unacked: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams().with_unacked()
     }
 
     fn name(&self) -> &'static str {

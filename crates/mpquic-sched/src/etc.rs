@@ -220,10 +220,7 @@ impl Scheduler for Etc {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            packet_events: true,
-            ..Needs::default()
-        }
+        Needs::default().with_packet_events()
     }
 
     fn name(&self) -> &'static str {
@@ -353,9 +350,10 @@ mod tests {
             unsent in 0u64..10_000_000,
         ) {
             let paths = windows.iter().zip(0u32..);
-            let paths = paths.map(|(&(window, rtt), id)| PathView {
-                window: window * 1200,
-                ..path(id, rtt)
+            let paths = paths.map(|(&(window, rtt), id)| {
+                let mut path = path(id, rtt);
+                path.window = window * 1200;
+                path
             });
             let mut scene = Scene::new(paths.collect());
             scene.queue.unsent = unsent;

@@ -143,10 +143,7 @@ impl Scheduler for FStream {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams()
     }
 
     fn name(&self) -> &'static str {

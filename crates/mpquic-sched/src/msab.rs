@@ -281,10 +281,7 @@ impl Scheduler for Msab {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            packet_events: true,
-            ..Needs::default()
-        }
+        Needs::default().with_packet_events()
     }
 
     fn name(&self) -> &'static str {

@@ -50,10 +50,7 @@ impl Scheduler for NineTails {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            unacked: true,
-            ..Needs::default()
-        }
+        Needs::default().with_unacked()
     }
 
     fn name(&self) -> &'static str {

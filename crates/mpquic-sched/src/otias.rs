@@ -96,10 +96,7 @@ impl Scheduler for Otias {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams()
     }
 
     fn name(&self) -> &'static str {

@@ -232,10 +232,7 @@ impl Scheduler for Peekaboo {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            packet_events: true,
-            ..Needs::default()
-        }
+        Needs::default().with_packet_events()
     }
 
     fn name(&self) -> &'static str {

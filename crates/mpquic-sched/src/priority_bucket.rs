@@ -59,10 +59,7 @@ impl Scheduler for PriorityBucket {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams()
     }
 
     fn name(&self) -> &'static str {

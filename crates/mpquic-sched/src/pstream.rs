@@ -353,10 +353,7 @@ impl Scheduler for PStream {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams()
     }
 
     fn name(&self) -> &'static str {
@@ -476,9 +473,10 @@ mod tests {
             rates in proptest::collection::vec((1u64..10_000_000, 0u64..500), 1..8),
             sizes in proptest::collection::vec(1u64..5_000_000, 1..5),
         ) {
-            let paths = rates.iter().zip(0u32..).map(|(&(rate, rtt), id)| PathView {
-                delivery_rate: Some(rate),
-                ..path(id, rtt)
+            let paths = rates.iter().zip(0u32..).map(|(&(rate, rtt), id)| {
+                let mut path = path(id, rtt);
+                path.delivery_rate = Some(rate);
+                path
             });
             let mut scene = Scene::new(paths.collect());
             let streams = sizes.iter().zip(0u64..);

@@ -137,10 +137,7 @@ impl Scheduler for QAware {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            local_queue: true,
-            ..Needs::default()
-        }
+        Needs::default().with_local_queue()
     }
 
     fn name(&self) -> &'static str {

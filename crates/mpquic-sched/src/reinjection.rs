@@ -227,10 +227,8 @@ impl Reinjecting {
         if !self.shown.iter().any(PathView::can_send) {
             return self.inner.select(view);
         }
-        let shown = View {
-            paths: &self.shown,
-            ..*view
-        };
+        let mut shown = *view;
+        shown.paths = &self.shown;
         self.inner.select(&shown)
     }
 }
@@ -289,10 +287,7 @@ impl Scheduler for Reinjecting {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            unacked: true,
-            ..self.inner.needs()
-        }
+        self.inner.needs().with_unacked()
     }
 
     fn next_timeout(&self) -> Option<Instant> {

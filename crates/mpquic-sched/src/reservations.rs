@@ -436,12 +436,11 @@ mod tests {
                     unsent.remove(from..until);
                 }
                 let length = |range: Range<u64>| range.end - range.start;
-                scene.streams = vec![StreamView {
-                    unsent: unsent.iter().map(length).sum(),
-                    offset: unsent.min().unwrap_or(end),
-                    end,
-                    ..stream(0, 0, 0)
-                }];
+                let mut written = stream(0, 0, 0);
+                written.unsent = unsent.iter().map(length).sum();
+                written.offset = unsent.min().unwrap_or(end);
+                written.end = end;
+                scene.streams = vec![written];
                 reservations.sync(&scene.view());
                 let mut planned = RangeSet::default();
                 for run in &reservations.runs {

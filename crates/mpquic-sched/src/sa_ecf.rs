@@ -149,10 +149,7 @@ impl Scheduler for SaEcf {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams()
     }
 
     fn name(&self) -> &'static str {

@@ -169,11 +169,7 @@ impl Scheduler for Stms {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            packet_events: true,
-            ..Needs::default()
-        }
+        Needs::default().with_streams().with_packet_events()
     }
 
     fn name(&self) -> &'static str {

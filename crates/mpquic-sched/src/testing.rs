@@ -7,7 +7,7 @@ use mpquic_core::sched::{
     Decision, PacketInfo, PathView, QueueView, SchedulerEvent, Sendable, StreamView, UnackedRange,
     View,
 };
-use mpquic_core::{Dir, PathId, PathStatus, Side, StreamId};
+use mpquic_core::{Dir, PathId, Side, StreamId};
 
 #[expect(clippy::disallowed_methods, reason = "any instant will do")]
 pub(crate) fn start() -> Instant {
@@ -16,34 +16,10 @@ pub(crate) fn start() -> Instant {
 
 /// A measured path with a free window of ten datagrams.
 pub(crate) fn path(id: u32, rtt_ms: u64) -> PathView {
-    let rtt = Duration::from_millis(rtt_ms);
-    PathView {
-        id: PathId(id),
-        status: PathStatus::Available,
-        usable: true,
-        suspect: false,
-        sendable: Sendable::Now,
-        rtt: RttSnapshot {
-            latest: rtt,
-            smoothed: rtt,
-            variance: Duration::ZERO,
-            min: rtt,
-            samples: 1,
-        },
-        window: 12_000,
-        in_flight: 0,
-        slow_start_threshold: None,
-        in_recovery: false,
-        mtu: 1200,
-        packets_sent: 0,
-        bytes_sent: 0,
-        bytes_acked: 0,
-        bytes_lost: 0,
-        loss_rate: 0.0,
-        delivery_rate: None,
-        local_queue: None,
-        local_drain_rate: None,
-    }
+    let mut path = PathView::new(PathId(id));
+    path.rtt = RttSnapshot::new(Duration::from_millis(rtt_ms));
+    path.rtt.variance = Duration::ZERO;
+    path
 }
 
 /// The path with its window used up.
@@ -83,6 +59,16 @@ impl Controller for Growth {
     }
 }
 
+/// A megabyte to send, and credit for as much.
+pub(crate) fn queue() -> QueueView {
+    let mut queue = QueueView::default();
+    queue.unsent = 1 << 20;
+    queue.flow_credit = 1 << 20;
+    queue.flow_window = 1 << 20;
+    queue.send_buffer = 1 << 20;
+    queue
+}
+
 /// What a view borrows from.
 pub(crate) struct Scene {
     pub(crate) now: Instant,
@@ -99,13 +85,7 @@ impl Scene {
         Self {
             now: start(),
             paths,
-            queue: QueueView {
-                unsent: 1 << 20,
-                flow_credit: 1 << 20,
-                flow_window: 1 << 20,
-                send_buffer: 1 << 20,
-                ..QueueView::default()
-            },
+            queue: queue(),
             streams: Vec::new(),
             unacked: Vec::new(),
             controller: Growth::None,
@@ -114,15 +94,12 @@ impl Scene {
     }
 
     pub(crate) fn view(&self) -> View<'_> {
-        View {
-            now: self.now,
-            paths: &self.paths,
-            queue: self.queue,
-            streams: &self.streams,
-            unacked: &self.unacked,
-            controller: &self.controller,
-            random: self.random,
-        }
+        let mut view = View::new(self.now, &self.paths, &self.controller);
+        view.queue = self.queue;
+        view.streams = &self.streams;
+        view.unacked = &self.unacked;
+        view.random = self.random;
+        view
     }
 }
 
@@ -132,32 +109,23 @@ pub(crate) fn stream_id(index: u64) -> StreamId {
 
 /// A stream with this many bytes written and none sent.
 pub(crate) fn stream(index: u64, priority: i32, unsent: u64) -> StreamView {
-    StreamView {
-        id: stream_id(index),
-        priority,
-        size: None,
-        unsent,
-        offset: 0,
-        end: unsent,
-        finished: false,
-    }
+    let mut stream = StreamView::new(stream_id(index), 0..unsent);
+    stream.priority = priority;
+    stream
 }
 
 /// A packet as told to schedulers.
 pub(crate) fn packet(path: PathId, tag: u64) -> PacketInfo {
-    PacketInfo {
-        path,
-        packet_number: 0,
-        bytes: 1200,
-        tag,
-        sent_at: start(),
-    }
+    let mut packet = PacketInfo::new(path, 0, 1200, start());
+    packet.tag = tag;
+    packet
 }
 
 /// The news that a packet left.
 pub(crate) fn sent(path: PathId, bytes: u64, tag: u64) -> SchedulerEvent {
-    let packet = packet(path, tag);
-    SchedulerEvent::Sent(PacketInfo { bytes, ..packet })
+    let mut packet = packet(path, tag);
+    packet.bytes = bytes;
+    SchedulerEvent::Sent(packet)
 }
 
 /// The path a decision sends on, if it sends.
@@ -166,7 +134,7 @@ pub(crate) fn chosen(decision: &Decision) -> Option<u32> {
         Decision::Send { path, .. }
         | Decision::Duplicate { path, .. }
         | Decision::Reinject { path, .. } => Some(path.0),
-        Decision::Wait { .. } | Decision::Blocked => None,
+        _ => None,
     }
 }
 
@@ -177,12 +145,6 @@ pub(crate) fn unacked(
     offsets: std::ops::Range<u64>,
     age: u64,
 ) -> UnackedRange {
-    UnackedRange {
-        stream: stream_id(0),
-        offsets,
-        path: PathId(path),
-        sent_at: scene.now - Duration::from_millis(age),
-        reinjected: false,
-        tag: 0,
-    }
+    let sent_at = scene.now - Duration::from_millis(age);
+    UnackedRange::new(stream_id(0), offsets, PathId(path), sent_at)
 }

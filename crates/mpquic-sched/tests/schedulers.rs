@@ -178,7 +178,6 @@ fn backup_waits_for_its_path_and_moves_when_it_fails() {
     let mut suspect = fast;
     suspect.suspect = true;
     suspect.usable = false;
-    suspect.sendable = Sendable::Unusable;
     let decision = decide(backup.as_mut(), now, &[slow, suspect]);
     assert_eq!(sends(&decision)[0].0, PathId(0));
 

@@ -154,11 +154,8 @@ impl Network {
             Hop::NatOut(_) | Hop::NatIn(_) => None,
         });
         let link = &mut self.links[links.next()?];
-        let rate = link.config().rate;
-        Some(LocalQueue {
-            bytes: link.queue_bytes(now),
-            drain_rate: rate.map(|rate| (rate / 8.0) as u64),
-        })
+        let rate = link.config().rate.map(|rate| (rate / 8.0) as u64);
+        Some(LocalQueue::new(link.queue_bytes(now), rate))
     }
 
     /// When [`Self::poll`] may have something next.

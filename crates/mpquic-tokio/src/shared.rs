@@ -506,10 +506,8 @@ impl State {
             let unsent = self.unsent.iter();
             let unsent = unsent.filter(|unsent| Arc::ptr_eq(&unsent.socket, &socket));
             let unsent: usize = unsent.map(|unsent| unsent.contents.len()).sum();
-            let queue = LocalQueue {
-                bytes: queues.bytes(socket.local()) + unsent as u64,
-                drain_rate: None,
-            };
+            let bytes = queues.bytes(socket.local()) + unsent as u64;
+            let queue = LocalQueue::new(bytes, None);
             tracing::trace!(path = path.0, bytes = queue.bytes, "local queue");
             // A path that was closed sends nothing more.
             let _ = self.core.set_local_queue(path, Some(queue));

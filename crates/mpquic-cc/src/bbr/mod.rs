@@ -494,6 +494,7 @@ impl PathController for Bbr {
                 self.save_window();
                 self.window = 2.0 * self.mtu;
             }
+            _ => {}
         }
     }
 

@@ -338,12 +338,9 @@ proptest! {
                     ack.in_flight = bytes / 3;
                     ack.rtt = crate::testing::rtt(Duration::from_millis(ms));
                     ack.rtt.samples = samples;
-                    ack.delivery_rate = (what == 7).then_some(DeliveryRate {
-                        bytes_per_second: rate,
-                        app_limited: rate % 2 == 0,
-                        prior_delivered: delivered,
-                        delivered: delivered + bytes,
-                    });
+                    let mut sample = DeliveryRate::new(rate, delivered, delivered + bytes);
+                    sample.app_limited = rate % 2 == 0;
+                    ack.delivery_rate = (what == 7).then_some(sample);
                     delivered += bytes;
                     bbr.on_ack(&ack);
                 }

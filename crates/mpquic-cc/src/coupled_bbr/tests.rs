@@ -76,12 +76,8 @@ impl Paths {
         ack.in_flight = self.in_flight;
         ack.rtt = crate::testing::rtt(RTT);
         ack.rtt.samples = self.delivered + 1;
-        ack.delivery_rate = Some(DeliveryRate {
-            bytes_per_second: 1_000_000,
-            app_limited: false,
-            prior_delivered: self.delivered.saturating_sub(40_000),
-            delivered: self.delivered,
-        });
+        let before = self.delivered.saturating_sub(40_000);
+        ack.delivery_rate = Some(DeliveryRate::new(1_000_000, before, self.delivered));
         self.controller
             .on_packet_sent(path, &sent(self.now, 1200, self.in_flight));
         self.controller.on_ack(path, &ack);

@@ -101,12 +101,8 @@ fn idle_and_application_limited_time_does_not_count() {
         idle.round();
     }
     idle.now += Duration::from_secs(10);
-    idle.cubic.on_packet_sent(&Sent {
-        now: idle.now + idle.rtt,
-        packet_number: 0,
-        bytes: 1200,
-        in_flight: 1200,
-    });
+    idle.cubic
+        .on_packet_sent(&Sent::new(idle.now + idle.rtt, 0, 1200, 1200));
     let mut slow = acked(idle.now + Duration::from_secs(2), idle.now + idle.rtt, 1200);
     slow.app_limited = true;
     idle.cubic.on_ack(&slow);

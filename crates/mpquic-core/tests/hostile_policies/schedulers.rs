@@ -46,12 +46,11 @@ impl<F: FnMut(&View<'_>, u64) -> Decision + Send> Scheduler for Hostile<F> {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            streams: true,
-            unacked: true,
-            packet_events: true,
-            local_queue: true,
-        }
+        Needs::default()
+            .with_streams()
+            .with_unacked()
+            .with_packet_events()
+            .with_local_queue()
     }
 
     fn next_timeout(&self) -> Option<Instant> {

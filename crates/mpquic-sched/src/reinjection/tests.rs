@@ -62,10 +62,9 @@ fn copies_are_not_copied() {
     let Decision::Reinject { tag, .. } = layer.select(&scene.view()) else {
         panic!("nothing is left to send");
     };
-    scene.unacked.push(UnackedRange {
-        tag,
-        ..unacked(&scene, 0, 0..1200, 0)
-    });
+    let mut copy = unacked(&scene, 0, 0..1200, 0);
+    copy.tag = tag;
+    scene.unacked.push(copy);
     assert_eq!(layer.select(&scene.view()), Decision::Blocked);
 }
 

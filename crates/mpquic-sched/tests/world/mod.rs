@@ -11,7 +11,7 @@ use mpquic_core::sched::{
     DataSelection, Decision, PacketInfo, PathView, QueueView, Scheduler, SchedulerEvent, Sendable,
     StreamView, UnackedRange, View,
 };
-use mpquic_core::{Dir, PathId, PathStatus, Side, StreamId};
+use mpquic_core::{Dir, PathId, Side, StreamId};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -48,52 +48,21 @@ pub(crate) fn start() -> Instant {
 }
 
 pub(crate) fn path(id: u32, rtt_ms: Option<u64>) -> PathView {
-    let rtt = Duration::from_millis(rtt_ms.unwrap_or(333));
-    PathView {
-        id: PathId(id),
-        status: PathStatus::Available,
-        usable: true,
-        suspect: false,
-        sendable: Sendable::Now,
-        rtt: RttSnapshot {
-            latest: rtt,
-            smoothed: rtt,
-            variance: rtt / 4,
-            min: rtt,
-            samples: u64::from(rtt_ms.is_some()),
-        },
-        window: 12_000,
-        in_flight: 0,
-        slow_start_threshold: None,
-        in_recovery: false,
-        mtu: MTU,
-        packets_sent: 0,
-        bytes_sent: 0,
-        bytes_acked: 0,
-        bytes_lost: 0,
-        loss_rate: 0.0,
-        delivery_rate: None,
-        local_queue: None,
-        local_drain_rate: None,
+    let mut path = PathView::new(PathId(id));
+    if let Some(rtt) = rtt_ms {
+        path.rtt = RttSnapshot::new(Duration::from_millis(rtt));
     }
+    path
 }
 
 pub(crate) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View<'a> {
-    View {
-        now,
-        paths,
-        queue: QueueView {
-            unsent: 1 << 20,
-            flow_credit: 1 << 20,
-            flow_window: 1 << 20,
-            send_buffer: 1 << 20,
-            ..QueueView::default()
-        },
-        streams: &[],
-        unacked: &[],
-        controller: &Reno,
-        random,
-    }
+    let mut view = View::new(now, paths, &Reno);
+    view.queue.unsent = 1 << 20;
+    view.queue.flow_credit = 1 << 20;
+    view.queue.flow_window = 1 << 20;
+    view.queue.send_buffer = 1 << 20;
+    view.random = random;
+    view
 }
 
 /// Every path a decision sends on now, with the bytes it asks for there.
@@ -103,7 +72,7 @@ pub(crate) fn sends(decision: &Decision) -> Vec<(PathId, u64)> {
             path, max_bytes, ..
         } => vec![(*path, *max_bytes)],
         Decision::Duplicate { path, .. } | Decision::Reinject { path, .. } => vec![(*path, 0)],
-        Decision::Wait { .. } | Decision::Blocked => Vec::new(),
+        _ => Vec::new(),
     }
 }
 
@@ -163,10 +132,9 @@ pub(crate) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
         let numbered = paths.into_iter().zip(0u32..);
         numbered
             .filter_map(|(path, id)| {
-                path.map(|path| PathView {
-                    id: PathId(id),
-                    ..path
-                })
+                let mut path = path?;
+                path.id = PathId(id);
+                Some(path)
             })
             .collect::<Vec<_>>()
     });
@@ -289,14 +257,14 @@ impl World {
     fn stream_views(&self) -> Vec<StreamView> {
         let with_data = self.streams.iter().filter(|s| !s.unsent.is_empty());
         with_data
-            .map(|stream| StreamView {
-                id: stream.id,
-                priority: 16 * stream.id.index() as i32,
-                size: (stream.id.index() == 1).then_some(stream.end),
-                unsent: stream.unsent.iter().map(|r| r.end - r.start).sum(),
-                offset: stream.unsent.min().expect("not empty"),
-                end: stream.end,
-                finished: stream.id.index() == 1,
+            .map(|stream| {
+                let first = stream.unsent.min().expect("not empty");
+                let mut view = StreamView::new(stream.id, first..stream.end);
+                view.priority = 16 * stream.id.index() as i32;
+                view.unsent = stream.unsent.iter().map(|r| r.end - r.start).sum();
+                view.finished = stream.id.index() == 1;
+                view.size = view.finished.then_some(stream.end);
+                view
             })
             .collect()
     }
@@ -311,14 +279,15 @@ impl World {
             .iter()
             .filter_map(|packet| {
                 let (stream, offsets) = packet.data.clone()?;
-                (!acked(stream, &offsets)).then_some(UnackedRange {
-                    stream,
-                    offsets,
-                    path: packet.info.path,
-                    sent_at: packet.info.sent_at,
-                    reinjected: false,
-                    tag: packet.info.tag,
-                })
+                if acked(stream, &offsets) {
+                    return None;
+                }
+                let PacketInfo {
+                    path, sent_at, tag, ..
+                } = packet.info;
+                let mut range = UnackedRange::new(stream, offsets, path, sent_at);
+                range.tag = tag;
+                Some(range)
             })
             .collect();
         ranges.sort_unstable_by_key(|r| (r.sent_at, r.stream, r.offsets.start));
@@ -327,13 +296,8 @@ impl World {
 
     /// Puts one packet on a path.
     fn send(&mut self, path: PathId, tag: u64, data: Option<(StreamId, Range<u64>)>) -> PacketInfo {
-        let info = PacketInfo {
-            path,
-            packet_number: self.next_number,
-            bytes: u64::from(MTU),
-            tag,
-            sent_at: self.now,
-        };
+        let mut info = PacketInfo::new(path, self.next_number, u64::from(MTU), self.now);
+        info.tag = tag;
         self.next_number += 1;
         self.packets.push(Packet { info, data });
         info
@@ -351,7 +315,7 @@ impl World {
             },
             DataSelection::Stream(id) => (*id, 0),
             DataSelection::StreamAt { id, offset } => (*id, *offset),
-            DataSelection::Range { .. } => return None,
+            _ => return None,
         };
         let stream = self.stream(id);
         let range = stream.unsent.overlapping(from..u64::MAX).next()?;
@@ -397,7 +361,7 @@ impl World {
                 offsets,
                 tag,
             } => sent.push(self.send(*path, *tag, Some((*stream, offsets.clone())))),
-            Decision::Wait { .. } | Decision::Blocked => {}
+            _ => {}
         }
         sent.into_iter().map(SchedulerEvent::Sent).collect()
     }
@@ -437,16 +401,17 @@ impl World {
         let unsent = self.streams.iter().flat_map(|s| s.unsent.iter());
         let unsent = unsent.map(|range| range.end - range.start).sum();
         let retransmit = self.lost.iter().map(|(_, range)| range.end - range.start);
-        QueueView {
-            unsent,
-            retransmit: retransmit.sum(),
-            control: step.control,
-            idle: (unsent == 0 || step.flow_credit == 0) && self.lost.is_empty() && !step.control,
-            flow_credit: step.flow_credit,
-            flow_window: step.flow_credit + 50_000,
-            send_buffer: 1 << 20,
-            app_limited: unsent == 0,
-        }
+        let mut queue = QueueView::default();
+        queue.unsent = unsent;
+        queue.retransmit = retransmit.sum();
+        queue.control = step.control;
+        queue.idle =
+            (unsent == 0 || step.flow_credit == 0) && self.lost.is_empty() && !step.control;
+        queue.flow_credit = step.flow_credit;
+        queue.flow_window = step.flow_credit + 50_000;
+        queue.send_buffer = 1 << 20;
+        queue.app_limited = unsent == 0;
+        queue
     }
 
     /// Runs a step as the core would: events first, then questions until nothing is sent.
@@ -564,9 +529,10 @@ pub(crate) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCase
                     let stream = stream(*id);
                     prop_assert!(stream.is_some_and(|s| (s.offset..s.end).contains(offset)));
                 }
-                DataSelection::Range { .. } => prop_assert!(false, "{decision:?}"),
+                _ => prop_assert!(false, "{decision:?}"),
             }
         }
+        _ => prop_assert!(false, "{decision:?}"),
     }
     Ok(())
 }

@@ -43,28 +43,29 @@ impl Informed {
         Arc::new(Factory { inner, rates })
     }
 
-    /// Fills [`Self::paths`] with what the view shows and the rates.
-    fn inform(&mut self, view: &View<'_>) {
+    /// The scheduler inside, and the view with the rates, which is kept in [`Self::paths`].
+    fn inform<'a>(&'a mut self, view: &View<'a>) -> (&'a mut dyn Scheduler, View<'a>) {
         self.paths.clear();
         self.paths.extend_from_slice(view.paths);
         for path in &mut self.paths {
             let known = self.rates.get(path.id.0 as usize).copied();
             path.delivery_rate = path.delivery_rate.max(known);
         }
+        let mut informed = *view;
+        informed.paths = &self.paths;
+        (self.inner.as_mut(), informed)
     }
 }
 
 impl Scheduler for Informed {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        self.inform(view);
-        let paths = &self.paths;
-        self.inner.select(&View { paths, ..*view })
+        let (inner, view) = self.inform(view);
+        inner.select(&view)
     }
 
     fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
-        self.inform(view);
-        let paths = &self.paths;
-        self.inner.on_event(event, &View { paths, ..*view });
+        let (inner, view) = self.inform(view);
+        inner.on_event(event, &view);
     }
 
     fn needs(&self) -> Needs {

@@ -382,10 +382,9 @@ impl Scheduler for QueueReader {
     }
 
     fn needs(&self) -> Needs {
-        Needs {
-            local_queue: self.wanted,
-            ..Needs::default()
-        }
+        let mut needs = Needs::default();
+        needs.local_queue = self.wanted;
+        needs
     }
 
     fn name(&self) -> &'static str {

@@ -1,0 +1,74 @@
+//! What a scheduler is told.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::StreamId;
+
+use crate::congestion::CongestionKind;
+use crate::ids::{PathId, PathStatus};
+
+/// A packet, as told to schedulers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PacketInfo {
+    /// The path that carried it.
+    pub path: PathId,
+    /// Its number on that path.
+    pub packet_number: u64,
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// The tag of the decision that sent it; 0 for packets no decision asked for.
+    pub tag: u64,
+    /// When it left.
+    pub sent_at: Instant,
+}
+
+impl PacketInfo {
+    /// A packet with the tag 0.
+    pub fn new(path: PathId, packet_number: u64, bytes: u64, sent_at: Instant) -> Self {
+        Self {
+            path,
+            packet_number,
+            bytes,
+            tag: 0,
+            sent_at,
+        }
+    }
+}
+
+/// What happened since the last call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SchedulerEvent {
+    /// A path was validated and can carry data.
+    PathAdded(PathId),
+    /// A path was abandoned or died.
+    PathRemoved(PathId),
+    /// A path's status changed.
+    PathStatus(PathId, PathStatus),
+    /// A probe timeout passed on the path with nothing heard since.
+    PathSuspect(PathId),
+    /// A suspect path was heard of again.
+    PathRecovered(PathId),
+    /// A new RTT sample on the path.
+    RttUpdated(PathId),
+    /// The path's window was cut.
+    Congestion(PathId, CongestionKind),
+    /// A stream on which we may send was opened, by either side.
+    StreamOpened(StreamId),
+    /// The application finished a stream, or cut it short: its size is known.
+    StreamSizeKnown(StreamId, u64),
+    /// All of a stream's bytes and its end were acknowledged, or it was reset, or 0-RTT was
+    /// rejected and it never existed.
+    StreamFinished(StreamId),
+    /// Connection flow control blocks sending.
+    FlowControlBlocked,
+    /// A packet left.
+    Sent(PacketInfo),
+    /// A packet was acknowledged. The sample is the one of the newest packet of the same frame.
+    Acked(PacketInfo, Option<Duration>),
+    /// A packet was declared lost.
+    Lost(PacketInfo),
+    /// The time of [`Scheduler::next_timeout`](super::Scheduler::next_timeout) has come.
+    Timer,
+}
