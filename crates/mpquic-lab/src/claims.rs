@@ -3,7 +3,7 @@
 use mpquic_sim::experiment::{Cell, Finding, Outcome, Results, ScenarioResults, is_lower_better};
 use mpquic_sim::scenario::{Claim, Published};
 
-use super::table::{short, unit};
+use crate::numbers::{short, unit};
 
 /// A published claim beside our finding.
 #[derive(Debug, Clone, PartialEq, Eq)]

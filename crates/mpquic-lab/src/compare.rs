@@ -7,7 +7,9 @@ use mpquic_sim::experiment::{
     Cell, Comparison, Results, ScenarioResults, is_lower_better, sweep_label,
 };
 
-use super::table::{aligned, short};
+use crate::numbers::short;
+use crate::table::aligned;
+use crate::terminal::print;
 use crate::{Failure, results};
 
 /// Compare results run by run
@@ -123,7 +125,7 @@ fn finish(rows: &[Vec<String>]) -> Result<(), Failure> {
     if rows.len() == 1 {
         return Err(Failure::usage("there is nothing to compare"));
     }
-    crate::print(&aligned(rows))
+    print(&aligned(rows))
 }
 
 fn label(results: &ScenarioResults, sweep: usize) -> String {

@@ -20,7 +20,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -31,15 +30,19 @@ use mpquic_sim::scenario::{Contender, Draw, Scenario, combine};
 
 pub use failure::Failure;
 pub use mpquic_sim::Policies;
+use terminal::print;
 
 mod claims;
 mod compare;
 mod failure;
 mod markdown;
+mod numbers;
+mod output;
 mod report;
 mod results;
 mod select;
 mod table;
+mod terminal;
 
 /// Run experiments in virtual time, and compare and plot what they come to
 ///
@@ -214,14 +217,6 @@ fn list(args: &List) -> Result<(), Failure> {
     print(&text)
 }
 
-/// Writes to standard output; nobody reading it any more is no error.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(Failure::other(error)),
-        _ => Ok(()),
-    }
-}
-
 impl Run {
     fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         let policies = &scenario.policies;
@@ -301,7 +296,7 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         print(&(results::json(&results)? + "\n"))?;
     }
     if let Some(output) = &args.output {
-        results::write(output, &results)?;
+        output::write(output, &results)?;
     }
     all_went_well(&results)
 }

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults, State};
 
-use super::claims;
-use crate::{Failure, results};
+use crate::numbers::unit;
+use crate::terminal::print;
+use crate::{Failure, claims, results, table};
 
 /// From so many contenders on, each gets a row of its own.
 const MANY: usize = 8;
@@ -32,7 +33,7 @@ pub(super) fn run(args: &Table) -> Result<(), Failure> {
     let results = results::read_all(&args.results)?;
     let tables = tables(&results);
     let Some(file) = &args.into else {
-        return super::print(&tables);
+        return print(&tables);
     };
     let text = fs::read_to_string(file).map_err(|error| Failure::in_file(file, error))?;
     let parts = text
@@ -79,13 +80,13 @@ pub(super) fn tables(results: &Results) -> String {
 
 /// All contenders of a scenario, one per row.
 fn contenders(scenario: &ScenarioResults) -> String {
-    let unit = super::table::unit(&scenario.metric);
+    let unit = unit(&scenario.metric);
     let mut text = format!(
         "`{}`: {}; {} in {}\n\n",
         scenario.id, scenario.title, unit.0, unit.1
     );
     for sweep in 0..scenario.sweeps.len() {
-        let rows = super::table::contenders(scenario, sweep);
+        let rows = table::contenders(scenario, sweep);
         for (index, row) in rows.into_iter().enumerate() {
             let columns = row.len();
             let _ = writeln!(text, "| {} |", row.join(" | "));

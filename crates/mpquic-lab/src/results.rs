@@ -1,4 +1,4 @@
-//! Results on disk.
+//! Results as JSON, and reading them back.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -6,32 +6,14 @@ use std::path::{Path, PathBuf};
 
 use mpquic_sim::experiment::{Results, Run, ScenarioResults, Trace};
 
-use crate::{Failure, report};
+use crate::Failure;
 
 /// The file that holds all of them.
-const FILE: &str = "results.json";
+pub(crate) const FILE: &str = "results.json";
 
 /// Results as one JSON object.
 pub(crate) fn json(results: &Results) -> Result<String, Failure> {
     serde_json::to_string(results).map_err(Failure::other)
-}
-
-/// Writes results in every form to a directory.
-pub(crate) fn write(directory: &Path, results: &Results) -> Result<(), Failure> {
-    let files = [
-        (FILE, json(results)? + "\n"),
-        ("runs.csv", results.runs_csv()),
-        ("summary.csv", results.summary_csv()),
-        ("traces.csv", results.traces_csv()),
-        ("report.html", report::html(results)),
-    ];
-    for (name, content) in files {
-        let path = directory.join(name);
-        fs::write(&path, content).map_err(|error| Failure::in_file(&path, error))?;
-    }
-    let page = directory.join("report.html");
-    eprintln!("written: {}", page.display());
-    Ok(())
 }
 
 /// Reads results: a file, or the directory it was written to.

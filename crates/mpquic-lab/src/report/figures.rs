@@ -6,7 +6,7 @@ use mpquic_sim::experiment::{Cell, ScenarioResults, sweep_label};
 use mpquic_sim::scenario::{Claim, Published};
 
 use super::svg::{self, Bars, Line, Plot, escape};
-use crate::table::unit;
+use crate::numbers::unit;
 
 /// A distribution is drawn from this many runs on.
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults};
 
+use crate::terminal::print;
 use crate::{Failure, results};
 use svg::escape;
+use tables::distinct;
 
 mod figures;
 mod svg;
@@ -29,7 +31,7 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
     let results = results::read_all(&args.results)?;
     let page = html(&results);
     if args.output.as_os_str() == "-" {
-        return crate::print(&page);
+        return print(&page);
     }
     std::fs::write(&args.output, page).map_err(|error| Failure::in_file(&args.output, error))?;
     eprintln!("written: {}", args.output.display());
@@ -118,17 +120,6 @@ fn section(results: &Results, figure: &Figure<'_>) -> String {
         html += &tables::numbers(scenario);
     }
     html + "</section>\n"
-}
-
-/// Each name once, in the order of their first appearance.
-fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
-    let mut distinct: Vec<&str> = Vec::new();
-    for name in names {
-        if !distinct.contains(&name.as_str()) {
-            distinct.push(name);
-        }
-    }
-    distinct
 }
 
 fn legend(names: &[&str]) -> String {

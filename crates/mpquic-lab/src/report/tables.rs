@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use mpquic_sim::experiment::{Results, ScenarioResults, State, is_lower_better};
 
+use super::figures;
 use super::svg::escape;
-use super::{distinct, figures};
 use crate::claims;
-use crate::table::{short, unit};
+use crate::numbers::{short, unit};
 
 /// What was run.
 pub(super) fn summary(results: &Results) -> String {
@@ -177,4 +177,15 @@ pub(super) fn numbers(scenario: &ScenarioResults) -> String {
         }
     }
     html + "</table></div></details>\n"
+}
+
+/// Each name once, in the order of their first appearance.
+pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
+    let mut distinct: Vec<&str> = Vec::new();
+    for name in names {
+        if !distinct.contains(&name.as_str()) {
+            distinct.push(name);
+        }
+    }
+    distinct
 }

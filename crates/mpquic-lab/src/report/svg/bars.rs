@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    Axis, BOTTOM, CHARACTER, COLOURS, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH, error_bar, escape,
-    open, vertical_axis,
+use super::axis::Axis;
+use super::plot::{
+    BOTTOM, CHARACTER, COLOURS, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH, error_bar, escape,
+    mark_published, open, vertical_axis,
 };
-use crate::table::short;
+use crate::numbers::short;
 
 /// Narrower bars have no text along them.
 const MIN_WIDTH_FOR_TEXT: f64 = 12.0;
@@ -74,7 +75,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, 
     );
     error_bar(svg, y, x + width * 0.78, (value, half), "");
     if let Some(published) = bars.published.get(group).copied().flatten() {
-        super::published(svg, (x + width / 2.0, y.at(published)), published);
+        mark_published(svg, (x + width / 2.0, y.at(published)), published);
     }
     if width >= MIN_WIDTH_FOR_TEXT {
         // Inside if there is room, otherwise above.

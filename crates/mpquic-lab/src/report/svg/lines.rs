@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::{
-    Axis, BOTTOM, CHARACTER, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH, classes, error_bar, escape,
-    horizontal_axis, open, vertical_axis,
+use super::axis::Axis;
+use super::plot::{
+    BOTTOM, CHARACTER, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH, classes, error_bar, escape,
+    horizontal_axis, mark_published, open, vertical_axis,
 };
 
 /// Names at the ends of lines are this far apart.
@@ -83,7 +84,7 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
             );
         }
         for (px, py) in &line.published {
-            super::published(&mut svg, (x.at(*px), y.at(*py)), *py);
+            mark_published(&mut svg, (x.at(*px), y.at(*py)), *py);
         }
     }
     if named {

@@ -1,0 +1,143 @@
+//! What both kinds of chart are drawn of: the frame, its axes, and marks.
+
+use std::fmt::Write as _;
+
+use super::axis::{Axis, tick_label};
+use crate::numbers::short;
+
+pub(super) const WIDTH: f64 = 520.0;
+pub(super) const HEIGHT: f64 = 260.0;
+pub(super) const LEFT: f64 = 58.0;
+pub(super) const RIGHT: f64 = 12.0;
+pub(super) const TOP: f64 = 10.0;
+pub(super) const BOTTOM: f64 = 42.0;
+/// The width of a character of a small label, nearly.
+pub(super) const CHARACTER: f64 = 5.8;
+
+/// Colours there are.
+pub(super) const COLOURS: usize = 8;
+/// Ways of drawing a line there are.
+const DASHES: usize = 4;
+
+/// What a chart shows on its axes.
+#[derive(Debug, Clone, Default)]
+pub(in super::super) struct Plot {
+    /// What it shows, for those who cannot see it.
+    pub(in super::super) title: String,
+    pub(in super::super) x: String,
+    pub(in super::super) y: String,
+    /// The horizontal axis may be logarithmic.
+    pub(in super::super) logarithmic: bool,
+    /// Steps instead of straight lines.
+    pub(in super::super) steps: bool,
+}
+
+/// Text that HTML shows as it is.
+pub(in super::super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// The classes of a series: a colour and, for lines, a pattern, so that no two look alike.
+pub(super) fn classes(series: usize) -> String {
+    let again = series / COLOURS;
+    let dash = (series + again) % DASHES;
+    format!("c{} d{dash}", series % COLOURS)
+}
+
+/// A short line as a series is drawn, for legends.
+pub(in super::super) fn swatch(series: usize) -> String {
+    format!(
+        "<svg class=\"swatch\" viewBox=\"0 0 30 10\" aria-hidden=\"true\">\
+         <path class=\"line {}\" d=\"M0 5H30\"/></svg>",
+        classes(series)
+    )
+}
+
+pub(super) fn open(plot: &Plot) -> String {
+    let title = escape(&plot.title);
+    format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
+         <title>{title}</title>\n"
+    )
+}
+
+pub(super) fn vertical_axis(svg: &mut String, axis: &Axis, label: &str, right: f64) {
+    for tick in axis.ticks() {
+        let y = axis.at(tick);
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+             <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            LEFT - 5.0,
+            y + 3.5,
+            tick_label(tick)
+        );
+    }
+    let middle = (TOP + HEIGHT - BOTTOM) / 2.0;
+    let _ = writeln!(
+        svg,
+        "<text class=\"label\" text-anchor=\"middle\" transform=\"translate(12 {middle:.1}) \
+         rotate(-90)\">{}</text>",
+        escape(label)
+    );
+}
+
+pub(super) fn horizontal_axis(svg: &mut String, axis: &Axis, label: &str) {
+    let bottom = HEIGHT - BOTTOM;
+    for tick in axis.ticks() {
+        let x = axis.at(tick);
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/>\
+             <text class=\"tick\" text-anchor=\"middle\" x=\"{x:.1}\" y=\"{:.1}\">{}</text>",
+            bottom + 4.0,
+            bottom + 15.0,
+            tick_label(tick)
+        );
+    }
+    let _ = writeln!(
+        svg,
+        "<text class=\"label\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+        axis.middle(),
+        HEIGHT - 8.0,
+        escape(label)
+    );
+}
+
+/// Marks what was published.
+pub(super) fn mark_published(svg: &mut String, (x, y): (f64, f64), value: f64) {
+    let _ = writeln!(
+        svg,
+        "<path class=\"published\" d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\">\
+         <title>published: {}</title></path>",
+        y - 5.0,
+        short(value)
+    );
+}
+
+/// A confidence interval, in the colour of a class.
+pub(super) fn error_bar(
+    svg: &mut String,
+    axis: &Axis,
+    x: f64,
+    (value, half): (f64, f64),
+    class: &str,
+) {
+    let (low, high) = (axis.at(value - half), axis.at(value + half));
+    let (low, high) = (low.min(HEIGHT - BOTTOM), high.max(TOP));
+    // One that is not higher than its own ends says nothing.
+    if low - high > 1.0 {
+        let (left, right) = (x - 2.5, x + 2.5);
+        let path = format!(
+            "M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}H{right:.1}M{left:.1} {high:.1}H{right:.1}"
+        );
+        // Seen on bars of any colour.
+        let _ = writeln!(
+            svg,
+            "<path class=\"halo\" d=\"{path}\"/><path class=\"error {class}\" d=\"{path}\"/>"
+        );
+    }
+}
