@@ -81,17 +81,8 @@ pub(crate) struct Serve {
     /// round trip
     #[arg(long)]
     pub(crate) retry: bool,
-    /// Use this cipher suite and no other
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cipher: Option<Cipher>,
     #[command(flatten)]
-    pub(crate) drill: DrillArgs,
-    #[command(flatten)]
-    pub(crate) versions: Versions,
-    #[command(flatten)]
-    pub(crate) policy: Policy,
-    #[command(flatten)]
-    pub(crate) qlog: Qlog,
+    pub(crate) connections: Connections,
 }
 
 /// Fetch files over all paths at once
@@ -142,17 +133,8 @@ pub(crate) struct Get {
     /// How long a server may take to complete the handshake
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) connect_timeout: u64,
-    /// Use this cipher suite and no other
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cipher: Option<Cipher>,
     #[command(flatten)]
-    pub(crate) drill: DrillArgs,
-    #[command(flatten)]
-    pub(crate) versions: Versions,
-    #[command(flatten)]
-    pub(crate) policy: Policy,
-    #[command(flatten)]
-    pub(crate) qlog: Qlog,
+    pub(crate) connections: Connections,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
@@ -180,6 +162,32 @@ pub(crate) struct Demo {
     /// Print a JSON object instead of the table
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+// What servers and clients are told of their connections alike. (A doc comment would replace the
+// help text of the commands, here and below.)
+#[derive(Debug, Args)]
+pub(crate) struct Connections {
+    /// Use this cipher suite and no other
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cipher: Option<Cipher>,
+    #[command(flatten)]
+    pub(crate) drill: DrillArgs,
+    #[command(flatten)]
+    pub(crate) versions: Versions,
+    #[command(flatten)]
+    policy: Policy,
+    #[command(flatten)]
+    qlog: Qlog,
+}
+
+impl Connections {
+    /// Their parameters, with at most so many paths; they write logs if that was asked for.
+    pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportConfig, Failure> {
+        let mut transport = self.policy.transport(max_paths);
+        self.qlog.apply(&mut transport)?;
+        Ok(transport)
+    }
 }
 
 #[derive(Debug, Args)]
@@ -232,7 +240,7 @@ pub(crate) struct Qlog {
 
 impl Qlog {
     /// Makes connections write logs, if that was asked for.
-    pub(crate) fn apply(&self, transport: &mut TransportConfig) -> Result<(), Failure> {
+    fn apply(&self, transport: &mut TransportConfig) -> Result<(), Failure> {
         let from_environment = || {
             let directory = std::env::var_os("QLOGDIR")?;
             (!directory.is_empty()).then(|| directory.into())

@@ -28,17 +28,19 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?;
     let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
     let (config, fingerprint) = match (&args.cert, &args.key) {
-        (Some(cert), Some(key)) => (Identity::read(cert, key)?.config(args.cipher, &alpn)?, None),
+        (Some(cert), Some(key)) => (
+            Identity::read(cert, key)?.config(args.connections.cipher, &alpn)?,
+            None,
+        ),
         _ => {
-            let (config, fingerprint) = self_signed(&args.listen, args.cipher, &alpn)?;
+            let (config, fingerprint) = self_signed(&args.listen, args.connections.cipher, &alpn)?;
             (config, Some(fingerprint))
         }
     };
-    let mut transport = args.policy.transport(args.max_paths);
-    args.qlog.apply(&mut transport)?;
+    let transport = args.connections.transport(args.max_paths)?;
     let config = prefer(config.transport(transport), &args.preferred_address)?;
     let interrupted = interrupted();
-    let endpoint = listen(&args.listen, config, &args.versions)?;
+    let endpoint = listen(&args.listen, config, &args.connections.versions)?;
     for address in endpoint.local_addrs() {
         println!("listening on {address}");
     }
@@ -52,8 +54,9 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
              mpquic get --pin {fingerprint} https://HOST:{port}/FILE"
         );
     }
+    let drill = &args.connections.drill.steps;
     tokio::select! {
-        () = accept(&endpoint, Arc::new(directory), args.retry, &args.drill.steps) => {}
+        () = accept(&endpoint, Arc::new(directory), args.retry, drill) => {}
         () = interrupted => {}
     }
     endpoint.close(VarInt::from_u32(0), b"the server ends");

@@ -63,10 +63,9 @@ impl Session {
 impl<'a> Sessions<'a> {
     /// Unusable certificates and the like are found here, before anything is fetched.
     pub(crate) fn new(args: &'a Get) -> Result<Self, Failure> {
-        let provider = Cipher::provider(args.cipher);
+        let provider = Cipher::provider(args.connections.cipher);
         let verifier = Verifier::new(&args.trust.trust(), provider)?;
-        let mut transport = args.policy.transport(args.paths.unwrap_or(MAX_PATHS));
-        args.qlog.apply(&mut transport)?;
+        let transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
         let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
             .transport(transport)
             .server_addresses(args.server_addr.clone());
@@ -124,7 +123,8 @@ impl<'a> Sessions<'a> {
                     if early.is_none() {
                         self.warn_if_single_path(&connection);
                     }
-                    drill::start(&connection, Some(&endpoint), self.args.drill.steps.clone());
+                    let steps = self.args.connections.drill.steps.clone();
+                    drill::start(&connection, Some(&endpoint), steps);
                     return Ok(Session {
                         endpoint,
                         connection,
@@ -183,7 +183,7 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
 
 /// Sockets for the local addresses asked for, or for every interface.
 fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
-    let start = || Endpoint::builder().supported_versions(args.versions.list());
+    let start = || Endpoint::builder().supported_versions(args.connections.versions.list());
     let mut builder = start();
     for local in &args.local {
         builder = match local {
