@@ -73,6 +73,8 @@ mod stms;
 mod sttf;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod weighted_round_robin;
 
 pub use backup_only::BackupOnly;

@@ -14,12 +14,20 @@ pub(crate) fn start() -> Instant {
     Instant::now()
 }
 
+/// Largest datagram of all paths, bytes.
+pub(crate) const MTU: u16 = 1200;
+
 /// A measured path with a free window of ten datagrams.
 pub(crate) fn path(id: u32, rtt_ms: u64) -> PathView {
     let mut path = PathView::new(PathId(id));
     path.rtt = RttSnapshot::new(Duration::from_millis(rtt_ms));
     path.rtt.variance = Duration::ZERO;
     path
+}
+
+/// A path whose RTT was not measured yet.
+pub(crate) fn unmeasured(id: u32) -> PathView {
+    PathView::new(PathId(id))
 }
 
 /// The path with its window used up.
@@ -128,14 +136,20 @@ pub(crate) fn sent(path: PathId, bytes: u64, tag: u64) -> SchedulerEvent {
     SchedulerEvent::Sent(packet)
 }
 
-/// The path a decision sends on, if it sends.
-pub(crate) fn chosen(decision: &Decision) -> Option<u32> {
+/// The path a decision sends on, and the bytes it asks for there, if it sends.
+pub(crate) fn sends(decision: &Decision) -> Option<(PathId, u64)> {
     match decision {
-        Decision::Send { path, .. }
-        | Decision::Duplicate { path, .. }
-        | Decision::Reinject { path, .. } => Some(path.0),
+        Decision::Send {
+            path, max_bytes, ..
+        } => Some((*path, *max_bytes)),
+        Decision::Duplicate { path, .. } | Decision::Reinject { path, .. } => Some((*path, 0)),
         _ => None,
     }
+}
+
+/// The path a decision sends on, if it sends.
+pub(crate) fn chosen(decision: &Decision) -> Option<u32> {
+    sends(decision).map(|(path, _)| path.0)
 }
 
 /// Bytes of the first stream that left on a path this many milliseconds ago.

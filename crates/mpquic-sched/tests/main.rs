@@ -1,6 +1,3 @@
 //! The tests of the schedulers through their public interface, one program: it links once.
 
-mod allocations;
-mod schedulers;
 mod transfers;
-mod world;

@@ -2,18 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::world::{MTU, Step, World, any_path, any_steps, check, path, sends, start, view};
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, PathView, Scheduler, Sendable};
-use mpquic_sched::{RoundRobin, by_name, list, reinjections};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn window_full(mut path: PathView) -> PathView {
-    path.in_flight = path.window;
-    path.sendable = Sendable::WindowFull;
-    path
-}
+use super::world::{Step, World, any_path, any_steps, check, view};
+use crate::testing::{MTU, chosen, full, path, sends, start, unmeasured};
+use crate::{RoundRobin, by_name, list, reinjections};
 
 fn decide(scheduler: &mut dyn Scheduler, now: Instant, paths: &[PathView]) -> Decision {
     scheduler.select(&view(now, paths, 0))
@@ -69,7 +65,7 @@ proptest! {
                 let decision = decide(scheduler.as_mut(), now, &paths);
                 check(&view(now, &paths, 0), &decision)?;
                 let expected = state.can_send().then_some(PathId(0));
-                prop_assert_eq!(sends(&decision).first().map(|(path, _)| *path), expected);
+                prop_assert_eq!(sends(&decision).map(|(path, _)| path), expected);
                 if expected.is_none() {
                     prop_assert_eq!(&decision, &Decision::Blocked);
                 }
@@ -82,7 +78,7 @@ proptest! {
 fn one_decision_fills_a_batch_but_not_more_than_the_window() {
     let now = start();
     for (window, expected) in [(12_000, 12_000), (10 << 20, 64 * 1200), (1_500, 1_500)] {
-        let mut only = path(0, Some(10));
+        let mut only = path(0, 10);
         only.window = window;
         let mut lrf = by_name("lrf").unwrap().build();
         assert_eq!(
@@ -96,12 +92,12 @@ fn one_decision_fills_a_batch_but_not_more_than_the_window() {
 fn lowest_rtt_first_overflows_to_the_next_path() {
     let now = start();
     let mut lrf = by_name("lrf").unwrap().build();
-    let (slow, fast) = (path(0, Some(50)), path(1, Some(10)));
+    let (slow, fast) = (path(0, 50), path(1, 10));
     let first = decide(lrf.as_mut(), now, &[slow, fast]);
-    assert_eq!(sends(&first)[0].0, PathId(1));
-    let second = decide(lrf.as_mut(), now, &[slow, window_full(fast)]);
-    assert_eq!(sends(&second)[0].0, PathId(0));
-    let third = decide(lrf.as_mut(), now, &[window_full(slow), window_full(fast)]);
+    assert_eq!(chosen(&first), Some(1));
+    let second = decide(lrf.as_mut(), now, &[slow, full(fast)]);
+    assert_eq!(chosen(&second), Some(0));
+    let third = decide(lrf.as_mut(), now, &[full(slow), full(fast)]);
     assert_eq!(third, Decision::Blocked);
 }
 
@@ -109,15 +105,15 @@ fn lowest_rtt_first_overflows_to_the_next_path() {
 fn lowest_rtt_first_breaks_ties_by_id() {
     let now = start();
     let mut lrf = by_name("lrf").unwrap().build();
-    let decision = decide(lrf.as_mut(), now, &[path(2, Some(10)), path(5, Some(10))]);
-    assert_eq!(sends(&decision)[0].0, PathId(2));
+    let decision = decide(lrf.as_mut(), now, &[path(2, 10), path(5, 10)]);
+    assert_eq!(chosen(&decision), Some(2));
 }
 
 #[test]
 fn data_on_an_unmeasured_path_is_duplicated_for_an_initial_window() {
     let now = start();
     let mut lrf = by_name("lrf").unwrap().build();
-    let paths = [path(0, None), path(1, None)];
+    let paths = [unmeasured(0), unmeasured(1)];
     for _ in 0..10 {
         let decision = decide(lrf.as_mut(), now, &paths);
         let Decision::Duplicate { path, copies, .. } = decision else {
@@ -133,7 +129,7 @@ fn data_on_an_unmeasured_path_is_duplicated_for_an_initial_window() {
 fn a_measured_path_comes_before_an_unmeasured_one() {
     let now = start();
     let mut lrf = by_name("lrf").unwrap().build();
-    let decision = decide(lrf.as_mut(), now, &[path(0, None), path(1, Some(900))]);
+    let decision = decide(lrf.as_mut(), now, &[unmeasured(0), path(1, 900)]);
     assert_eq!(decision, Decision::send_up_to(PathId(1), 12_000));
 }
 
@@ -141,18 +137,18 @@ fn a_measured_path_comes_before_an_unmeasured_one() {
 fn round_robin_gives_equal_turns() {
     let now = start();
     let mut scheduler = RoundRobin::new(1);
-    let paths = [path(0, Some(5)), path(1, Some(50)), path(4, Some(500))];
+    let paths = [path(0, 5), path(1, 50), path(4, 500)];
     let order: Vec<_> = (0..6)
-        .map(|_| sends(&decide(&mut scheduler, now, &paths))[0])
+        .filter_map(|_| sends(&decide(&mut scheduler, now, &paths)))
         .collect();
     let expected: Vec<_> = [0, 1, 4, 0, 1, 4]
         .map(|id| (PathId(id), u64::from(MTU)))
         .into();
     assert_eq!(order, expected);
 
-    let blocked = [paths[0], window_full(paths[1]), paths[2]];
+    let blocked = [paths[0], full(paths[1]), paths[2]];
     let order: Vec<_> = (0..3)
-        .map(|_| sends(&decide(&mut scheduler, now, &blocked))[0].0.0)
+        .filter_map(|_| chosen(&decide(&mut scheduler, now, &blocked)))
         .collect();
     assert_eq!(order, [0, 4, 0]);
 }
@@ -161,11 +157,11 @@ fn round_robin_gives_equal_turns() {
 fn backup_waits_for_its_path_and_moves_when_it_fails() {
     let now = start();
     let mut backup = by_name("backup").unwrap().build();
-    let (slow, fast) = (path(0, Some(50)), path(1, Some(10)));
+    let (slow, fast) = (path(0, 50), path(1, 10));
     let decision = decide(backup.as_mut(), now, &[slow, fast]);
-    assert_eq!(sends(&decision)[0].0, PathId(1));
+    assert_eq!(chosen(&decision), Some(1));
 
-    let decision = decide(backup.as_mut(), now, &[slow, window_full(fast)]);
+    let decision = decide(backup.as_mut(), now, &[slow, full(fast)]);
     let on = PathId(1);
     assert_eq!(decision, Decision::Wait { on, until: None });
 
@@ -179,9 +175,9 @@ fn backup_waits_for_its_path_and_moves_when_it_fails() {
     suspect.suspect = true;
     suspect.usable = false;
     let decision = decide(backup.as_mut(), now, &[slow, suspect]);
-    assert_eq!(sends(&decision)[0].0, PathId(0));
+    assert_eq!(chosen(&decision), Some(0));
 
     // The first path is back, but nothing is wrong with the second.
     let decision = decide(backup.as_mut(), now, &[slow, fast]);
-    assert_eq!(sends(&decision)[0].0, PathId(0));
+    assert_eq!(chosen(&decision), Some(0));
 }

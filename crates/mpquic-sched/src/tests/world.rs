@@ -5,82 +5,35 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
-use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Controller, RttSnapshot};
+use mpquic_core::congestion::CongestionKind;
 use mpquic_core::range_set::RangeSet;
 use mpquic_core::sched::{
     DataSelection, Decision, PacketInfo, PathView, QueueView, Scheduler, SchedulerEvent, Sendable,
     StreamView, UnackedRange, View,
 };
-use mpquic_core::{Dir, PathId, Side, StreamId};
+use mpquic_core::{PathId, StreamId};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub(crate) const MTU: u16 = 1200;
+use crate::testing::{Growth, MTU, path, queue, sends, start, stream_id, unmeasured};
+
 /// Stream bytes of a full datagram.
 const PAYLOAD: u64 = 1150;
 
-/// The paths bring their windows along; the controller is asked only how they grow.
-#[derive(Debug)]
-struct Reno;
-
-impl Controller for Reno {
-    fn on_path_opened(&mut self, _: PathId, _: Instant, _: u16) {}
-    fn on_path_closed(&mut self, _: PathId) {}
-    fn on_mtu_update(&mut self, _: PathId, _: u16) {}
-    fn on_ack(&mut self, _: PathId, _: &Acked) {}
-    fn on_congestion_event(&mut self, _: PathId, _: &CongestionEvent) {}
-    fn window(&self, _: PathId) -> u64 {
-        0
-    }
-    fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {
-        let window = windows.iter().find(|(id, _)| *id == path);
-        window.expect("a path that was asked about").1 + u64::from(MTU)
-    }
-    fn name(&self) -> &'static str {
-        "none"
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "any instant will do")]
-pub(crate) fn start() -> Instant {
-    Instant::now()
-}
-
-pub(crate) fn path(id: u32, rtt_ms: Option<u64>) -> PathView {
-    let mut path = PathView::new(PathId(id));
-    if let Some(rtt) = rtt_ms {
-        path.rtt = RttSnapshot::new(Duration::from_millis(rtt));
-    }
-    path
-}
-
-pub(crate) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View<'a> {
-    let mut view = View::new(now, paths, &Reno);
-    view.queue.unsent = 1 << 20;
-    view.queue.flow_credit = 1 << 20;
-    view.queue.flow_window = 1 << 20;
-    view.queue.send_buffer = 1 << 20;
+/// A view of paths that bring their windows along; the controller is asked only how they grow.
+pub(super) fn view<'a>(now: Instant, paths: &'a [PathView], random: u64) -> View<'a> {
+    let mut view = View::new(now, paths, &Growth::Additive(1200));
+    view.queue = queue();
     view.random = random;
     view
 }
 
-/// Every path a decision sends on now, with the bytes it asks for there.
-pub(crate) fn sends(decision: &Decision) -> Vec<(PathId, u64)> {
-    match decision {
-        Decision::Send {
-            path, max_bytes, ..
-        } => vec![(*path, *max_bytes)],
-        Decision::Duplicate { path, .. } | Decision::Reinject { path, .. } => vec![(*path, 0)],
-        _ => Vec::new(),
-    }
-}
-
 /// What changes, and what the paths look like then.
 #[derive(Debug, Clone)]
-pub(crate) struct Step {
-    pub(crate) paths: Vec<PathView>,
-    pub(crate) random: u64,
+pub(super) struct Step {
+    pub(super) paths: Vec<PathView>,
+    pub(super) random: u64,
     /// Time since the last step.
     after: Duration,
     /// Stream and bytes written to it.
@@ -91,7 +44,7 @@ pub(crate) struct Step {
     control: bool,
 }
 
-pub(crate) fn any_path() -> impl Strategy<Value = PathView> {
+pub(super) fn any_path() -> impl Strategy<Value = PathView> {
     (
         option::weighted(0.8, 0u64..300),
         prop_oneof![4 => Just(true), 1 => Just(false)],
@@ -102,7 +55,8 @@ pub(crate) fn any_path() -> impl Strategy<Value = PathView> {
         (option::of(0u64..10_000_000), option::of(0u64..100_000)),
     )
         .prop_map(|(rtt, usable, window, in_flight, state, own, measured)| {
-            let mut path = path(0, rtt);
+            let mut path = rtt.map_or_else(|| unmeasured(0), |rtt| path(0, rtt));
+            path.rtt.variance = path.rtt.smoothed / 4;
             path.usable = usable;
             path.window = window * u64::from(MTU);
             path.in_flight = in_flight * u64::from(MTU);
@@ -127,7 +81,7 @@ pub(crate) fn any_path() -> impl Strategy<Value = PathView> {
 }
 
 /// Paths by ID; an absent ID stands for a path that is not open at that step.
-pub(crate) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn any_steps(most_paths: usize) -> impl Strategy<Value = Vec<Step>> {
     let paths = vec(option::weighted(0.8, any_path()), 1..=most_paths).prop_map(|paths| {
         let numbered = paths.into_iter().zip(0u32..);
         numbered
@@ -182,7 +136,7 @@ struct Packet {
 
 /// The state between steps.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(super) struct World {
     now: Instant,
     open: Vec<PathId>,
     streams: Vec<Stream>,
@@ -192,11 +146,11 @@ pub(crate) struct World {
     /// Streams whose last byte was acknowledged.
     finished: Vec<StreamId>,
     /// Allocations inside the scheduler's calls.
-    pub(crate) allocations: u64,
+    pub(super) allocations: u64,
 }
 
 impl World {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Self {
             now,
             open: Vec::new(),
@@ -212,7 +166,7 @@ impl World {
     /// Writes to a stream, the first time opening it. The one of known size grows like the others.
     fn write(&mut self, index: u64, bytes: u64) -> Vec<SchedulerEvent> {
         let mut events = Vec::new();
-        let id = StreamId::new(Side::Client, Dir::Uni, index);
+        let id = stream_id(index);
         let stream = match self.streams.iter_mut().find(|stream| stream.id == id) {
             Some(stream) => stream,
             None => {
@@ -415,7 +369,7 @@ impl World {
     }
 
     /// Runs a step as the core would: events first, then questions until nothing is sent.
-    pub(crate) fn step(
+    pub(super) fn step(
         &mut self,
         scheduler: &mut dyn Scheduler,
         step: &Step,
@@ -487,8 +441,8 @@ impl World {
 }
 
 /// The rules.
-pub(crate) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCaseError> {
-    for (id, bytes) in sends(decision) {
+pub(super) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCaseError> {
+    if let Some((id, bytes)) = sends(decision) {
         let path = view.path(id).expect("a path that is open");
         prop_assert!(path.can_send(), "{decision:?} on {path:?}");
         prop_assert!(bytes <= path.available_window(), "{decision:?} on {path:?}");

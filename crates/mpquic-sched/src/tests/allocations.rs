@@ -1,9 +1,11 @@
 //! A decision must not allocate once the scheduler has seen its paths and streams.
 
-use super::world::{Step, World, any_steps, start};
-use mpquic_sched::{by_name, list, reinjections};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
+
+use super::world::{Step, World, any_steps};
+use crate::testing::start;
+use crate::{by_name, list, reinjections};
 
 /// Allocations of one scheduler that takes the steps again after it took them twice.
 fn allocations(name: &str, steps: &[Step]) -> u64 {

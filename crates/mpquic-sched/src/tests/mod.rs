@@ -1,0 +1,5 @@
+//! What every scheduler must hold to, and what some are for.
+
+mod allocations;
+mod decisions;
+mod world;
