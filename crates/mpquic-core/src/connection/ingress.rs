@@ -1,4 +1,4 @@
-//! Datagram to packets to frames, and the one match that gives each frame to its owner.
+//! Datagram to packets to frames.
 
 use std::time::Instant;
 
@@ -15,8 +15,7 @@ use crate::qlog::DropReason;
 use crate::recorder::Dropped;
 use crate::space::AckPolicy;
 use crate::wire::frame::{
-    Close, Frame, FrameIter, MaxStreamData, MaxStreams, PacketType, PathAck, ResetStreamAt,
-    StreamDataBlocked, StreamsBlocked,
+    self, Ack, Close, Crypto, Frame, FrameIter, PacketType, PathAck, ResetStreamAt,
 };
 use crate::wire::header::{self, Header, ProtectedPacket};
 
@@ -309,92 +308,44 @@ impl Connection {
         }
     }
 
-    fn on_frame(
+    /// ACK: of the space it arrived in.
+    pub(super) fn on_plain_ack(
         &mut self,
         arrival: &Arrival,
         opened: &Opened,
-        frame: Frame,
+        ack: &Ack,
     ) -> Result<(), TransportError> {
-        let now = arrival.now;
-        match frame {
-            Frame::Padding | Frame::Ping => Ok(()),
-            Frame::Stream(stream) => self.on_stream(stream, now),
-            Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack),
-            Frame::PathAck(PathAck { path_id, ack }) => {
-                self.paths.ids.check(path_id)?;
-                self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)
-            }
-            Frame::Crypto(crypto) => self.on_crypto(now, opened.space, crypto),
-            Frame::ResetStream(reset) => self.streams.on_reset_stream(&reset),
-            Frame::ResetStreamAt(reset) => self.on_reset_stream_at(&reset),
-            Frame::StopSending(stop) => self.streams.on_stop_sending(&stop),
-            Frame::MaxData(limit) => {
-                self.streams.on_max_data(limit);
-                Ok(())
-            }
-            Frame::MaxStreamData(MaxStreamData {
-                stream_id,
-                maximum_stream_data,
-            }) => self
-                .streams
-                .on_max_stream_data(stream_id, maximum_stream_data),
-            Frame::MaxStreams(MaxStreams {
-                dir,
-                maximum_streams,
-            }) => self.streams.on_max_streams(dir, maximum_streams),
-            Frame::DataBlocked(limit) => {
-                self.streams.on_data_blocked(limit);
-                Ok(())
-            }
-            Frame::StreamDataBlocked(StreamDataBlocked {
-                stream_id,
-                maximum_stream_data,
-            }) => self
-                .streams
-                .on_stream_data_blocked(stream_id, maximum_stream_data),
-            Frame::StreamsBlocked(StreamsBlocked {
-                dir,
-                maximum_streams,
-            }) => self.streams.on_streams_blocked(dir, maximum_streams),
-            Frame::Datagram(data) => self.on_datagram_frame(data),
-            Frame::NewToken(token) => self.handshake.on_new_token(token),
-            Frame::HandshakeDone => self.on_handshake_done(now),
-            Frame::AckFrequency(asked) => {
-                self.paths.shared.ack_frequencies.on_ack_frequency(&asked)
-            }
-            Frame::ImmediateAck => self.paths.shared.ack_frequencies.announced().map(|_| ()),
-            Frame::ConnectionClose(close) => {
-                self.on_close(now, close);
-                Ok(())
-            }
-            Frame::PathChallenge(_)
-            | Frame::PathResponse(_)
-            | Frame::NewConnectionId(_)
-            | Frame::RetireConnectionId(_)
-            | Frame::PathAbandon(_)
-            | Frame::PathStatus(_)
-            | Frame::PathNewConnectionId(_)
-            | Frame::PathRetireConnectionId(_)
-            | Frame::MaxPathId(_)
-            | Frame::PathsBlocked(_)
-            | Frame::PathCidsBlocked(_) => self.on_path_frame(arrival, opened, frame),
-        }
+        self.on_ack(arrival, opened, opened.space.for_plain_ack(), ack)
     }
 
-    fn on_stream(
+    /// PATH_ACK.
+    pub(super) fn on_path_ack(
         &mut self,
-        stream: crate::wire::frame::Stream,
+        arrival: &Arrival,
+        opened: &Opened,
+        frame: &PathAck,
+    ) -> Result<(), TransportError> {
+        self.paths.ids.check(frame.path_id)?;
+        self.on_ack(arrival, opened, SpaceId::Data(frame.path_id), &frame.ack)
+    }
+
+    pub(super) fn on_stream(
+        &mut self,
+        frame: frame::Stream,
         now: Instant,
     ) -> Result<(), TransportError> {
-        let bytes = stream.data.len() as u64;
-        self.streams.on_stream(stream)?;
+        let bytes = frame.data.len() as u64;
+        self.streams.on_stream(frame)?;
         let paths = &self.paths;
         self.streams
             .grow_receive_window(bytes, now, || paths.largest_rtt());
         Ok(())
     }
 
-    fn on_reset_stream_at(&mut self, reset: &ResetStreamAt) -> Result<(), TransportError> {
+    pub(super) fn on_reset_stream_at(
+        &mut self,
+        reset: &ResetStreamAt,
+    ) -> Result<(), TransportError> {
         // RFC 9000 section 12.4: a type that was not negotiated is unknown.
         if !self.handshake.takes_reset_stream_at() {
             return Err(TransportError::new(Fault::ResetStreamAtNotNegotiated));
@@ -402,11 +353,11 @@ impl Connection {
         self.streams.on_reset_stream_at(reset)
     }
 
-    fn on_crypto(
+    pub(super) fn on_crypto(
         &mut self,
         now: Instant,
         space: SpaceId,
-        crypto: crate::wire::frame::Crypto,
+        crypto: Crypto,
     ) -> Result<(), TransportError> {
         self.handshake.on_crypto(space, crypto)?;
         match space {
@@ -416,20 +367,20 @@ impl Connection {
         }
     }
 
-    fn on_datagram_frame(&mut self, data: Bytes) -> Result<(), TransportError> {
+    pub(super) fn on_datagram_frame(&mut self, data: Bytes) -> Result<(), TransportError> {
         if self.datagrams.on_datagram(data)? {
             self.outbox.event(Event::DatagramReceived);
         }
         Ok(())
     }
 
-    fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
+    pub(super) fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
         self.handshake.on_handshake_done(&mut self.outbox)?;
         self.follow_handshake_steps(now);
         Ok(())
     }
 
-    fn on_close(&mut self, now: Instant, close: Close) {
+    pub(super) fn on_close(&mut self, now: Instant, close: Close) {
         let period = self.closing_period();
         self.state.drain(now, period);
         let reason = match close {

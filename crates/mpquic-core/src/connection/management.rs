@@ -16,7 +16,7 @@ use crate::packet::arrival::{Arrival, Opened};
 use crate::path::Path;
 use crate::sched::SchedulerEvent;
 use crate::wire::frame::{
-    self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
+    self, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
     PathRetireConnectionId,
 };
 
@@ -192,85 +192,21 @@ impl Connection {
         self.outbox.reset_tokens(changes);
     }
 
-    /// Gives path management frames to their owners.
-    pub(super) fn on_path_frame(
+    /// PATH_NEW_CONNECTION_ID.
+    pub(super) fn on_path_new_connection_id(
         &mut self,
-        arrival: &Arrival,
-        opened: &Opened,
-        frame: Frame,
+        frame: &PathNewConnectionId,
     ) -> Result<(), TransportError> {
-        match frame {
-            Frame::PathChallenge(data) => self.on_path_challenge(arrival, data),
-            Frame::PathResponse(data) => self.on_path_response(arrival, data),
-            Frame::NewConnectionId(new) => self.on_new_cid(PathId::ZERO, &new)?,
-            Frame::PathNewConnectionId(PathNewConnectionId {
-                path_id,
-                new_connection_id,
-            }) => {
-                self.paths.ids.check(path_id)?;
-                self.on_new_cid(path_id, &new_connection_id)?;
-            }
-            Frame::RetireConnectionId(sequence) => {
-                self.on_retire(PathId::ZERO, sequence, opened)?
-            }
-            Frame::PathRetireConnectionId(PathRetireConnectionId {
-                path_id,
-                sequence_number,
-            }) => {
-                self.paths.ids.check(path_id)?;
-                self.on_retire(path_id, sequence_number, opened)?;
-            }
-            Frame::PathAbandon(PathAbandon {
-                path_id,
-                error_code,
-            }) => {
-                self.paths.ids.check(path_id)?;
-                self.hints.on_frame(arrival.now)?;
-                self.on_path_abandon(arrival.now, path_id, error_code);
-            }
-            Frame::PathStatus(frame::PathStatus {
-                path_id,
-                status,
-                sequence_number,
-            }) => {
-                self.paths.ids.check(path_id)?;
-                self.hints.on_frame(arrival.now)?;
-                self.on_path_status(path_id, status, sequence_number);
-            }
-            Frame::MaxPathId(limit) => {
-                self.hints.on_frame(arrival.now)?;
-                let raised = self.paths.ids.on_max_path_id(limit)?;
-                self.issue_cids();
-                if raised {
-                    self.outbox.path_event(PathEvent::Available);
-                }
-            }
-            Frame::PathsBlocked(limit) => {
-                // Our limit rises by itself as paths close; the frame is only checked.
-                self.paths.ids.on_paths_blocked(limit)?;
-                self.hints.on_frame(arrival.now)?;
-            }
-            Frame::PathCidsBlocked(PathCidsBlocked {
-                path_id,
-                next_sequence_number,
-            }) => {
-                self.paths.ids.check(path_id)?;
-                self.hints.on_frame(arrival.now)?;
-                if !self.paths.ids.is_closed(path_id) {
-                    // MP-143
-                    self.paths
-                        .slot_or_new(path_id)
-                        .local_cids
-                        .on_cids_blocked(next_sequence_number)?;
-                    self.issue_cids();
-                }
-            }
-            _ => {}
-        }
-        Ok(())
+        self.paths.ids.check(frame.path_id)?;
+        self.on_new_connection_id(frame.path_id, &frame.new_connection_id)
     }
 
-    fn on_new_cid(&mut self, id: PathId, new: &NewConnectionId) -> Result<(), TransportError> {
+    /// NEW_CONNECTION_ID, of this path.
+    pub(super) fn on_new_connection_id(
+        &mut self,
+        id: PathId,
+        new: &NewConnectionId,
+    ) -> Result<(), TransportError> {
         // MP-051: a path that was abandoned or forgotten is past.
         if self.paths.ids.is_used(id) && self.paths.open(id).is_none() {
             return Ok(());
@@ -303,7 +239,18 @@ impl Connection {
         Ok(())
     }
 
-    fn on_retire(
+    /// PATH_RETIRE_CONNECTION_ID.
+    pub(super) fn on_path_retire(
+        &mut self,
+        frame: &PathRetireConnectionId,
+        opened: &Opened,
+    ) -> Result<(), TransportError> {
+        self.paths.ids.check(frame.path_id)?;
+        self.on_retire(frame.path_id, frame.sequence_number, opened)
+    }
+
+    /// RETIRE_CONNECTION_ID, of this path.
+    pub(super) fn on_retire(
         &mut self,
         id: PathId,
         sequence: u64,
@@ -323,31 +270,91 @@ impl Connection {
         Ok(())
     }
 
-    fn on_path_status(&mut self, id: PathId, status: PathStatus, sequence: u64) {
+    /// PATH_STATUS_BACKUP or PATH_STATUS_AVAILABLE.
+    pub(super) fn on_path_status(
+        &mut self,
+        now: Instant,
+        frame: &frame::PathStatus,
+    ) -> Result<(), TransportError> {
+        let (id, status) = (frame.path_id, frame.status);
+        self.paths.ids.check(id)?;
+        self.hints.on_frame(now)?;
         if self.paths.ids.is_used(id) && self.paths.open(id).is_none() {
-            return;
+            return Ok(());
         }
-        let slot = self.paths.slot_or_new(id);
-        if slot.statuses_mut().on_path_status(status, sequence) {
+        let statuses = self.paths.slot_or_new(id).statuses_mut();
+        if statuses.on_path_status(status, frame.sequence_number) {
             self.outbox
                 .scheduler_event(SchedulerEvent::PathStatus(id, status));
-            self.outbox
-                .event(Event::Path(PathEvent::RemoteStatus(id, status)));
+            self.outbox.path_event(PathEvent::RemoteStatus(id, status));
         }
+        Ok(())
     }
 
-    fn on_path_abandon(&mut self, now: Instant, id: PathId, error_code: TransportErrorCode) {
+    /// MAX_PATH_ID.
+    pub(super) fn on_max_path_id(
+        &mut self,
+        now: Instant,
+        maximum: PathId,
+    ) -> Result<(), TransportError> {
+        self.hints.on_frame(now)?;
+        let raised = self.paths.ids.on_max_path_id(maximum)?;
+        self.issue_cids();
+        if raised {
+            self.outbox.path_event(PathEvent::Available);
+        }
+        Ok(())
+    }
+
+    /// PATHS_BLOCKED. Our limit rises by itself as paths close; the frame is only checked.
+    pub(super) fn on_paths_blocked(
+        &mut self,
+        now: Instant,
+        maximum: PathId,
+    ) -> Result<(), TransportError> {
+        self.paths.ids.on_paths_blocked(maximum)?;
+        self.hints.on_frame(now)
+    }
+
+    /// PATH_CIDS_BLOCKED.
+    pub(super) fn on_path_cids_blocked(
+        &mut self,
+        now: Instant,
+        frame: &PathCidsBlocked,
+    ) -> Result<(), TransportError> {
+        let id = frame.path_id;
+        self.paths.ids.check(id)?;
+        self.hints.on_frame(now)?;
+        if !self.paths.ids.is_closed(id) {
+            let cids = &self.paths.slot_or_new(id).local_cids;
+            // MP-143
+            cids.on_cids_blocked(frame.next_sequence_number)?;
+            self.issue_cids();
+        }
+        Ok(())
+    }
+
+    /// PATH_ABANDON.
+    pub(super) fn on_path_abandon(
+        &mut self,
+        now: Instant,
+        frame: &PathAbandon,
+    ) -> Result<(), TransportError> {
+        let id = frame.path_id;
+        self.paths.ids.check(id)?;
+        self.hints.on_frame(now)?;
         if self.paths.ids.is_closed(id) {
-            return;
+            return Ok(());
         }
         // MP-125: also valid for a path never used.
         self.paths.slot_or_new(id);
         // MP-123
-        self.abandon_path(now, id, error_code, true);
+        self.abandon_path(now, id, frame.error_code, true);
         let deadline = now + self.drain_period();
         if let Some(slot) = self.paths.slot_mut(id) {
             slot.on_peer_abandon(deadline);
         }
+        Ok(())
     }
 
     fn drain_period(&self) -> Duration {

@@ -47,6 +47,7 @@ use crate::wire::transport_parameters::TransportParameters;
 
 mod assemble;
 mod close_packets;
+mod dispatch;
 mod egress;
 mod failover;
 mod handshake;

@@ -86,6 +86,11 @@ impl AckFrequencies {
         }
     }
 
+    /// IMMEDIATE_ACK arrived.
+    pub(crate) fn on_immediate_ack(&self) -> Result<(), TransportError> {
+        self.announced().map(|_| ())
+    }
+
     /// ACK_FREQUENCY arrived.
     pub(crate) fn on_ack_frequency(&mut self, asked: &AckFrequency) -> Result<(), TransportError> {
         let min_delay = self.announced()?;

@@ -112,11 +112,10 @@ impl Streams {
     /// MAX_STREAM_DATA.
     pub(crate) fn on_max_stream_data(
         &mut self,
-        id: StreamId,
-        maximum: u64,
+        frame: &frame::MaxStreamData,
     ) -> Result<(), TransportError> {
-        if let Some(key) = self.sending(id)? {
-            self.raise_stream_limit(key, maximum);
+        if let Some(key) = self.sending(frame.stream_id)? {
+            self.raise_stream_limit(key, frame.maximum_stream_data);
         }
         Ok(())
     }
@@ -140,12 +139,15 @@ impl Streams {
     }
 
     /// MAX_STREAMS.
-    pub(crate) fn on_max_streams(&mut self, dir: Dir, maximum: u64) -> Result<(), TransportError> {
+    pub(crate) fn on_max_streams(
+        &mut self,
+        frame: &frame::MaxStreams,
+    ) -> Result<(), TransportError> {
         // RFC 9000 section 19.11
-        if maximum > MAX_STREAM_COUNT {
+        if frame.maximum_streams > MAX_STREAM_COUNT {
             return Err(Fault::StreamCountTooLarge.into());
         }
-        self.raise_stream_count(dir, maximum);
+        self.raise_stream_count(frame.dir, frame.maximum_streams);
         Ok(())
     }
 
@@ -165,11 +167,10 @@ impl Streams {
     /// STREAM_DATA_BLOCKED.
     pub(crate) fn on_stream_data_blocked(
         &mut self,
-        id: StreamId,
-        _limit: u64,
+        frame: &frame::StreamDataBlocked,
     ) -> Result<(), TransportError> {
         let window = self.stream_window;
-        if let Some(key) = self.receiving(id)?
+        if let Some(key) = self.receiving(frame.stream_id)?
             && let Some(recv) = self.recvs.get_mut(key as usize)
         {
             recv.credit.grow(window);
@@ -182,14 +183,13 @@ impl Streams {
     /// STREAMS_BLOCKED.
     pub(crate) fn on_streams_blocked(
         &mut self,
-        dir: Dir,
-        limit: u64,
+        frame: &frame::StreamsBlocked,
     ) -> Result<(), TransportError> {
         // RFC 9000 section 19.14
-        if limit > MAX_STREAM_COUNT {
+        if frame.maximum_streams > MAX_STREAM_COUNT {
             return Err(Fault::StreamCountTooLarge.into());
         }
-        self.accept_credit[slot(dir)].on_peer_blocked();
+        self.accept_credit[slot(frame.dir)].on_peer_blocked();
         Ok(())
     }
 

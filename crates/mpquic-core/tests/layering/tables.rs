@@ -12,11 +12,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         &[
             ("error", ""),
             ("ids", ""),
-            ("congestion", "ids"),
+            ("named", ""),
+            ("congestion", "ids named"),
             ("path_map", "ids"),
             ("random", ""),
             ("range_set", ""),
-            ("sched", "congestion ids"),
+            ("sched", "congestion ids named"),
             ("version", ""),
             ("wire", "error ids range_set version"),
             ("crypto", "error ids version wire"),
@@ -66,11 +67,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("shared", ""),
             ("status", ""),
             ("validation", ""),
-            ("mod", "amplification mtu validation"),
+            ("ack_frequency", "mod set"),
+            ("liveness", "mod"),
+            ("mod", "amplification liveness mtu validation"),
             ("outcome", "mod"),
             ("report", "mod"),
             ("set", "ids mod shared status"),
-            ("ack_frequency", "mod set"),
             ("parameters", "set shared"),
             ("sending", "mod set"),
             ("view", "mod"),
@@ -79,7 +81,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
 ];
 
 /// Arrows that lead up all the same: folder, room, room. Known faults; none may come.
-pub(crate) const UPWARD: &[(&str, &str, &str)] = &[];
+pub(crate) const UPWARD: &[(&str, &str, &str)] = &[
+    ("mpquic-core/src/path", "ack_frequency", "mod"),
+    ("mpquic-core/src/path", "ack_frequency", "set"),
+    ("mpquic-core/src/path", "liveness", "mod"),
+];
 
 /// Files that name each other in a circle. Known faults; none may come.
 pub(crate) const CIRCLES: &[&str] = &[
@@ -98,6 +104,8 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/endpoint/log.rs",
     "mpquic-core/src/endpoint/mod.rs",
     "mpquic-core/src/endpoint/routes.rs",
+    "mpquic-core/src/error.rs",
+    "mpquic-core/src/error/fault.rs",
     "mpquic-core/src/handshake/level.rs",
     "mpquic-core/src/handshake/mod.rs",
     "mpquic-core/src/handshake/parameters.rs",
@@ -105,6 +113,8 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/handshake/setup.rs",
     "mpquic-core/src/handshake/version.rs",
     "mpquic-core/src/handshake/zero_rtt.rs",
+    "mpquic-core/src/path/liveness.rs",
+    "mpquic-core/src/path/mod.rs",
     "mpquic-core/src/recovery/loss.rs",
     "mpquic-core/src/recovery/mod.rs",
     "mpquic-core/src/recovery/pto.rs",
@@ -120,17 +130,6 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/wire/frame/path.rs",
     "mpquic-core/src/wire/frame/stream.rs",
     "mpquic-core/src/wire/frame/table.rs",
-    "mpquic-lab/src/claims.rs",
-    "mpquic-lab/src/compare.rs",
-    "mpquic-lab/src/lib.rs",
-    "mpquic-lab/src/markdown.rs",
-    "mpquic-lab/src/report/mod.rs",
-    "mpquic-lab/src/report/svg/bars.rs",
-    "mpquic-lab/src/report/svg/lines.rs",
-    "mpquic-lab/src/report/svg/mod.rs",
-    "mpquic-lab/src/report/tables.rs",
-    "mpquic-lab/src/results.rs",
-    "mpquic-lab/src/table.rs",
     "mpquic-sched/src/catalog.rs",
     "mpquic-sched/src/lib.rs",
     "mpquic-sim/src/experiment/mod.rs",
@@ -155,6 +154,7 @@ pub(crate) const CALLS_IN_CIRCLES: &[&str] = &[
     "mpquic-cc/src/bbr/cycle.rs",
     "mpquic-cc/src/bbr/losses.rs",
     "mpquic-core/src/connection/close_packets.rs",
+    "mpquic-core/src/connection/dispatch.rs",
     "mpquic-core/src/connection/egress.rs",
     "mpquic-core/src/connection/failover.rs",
     "mpquic-core/src/connection/handshake.rs",

@@ -273,15 +273,10 @@ fn a_stream_without_credit_blocks_its_writer_alone() {
         Err(WriteError::Blocked)
     );
     assert_eq!(streams.send_stream(ids[1]).write(&[0; 50]), Ok(50));
-    assert!(
-        drain(&mut streams).contains(&Frame::StreamDataBlocked(StreamDataBlocked {
-            stream_id: id,
-            maximum_stream_data: 100
-        }))
-    );
-    assert_eq!(streams.on_max_stream_data(id, 100), Ok(()));
+    assert!(drain(&mut streams).contains(&stream_data_blocked(id, 100)));
+    assert_eq!(give(&mut streams, max_stream_data(id, 100)), Ok(()));
     assert_eq!(events(&mut streams), []);
-    assert_eq!(streams.on_max_stream_data(id, 150), Ok(()));
+    assert_eq!(give(&mut streams, max_stream_data(id, 150)), Ok(()));
     assert_eq!(events(&mut streams), [StreamEvent::Writable { id }]);
     let mut chunks = [Bytes::from(vec![1; 30]), Bytes::from(vec![2; 30])];
     let written = streams
@@ -340,25 +335,13 @@ fn windows_grow_to_the_target_and_no_further_than_the_cap() {
         Ok(Some(_))
     ));
     let packet = next_packet(&mut streams, 1200).expect("limits");
-    assert_eq!(
-        packet.frames(),
-        [Frame::MaxStreamData(MaxStreamData {
-            stream_id: id,
-            maximum_stream_data: 699
-        })]
-    );
+    assert_eq!(packet.frames(), [max_stream_data(id, 699)]);
     streams.set_receive_window_target(50);
     streams.set_receive_window_target(u64::MAX);
     assert_eq!(drain(&mut streams), [Frame::MaxData(1099)]);
     // A lost limit is sent again with what holds now, unless the end of the stream is known.
     packet.report(&mut streams, Fate::Lost);
-    assert_eq!(
-        drain(&mut streams),
-        [Frame::MaxStreamData(MaxStreamData {
-            stream_id: id,
-            maximum_stream_data: 699
-        })]
-    );
+    assert_eq!(drain(&mut streams), [max_stream_data(id, 699)]);
     give(&mut streams, stream_frame(id, 100, &[], true)).expect("valid");
     packet.report(&mut streams, Fate::Lost);
     assert_eq!(drain(&mut streams), []);
@@ -399,16 +382,10 @@ fn opening_too_many_streams_is_reported_once() {
     assert!(streams.open(Dir::Uni).is_some());
     assert!(streams.open(Dir::Uni).is_none());
     assert!(streams.open(Dir::Uni).is_none());
-    assert_eq!(
-        drain(&mut streams),
-        [Frame::StreamsBlocked(StreamsBlocked {
-            dir: Dir::Uni,
-            maximum_streams: 1
-        })]
-    );
-    assert_eq!(streams.on_max_streams(Dir::Uni, 1), Ok(()));
+    assert_eq!(drain(&mut streams), [streams_blocked(Dir::Uni, 1)]);
+    assert_eq!(give(&mut streams, max_streams(Dir::Uni, 1)), Ok(()));
     assert_eq!(events(&mut streams), []);
-    assert_eq!(streams.on_max_streams(Dir::Uni, 2), Ok(()));
+    assert_eq!(give(&mut streams, max_streams(Dir::Uni, 2)), Ok(()));
     assert_eq!(
         events(&mut streams),
         [StreamEvent::Available { dir: Dir::Uni }]

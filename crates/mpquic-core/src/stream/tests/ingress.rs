@@ -1,10 +1,7 @@
 //! Every rule of RFC 9000 a peer may break, with the fault it is.
 
 use super::*;
-use crate::wire::frame::{
-    MAX_STREAM_COUNT, MaxStreamData, MaxStreams, ResetStream, StopSending, StreamDataBlocked,
-    StreamsBlocked,
-};
+use crate::wire::frame::{MAX_STREAM_COUNT, ResetStream, StopSending};
 
 fn reset(id: StreamId, final_size: u64) -> Frame {
     Frame::ResetStream(ResetStream {
@@ -39,22 +36,13 @@ fn frames_for_the_wrong_kind_of_stream() {
     for frame in [
         stream_frame(ours, 0, b"x", false),
         reset(ours, 0),
-        Frame::StreamDataBlocked(StreamDataBlocked {
-            stream_id: ours,
-            maximum_stream_data: 0,
-        }),
+        stream_data_blocked(ours, 0),
     ] {
         let mut streams = client(&config);
         streams.open(Dir::Uni).expect("credit");
         fails_with(give(&mut streams, frame), Fault::SendOnlyStream);
     }
-    for frame in [
-        stop(peer_uni(0)),
-        Frame::MaxStreamData(MaxStreamData {
-            stream_id: peer_uni(0),
-            maximum_stream_data: 1,
-        }),
-    ] {
+    for frame in [stop(peer_uni(0)), max_stream_data(peer_uni(0), 1)] {
         let result = give(&mut client(&config), frame);
         fails_with(result, Fault::ReceiveOnlyStream);
     }
@@ -68,14 +56,8 @@ fn frames_for_a_stream_we_have_not_opened() {
         stream_frame(id, 0, b"x", false),
         reset(id, 0),
         stop(id),
-        Frame::MaxStreamData(MaxStreamData {
-            stream_id: id,
-            maximum_stream_data: 1,
-        }),
-        Frame::StreamDataBlocked(StreamDataBlocked {
-            stream_id: id,
-            maximum_stream_data: 1,
-        }),
+        max_stream_data(id, 1),
+        stream_data_blocked(id, 1),
     ] {
         let mut streams = client(&config);
         streams.open(Dir::Bi).expect("credit");
@@ -193,20 +175,11 @@ fn the_final_size_never_changes() {
 #[test]
 fn stream_counts_that_no_stream_id_could_name() {
     let mut streams = client(&config());
-    let allowed = Frame::MaxStreams(MaxStreams {
-        dir: Dir::Bi,
-        maximum_streams: MAX_STREAM_COUNT,
-    });
+    let allowed = max_streams(Dir::Bi, MAX_STREAM_COUNT);
     assert_eq!(give(&mut streams, allowed), Ok(()));
     for frame in [
-        Frame::MaxStreams(MaxStreams {
-            dir: Dir::Uni,
-            maximum_streams: MAX_STREAM_COUNT + 1,
-        }),
-        Frame::StreamsBlocked(StreamsBlocked {
-            dir: Dir::Uni,
-            maximum_streams: MAX_STREAM_COUNT + 1,
-        }),
+        max_streams(Dir::Uni, MAX_STREAM_COUNT + 1),
+        streams_blocked(Dir::Uni, MAX_STREAM_COUNT + 1),
     ] {
         fails_with(give(&mut streams, frame), Fault::StreamCountTooLarge);
     }
@@ -247,14 +220,7 @@ fn frames_for_closed_streams_are_old_news() {
         Ok(None)
     ));
     assert_eq!(streams.open_halves(), (0, 0));
-    for frame in [
-        data,
-        reset(id, 5),
-        Frame::StreamDataBlocked(StreamDataBlocked {
-            stream_id: id,
-            maximum_stream_data: 3,
-        }),
-    ] {
+    for frame in [data, reset(id, 5), stream_data_blocked(id, 3)] {
         assert_eq!(give(&mut streams, frame), Ok(()));
     }
     assert_eq!(streams.open_halves(), (0, 0));
@@ -296,23 +262,8 @@ fn a_blocked_peer_gets_what_credit_there_is() {
     ));
     assert!(!streams.wants_control(), "a tenth is not worth a frame");
     assert_eq!(give(&mut streams, Frame::DataBlocked(150)), Ok(()));
-    assert_eq!(
-        give(
-            &mut streams,
-            Frame::StreamDataBlocked(StreamDataBlocked {
-                stream_id: id,
-                maximum_stream_data: 100
-            })
-        ),
-        Ok(())
-    );
-    let expected = [
-        Frame::MaxData(160),
-        Frame::MaxStreamData(MaxStreamData {
-            stream_id: id,
-            maximum_stream_data: 110,
-        }),
-    ];
+    assert_eq!(give(&mut streams, stream_data_blocked(id, 100)), Ok(()));
+    let expected = [Frame::MaxData(160), max_stream_data(id, 110)];
     assert_eq!(drain(&mut streams), expected);
     // Asking again changes nothing.
     assert_eq!(give(&mut streams, Frame::DataBlocked(150)), Ok(()));

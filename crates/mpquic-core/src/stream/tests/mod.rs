@@ -13,7 +13,9 @@ use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Fate;
 use crate::packet::writer::{Deliveries, FrameWriter};
 use crate::sched::DataSelection;
-use crate::wire::frame::{Frame, FrameIter, MaxStreamData, StreamDataBlocked, StreamsBlocked};
+use crate::wire::frame::{
+    Frame, FrameIter, MaxStreamData, MaxStreams, StreamDataBlocked, StreamsBlocked,
+};
 use crate::wire::transport_parameters::TransportParameters;
 
 mod assembler;
@@ -132,22 +134,44 @@ fn give(streams: &mut Streams, frame: Frame) -> Result<(), TransportError> {
             streams.on_max_data(maximum);
             Ok(())
         }
-        Frame::MaxStreamData(frame) => {
-            streams.on_max_stream_data(frame.stream_id, frame.maximum_stream_data)
-        }
-        Frame::MaxStreams(frame) => streams.on_max_streams(frame.dir, frame.maximum_streams),
+        Frame::MaxStreamData(frame) => streams.on_max_stream_data(&frame),
+        Frame::MaxStreams(frame) => streams.on_max_streams(&frame),
         Frame::DataBlocked(limit) => {
             streams.on_data_blocked(limit);
             Ok(())
         }
-        Frame::StreamDataBlocked(frame) => {
-            streams.on_stream_data_blocked(frame.stream_id, frame.maximum_stream_data)
-        }
-        Frame::StreamsBlocked(frame) => {
-            streams.on_streams_blocked(frame.dir, frame.maximum_streams)
-        }
+        Frame::StreamDataBlocked(frame) => streams.on_stream_data_blocked(&frame),
+        Frame::StreamsBlocked(frame) => streams.on_streams_blocked(&frame),
         other => unreachable!("not a frame of streams: {other:?}"),
     }
+}
+
+fn max_stream_data(stream_id: StreamId, maximum_stream_data: u64) -> Frame {
+    Frame::MaxStreamData(MaxStreamData {
+        stream_id,
+        maximum_stream_data,
+    })
+}
+
+fn stream_data_blocked(stream_id: StreamId, maximum_stream_data: u64) -> Frame {
+    Frame::StreamDataBlocked(StreamDataBlocked {
+        stream_id,
+        maximum_stream_data,
+    })
+}
+
+fn max_streams(dir: Dir, maximum_streams: u64) -> Frame {
+    Frame::MaxStreams(MaxStreams {
+        dir,
+        maximum_streams,
+    })
+}
+
+fn streams_blocked(dir: Dir, maximum_streams: u64) -> Frame {
+    Frame::StreamsBlocked(StreamsBlocked {
+        dir,
+        maximum_streams,
+    })
 }
 
 fn stream_frame(id: StreamId, offset: u64, data: &[u8], fin: bool) -> Frame {

@@ -6,10 +6,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
-use crate::wire::frame::{
-    MaxStreamData, MaxStreams, ResetStream, ResetStreamAt, StopSending, StreamDataBlocked,
-    StreamsBlocked,
-};
+use crate::wire::frame::{ResetStream, ResetStreamAt, StopSending};
 
 fn stream_id(rng: &mut StdRng) -> StreamId {
     let side = if rng.random() {
@@ -52,23 +49,11 @@ fn frame(rng: &mut StdRng) -> Frame {
             error_code,
         }),
         2 => Frame::MaxData(number(rng)),
-        3 => Frame::MaxStreamData(MaxStreamData {
-            stream_id: id,
-            maximum_stream_data: number(rng),
-        }),
-        4 => Frame::MaxStreams(MaxStreams {
-            dir,
-            maximum_streams: number(rng),
-        }),
+        3 => max_stream_data(id, number(rng)),
+        4 => max_streams(dir, number(rng)),
         5 => Frame::DataBlocked(number(rng)),
-        6 => Frame::StreamDataBlocked(StreamDataBlocked {
-            stream_id: id,
-            maximum_stream_data: number(rng),
-        }),
-        7 => Frame::StreamsBlocked(StreamsBlocked {
-            dir,
-            maximum_streams: number(rng),
-        }),
+        6 => stream_data_blocked(id, number(rng)),
+        7 => streams_blocked(dir, number(rng)),
         _ => {
             let data = bytes_of(0..rng.random_range(0..60));
             let offset = number(rng).min((1 << 62) - 100);
