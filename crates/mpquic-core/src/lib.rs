@@ -34,6 +34,9 @@
 //! | --- | --- | --- |
 //! | RFC 9002 section 6.2.1 | probe timeouts back off to 60 s at most; to 2 s on a silent path while another one works | a path that returns is noticed soon, and a probe is one small packet |
 
+// A new frame, event or state must not be ignored in silence. Tests pick out what they look for.
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod cid;
 pub mod config;
 pub mod congestion;

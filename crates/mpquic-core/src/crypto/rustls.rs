@@ -517,7 +517,7 @@ impl Session for TlsSession {
             Connection::Client(client) if !client.is_handshaking() => {
                 Some(client.is_early_data_accepted())
             }
-            _ => None,
+            Connection::Client(_) | Connection::Server(_) => None,
         }
     }
 
@@ -629,6 +629,10 @@ impl Session for TlsSession {
 }
 
 /// What the user is told; the details go to the log.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "rustls has many errors, may get more, and most are alike to the user"
+)]
 fn failure(error: &rustls::Error) -> TlsFailure {
     use rustls::{CertificateError as Certificate, Error};
     match error {

@@ -261,7 +261,10 @@ impl Endpoint {
             }
             PacketKind::OneRtt if route == Some(Route::Retired) => None,
             PacketKind::OneRtt => self.reset(now, dcid, data.len(), four_tuple, buf),
-            _ => None,
+            PacketKind::Handshake
+            | PacketKind::Retry
+            | PacketKind::VersionNegotiation
+            | PacketKind::UnsupportedVersion => None,
         }
     }
 

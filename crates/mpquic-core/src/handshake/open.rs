@@ -202,7 +202,11 @@ impl Handshake {
     ) -> Result<bool, TransportError> {
         match packet.header {
             Header::Retry { .. } => Ok(self.on_retry(packet, outbox)),
-            _ => self.on_version_negotiation(packet, random, outbox),
+            Header::VersionNegotiation { .. }
+            | Header::Initial { .. }
+            | Header::ZeroRtt { .. }
+            | Header::Handshake { .. }
+            | Header::Short { .. } => self.on_version_negotiation(packet, random, outbox),
         }
     }
 

@@ -134,7 +134,7 @@ impl MtuDiscovery {
             State::Searching(search) if search.in_flight.is_none() => {
                 search.size(self.current, self.ceiling)
             }
-            _ => None,
+            State::Searching(_) | State::Complete { .. } => None,
         }
     }
 

@@ -282,8 +282,17 @@ impl Streams {
                 self.with_send(id, |send| send.on_reset_delivery(reliable_size, fate));
                 self.wake_writers();
             }
-            _ if fate == Fate::Lost => self.on_control_lost(delivery),
-            _ => {}
+            StreamDelivery::MaxData
+            | StreamDelivery::MaxStreamData(_)
+            | StreamDelivery::MaxStreams(_)
+            | StreamDelivery::DataBlocked
+            | StreamDelivery::StreamDataBlocked(_)
+            | StreamDelivery::StreamsBlocked(_)
+            | StreamDelivery::StopSending(_) => {
+                if fate == Fate::Lost {
+                    self.on_control_lost(delivery);
+                }
+            }
         }
     }
 
@@ -308,7 +317,9 @@ impl Streams {
                 }
                 self.settle_recv(key);
             }
-            _ => {}
+            StreamDelivery::Data { .. }
+            | StreamDelivery::ResetStream(_)
+            | StreamDelivery::ResetStreamAt { .. } => {}
         }
     }
 

@@ -256,7 +256,7 @@ impl Recv {
                 error_code,
                 due: true,
             } => Some(error_code),
-            _ => None,
+            State::Stopped { due: false, .. } | State::Open | State::Reset(_) => None,
         }
     }
 

@@ -58,9 +58,10 @@ impl Derivation {
     }
 
     fn next_secret(&self, secret: &OkmBlock) -> OkmBlock {
-        let label: &[u8] = match self.version {
-            Version::V2 => b"quicv2 ku",
-            _ => b"quic ku",
+        let label: &[u8] = if matches!(self.version, Version::V2) {
+            b"quicv2 ku"
+        } else {
+            b"quic ku"
         };
         let expander = self.suite.hkdf_provider.expander_for_okm(secret);
         with_label(label, &[], expander.hash_len(), |info| {

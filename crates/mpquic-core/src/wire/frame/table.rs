@@ -1,6 +1,5 @@
 //! The frame table: type numbers, and what may be done with each frame (RFC 9000 section 12.4,
 //! RFC 9221 section 4, RFC 10069 section 4, and the drafts named at the types).
-#![warn(clippy::wildcard_enum_match_arm)]
 
 use quinn_proto::Dir;
 
