@@ -2,17 +2,12 @@
 
 use std::time::Instant;
 
-use super::Handshake;
-use super::setup::Role;
 use crate::crypto::Keys;
-use crate::error::{Fault, TransportError};
-use crate::ids::{PathId, SpaceId};
-use crate::packet::delivery::{CryptoDelivery, Fate};
+use crate::ids::SpaceId;
 use crate::protect::FixedKeys;
 use crate::space::{AckState, PacketNumberSpace};
 use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
-use crate::wire::frame::Crypto;
 
 /// One of the two encryption levels of the handshake.
 pub(crate) struct Level {
@@ -86,130 +81,5 @@ impl Level {
     /// True if the level has something to send that must be acknowledged.
     pub(crate) fn wants_to_elicit(&self) -> bool {
         self.crypto.wants_to_send() || self.space.probes > 0
-    }
-}
-
-impl Handshake {
-    /// A level that is not over.
-    pub(crate) fn level(&self, space: SpaceId) -> Option<&Level> {
-        match space {
-            SpaceId::Initial => self.initial.as_deref(),
-            SpaceId::Handshake => self.handshake.as_deref(),
-            SpaceId::Data(_) => None,
-        }
-    }
-
-    /// A level that is not over.
-    pub(crate) fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {
-        match space {
-            SpaceId::Initial => self.initial.as_deref_mut(),
-            SpaceId::Handshake => self.handshake.as_deref_mut(),
-            SpaceId::Data(_) => None,
-        }
-    }
-
-    /// The levels that are not over.
-    pub(crate) fn levels(&self) -> impl Iterator<Item = &Level> + Clone {
-        [&self.initial, &self.handshake]
-            .into_iter()
-            .filter_map(|level| level.as_deref())
-    }
-
-    /// The levels that are not over.
-    pub(crate) fn levels_mut(&mut self) -> impl Iterator<Item = &mut Level> {
-        [&mut self.initial, &mut self.handshake]
-            .into_iter()
-            .filter_map(|level| level.as_deref_mut())
-    }
-
-    /// The level TLS expects bytes at.
-    fn reading_level(&self) -> SpaceId {
-        if self.complete {
-            SpaceId::Data(PathId::ZERO)
-        } else if self.handshake.is_some() {
-            SpaceId::Handshake
-        } else {
-            SpaceId::Initial
-        }
-    }
-
-    /// The level of what TLS writes.
-    pub(super) fn writing_level(&self) -> SpaceId {
-        match (&self.one_rtt, &self.handshake, &self.initial) {
-            (None, Some(_), _) => SpaceId::Handshake,
-            (None, None, Some(_)) => SpaceId::Initial,
-            _ => SpaceId::Data(PathId::ZERO),
-        }
-    }
-
-    /// The CRYPTO stream of any level that is not over.
-    pub(super) fn crypto_mut(&mut self, space: SpaceId) -> Option<&mut CryptoStream> {
-        match space {
-            SpaceId::Data(_) => self.crypto.as_deref_mut(),
-            SpaceId::Initial | SpaceId::Handshake => {
-                self.level_mut(space).map(|level| &mut level.crypto)
-            }
-        }
-    }
-
-    /// A CRYPTO frame arrived. [`Self::drive`] is due once its packet is done.
-    pub(crate) fn on_crypto(
-        &mut self,
-        space: SpaceId,
-        frame: Crypto,
-    ) -> Result<(), TransportError> {
-        let is_past = space < self.reading_level();
-        let limit = self.crypto_buffer;
-        if matches!(self.role, Role::Client(_)) {
-            // RFC 9369 section 4.1: a server sends CRYPTO in the version it chose.
-            self.versions.fix(self.versions.current());
-        }
-        if let Some(stream) = self.crypto_mut(space) {
-            // RFC 9001 section 4.1.3
-            if is_past && stream.extends(&frame) {
-                return Err(TransportError::new(Fault::CryptoAtPastLevel));
-            }
-            stream.on_crypto(frame, limit)?;
-        } else if let (SpaceId::Data(_), false) = (space, frame.data.is_empty()) {
-            // TLS is over, and says so.
-            self.session.read_handshake(&frame.data)?;
-        }
-        Ok(())
-    }
-
-    /// Gives the fate of a CRYPTO frame to the level's stream.
-    pub(crate) fn on_crypto_delivery(
-        &mut self,
-        space: SpaceId,
-        delivery: CryptoDelivery,
-        fate: Fate,
-    ) {
-        let is_over = self.is_tls_over;
-        let Some(crypto) = self.crypto_mut(space) else {
-            return;
-        };
-        crypto.on_delivery(delivery, fate);
-        if is_over && !crypto.is_unacked() {
-            self.crypto = None;
-        }
-    }
-
-    /// A probe timeout passed at a level (RFC 9002 section 6.2.4): also sends again what the other
-    /// one has in flight. Initial packets alone would not help a peer that has them and misses the
-    /// others.
-    pub(crate) fn on_probe_timeout(&mut self) {
-        for level in self.levels_mut() {
-            level.crypto.resend();
-            level.space.received.repeat();
-        }
-    }
-
-    /// A client whose address the server may not know as valid must keep probing (RFC 9002 section
-    /// 6.2.2.1).
-    pub(crate) fn peer_may_be_blocked(&self) -> bool {
-        let is_acked = |level: &Level| level.space.largest_acked().is_some();
-        matches!(self.role, Role::Client(_))
-            && !self.confirmed
-            && !self.handshake.as_deref().is_some_and(is_acked)
     }
 }

@@ -5,15 +5,13 @@ use std::time::{Duration, Instant};
 use quinn_proto::{ConnectionId, Side};
 
 use super::setup::Role;
-use super::zero_rtt::ZeroRttKeys;
-use super::{Handshake, Step};
-use crate::error::TransportError;
+use super::state::{Handshake, Step};
+use super::zero_rtt_keys::ZeroRttKeys;
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::Outbox;
 use crate::packet::arrival::{Arrival, Opened};
 use crate::protect::{self, Opening, UpdatableKeys};
 use crate::qlog::{DropReason, KeyTrigger};
-use crate::random::SeededRandom;
 use crate::space::PacketNumberSpace;
 use crate::version::Version;
 use crate::wire::frame::PacketType;
@@ -190,23 +188,6 @@ impl Handshake {
         match self.role {
             Role::Client(_) => token.is_empty(),
             Role::Server(_) => arrival.size >= MIN_INITIAL_DATAGRAM,
-        }
-    }
-
-    /// A Retry or Version Negotiation packet arrived. False if it is to be dropped.
-    pub(crate) fn on_unnumbered(
-        &mut self,
-        packet: &ProtectedPacket,
-        random: &mut SeededRandom,
-        outbox: &mut Outbox,
-    ) -> Result<bool, TransportError> {
-        match packet.header {
-            Header::Retry { .. } => Ok(self.on_retry(packet, outbox)),
-            Header::VersionNegotiation { .. }
-            | Header::Initial { .. }
-            | Header::ZeroRtt { .. }
-            | Header::Handshake { .. }
-            | Header::Short { .. } => self.on_version_negotiation(packet, random, outbox),
         }
     }
 

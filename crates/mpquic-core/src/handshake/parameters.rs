@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use quinn_proto::ConnectionId;
 
-use super::Handshake;
-use super::Step;
 use super::setup::Role;
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
-use crate::outbox::Outbox;
-use crate::qlog::{self, Initiator};
 use crate::wire::transport_parameters::{ReservedParameter, TransportParameters};
 
 /// The parameters one side announces, without those only a server sends. `random` chooses what the
@@ -66,7 +62,11 @@ pub(super) struct FirstCids {
 }
 
 impl FirstCids {
-    fn check(&self, role: &Role, peer: &TransportParameters) -> Result<(), TransportError> {
+    pub(super) fn check(
+        &self,
+        role: &Role,
+        peer: &TransportParameters,
+    ) -> Result<(), TransportError> {
         if peer.initial_source_connection_id != self.peer {
             return Err(Fault::InitialSourceMismatch.into());
         }
@@ -79,80 +79,5 @@ impl FirstCids {
             }
         }
         Ok(())
-    }
-}
-
-impl Handshake {
-    /// Takes the peer's transport parameters once TLS has them; on a server, before it sends
-    /// 0.5-RTT data.
-    pub(super) fn take_peer_parameters(
-        &mut self,
-        outbox: &mut Outbox,
-    ) -> Result<(), TransportError> {
-        // Until then a resumed client session shows the remembered ones (RFC 9001 section 4.6.3).
-        let is_current = matches!(self.role, Role::Server(_)) || !self.session.is_handshaking();
-        if self.parameters_known || !is_current {
-            return Ok(());
-        }
-        if let Some(peer) = self.session.transport_parameters()? {
-            self.check_parameters(&peer)?;
-            self.parameters_known = true;
-            self.resolve_zero_rtt(&peer, outbox)?;
-            self.log_peer_parameters(&peer, outbox);
-            self.steps.push(Step::PeerParameters(Box::new(peer)));
-        }
-        Ok(())
-    }
-
-    /// Checks the peer's parameters against what the handshake showed.
-    fn check_parameters(&self, peer: &TransportParameters) -> Result<(), TransportError> {
-        self.cids.check(&self.role, peer)?;
-        self.versions.check(self.role.side(), peer)?;
-        let source = peer.initial_source_connection_id;
-        if peer.initial_max_path_id.is_some()
-            && (source.is_none_or(|cid| cid.is_empty()) || self.cids.initial.is_empty())
-        {
-            // MP-009
-            return Err(TransportError::new(Fault::MultipathWithoutConnectionId));
-        }
-        Ok(())
-    }
-
-    /// Our first connection ID.
-    pub(crate) fn local_cid(&self) -> ConnectionId {
-        self.cids.local
-    }
-
-    /// True if we offer multipath to the peer.
-    pub(crate) fn announces_multipath(&self) -> bool {
-        self.announces_multipath
-    }
-
-    /// True if we take RESET_STREAM_AT.
-    pub(crate) fn takes_reset_stream_at(&self) -> bool {
-        self.takes_reset_stream_at
-    }
-
-    /// Logs what we announce; a server knows it once it has chosen the version.
-    pub(super) fn log_local_parameters(&self, outbox: &mut Outbox) {
-        if let Some(parameters) = &self.local_parameters {
-            outbox.log.event(|| qlog::Event::ParametersSet {
-                initiator: Initiator::Local,
-                parameters,
-            });
-        }
-    }
-
-    fn log_peer_parameters(&self, peer: &TransportParameters, outbox: &mut Outbox) {
-        outbox.log.event(|| qlog::Event::ParametersSet {
-            initiator: Initiator::Remote,
-            parameters: peer,
-        });
-        let local = self.local_parameters.as_deref();
-        outbox.log.event(|| qlog::Event::VersionChosen {
-            local: local.and_then(|local| local.version_information.as_ref()),
-            peer: peer.version_information.as_ref(),
-            version: self.versions.current(),
-        });
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quinn_proto::ConnectionId;
 
 use super::setup::Role;
-use super::{Handshake, Step};
+use super::state::{Handshake, Step};
 use crate::error::{Fault, TransportError};
 use crate::outbox::Outbox;
 use crate::qlog::UnnumberedKind;
@@ -81,7 +81,7 @@ impl Handshake {
     pub(crate) fn on_new_token(&mut self, token: Bytes) -> Result<(), TransportError> {
         match &self.role {
             // RFC 9000 section 19.7
-            Role::Server(_) => Err(TransportError::new(Fault::NewTokenFromClient)),
+            Role::Server(_) => Err(Fault::NewTokenFromClient.into()),
             Role::Client(_) if token.is_empty() => Err(Fault::EmptyToken.into()),
             Role::Client(client) => {
                 client.tokens.insert(self.versions.current(), token);

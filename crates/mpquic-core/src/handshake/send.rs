@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::ConnectionId;
 
-use super::Handshake;
+use super::state::Handshake;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
 use crate::ids::SpaceId;
@@ -88,7 +88,7 @@ impl Handshake {
     /// When keys are to be dropped.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let one_rtt = self.one_rtt.as_ref().and_then(OneRttKeys::next_timeout);
-        let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at());
+        let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at);
         one_rtt.into_iter().chain(zero_rtt).min()
     }
 
@@ -98,7 +98,7 @@ impl Handshake {
         now: Instant,
         outbox: &mut Outbox,
     ) -> Result<(), TransportError> {
-        let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at());
+        let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at);
         if zero_rtt.is_some_and(|at| at <= now) {
             self.take_zero_rtt(outbox);
         }

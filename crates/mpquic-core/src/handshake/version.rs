@@ -1,26 +1,11 @@
-//! The version of a connection: how it is chosen, and followed (RFC 9368, RFC 9369 section 4).
+//! [`Versions`]: which version a connection uses (RFC 9368).
 
-use quinn_proto::{ConnectionId, Side};
-use rand::{Rng, RngExt};
+use quinn_proto::Side;
 
-use super::level::Level;
-use super::setup::Role;
-use super::{Handshake, Step};
 use crate::config::EndpointConfig;
-use crate::crypto::FirstFlight;
 use crate::error::{Fault, TransportError};
-use crate::event::EarlyData;
-use crate::ids::SpaceId;
-use crate::outbox::Outbox;
-use crate::qlog::{self, UnnumberedKind};
-use crate::random::SeededRandom;
 use crate::version::Version;
-use crate::wire::frame::PacketType;
-use crate::wire::header::{Header, ProtectedPacket};
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
-
-/// Bytes of a client's first destination connection ID (RFC 9000 section 7.2).
-const INITIAL_DCID_LENGTH: usize = 8;
 
 /// Which version a connection uses, and which it may turn into.
 #[derive(Debug, Clone)]
@@ -70,6 +55,24 @@ impl Versions {
         }
     }
 
+    /// The preferred one first.
+    pub(super) fn supported(&self) -> &[Version] {
+        &self.supported
+    }
+
+    /// Client: the version was chosen from a Version Negotiation packet.
+    pub(super) fn is_second_choice(&self) -> bool {
+        self.is_second_choice
+    }
+
+    /// Client: starts over in a version chosen from a Version Negotiation packet.
+    pub(super) fn start_over(&mut self, version: Version, seed: u32) {
+        self.current = version;
+        self.original = version;
+        self.reserved = Version::reserved(seed);
+        self.is_second_choice = true;
+    }
+
     /// No other version will follow.
     pub(super) fn fix(&mut self, version: Version) {
         self.current = version;
@@ -77,12 +80,12 @@ impl Versions {
     }
 
     /// Client: true if the server may still choose this version (RFC 9369 section 4.1).
-    fn may_become(&self, version: Version) -> bool {
+    pub(super) fn may_become(&self, version: Version) -> bool {
         !self.is_fixed && self.supported.contains(&version)
     }
 
     /// Server: the version to go on in. Faults of the client's are found later.
-    fn choose(&self, client: Option<&VersionInformation>) -> Version {
+    pub(super) fn choose(&self, client: Option<&VersionInformation>) -> Version {
         let offered = client.filter(|client| client.chosen == self.original.to_u32());
         offered
             .and_then(|client| Version::select(&self.supported, &client.available))
@@ -132,173 +135,5 @@ impl Versions {
             }
         }
         Ok(())
-    }
-}
-
-impl Handshake {
-    /// The version in use. A client knows it once the handshake is complete.
-    pub(crate) fn version(&self) -> Version {
-        self.versions.current()
-    }
-
-    /// Server: reads what came of the ClientHello. Once it is whole, chooses the version and starts
-    /// TLS.
-    pub(super) fn read_first_flight(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
-        let (Role::Server(server), Some(flight), Some(level), Some(parameters)) = (
-            &self.role,
-            &mut self.first_flight,
-            &mut self.initial,
-            &mut self.local_parameters,
-        ) else {
-            return Ok(());
-        };
-        while let Some(data) = level.crypto.read() {
-            flight.extend_from_slice(&data);
-        }
-        let crypto = &server.config.crypto;
-        let FirstFlight::Complete(client) = crypto.read_first_flight(flight) else {
-            return Ok(());
-        };
-        let offered = client.and_then(|client| client.version_information);
-        let version = self.versions.choose(offered.as_ref());
-        if version != self.versions.original {
-            // What the client sends before it knows is still in the original version.
-            level.change_version(version, crypto.initial_keys(version, &self.cids.initial));
-        }
-        self.versions.fix(version);
-        parameters.version_information = Some(self.versions.information());
-        self.session = crypto.clone().start_session(version, parameters)?;
-        let flight = self.first_flight.take().unwrap_or_default();
-        self.log_local_parameters(outbox);
-        self.session.read_handshake(&flight)
-    }
-
-    /// True if an Initial packet of this version can be opened, as far as we know.
-    pub(super) fn takes_initial_of(&mut self, version: Version) -> bool {
-        let Some(level) = &mut self.initial else {
-            return version == self.versions.current;
-        };
-        if level.keys_of(version).is_none()
-            && let Role::Client(client) = &self.role
-            && self.versions.may_become(version)
-        {
-            let keys = client.crypto.initial_keys(version, &self.cids.initial);
-            level.also_open(version, keys);
-        }
-        level.keys_of(version).is_some()
-    }
-
-    /// Client: the server answers in another version, which is the one to use from now on.
-    pub(super) fn follow_version(&mut self, version: Version) {
-        if let Some(level) = &mut self.initial {
-            level.follow_version();
-        }
-        self.versions.fix(version);
-        self.session.set_version(version);
-    }
-
-    /// Client: a Version Negotiation packet arrived. Starts over in a version the server speaks (RFC
-    /// 9368 section 2.1). False if the packet is to be dropped.
-    pub(super) fn on_version_negotiation(
-        &mut self,
-        packet: &ProtectedPacket,
-        random: &mut SeededRandom,
-        outbox: &mut Outbox,
-    ) -> Result<bool, TransportError> {
-        let Header::VersionNegotiation {
-            dcid,
-            scid,
-            versions: offered,
-        } = &packet.header
-        else {
-            return Ok(false);
-        };
-        // RFC 8999 section 6
-        let is_answer = matches!(self.role, Role::Client(_))
-            && (*dcid, *scid) == (self.cids.local, self.cids.initial);
-        if !is_answer || !self.accepts_version_negotiation(offered) {
-            return Ok(false);
-        }
-        let spoken = self.versions.supported.clone();
-        let chosen = Version::select(&spoken, offered);
-        let kind = UnnumberedKind::VersionNegotiation {
-            versions: offered,
-            spoken: &spoken,
-            chosen,
-        };
-        self.log_unnumbered(scid, packet.data.len(), kind, outbox);
-        match chosen {
-            Some(version) => self.start_over(version, random, outbox)?,
-            None => self.steps.push(Step::VersionMismatch),
-        }
-        Ok(true)
-    }
-
-    /// RFC 9000 section 6.2, RFC 9368 section 4: not once another packet was processed, and not if
-    /// the server speaks the version attempted.
-    fn accepts_version_negotiation(&self, offered: &[u32]) -> bool {
-        let is_late =
-            self.cids.peer.is_some() || self.cids.retry.is_some() || self.versions.is_second_choice;
-        !is_late && !offered.contains(&self.versions.original.to_u32())
-    }
-
-    /// Client: makes another first flight, in a version that the server speaks.
-    fn start_over(
-        &mut self,
-        version: Version,
-        random: &mut SeededRandom,
-        outbox: &mut Outbox,
-    ) -> Result<(), TransportError> {
-        self.discard_level(SpaceId::Initial, outbox);
-        self.abandon_zero_rtt(outbox);
-        let mut dcid = [0; INITIAL_DCID_LENGTH];
-        random.fill_bytes(&mut dcid);
-        let dcid = ConnectionId::new(&dcid);
-        self.cids.initial = dcid;
-        self.cids.original = dcid;
-        self.steps.push(Step::PeerCid(dcid));
-        self.versions.current = version;
-        self.versions.original = version;
-        self.versions.reserved = Version::reserved(random.random());
-        self.versions.is_second_choice = true;
-        let (Role::Client(client), Some(parameters)) = (&self.role, &mut self.local_parameters)
-        else {
-            return Ok(());
-        };
-        let keys = client.crypto.initial_keys(version, &dcid);
-        self.initial = Some(Box::new(Level::new(SpaceId::Initial, version, keys)));
-        self.token = client.tokens.take(version);
-        parameters.version_information = Some(self.versions.information());
-        self.session = client
-            .crypto
-            .clone()
-            .start_session(version, &client.server_name, parameters)
-            .map_err(|_| TransportError::new(Fault::TlsNotStarted))?;
-        self.log_local_parameters(outbox);
-        outbox.log.handshake_keys(PacketType::Initial);
-        if self.zero_rtt_state == EarlyData::NotOffered {
-            self.offer_zero_rtt(outbox);
-        }
-        self.drive(outbox)
-    }
-
-    /// Logs a Retry or Version Negotiation packet that the client acts on.
-    pub(super) fn log_unnumbered(
-        &self,
-        source: &ConnectionId,
-        size: usize,
-        kind: UnnumberedKind<'_>,
-        outbox: &mut Outbox,
-    ) {
-        let packet = qlog::Unnumbered {
-            destination: &self.cids.local,
-            source,
-            original_dcid: &self.cids.original,
-            size,
-            kind,
-        };
-        outbox
-            .log
-            .event(|| qlog::Event::UnnumberedReceived(&packet));
     }
 }

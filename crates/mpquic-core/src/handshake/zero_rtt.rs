@@ -4,51 +4,17 @@
 use std::time::{Duration, Instant};
 
 use super::setup::Role;
-use super::{Handshake, Step};
-use crate::crypto::{HeaderKey, PacketKey};
+use super::state::{Handshake, Step};
+use super::zero_rtt_keys::{Sealing, ZeroRttKeys};
 use crate::error::{Fault, TransportError};
 use crate::event::EarlyData;
 use crate::outbox::Outbox;
-use crate::protect::FixedKeys;
 use crate::qlog;
 use crate::wire::frame::PacketType;
 use crate::wire::transport_parameters::TransportParameters;
 
 /// A server keeps 0-RTT keys this many probe timeouts after the handshake (RFC 9001 section 4.9.3).
 const KEEP_TIMEOUTS: u32 = 3;
-
-/// 0-RTT keys: a client's seal, a server's open.
-pub(super) struct ZeroRttKeys {
-    header: Box<dyn HeaderKey>,
-    packet: Box<dyn PacketKey>,
-    /// Client: the limits of the earlier connection.
-    remembered: Option<TransportParameters>,
-    /// Server: set when the handshake is complete.
-    discard_at: Option<Instant>,
-}
-
-impl ZeroRttKeys {
-    /// Server: the keys to open packets with.
-    pub(super) fn opening(&self) -> Option<FixedKeys<'_>> {
-        self.remembered.is_none().then_some(FixedKeys {
-            header: &*self.header,
-            packet: &*self.packet,
-        })
-    }
-
-    /// Server: when only replays can need the keys.
-    pub(super) fn discard_at(&self) -> Option<Instant> {
-        self.discard_at
-    }
-}
-
-/// The keys for the next packet in the application's packet number space.
-pub(crate) struct Sealing<'a> {
-    pub(crate) header: &'a dyn HeaderKey,
-    pub(crate) packet: &'a dyn PacketKey,
-    /// The key phase of a 1-RTT packet; `None` for 0-RTT.
-    pub(crate) key_phase: Option<bool>,
-}
 
 impl Handshake {
     /// 1-RTT keys, or a client's 0-RTT keys before there are any.
@@ -192,7 +158,7 @@ fn check_limits(
         .zip(limits(peer))
         .any(|(before, after)| after < before);
     if reduced {
-        return Err(TransportError::new(Fault::EarlyLimitsReduced));
+        return Err(Fault::EarlyLimitsReduced.into());
     }
     Ok(())
 }

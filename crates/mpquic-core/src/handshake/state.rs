@@ -1,0 +1,199 @@
+//! [`Handshake`]: what it is made of, and what can be asked of it.
+
+use bytes::Bytes;
+use quinn_proto::ConnectionId;
+use rustls::pki_types::CertificateDer;
+
+use super::level::Level;
+use super::parameters::FirstCids;
+use super::setup::{ConnectionSetup, Role};
+use super::version::Versions;
+use super::zero_rtt_keys::ZeroRttKeys;
+use crate::crypto::key_phase::OneRttKeys;
+use crate::crypto::{ExportError, HandshakeData, Session};
+use crate::event::EarlyData;
+use crate::ids::SpaceId;
+use crate::outbox::Outbox;
+use crate::protect::buffered::BufferedPackets;
+use crate::qlog::{self, UnnumberedKind};
+use crate::stream::crypto_stream::CryptoStream;
+use crate::version::Version;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// Bytes of CRYPTO data buffered out of order at least (RFC 9000 section 7.5).
+const MIN_CRYPTO_BUFFER: usize = 4096;
+
+/// Something the handshake achieved, for the rest of the connection to act on.
+pub(crate) enum Step {
+    /// The peer is reached with this connection ID from now on.
+    PeerCid(ConnectionId),
+    /// The client's address is proven.
+    AddressValidated,
+    /// Client: 0-RTT may be sent under these limits of the earlier connection.
+    ZeroRttOffered(Box<TransportParameters>),
+    /// Client: 0-RTT never happened (RFC 9001 section 4.6.2).
+    ZeroRttRejected,
+    /// Client: the server kept nothing of what was sent, and 0-RTT is to be sent again (RFC 9000
+    /// section 17.2.5.3).
+    Retried,
+    /// Client: the server speaks none of our versions.
+    VersionMismatch,
+    /// The peer's parameters hold.
+    PeerParameters(Box<TransportParameters>),
+    /// TLS is done (RFC 9001 section 4.1.1).
+    Complete,
+    /// So it is at the peer (RFC 9001 section 4.1.2).
+    Confirmed,
+    /// A level is over, and what it had in flight with it (RFC 9002 section 6.4).
+    LevelDiscarded(Box<Level>),
+}
+
+/// The state of the handshake, and what outlives it: TLS and the 1-RTT keys.
+pub(crate) struct Handshake {
+    pub(super) role: Role,
+    pub(super) session: Box<dyn Session>,
+    pub(super) versions: Versions,
+    /// Server: CRYPTO bytes that came before the version is chosen and the session started.
+    pub(super) first_flight: Option<Vec<u8>>,
+    pub(super) initial: Option<Box<Level>>,
+    pub(super) handshake: Option<Box<Level>>,
+    pub(super) one_rtt: Option<OneRttKeys>,
+    /// CRYPTO of the 1-RTT level: session tickets. `None` once a server's have arrived.
+    pub(super) crypto: Option<Box<CryptoStream>>,
+    /// Bytes of CRYPTO data buffered out of order.
+    pub(super) crypto_buffer: usize,
+    /// 1-RTT packets that cannot be handled yet.
+    pub(super) buffered: BufferedPackets,
+    pub(super) zero_rtt: Option<Box<ZeroRttKeys>>,
+    pub(super) zero_rtt_state: EarlyData,
+    /// What we announce; `None` once the handshake is complete.
+    pub(super) local_parameters: Option<Box<TransportParameters>>,
+    pub(super) announces_multipath: bool,
+    pub(super) takes_reset_stream_at: bool,
+    pub(super) cids: FirstCids,
+    /// Token for our Initial packets.
+    pub(super) token: Bytes,
+    /// A NEW_TOKEN frame with this token is to be sent.
+    pub(super) new_token: Option<Bytes>,
+    pub(super) complete: bool,
+    pub(super) confirmed: bool,
+    /// HANDSHAKE_DONE is to be sent.
+    pub(super) done_pending: bool,
+    pub(super) data_reported: bool,
+    pub(super) parameters_known: bool,
+    pub(super) is_tls_over: bool,
+    /// What was achieved and not acted on yet.
+    pub(super) steps: Vec<Step>,
+}
+
+impl Handshake {
+    pub(crate) fn new(setup: ConnectionSetup) -> Self {
+        let (token, peer, first_flight) = match &setup.role {
+            Role::Client(client) => (client.token.clone(), None, None),
+            Role::Server(_) => (Bytes::new(), Some(setup.peer_cid), Some(Vec::new())),
+        };
+        let version = setup.versions.current();
+        let initial = Level::new(SpaceId::Initial, version, setup.initial_keys);
+        Self {
+            role: setup.role,
+            session: setup.session,
+            versions: setup.versions,
+            first_flight,
+            initial: Some(Box::new(initial)),
+            handshake: None,
+            one_rtt: None,
+            crypto: Some(Box::default()),
+            crypto_buffer: setup.transport.crypto_buffer.max(MIN_CRYPTO_BUFFER),
+            buffered: BufferedPackets::default(),
+            zero_rtt: None,
+            zero_rtt_state: EarlyData::NotOffered,
+            announces_multipath: setup.local_parameters.initial_max_path_id.is_some(),
+            takes_reset_stream_at: setup.local_parameters.reset_stream_at,
+            local_parameters: Some(Box::new(setup.local_parameters)),
+            cids: FirstCids {
+                local: setup.local_cid,
+                initial: setup.initial_dcid,
+                original: setup.initial_dcid,
+                retry: None,
+                peer,
+            },
+            token,
+            new_token: None,
+            complete: false,
+            confirmed: false,
+            done_pending: false,
+            data_reported: false,
+            parameters_known: false,
+            is_tls_over: false,
+            steps: Vec::new(),
+        }
+    }
+
+    /// What was achieved since the last call, in order.
+    pub(crate) fn take_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+
+    /// True once TLS is done (RFC 9001 section 4.1.1).
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// True once TLS is done at the peer, too (RFC 9001 section 4.1.2).
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// ALPN and server name, once known.
+    pub(crate) fn data(&self) -> Option<HandshakeData> {
+        self.session.handshake_data()
+    }
+
+    /// The peer's certificates, once the handshake is complete.
+    pub(crate) fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        self.session.peer_certificates()
+    }
+
+    /// Fills `output` with keying material (RFC 8446 section 7.5).
+    pub(crate) fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        if !self.complete {
+            return Err(ExportError::HandshakeIncomplete);
+        }
+        self.session.export_keying_material(output, label, context)
+    }
+
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.buffered.trim();
+    }
+
+    /// The version in use. A client knows it once the handshake is complete.
+    pub(crate) fn version(&self) -> Version {
+        self.versions.current()
+    }
+
+    /// Logs a Retry or Version Negotiation packet that the client acts on.
+    pub(super) fn log_unnumbered(
+        &self,
+        source: &ConnectionId,
+        size: usize,
+        kind: UnnumberedKind<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let packet = qlog::Unnumbered {
+            destination: &self.cids.local,
+            source,
+            original_dcid: &self.cids.original,
+            size,
+            kind,
+        };
+        outbox
+            .log
+            .event(|| qlog::Event::UnnumberedReceived(&packet));
+    }
+}

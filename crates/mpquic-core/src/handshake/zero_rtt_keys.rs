@@ -1,0 +1,35 @@
+//! [`ZeroRttKeys`].
+
+use std::time::Instant;
+
+use crate::crypto::{HeaderKey, PacketKey};
+use crate::protect::FixedKeys;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// 0-RTT keys: a client's seal, a server's open.
+pub(super) struct ZeroRttKeys {
+    pub(super) header: Box<dyn HeaderKey>,
+    pub(super) packet: Box<dyn PacketKey>,
+    /// Client: the limits of the earlier connection.
+    pub(super) remembered: Option<TransportParameters>,
+    /// Server: set when the handshake is complete.
+    pub(super) discard_at: Option<Instant>,
+}
+
+impl ZeroRttKeys {
+    /// Server: the keys to open packets with.
+    pub(super) fn opening(&self) -> Option<FixedKeys<'_>> {
+        self.remembered.is_none().then_some(FixedKeys {
+            header: &*self.header,
+            packet: &*self.packet,
+        })
+    }
+}
+
+/// The keys for the next packet in the application's packet number space.
+pub(crate) struct Sealing<'a> {
+    pub(crate) header: &'a dyn HeaderKey,
+    pub(crate) packet: &'a dyn PacketKey,
+    /// The key phase of a 1-RTT packet; `None` for 0-RTT.
+    pub(crate) key_phase: Option<bool>,
+}
