@@ -211,6 +211,6 @@ pub(crate) const LINES: Limit = Limit {
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 569,
+    limit: 575,
     slack: 50,
 };
