@@ -57,6 +57,7 @@ mod protect;
 pub mod qlog;
 mod random;
 pub mod range_set;
+mod rate;
 mod recorder;
 mod recovery;
 pub mod sched;

@@ -278,7 +278,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let (id, status) = (frame.path_id, frame.status);
         self.paths.ids.check(id)?;
-        self.hints.on_frame(now)?;
+        self.advisory_frames.on_frame(now)?;
         if self.paths.ids.is_used(id) && self.paths.open(id).is_none() {
             return Ok(());
         }
@@ -297,7 +297,7 @@ impl Connection {
         now: Instant,
         maximum: PathId,
     ) -> Result<(), TransportError> {
-        self.hints.on_frame(now)?;
+        self.advisory_frames.on_frame(now)?;
         let raised = self.paths.ids.on_max_path_id(maximum)?;
         self.issue_cids();
         if raised {
@@ -313,7 +313,7 @@ impl Connection {
         maximum: PathId,
     ) -> Result<(), TransportError> {
         self.paths.ids.on_paths_blocked(maximum)?;
-        self.hints.on_frame(now)
+        self.advisory_frames.on_frame(now)
     }
 
     /// PATH_CIDS_BLOCKED.
@@ -324,7 +324,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let id = frame.path_id;
         self.paths.ids.check(id)?;
-        self.hints.on_frame(now)?;
+        self.advisory_frames.on_frame(now)?;
         if !self.paths.ids.is_closed(id) {
             let cids = &self.paths.slot_or_new(id).local_cids;
             // MP-143
@@ -342,7 +342,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let id = frame.path_id;
         self.paths.ids.check(id)?;
-        self.hints.on_frame(now)?;
+        self.advisory_frames.on_frame(now)?;
         if self.paths.ids.is_closed(id) {
             return Ok(());
         }

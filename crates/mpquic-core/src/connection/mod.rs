@@ -45,6 +45,7 @@ use crate::version::Version;
 use crate::wire::frame::Close;
 use crate::wire::transport_parameters::TransportParameters;
 
+mod advisory_frame_limit;
 mod assemble;
 mod close_packets;
 mod dispatch;
@@ -52,7 +53,6 @@ mod egress;
 mod failover;
 mod handshake;
 mod handshake_packets;
-mod hints;
 mod idle;
 mod ingress;
 #[cfg(feature = "testing")]
@@ -67,7 +67,7 @@ mod state;
 mod timers;
 mod views;
 
-use hints::Hints;
+use advisory_frame_limit::AdvisoryFrameLimit;
 use idle::IdleTimer;
 use scheduling::SchedulerHost;
 use state::State;
@@ -155,7 +155,7 @@ pub struct Connection {
     scheduling: SchedulerHost,
     state: State,
     idle: IdleTimer,
-    hints: Hints,
+    advisory_frames: AdvisoryFrameLimit,
     outbox: Outbox,
     /// Memory for what an acknowledgement changes.
     outcome: Option<Box<AckOutcome>>,
@@ -204,7 +204,7 @@ impl Connection {
             outbox,
             state: State::Open,
             idle: IdleTimer::new(config.max_idle_timeout, now),
-            hints: Hints::new(now),
+            advisory_frames: AdvisoryFrameLimit::new(),
             outcome: None,
             #[cfg(feature = "testing")]
             injected: inject::Injected::default(),

@@ -22,11 +22,11 @@ use crate::handshake::{Versions, local_parameters};
 use crate::ids::{FourTuple, PathId};
 use crate::packet::Transmit;
 use crate::qlog::{Unnumbered, UnnumberedKind};
+use crate::rate::TokenBucket;
 use crate::version::Version;
 use crate::wire::header::{self, PacketKind, Peek};
 use crate::wire::transport_parameters::PreferredAddress;
 use incoming::{Arrived, Pending, PendingTable};
-use reset::ResetLimiter;
 use routes::{InitialRoute, Route, Routes};
 use token::{Admission, UsedTokens};
 
@@ -124,7 +124,7 @@ pub struct Endpoint {
     routes: Routes,
     pending: PendingTable,
     used_tokens: UsedTokens,
-    reset_limiter: ResetLimiter,
+    reset_limit: TokenBucket,
     log: log::Log,
 }
 
@@ -153,7 +153,7 @@ impl Endpoint {
             routes: Routes::default(),
             pending: PendingTable::default(),
             used_tokens: UsedTokens::new(USED_TOKENS),
-            reset_limiter: ResetLimiter::new(),
+            reset_limit: reset::limit(),
             log: log::Log::default(),
         }
     }
@@ -600,7 +600,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         let size = reset::reset_size(trigger, &mut self.rng)?;
-        if !self.reset_limiter.take(now) {
+        if !self.reset_limit.take(now) {
             return None;
         }
         let token = self.reset_key.token(&dcid);

@@ -1,8 +1,10 @@
 //! Stateless resets for packets of connections we know nothing of (RFC 9000 section 10.3).
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rand::{Rng, RngExt};
+
+use crate::rate::TokenBucket;
 
 /// Shortest datagram that could be a stateless reset.
 pub(super) const MIN_RESET: usize = 21;
@@ -12,43 +14,13 @@ const UNREMARKABLE_RESET: usize = 42;
 const MAX_RESET: usize = 128;
 const TOKEN_LENGTH: usize = 16;
 
-/// Resets are paid from a budget of this many, which refills one at a time.
-const BUDGET: u32 = 64;
-const REFILL_INTERVAL: Duration = Duration::from_millis(10);
+/// Resets that may leave at once, and then one more in each interval.
+const BURST: u32 = 64;
+const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Limits how many resets leave, as whoever spoofs addresses could ask for any number.
-#[derive(Debug)]
-pub(super) struct ResetLimiter {
-    budget: u32,
-    refilled: Option<Instant>,
-}
-
-impl ResetLimiter {
-    pub(super) fn new() -> Self {
-        Self {
-            budget: BUDGET,
-            refilled: None,
-        }
-    }
-
-    /// True if a reset may be sent now; counts it.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        let refilled = *self.refilled.get_or_insert(now);
-        let periods =
-            now.saturating_duration_since(refilled).as_nanos() / REFILL_INTERVAL.as_nanos();
-        if let Ok(periods) = u32::try_from(periods)
-            && periods < BUDGET
-        {
-            self.budget = (self.budget + periods).min(BUDGET);
-            self.refilled = Some(refilled + REFILL_INTERVAL * periods);
-        } else {
-            self.budget = BUDGET;
-            self.refilled = Some(now);
-        }
-        let allowed = self.budget > 0;
-        self.budget = self.budget.saturating_sub(1);
-        allowed
-    }
+pub(super) const fn limit() -> TokenBucket {
+    TokenBucket::new(BURST, INTERVAL)
 }
 
 /// Bytes of a reset in answer to a datagram: always less than that, so that two endpoints without
@@ -94,24 +66,5 @@ mod tests {
             assert_eq!(buf[0] & 0xc0, 0x40);
             assert!(buf.ends_with(&[7; 16]));
         }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
-    fn now() -> Instant {
-        Instant::now()
-    }
-
-    #[test]
-    fn budget_refills_with_time() {
-        let start = now();
-        let mut limiter = ResetLimiter::new();
-        let count =
-            |limiter: &mut ResetLimiter, now| (0..1000).filter(|_| limiter.take(now)).count();
-        assert_eq!(count(&mut limiter, start), 64);
-        assert_eq!(count(&mut limiter, start + Duration::from_millis(9)), 0);
-        assert_eq!(count(&mut limiter, start + Duration::from_millis(35)), 3);
-        assert_eq!(count(&mut limiter, start + Duration::from_millis(39)), 0);
-        assert_eq!(count(&mut limiter, start + Duration::from_millis(40)), 1);
-        assert_eq!(count(&mut limiter, start + Duration::from_secs(3600)), 64);
     }
 }

@@ -1,42 +1,30 @@
-//! [`Hints`]: how much advice a peer may give.
+//! [`AdvisoryFrameLimit`]: how many frames that only give advice a peer may send.
 
 use std::time::{Duration, Instant};
 
 use crate::error::{Fault, TransportError};
+use crate::rate::TokenBucket;
 
 /// Frames at once; an honest peer sends a few for each path.
 const BURST: u32 = 1000;
 /// Each such time allows one more.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Counts frames that cost their sender nothing and oblige us to little: PATHS_BLOCKED,
+/// Rate limit for advisory frames, which a peer could send without cost: PATHS_BLOCKED,
 /// PATH_CIDS_BLOCKED, MAX_PATH_ID, path statuses and abandonments (RFC 9000 section 21.9, MP-175).
 #[derive(Debug)]
-pub(super) struct Hints {
-    left: u32,
-    counted_from: Instant,
-}
+pub(super) struct AdvisoryFrameLimit(TokenBucket);
 
-impl Hints {
-    pub(super) fn new(now: Instant) -> Self {
-        Self {
-            left: BURST,
-            counted_from: now,
-        }
+impl AdvisoryFrameLimit {
+    pub(super) fn new() -> Self {
+        Self(TokenBucket::new(BURST, INTERVAL))
     }
 
     /// Such a frame arrived.
     pub(super) fn on_frame(&mut self, now: Instant) -> Result<(), TransportError> {
-        let elapsed = now.saturating_duration_since(self.counted_from);
-        let earned = u32::try_from(elapsed.as_nanos() / INTERVAL.as_nanos()).unwrap_or(u32::MAX);
-        if earned >= BURST - self.left {
-            self.left = BURST;
-            self.counted_from = now;
-        } else {
-            self.left += earned;
-            self.counted_from += INTERVAL * earned;
+        if !self.0.take(now) {
+            return Err(Fault::TooMuchAdvice.into());
         }
-        self.left = self.left.checked_sub(1).ok_or(Fault::TooMuchAdvice)?;
         Ok(())
     }
 }
@@ -49,10 +37,10 @@ mod tests {
     #[test]
     fn mp_175_a_burst_and_a_hundred_each_second() {
         let start = start();
-        let mut hints = Hints::new(start);
+        let mut limit = AdvisoryFrameLimit::new();
         let mut taken = |now| {
             (0..5000)
-                .take_while(|_| hints.on_frame(now).is_ok())
+                .take_while(|_| limit.on_frame(now).is_ok())
                 .count()
         };
         assert_eq!(taken(start), 1000);
