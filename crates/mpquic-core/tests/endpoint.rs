@@ -170,6 +170,23 @@ impl Test {
         }
     }
 
+    /// Starts the server anew, with the same tickets, speaking these versions.
+    fn restart_server_with(&mut self, versions: &[Version]) {
+        let mut config = EndpointConfig::new([2; 32]);
+        config.supported_versions = versions.to_vec();
+        let server = Arc::new(self.tls.server(self.transport.clone()));
+        self.server = Endpoint::new(Arc::new(config), Some(server), [3; 32]);
+    }
+
+    /// Writes on a new stream of the client, and checks that it arrives.
+    fn write_again(&mut self, client: &mut Hosted, server: &mut Option<Hosted>) -> StreamId {
+        let id = write(&mut client.1, b"again");
+        self.exchange(client, server);
+        let accepted = &mut server.as_mut().unwrap().1;
+        assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+        id
+    }
+
     /// Connects and closes again.
     fn visit(&mut self) {
         let mut client = self.connect();
@@ -537,10 +554,7 @@ fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
     assert_eq!(accepted.early_data(), EarlyData::NotOffered);
     assert_eq!(accepted.accept(Dir::Uni), None);
     // The same stream ID is free again.
-    assert_eq!(write(&mut client.1, b"again"), id);
-    test.exchange(&mut client, &mut server);
-    let accepted = &mut server.as_mut().unwrap().1;
-    assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+    assert_eq!(test.write_again(&mut client, &mut server), id);
     assert_eq!(lost(&mut client.1), None);
 }
 
@@ -550,10 +564,7 @@ fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
 fn rfc_9369_5_a_change_of_the_version_rejects_early_data() {
     let mut test = Test::new();
     test.visit();
-    let mut config = EndpointConfig::new([2; 32]);
-    config.supported_versions = vec![Version::V2, Version::V1];
-    let server = Arc::new(test.tls.server(test.transport.clone()));
-    test.server = Endpoint::new(Arc::new(config), Some(server), [3; 32]);
+    test.restart_server_with(&[Version::V2, Version::V1]);
     let mut client = test.connect();
     assert_eq!(client.1.early_data(), EarlyData::Offered);
     write(&mut client.1, &[7; 3000]);
@@ -564,10 +575,7 @@ fn rfc_9369_5_a_change_of_the_version_rejects_early_data() {
     assert!(!client.1.is_handshaking());
     let accepted = &mut server.as_mut().unwrap().1;
     assert_eq!(accepted.early_data(), EarlyData::NotOffered);
-    let id = write(&mut client.1, b"again");
-    test.exchange(&mut client, &mut server);
-    let accepted = &mut server.as_mut().unwrap().1;
-    assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+    test.write_again(&mut client, &mut server);
 }
 
 /// The same after Version Negotiation.
@@ -575,20 +583,14 @@ fn rfc_9369_5_a_change_of_the_version_rejects_early_data() {
 fn rfc_9368_2_1_starting_over_rejects_early_data() {
     let mut test = Test::new();
     test.visit();
-    let mut config = EndpointConfig::new([2; 32]);
-    config.supported_versions = vec![Version::V2];
-    let server = Arc::new(test.tls.server(test.transport.clone()));
-    test.server = Endpoint::new(Arc::new(config), Some(server), [3; 32]);
+    test.restart_server_with(&[Version::V2]);
     let mut client = test.connect();
     let id = write(&mut client.1, &[7; 3000]);
     let mut server = None;
     test.exchange(&mut client, &mut server);
     assert_eq!(client.1.early_data(), EarlyData::Rejected);
     assert_eq!(client.1.version(), Version::V2);
-    assert_eq!(write(&mut client.1, b"again"), id);
-    test.exchange(&mut client, &mut server);
-    let accepted = &mut server.as_mut().unwrap().1;
-    assert_eq!(read(accepted, id), (b"again".to_vec(), true));
+    assert_eq!(test.write_again(&mut client, &mut server), id);
     assert_eq!(lost(&mut client.1), None);
 }
 

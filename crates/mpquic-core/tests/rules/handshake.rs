@@ -13,6 +13,12 @@ use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};
 use super::messages::{certificate, client_given, crypto, initial_header, message, server_cid};
 
+/// True if the client knows that the server has its handshake.
+fn is_confirmed(net: &mut Net) -> bool {
+    let events = net.events(Side::Client);
+    events.contains(&Event::HandshakeConfirmed)
+}
+
 /// RFC 9000 section 17.2.2: a server's Initial has no token.
 #[test]
 fn rfc_9000_17_2_2_a_servers_initial_with_a_token_is_dropped() {
@@ -284,25 +290,25 @@ fn rfc_9000_13_3_handshake_done_is_repeated_until_acknowledged() {
     });
     let done = log.iter().position(|sent| !(net.delivers)(sent));
     assert!(done > complete);
-    assert!(
-        !net.events(Side::Client)
-            .contains(&Event::HandshakeConfirmed)
-    );
+    assert!(!is_confirmed(&mut net));
     net.delivers = |_| true;
     net.wait(2 * SECOND);
-    assert!(
-        net.events(Side::Client)
-            .contains(&Event::HandshakeConfirmed)
-    );
+    assert!(is_confirmed(&mut net));
+}
+
+/// A server that will ask for a Retry, and the first datagram of a client.
+fn asked_for_retry() -> (Net, Sent) {
+    let mut net = Net::connecting(Options::default());
+    net.retry = true;
+    let first = net.take(Side::Client).remove(0);
+    (net, first)
 }
 
 /// RFC 9000 sections 8.1.2 and 17.2.5: the token of a Retry is in every Initial from then on,
 /// numbers go on, and the ClientHello is the same.
 #[test]
 fn rfc_9000_17_2_5_after_a_retry_the_client_goes_on_with_its_token() {
-    let mut net = Net::connecting(Options::default());
-    net.retry = true;
-    let first = net.take(Side::Client).remove(0);
+    let (mut net, first) = asked_for_retry();
     let retry = net.give(first.clone()).unwrap();
     let Header::Retry { scid, token, .. } =
         first.answered(retry.clone()).packets().remove(0).header
@@ -330,18 +336,13 @@ fn rfc_9000_17_2_5_after_a_retry_the_client_goes_on_with_its_token() {
     net.give(initials.remove(0));
     assert_eq!(net.validated, Some(true));
     net.wait(SECOND);
-    assert!(
-        net.events(Side::Client)
-            .contains(&Event::HandshakeConfirmed)
-    );
+    assert!(is_confirmed(&mut net));
 }
 
 /// RFC 9000 section 17.2.5.1: a Retry whose source connection ID is the client's own choice.
 #[test]
 fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
-    let mut net = Net::connecting(Options::default());
-    net.retry = true;
-    let first = net.take(Side::Client).remove(0);
+    let (mut net, first) = asked_for_retry();
     let (original, scid, _) = initial_header(&first);
     let mut data = Vec::new();
     mpquic_core::wire::header::encode_retry(&mut data, Version::V1, &scid, &original, b"token");
