@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 
-use crate::uncoupled::PathController;
+use crate::uncoupled::{PathController, PathLimits};
 use crate::window::{Reaction, Window};
 
 /// What a loss leaves of the window (RFC 9438 section 4.6).
@@ -168,16 +168,8 @@ impl PathController for Cubic {
         }
     }
 
-    fn window(&self) -> u64 {
-        self.window.limit()
-    }
-
-    fn slow_start_threshold(&self) -> Option<u64> {
-        self.window.threshold()
-    }
-
-    fn in_recovery(&self) -> bool {
-        self.window.in_recovery()
+    fn limits(&self) -> PathLimits {
+        self.window.limits()
     }
 
     fn window_after_round(&self, window: u64) -> u64 {

@@ -51,7 +51,7 @@ pub use cubic::Cubic;
 pub use lia::Lia;
 pub use new_reno::NewReno;
 pub use olia::Olia;
-pub use uncoupled::{PathController, Uncoupled};
+pub use uncoupled::{PathController, PathLimits, Uncoupled};
 pub use wvegas::Wvegas;
 
 /// A built-in controller, as listed for people.

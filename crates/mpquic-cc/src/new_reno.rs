@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 
-use crate::uncoupled::PathController;
+use crate::uncoupled::{PathController, PathLimits};
 use crate::window::Window;
 
 /// What a loss leaves of the window.
@@ -44,16 +44,8 @@ impl PathController for NewReno {
         self.window.on_congestion_event(event, LOSS_FACTOR);
     }
 
-    fn window(&self) -> u64 {
-        self.window.limit()
-    }
-
-    fn slow_start_threshold(&self) -> Option<u64> {
-        self.window.threshold()
-    }
-
-    fn in_recovery(&self) -> bool {
-        self.window.in_recovery()
+    fn limits(&self) -> PathLimits {
+        self.window.limits()
     }
 
     fn window_after_round(&self, window: u64) -> u64 {
@@ -84,7 +76,7 @@ mod tests {
             let sent_at = now + RTT / 2;
             now += RTT;
             reno.on_ack(&acked(now, sent_at, reno.window.rounded()));
-            assert!(reno.window().abs_diff(6_000 + round * 1200) <= 1);
+            assert!(reno.limits().window.abs_diff(6_000 + round * 1200) <= 1);
         }
     }
 

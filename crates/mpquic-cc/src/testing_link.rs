@@ -122,7 +122,7 @@ impl<C: PathController> Flow<C> {
     pub(crate) fn run_until(&mut self, end: Instant, mut done: impl FnMut(&Self) -> bool) -> bool {
         while !done(self) {
             let ack = self.packets.iter().find_map(|packet| packet.acked_at);
-            let room = self.in_flight + MTU <= self.controller.window();
+            let room = self.in_flight + MTU <= self.controller.limits().window;
             let send = room.then_some(self.next_send.max(self.next_data).max(self.now));
             let next = [ack, send].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else {
@@ -168,7 +168,7 @@ impl<C: PathController> Flow<C> {
             app_limited: self.app_limited_until > 0,
         });
         self.in_flight += MTU;
-        let pacing = self.controller.pacing_rate().unwrap_or(u64::MAX);
+        let pacing = self.controller.limits().pacing_rate.unwrap_or(u64::MAX);
         let gap = Duration::from_secs_f64(MTU as f64 / pacing as f64);
         self.next_send = self.next_send.max(now) + gap;
         if let Some(rate) = self.application {

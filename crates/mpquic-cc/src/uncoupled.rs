@@ -6,8 +6,72 @@ use std::time::Instant;
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
 use mpquic_core::{PathId, PathMap};
 
+/// What a path may send, as its controller says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PathLimits {
+    /// Bytes the path may have in flight; never below two datagrams.
+    pub window: u64,
+    /// The slow start threshold, once it has been set.
+    pub slow_start_threshold: Option<u64>,
+    /// True while the path recovers from a loss event.
+    pub in_recovery: bool,
+    /// Bytes per second to pace at; `None` lets the core choose.
+    pub pacing_rate: Option<u64>,
+}
+
+impl PathLimits {
+    /// A window in bytes and nothing else.
+    pub fn new(window: u64) -> Self {
+        Self {
+            window,
+            slow_start_threshold: None,
+            in_recovery: false,
+            pacing_rate: None,
+        }
+    }
+}
+
 /// Congestion control of one path that needs to know nothing of the others. [`Uncoupled`] makes a
 /// [`Controller`] of it; the methods mean what they mean there.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use mpquic_cc::{PathController, PathLimits, Uncoupled};
+/// use mpquic_core::PathId;
+/// use mpquic_core::congestion::{Acked, CongestionEvent, Controller as _};
+///
+/// /// Ten datagrams, whatever happens.
+/// #[derive(Debug)]
+/// struct TenDatagrams {
+///     mtu: u16,
+/// }
+///
+/// impl PathController for TenDatagrams {
+///     const NAME: &'static str = "ten";
+///
+///     fn new(_: Instant, mtu: u16) -> Self {
+///         Self { mtu }
+///     }
+///
+///     fn on_mtu_update(&mut self, mtu: u16) {
+///         self.mtu = mtu;
+///     }
+///
+///     fn on_ack(&mut self, _: &Acked) {}
+///
+///     fn on_congestion_event(&mut self, _: &CongestionEvent) {}
+///
+///     fn limits(&self) -> PathLimits {
+///         PathLimits::new(10 * u64::from(self.mtu))
+///     }
+/// }
+///
+/// let mut controller = Uncoupled::<TenDatagrams>::default();
+/// controller.on_path_opened(PathId(0), Instant::now(), 1200);
+/// assert_eq!(controller.window(PathId(0)), 12_000);
+/// ```
 pub trait PathController: fmt::Debug + Send {
     /// The algorithm's name.
     const NAME: &'static str;
@@ -24,20 +88,8 @@ pub trait PathController: fmt::Debug + Send {
     fn on_ack(&mut self, ack: &Acked);
     /// Loss, ECN-CE, persistent congestion, or the news that a loss was spurious.
     fn on_congestion_event(&mut self, event: &CongestionEvent);
-    /// Bytes the path may have in flight; never below two datagrams.
-    fn window(&self) -> u64;
-    /// The slow start threshold, once it has been set.
-    fn slow_start_threshold(&self) -> Option<u64> {
-        None
-    }
-    /// True while the path recovers from a loss event.
-    fn in_recovery(&self) -> bool {
-        false
-    }
-    /// Bytes per second to pace at; `None` lets the core choose.
-    fn pacing_rate(&self) -> Option<u64> {
-        None
-    }
+    /// What the path may send now.
+    fn limits(&self) -> PathLimits;
     /// The window after one loss-free round trip, if it were `window` now.
     fn window_after_round(&self, window: u64) -> u64 {
         window
@@ -56,6 +108,12 @@ impl<C> Default for Uncoupled<C> {
         Self {
             paths: PathMap::default(),
         }
+    }
+}
+
+impl<C: PathController> Uncoupled<C> {
+    fn limits(&self, path: PathId) -> Option<PathLimits> {
+        self.paths.get(path).map(C::limits)
     }
 }
 
@@ -93,19 +151,19 @@ impl<C: PathController> Controller for Uncoupled<C> {
     }
 
     fn window(&self, path: PathId) -> u64 {
-        self.paths.get(path).map_or(0, C::window)
+        self.limits(path).map_or(0, |limits| limits.window)
     }
 
     fn slow_start_threshold(&self, path: PathId) -> Option<u64> {
-        self.paths.get(path).and_then(C::slow_start_threshold)
+        self.limits(path)?.slow_start_threshold
     }
 
     fn in_recovery(&self, path: PathId) -> bool {
-        self.paths.get(path).is_some_and(C::in_recovery)
+        self.limits(path).is_some_and(|limits| limits.in_recovery)
     }
 
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
-        self.paths.get(path).and_then(C::pacing_rate)
+        self.limits(path)?.pacing_rate
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

@@ -7,6 +7,7 @@ use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Sent};
 
 use crate::prr::RateReduction;
 use crate::slow_start::{SlowStart, Step};
+use crate::uncoupled::PathLimits;
 
 /// Bytes of the largest initial window (RFC 9002 section 7.2).
 const MAX_INITIAL_WINDOW: f64 = 14_720.0;
@@ -76,6 +77,14 @@ impl Window {
     pub(crate) fn limit(&self) -> u64 {
         let limit = self.reduction.map_or(self.bytes, |prr| prr.limit());
         limit.max(self.minimum()) as u64
+    }
+
+    /// What the path may send.
+    pub(crate) fn limits(&self) -> PathLimits {
+        let mut limits = PathLimits::new(self.limit());
+        limits.slow_start_threshold = self.threshold();
+        limits.in_recovery = self.recovering;
+        limits
     }
 
     /// The window in whole bytes.

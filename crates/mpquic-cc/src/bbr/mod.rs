@@ -27,7 +27,7 @@ mod probe_rtt;
 mod rounds;
 mod send_log;
 
-use crate::uncoupled::PathController;
+use crate::uncoupled::{PathController, PathLimits};
 use aggregation::{Aggregation, Round};
 use bandwidth::{FullPipe, Latest};
 use cycle::Cycle;
@@ -498,16 +498,11 @@ impl PathController for Bbr {
         }
     }
 
-    fn window(&self) -> u64 {
-        self.window.max(2.0 * self.mtu) as u64
-    }
-
-    fn in_recovery(&self) -> bool {
-        self.losses.in_recovery()
-    }
-
-    fn pacing_rate(&self) -> Option<u64> {
-        self.pacing_rate.map(|rate| rate.max(1.0) as u64)
+    fn limits(&self) -> PathLimits {
+        let mut limits = PathLimits::new(self.window.max(2.0 * self.mtu) as u64);
+        limits.in_recovery = self.losses.in_recovery();
+        limits.pacing_rate = self.pacing_rate.map(|rate| rate.max(1.0) as u64);
+        limits
     }
 
     fn window_after_round(&self, window: u64) -> u64 {

@@ -253,11 +253,11 @@ fn losses_while_cruising_slow_it_down_until_the_next_probe() {
     flow.run(200 * MS);
     let bbr = &flow.controller;
     assert!(bbr.bounds.short_term < window && bbr.bandwidth() < 0.95 * flow.rate);
-    assert!(bbr.in_recovery());
+    assert!(bbr.limits().in_recovery);
     flow.lose_every = None;
     until(&mut flow, Phase::Refill);
     assert!(flow.controller.bounds.short_term.is_infinite());
-    assert!(!flow.controller.in_recovery());
+    assert!(!flow.controller.limits().in_recovery);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_spurious_loss_is_taken_back() {
     flow.controller.on_congestion_event(&event);
     assert_eq!(flow.controller.phase, Phase::Refill);
     assert_eq!(flow.controller.bounds.long_term, before);
-    assert!(!flow.controller.in_recovery());
+    assert!(!flow.controller.limits().in_recovery);
 }
 
 #[test]
@@ -302,16 +302,16 @@ fn persistent_congestion_starts_from_two_datagrams() {
     flow.run(2 * SECOND);
     let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
     flow.controller.on_congestion_event(&event);
-    assert_eq!(flow.controller.window(), 2 * MTU);
+    assert_eq!(flow.controller.limits().window, 2 * MTU);
     assert!(flow.run(2 * SECOND) > 0.8 * flow.rate);
 }
 
 #[test]
 fn the_initial_window_follows_the_datagram_size() {
     let mut bbr = Bbr::new(start(), 1200);
-    assert_eq!((bbr.window(), bbr.pacing_rate()), (12_000, None));
+    assert_eq!(bbr.limits(), PathLimits::new(12_000));
     bbr.on_mtu_update(1452);
-    assert_eq!(bbr.window(), 14_520);
+    assert_eq!(bbr.limits().window, 14_520);
     assert_eq!(bbr.window_after_round(14_520), 29_040);
 }
 
@@ -345,9 +345,9 @@ proptest! {
                     bbr.on_ack(&ack);
                 }
             }
-            prop_assert!(bbr.window.is_finite() && bbr.window() >= 2400);
+            prop_assert!(bbr.window.is_finite() && bbr.limits().window >= 2400);
             prop_assert!(bbr.pacing_rate.is_none_or(|rate| rate.is_finite() && rate > 0.0));
-            prop_assert!(bbr.window_after_round(bbr.window()) >= 2400);
+            prop_assert!(bbr.window_after_round(bbr.limits().window) >= 2400);
         }
     }
 }

@@ -22,7 +22,7 @@ use mpquic_core::{PathId, PathMap};
 mod detection;
 
 use crate::bbr::{Bbr, Company, LOSS_THRESHOLD, MaxBandwidth, Phase};
-use crate::uncoupled::PathController;
+use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
 
 /// One in so many probes of a bottleneck is made by one path alone, to see whether the others still
@@ -92,6 +92,10 @@ pub struct CoupledBbr {
 }
 
 impl CoupledBbr {
+    fn limits(&self, path: PathId) -> Option<PathLimits> {
+        self.paths.get(path).map(|path| path.bbr.limits())
+    }
+
     /// The other active paths of the bottleneck `path` is on.
     fn others(
         &self,
@@ -343,17 +347,15 @@ impl Controller for CoupledBbr {
     }
 
     fn window(&self, path: PathId) -> u64 {
-        self.paths.get(path).map_or(0, |path| path.bbr.window())
+        self.limits(path).map_or(0, |limits| limits.window)
     }
 
     fn in_recovery(&self, path: PathId) -> bool {
-        self.paths
-            .get(path)
-            .is_some_and(|path| path.bbr.in_recovery())
+        self.limits(path).is_some_and(|limits| limits.in_recovery)
     }
 
     fn pacing_rate(&self, path: PathId) -> Option<u64> {
-        self.paths.get(path)?.bbr.pacing_rate()
+        self.limits(path)?.pacing_rate
     }
 
     fn window_after_round(&self, path: PathId, windows: &[(PathId, u64)]) -> u64 {

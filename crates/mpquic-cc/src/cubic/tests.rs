@@ -123,7 +123,7 @@ fn persistent_congestion_starts_level() {
     let event = congestion(CongestionKind::Persistent, flow.now, flow.now);
     flow.cubic.on_congestion_event(&event);
     assert_eq!(flow.cubic.window.rounded(), 2_400);
-    assert_eq!(flow.cubic.slow_start_threshold(), Some(840_000));
+    assert_eq!(flow.cubic.limits().slow_start_threshold, Some(840_000));
     while flow.cubic.window.rounded() < 840_000 {
         flow.round();
     }
