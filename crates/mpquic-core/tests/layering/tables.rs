@@ -17,6 +17,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("path_map", "ids"),
             ("random", ""),
             ("range_set", ""),
+            ("rate", ""),
             ("sched", "congestion ids named"),
             ("version", ""),
             ("wire", "error ids range_set version"),
@@ -46,11 +47,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "connection",
-                "cid config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched space stream version wire",
+                "cid config congestion crypto error event guarded handshake ids outbox packet path protect qlog random rate recorder recovery sched space stream version wire",
             ),
             (
                 "endpoint",
-                "config connection crypto error event handshake ids packet protect qlog version wire",
+                "config connection crypto error event handshake ids packet protect qlog rate version wire",
             ),
             (
                 "testing",
