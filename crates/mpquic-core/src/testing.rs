@@ -13,8 +13,9 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::opener;
 use crate::packet::writer::FrameWriter;
+use crate::recovery::PacketNumberSpace;
 use crate::recovery::{AckContext, AckOutcome, Recovery};
-use crate::space::{AckPolicy, AckState, PacketNumberSpace, Received, SentPacket};
+use crate::space::{AckPolicy, AckState, Received, SentPacket};
 use crate::wire::frame::Ack;
 use crate::wire::header::{PacketHeader, ProtectedPacket};
 

@@ -11,7 +11,7 @@ use crate::handshake::Step;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::delivery::Fate;
 use crate::qlog;
-use crate::space::PacketNumberSpace;
+use crate::recovery::PacketNumberSpace;
 use crate::wire::transport_parameters::TransportParameters;
 
 impl Connection {

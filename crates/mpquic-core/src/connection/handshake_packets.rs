@@ -150,7 +150,7 @@ impl Connection {
         level.crypto.write_frames(&mut writer);
         #[cfg(feature = "testing")]
         self.injected.write(&mut writer, space);
-        if level.space.probes > 0 && !writer.is_ack_eliciting() {
+        if level.space.wants_probe() && !writer.is_ack_eliciting() {
             let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
         }
         let ack_eliciting = writer.is_ack_eliciting();

@@ -7,9 +7,9 @@ use crate::error::ConnectionError;
 use crate::event::{EndpointEvent, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
+use crate::recovery::PacketNumberSpace;
 use crate::recovery::pto::MAX_BACKOFF;
 use crate::recovery::{RecoveryTimeout, TimeoutContext, TimeoutKind};
-use crate::space::PacketNumberSpace;
 
 /// Longest time between probes of a suspect path while another path carries the data.
 const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);

@@ -5,7 +5,8 @@ use std::time::Instant;
 use crate::crypto::Keys;
 use crate::ids::SpaceId;
 use crate::protect::FixedKeys;
-use crate::space::{AckState, PacketNumberSpace};
+use crate::recovery::PacketNumberSpace;
+use crate::space::AckState;
 use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
 
@@ -80,6 +81,6 @@ impl Level {
 
     /// True if the level has something to send that must be acknowledged.
     pub(crate) fn wants_to_elicit(&self) -> bool {
-        self.crypto.wants_to_send() || self.space.probes > 0
+        self.crypto.wants_to_send() || self.space.wants_probe()
     }
 }

@@ -12,7 +12,7 @@ use crate::outbox::Outbox;
 use crate::packet::arrival::{Arrival, Opened};
 use crate::protect::{self, Opening, UpdatableKeys};
 use crate::qlog::{DropReason, KeyTrigger};
-use crate::space::PacketNumberSpace;
+use crate::recovery::PacketNumberSpace;
 use crate::version::Version;
 use crate::wire::frame::PacketType;
 use crate::wire::header::{Header, ProtectedPacket};

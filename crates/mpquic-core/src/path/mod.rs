@@ -12,9 +12,9 @@ use quinn_proto::Side;
 
 use crate::config::TransportConfig;
 use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::recovery::PacketNumberSpace;
 use crate::recovery::Recovery;
 use crate::sched::LocalQueue;
-use crate::space::PacketNumberSpace;
 
 mod ack_frequency;
 pub(crate) mod amplification;

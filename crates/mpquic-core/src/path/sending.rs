@@ -12,8 +12,9 @@ use crate::ids::{FourTuple, PathId};
 use crate::outbox::{Outbox, packet_info};
 use crate::packet::plan::Plan;
 use crate::packet::writer::FrameWriter;
+use crate::recovery::PacketNumberSpace;
 use crate::sched::{DataSelection, PathView, SchedulerEvent};
-use crate::space::{AckState, PacketNumberSpace, SentPacket};
+use crate::space::{AckState, SentPacket};
 
 /// A datagram with a challenge or a response and little else.
 const MIN_CHALLENGE: usize = 64;
@@ -160,7 +161,7 @@ impl Paths {
             return Some(validation);
         }
         let four_tuple = path.tuple.four_tuple;
-        if path.space.probes > 0 && !relieved {
+        if path.space.wants_probe() && !relieved {
             let mut plan = path.probe_plan();
             plan.data = Some(DataSelection::Next);
             plan.management = true;
@@ -179,7 +180,7 @@ impl Paths {
         let id = self.slots().get(index)?.id;
         let nobody_answers = self.relief_of(id)?.is_suspect();
         let path = self.open(id)?;
-        (path.space.probes > 0).then(|| {
+        (path.space.wants_probe()).then(|| {
             let mut plan = path.probe_plan();
             // RFC 9000 section 14.2: a path that carries less than this is of no use.
             plan.pad = true;

@@ -13,7 +13,7 @@ use crate::ids::PathId;
 use crate::packet::arrival::Opened;
 use crate::packet::opener::{self, OpenError, Unprotected};
 use crate::qlog::DropReason;
-use crate::space::PacketNumberSpace;
+use crate::recovery::PacketNumberSpace;
 use crate::wire::header::ProtectedPacket;
 
 /// What became of a packet that arrived.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::PacketNumberSpace;
 use super::{AckContext, AckOutcome, Recovery};
 use crate::congestion::{Acked, CongestionEvent, CongestionKind};
 use crate::error::{Fault, TransportError};
 use crate::ids::SpaceId;
-use crate::space::{LostPacket, PacketNumberSpace};
+use crate::space::LostPacket;
 use crate::wire::frame::Ack;
 
 /// Losses are remembered for this many probe timeouts.

@@ -2,7 +2,7 @@
 
 use quinn_proto::EcnCodepoint;
 
-use crate::space::PacketNumberSpace;
+use super::PacketNumberSpace;
 use crate::wire::frame::EcnCounts;
 
 /// Packets marked to find out whether the path supports it (RFC 9000 A.4).

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::PacketNumberSpace;
 use super::rtt::GRANULARITY;
 use super::{AckContext, AckOutcome, Recovery};
 use crate::config::TransportConfig;
 use crate::congestion::{CongestionEvent, CongestionKind};
-use crate::space::{LostPacket, PacketNumberSpace, SentPacket};
+use crate::space::{LostPacket, SentPacket};
 
 /// RFC 9002 section 7.6.1, `kPersistentCongestionThreshold`.
 const PERSISTENT_CONGESTION_THRESHOLD: u32 = 3;

@@ -9,6 +9,7 @@ mod loss_rate;
 pub(crate) mod pacer;
 pub(crate) mod pto;
 pub(crate) mod rtt;
+mod space;
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +20,12 @@ use loss_rate::LossRate;
 pub(crate) use pacer::Pacer;
 pub(crate) use pto::{RecoveryTimeout, TimeoutContext, TimeoutKind};
 pub(crate) use rtt::RttEstimator;
+pub(crate) use space::PacketNumberSpace;
 
 use crate::config::TransportConfig;
 use crate::congestion::{Acked, CongestionEvent};
 use crate::ids::PathId;
-use crate::space::{PacketNumberSpace, SentPacket};
+use crate::space::SentPacket;
 
 /// However slow the controller, two datagrams leave in this time or a round trip.
 const SLOWEST_PACE: Duration = Duration::from_millis(100);

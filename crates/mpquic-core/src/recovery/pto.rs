@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::PacketNumberSpace;
 use super::Recovery;
 use crate::ids::SpaceId;
-use crate::space::{PacketNumberSpace, SentPacket};
+use crate::space::SentPacket;
 
 /// Backoff ends here: a path that came back is noticed within a minute (as RFC 6298 section 2.5
 /// allows for TCP).

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use super::PacketNumberSpace;
 use super::{AckContext, AckOutcome, Recovery, TimeoutContext};
 use crate::config::TransportConfig;
 use crate::congestion::CongestionKind;
 use crate::error::TransportError;
 use crate::ids::{PathId, SpaceId};
 use crate::range_set::RangeSet;
-use crate::space::{PacketNumberSpace, SentPacket};
+use crate::space::SentPacket;
 use crate::wire::frame::{Ack, EcnCounts};
 
 pub(crate) const BYTES: u16 = 1000;

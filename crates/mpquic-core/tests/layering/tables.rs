@@ -28,9 +28,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("config", "congestion crypto qlog sched version"),
             ("guarded", "config congestion ids path_map sched"),
             ("recorder", "config ids packet qlog version wire"),
-            ("space", "config ids packet random range_set wire"),
-            ("protect", "crypto error ids packet qlog space wire"),
-            ("recovery", "config congestion error ids packet space wire"),
+            ("space", "config ids packet range_set wire"),
+            (
+                "recovery",
+                "config congestion error ids packet random space wire",
+            ),
+            ("protect", "crypto error ids packet qlog recovery wire"),
             ("stream", "config error packet range_set sched wire"),
             ("event", "error ids stream"),
             (
@@ -39,7 +42,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "handshake",
-                "config crypto error event ids outbox packet protect qlog random recorder space stream version wire",
+                "config crypto error event ids outbox packet protect qlog random recorder recovery space stream version wire",
             ),
             (
                 "path",

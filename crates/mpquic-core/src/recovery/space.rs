@@ -1,0 +1,155 @@
+//! [`PacketNumberSpace`]: numbers, what was received, what was sent. One per path, plus Initial
+//! and Handshake.
+
+use std::time::Instant;
+
+use crate::ids::SpaceId;
+use crate::random::QuickRandom;
+use crate::space::{LostPackets, Received, SentPackets};
+use crate::wire::frame::EcnCounts;
+
+/// One packet number space.
+#[derive(Debug)]
+pub(crate) struct PacketNumberSpace {
+    id: SpaceId,
+    /// What the peer sent.
+    pub(crate) received: Received,
+    /// What we sent.
+    pub(crate) sent: SentPackets,
+    next: u64,
+    skipping: Option<Skipping>,
+    /// The number left out last.
+    pub(super) skipped: Option<u64>,
+    pub(super) largest_acked: Option<u64>,
+    /// What was declared lost not long ago.
+    pub(super) lost: LostPackets,
+    /// When the oldest packet below the largest acknowledged one counts as lost by time.
+    pub(super) loss_time: Option<Instant>,
+    /// When the first ack-eliciting packet left of an unbroken run of lost ones (RFC 9002 section
+    /// 7.6).
+    pub(super) lost_since: Option<Instant>,
+    pub(super) last_ack_eliciting_sent: Option<Instant>,
+    /// Since when ack-eliciting packets are under way and none was acknowledged.
+    pub(super) waiting_since: Option<Instant>,
+    /// Ack-eliciting packets to send now whatever the congestion window says, because a probe
+    /// timeout passed (RFC 9002 section 6.2.4). Each one sent is subtracted.
+    pub(super) probes: u8,
+    pub(super) ecn: SpaceEcn,
+}
+
+/// ECN counts of one space (MP-056).
+#[derive(Debug, Default)]
+pub(super) struct SpaceEcn {
+    /// Packets sent with ECT(0).
+    pub(super) marked: u64,
+    /// What the peer reported last.
+    pub(super) reported: EcnCounts,
+}
+
+impl PacketNumberSpace {
+    /// An empty space that skips no numbers.
+    pub(crate) fn new(id: SpaceId) -> Self {
+        Self {
+            id,
+            received: Received::default(),
+            sent: SentPackets::default(),
+            next: 0,
+            skipping: None,
+            skipped: None,
+            largest_acked: None,
+            lost: LostPackets::default(),
+            loss_time: None,
+            lost_since: None,
+            last_ack_eliciting_sent: None,
+            waiting_since: None,
+            probes: 0,
+            ecn: SpaceEcn::default(),
+        }
+    }
+
+    /// Which space this is.
+    pub(crate) fn id(&self) -> SpaceId {
+        self.id
+    }
+
+    /// From now on skips a number at unpredictable distances, so that a peer that acknowledges
+    /// packets it has not seen is caught (RFC 9000 section 21.4). `random` seeds the distances.
+    pub(crate) fn skip_numbers(&mut self, random: u64) {
+        self.skipping = Some(Skipping::new(random, self.next));
+    }
+
+    /// The number [`Self::take_packet_number`] will return.
+    pub(crate) fn next_packet_number(&self) -> u64 {
+        self.next
+    }
+
+    /// The number for a packet that is about to be sent.
+    pub(crate) fn take_packet_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        if let Some(skipping) = &mut self.skipping
+            && skipping.at <= self.next
+        {
+            self.skipped = Some(self.next);
+            self.next += 1;
+            skipping.plan(self.next);
+        }
+        number
+    }
+
+    /// Gives back memory kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.sent.trim();
+        self.lost.trim();
+    }
+
+    /// True if a probe is to be sent now, whatever the congestion window says.
+    pub(crate) fn wants_probe(&self) -> bool {
+        self.probes > 0
+    }
+
+    /// The largest number the peer acknowledged.
+    pub(crate) fn largest_acked(&self) -> Option<u64> {
+        self.largest_acked
+    }
+
+    /// The number expected next from the peer, for expanding truncated numbers (RFC 9000 A.3).
+    pub(crate) fn expected_next(&self) -> u64 {
+        self.received.largest().map_or(0, |largest| largest + 1)
+    }
+}
+
+/// When to leave out a packet number.
+#[derive(Debug)]
+struct Skipping {
+    random: QuickRandom,
+    /// The next number to leave out.
+    at: u64,
+    /// Distances lie between this and twice as much.
+    distance: u64,
+}
+
+impl Skipping {
+    const FIRST_DISTANCE: u64 = 32;
+    const MAX_DISTANCE: u64 = 1 << 16;
+
+    fn new(random: u64, next: u64) -> Self {
+        let mut skipping = Self {
+            random: QuickRandom::new(random),
+            at: 0,
+            distance: Self::FIRST_DISTANCE,
+        };
+        skipping.plan(next);
+        skipping
+    }
+
+    /// Picks the number to leave out after `next`.
+    fn plan(&mut self, next: u64) {
+        // The seed is secret, and little of what comes of it can be seen.
+        self.at = next + self.distance + self.random.next() % self.distance;
+        self.distance = (self.distance * 2).min(Self::MAX_DISTANCE);
+    }
+}
+
+#[cfg(test)]
+mod tests;
