@@ -1,6 +1,6 @@
 //! [`Fault`]: each rule whose breach ends a connection, with its code and its words.
 
-use super::TransportErrorCode;
+use super::code::TransportErrorCode;
 
 /// A table of faults: the code, then each rule with the words for it.
 macro_rules! faults {

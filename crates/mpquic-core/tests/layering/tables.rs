@@ -108,8 +108,6 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/endpoint/log.rs",
     "mpquic-core/src/endpoint/mod.rs",
     "mpquic-core/src/endpoint/routes.rs",
-    "mpquic-core/src/error.rs",
-    "mpquic-core/src/error/fault.rs",
     "mpquic-core/src/path/liveness.rs",
     "mpquic-core/src/path/mod.rs",
     "mpquic-core/src/recovery/loss.rs",
