@@ -1,0 +1,140 @@
+//! Streams and datagrams.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic_tokio::{
+    ReadError, ReadToEndError, SendDatagramError, TransportConfig, WriteError, default_transport,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::harness::{Error, Net, TestResult, client, pattern, within};
+
+#[tokio::test]
+async fn datagrams_go_both_ways() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    for round in 0..100u32 {
+        a.send_datagram_wait(Bytes::copy_from_slice(&round.to_be_bytes()))
+            .await?;
+        let received = within("datagram", b.read_datagram()).await??;
+        b.send_datagram(received)?;
+        let echoed = within("datagram", a.read_datagram()).await??;
+        assert_eq!(&echoed[..], round.to_be_bytes());
+    }
+    let largest = a.max_datagram_size().ok_or("no datagrams")?;
+    a.send_datagram(pattern(largest, 3))?;
+    assert_eq!(
+        within("datagram", b.read_datagram()).await??,
+        pattern(largest, 3)
+    );
+    let too_large = a.send_datagram(pattern(1 << 16, 3));
+    assert_eq!(too_large, Err(SendDatagramError::TooLarge));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_streams_share_a_connection() -> TestResult {
+    const STREAMS: u32 = 1000;
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    let open = async {
+        for number in 0..STREAMS {
+            let mut stream = a.open_uni().await?;
+            stream.write_all(&pattern(5000, number)).await?;
+            stream.write_all(&number.to_be_bytes()).await?;
+            stream.finish()?;
+        }
+        Ok(())
+    };
+    let accept = async {
+        let mut seen = vec![false; STREAMS as usize];
+        for _ in 0..STREAMS {
+            let data = b.accept_uni().await?.read_to_end(1 << 16).await?;
+            let (body, number) = data.split_last_chunk::<4>().ok_or("short")?;
+            let number = u32::from_be_bytes(*number);
+            assert_eq!(body, pattern(5000, number));
+            assert!(!std::mem::replace(&mut seen[number as usize], true));
+        }
+        Ok::<_, Error>(())
+    };
+    within("streams", async { tokio::try_join!(open, accept) }).await??;
+    Ok(())
+}
+
+#[tokio::test]
+async fn streams_end_as_the_application_says() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    let (mut send, mut recv) = a.open_bi().await?;
+    send.write_all(b"hello").await?;
+    let (mut other_send, mut other_recv) = within("accept", b.accept_bi()).await??;
+    let mut hello = [0; 5];
+    other_recv.read_exact(&mut hello).await?;
+    other_recv.stop(7u32.into())?;
+    assert_eq!(
+        within("stopped", send.stopped())
+            .await??
+            .map(|c| c.into_inner()),
+        Some(7)
+    );
+    let blocked = within("write", send.write_all(&[0; 100])).await?;
+    assert_eq!(blocked, Err(WriteError::Stopped(7u32.into())));
+    other_send.reset(9u32.into())?;
+    let reset = within("read", recv.read(&mut hello)).await?;
+    assert_eq!(reset, Err(ReadError::Reset(9u32.into())));
+    let mut stream = b.open_uni().await?;
+    AsyncWriteExt::write_all(&mut stream, &pattern(100_000, 4)).await?;
+    AsyncWriteExt::shutdown(&mut stream).await?;
+    let mut accepted = within("accept", a.accept_uni()).await??;
+    let mut data = Vec::new();
+    within("read", AsyncReadExt::read_to_end(&mut accepted, &mut data)).await??;
+    assert_eq!(data, pattern(100_000, 4));
+    assert_eq!(within("acknowledged", stream.stopped()).await??, None);
+    let mut stream = b.open_uni().await?;
+    stream.write_all(&pattern(5000, 5)).await?;
+    let long = within("read", a.accept_uni())
+        .await??
+        .read_to_end(1000)
+        .await;
+    assert_eq!(long, Err(ReadToEndError::TooLong));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slow_reader_holds_the_writer_back() -> TestResult {
+    let transport = TransportConfig {
+        send_window: 1 << 20,
+        ..default_transport()
+    };
+    let net = Net::new(
+        &["127.0.0.1"],
+        &["127.0.0.1", "127.0.0.2"],
+        client(transport)?,
+    )?;
+    let (a, b) = net.connect().await?;
+    let mut stream = a.open_uni().await?;
+    let chunk = pattern(64 << 10, 6);
+    let mut written = 0;
+    let pause = Duration::from_millis(300);
+    while let Ok(result) = tokio::time::timeout(pause, stream.write(&chunk)).await {
+        written += result?;
+        assert!(written < 256 << 20, "nothing holds the writer back");
+    }
+    let reader = async {
+        let mut stream = b.accept_uni().await?;
+        let mut read = 0;
+        while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
+            read += chunk.bytes.len();
+        }
+        Ok::<_, Error>(read)
+    };
+    let writer = async {
+        stream.write_all(&chunk).await?;
+        stream.finish()?;
+        Ok(())
+    };
+    let (read, ()) = within("rest", async { tokio::try_join!(reader, writer) }).await??;
+    assert_eq!(read, written + chunk.len());
+    Ok(())
+}

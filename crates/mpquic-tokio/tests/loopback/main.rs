@@ -1,0 +1,8 @@
+//! Whole connections over real sockets: two loopback addresses are two paths.
+
+mod attempts;
+mod connections;
+mod data;
+mod endpoints;
+mod harness;
+mod paths;
