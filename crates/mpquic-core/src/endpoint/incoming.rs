@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -24,10 +25,10 @@ const LIFETIME: Duration = Duration::from_secs(30);
 
 /// A client's first datagram, waiting for a decision: [`accept`](super::Endpoint::accept),
 /// [`refuse`](super::Endpoint::refuse), [`retry`](super::Endpoint::retry) or
-/// [`ignore`](super::Endpoint::ignore).
-#[must_use = "an attempt that is dropped keeps its place among those that wait"]
+/// [`ignore`](super::Endpoint::ignore). Dropped, it is ignored.
+#[must_use = "an attempt that is dropped is ignored"]
 pub struct Incoming {
-    pub(super) key: u64,
+    pub(super) place: Place,
     pub(super) first: Arrived,
     pub(super) version: Version,
     /// Destination connection ID of the Initial, and the client's source connection ID.
@@ -98,6 +99,26 @@ impl Arrived {
     }
 }
 
+/// An attempt's place in its endpoint's [`PendingTable`]. Dropped, it is freed at the endpoint's next
+/// look at the table, which a value without access to the endpoint cannot do at once.
+pub(super) struct Place {
+    key: u64,
+    dropped: Sender<u64>,
+}
+
+impl Place {
+    pub(super) fn key(&self) -> u64 {
+        self.key
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Fails if the endpoint is gone, and the table with it.
+        let _ = self.dropped.send(self.key);
+    }
+}
+
 /// What is kept of an attempt besides its [`Incoming`].
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -109,19 +130,34 @@ pub(super) struct Pending {
 }
 
 /// All attempts, oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct PendingTable {
     entries: BTreeMap<u64, Pending>,
     next_key: u64,
     bytes: usize,
+    /// Keys of places that were dropped: those of attempts that were decided, too.
+    dropped: Receiver<u64>,
+    /// For new places.
+    drops: Sender<u64>,
 }
 
 impl PendingTable {
+    pub(super) fn new() -> Self {
+        let (drops, dropped) = channel();
+        Self {
+            entries: BTreeMap::new(),
+            next_key: 0,
+            bytes: 0,
+            dropped,
+            drops,
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    pub(super) fn insert(&mut self, now: Instant, initial_dcid: ConnectionId) -> u64 {
+    pub(super) fn insert(&mut self, now: Instant, initial_dcid: ConnectionId) -> Place {
         let key = self.next_key;
         self.next_key += 1;
         let pending = Pending {
@@ -131,7 +167,10 @@ impl PendingTable {
             bytes: 0,
         };
         self.entries.insert(key, pending);
-        key
+        Place {
+            key,
+            dropped: self.drops.clone(),
+        }
     }
 
     /// Keeps a datagram for an attempt, or drops it when there is no room.
@@ -152,6 +191,16 @@ impl PendingTable {
         let pending = self.entries.remove(&key)?;
         self.bytes -= pending.bytes;
         Some(pending)
+    }
+
+    /// Takes an attempt out that was dropped undecided.
+    pub(super) fn take_dropped(&mut self) -> Option<(u64, Pending)> {
+        while let Ok(key) = self.dropped.try_recv() {
+            if let Some(pending) = self.remove(key) {
+                return Some((key, pending));
+            }
+        }
+        None
     }
 
     /// Takes the oldest attempt out if its time is over.

@@ -151,7 +151,7 @@ impl Endpoint {
             is_refusing: false,
             rng: StdRng::from_seed(seed),
             routes: Routes::default(),
-            pending: PendingTable::default(),
+            pending: PendingTable::new(),
             used_tokens: UsedTokens::new(USED_TOKENS),
             reset_limit: reset::limit(),
             log: log::Log::default(),
@@ -293,6 +293,7 @@ impl Endpoint {
         arrived: Arrived,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
+        self.expire(now);
         match self.routes.initial(&dcid) {
             Some(InitialRoute::Connection(handle)) => {
                 let datagram = arrived.into_datagram(now);
@@ -347,17 +348,16 @@ impl Endpoint {
                 .close(&opened.keys, code, buf)
                 .map(DatagramEvent::Response);
         };
-        self.expire(now);
         if self.is_refusing || self.pending.len() >= server.config.max_incoming {
             let code = TransportErrorCode::CONNECTION_REFUSED;
             return refused
                 .close(&opened.keys, code, buf)
                 .map(DatagramEvent::Response);
         }
-        let key = self.pending.insert(now, dcid);
-        self.routes.insert_pending(dcid, key);
+        let place = self.pending.insert(now, dcid);
+        self.routes.insert_pending(dcid, place.key());
         Some(DatagramEvent::NewConnection(Incoming {
-            key,
+            place,
             first,
             version,
             dcid,
@@ -530,12 +530,16 @@ impl Endpoint {
     }
 
     fn remove_pending(&mut self, incoming: &Incoming) -> Option<Pending> {
-        self.routes.remove_pending(&incoming.dcid, incoming.key);
-        self.pending.remove(incoming.key)
+        let key = incoming.place.key();
+        self.routes.remove_pending(&incoming.dcid, key);
+        self.pending.remove(key)
     }
 
-    /// Forgets attempts nobody decided on in time.
+    /// Forgets attempts nobody decided on: dropped ones, and those that waited too long.
     fn expire(&mut self, now: Instant) {
+        while let Some((key, pending)) = self.pending.take_dropped() {
+            self.routes.remove_pending(&pending.initial_dcid, key);
+        }
         while let Some((key, expired)) = self.pending.expire(now) {
             self.routes.remove_pending(&expired.initial_dcid, key);
         }

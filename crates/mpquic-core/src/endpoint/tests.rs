@@ -299,6 +299,23 @@ fn attempts_are_bounded_and_expire() {
     assert!(test.endpoint.routes.is_empty());
 }
 
+/// An attempt that nobody decides on does not keep others out.
+#[test]
+fn a_dropped_attempt_makes_room() {
+    let mut test = Test::new();
+    test.config.max_incoming = 1;
+    test.endpoint
+        .set_server_config(Some(Arc::new(test.config.clone())));
+    for number in 1..10 {
+        drop(test.incoming(initial(dcid(number), b"")));
+    }
+    // It is a new attempt if the client tries again.
+    let again = test.incoming(initial(dcid(9), b""));
+    assert_eq!(test.endpoint.pending.len(), 1);
+    test.endpoint.ignore(again);
+    assert!(test.endpoint.routes.is_empty());
+}
+
 #[test]
 fn without_configuration_attempts_are_refused() {
     let mut test = Test::new();
