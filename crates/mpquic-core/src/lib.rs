@@ -71,7 +71,8 @@ pub mod wire;
 
 pub use connection::Connection;
 pub use endpoint::{
-    AcceptError, ConnectError, ConnectionHandle, DatagramEvent, Endpoint, Incoming,
+    AcceptError, Accepted, Accepting, ConnectError, ConnectionHandle, DatagramEvent, Endpoint,
+    Incoming,
 };
 pub use error::{
     ConnectionClose, ConnectionError, Fault, TlsFailure, TransportError, TransportErrorCode,

@@ -510,6 +510,93 @@ fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
     }
 }
 
+/// What arrives while a connection starts waits for it.
+#[test]
+fn datagrams_that_overtake_the_start_of_their_connection_are_kept() {
+    let mut test = Test::new();
+    test.visit();
+    let mut client = test.connect();
+    let text: Vec<u8> = (0..5000).map(|index| index as u8).collect();
+    let id = write(&mut client.1, &text);
+    let flight = test.datagrams(&mut client.1);
+    assert!(flight.len() >= 5);
+    let mut flight = flight.into_iter();
+    let four_tuple = FourTuple::new(server_address(), client_address());
+    let mut arrive = |test: &mut Test, data| {
+        test.server
+            .handle_datagram(test.now, four_tuple, None, data, &mut test.buf)
+    };
+
+    let first = arrive(&mut test, flight.next().unwrap());
+    let Some(DatagramEvent::NewConnection(incoming)) = first else {
+        panic!("{first:?}");
+    };
+    assert!(arrive(&mut test, flight.next().unwrap()).is_none());
+    let accepting = test
+        .server
+        .begin_accept(test.now, incoming, &mut Vec::new())
+        .unwrap();
+    assert!(arrive(&mut test, flight.next().unwrap()).is_none());
+    let (mut connection, accepted) = accepting.start();
+    // However long that takes.
+    test.now += Duration::from_secs(60);
+    assert!(arrive(&mut test, flight.next().unwrap()).is_none());
+    let handle = accepted.handle();
+    let late = test.server.finish_accept(test.now, accepted);
+    assert_eq!(late.len(), 2);
+    for datagram in late {
+        connection.handle_datagram(datagram);
+    }
+    for data in flight {
+        match arrive(&mut test, data) {
+            Some(DatagramEvent::Connection(to, datagram)) => {
+                assert_eq!(to, handle);
+                connection.handle_datagram(datagram);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(connection.accept(Dir::Uni), Some(id));
+    assert_eq!(read(&mut connection, id), (text, true));
+    let mut server = Some((handle, connection));
+    test.exchange(&mut client, &mut server);
+    assert!(!client.1.is_handshaking());
+    assert_eq!(lost(&mut client.1), None);
+}
+
+/// A connection that is given up while it starts, as by a panic, leaves nothing behind.
+#[test]
+fn a_connection_that_does_not_start_is_forgotten() {
+    let mut test = Test::new();
+    let mut client = test.connect();
+    let initial = test.datagrams(&mut client.1).remove(0);
+    let four_tuple = FourTuple::new(server_address(), client_address());
+    for is_started in [false, true] {
+        let data = initial.clone();
+        let event = test
+            .server
+            .handle_datagram(test.now, four_tuple, None, data, &mut test.buf);
+        let Some(DatagramEvent::NewConnection(incoming)) = event else {
+            panic!("{event:?}");
+        };
+        let mut buf = Vec::new();
+        let accepting = test.server.begin_accept(test.now, incoming, &mut buf);
+        let accepting = accepting.unwrap();
+        assert_eq!(test.server.open_connections(), 1);
+        if is_started {
+            drop(accepting.start());
+        } else {
+            drop(accepting);
+        }
+    }
+    // The client's next datagram is a new attempt.
+    let mut server = None;
+    test.give_server(&mut server, initial);
+    assert_eq!(test.server.open_connections(), 1);
+    test.exchange(&mut client, &mut server);
+    assert!(!client.1.is_handshaking());
+}
+
 #[test]
 fn rfc_9001_4_6_lost_early_data_is_sent_again_as_one_rtt() {
     let mut test = Test::new();

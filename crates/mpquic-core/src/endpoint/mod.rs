@@ -26,10 +26,13 @@ use crate::rate::TokenBucket;
 use crate::version::Version;
 use crate::wire::header::{self, PacketKind, Peek};
 use crate::wire::transport_parameters::PreferredAddress;
-use incoming::{Arrived, Pending, PendingTable};
+use attempts::Attempts;
+use incoming::Arrived;
 use routes::{InitialRoute, Route, Routes};
 use token::{Admission, UsedTokens};
 
+mod accepting;
+mod attempts;
 mod cids;
 mod incoming;
 mod initial;
@@ -38,6 +41,7 @@ mod reset;
 mod routes;
 mod token;
 
+pub use accepting::{Accepted, Accepting};
 pub use incoming::Incoming;
 
 /// Smallest datagram with an Initial packet (RFC 9000 section 14.1).
@@ -122,7 +126,7 @@ pub struct Endpoint {
     reset_key: Arc<ResetKey>,
     rng: StdRng,
     routes: Routes,
-    pending: PendingTable,
+    attempts: Attempts,
     used_tokens: UsedTokens,
     reset_limit: TokenBucket,
     log: log::Log,
@@ -151,7 +155,7 @@ impl Endpoint {
             is_refusing: false,
             rng: StdRng::from_seed(seed),
             routes: Routes::default(),
-            pending: PendingTable::new(),
+            attempts: Attempts::new(),
             used_tokens: UsedTokens::new(USED_TOKENS),
             reset_limit: reset::limit(),
             log: log::Log::default(),
@@ -187,7 +191,7 @@ impl Endpoint {
         let initial_dcid = random_cid(&mut self.rng, MIN_INITIAL_DCID);
         let tokens = TokenDrawer::new(config.token_store, server_name);
         let token = tokens.take(version);
-        let handle = self.routes.insert(local_cid, None);
+        let handle = self.routes.insert(local_cid);
         let connection = Connection::new(ConnectionSetup {
             now,
             four_tuple,
@@ -293,14 +297,14 @@ impl Endpoint {
         arrived: Arrived,
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
-        self.expire(now);
+        self.forget_abandoned(now);
         match self.routes.initial(&dcid) {
             Some(InitialRoute::Connection(handle)) => {
                 let datagram = arrived.into_datagram(now);
                 Some(DatagramEvent::Connection(handle, datagram))
             }
             Some(InitialRoute::Pending(key)) => {
-                self.pending.buffer(key, arrived);
+                self.attempts.buffer(key, &arrived);
                 None
             }
             None if kind == PacketKind::Initial => self.handle_first(now, dcid, arrived, buf),
@@ -348,13 +352,13 @@ impl Endpoint {
                 .close(&opened.keys, code, buf)
                 .map(DatagramEvent::Response);
         };
-        if self.is_refusing || self.pending.len() >= server.config.max_incoming {
+        if self.is_refusing || self.attempts.waiting() >= server.config.max_incoming {
             let code = TransportErrorCode::CONNECTION_REFUSED;
             return refused
                 .close(&opened.keys, code, buf)
                 .map(DatagramEvent::Response);
         }
-        let place = self.pending.insert(now, dcid);
+        let place = self.attempts.insert(now, dcid);
         self.routes.insert_pending(dcid, place.key());
         Some(DatagramEvent::NewConnection(Incoming {
             place,
@@ -368,7 +372,15 @@ impl Endpoint {
         }))
     }
 
-    /// Accepts: the connection has already processed the first datagram.
+    /// Accepts: the connection has already processed what the client has sent so far.
+    ///
+    /// A driver whose other tasks wait for the endpoint takes the three steps of this one at a
+    /// time, as TLS takes long: [`Self::begin_accept`], [`Accepting::start`] and
+    /// [`Self::finish_accept`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::begin_accept`].
     #[expect(clippy::result_large_err, reason = "rare, and moved once")]
     pub fn accept(
         &mut self,
@@ -376,10 +388,32 @@ impl Endpoint {
         incoming: Incoming,
         buf: &mut Vec<u8>,
     ) -> Result<(ConnectionHandle, Connection), AcceptError> {
+        let (mut connection, accepted) = self.begin_accept(now, incoming, buf)?.start();
+        let handle = accepted.handle();
+        for datagram in self.finish_accept(now, accepted) {
+            connection.handle_datagram(datagram);
+        }
+        Ok((handle, connection))
+    }
+
+    /// The first step of [`Self::accept`]: reserves what the connection needs of the endpoint. What
+    /// the client sends before the last step, the endpoint keeps, within bounds.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectionError::CidsExhausted`] if no connection ID is free, with an answer in `buf` that
+    /// refuses the client.
+    #[expect(clippy::result_large_err, reason = "rare, and moved once")]
+    pub fn begin_accept(
+        &mut self,
+        now: Instant,
+        incoming: Incoming,
+        buf: &mut Vec<u8>,
+    ) -> Result<Accepting, AcceptError> {
         buf.clear();
-        let pending = self.remove_pending(&incoming);
         let config = incoming.server.config.clone();
         let Some(local_cid) = self.new_cid() else {
+            self.forget(&incoming);
             return Err(AcceptError {
                 cause: ConnectionError::CidsExhausted,
                 response: self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf),
@@ -398,34 +432,52 @@ impl Endpoint {
             local_parameters.initial_max_path_id = None;
         }
         let versions = Versions::new(&self.config, incoming.version, self.rng.random());
-        let handle = self.routes.insert(local_cid, Some(incoming.dcid));
+        let handle = self.routes.insert(local_cid);
         local_parameters.preferred_address =
             self.preferred_address(handle, &config, incoming.four_tuple().local);
-        let mut connection = Connection::new(ConnectionSetup {
-            now,
-            four_tuple: incoming.first.four_tuple,
-            endpoint: self.config.clone(),
-            transport: config.transport.clone(),
-            session: Box::new(Unstarted),
-            local_parameters,
-            initial_keys: incoming.keys,
-            versions,
-            initial_dcid: incoming.dcid,
-            local_cid,
-            peer_cid: incoming.scid,
-            reset_key: self.reset_key.clone(),
-            seed: self.rng.random(),
-            role: Role::Server(ServerSetup {
-                config,
-                address_validated: incoming.admission.address_validated,
-                token_issuer: incoming.server.token_issuer(),
-            }),
-        });
-        connection.handle_datagram(incoming.first.into_datagram(now));
-        for datagram in pending.into_iter().flat_map(|pending| pending.datagrams) {
-            connection.handle_datagram(datagram.into_datagram(now));
-        }
-        Ok((handle, connection))
+        let late = self
+            .attempts
+            .start(now, &incoming.place, incoming.dcid, handle);
+        // It may have expired.
+        self.routes
+            .insert_pending(incoming.dcid, incoming.place.key());
+        Ok(Accepting {
+            setup: ConnectionSetup {
+                now,
+                four_tuple: incoming.first.four_tuple,
+                endpoint: self.config.clone(),
+                transport: config.transport.clone(),
+                session: Box::new(Unstarted),
+                local_parameters,
+                initial_keys: incoming.keys,
+                versions,
+                initial_dcid: incoming.dcid,
+                local_cid,
+                peer_cid: incoming.scid,
+                reset_key: self.reset_key.clone(),
+                seed: self.rng.random(),
+                role: Role::Server(ServerSetup {
+                    config,
+                    address_validated: incoming.admission.address_validated,
+                    token_issuer: incoming.server.token_issuer(),
+                }),
+            },
+            datagrams: std::iter::once(incoming.first).chain(late).collect(),
+            reserved: Accepted {
+                place: incoming.place,
+                handle,
+                initial_dcid: incoming.dcid,
+            },
+        })
+    }
+
+    /// The last step of [`Self::accept`]: datagrams are routed to the connection from now on.
+    /// Returns those that have arrived since the first step, for the connection to handle.
+    pub fn finish_accept(&mut self, now: Instant, accepted: Accepted) -> Vec<Datagram> {
+        self.routes
+            .set_initial(accepted.handle, accepted.initial_dcid);
+        let datagrams = self.attempts.finish(&accepted.place).into_iter();
+        datagrams.map(|kept| kept.into_datagram(now)).collect()
     }
 
     /// Where a client is to move, with a connection ID for it; `None` if it is there already.
@@ -455,7 +507,7 @@ impl Endpoint {
     /// Refuses with CONNECTION_REFUSED.
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
         buf.clear();
-        self.remove_pending(&incoming);
+        self.forget(&incoming);
         self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf)
             .unwrap_or_else(|| response(incoming.four_tuple(), buf))
     }
@@ -471,13 +523,13 @@ impl Endpoint {
         incoming: Incoming,
         buf: &mut Vec<u8>,
     ) -> Result<Transmit, Incoming> {
-        self.expire(now);
+        self.forget_abandoned(now);
         // RFC 9000 section 17.2.5.1
         if !incoming.may_retry() {
             return Err(incoming);
         }
         buf.clear();
-        self.remove_pending(&incoming);
+        self.forget(&incoming);
         let Server { config, token_key } = &*incoming.server;
         let retry_scid = random_cid(&mut self.rng, self.config.connection_id_length);
         let version = incoming.version;
@@ -508,7 +560,7 @@ impl Endpoint {
 
     /// Forgets the attempt silently.
     pub fn ignore(&mut self, incoming: Incoming) {
-        self.remove_pending(&incoming);
+        self.forget(&incoming);
     }
 
     /// Takes what a connection tells its endpoint.
@@ -529,19 +581,20 @@ impl Endpoint {
         }
     }
 
-    fn remove_pending(&mut self, incoming: &Incoming) -> Option<Pending> {
-        let key = incoming.place.key();
-        self.routes.remove_pending(&incoming.dcid, key);
-        self.pending.remove(key)
+    fn forget(&mut self, incoming: &Incoming) {
+        self.routes
+            .remove_pending(&incoming.dcid, incoming.place.key());
+        self.attempts.remove(&incoming.place);
     }
 
-    /// Forgets attempts nobody decided on: dropped ones, and those that waited too long.
-    fn expire(&mut self, now: Instant) {
-        while let Some((key, pending)) = self.pending.take_dropped() {
-            self.routes.remove_pending(&pending.initial_dcid, key);
-        }
-        while let Some((key, expired)) = self.pending.expire(now) {
-            self.routes.remove_pending(&expired.initial_dcid, key);
+    /// Forgets attempts that nobody decided on in time, or that were dropped.
+    fn forget_abandoned(&mut self, now: Instant) {
+        while let Some(abandoned) = self.attempts.take_abandoned(now) {
+            self.routes
+                .remove_pending(&abandoned.initial_dcid, abandoned.key);
+            if let Some(handle) = abandoned.handle {
+                self.routes.on_event(handle, EndpointEvent::Drained);
+            }
         }
     }
 
@@ -623,7 +676,7 @@ impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("connections", &self.routes.len())
-            .field("pending", &self.pending.len())
+            .field("waiting", &self.attempts.waiting())
             .finish_non_exhaustive()
     }
 }

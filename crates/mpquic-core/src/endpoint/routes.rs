@@ -89,22 +89,19 @@ impl Routes {
         self.connections.len()
     }
 
-    /// Registers a connection under its first connection ID and, on a server, under the one its
-    /// client made up.
-    pub(super) fn insert(
-        &mut self,
-        local_cid: ConnectionId,
-        initial_dcid: Option<ConnectionId>,
-    ) -> ConnectionHandle {
-        let handle = ConnectionHandle(self.connections.insert(Registered {
-            initial_dcid,
-            ..Registered::default()
-        }));
+    /// Registers a connection under its first connection ID.
+    pub(super) fn insert(&mut self, local_cid: ConnectionId) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.connections.insert(Registered::default()));
         self.issue(handle, local_cid, PathId::ZERO);
-        if let Some(dcid) = initial_dcid {
+        handle
+    }
+
+    /// Registers a server's connection under the connection ID its client made up.
+    pub(super) fn set_initial(&mut self, handle: ConnectionHandle, dcid: ConnectionId) {
+        if let Some(registered) = self.connections.get_mut(handle.0) {
+            registered.initial_dcid = Some(dcid);
             self.initial.insert(dcid, InitialRoute::Connection(handle));
         }
-        handle
     }
 
     /// Where packets with a connection ID, of 20 bytes at most, go, if it is or was one of ours.

@@ -247,7 +247,7 @@ fn rfc_9000_14_1_what_is_no_attempt_is_dropped() {
     let mut zero_rtt = initial(dcid(1), b"");
     zero_rtt[0] |= 0x10;
     assert!(test.receive(zero_rtt).is_none());
-    assert_eq!(test.endpoint.pending.len(), 0);
+    assert_eq!(test.endpoint.attempts.waiting(), 0);
     assert!(test.endpoint.routes.is_empty());
 }
 
@@ -261,8 +261,9 @@ fn repeated_initials_belong_to_one_attempt() {
         assert!(test.receive(initial(dcid(1), b"")).is_none());
     }
     let other = test.incoming(initial(dcid(2), b""));
-    let pending = test.endpoint.remove_pending(&incoming).unwrap();
-    assert_eq!(pending.datagrams.len(), (32 << 10) / 1200);
+    let kept = test.endpoint.attempts.remove(&incoming.place);
+    assert_eq!(kept.len(), (32 << 10) / 1200);
+    test.endpoint.ignore(incoming);
     test.endpoint.ignore(other);
     assert!(test.endpoint.routes.is_empty());
     // Forgotten: the same Initial is a new attempt.
@@ -287,7 +288,7 @@ fn attempts_are_bounded_and_expire() {
 
     test.later(Duration::from_secs(31));
     let third = test.incoming(initial(dcid(3), b""));
-    assert_eq!(test.endpoint.pending.len(), 1);
+    assert_eq!(test.endpoint.attempts.waiting(), 1);
     // Deciding late is harmless.
     test.endpoint.ignore(first);
     test.endpoint.refuse(second, &mut test.buf);
@@ -311,7 +312,7 @@ fn a_dropped_attempt_makes_room() {
     }
     // It is a new attempt if the client tries again.
     let again = test.incoming(initial(dcid(9), b""));
-    assert_eq!(test.endpoint.pending.len(), 1);
+    assert_eq!(test.endpoint.attempts.waiting(), 1);
     test.endpoint.ignore(again);
     assert!(test.endpoint.routes.is_empty());
 }
@@ -410,7 +411,8 @@ fn rfc_9000_10_3_unknown_packets_are_answered_with_a_reset() {
 #[test]
 fn connections_are_routed_by_connection_id_and_reset_token() {
     let mut test = Test::new();
-    let handle = test.endpoint.routes.insert(dcid(1), Some(dcid(2)));
+    let handle = test.endpoint.routes.insert(dcid(1));
+    test.endpoint.routes.set_initial(handle, dcid(2));
     let short = |cid: u8| {
         let mut packet = [0x40; 50];
         packet[1..9].copy_from_slice(&[cid; 8]);
@@ -475,7 +477,7 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
     assert!(test.receive(short(10)).is_some(), "memory is bounded");
 
     // A second connection cannot take over what the first one has.
-    let other = test.endpoint.routes.insert(dcid(4), None);
+    let other = test.endpoint.routes.insert(dcid(4));
     let mut tell = |event| test.endpoint.handle_event(other, event);
     tell(EndpointEvent::ConnectionIdIssued(dcid(3), PathId(0)));
     tell(EndpointEvent::ResetTokenAdded([0xaa; 16]));
@@ -496,7 +498,7 @@ fn rfc_9287_clear_quic_bit_is_an_option() {
         let mut config = EndpointConfig::new([6; 32]);
         config.grease_quic_bit = grease;
         test.endpoint.config = Arc::new(config);
-        test.endpoint.routes.insert(dcid(1), None);
+        test.endpoint.routes.insert(dcid(1));
         let mut packet = [0; 50];
         packet[1..9].copy_from_slice(&[1; 8]);
         assert_eq!(test.receive(packet).iter().count(), expected);
