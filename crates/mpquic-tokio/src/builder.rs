@@ -151,7 +151,6 @@ impl EndpointBuilder {
         );
         let shared = Arc::new(EndpointShared::new(
             core,
-            server,
             self.client,
             self.socket_buffer,
         ));

@@ -47,7 +47,7 @@ impl Drop for EndpointHandle {
         for incoming in waiting {
             state.core.ignore(incoming);
         }
-        let idle = state.open == 0;
+        let idle = state.is_idle();
         drop(state);
         if idle {
             self.0.close_sockets();
@@ -80,7 +80,8 @@ pub(crate) struct EndpointState {
     open: usize,
     /// Connection attempts nobody accepted yet.
     waiting: VecDeque<mpquic_core::Incoming>,
-    server_transport: Option<Arc<TransportConfig>>,
+    /// Connections accepted that are not among `connections` yet.
+    starting: usize,
     default_client: Option<ClientConfig>,
     closed: Option<(VarInt, Bytes)>,
     handles_gone: bool,
@@ -146,7 +147,6 @@ impl Endpoint {
     /// Replaces the server configuration for connections to come; `None` refuses them.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
         let mut state = self.shared().lock();
-        state.server_transport = config.as_ref().map(|config| config.core.transport.clone());
         state
             .core
             .set_server_config(config.map(|config| Arc::new(config.core)));
@@ -240,7 +240,7 @@ impl Endpoint {
             let notified = shared.idle.notified();
             tokio::pin!(notified);
             notified.as_mut().enable();
-            if shared.lock().open == 0 {
+            if shared.lock().is_idle() {
                 return;
             }
             notified.await;
@@ -308,7 +308,6 @@ fn start_connection(connection: Arc<Shared>) -> ConnectionRef {
 impl EndpointShared {
     pub(crate) fn new(
         core: mpquic_core::Endpoint,
-        server: Option<&ServerConfig>,
         default_client: Option<ClientConfig>,
         socket_buffer: usize,
     ) -> Self {
@@ -318,7 +317,7 @@ impl EndpointShared {
                 connections: Vec::new(),
                 open: 0,
                 waiting: VecDeque::new(),
-                server_transport: server.map(|config| config.core.transport.clone()),
+                starting: 0,
                 default_client,
                 closed: None,
                 handles_gone: false,
@@ -424,7 +423,7 @@ impl EndpointShared {
     /// True once no handle and no connection is left.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();
-        state.handles_gone && state.open == 0
+        state.handles_gone && state.is_idle()
     }
 
     fn close_sockets(&self) {
@@ -468,29 +467,63 @@ impl EndpointShared {
         Ok(start_connection(connection))
     }
 
-    /// Accepts a connection attempt.
+    /// Accepts a connection attempt. The endpoint is not locked while the connection starts, as
+    /// that takes as long as TLS's first flight.
     pub(crate) fn accept(
         self: &Arc<Self>,
         incoming: mpquic_core::Incoming,
     ) -> Result<ConnectionRef, mpquic_core::ConnectionError> {
+        let max = max_datagrams(&incoming.server_config().transport);
         let mut response = Vec::new();
         let mut state = self.lock();
-        match state.core.accept(Instant::now(), incoming, &mut response) {
-            Ok((handle, core)) => {
-                let max = state.server_transport.as_deref().map_or(1, max_datagrams);
-                let connection = Arc::new(Shared::new(handle, core, self.clone(), max, None));
-                state.insert(connection.clone());
-                drop(state);
-                Ok(start_connection(connection))
-            }
+        let accepting = state
+            .core
+            .begin_accept(Instant::now(), incoming, &mut response);
+        let accepting = match accepting {
+            Ok(accepting) => accepting,
             Err(error) => {
                 drop(state);
                 if let Some(transmit) = error.response {
                     self.respond(&transmit, &response);
                 }
-                Err(error.cause)
+                return Err(error.cause);
             }
+        };
+        state.starting += 1;
+        drop(state);
+        let starting = Starting(self);
+        let (core, accepted) = accepting.start();
+        let handle = accepted.handle();
+        let connection = Arc::new(Shared::new(handle, core, self.clone(), max, None));
+        // Datagrams that come from here on wait for those that came while it started.
+        let mut locked = connection.lock();
+        let now = Instant::now();
+        let mut state = self.lock();
+        let late = state.core.finish_accept(now, accepted);
+        state.insert(connection.clone());
+        let closed = state.closed.clone();
+        drop(state);
+        drop(starting);
+        for datagram in late {
+            locked.core.handle_datagram(datagram);
         }
+        drop(locked);
+        let started = start_connection(connection);
+        if let Some((error_code, reason)) = closed {
+            started.close(error_code, reason);
+        }
+        Ok(started)
+    }
+}
+
+/// Counts a connection that is being accepted, so that nobody takes the endpoint for idle.
+struct Starting<'a>(&'a EndpointShared);
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.starting -= 1;
+        state.became_idle = state.is_idle();
     }
 }
 
@@ -537,8 +570,12 @@ impl EndpointState {
             && slot.take().is_some()
         {
             self.open -= 1;
-            self.became_idle = self.open == 0;
+            self.became_idle = self.is_idle();
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open == 0 && self.starting == 0
     }
 
     /// Keeps a connection attempt for `accept`, or refuses it: then the answer is in `response`.
@@ -582,5 +619,31 @@ impl Drop for EndpointLocked<'_> {
                 self.shared.close_sockets();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+    /// What a client was offered when it came is what it gets.
+    #[tokio::test]
+    async fn an_attempt_keeps_the_configuration_it_came_under() -> TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        let expected = max_datagrams(&config.core.transport);
+        let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+        let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+        client.set_default_client_config(ClientConfig::dangerous_insecure(&[b"test"])?);
+        let connecting = client.connect(server.local_addr()?, "localhost")?;
+        let incoming = server.accept().await.ok_or("closed")?;
+        server.set_server_config(None);
+        let _accepting = incoming.accept()?;
+        let accepted = server.shared().lock().connection(ConnectionHandle(0));
+        let max = accepted.ok_or("no connection")?.lock().max_datagrams;
+        assert_eq!(max, expected);
+        connecting.await?;
+        Ok(())
     }
 }

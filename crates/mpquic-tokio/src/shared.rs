@@ -114,7 +114,7 @@ pub(crate) struct State {
     /// Bytes the application wrote since datagrams were last sent.
     written: usize,
     /// Datagrams one transmit may hold.
-    max_datagrams: usize,
+    pub(crate) max_datagrams: usize,
     pub(crate) unsent: VecDeque<Unsent>,
     /// Paths the kernel found no way for, and when to try them again.
     unreachable: Vec<(PathId, Instant)>,

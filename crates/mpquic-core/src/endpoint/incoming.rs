@@ -10,6 +10,7 @@ use quinn_proto::{ConnectionId, EcnCodepoint};
 use super::Server;
 use super::attempts::Place;
 use super::token::Admission;
+use crate::config::ServerConfig;
 use crate::crypto::Keys;
 use crate::event::Datagram;
 use crate::ids::{FourTuple, PathId};
@@ -41,6 +42,12 @@ impl Incoming {
     /// The version of the client's first packet. The connection may turn into another one.
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// What the connection is started with: the endpoint's configuration when the attempt
+    /// arrived.
+    pub fn server_config(&self) -> &Arc<ServerConfig> {
+        &self.server.config
     }
 
     /// True if a token proved the client's address.

@@ -6,3 +6,4 @@ mod data;
 mod endpoints;
 mod harness;
 mod paths;
+mod slow_tls;
