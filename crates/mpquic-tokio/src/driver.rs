@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use bytes::BytesMut;
-use mpquic_core::{ConnectionHandle, Datagram, DatagramEvent};
+use mpquic_core::{ConnectionHandle, Datagram, DatagramEvent, Transmit};
 use quinn_udp::RecvMeta;
 
 use crate::endpoint::{EndpointShared, EndpointState};
@@ -50,11 +50,15 @@ struct Reader {
     batch: Batch,
 }
 
-/// What a batch of datagrams came to: runs of consecutive ones for the same connection.
+/// What a batch of datagrams came to: runs of consecutive ones for the same connection, and answers
+/// to those of no connection.
 #[derive(Default)]
 struct Batch {
     runs: Vec<(ConnectionHandle, Arc<Shared>, usize)>,
     routed: Vec<Routed>,
+    /// Each with its bytes.
+    answers: Vec<(Transmit, Vec<u8>)>,
+    /// Memory for the next answer.
     response: Vec<u8>,
 }
 
@@ -74,7 +78,7 @@ impl Reader {
     /// Takes one batch from the socket and runs the connections it is for.
     fn run(&mut self, endpoint: &EndpointShared, socket: &Socket) -> io::Result<()> {
         let batch = &mut self.batch;
-        // Locked for routing only, and not before something was received.
+        // Locked for routing alone, and not before something was received.
         let mut routing = None;
         let mut now = None;
         self.lanes.fill(
@@ -86,6 +90,10 @@ impl Reader {
             },
         )?;
         drop(routing);
+        for (transmit, answer) in batch.answers.drain(..) {
+            // A full send buffer may cost the answer: whoever wants it asks again.
+            socket.send(&transmit, &answer);
+        }
         let Some(now) = now else { return Ok(()) };
         let mut routed = batch.routed.drain(..);
         for (_, connection, count) in batch.runs.drain(..) {
@@ -127,17 +135,20 @@ impl Batch {
                     self.push(state, handle, Routed::Reset);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => {
-                    if let Some(transmit) = state.on_incoming(incoming, &mut self.response) {
-                        socket.send(&transmit, &self.response);
-                    } else {
-                        endpoint.incoming.notify_one();
+                    match state.on_incoming(incoming, &mut self.response) {
+                        Some(transmit) => self.answer(transmit),
+                        None => endpoint.incoming.notify_one(),
                     }
                 }
-                Some(DatagramEvent::Response(transmit)) => {
-                    socket.send(&transmit, &self.response);
-                }
+                Some(DatagramEvent::Response(transmit)) => self.answer(transmit),
             }
         }
+    }
+
+    /// Keeps an answer until the endpoint is unlocked.
+    fn answer(&mut self, transmit: Transmit) {
+        let answer = std::mem::take(&mut self.response);
+        self.answers.push((transmit, answer));
     }
 
     fn push(&mut self, state: &EndpointState, handle: ConnectionHandle, item: Routed) {

@@ -21,7 +21,7 @@ use crate::driver::{ConnectionTask, read_socket};
 use crate::path_plan::{PathPlan, wanted};
 use crate::send_queues::SendQueues;
 use crate::shared::Shared;
-use crate::socket::Socket;
+use crate::socket::{NoSending, Socket};
 
 /// Largest payload of a UDP datagram over IPv4, and so of one train handed to the kernel.
 const MAX_TRAIN: usize = 65_507;
@@ -336,6 +336,7 @@ impl EndpointShared {
         EndpointLocked {
             guard: self.state.lock().unwrap_or_else(PoisonError::into_inner),
             shared: self,
+            _no_sending: NoSending::new(),
         }
     }
 
@@ -596,6 +597,8 @@ impl EndpointState {
 pub(crate) struct EndpointLocked<'a> {
     guard: MutexGuard<'a, EndpointState>,
     shared: &'a EndpointShared,
+    /// Every task needs the lock to route datagrams: a call to the kernel takes too long.
+    _no_sending: NoSending,
 }
 
 impl std::ops::Deref for EndpointLocked<'_> {

@@ -34,6 +34,30 @@ pub(crate) enum Sent {
     Unreachable,
 }
 
+#[cfg(debug_assertions)]
+thread_local! {
+    static MAY_SEND: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+}
+
+/// While it lives, its thread must not send. In builds with debug assertions, [`Socket::send`]
+/// panics if it does.
+pub(crate) struct NoSending(std::marker::PhantomData<*const ()>);
+
+impl NoSending {
+    pub(crate) fn new() -> Self {
+        #[cfg(debug_assertions)]
+        MAY_SEND.set(false);
+        Self(std::marker::PhantomData)
+    }
+}
+
+impl Drop for NoSending {
+    fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        MAY_SEND.set(true);
+    }
+}
+
 impl Socket {
     /// Binds to `local` and, where the system allows, to a network interface, so that packets leave
     /// by that interface whatever the routing table prefers.
@@ -163,6 +187,8 @@ impl Socket {
     /// Sends the datagrams of a transmit, as few calls as the kernel allows. Only a full send buffer
     /// keeps bytes back: UDP may lose datagrams, and QUIC notices.
     pub(crate) fn send(&self, transmit: &Transmit, contents: &[u8]) -> Sent {
+        #[cfg(debug_assertions)]
+        assert!(MAY_SEND.get(), "sends with the endpoint locked");
         let segment = transmit.segment_size.unwrap_or(contents.len()).max(1);
         let mut from = 0;
         while from < contents.len() {

@@ -1,6 +1,7 @@
 //! Endpoints: their sockets, their end and that of their connections.
 
 use mpquic_tokio::{ConnectionError, Endpoint, ReadError, ServerConfig, default_transport};
+use tokio::net::UdpSocket;
 
 use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, within};
 
@@ -77,5 +78,21 @@ async fn a_server_can_receive_with_several_tasks() -> TestResult {
     while let Some(result) = tasks.join_next().await {
         result??;
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn packets_of_an_unknown_version_are_answered() -> TestResult {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+    let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    let mut packet = [0; 1200];
+    packet[..6].copy_from_slice(&[0x80, 0xab, 0xcd, 0xef, 1, 8]);
+    socket.send_to(&packet, server.local_addr()?).await?;
+    let mut answer = [0; 1200];
+    let length = within("answer", socket.recv(&mut answer)).await??;
+    assert!((20..1200).contains(&length), "{length}");
+    // RFC 9000 section 17.2.1: version 0, and our source connection ID comes back.
+    assert_eq!(answer[1..5], [0; 4]);
     Ok(())
 }
