@@ -1,5 +1,6 @@
 //! What a connection tells: events for the application and the endpoint, errors, statistics.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -81,9 +82,38 @@ pub enum PathEvent {
     Available,
 }
 
-/// What an endpoint must know to route datagrams.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EndpointEvent {
+/// What a connection tells its endpoint, from [`Connection::poll_endpoint_event`] to
+/// [`Endpoint::handle_event`]. What it says is theirs alone: some of it is secret.
+///
+/// [`Connection::poll_endpoint_event`]: crate::Connection::poll_endpoint_event
+/// [`Endpoint::handle_event`]: crate::Endpoint::handle_event
+#[derive(Clone, PartialEq, Eq)]
+pub struct EndpointEvent(pub(crate) RouteChange);
+
+impl EndpointEvent {
+    /// The event of a connection that is over. A driver that gives a connection up before it says so
+    /// itself tells the endpoint with this.
+    pub fn drained() -> Self {
+        Self(RouteChange::Drained)
+    }
+
+    /// True if the connection is over: the endpoint forgets it, and so should the driver.
+    pub fn is_drained(&self) -> bool {
+        self.0 == RouteChange::Drained
+    }
+}
+
+impl fmt::Debug for EndpointEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointEvent")
+            .field("is_drained", &self.is_drained())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How the routes of an endpoint to one of its connections change.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum RouteChange {
     /// Datagrams to this connection ID belong to the connection, on this path.
     ConnectionIdIssued(ConnectionId, PathId),
     /// Datagrams to this connection ID belong to nobody any more.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
 use crate::congestion::CongestionKind;
 use crate::error::ConnectionError;
-use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent};
+use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent, RouteChange};
 use crate::guarded::GuardedController;
 use crate::ids::PathId;
 use crate::qlog::{self, DropReason};
@@ -84,15 +84,15 @@ impl Outbox {
     pub(crate) fn reset_tokens(&mut self, changes: ResetTokenChanges) {
         for change in changes {
             self.endpoint_event(match change {
-                ResetTokenChange::Added(token) => EndpointEvent::ResetTokenAdded(token),
-                ResetTokenChange::Removed(token) => EndpointEvent::ResetTokenRemoved(token),
+                ResetTokenChange::Added(token) => RouteChange::ResetTokenAdded(token),
+                ResetTokenChange::Removed(token) => RouteChange::ResetTokenRemoved(token),
             });
         }
     }
 
     /// Something the endpoint must know.
-    pub(crate) fn endpoint_event(&mut self, event: EndpointEvent) {
-        self.endpoint_events.push_back(event);
+    pub(crate) fn endpoint_event(&mut self, change: RouteChange) {
+        self.endpoint_events.push_back(EndpointEvent(change));
     }
 
     /// Something the scheduler should know before it decides again.

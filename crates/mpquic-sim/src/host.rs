@@ -7,8 +7,8 @@ use std::time::Instant;
 use bytes::BytesMut;
 use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig};
 use mpquic_core::{
-    ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, EndpointEvent, Event,
-    FourTuple, Incoming, Transmit,
+    ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
+    Incoming, Transmit,
 };
 
 use crate::application::Application;
@@ -374,7 +374,7 @@ impl<A: Application> Host<A> {
             }
         }
         while let Some(event) = hosted.connection.poll_endpoint_event() {
-            if event == EndpointEvent::Drained {
+            if event.is_drained() {
                 hosted.drained = true;
                 self.by_handle.remove(&hosted.handle);
             }

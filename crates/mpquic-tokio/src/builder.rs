@@ -149,11 +149,7 @@ impl EndpointBuilder {
             server.map(|server| Arc::new(server.core.clone())),
             seed,
         );
-        let shared = Arc::new(EndpointShared::new(
-            core,
-            self.client,
-            self.socket_buffer,
-        ));
+        let shared = Arc::new(EndpointShared::new(core, self.client, self.socket_buffer));
         if let Some(selection) = self.interfaces {
             tokio::spawn(interface::watch(Arc::downgrade(&shared), selection));
         }

@@ -547,7 +547,7 @@ impl EndpointState {
 
     /// Takes what a connection tells its endpoint.
     pub(crate) fn handle_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
-        if event == EndpointEvent::Drained {
+        if event.is_drained() {
             self.remove(handle);
         }
         self.core.handle_event(handle, event);
@@ -562,7 +562,7 @@ impl EndpointState {
             .and_then(Option::as_ref)
             .is_some_and(|known| Arc::ptr_eq(known, connection))
         {
-            self.handle_event(handle, EndpointEvent::Drained);
+            self.handle_event(handle, EndpointEvent::drained());
         }
     }
 

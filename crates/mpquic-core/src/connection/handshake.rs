@@ -6,7 +6,7 @@ use quinn_proto::ConnectionId;
 
 use super::{Connection, State};
 use crate::error::{ConnectionError, TransportError};
-use crate::event::{EndpointEvent, Event, PathEvent};
+use crate::event::{Event, PathEvent, RouteChange};
 use crate::handshake::Step;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::delivery::Fate;
@@ -68,7 +68,7 @@ impl Connection {
                 Step::VersionMismatch => {
                     self.state = State::Drained;
                     self.lose(ConnectionError::VersionMismatch);
-                    self.outbox.endpoint_event(EndpointEvent::Drained);
+                    self.outbox.endpoint_event(RouteChange::Drained);
                 }
                 Step::PeerParameters(peer) => self.on_peer_parameters(&peer),
                 Step::Complete => self.on_handshake_complete(now),

@@ -10,7 +10,7 @@ use super::{Connection, State};
 use crate::cid::peer::ResetTokenChanges;
 use crate::congestion::Controller as _;
 use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
-use crate::event::{EndpointEvent, Event, OpenPathError, PathEvent};
+use crate::event::{Event, OpenPathError, PathEvent, RouteChange};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::packet::arrival::{Arrival, Opened};
 use crate::path::Path;
@@ -183,7 +183,7 @@ impl Connection {
                 let token = self.paths.shared.reset_key.token(&cid);
                 self.paths.slot_or_new(id).local_cids.issue(cid, token);
                 self.outbox
-                    .endpoint_event(EndpointEvent::ConnectionIdIssued(cid, id));
+                    .endpoint_event(RouteChange::ConnectionIdIssued(cid, id));
             }
         }
     }
@@ -263,7 +263,7 @@ impl Connection {
         let slot = self.paths.slot_or_new(id);
         if let Some(cid) = slot.local_cids.on_retire(sequence, &opened.destination)? {
             self.outbox
-                .endpoint_event(EndpointEvent::ConnectionIdRetired(cid));
+                .endpoint_event(RouteChange::ConnectionIdRetired(cid));
             // MP-100
             self.issue_cids();
         }
@@ -450,7 +450,7 @@ impl Connection {
         self.paths.ids.close(id);
         for cid in slot.local_cids.drain() {
             self.outbox
-                .endpoint_event(EndpointEvent::ConnectionIdRetired(cid));
+                .endpoint_event(RouteChange::ConnectionIdRetired(cid));
         }
         if slot.path.is_some() {
             self.outbox.event(Event::Path(PathEvent::Discarded(id)));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Connection, State};
 use crate::error::ConnectionError;
-use crate::event::{EndpointEvent, TimeoutReason};
+use crate::event::{RouteChange, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
 use crate::recovery::PacketNumberSpace;
@@ -90,7 +90,7 @@ impl Connection {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.outbox.set_time(now);
         if self.state.on_timeout(now) {
-            self.outbox.endpoint_event(EndpointEvent::Drained);
+            self.outbox.endpoint_event(RouteChange::Drained);
         }
         if !self.state.is_open() {
             return;
@@ -100,7 +100,7 @@ impl Connection {
             // RFC 9000 section 10.1: closed silently.
             self.state = State::Drained;
             self.lose(ConnectionError::TimedOut);
-            self.outbox.endpoint_event(EndpointEvent::Drained);
+            self.outbox.endpoint_event(RouteChange::Drained);
             return;
         }
         self.on_ack_timeout(now);

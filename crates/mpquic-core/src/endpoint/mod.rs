@@ -16,7 +16,7 @@ use crate::connection::Connection;
 use crate::crypto::Unstarted;
 use crate::crypto::tokens::{ResetKey, Token, TokenIssuer, TokenKey};
 use crate::error::{ConnectionError, TransportErrorCode};
-use crate::event::{Datagram, EndpointEvent};
+use crate::event::{Datagram, EndpointEvent, RouteChange};
 use crate::handshake::setup::{ClientSetup, ConnectionSetup, Role, ServerSetup, TokenDrawer};
 use crate::handshake::{Versions, local_parameters};
 use crate::ids::{FourTuple, PathId};
@@ -494,8 +494,8 @@ impl Endpoint {
             return None;
         }
         let connection_id = self.new_cid()?;
-        let issued = EndpointEvent::ConnectionIdIssued(connection_id, PathId::ZERO);
-        self.routes.on_event(handle, issued);
+        let issued = RouteChange::ConnectionIdIssued(connection_id, PathId::ZERO);
+        self.routes.on_change(handle, issued);
         Some(PreferredAddress {
             ipv4,
             ipv6,
@@ -565,7 +565,7 @@ impl Endpoint {
 
     /// Takes what a connection tells its endpoint.
     pub fn handle_event(&mut self, connection: ConnectionHandle, event: EndpointEvent) {
-        self.routes.on_event(connection, event);
+        self.routes.on_change(connection, event.0);
     }
 
     /// Connections not yet drained.
@@ -593,7 +593,7 @@ impl Endpoint {
             self.routes
                 .remove_pending(&abandoned.initial_dcid, abandoned.key);
             if let Some(handle) = abandoned.handle {
-                self.routes.on_event(handle, EndpointEvent::Drained);
+                self.routes.on_change(handle, RouteChange::Drained);
             }
         }
     }

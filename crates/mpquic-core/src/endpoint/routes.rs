@@ -7,7 +7,7 @@ use slab::Slab;
 
 use super::ConnectionHandle;
 use super::cids::{CidList, CidMap};
-use crate::event::EndpointEvent;
+use crate::event::RouteChange;
 use crate::ids::PathId;
 
 /// Where Initial and 0-RTT packets go that still carry the connection ID the client made up.
@@ -143,10 +143,10 @@ impl Routes {
         }
     }
 
-    pub(super) fn on_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
-        match event {
-            EndpointEvent::ConnectionIdIssued(cid, path) => self.issue(handle, cid, path),
-            EndpointEvent::ConnectionIdRetired(cid) => {
+    pub(super) fn on_change(&mut self, handle: ConnectionHandle, change: RouteChange) {
+        match change {
+            RouteChange::ConnectionIdIssued(cid, path) => self.issue(handle, cid, path),
+            RouteChange::ConnectionIdRetired(cid) => {
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && registered.cids.remove(&cid)
                 {
@@ -158,7 +158,7 @@ impl Routes {
                     self.recent = None;
                 }
             }
-            EndpointEvent::ResetTokenAdded(token) => {
+            RouteChange::ResetTokenAdded(token) => {
                 // A token that is known already stays with the connection it was first told to.
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && !self.reset_tokens.contains_key(&token)
@@ -167,14 +167,14 @@ impl Routes {
                     self.reset_tokens.insert(token, handle);
                 }
             }
-            EndpointEvent::ResetTokenRemoved(token) => {
+            RouteChange::ResetTokenRemoved(token) => {
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && remove_from(&mut registered.reset_tokens, &token)
                 {
                     self.reset_tokens.remove(&token);
                 }
             }
-            EndpointEvent::Drained => self.remove(handle),
+            RouteChange::Drained => self.remove(handle),
         }
     }
 

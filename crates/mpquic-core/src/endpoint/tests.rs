@@ -433,12 +433,12 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
         Some(DatagramEvent::Connection(_, _))
     ));
 
-    let mut tell = |event| test.endpoint.handle_event(handle, event);
-    tell(EndpointEvent::ConnectionIdIssued(dcid(3), PathId(1)));
-    tell(EndpointEvent::ConnectionIdRetired(dcid(1)));
-    tell(EndpointEvent::ResetTokenAdded([0xaa; 16]));
-    tell(EndpointEvent::ResetTokenAdded([0xbb; 16]));
-    tell(EndpointEvent::ResetTokenRemoved([0xbb; 16]));
+    let mut tell = |change| test.endpoint.handle_event(handle, EndpointEvent(change));
+    tell(RouteChange::ConnectionIdIssued(dcid(3), PathId(1)));
+    tell(RouteChange::ConnectionIdRetired(dcid(1)));
+    tell(RouteChange::ResetTokenAdded([0xaa; 16]));
+    tell(RouteChange::ResetTokenAdded([0xbb; 16]));
+    tell(RouteChange::ResetTokenRemoved([0xbb; 16]));
     assert_eq!(path_of(&mut test, 3), Some(PathId(1)));
     assert_eq!(path_of(&mut test, 1), None);
     let mut reset = short(9);
@@ -466,29 +466,35 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
     assert!(test.receive(short(1)).is_none());
     assert!(test.receive(short(8)).is_some());
     for cid in 10..60 {
-        test.endpoint.handle_event(
-            handle,
-            EndpointEvent::ConnectionIdIssued(dcid(cid), PathId(1)),
-        );
-        test.endpoint
-            .handle_event(handle, EndpointEvent::ConnectionIdRetired(dcid(cid)));
+        let mut tell = |change| test.endpoint.handle_event(handle, EndpointEvent(change));
+        tell(RouteChange::ConnectionIdIssued(dcid(cid), PathId(1)));
+        tell(RouteChange::ConnectionIdRetired(dcid(cid)));
     }
     assert!(test.receive(short(59)).is_none());
     assert!(test.receive(short(10)).is_some(), "memory is bounded");
 
     // A second connection cannot take over what the first one has.
     let other = test.endpoint.routes.insert(dcid(4));
-    let mut tell = |event| test.endpoint.handle_event(other, event);
-    tell(EndpointEvent::ConnectionIdIssued(dcid(3), PathId(0)));
-    tell(EndpointEvent::ResetTokenAdded([0xaa; 16]));
-    tell(EndpointEvent::ConnectionIdRetired(dcid(3)));
-    tell(EndpointEvent::Drained);
+    let mut tell = |change| test.endpoint.handle_event(other, EndpointEvent(change));
+    tell(RouteChange::ConnectionIdIssued(dcid(3), PathId(0)));
+    tell(RouteChange::ResetTokenAdded([0xaa; 16]));
+    tell(RouteChange::ConnectionIdRetired(dcid(3)));
+    tell(RouteChange::Drained);
     assert_eq!(path_of(&mut test, 3), Some(PathId(1)));
 
     assert_eq!(test.endpoint.open_connections(), 1);
-    test.endpoint.handle_event(handle, EndpointEvent::Drained);
-    test.endpoint.handle_event(handle, EndpointEvent::Drained);
+    test.endpoint.handle_event(handle, EndpointEvent::drained());
+    test.endpoint.handle_event(handle, EndpointEvent::drained());
     assert!(test.endpoint.routes.is_empty());
+}
+
+/// Reset tokens are secrets: whoever logs events must not log them.
+#[test]
+fn events_for_the_endpoint_show_no_secret() {
+    let event = EndpointEvent(RouteChange::ResetTokenAdded([0xab; 16]));
+    assert!(!event.is_drained() && EndpointEvent::drained().is_drained());
+    let text = format!("{event:?}");
+    assert!(!text.contains("171") && !text.contains("ab"), "{text}");
 }
 
 #[test]
