@@ -85,8 +85,8 @@ pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;
 pub use path_map::PathMap;
 pub use quinn_proto::{
-    ApplicationClose, Chunk, ClosedStream, ConnectionId, Dir, EcnCodepoint, FinishError, Side,
-    StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
+    ApplicationClose, Chunk, ClosedStream, ConnectionId, ConnectionIdGenerator, Dir, EcnCodepoint,
+    FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
 };
 pub use stream::{ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Written};
 pub use version::{UnknownVersion, Version};

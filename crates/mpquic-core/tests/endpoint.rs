@@ -522,7 +522,7 @@ fn datagrams_that_overtake_the_start_of_their_connection_are_kept() {
     assert!(flight.len() >= 5);
     let mut flight = flight.into_iter();
     let four_tuple = FourTuple::new(server_address(), client_address());
-    let mut arrive = |test: &mut Test, data| {
+    let arrive = |test: &mut Test, data| {
         test.server
             .handle_datagram(test.now, four_tuple, None, data, &mut test.buf)
     };

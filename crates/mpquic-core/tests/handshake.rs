@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mpquic_core::config::ConnectionIds;
 use mpquic_core::crypto::ExportError;
 use mpquic_core::{
     ConnectionError, EarlyData, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
@@ -235,7 +236,7 @@ fn a_server_sends_at_most_three_times_what_it_got() {
 fn works_over_ipv6_and_with_any_connection_id_length() {
     for length in [4, 8, 20] {
         let mut setup = Setup::new().tls();
-        setup.connection_id_length = length;
+        setup.connection_ids = ConnectionIds::random(length).unwrap();
         let topology = one_path()
             .path("other", LinkConfig::new(100.0, 10 * MS))
             .ipv6();

@@ -5,7 +5,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
+use mpquic_core::config::{
+    ClientConfig, ConnectionIds, EndpointConfig, ServerConfig, TransportConfig,
+};
 use mpquic_core::{
     Connection, Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, StreamId,
     VarInt, Version,
@@ -53,8 +55,8 @@ pub struct Setup {
     pub client: TransportConfig,
     /// The server's transport.
     pub server: TransportConfig,
-    /// Bytes of connection IDs, both sides.
-    pub connection_id_length: usize,
+    /// How connection IDs are made, on both sides.
+    pub connection_ids: ConnectionIds,
     /// What the server does with connection attempts.
     pub accept: AcceptPolicy,
     /// Take address changes of the client.
@@ -86,7 +88,7 @@ impl Setup {
             crypto: Crypto::default(),
             client: transport.clone(),
             server: transport,
-            connection_id_length: 8,
+            connection_ids: ConnectionIds::default(),
             accept: AcceptPolicy::default(),
             migration: true,
             client_versions: Version::ALL.to_vec(),
@@ -132,7 +134,7 @@ impl Setup {
             Side::Server => (2, &self.server_versions),
         };
         EndpointConfig {
-            connection_id_length: self.connection_id_length,
+            connection_ids: self.connection_ids.clone(),
             supported_versions: versions.clone(),
             ..EndpointConfig::new([reset_key; 32])
         }

@@ -1,38 +1,161 @@
-//! Connection IDs from a seed, never the same one twice while it is in use.
+//! [`ConnectionIds`]: how an endpoint and its connections make their connection IDs.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 use rand::Rng;
+use thiserror::Error;
 
 use crate::random::SeededRandom;
+use crate::wire::buf::MAX_CID_LENGTH;
 
-/// Longest connection ID of QUIC v1, bytes (RFC 9000 section 17.2).
-const MAX_LENGTH: usize = 20;
+/// Shortest connection ID we issue: shorter ones would soon be used up.
+const MIN_LENGTH: usize = 4;
 
 /// Tries before a generator counts as exhausted.
 const ATTEMPTS: usize = 64;
 
+type Factory = dyn Fn([u8; 32]) -> Box<dyn ConnectionIdGenerator> + Send + Sync;
+
+/// How an endpoint and its connections make the connection IDs they issue.
+///
+/// The endpoint has a generator of its own, for the first connection ID of each connection, for
+/// Retry and for preferred addresses, and each connection has one, for the further ones of all its
+/// paths.
+///
+/// # Examples
+///
+/// Connection IDs by which a load balancer finds this server, number 7:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mpquic_core::config::{ConnectionIds, EndpointConfig};
+/// use mpquic_core::{ConnectionId, ConnectionIdGenerator};
+/// use rand::rngs::StdRng;
+/// use rand::{Rng, SeedableRng};
+///
+/// struct Routable(StdRng);
+///
+/// impl ConnectionIdGenerator for Routable {
+///     fn generate_cid(&mut self) -> ConnectionId {
+///         let mut bytes = [7; 12];
+///         self.0.fill_bytes(&mut bytes[1..]);
+///         ConnectionId::new(&bytes)
+///     }
+///
+///     fn cid_len(&self) -> usize {
+///         12
+///     }
+///
+///     fn cid_lifetime(&self) -> Option<Duration> {
+///         None
+///     }
+/// }
+///
+/// let mut config = EndpointConfig::new([1; 32]);
+/// config.connection_ids = ConnectionIds::new(|seed| Routable(StdRng::from_seed(seed)))?;
+/// assert_eq!(config.connection_ids.length(), 12);
+/// # Ok::<(), mpquic_core::config::InvalidConnectionIdLength>(())
+/// ```
+#[derive(Clone)]
+pub struct ConnectionIds {
+    factory: Arc<Factory>,
+    length: usize,
+}
+
+/// Connection IDs of this many bytes cannot be issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("connection IDs of {0} bytes: 4 to 20 are possible")]
+pub struct InvalidConnectionIdLength(pub usize);
+
+impl ConnectionIds {
+    /// Bytes of connection IDs unless another length is asked for.
+    const DEFAULT_LENGTH: usize = 8;
+
+    /// Random connection IDs of so many bytes, 4 to 20.
+    ///
+    /// # Errors
+    ///
+    /// If there can be none of this length.
+    pub fn random(length: usize) -> Result<Self, InvalidConnectionIdLength> {
+        Self::new(move |seed| SeededGenerator::new(seed, length))
+    }
+
+    /// Connection IDs of one's own: `factory` makes a generator for the endpoint and one for each
+    /// connection. Whatever is random in a generator should come from its seed, which no other one
+    /// has; then a connection is as repeatable as the seed of its endpoint makes it.
+    ///
+    /// All connection IDs have the length that the generators give, 4 to 20 bytes. Two generators
+    /// must not make the same one, so that a datagram finds its connection. `validate` and
+    /// `cid_lifetime` of a generator are not used.
+    ///
+    /// # Errors
+    ///
+    /// If there can be none of this length.
+    pub fn new<G: ConnectionIdGenerator + 'static>(
+        factory: impl Fn([u8; 32]) -> G + Send + Sync + 'static,
+    ) -> Result<Self, InvalidConnectionIdLength> {
+        let length = factory([0; 32]).cid_len();
+        if !(MIN_LENGTH..=MAX_CID_LENGTH).contains(&length) {
+            return Err(InvalidConnectionIdLength(length));
+        }
+        let factory = Arc::new(move |seed| Box::new(factory(seed)) as Box<_>);
+        Ok(Self { factory, length })
+    }
+
+    /// Bytes of each connection ID.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Makes the connection IDs of the endpoint or of one connection.
+    pub(crate) fn source(&self, seed: [u8; 32]) -> CidSource {
+        CidSource {
+            generator: (self.factory)(seed),
+            length: self.length,
+        }
+    }
+}
+
+impl Default for ConnectionIds {
+    /// Random ones of 8 bytes.
+    fn default() -> Self {
+        Self {
+            factory: Arc::new(|seed| Box::new(SeededGenerator::new(seed, Self::DEFAULT_LENGTH))),
+            length: Self::DEFAULT_LENGTH,
+        }
+    }
+}
+
+impl fmt::Debug for ConnectionIds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectionIds")
+            .field("length", &self.length)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Random connection IDs that a seed determines.
-pub(crate) struct SeededGenerator {
+struct SeededGenerator {
     random: SeededRandom,
     length: usize,
 }
 
 impl SeededGenerator {
-    /// Connection IDs of `length` bytes, at most 20.
-    pub(crate) fn new(seed: [u8; 32], length: usize) -> Self {
+    fn new(seed: [u8; 32], length: usize) -> Self {
         Self {
             random: SeededRandom::new(seed),
-            length: length.min(MAX_LENGTH),
+            length,
         }
     }
 }
 
 impl ConnectionIdGenerator for SeededGenerator {
     fn generate_cid(&mut self) -> ConnectionId {
-        let mut bytes = [0; MAX_LENGTH];
+        let mut bytes = [0; MAX_CID_LENGTH];
         let bytes = &mut bytes[..self.length];
         self.random.fill_bytes(bytes);
         ConnectionId::new(bytes)
@@ -47,26 +170,23 @@ impl ConnectionIdGenerator for SeededGenerator {
     }
 }
 
-/// The source of a connection's own connection IDs: any generator, with the promise that no value
-/// is handed out while the connection still uses it, on whichever path (MP-095).
+/// The only maker of connection IDs we issue: any generator, with the promise that no value is
+/// handed out while it is in use (MP-095).
 pub(crate) struct CidSource {
     generator: Box<dyn ConnectionIdGenerator>,
+    length: usize,
 }
 
 impl CidSource {
-    /// A source over `generator`.
-    pub(crate) fn new(generator: Box<dyn ConnectionIdGenerator>) -> Self {
-        Self { generator }
-    }
-
-    /// A connection ID that is not in use; `None` if the generator keeps repeating itself.
+    /// A connection ID that is not in use; `None` if the generator keeps repeating itself, or makes
+    /// such as could not be told from the rest of a packet.
     pub(crate) fn generate(
         &mut self,
         is_in_use: impl Fn(&ConnectionId) -> bool,
     ) -> Option<ConnectionId> {
         (0..ATTEMPTS)
             .map(|_| self.generator.generate_cid())
-            .find(|cid| !is_in_use(cid))
+            .find(|cid| cid.len() == self.length && !is_in_use(cid))
     }
 }
 
@@ -82,28 +202,63 @@ mod tests {
 
     use super::*;
 
-    fn source(length: usize) -> CidSource {
-        CidSource::new(Box::new(SeededGenerator::new([7; 32], length)))
-    }
-
     #[test]
     fn a_seed_determines_the_sequence() {
-        let (mut a, mut b) = (source(8), source(8));
+        let source = |seed| ConnectionIds::default().source([seed; 32]);
+        let (mut a, mut b) = (source(7), source(7));
         let first: Vec<_> = (0..10).map(|_| a.generate(|_| false)).collect();
         let second: Vec<_> = (0..10).map(|_| b.generate(|_| false)).collect();
         assert_eq!(first, second);
         assert!(first.iter().flatten().all(|cid| cid.len() == 8));
-        let mut other = CidSource::new(Box::new(SeededGenerator::new([8; 32], 8)));
-        assert_ne!(first[0], other.generate(|_| false));
+        assert_ne!(first[0], source(8).generate(|_| false));
+    }
+
+    /// Counts up in one byte.
+    struct Counter {
+        next: u8,
+        length: usize,
+    }
+
+    impl ConnectionIdGenerator for Counter {
+        fn generate_cid(&mut self) -> ConnectionId {
+            self.next = self.next.wrapping_add(1);
+            ConnectionId::new(&[0, 0, 0, 0, self.next][5 - self.length..])
+        }
+
+        fn cid_len(&self) -> usize {
+            5
+        }
+
+        fn cid_lifetime(&self) -> Option<Duration> {
+            None
+        }
     }
 
     #[test]
     fn mp_095_values_in_use_are_never_repeated() {
-        let mut source = source(1);
+        let ids = ConnectionIds::new(|_| Counter { next: 0, length: 5 });
+        let mut source = ids.unwrap().source([0; 32]);
         let mut all = BTreeSet::new();
         while let Some(cid) = source.generate(|cid| all.contains(cid)) {
             assert!(all.insert(cid), "{cid} came twice");
         }
-        assert!(all.len() > 128, "only {} of 256 were found", all.len());
+        assert_eq!(all.len(), 256);
+    }
+
+    #[test]
+    fn lengths_out_of_range_are_refused_and_wrong_ones_never_used() {
+        for length in [0, 3, 21, 100] {
+            let refused = ConnectionIds::random(length).unwrap_err();
+            assert_eq!(refused, InvalidConnectionIdLength(length));
+        }
+        for length in 4..=20 {
+            let ids = ConnectionIds::random(length).unwrap();
+            assert_eq!(ids.length(), length);
+            let cid = ids.source([1; 32]).generate(|_| false);
+            assert_eq!(cid.unwrap().len(), length);
+        }
+        let lies = ConnectionIds::new(|_| Counter { next: 0, length: 4 });
+        let mut source = lies.unwrap().source([0; 32]);
+        assert_eq!(source.generate(|_| false), None);
     }
 }

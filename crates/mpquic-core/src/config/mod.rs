@@ -12,14 +12,16 @@ use crate::version::Version;
 
 mod transport;
 
+pub use crate::cid::generator::{ConnectionIds, InvalidConnectionIdLength};
 pub(crate) use transport::MAX_ACK_DELAY;
 pub use transport::{AckFrequencyConfig, TransportConfig};
 
 /// Parameters of an endpoint, shared by all of its connections.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig {
-    /// Bytes of the connection IDs we issue, 4 to 20. Multipath needs a non-zero length (MP-008).
-    pub connection_id_length: usize,
+    /// How the connection IDs we issue are made, and with them how long they are; 8 random bytes by
+    /// default. They are never empty, as multipath demands (MP-008).
+    pub connection_ids: ConnectionIds,
     /// Secret that stateless reset tokens are derived from; keep it across restarts so that peers
     /// learn of them.
     pub reset_key: [u8; 32],
@@ -40,7 +42,7 @@ impl EndpointConfig {
     /// Defaults with this secret for stateless reset tokens.
     pub fn new(reset_key: [u8; 32]) -> Self {
         Self {
-            connection_id_length: 8,
+            connection_ids: ConnectionIds::default(),
             reset_key,
             max_udp_payload_size: 65527,
             grease_quic_bit: true,

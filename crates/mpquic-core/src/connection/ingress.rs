@@ -105,7 +105,7 @@ impl Connection {
         arrival: &Arrival,
         mut data: BytesMut,
     ) -> Result<(), TransportError> {
-        let cid_length = self.endpoint_config.connection_id_length;
+        let cid_length = self.endpoint_config.connection_ids.length();
         let mut first = true;
         while !data.is_empty() && self.state.is_open() {
             let rest = Dropped::unknown(data.len());
@@ -392,7 +392,7 @@ impl Connection {
 
     /// While closing: a CONNECTION_CLOSE of the peer ends our own repetitions.
     fn look_for_close(&mut self, arrival: &Arrival, mut data: BytesMut) {
-        let cid_length = self.endpoint_config.connection_id_length;
+        let cid_length = self.endpoint_config.connection_ids.length();
         if let Ok(mut packet) = header::next_packet(&mut data, cid_length)
             && matches!(packet.header, Header::Short { .. })
             && let Opening::Opened(_, payload) = self.open_one_rtt(arrival, &mut packet)

@@ -13,7 +13,6 @@ use quinn_proto::{ApplicationClose, Dir, Side, StreamId, VarInt};
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
-use crate::cid::generator::{CidSource, SeededGenerator};
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
@@ -99,11 +98,10 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
     if validated {
         path.tuple.set_validated();
     }
-    let generator = SeededGenerator::new(random.bytes(), setup.endpoint.connection_id_length);
     let mut paths = Paths::new(Shared {
         side,
         config: config.clone(),
-        cids: CidSource::new(Box::new(generator)),
+        cids: setup.endpoint.connection_ids.source(random.bytes()),
         reset_key: setup.reset_key.clone(),
         random: SeededRandom::new(random.bytes()),
         cid_limit: setup.local_parameters.active_connection_id_limit,

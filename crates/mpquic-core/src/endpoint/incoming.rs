@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use quinn_proto::{ConnectionId, EcnCodepoint};
+use quinn_proto::EcnCodepoint;
 
 use super::Server;
 use super::attempts::Place;
+use super::initial::FirstInitial;
 use super::token::Admission;
 use crate::config::ServerConfig;
-use crate::crypto::Keys;
 use crate::event::Datagram;
 use crate::ids::{FourTuple, PathId};
 use crate::version::Version;
@@ -23,12 +23,8 @@ use crate::version::Version;
 pub struct Incoming {
     pub(super) place: Place,
     pub(super) first: Arrived,
-    pub(super) version: Version,
-    /// Destination connection ID of the Initial, and the client's source connection ID.
-    pub(super) dcid: ConnectionId,
-    pub(super) scid: ConnectionId,
+    pub(super) initial: FirstInitial,
     pub(super) admission: Admission,
-    pub(super) keys: Keys,
     /// As it was when the attempt arrived.
     pub(super) server: Arc<Server>,
 }
@@ -41,7 +37,7 @@ impl Incoming {
 
     /// The version of the client's first packet. The connection may turn into another one.
     pub fn version(&self) -> Version {
-        self.version
+        self.initial.version
     }
 
     /// What the connection is started with: the endpoint's configuration when the attempt

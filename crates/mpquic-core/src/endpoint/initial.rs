@@ -16,59 +16,58 @@ use crate::wire::frame::{Close, Frame};
 use crate::wire::header::{self, Header, PacketHeader};
 
 /// An authentic first Initial.
-pub(super) struct Opened {
+pub(super) struct FirstInitial {
     pub(super) version: Version,
+    /// The destination connection ID the client made up, or that of our Retry.
+    pub(super) dcid: ConnectionId,
+    /// The client's own.
     pub(super) scid: ConnectionId,
-    pub(super) token: Bytes,
     pub(super) keys: Keys,
 }
 
-/// Opens the Initial at the start of a datagram, so that noise never becomes an attempt.
-pub(super) fn open(mut datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<Opened> {
-    let mut packet = header::next_packet(&mut datagram, 0).ok()?;
-    let Header::Initial {
-        version,
-        dcid,
-        scid,
-        token,
-    } = packet.header.clone()
-    else {
-        return None;
-    };
-    let keys = crypto.initial_keys(version, &dcid);
-    let mut opening = FixedKeys {
-        header: &*keys.header.remote,
-        packet: &*keys.packet.remote,
-    };
-    protect::open(&mut packet, &mut opening, None, PathId::ZERO).ok()?;
-    Some(Opened {
-        version,
-        scid,
-        token,
-        keys,
-    })
-}
+impl FirstInitial {
+    /// Opens the Initial at the start of a datagram, so that noise never becomes an attempt. Returns
+    /// its token, too.
+    pub(super) fn open(datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<(Self, Bytes)> {
+        let mut datagram = datagram;
+        let mut packet = header::next_packet(&mut datagram, 0).ok()?;
+        let Header::Initial {
+            version,
+            dcid,
+            scid,
+            token,
+        } = packet.header.clone()
+        else {
+            return None;
+        };
+        let keys = crypto.initial_keys(version, &dcid);
+        let mut opening = FixedKeys {
+            header: &*keys.header.remote,
+            packet: &*keys.packet.remote,
+        };
+        protect::open(&mut packet, &mut opening, None, PathId::ZERO).ok()?;
+        let initial = Self {
+            version,
+            dcid,
+            scid,
+            keys,
+        };
+        Some((initial, token))
+    }
 
-/// Whom to turn down.
-pub(super) struct Refused {
-    pub(super) version: Version,
-    pub(super) four_tuple: FourTuple,
-    pub(super) client_cid: ConnectionId,
-    pub(super) server_cid: ConnectionId,
-}
-
-impl Refused {
     /// Appends an Initial that closes the connection before it began.
     pub(super) fn close(
         &self,
-        keys: &Keys,
+        four_tuple: FourTuple,
+        server_cid: ConnectionId,
         code: TransportErrorCode,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        let keys = &self.keys;
         let header = PacketHeader::Initial {
             version: self.version,
-            dcid: self.client_cid,
-            scid: self.server_cid,
+            dcid: self.scid,
+            scid: server_cid,
             token: Bytes::new(),
         };
         let start = PacketStart {
@@ -91,6 +90,6 @@ impl Refused {
             return None;
         }
         packet.finish(buf, &*keys.header.local, &*keys.packet.local, None);
-        Some(response(self.four_tuple, buf))
+        Some(response(four_tuple, buf))
     }
 }

@@ -8,9 +8,10 @@ use std::time::Instant;
 use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint};
 use rand::rngs::StdRng;
-use rand::{Rng, RngExt, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use thiserror::Error;
 
+use crate::cid::generator::CidSource;
 use crate::config::{ClientConfig, EndpointConfig, ServerConfig};
 use crate::connection::Connection;
 use crate::crypto::Unstarted;
@@ -28,8 +29,9 @@ use crate::wire::header::{self, PacketKind, Peek};
 use crate::wire::transport_parameters::PreferredAddress;
 use attempts::Attempts;
 use incoming::Arrived;
+use initial::FirstInitial;
 use routes::{InitialRoute, Route, Routes};
-use token::{Admission, UsedTokens};
+use token::{Admission, InvalidToken, UsedTokens};
 
 mod accepting;
 mod attempts;
@@ -50,8 +52,6 @@ const MIN_INITIAL_DATAGRAM: usize = 1200;
 const MIN_INITIAL_DCID: usize = 8;
 /// NEW_TOKEN tokens remembered as used, twice.
 const USED_TOKENS: usize = 1 << 16;
-/// Tries before connection IDs count as exhausted.
-const CID_ATTEMPTS: usize = 64;
 
 /// Names a connection within its endpoint; reused after the connection is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +125,7 @@ pub struct Endpoint {
     is_refusing: bool,
     reset_key: Arc<ResetKey>,
     rng: StdRng,
+    cids: CidSource,
     routes: Routes,
     attempts: Attempts,
     used_tokens: UsedTokens,
@@ -141,19 +142,17 @@ impl Endpoint {
         seed: [u8; 32],
     ) -> Self {
         let mut config = config;
-        let length = config.connection_id_length.clamp(4, 20);
-        if length != config.connection_id_length {
-            Arc::make_mut(&mut config).connection_id_length = length;
-        }
         if config.supported_versions.is_empty() {
             Arc::make_mut(&mut config).supported_versions = vec![Version::V1];
         }
+        let mut rng = StdRng::from_seed(seed);
         Self {
             reset_key: Arc::new(ResetKey::new(&config.reset_key)),
+            cids: config.connection_ids.source(rng.random()),
             config,
             server: server.map(Server::new),
             is_refusing: false,
-            rng: StdRng::from_seed(seed),
+            rng,
             routes: Routes::default(),
             attempts: Attempts::new(),
             used_tokens: UsedTokens::new(USED_TOKENS),
@@ -188,7 +187,7 @@ impl Endpoint {
         local_parameters.version_information = Some(versions.information());
         let session = config.crypto.clone();
         let session = session.start_session(version, server_name, &local_parameters)?;
-        let initial_dcid = random_cid(&mut self.rng, MIN_INITIAL_DCID);
+        let initial_dcid = ConnectionId::new(&self.rng.random::<[u8; MIN_INITIAL_DCID]>());
         let tokens = TokenDrawer::new(config.token_store, server_name);
         let token = tokens.take(version);
         let handle = self.routes.insert(local_cid);
@@ -227,7 +226,7 @@ impl Endpoint {
         buf: &mut Vec<u8>,
     ) -> Option<DatagramEvent> {
         buf.clear();
-        let Some(peek) = header::peek(&data, self.config.connection_id_length) else {
+        let Some(peek) = header::peek(&data, self.config.connection_ids.length()) else {
             return self.stateless_reset(&data);
         };
         if !self.speaks(&peek) {
@@ -327,47 +326,38 @@ impl Endpoint {
         }
         let first = arrived.clone_alone();
         let four_tuple = arrived.four_tuple;
-        let opened = initial::open(arrived.data, &*server.config.crypto)?;
+        let (initial, token) = FirstInitial::open(arrived.data, &*server.config.crypto)?;
         // RFC 9000 section 7.2; after a Retry the connection ID is one of ours
-        if dcid.len() < MIN_INITIAL_DCID && opened.token.is_empty() {
+        if dcid.len() < MIN_INITIAL_DCID && token.is_empty() {
             return None;
         }
-        let version = opened.version;
-        let refused = initial::Refused {
-            version,
-            four_tuple,
-            client_cid: opened.scid,
-            server_cid: random_cid(&mut self.rng, self.config.connection_id_length),
-        };
         let admission = Admission::new(
-            (version, dcid),
-            &opened.token,
+            (initial.version, dcid),
+            &token,
             four_tuple.remote,
             (&server.config, &server.token_key),
             &mut self.used_tokens,
         );
-        let Ok(admission) = admission else {
-            let code = TransportErrorCode::INVALID_TOKEN;
-            return refused
-                .close(&opened.keys, code, buf)
-                .map(DatagramEvent::Response);
+        let is_full = self.attempts.waiting() >= server.config.max_incoming;
+        let admission = match admission {
+            Ok(admission) if !self.is_refusing && !is_full => admission,
+            refused => {
+                let code = match refused {
+                    Ok(_) => TransportErrorCode::CONNECTION_REFUSED,
+                    Err(InvalidToken) => TransportErrorCode::INVALID_TOKEN,
+                };
+                return self
+                    .close(&initial, four_tuple, code, buf)
+                    .map(DatagramEvent::Response);
+            }
         };
-        if self.is_refusing || self.attempts.waiting() >= server.config.max_incoming {
-            let code = TransportErrorCode::CONNECTION_REFUSED;
-            return refused
-                .close(&opened.keys, code, buf)
-                .map(DatagramEvent::Response);
-        }
         let place = self.attempts.insert(now, dcid);
         self.routes.insert_pending(dcid, place.key());
         Some(DatagramEvent::NewConnection(Incoming {
             place,
             first,
-            version,
-            dcid,
-            scid: opened.scid,
+            initial,
             admission,
-            keys: opened.keys,
             server,
         }))
     }
@@ -414,9 +404,10 @@ impl Endpoint {
         let config = incoming.server.config.clone();
         let Some(local_cid) = self.new_cid() else {
             self.forget(&incoming);
+            let code = TransportErrorCode::CONNECTION_REFUSED;
             return Err(AcceptError {
                 cause: ConnectionError::CidsExhausted,
-                response: self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf),
+                response: self.close(&incoming.initial, incoming.four_tuple(), code, buf),
             });
         };
         let random = self.rng.random();
@@ -428,19 +419,19 @@ impl Endpoint {
         local_parameters.stateless_reset_token = Some(self.reset_key.token(&local_cid));
         local_parameters.disable_active_migration = !config.migration;
         // MP-010
-        if incoming.scid.is_empty() {
+        if incoming.initial.scid.is_empty() {
             local_parameters.initial_max_path_id = None;
         }
-        let versions = Versions::new(&self.config, incoming.version, self.rng.random());
+        let versions = Versions::new(&self.config, incoming.initial.version, self.rng.random());
         let handle = self.routes.insert(local_cid);
         local_parameters.preferred_address =
             self.preferred_address(handle, &config, incoming.four_tuple().local);
         let late = self
             .attempts
-            .start(now, &incoming.place, incoming.dcid, handle);
+            .start(now, &incoming.place, incoming.initial.dcid, handle);
         // It may have expired.
         self.routes
-            .insert_pending(incoming.dcid, incoming.place.key());
+            .insert_pending(incoming.initial.dcid, incoming.place.key());
         Ok(Accepting {
             setup: ConnectionSetup {
                 now,
@@ -449,11 +440,11 @@ impl Endpoint {
                 transport: config.transport.clone(),
                 session: Box::new(Unstarted),
                 local_parameters,
-                initial_keys: incoming.keys,
+                initial_keys: incoming.initial.keys,
                 versions,
-                initial_dcid: incoming.dcid,
+                initial_dcid: incoming.initial.dcid,
                 local_cid,
-                peer_cid: incoming.scid,
+                peer_cid: incoming.initial.scid,
                 reset_key: self.reset_key.clone(),
                 seed: self.rng.random(),
                 role: Role::Server(ServerSetup {
@@ -466,7 +457,7 @@ impl Endpoint {
             reserved: Accepted {
                 place: incoming.place,
                 handle,
-                initial_dcid: incoming.dcid,
+                initial_dcid: incoming.initial.dcid,
             },
         })
     }
@@ -508,11 +499,20 @@ impl Endpoint {
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Transmit {
         buf.clear();
         self.forget(&incoming);
-        self.close(&incoming, TransportErrorCode::CONNECTION_REFUSED, buf)
-            .unwrap_or_else(|| response(incoming.four_tuple(), buf))
+        let (four_tuple, code) = (
+            incoming.four_tuple(),
+            TransportErrorCode::CONNECTION_REFUSED,
+        );
+        self.close(&incoming.initial, four_tuple, code, buf)
+            .unwrap_or_else(|| response(four_tuple, buf))
     }
 
-    /// Asks the client to prove its address. Fails if it already has, after a Retry.
+    /// Asks the client to prove its address.
+    ///
+    /// # Errors
+    ///
+    /// Gives the attempt back if its client has answered a Retry already, or no connection ID is
+    /// free.
     #[expect(
         clippy::result_large_err,
         reason = "the attempt goes back to its owner"
@@ -528,26 +528,33 @@ impl Endpoint {
         if !incoming.may_retry() {
             return Err(incoming);
         }
+        let Some(retry_scid) = self.new_cid() else {
+            return Err(incoming);
+        };
         buf.clear();
         self.forget(&incoming);
         let Server { config, token_key } = &*incoming.server;
-        let retry_scid = random_cid(&mut self.rng, self.config.connection_id_length);
-        let version = incoming.version;
+        let FirstInitial {
+            version,
+            dcid,
+            scid,
+            ..
+        } = incoming.initial;
         let token = Token::Retry {
             version,
             address: incoming.four_tuple().remote,
-            original_dcid: incoming.dcid,
+            original_dcid: dcid,
             retry_scid,
             issued: config.time_source.now(),
         };
         let token = token.seal(token_key, self.rng.random());
-        header::encode_retry(buf, version, &incoming.scid, &retry_scid, &token);
-        let tag = config.crypto.retry_tag(version, &incoming.dcid, buf);
+        header::encode_retry(buf, version, &scid, &retry_scid, &token);
+        let tag = config.crypto.retry_tag(version, &dcid, buf);
         buf.extend_from_slice(&tag);
         let packet = Unnumbered {
-            destination: &incoming.scid,
+            destination: &scid,
             source: &retry_scid,
-            original_dcid: &incoming.dcid,
+            original_dcid: &dcid,
             size: buf.len(),
             kind: UnnumberedKind::Retry {
                 version,
@@ -583,7 +590,7 @@ impl Endpoint {
 
     fn forget(&mut self, incoming: &Incoming) {
         self.routes
-            .remove_pending(&incoming.dcid, incoming.place.key());
+            .remove_pending(&incoming.initial.dcid, incoming.place.key());
         self.attempts.remove(&incoming.place);
     }
 
@@ -600,17 +607,14 @@ impl Endpoint {
 
     fn close(
         &mut self,
-        incoming: &Incoming,
+        initial: &FirstInitial,
+        four_tuple: FourTuple,
         code: TransportErrorCode,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let refused = initial::Refused {
-            version: incoming.version,
-            four_tuple: incoming.four_tuple(),
-            client_cid: incoming.scid,
-            server_cid: random_cid(&mut self.rng, self.config.connection_id_length),
-        };
-        refused.close(&incoming.keys, code, buf)
+        // Nothing comes back to it, so that it may be in use.
+        let server_cid = self.cids.generate(|_| false)?;
+        initial.close(four_tuple, server_cid, code, buf)
     }
 
     /// Answers a packet of another version (RFC 9000 section 6).
@@ -666,9 +670,7 @@ impl Endpoint {
     }
 
     fn new_cid(&mut self) -> Option<ConnectionId> {
-        (0..CID_ATTEMPTS)
-            .map(|_| random_cid(&mut self.rng, self.config.connection_id_length))
-            .find(|cid| !self.routes.is_issued(cid))
+        self.cids.generate(|cid| self.routes.is_issued(cid))
     }
 }
 
@@ -679,12 +681,6 @@ impl fmt::Debug for Endpoint {
             .field("waiting", &self.attempts.waiting())
             .finish_non_exhaustive()
     }
-}
-
-fn random_cid(rng: &mut StdRng, length: usize) -> ConnectionId {
-    let mut bytes = [0; 20];
-    rng.fill_bytes(&mut bytes);
-    ConnectionId::new(&bytes[..length.min(20)])
 }
 
 /// A datagram without a connection: all of `buf`.

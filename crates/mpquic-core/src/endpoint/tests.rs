@@ -163,7 +163,7 @@ impl Test {
 
     /// Sends a Retry; returns the client's next Initial.
     fn retry(&mut self, incoming: Incoming) -> (ConnectionId, Bytes) {
-        let original = incoming.dcid;
+        let original = incoming.initial.dcid;
         let sent = self.endpoint.retry(self.now, incoming, &mut self.buf);
         assert_eq!(sent.unwrap().size, self.buf.len());
         let packet = next_packet(&mut BytesMut::from(&self.buf[..]), 8).unwrap();

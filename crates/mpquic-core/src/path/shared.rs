@@ -80,14 +80,14 @@ impl From<&TransportParameters> for Peer {
 impl Shared {
     /// Without policies, for so many paths and connection IDs of the peer on each.
     pub(crate) fn for_tests(side: Side, max_concurrent_paths: u32, cid_limit: u64) -> Self {
-        use crate::cid::generator::SeededGenerator;
+        use crate::config::ConnectionIds;
 
         let mut config = TransportConfig::without_policies();
         config.max_concurrent_paths = max_concurrent_paths;
         let parameters = TransportParameters::default();
         Self {
             side,
-            cids: CidSource::new(Box::new(SeededGenerator::new([1; 32], 8))),
+            cids: ConnectionIds::default().source([1; 32]),
             reset_key: Arc::new(ResetKey::new(&[2; 32])),
             random: SeededRandom::new([3; 32]),
             cid_limit,

@@ -299,6 +299,7 @@ pub(crate) struct Net {
     client_config: mpquic_core::config::ClientConfig,
     /// Bytes of the connection IDs a forged client uses.
     pub(crate) client_cid_length: usize,
+    server_cid_length: usize,
     /// What each side last sent to in 1-RTT packets, on each path, and in Initial packets.
     dcids: BTreeMap<(Side, PathId), ConnectionId>,
     initial_dcids: BTreeMap<Side, ConnectionId>,
@@ -350,10 +351,11 @@ impl Net {
             delivers: |_| true,
             rewrite: |_| {},
             issued: BTreeMap::new(),
+            client_cid_length: options.client_endpoint.connection_ids.length(),
+            server_cid_length: options.server_endpoint.connection_ids.length(),
             client: Node::new(options.client_endpoint, None, 1),
             server: Node::new(options.server_endpoint, Some(server_config), 2),
             client_config,
-            client_cid_length: CID_LENGTH,
             dcids: BTreeMap::new(),
             initial_dcids: BTreeMap::new(),
             scids: BTreeMap::new(),
@@ -500,7 +502,7 @@ impl Net {
     pub(crate) fn take(&mut self, from: Side) -> Vec<Sent> {
         let now = self.now;
         let cid_length = match from {
-            Side::Client => CID_LENGTH,
+            Side::Client => self.server_cid_length,
             Side::Server => self.client_cid_length,
         };
         let mut taken = Vec::new();

@@ -6,6 +6,7 @@ mod ack_frequency;
 mod acknowledgement;
 mod broken_peers;
 mod closing;
+mod connection_ids;
 mod economy;
 mod handshake;
 mod harness;

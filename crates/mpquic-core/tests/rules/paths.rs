@@ -73,21 +73,6 @@ fn mp_003_mp_061_path_ack_replaces_ack_once_the_handshake_is_complete() {
     }
 }
 
-/// MP-008, MP-010: whatever is configured, connection IDs are not empty.
-#[test]
-fn mp_008_connection_ids_are_never_empty() {
-    let mut options = Options::default();
-    options.client_endpoint.connection_id_length = 0;
-    let mut net = Net::connecting(options);
-    let sent = net.take(Side::Client);
-    let mpquic_core::wire::header::Header::Initial { scid, dcid, .. } =
-        &sent[0].packets()[0].header
-    else {
-        panic!("no Initial");
-    };
-    assert!(!scid.is_empty() && !dcid.is_empty());
-}
-
 #[test]
 fn mp_017_no_new_path_to_a_handshake_address_that_takes_no_migration() {
     let options = Options {
