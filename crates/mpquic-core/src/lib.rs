@@ -72,7 +72,7 @@ pub mod wire;
 pub use connection::Connection;
 pub use endpoint::{
     AcceptError, Accepted, Accepting, ConnectError, ConnectionHandle, DatagramEvent, Endpoint,
-    Incoming,
+    EndpointStats, Incoming,
 };
 pub use error::{
     ConnectionClose, ConnectionError, Fault, TlsFailure, TransportError, TransportErrorCode,

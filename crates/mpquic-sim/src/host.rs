@@ -243,7 +243,7 @@ impl<A: Application> Host<A> {
                 self.endpoint.ignore(incoming);
                 None
             }
-            AcceptPolicy::Refuse => Some(self.endpoint.refuse(incoming, buffer)),
+            AcceptPolicy::Refuse => self.endpoint.refuse(incoming, buffer),
             AcceptPolicy::Retry if !incoming.remote_address_validated() => {
                 self.endpoint.retry(now, incoming, buffer).ok()
             }

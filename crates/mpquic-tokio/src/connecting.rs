@@ -286,7 +286,9 @@ impl Incoming {
         if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
             let mut response = Vec::new();
             let transmit = endpoint.lock().core.refuse(core, &mut response);
-            endpoint.respond(&transmit, &response);
+            if let Some(transmit) = transmit {
+                endpoint.respond(&transmit, &response);
+            }
         }
     }
 

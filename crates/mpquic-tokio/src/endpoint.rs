@@ -586,7 +586,7 @@ impl EndpointState {
         response: &mut Vec<u8>,
     ) -> Option<Transmit> {
         if self.closed.is_some() || self.handles_gone {
-            return Some(self.core.refuse(incoming, response));
+            return self.core.refuse(incoming, response);
         }
         self.waiting.push_back(incoming);
         None

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::ConnectionId;
 
-use super::ConnectionHandle;
-use super::incoming::Arrived;
+use super::routes::ConnectionHandle;
+use super::unrouted::UnroutedDatagram;
 
 /// Bytes kept of what follows the first datagram of an attempt.
 const MAX_BUFFERED: usize = 32 << 10;
@@ -55,7 +55,7 @@ struct Attempt {
     initial_dcid: ConnectionId,
     since: Instant,
     /// What arrived after the first datagram.
-    datagrams: Vec<Arrived>,
+    datagrams: Vec<UnroutedDatagram>,
     bytes: usize,
 }
 
@@ -113,23 +113,24 @@ impl Attempts {
         }
     }
 
-    /// Keeps a datagram for an attempt, or drops it when there is no room.
-    pub(super) fn buffer(&mut self, key: u64, datagram: &Arrived) {
+    /// Keeps a datagram for an attempt; false if there is no room.
+    pub(super) fn keep(&mut self, key: u64, datagram: &UnroutedDatagram) -> bool {
         let size = datagram.data.len();
         let starting = self.starting.get_mut(&key).map(|(_, attempt)| attempt);
-        let attempt = self.waiting.get_mut(&key).or(starting);
-        if let Some(attempt) = attempt
-            && attempt.bytes + size <= MAX_BUFFERED
-            && self.bytes + size <= MAX_BUFFERED_TOTAL
-        {
-            attempt.bytes += size;
-            self.bytes += size;
-            attempt.datagrams.push(datagram.clone_alone());
+        let Some(attempt) = self.waiting.get_mut(&key).or(starting) else {
+            return false;
+        };
+        if attempt.bytes + size > MAX_BUFFERED || self.bytes + size > MAX_BUFFERED_TOTAL {
+            return false;
         }
+        attempt.bytes += size;
+        self.bytes += size;
+        attempt.datagrams.push(datagram.detached());
+        true
     }
 
     /// Takes out an attempt that is decided on; returns what arrived for it, unless it has expired.
-    pub(super) fn remove(&mut self, place: &Place) -> Vec<Arrived> {
+    pub(super) fn remove(&mut self, place: &Place) -> Vec<UnroutedDatagram> {
         let attempt = self.waiting.remove(&place.key);
         self.release(attempt)
     }
@@ -142,7 +143,7 @@ impl Attempts {
         place: &Place,
         initial_dcid: ConnectionId,
         handle: ConnectionHandle,
-    ) -> Vec<Arrived> {
+    ) -> Vec<UnroutedDatagram> {
         let datagrams = self.remove(place);
         let attempt = Attempt::new(initial_dcid, now);
         self.starting.insert(place.key, (handle, attempt));
@@ -150,12 +151,12 @@ impl Attempts {
     }
 
     /// An attempt has become its connection. Returns what arrived since [`Self::start`].
-    pub(super) fn finish(&mut self, place: &Place) -> Vec<Arrived> {
+    pub(super) fn finish(&mut self, place: &Place) -> Vec<UnroutedDatagram> {
         let starting = self.starting.remove(&place.key);
         self.release(starting.map(|(_, attempt)| attempt))
     }
 
-    fn release(&mut self, attempt: Option<Attempt>) -> Vec<Arrived> {
+    fn release(&mut self, attempt: Option<Attempt>) -> Vec<UnroutedDatagram> {
         let Some(attempt) = attempt else {
             return Vec::new();
         };

@@ -2,18 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::BytesMut;
-use quinn_proto::EcnCodepoint;
-
-use super::Server;
+use super::address_validation::Admission;
 use super::attempts::Place;
 use super::initial::FirstInitial;
-use super::token::Admission;
+use super::server::Server;
+use super::unrouted::UnroutedDatagram;
 use crate::config::ServerConfig;
-use crate::event::Datagram;
-use crate::ids::{FourTuple, PathId};
+use crate::ids::FourTuple;
 use crate::version::Version;
 
 /// A client's first datagram, waiting for a decision: [`accept`](super::Endpoint::accept),
@@ -22,7 +18,7 @@ use crate::version::Version;
 #[must_use = "an attempt that is dropped is ignored"]
 pub struct Incoming {
     pub(super) place: Place,
-    pub(super) first: Arrived,
+    pub(super) first: UnroutedDatagram,
     pub(super) initial: FirstInitial,
     pub(super) admission: Admission,
     /// As it was when the attempt arrived.
@@ -63,33 +59,5 @@ impl fmt::Debug for Incoming {
             .field("four_tuple", &self.first.four_tuple)
             .field("admission", &self.admission)
             .finish_non_exhaustive()
-    }
-}
-
-/// A datagram that waits, in a buffer of its own: it pins no larger one.
-#[derive(Debug)]
-pub(super) struct Arrived {
-    pub(super) four_tuple: FourTuple,
-    pub(super) ecn: Option<EcnCodepoint>,
-    pub(super) data: BytesMut,
-}
-
-impl Arrived {
-    /// A copy in a buffer of its own.
-    pub(super) fn clone_alone(&self) -> Self {
-        Self {
-            data: BytesMut::from(&self.data[..]),
-            ..*self
-        }
-    }
-
-    pub(super) fn into_datagram(self, now: Instant) -> Datagram {
-        Datagram {
-            now,
-            four_tuple: self.four_tuple,
-            ecn: self.ecn,
-            path: PathId::ZERO,
-            data: self.data,
-        }
     }
 }

@@ -3,7 +3,6 @@
 use bytes::{Bytes, BytesMut};
 use quinn_proto::ConnectionId;
 
-use super::response;
 use crate::crypto::{Keys, ServerConfig};
 use crate::error::{ConnectionClose, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
@@ -14,6 +13,9 @@ use crate::protect::{self, FixedKeys};
 use crate::version::Version;
 use crate::wire::frame::{Close, Frame};
 use crate::wire::header::{self, Header, PacketHeader};
+
+/// Smallest datagram with an Initial packet (RFC 9000 section 14.1).
+pub(super) const MIN_INITIAL_DATAGRAM: usize = 1200;
 
 /// An authentic first Initial.
 pub(super) struct FirstInitial {
@@ -76,7 +78,7 @@ impl FirstInitial {
             packet_number: 0,
             largest_acked: None,
             tag_length: keys.packet.local.tag_length(),
-            limit: super::MIN_INITIAL_DATAGRAM,
+            limit: MIN_INITIAL_DATAGRAM,
             clear_quic_bit: false,
         };
         let packet = PacketBuilder::start(buf, start)?;
@@ -90,6 +92,6 @@ impl FirstInitial {
             return None;
         }
         packet.finish(buf, &*keys.header.local, &*keys.packet.local, None);
-        Some(response(four_tuple, buf))
+        Some(Transmit::without_connection(four_tuple, buf))
     }
 }

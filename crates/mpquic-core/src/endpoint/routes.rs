@@ -5,16 +5,19 @@ use std::collections::HashMap;
 use quinn_proto::ConnectionId;
 use slab::Slab;
 
-use super::ConnectionHandle;
-use super::cids::{CidList, CidMap};
+use super::compact_cids::{CidList, CidMap};
 use crate::event::RouteChange;
 use crate::ids::PathId;
+
+/// Names a connection within its endpoint; reused after the connection is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionHandle(pub usize);
 
 /// Where Initial and 0-RTT packets go that still carry the connection ID the client made up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InitialRoute {
-    /// To an attempt that waits for a decision.
-    Pending(u64),
+    /// To an attempt that waits for a decision, or for its connection to start.
+    Attempt(u64),
     /// To a connection.
     Connection(ConnectionHandle),
 }
@@ -131,14 +134,14 @@ impl Routes {
         self.reset_tokens.get(datagram.last_chunk()?).copied()
     }
 
-    pub(super) fn insert_pending(&mut self, initial_dcid: ConnectionId, key: u64) {
+    pub(super) fn insert_attempt(&mut self, initial_dcid: ConnectionId, key: u64) {
         self.initial
-            .insert(initial_dcid, InitialRoute::Pending(key));
+            .insert(initial_dcid, InitialRoute::Attempt(key));
     }
 
-    /// Removes the route to a pending attempt, unless it leads elsewhere by now.
-    pub(super) fn remove_pending(&mut self, initial_dcid: &ConnectionId, key: u64) {
-        if self.initial(initial_dcid) == Some(InitialRoute::Pending(key)) {
+    /// Removes the route to an attempt, unless it leads elsewhere by now.
+    pub(super) fn remove_attempt(&mut self, initial_dcid: &ConnectionId, key: u64) {
+        if self.initial(initial_dcid) == Some(InitialRoute::Attempt(key)) {
             self.initial.remove(initial_dcid);
         }
     }

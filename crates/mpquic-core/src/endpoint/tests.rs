@@ -1,23 +1,28 @@
 //! An endpoint alone: what it answers, and what it remembers.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
-use quinn_proto::TimeSource;
+use quinn_proto::{ConnectionId, TimeSource};
 
-use super::*;
-use crate::config::TransportConfig;
+use super::server::Server;
+use super::{DatagramEvent, Endpoint, Incoming};
+use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::congestion::{Controller, ControllerFactory};
 use crate::crypto::Keys;
 use crate::crypto::tests::{initial_keys, server_config};
-use crate::ids::{PathId, SpaceId};
+use crate::crypto::tokens::ResetKey;
+use crate::error::TransportErrorCode;
+use crate::event::{EndpointEvent, RouteChange};
+use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::opener;
 use crate::sched::{Scheduler, SchedulerFactory};
+use crate::version::Version;
 use crate::wire::frame::{Close, Frame, FrameIter};
 use crate::wire::header::{Header, PacketHeader, next_packet};
 

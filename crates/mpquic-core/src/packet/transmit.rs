@@ -18,3 +18,16 @@ pub struct Transmit {
     /// Size of every datagram but the last, which may be smaller; `None` if there is only one.
     pub segment_size: Option<usize>,
 }
+
+impl Transmit {
+    /// A datagram that belongs to no connection: all of `buf`.
+    pub(crate) fn without_connection(four_tuple: FourTuple, buf: &[u8]) -> Self {
+        Self {
+            path: None,
+            four_tuple,
+            ecn: None,
+            size: buf.len(),
+            segment_size: None,
+        }
+    }
+}

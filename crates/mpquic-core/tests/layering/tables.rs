@@ -25,7 +25,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("packet", "crypto error ids sched version wire"),
             ("cid", "error ids packet random range_set wire"),
             ("qlog", "congestion error ids version wire"),
-            ("config", "congestion crypto qlog sched version"),
+            ("config", "cid congestion crypto qlog sched version"),
             ("guarded", "config congestion ids path_map sched"),
             ("recorder", "config ids packet qlog version wire"),
             ("space", "config ids packet range_set wire"),
@@ -54,7 +54,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "endpoint",
-                "config connection crypto error event handshake ids packet protect qlog rate version wire",
+                "cid config connection crypto error event handshake ids packet protect qlog rate version wire",
             ),
             (
                 "testing",
@@ -103,11 +103,6 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/crypto/rustls.rs",
     "mpquic-core/src/crypto/rustls/settled.rs",
     "mpquic-core/src/crypto/unstarted.rs",
-    "mpquic-core/src/endpoint/incoming.rs",
-    "mpquic-core/src/endpoint/initial.rs",
-    "mpquic-core/src/endpoint/log.rs",
-    "mpquic-core/src/endpoint/mod.rs",
-    "mpquic-core/src/endpoint/routes.rs",
     "mpquic-core/src/path/liveness.rs",
     "mpquic-core/src/path/mod.rs",
     "mpquic-core/src/recovery/loss.rs",
@@ -213,6 +208,6 @@ pub(crate) const LINES: Limit = Limit {
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 575,
+    limit: 580,
     slack: 50,
 };

@@ -1,19 +1,19 @@
-//! Events for qlog that belong to no connection.
+//! [`AnswerLog`]: events for qlog that belong to no connection.
 
 use std::fmt;
 use std::time::Instant;
 
-use super::Server;
+use super::server::Server;
 use crate::qlog::{Event, Sink, Unnumbered};
 
-/// The sink of an endpoint, asked for at the first event.
+/// Logs what an endpoint answers by itself. The sink is asked for at the first answer.
 #[derive(Default)]
-pub(super) struct Log {
+pub(super) struct AnswerLog {
     sink: Option<Box<dyn Sink>>,
     asked: bool,
 }
 
-impl Log {
+impl AnswerLog {
     /// Logs a packet that answers a client without a connection.
     pub(super) fn sent(&mut self, now: Instant, server: &Server, packet: &Unnumbered<'_>) {
         let factory = server.config.transport.qlog.as_ref();
@@ -27,8 +27,8 @@ impl Log {
     }
 }
 
-impl fmt::Debug for Log {
+impl fmt::Debug for AnswerLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Log").field(&self.sink).finish()
+        f.debug_tuple("AnswerLog").field(&self.sink).finish()
     }
 }

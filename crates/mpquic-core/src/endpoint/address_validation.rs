@@ -6,9 +6,9 @@ use std::time::SystemTime;
 
 use quinn_proto::ConnectionId;
 
-use crate::config::ServerConfig;
-use crate::crypto::tokens::{Token, TokenKey, is_fresh};
-use crate::version::Version;
+use super::initial::FirstInitial;
+use super::server::Server;
+use crate::crypto::tokens::{Token, is_fresh};
 
 /// What a client's first Initial says about the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,22 +21,25 @@ pub(super) struct Admission {
     pub(super) address_validated: bool,
 }
 
-/// The token is from a Retry and not good: the client gave up its right to anything else.
+/// The token is from a Retry and not good. That closes the attempt: a client that answers a Retry
+/// cannot do without its token (RFC 9000 section 8.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InvalidToken;
 
 impl Admission {
-    /// Judges the token of an Initial that was sent to `dcid` in a version. A token that is not ours, or from a
-    /// NEW_TOKEN frame and not good, counts as none (RFC 9000 section 8.1.3).
+    /// Judges the token of a client's first Initial. A token that is not ours, or from a NEW_TOKEN
+    /// frame and not good, counts as none (RFC 9000 section 8.1.3).
     pub(super) fn new(
-        (version, dcid): (Version, ConnectionId),
+        initial: &FirstInitial,
         token: &[u8],
         remote: SocketAddr,
-        (config, key): (&ServerConfig, &TokenKey),
+        server: &Server,
         used: &mut UsedTokens,
     ) -> Result<Self, InvalidToken> {
+        let FirstInitial { version, dcid, .. } = *initial;
+        let config = &server.config;
         let now = config.time_source.now();
-        match Token::open(key, token) {
+        match Token::open(&server.token_key, token) {
             Some((
                 _,
                 Token::Retry {

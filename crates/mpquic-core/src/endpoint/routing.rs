@@ -1,0 +1,362 @@
+//! [`Endpoint`], and whose a datagram is.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use quinn_proto::{ConnectionId, EcnCodepoint};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::address_validation::{Admission, InvalidToken, UsedTokens};
+use super::answers::Answers;
+use super::attempts::Attempts;
+use super::incoming::Incoming;
+use super::initial::{FirstInitial, MIN_INITIAL_DATAGRAM};
+use super::routes::{ConnectionHandle, InitialRoute, Route, Routes};
+use super::server::Server;
+use super::stateless_reset::MIN_RESET;
+use super::stats::EndpointStats;
+use super::unrouted::UnroutedDatagram;
+use crate::cid::generator::CidSource;
+use crate::config::{EndpointConfig, ServerConfig};
+use crate::crypto::tokens::ResetKey;
+use crate::error::TransportErrorCode;
+use crate::event::{Datagram, EndpointEvent, RouteChange};
+use crate::ids::FourTuple;
+use crate::packet::Transmit;
+use crate::version::Version;
+use crate::wire::header::{self, PacketKind, Peek};
+
+/// Shortest destination connection ID a client may make up (RFC 9000 section 7.2).
+const MIN_INITIAL_DCID: usize = 8;
+/// NEW_TOKEN tokens remembered as used, twice.
+const USED_TOKENS: usize = 1 << 16;
+
+/// What became of a datagram.
+#[derive(Debug)]
+pub enum DatagramEvent {
+    /// Give it to this connection.
+    Connection(ConnectionHandle, Datagram),
+    /// A client wants to connect.
+    NewConnection(Incoming),
+    /// Send the bytes in `buf`: a Version Negotiation, close or stateless reset.
+    Response(Transmit),
+    /// The peer of this connection lost its state (RFC 9000 section 10.3): call
+    /// [`Connection::handle_stateless_reset`](crate::Connection::handle_stateless_reset).
+    StatelessReset(ConnectionHandle),
+}
+
+/// A datagram that nobody hears of.
+enum Silent {
+    /// It waits for its connection to be accepted.
+    Kept,
+    /// It belongs to nobody, and gets no answer.
+    Dropped,
+}
+
+/// Routes datagrams for any number of connections, client and server.
+pub struct Endpoint {
+    pub(super) config: Arc<EndpointConfig>,
+    pub(super) server: Option<Arc<Server>>,
+    /// New connections are refused; `server` is what they are refused with.
+    pub(super) is_refusing: bool,
+    pub(super) reset_key: Arc<ResetKey>,
+    pub(super) random: StdRng,
+    pub(super) cids: CidSource,
+    pub(super) routes: Routes,
+    pub(super) attempts: Attempts,
+    pub(super) used_tokens: UsedTokens,
+    pub(super) answers: Answers,
+    pub(super) stats: EndpointStats,
+}
+
+impl Endpoint {
+    /// An endpoint; without `server` it takes no incoming connections. Everything random derives
+    /// from `seed`.
+    pub fn new(
+        config: Arc<EndpointConfig>,
+        server: Option<Arc<ServerConfig>>,
+        seed: [u8; 32],
+    ) -> Self {
+        let mut config = config;
+        if config.supported_versions.is_empty() {
+            Arc::make_mut(&mut config).supported_versions = vec![Version::V1];
+        }
+        let reset_key = Arc::new(ResetKey::new(&config.reset_key));
+        let mut random = StdRng::from_seed(seed);
+        Self {
+            answers: Answers::new(random.random(), reset_key.clone()),
+            reset_key,
+            cids: config.connection_ids.source(random.random()),
+            config,
+            server: server.map(Server::new),
+            is_refusing: false,
+            random,
+            routes: Routes::default(),
+            attempts: Attempts::new(),
+            used_tokens: UsedTokens::new(USED_TOKENS),
+            stats: EndpointStats::default(),
+        }
+    }
+
+    /// Finds out whose a datagram is. Responses are written to `buf`, which is cleared first.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        four_tuple: FourTuple,
+        ecn: Option<EcnCodepoint>,
+        data: BytesMut,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        buf.clear();
+        let unrouted = UnroutedDatagram {
+            four_tuple,
+            ecn,
+            data,
+        };
+        match self.route(now, unrouted, buf) {
+            Ok(event) => Some(event),
+            Err(Silent::Kept) => None,
+            Err(Silent::Dropped) => {
+                self.stats.datagrams_dropped += 1;
+                None
+            }
+        }
+    }
+
+    fn route(
+        &mut self,
+        now: Instant,
+        datagram: UnroutedDatagram,
+        buf: &mut Vec<u8>,
+    ) -> Result<DatagramEvent, Silent> {
+        let data = &datagram.data;
+        let Some(peek) = header::peek(data, self.config.connection_ids.length()) else {
+            return self.find_reset(data).ok_or(Silent::Dropped);
+        };
+        if !self.speaks(&peek) {
+            return match self.find_reset(data) {
+                Some(reset) => Ok(reset),
+                None => self.negotiate_version(now, &datagram, &peek, buf),
+            };
+        }
+        // RFC 9000 section 17.2, RFC 9287
+        if !peek.has_fixed_bit && !self.config.grease_quic_bit {
+            return self.find_reset(data).ok_or(Silent::Dropped);
+        }
+        let route = self.routes.route(peek.dcid);
+        if let Some(Route::Path(handle, path)) = route {
+            let datagram = Datagram {
+                path,
+                ..datagram.into_datagram(now)
+            };
+            return Ok(DatagramEvent::Connection(handle, datagram));
+        }
+        if let Some(reset) = self.find_reset(data) {
+            return Ok(reset);
+        }
+        let (kind, dcid) = (peek.kind, ConnectionId::new(peek.dcid));
+        match kind {
+            PacketKind::Initial | PacketKind::ZeroRtt => {
+                self.route_initial(now, kind, dcid, datagram, buf)
+            }
+            PacketKind::OneRtt if route.is_none() => {
+                self.reset(now, dcid, &datagram, buf).ok_or(Silent::Dropped)
+            }
+            PacketKind::OneRtt
+            | PacketKind::Handshake
+            | PacketKind::Retry
+            | PacketKind::VersionNegotiation
+            | PacketKind::UnsupportedVersion => Err(Silent::Dropped),
+        }
+    }
+
+    /// False for packets of versions that are not ours, or not configured.
+    fn speaks(&self, peek: &Peek<'_>) -> bool {
+        match Version::from_u32(peek.version) {
+            Some(version) => self.config.supported_versions.contains(&version),
+            None => peek.kind != PacketKind::UnsupportedVersion,
+        }
+    }
+
+    /// Whatever ends in a reset token is a reset, however it begins (RFC 9000 section 10.3).
+    fn find_reset(&self, data: &[u8]) -> Option<DatagramEvent> {
+        if data.len() < MIN_RESET {
+            return None;
+        }
+        self.routes.reset(data).map(DatagramEvent::StatelessReset)
+    }
+
+    /// Takes an Initial or 0-RTT packet to a connection ID that is not ours.
+    fn route_initial(
+        &mut self,
+        now: Instant,
+        kind: PacketKind,
+        dcid: ConnectionId,
+        datagram: UnroutedDatagram,
+        buf: &mut Vec<u8>,
+    ) -> Result<DatagramEvent, Silent> {
+        self.forget_abandoned(now);
+        match self.routes.initial(&dcid) {
+            Some(InitialRoute::Connection(handle)) => {
+                let datagram = datagram.into_datagram(now);
+                Ok(DatagramEvent::Connection(handle, datagram))
+            }
+            Some(InitialRoute::Attempt(key)) => match self.attempts.keep(key, &datagram) {
+                true => Err(Silent::Kept),
+                false => Err(Silent::Dropped),
+            },
+            None if kind == PacketKind::Initial => self.take_attempt(now, dcid, datagram, buf),
+            None => Err(Silent::Dropped),
+        }
+    }
+
+    /// Takes what may be the first Initial of a client.
+    fn take_attempt(
+        &mut self,
+        now: Instant,
+        dcid: ConnectionId,
+        datagram: UnroutedDatagram,
+        buf: &mut Vec<u8>,
+    ) -> Result<DatagramEvent, Silent> {
+        let server = self.server.clone().ok_or(Silent::Dropped)?;
+        // RFC 9000 section 14.1
+        if datagram.data.len() < MIN_INITIAL_DATAGRAM {
+            return Err(Silent::Dropped);
+        }
+        let first = datagram.detached();
+        let four_tuple = datagram.four_tuple;
+        let opened = FirstInitial::open(datagram.data, &*server.config.crypto);
+        let (initial, token) = opened.ok_or(Silent::Dropped)?;
+        // RFC 9000 section 7.2; after a Retry the connection ID is one of ours
+        if dcid.len() < MIN_INITIAL_DCID && token.is_empty() {
+            return Err(Silent::Dropped);
+        }
+        let remote = four_tuple.remote;
+        let admission = Admission::new(&initial, &token, remote, &server, &mut self.used_tokens);
+        let is_full = self.attempts.waiting() >= server.config.max_incoming;
+        let (code, counter) = match admission {
+            Ok(admission) if !self.is_refusing && !is_full => {
+                let place = self.attempts.insert(now, dcid);
+                self.routes.insert_attempt(dcid, place.key());
+                return Ok(DatagramEvent::NewConnection(Incoming {
+                    place,
+                    first,
+                    initial,
+                    admission,
+                    server,
+                }));
+            }
+            Ok(_) => (
+                TransportErrorCode::CONNECTION_REFUSED,
+                &mut self.stats.refused_handshakes,
+            ),
+            Err(InvalidToken) => (
+                TransportErrorCode::INVALID_TOKEN,
+                &mut self.stats.invalid_tokens,
+            ),
+        };
+        *counter += 1;
+        let close = self.close(&initial, four_tuple, code, buf);
+        close.map(DatagramEvent::Response).ok_or(Silent::Dropped)
+    }
+
+    /// Takes what a connection tells its endpoint.
+    pub fn handle_event(&mut self, connection: ConnectionHandle, event: EndpointEvent) {
+        self.routes.on_change(connection, event.0);
+    }
+
+    /// Connections not yet drained, and those being accepted.
+    pub fn open_connections(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// What the endpoint has done so far.
+    pub fn stats(&self) -> EndpointStats {
+        self.stats
+    }
+
+    /// Replaces the server configuration; `None` refuses new connections from now on.
+    pub fn set_server_config(&mut self, server: Option<Arc<ServerConfig>>) {
+        self.is_refusing = server.is_none();
+        if let Some(server) = server {
+            self.server = Some(Server::new(server));
+        }
+    }
+
+    /// Forgets attempts that nobody decided on in time, or that were dropped.
+    pub(super) fn forget_abandoned(&mut self, now: Instant) {
+        while let Some(abandoned) = self.attempts.take_abandoned(now) {
+            self.routes
+                .remove_attempt(&abandoned.initial_dcid, abandoned.key);
+            match abandoned.handle {
+                Some(handle) => self.routes.on_change(handle, RouteChange::Drained),
+                None => self.stats.ignored_handshakes += 1,
+            }
+        }
+    }
+
+    /// Turns a client down.
+    pub(super) fn close(
+        &mut self,
+        initial: &FirstInitial,
+        four_tuple: FourTuple,
+        code: TransportErrorCode,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        // Nothing comes back to it, so that it may be in use.
+        let server_cid = self.cids.generate(|_| false)?;
+        initial.close(four_tuple, server_cid, code, buf)
+    }
+
+    /// Answers a packet of another version, if it might begin a connection.
+    fn negotiate_version(
+        &mut self,
+        now: Instant,
+        datagram: &UnroutedDatagram,
+        peek: &Peek<'_>,
+        buf: &mut Vec<u8>,
+    ) -> Result<DatagramEvent, Silent> {
+        // RFC 9000 sections 5.2.2 and 14.1: no answer to what would be no connection attempt
+        let server = self.server.as_ref();
+        let server = server.filter(|_| datagram.data.len() >= MIN_INITIAL_DATAGRAM);
+        let server = server.ok_or(Silent::Dropped)?;
+        let supported = &self.config.supported_versions;
+        self.answers
+            .negotiate_version(now, server, supported, peek, buf);
+        self.stats.version_negotiations += 1;
+        let answer = Transmit::without_connection(datagram.four_tuple, buf);
+        Ok(DatagramEvent::Response(answer))
+    }
+
+    /// Answers a packet of a connection that is not known here.
+    fn reset(
+        &mut self,
+        now: Instant,
+        dcid: ConnectionId,
+        datagram: &UnroutedDatagram,
+        buf: &mut Vec<u8>,
+    ) -> Option<DatagramEvent> {
+        let (size, four_tuple) = (datagram.data.len(), datagram.four_tuple);
+        let reset = self
+            .answers
+            .stateless_reset(now, dcid, size, four_tuple, buf)?;
+        self.stats.stateless_resets += 1;
+        Some(DatagramEvent::Response(reset))
+    }
+
+    pub(super) fn new_cid(&mut self) -> Option<ConnectionId> {
+        self.cids.generate(|cid| self.routes.is_issued(cid))
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("connections", &self.routes.len())
+            .field("waiting", &self.attempts.waiting())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! [`UnroutedDatagram`].
+
+use std::time::Instant;
+
+use bytes::BytesMut;
+use quinn_proto::EcnCodepoint;
+
+use crate::event::Datagram;
+use crate::ids::{FourTuple, PathId};
+
+/// A datagram of a client that has no connection yet.
+#[derive(Debug)]
+pub(super) struct UnroutedDatagram {
+    pub(super) four_tuple: FourTuple,
+    pub(super) ecn: Option<EcnCodepoint>,
+    pub(super) data: BytesMut,
+}
+
+impl UnroutedDatagram {
+    /// A copy to keep, in a buffer of its own: it pins no larger one.
+    pub(super) fn detached(&self) -> Self {
+        Self {
+            data: BytesMut::from(&self.data[..]),
+            ..*self
+        }
+    }
+
+    /// For its connection, now that there is one.
+    pub(super) fn into_datagram(self, now: Instant) -> Datagram {
+        Datagram {
+            now,
+            four_tuple: self.four_tuple,
+            ecn: self.ecn,
+            path: PathId::ZERO,
+            data: self.data,
+        }
+    }
+}
