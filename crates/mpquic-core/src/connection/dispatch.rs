@@ -1,13 +1,62 @@
-//! The one match that gives each frame to its owner.
+//! The frames of a packet: the one match that gives each to its owner.
+
+use bytes::Bytes;
 
 use super::Connection;
-use crate::error::TransportError;
-use crate::ids::PathId;
-use crate::packet::arrival::{Arrival, Opened};
-use crate::wire::frame::Frame;
+use crate::error::{Fault, TransportError};
+use crate::event::Event;
+use crate::ids::{PathId, SpaceId};
+use crate::packet::arrival::{Arrival, Content, Opened};
+use crate::wire::frame::{Frame, FrameIter, PacketType, PathAck};
 
 impl Connection {
-    pub(super) fn on_frame(
+    /// Gives every frame to its owner, then records the packet as received.
+    pub(super) fn process(
+        &mut self,
+        arrival: &Arrival,
+        opened: &Opened,
+        payload: Bytes,
+    ) -> Result<Content, TransportError> {
+        if payload.is_empty() {
+            // RFC 9000 section 12.4
+            return Err(Fault::EmptyPacket.into());
+        }
+        let multipath = self.reads_multipath(opened.packet_type);
+        self.outbox.log.packet_received(opened, &payload, multipath);
+        let mut content = Content::default();
+        for frame in FrameIter::new(payload, multipath) {
+            let frame = frame?;
+            let frame_type = frame.frame_type();
+            // RFC 9000 section 12.4, MP-004
+            if !frame.is_allowed_in(opened.packet_type) {
+                return Err(TransportError::new(Fault::FrameNotAllowed).in_frame(frame_type));
+            }
+            content.add(&frame);
+            self.on_frame(arrival, opened, frame)
+                .map_err(|error| error.in_frame(frame_type))?;
+            if !self.state.is_open() {
+                return Ok(content);
+            }
+        }
+        self.idle.on_received(arrival.now);
+        self.paths.on_packet_processed(arrival, opened, &content);
+        self.handshake
+            .on_frames_processed(arrival, opened, &content);
+        Ok(content)
+    }
+
+    /// Outside of 1-RTT packets the frames of RFC 10069 are out of place rather than unknown as
+    /// soon as we announced that we know them (MP-004).
+    fn reads_multipath(&self, packet_type: PacketType) -> bool {
+        match packet_type {
+            PacketType::OneRtt => self.paths.ids.is_multipath(),
+            PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
+                self.handshake.announces_multipath()
+            }
+        }
+    }
+
+    fn on_frame(
         &mut self,
         arrival: &Arrival,
         opened: &Opened,
@@ -16,14 +65,19 @@ impl Connection {
         let now = arrival.now;
         match frame {
             Frame::Padding | Frame::Ping => {}
-            Frame::Ack(ack) => self.on_plain_ack(arrival, opened, &ack)?,
-            Frame::PathAck(frame) => self.on_path_ack(arrival, opened, &frame)?,
+            Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack)?,
+            Frame::PathAck(PathAck { path_id, ack }) => {
+                self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)?;
+            }
             Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame)?,
-            Frame::ResetStreamAt(frame) => self.on_reset_stream_at(&frame)?,
+            Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame)?,
             Frame::StopSending(frame) => self.streams.on_stop_sending(&frame)?,
             Frame::Crypto(frame) => self.on_crypto(now, opened.space, frame)?,
             Frame::NewToken(token) => self.handshake.on_new_token(token)?,
-            Frame::Stream(frame) => self.on_stream(frame, now)?,
+            Frame::Stream(frame) => {
+                let paths = &self.paths;
+                self.streams.receive(frame, now, || paths.largest_rtt())?;
+            }
             Frame::MaxData(maximum) => self.streams.on_max_data(maximum),
             Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(&frame)?,
             Frame::MaxStreams(frame) => self.streams.on_max_streams(&frame)?,
@@ -38,7 +92,11 @@ impl Connection {
             Frame::PathResponse(data) => self.on_path_response(arrival, data),
             Frame::ConnectionClose(close) => self.on_close(now, close),
             Frame::HandshakeDone => self.on_handshake_done(now)?,
-            Frame::Datagram(data) => self.on_datagram_frame(data)?,
+            Frame::Datagram(data) => {
+                if self.datagrams.on_datagram(data)? {
+                    self.outbox.event(Event::DatagramReceived);
+                }
+            }
             Frame::AckFrequency(frame) => {
                 self.paths.shared.ack_frequencies.on_ack_frequency(&frame)?;
             }

@@ -12,6 +12,7 @@ use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::delivery::Fate;
 use crate::qlog;
 use crate::recovery::PacketNumberSpace;
+use crate::wire::frame::Crypto;
 use crate::wire::transport_parameters::TransportParameters;
 
 impl Connection {
@@ -76,6 +77,28 @@ impl Connection {
                 Step::LevelDiscarded(mut level) => self.forget_sent(&mut level.space),
             }
         }
+    }
+
+    /// A CRYPTO frame arrived.
+    pub(super) fn on_crypto(
+        &mut self,
+        now: Instant,
+        space: SpaceId,
+        crypto: Crypto,
+    ) -> Result<(), TransportError> {
+        self.handshake.on_crypto(space, crypto)?;
+        match space {
+            // Session tickets; the handshake levels are driven when their packet is done.
+            SpaceId::Data(_) => self.drive_handshake(now),
+            SpaceId::Initial | SpaceId::Handshake => Ok(()),
+        }
+    }
+
+    /// A HANDSHAKE_DONE frame arrived.
+    pub(super) fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
+        self.handshake.on_handshake_done(&mut self.outbox)?;
+        self.follow_handshake_steps(now);
+        Ok(())
     }
 
     fn on_peer_parameters(&mut self, peer: &TransportParameters) {

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use quinn_proto::{ApplicationClose, Dir, Side, StreamId, VarInt};
+use quinn_proto::{Dir, Side, StreamId};
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
-use crate::error::{ConnectionError, TransportError, TransportErrorCode};
+use crate::error::TransportErrorCode;
 use crate::event::{
     ClosedPath, ConnectionStats, EarlyData, EndpointEvent, Event, MigrateError, OpenPathError,
     PathStats, SendDatagramError,
@@ -30,7 +30,6 @@ use crate::packet::delivery::Delivery;
 use crate::path::Path;
 use crate::path::set::Paths;
 use crate::path::shared::{Peer, Shared};
-use crate::qlog;
 use crate::qlog::ConnectionStart;
 use crate::random::SeededRandom;
 use crate::recorder::Recorder;
@@ -41,12 +40,12 @@ use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
 use crate::version::Version;
-use crate::wire::frame::Close;
 use crate::wire::transport_parameters::TransportParameters;
 
 mod advisory_frame_limit;
 mod assemble;
 mod close_packets;
+mod closing;
 mod dispatch;
 mod egress;
 mod failover;
@@ -308,21 +307,6 @@ impl Connection {
         }
     }
 
-    /// Ends the connection; the peer's application gets the code and reason.
-    pub fn close(&mut self, now: Instant, error_code: VarInt, reason: Bytes) {
-        if self.state.is_open() {
-            self.outbox.set_time(now);
-            self.outbox.log.event(|| qlog::Event::LocallyClosed {
-                error_code: error_code.into(),
-                reason: &reason,
-            });
-            let frame = Close::Application(ApplicationClose { error_code, reason });
-            let until = now + self.closing_period();
-            self.state = State::closing(frame, until);
-            self.release();
-        }
-    }
-
     /// Opens a path (client only). It carries data once [`PathEvent::Established`] was reported.
     pub fn open_path(
         &mut self,
@@ -525,24 +509,6 @@ impl Connection {
         self.paths.ids.is_multipath()
     }
 
-    /// Ends the connection because of a fault and tells the application.
-    fn close_on_error(&mut self, now: Instant, result: Result<(), TransportError>) {
-        if let Err(error) = result
-            && self.state.is_open()
-        {
-            tracing::debug!(%error, frame = error.frame_type, "closing");
-            let until = now + self.closing_period();
-            self.state = State::fault(&error, until);
-            self.lose(ConnectionError::TransportError(error));
-        }
-    }
-
-    /// Tells the application that the connection is over.
-    fn lose(&mut self, reason: ConnectionError) {
-        self.outbox.connection_lost(reason);
-        self.release();
-    }
-
     /// Gives back memory kept for reuse.
     fn trim(&mut self) {
         self.outcome = None;
@@ -553,16 +519,5 @@ impl Connection {
         self.scheduling.trim();
         self.streams.trim();
         self.datagrams.trim();
-    }
-
-    /// Frees what a connection on its way out no longer needs.
-    fn release(&mut self) {
-        let mut drained = Vec::new();
-        for slot in self.paths.slots_mut() {
-            if let Some(path) = &mut slot.path {
-                path.recovery.discard_space(&mut path.space, &mut drained);
-                drained.clear();
-            }
-        }
     }
 }

@@ -78,6 +78,9 @@ impl Connection {
         space: SpaceId,
         ack: &Ack,
     ) -> Result<(), TransportError> {
+        if let SpaceId::Data(id) = space {
+            self.paths.ids.check(id)?;
+        }
         let now = arrival.now;
         let cx = self.ack_context(now);
         let mut outcome = self.outcome.take().unwrap_or_default();

@@ -6,8 +6,10 @@ use super::state::{Handshake, Step};
 use crate::error::{Fault, TransportError};
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::Outbox;
+use crate::packet::arrival::{Arrival, Content, Opened};
 use crate::packet::delivery::{CryptoDelivery, Fate};
 use crate::recorder::packet_type;
+use crate::space::AckPolicy;
 use crate::stream::crypto_stream::CryptoStream;
 use crate::wire::frame::Crypto;
 
@@ -97,6 +99,19 @@ impl Handshake {
             self.session.read_handshake(&frame.data)?;
         }
         Ok(())
+    }
+
+    /// The frames of a packet were processed; Initial and Handshake are acknowledged at once.
+    pub(crate) fn on_frames_processed(
+        &mut self,
+        arrival: &Arrival,
+        opened: &Opened,
+        content: &Content,
+    ) {
+        if let Some(level) = self.level_mut(opened.space) {
+            let received = &mut level.space.received;
+            received.on_packet_processed(arrival, opened, content, &AckPolicy::IMMEDIATE);
+        }
     }
 
     /// Gives the fate of a CRYPTO frame to the level's stream.

@@ -55,11 +55,6 @@ impl Handshake {
         self.announces_multipath
     }
 
-    /// True if we take RESET_STREAM_AT.
-    pub(crate) fn takes_reset_stream_at(&self) -> bool {
-        self.takes_reset_stream_at
-    }
-
     /// Logs what we announce; a server knows it once it has chosen the version.
     pub(super) fn log_local_parameters(&self, outbox: &mut Outbox) {
         if let Some(parameters) = &self.local_parameters {

@@ -69,7 +69,6 @@ pub(crate) struct Handshake {
     /// What we announce; `None` once the handshake is complete.
     pub(super) local_parameters: Option<Box<TransportParameters>>,
     pub(super) announces_multipath: bool,
-    pub(super) takes_reset_stream_at: bool,
     pub(super) cids: FirstCids,
     /// Token for our Initial packets.
     pub(super) token: Bytes,
@@ -108,7 +107,6 @@ impl Handshake {
             zero_rtt: None,
             zero_rtt_state: EarlyData::NotOffered,
             announces_multipath: setup.local_parameters.initial_max_path_id.is_some(),
-            takes_reset_stream_at: setup.local_parameters.reset_stream_at,
             local_parameters: Some(Box::new(setup.local_parameters)),
             cids: FirstCids {
                 local: setup.local_cid,

@@ -6,7 +6,7 @@ use quinn_proto::{ConnectionId, EcnCodepoint};
 
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::version::Version;
-use crate::wire::frame::PacketType;
+use crate::wire::frame::{Frame, PacketType};
 
 /// Where a packet came from.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +16,25 @@ pub(crate) struct Arrival {
     pub(crate) ecn: Option<EcnCodepoint>,
     pub(crate) path: PathId,
     pub(crate) size: usize,
+}
+
+/// What the frames of a packet were.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Content {
+    pub(crate) ack_eliciting: bool,
+    pub(crate) non_probing: bool,
+    /// IMMEDIATE_ACK was among them.
+    pub(crate) immediate_ack: bool,
+}
+
+impl Content {
+    /// Takes note of a frame.
+    #[inline]
+    pub(crate) fn add(&mut self, frame: &Frame) {
+        self.ack_eliciting |= frame.is_ack_eliciting();
+        self.non_probing |= !frame.is_probing();
+        self.immediate_ack |= matches!(frame, Frame::ImmediateAck);
+    }
 }
 
 /// A packet that was opened.

@@ -23,6 +23,7 @@ mod liveness;
 pub(crate) mod mtu;
 mod outcome;
 mod parameters;
+mod receiving;
 mod report;
 pub(crate) mod sending;
 pub(crate) mod set;

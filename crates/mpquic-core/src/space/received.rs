@@ -7,6 +7,7 @@ use quinn_proto::EcnCodepoint;
 use super::ack_policy::{AckPolicy, AckState};
 use super::seen::Seen;
 use crate::ids::PathId;
+use crate::packet::arrival::{Arrival, Content, Opened};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
@@ -103,6 +104,23 @@ impl Received {
                 self.deadline
                     .map_or(deadline, |before| before.min(deadline)),
             );
+        }
+    }
+
+    /// The frames of a packet were processed.
+    #[inline]
+    pub(crate) fn on_packet_processed(
+        &mut self,
+        arrival: &Arrival,
+        opened: &Opened,
+        content: &Content,
+        policy: &AckPolicy,
+    ) {
+        let Arrival { now, ecn, .. } = *arrival;
+        let number = opened.packet_number;
+        self.on_packet(number, now, ecn, content.ack_eliciting, policy);
+        if content.immediate_ack {
+            self.set_due();
         }
     }
 

@@ -1,5 +1,7 @@
 //! What the peer's frames do to streams.
 
+use std::time::{Duration, Instant};
+
 use quinn_proto::{Dir, StreamId, VarInt};
 
 use super::StreamEvent;
@@ -8,6 +10,21 @@ use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
 impl Streams {
+    /// Takes STREAM, and lets receive windows grow to what keeps all paths busy.
+    pub(crate) fn receive(
+        &mut self,
+        frame: frame::Stream,
+        now: Instant,
+        largest_rtt: impl FnOnce() -> Duration,
+    ) -> Result<(), TransportError> {
+        let bytes = frame.data.len() as u64;
+        self.on_stream(frame)?;
+        if let Some(target) = self.receive_window.on_received(bytes, now, largest_rtt) {
+            self.set_receive_window_target(target);
+        }
+        Ok(())
+    }
+
     /// STREAM.
     pub(crate) fn on_stream(&mut self, frame: frame::Stream) -> Result<(), TransportError> {
         let frame::Stream {
@@ -61,6 +78,10 @@ impl Streams {
         &mut self,
         frame: &frame::ResetStreamAt,
     ) -> Result<(), TransportError> {
+        // RFC 9000 section 12.4: a type that was not negotiated is unknown.
+        if !self.takes_reset_at {
+            return Err(Fault::ResetStreamAtNotNegotiated.into());
+        }
         let Some(key) = self.receiving(frame.stream_id)? else {
             return Ok(());
         };

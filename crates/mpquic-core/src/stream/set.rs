@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use quinn_proto::{Dir, Side, StreamId};
 use slab::Slab;
@@ -71,6 +71,8 @@ pub(crate) struct Streams {
     initial_peer: u64,
     /// The peer announced that it takes RESET_STREAM_AT.
     pub(super) peer_takes_reset_at: bool,
+    /// We take RESET_STREAM_AT.
+    pub(super) takes_reset_at: bool,
     /// What all sending halves hold.
     pub(super) total: Backlog,
     pub(super) send_window: u64,
@@ -81,7 +83,7 @@ pub(crate) struct Streams {
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
     max_window: u64,
-    receive_window: ReceiveWindow,
+    pub(super) receive_window: ReceiveWindow,
     events: VecDeque<StreamEvent>,
     /// What the scheduler was not told yet.
     news: Vec<SchedulerEvent>,
@@ -121,6 +123,7 @@ impl Streams {
             initial_local: [0; 2],
             initial_peer: 0,
             peer_takes_reset_at: false,
+            takes_reset_at: config.reset_stream_at,
             total: Backlog::default(),
             send_window: config.send_window,
             held: (0, 0),
@@ -189,18 +192,6 @@ impl Streams {
         });
         self.open_credit = Default::default();
         self.send_credit = SendCredit::default();
-    }
-
-    /// So many stream bytes arrived: lets receive windows grow to what keeps all paths busy.
-    pub(crate) fn grow_receive_window(
-        &mut self,
-        bytes: u64,
-        now: Instant,
-        largest_rtt: impl FnOnce() -> Duration,
-    ) {
-        if let Some(target) = self.receive_window.on_received(bytes, now, largest_rtt) {
-            self.set_receive_window_target(target);
-        }
     }
 
     /// Lets receive windows grow to `bytes`, at most to the configured cap.

@@ -78,6 +78,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("report", "mod"),
             ("set", "ids mod shared status"),
             ("parameters", "set shared"),
+            ("receiving", "set"),
             ("sending", "mod set"),
             ("view", "mod"),
         ],
@@ -144,6 +145,7 @@ pub(crate) const CALLS_IN_CIRCLES: &[&str] = &[
     "mpquic-cc/src/bbr/cycle.rs",
     "mpquic-cc/src/bbr/losses.rs",
     "mpquic-core/src/connection/close_packets.rs",
+    "mpquic-core/src/connection/closing.rs",
     "mpquic-core/src/connection/dispatch.rs",
     "mpquic-core/src/connection/egress.rs",
     "mpquic-core/src/connection/failover.rs",
@@ -198,16 +200,16 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 169,
+    limit: 162,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 4472,
+    limit: 4389,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 580,
+    limit: 523,
     slack: 50,
 };
