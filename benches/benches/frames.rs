@@ -15,7 +15,7 @@ const ROOM: usize = 65_535;
 
 fn header() -> StreamHeader {
     StreamHeader {
-        id: StreamId::new(Side::Client, Dir::Bi, 4),
+        stream_id: StreamId::new(Side::Client, Dir::Bi, 4),
         offset: 1 << 34,
         fin: false,
         length: Some(DATA as u64),

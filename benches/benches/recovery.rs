@@ -78,7 +78,7 @@ fn many_ranges(c: &mut Criterion) {
                 let before = start();
                 black_box(sender.on_ack(later, &newest)).expect("all was sent");
                 elapsed += before.elapsed();
-                newest.largest += 3000;
+                newest.largest_acknowledged += 3000;
             }
             elapsed
         });
@@ -91,7 +91,7 @@ fn many_ranges(c: &mut Criterion) {
     group.bench_function("one_new", |b| {
         b.iter(|| {
             time += MICROSECOND;
-            one.largest = sender.send(time, BYTES);
+            one.largest_acknowledged = sender.send(time, BYTES);
             black_box((sender.on_ack(time, &one), sender.on_ack(time, &fresh)))
         });
     });
