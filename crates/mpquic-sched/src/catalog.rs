@@ -5,7 +5,30 @@ use std::sync::Arc;
 use mpquic_core::sched::{Scheduler, SchedulerFactory, factory};
 use thiserror::Error;
 
-use crate::*;
+use crate::backup_only::BackupOnly;
+use crate::blest::{Blest, BlestForm};
+use crate::daps::Daps;
+use crate::dems::Dems;
+use crate::ecf::{Ecf, EcfForm};
+use crate::etc::{Etc, EtcConfig};
+use crate::fstream::FStream;
+use crate::jdl::Jdl;
+use crate::lowest_rtt_first::{LowestRttFirst, Unmeasured};
+use crate::msab::{Msab, MsabMode};
+use crate::nine_tails::NineTails;
+use crate::otias::Otias;
+use crate::peekaboo::Peekaboo;
+use crate::priority_bucket::PriorityBucket;
+use crate::pstream::PStream;
+use crate::qaware::{QAware, QAwareForm};
+use crate::redundant::Redundant;
+use crate::reinjection::{reinjections, with_reinjections};
+use crate::round_robin::RoundRobin;
+use crate::sa_ecf::SaEcf;
+use crate::split_ratio::SplitRatio;
+use crate::stms::Stms;
+use crate::sttf::Sttf;
+use crate::weighted_round_robin::WeightedRoundRobin;
 
 /// A built-in scheduler, as listed for people.
 #[derive(Debug, Clone, Copy)]

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use mpquic_core::Side;
 
+mod case;
 mod csv;
 mod failure;
 mod feed;
@@ -57,6 +58,7 @@ pub use verdict::{Finding, Outcome, TOLERANCE};
 
 use crate::scenario::{Points, Position, Scenario};
 pub use crate::scenario::{default_metric, is_lower_better};
+use case::Case;
 use stage::Stage;
 use trace::Tracer;
 
@@ -131,13 +133,6 @@ pub enum Traces {
     First,
     /// All.
     All,
-}
-
-/// One run of an experiment, to be done.
-#[derive(Debug, Clone, Copy)]
-struct Case {
-    contender: usize,
-    position: Position,
 }
 
 impl Experiment {

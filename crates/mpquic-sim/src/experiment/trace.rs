@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Case;
+use super::case::Case;
 use super::measure::received;
 use super::results::Trace;
 use super::stage::Stage;

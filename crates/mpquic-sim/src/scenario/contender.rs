@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use super::number::Limits;
-use super::reader::{Item, ScenarioError, Table};
+use super::number::{Limits, Number};
+use super::reader::{Item, Result, Table};
 use super::workload::read_paths;
 use crate::policies::Policies;
-
-type Result<T> = std::result::Result<T, ScenarioError>;
 
 /// One of the things a scenario compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -232,7 +230,7 @@ pub struct CrossTraffic {
     /// From the client to the server; otherwise to the client.
     pub up: bool,
     /// Mbit/s of IP packets.
-    pub rate: super::Number,
+    pub rate: Number,
     /// Bytes of each IP packet.
     pub packet_bytes: usize,
     /// Random gaps instead of equal ones.

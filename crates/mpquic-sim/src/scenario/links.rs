@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use super::number::{Limits, Number};
-use super::reader::{Item, ScenarioError, Table};
+use super::reader::{Item, Result, Table};
 use crate::link::{Backlog, Change, Jitter, LinkConfig, Loss, Variation};
-
-type Result<T> = std::result::Result<T, ScenarioError>;
 
 const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s").or_infinite();
 const TIME: Limits = Limits::new(0.0, 1e5, "ms");

@@ -1,8 +1,9 @@
 //! What is measured, by name; the end of a name is the unit.
 
+use super::model::Scenario;
+use super::points::Points;
+use super::reader::{Result, Table};
 use super::workload::{Kind, PageObject};
-use super::{Result, Scenario};
-use crate::scenario::reader::Table;
 
 pub(crate) const COMPLETION: &str = "completion_s";
 pub(crate) const GOODPUT: &str = "goodput_mbit";
@@ -96,7 +97,7 @@ impl Scenario {
             }
             if let Some(item) = table.optional("at") {
                 let at = item.text()?;
-                let points = super::Points::new(self);
+                let points = Points::new(self);
                 let labels = (0..points.sweeps()).flat_map(|sweep| points.labels(sweep));
                 let mut labels: Vec<_> = labels.map(|(name, at)| format!("{name}={at}")).collect();
                 labels.dedup();

@@ -3,23 +3,13 @@
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 
-use super::Scenario;
+use super::model::{Draw, Scenario};
 use super::number::{Parameter, Source};
 
 /// Candidates the space-filling points are chosen from, for each point wanted.
 const CANDIDATES_PER_POINT: usize = 50;
 /// Halvings in the search for the distance that gives the wanted number of points.
 const SEARCH_STEPS: usize = 30;
-
-/// How drawn parameters get their values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Draw {
-    /// Anew in each run.
-    Uniform,
-    /// From this many points that lie evenly in the space of all possible values; every point
-    /// serves all runs.
-    SpaceFilling(usize),
-}
 
 /// Where the values of a run come from: equal for all contenders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,9 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 use super::number::Limits;
-use super::reader::{Item, ScenarioError, Table};
-
-type Result<T> = std::result::Result<T, ScenarioError>;
+use super::reader::{Item, Result, Table};
 
 /// A result somebody published for the experiment a scenario repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -21,7 +21,7 @@ pub struct ScenarioError {
     pub problem: String,
 }
 
-type Result<T> = std::result::Result<T, ScenarioError>;
+pub(super) type Result<T> = std::result::Result<T, ScenarioError>;
 
 /// The text being read, and the parameters found in it so far.
 pub(super) struct Text<'a> {

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::number::{Limits, Number};
-use super::reader::{Item, ScenarioError, Table};
-
-type Result<T> = std::result::Result<T, ScenarioError>;
+use super::reader::{Item, Result, Table};
 
 const SIZE_MB: Limits = Limits::new(1e-6, 1e6, "MB");
 const SIZE_KB: Limits = Limits::new(1e-3, 1e9, "kB");

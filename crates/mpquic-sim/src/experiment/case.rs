@@ -1,0 +1,12 @@
+//! [`Case`]: one run of an experiment.
+
+use crate::scenario::Position;
+
+/// One run of an experiment, to be done.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case {
+    /// Index into the scenario's contenders.
+    pub(super) contender: usize,
+    /// Where the values of its parameters come from.
+    pub(super) position: Position,
+}

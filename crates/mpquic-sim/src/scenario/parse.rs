@@ -1,0 +1,271 @@
+//! From the text of a file to a [`Scenario`].
+
+use std::time::Duration;
+
+use super::contender::{Contender, read_competitors, read_contenders, read_cross_traffic};
+use super::links::LinkPair;
+use super::model::{Draw, PathSpec, Scenario, SharedLink, Swap, Transport, default_baseline};
+use super::number::{Limits, Source};
+use super::published::read_published;
+use super::reader::{Item, Result, Table, Text};
+use super::workload::{Kind, Workload, read_pages};
+use crate::policies::Policies;
+
+impl Scenario {
+    /// Reads a scenario. `file` is how messages name the text; its name without directories and
+    /// extension becomes the scenario's.
+    ///
+    /// # Errors
+    ///
+    /// [`ScenarioError`](super::ScenarioError) with file, line, field and the accepted values.
+    pub fn parse(file: &str, text: &str) -> Result<Self> {
+        Self::parse_with(&Policies::built_in(), file, text)
+    }
+
+    /// The same, for a scenario that may name policies that were added.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn parse_with(policies: &Policies, file: &str, text: &str) -> Result<Self> {
+        let source = Text::new(file, text, policies);
+        let table = source.parse()?;
+        let root = Table::root(&source, &table);
+        let links = read_links(&root)?;
+        let paths = read_paths(&root, &links)?;
+        let names: Vec<_> = paths.iter().map(|path| path.name.clone()).collect();
+        let pages = read_pages(&root)?;
+        let contenders = read_contenders(&root)?;
+        let text_of = |key| -> Result<String> {
+            let item = root.optional(key);
+            Ok(item.map_or(Ok(""), |item| item.text())?.to_owned())
+        };
+        let limit = root
+            .optional("limit_s")
+            .map(|item| item.duration(Limits::new(0.1, 1e5, "s"), 1.0));
+        let warm_up = root
+            .optional("warm_up_s")
+            .map(|item| item.duration(Limits::new(0.0, 1e5, "s"), 1.0));
+        let (runs, draw) = read_repetitions(&root)?;
+        let scenario = Self {
+            id: id_of(file),
+            title: text_of("title")?,
+            paper: text_of("paper")?,
+            figure: text_of("figure")?,
+            seed: root
+                .optional("seed")
+                .map_or(Ok(1), |item| item.integer(0, 1 << 53))?,
+            runs,
+            draw,
+            zip_sweeps: root.optional("sweep").map_or(Ok(false), |item| {
+                item.choice(&[("product", false), ("zip", true)])
+            })?,
+            limit: limit.transpose()?.unwrap_or(Duration::from_secs(300)),
+            warm_up: warm_up.transpose()?.unwrap_or_default(),
+            metric: text_of("metric")?,
+            baseline: read_baseline(&root, &contenders)?,
+            swaps: read_swaps(&root, &names)?,
+            workload: Workload::read(&root.required("workload")?, pages, &names)?,
+            competitors: read_competitors(&root, &names)?,
+            cross_traffic: read_cross_traffic(&root, &names)?,
+            transport: read_transport(&root)?,
+            published: read_published(&root, &contenders)?,
+            links,
+            paths,
+            contenders,
+            parameters: source.parameters.borrow().clone(),
+            policies: policies.clone(),
+        };
+        scenario.check(&root)?;
+        scenario.check_metrics(&root)?;
+        root.finish()?;
+        Ok(scenario)
+    }
+
+    /// What can only be seen from several fields.
+    fn check(&self, root: &Table<'_>) -> Result<()> {
+        let ends = match self.workload.kind {
+            Kind::Constant { duration, .. } | Kind::Bulk { duration } => duration,
+            _ => Duration::ZERO,
+        };
+        let ends = ends + self.workload.start;
+        if ends > self.limit || self.warm_up >= self.limit {
+            let item = root.required("workload")?;
+            let limit = self.limit.as_secs_f64();
+            return Err(item.error(&format!("it must end within `limit_s` = {limit}")));
+        }
+        let mut lengths = self
+            .parameters
+            .iter()
+            .filter_map(|parameter| match &parameter.source {
+                Source::Swept(values) => Some((values.len(), &parameter.name)),
+                _ => None,
+            });
+        if self.zip_sweeps
+            && let Some((first, name)) = lengths.next()
+            && let Some((other, other_name)) = lengths.find(|(length, _)| *length != first)
+        {
+            let item = root.required("sweep")?;
+            return Err(item.error(&format!(
+                "\"zip\" needs lists of one length; {name} has {first} values, {other_name} {other}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn id_of(file: &str) -> String {
+    let name = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    name.strip_suffix(".toml").unwrap_or(name).into()
+}
+
+fn read_baseline(root: &Table<'_>, contenders: &[Contender]) -> Result<String> {
+    let Some(item) = root.optional("baseline") else {
+        return Ok(default_baseline(contenders));
+    };
+    let names: Vec<_> = contenders
+        .iter()
+        .map(|contender| (contender.name.as_str(), ()))
+        .collect();
+    item.choice(&names)?;
+    Ok(item.text()?.into())
+}
+
+fn read_repetitions(root: &Table<'_>) -> Result<(usize, Draw)> {
+    let runs = root
+        .optional("runs")
+        .map_or(Ok(1), |item| item.integer(1, 100_000))?;
+    let points = root.optional("points");
+    let filling = root.optional("draw").map_or(Ok(false), |item| {
+        item.choice(&[("uniform", false), ("space-filling", true)])
+    })?;
+    let draw = match (filling, points) {
+        (true, points) => {
+            let points = points.map_or(Ok(20), |item| item.integer(1, 10_000))?;
+            Draw::SpaceFilling(points as usize)
+        }
+        (false, None) => Draw::Uniform,
+        (false, Some(item)) => return Err(item.error("needs `draw = \"space-filling\"`")),
+    };
+    Ok((runs as usize, draw))
+}
+
+fn read_links(root: &Table<'_>) -> Result<Vec<SharedLink>> {
+    let Some(item) = root.optional("link") else {
+        return Ok(Vec::new());
+    };
+    let mut links: Vec<SharedLink> = Vec::new();
+    for table in item.tables()? {
+        let name = read_name(&table, links.iter().map(|link| link.name.as_str()))?;
+        let table = table.named(&format!("link {name}"));
+        let link = LinkPair::read(&table, &name)?;
+        table.finish()?;
+        links.push(SharedLink { name, links: link });
+    }
+    Ok(links)
+}
+
+fn read_name<'a>(table: &Table<'_>, others: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    let item = table.required("name")?;
+    let name = item.text()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err(item.error("a name consists of letters, digits, - and _"));
+    }
+    if others.into_iter().any(|other| other == name) {
+        return Err(item.error(&format!("\"{name}\" is there already")));
+    }
+    Ok(name.into())
+}
+
+fn read_paths(root: &Table<'_>, links: &[SharedLink]) -> Result<Vec<PathSpec>> {
+    let mut paths: Vec<PathSpec> = Vec::new();
+    let item = root.required("path")?;
+    for table in item.tables()? {
+        let name = read_name(&table, paths.iter().map(|path| path.name.as_str()))?;
+        let table = table.named(&format!("path {name}"));
+        let via = table.optional("via").map_or(Ok(Vec::new()), |item| {
+            let names = links.iter().enumerate();
+            let names: Vec<_> = names
+                .map(|(index, link)| (link.name.as_str(), index))
+                .collect();
+            let items = item.texts()?;
+            items
+                .iter()
+                .map(|(item, _): &(Item<'_>, _)| item.choice(&names))
+                .collect()
+        })?;
+        paths.push(PathSpec {
+            links: LinkPair::read(&table, &name)?,
+            name,
+            via,
+            backup: table
+                .optional("backup")
+                .map_or(Ok(false), |item| item.boolean())?,
+        });
+        table.finish()?;
+    }
+    if paths.len() > 8 {
+        return Err(item.error("at most 8 paths are possible"));
+    }
+    Ok(paths)
+}
+
+fn read_swaps(root: &Table<'_>, names: &[String]) -> Result<Vec<Swap>> {
+    let Some(item) = root.optional("swap") else {
+        return Ok(Vec::new());
+    };
+    let read = |table: Table<'_>| {
+        let table = table.named("swap");
+        let time = table.required("t")?;
+        let item = table.required("paths")?;
+        let choices: Vec<_> = names
+            .iter()
+            .enumerate()
+            .map(|(i, n)| (n.as_str(), i))
+            .collect();
+        let paths: Result<Vec<_>> = item
+            .items()?
+            .iter()
+            .map(|item| item.choice(&choices))
+            .collect();
+        let swap = Swap {
+            time: time.duration(Limits::new(0.0, 1e5, "s"), 1.0)?,
+            paths: paths?
+                .try_into()
+                .map_err(|_| item.error("two paths are needed"))?,
+        };
+        table.finish()?;
+        Ok(swap)
+    };
+    item.tables()?.into_iter().map(read).collect()
+}
+
+fn read_transport(root: &Table<'_>) -> Result<Transport> {
+    let mut transport = Transport::default();
+    let Some(item) = root.optional("transport") else {
+        return Ok(transport);
+    };
+    let table = item.table()?.named("transport");
+    let megabytes = |key| {
+        let item = table.optional(key);
+        item.map(|item| Ok((item.fixed(Limits::new(0.001, 1e4, "MB"))? * 1e6) as u64))
+            .transpose()
+    };
+    transport.receive_window = megabytes("receive_window_mb")?;
+    transport.send_buffer = megabytes("send_buffer_mb")?;
+    if let Some(item) = table.optional("mtu") {
+        transport.mtu = item.integer(1200, 1452)? as u16;
+    }
+    if let Some(item) = table.optional("max_ack_delay_ms") {
+        transport.max_ack_delay = item.duration(Limits::new(0.0, 1000.0, "ms"), 1e-3)?;
+    }
+    if let Some(item) = table.optional("pacing") {
+        transport.pacing = item.boolean()?;
+    }
+    if let Some(item) = table.optional("show_queues") {
+        transport.show_queues = item.boolean()?;
+    }
+    table.finish()?;
+    Ok(transport)
+}
