@@ -15,12 +15,12 @@ use crate::writer::{DEFAULT_LIMIT, Writer};
 const BUFFER: usize = 64 << 10;
 
 /// Writes a file for each connection, named `<original destination connection ID>_client.sqlog` or
-/// `.._server.sqlog`, so that both sides may share the directory. A file is complete once its
+/// `..._server.sqlog`, so that both sides may share the directory. A file is complete once its
 /// connection is closed. What a server sends before there is a connection, Retry and Version
 /// Negotiation packets, is in `endpoint_server.sqlog`. Existing files are left alone.
 ///
-/// A file that has reached 1 GiB, or [`Self::max_file_size`], is cut short: nothing follows but why
-/// the connection ended.
+/// A file that has reached 1 GiB, or [`Self::max_file_size`], ends early: only the reason why the
+/// connection ended is added.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
@@ -31,7 +31,11 @@ pub struct Directory {
 const MAX_ENDPOINTS: u32 = 1000;
 
 impl Directory {
-    /// Uses a directory, which is made if need be.
+    /// Uses a directory, and makes it if it does not exist.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's error if the directory cannot be made.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         fs::create_dir_all(&path)?;

@@ -1,6 +1,6 @@
-//! [`check`]: whether a log keeps to the schemas that [`Writer`](crate::Writer) follows.
+//! [`check`]: checks that a log follows the schemas that [`Writer`](crate::Writer) writes by.
 //!
-//! It knows the events and frames we write, and refuses others.
+//! It knows the events and frames that we write, and rejects all others.
 
 mod tables;
 
@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use tables::{EVENTS, FRAMES, Field, HEAD, Kind};
 
-/// What a log holds that keeps to the schemas.
+/// Contents of a log that follows the schemas.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How often each event occurs, by its whole name, such as `quic:packet_sent`.
+    /// How often each event occurs, by its full name, such as `quic:packet_sent`.
     pub events: BTreeMap<String, u64>,
     /// Types of frames sent or received.
     pub frames: BTreeSet<String>,
@@ -25,7 +25,11 @@ pub struct Summary {
 
 /// Checks a JSON text sequence (RFC 7464): each record is an object, the head and each event have
 /// the members they must have, all members are known and of the right type, times do not go back,
-/// and a tuple is assigned before it is named. The error says which record is at fault.
+/// and a tuple is assigned before it is used.
+///
+/// # Errors
+///
+/// The number of the first wrong record, and what is wrong with it.
 pub fn check(log: &[u8]) -> Result<Summary, String> {
     let mut records = log.split(|byte| *byte == crate::writer::RECORD_SEPARATOR);
     if records.next() != Some(&[]) {

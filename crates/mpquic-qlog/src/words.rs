@@ -1,4 +1,4 @@
-//! The words of qlog for values that many events have.
+//! How qlog writes values that many events have.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};

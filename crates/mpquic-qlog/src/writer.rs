@@ -22,9 +22,9 @@ pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 /// Bytes after which a log is cut short, unless told otherwise.
 pub(crate) const DEFAULT_LIMIT: u64 = 1 << 30;
 
-/// Writes the events of one connection, or of a server's endpoint. It ends with the first error.
-/// Once the log has 1 GiB, or as much as [`Self::limit`] says, nothing follows but why the
-/// connection ended.
+/// Writes the events of one connection, or of a server's endpoint. Nothing is written after an
+/// error. Once the log has reached 1 GiB, or [`Self::limit`], only the reason why the connection
+/// ended is added.
 pub struct Writer<W> {
     /// `None` after an error.
     out: Option<W>,
@@ -39,7 +39,7 @@ pub struct Writer<W> {
     limit: u64,
 }
 
-/// What the log says of a path so far.
+/// What the log already says about a path.
 #[derive(Debug, Default)]
 struct Logged {
     tuple_id: String,
@@ -74,8 +74,8 @@ impl<W: Write> Writer<W> {
         writer
     }
 
-    /// The same for what a server's endpoint sends before there are connections; each event names
-    /// the connection it would have been part of.
+    /// Writes the head of the file for a server's endpoint, which sends packets before there are
+    /// connections; each event names the connection it would have been part of.
     pub fn for_endpoint(out: W, now: Instant, wall_clock: SystemTime) -> Self {
         let mut writer = Self::empty(out, (now, Side::Server));
         writer.write_head(("endpoint", "server"), None, wall_clock);
@@ -255,7 +255,7 @@ impl<W: Write> Writer<W> {
         self.write(now, Some(path), "quic:recovery_metrics_updated", changed);
     }
 
-    /// Writes what became of ECN, if anything.
+    /// Writes the state of ECN, if it changed.
     fn on_ecn(&mut self, now: Instant, path: PathId, ecn: EcnValidation) {
         let old = self.paths.entry(path).or_default().ecn.replace(ecn);
         if old != Some(ecn) {
@@ -264,7 +264,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes what became of the MTU, if anything.
+    /// Writes the MTU, if it changed.
     fn on_mtu(&mut self, now: Instant, path: PathId, mtu: u16, done: bool) {
         let logged = self.paths.entry(path).or_default();
         let old = logged.mtu.replace((mtu, done));

@@ -25,14 +25,14 @@ const BLOCK: usize = 64 << 10;
 /// What a server does with connection attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AcceptPolicy {
-    /// Accepts all.
+    /// Accepts every attempt.
     #[default]
     Accept,
     /// Accepts attempts from proven addresses, answers others with a Retry.
     Retry,
-    /// Refuses all.
+    /// Refuses every attempt.
     Refuse,
-    /// Drops all.
+    /// Drops every attempt without an answer.
     Ignore,
 }
 
@@ -41,7 +41,7 @@ pub struct Hosted<A> {
     /// The connection. After calling it directly, use [`Host::connection_mut`] so that the host
     /// learns of the change.
     pub connection: Connection,
-    /// What runs on it.
+    /// The application that uses it.
     pub application: A,
     handle: ConnectionHandle,
     events: Vec<(Instant, Event)>,
@@ -108,7 +108,7 @@ impl<A: Application> Host<A> {
         }
     }
 
-    /// Says what to do with connection attempts.
+    /// Sets what to do with connection attempts.
     pub fn set_accept_policy(&mut self, accept: AcceptPolicy) {
         self.accept = accept;
     }
@@ -140,6 +140,10 @@ impl<A: Application> Host<A> {
     }
 
     /// Starts a connection and returns its index.
+    ///
+    /// # Errors
+    ///
+    /// What [`Endpoint::connect`] answers.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -158,7 +162,7 @@ impl<A: Application> Host<A> {
         &self.connections
     }
 
-    /// A connection, to be called; the host attends to it at the next step.
+    /// A connection to call methods on; the host handles what follows from that at the next step.
     pub fn connection_mut(&mut self, index: usize) -> &mut Hosted<A> {
         mark(&mut self.connections, &mut self.dirty, index);
         &mut self.connections[index]
@@ -301,7 +305,7 @@ impl<A: Application> Host<A> {
         !self.dirty.is_empty()
     }
 
-    /// Attends to all connections that something happened to: events, datagrams, timers.
+    /// Serves all connections that something happened to: events, datagrams, timers.
     pub(crate) fn service(&mut self, now: Instant, network: &mut Network) {
         while let Some(index) = self.dirty.pop() {
             self.connections[index].dirty = false;

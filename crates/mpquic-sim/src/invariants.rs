@@ -6,7 +6,7 @@ use mpquic_core::{Connection, PathState, Transmit};
 
 /// Timeouts one connection may handle at one instant.
 const MAX_TIMEOUTS_AT_ONCE: u32 = 100;
-/// Statistics are looked at on every so manyth step, because they cost time.
+/// Statistics are checked once in this many steps, because that costs time.
 const CHECK_EVERY: u32 = 16;
 
 /// Watches one connection and panics when it breaks a rule: a broken simulation must not go on.

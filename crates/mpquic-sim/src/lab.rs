@@ -31,8 +31,8 @@ pub(crate) fn epoch() -> Instant {
 
 /// Hosts with endpoints, joined by a network, in virtual time.
 ///
-/// Nothing happens but in [`Self::step`], which takes all events of the next instant at which
-/// there are any. Equal seeds and equal calls give equal runs.
+/// Time passes in [`Self::step`] alone, which handles all events of the next instant that has any.
+/// Equal seeds and equal calls give equal runs.
 pub struct Lab<A> {
     now: Instant,
     /// The network.
@@ -67,7 +67,7 @@ impl<A: Application> Lab<A> {
         &self.hosts[id.0]
     }
 
-    /// A host, to be called.
+    /// A host to call methods on.
     pub fn host_mut(&mut self, id: HostId) -> &mut Host<A> {
         &mut self.hosts[id.0]
     }
@@ -103,7 +103,8 @@ impl<A: Application> Lab<A> {
         }
     }
 
-    /// Goes to the next event and takes all that happens at that instant. False if nothing does.
+    /// Advances to the next event and handles everything that happens at that instant. False if
+    /// nothing is left to happen.
     pub fn step(&mut self) -> bool {
         let Some(time) = self.next_event() else {
             return false;

@@ -18,15 +18,15 @@ const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0)
 /// Bytes of IP and UDP headers in front of the payload of cross traffic.
 const HEADERS: usize = 28;
 
-/// Names a host of a [`Network`].
+/// Identifies a host of a [`Network`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub usize);
 
-/// Names a link of a [`Network`].
+/// Identifies a link of a [`Network`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub usize);
 
-/// Names a NAT box of a [`Network`].
+/// Identifies a NAT box of a [`Network`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NatId(pub usize);
 
@@ -96,8 +96,8 @@ impl Network {
         NatId(self.nats.len() - 1)
     }
 
-    /// Packets from one IP to another take these hops to a host. A later route for the same IPs
-    /// replaces the earlier one.
+    /// Adds a route: packets from one IP to another take these hops to a host. It replaces an
+    /// earlier route between the same IPs.
     pub fn add_route(&mut self, from: IpAddr, to: IpAddr, hops: Vec<Hop>, host: HostId) {
         self.table.insert((from, to), self.routes.len());
         self.routes.push(Route {
@@ -140,7 +140,7 @@ impl Network {
         }
     }
 
-    /// What waits on the first link between two addresses.
+    /// The queue of the first link between two addresses.
     pub(crate) fn local_queue(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What somebody who watches the wire can hold a connection to, whatever it believes itself.
+//! Rules that an observer of the wire can check, whatever the connection itself believes.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -47,7 +47,7 @@ impl Crypto {
 /// What a pair is made from.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// Everything random derives from it.
+    /// The seed from which everything random is derived.
     pub seed: u64,
     /// How packets are protected.
     pub crypto: Crypto,
@@ -59,15 +59,15 @@ pub struct Setup {
     pub connection_ids: ConnectionIds,
     /// What the server does with connection attempts.
     pub accept: AcceptPolicy,
-    /// Take address changes of the client.
+    /// Whether the server accepts address changes of the client.
     pub migration: bool,
     /// Versions of QUIC the client speaks, the preferred one first.
     pub client_versions: Vec<Version>,
-    /// The same of the server.
+    /// Versions of QUIC the server speaks, the preferred one first.
     pub server_versions: Vec<Version>,
     /// An IPv4 address the server asks clients to move to; routes to it are the caller's.
     pub preferred_address: Option<SocketAddrV4>,
-    /// Check invariants of both connections all the time.
+    /// Whether the invariants of both connections are checked after each event.
     pub checks: bool,
 }
 
@@ -241,13 +241,13 @@ impl Pair {
         pair
     }
 
-    /// Starts a connection over the first path. A second call starts a further one, which the
-    /// methods of this type then mean.
+    /// Starts a connection over the first path. A second call starts another one, and the methods
+    /// of this type then refer to that one.
     pub fn connect(&mut self) {
         self.connect_over(0);
     }
 
-    /// What further connections are made from; the server's part holds already.
+    /// The setup of further connections. Changes to the server's part have no effect any more.
     pub fn setup_mut(&mut self) -> &mut Setup {
         &mut self.setup
     }
@@ -339,7 +339,7 @@ impl Pair {
         Some(&self.lab.host(self.host_id(side)).connections()[index])
     }
 
-    /// The same, to be called.
+    /// The same, to call methods on.
     pub fn hosted_mut(&mut self, side: Side) -> &mut Hosted<Transfers> {
         let Some(index) = self.index(side) else {
             panic!("the {side:?} has no connection yet");
@@ -399,7 +399,8 @@ impl Pair {
         Ok(self.now() - start)
     }
 
-    /// Goes to the next event and takes all that happens at that instant. False if nothing does.
+    /// Advances to the next event and handles everything that happens at that instant. False if
+    /// nothing is left to happen.
     ///
     /// # Panics
     ///
@@ -532,7 +533,7 @@ impl Pair {
         }
     }
 
-    /// What the connection of a side looks like, for messages.
+    /// Describes the connection of a side, for error messages.
     pub fn progress(&self, side: Side) -> String {
         let Some(hosted) = self.hosted(side) else {
             return "no connection".into();

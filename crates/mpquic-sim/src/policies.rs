@@ -1,4 +1,4 @@
-//! [`Policies`]: what the names of schedulers and controllers mean.
+//! [`Policies`]: schedulers and congestion controllers by name.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct UnknownPolicy {
     added: Vec<&'static str>,
 }
 
-/// Policies that were added are the same if their names are.
+/// Two policies that were added are equal if their names are.
 impl PartialEq for Policies {
     fn eq(&self, other: &Self) -> bool {
         names(&self.schedulers).eq(names(&other.schedulers))

@@ -1,4 +1,4 @@
-//! [`Traffic`]: packets of nobody's connection, that use up links.
+//! [`Traffic`]: cross traffic, packets that belong to no connection and use up links.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +8,9 @@ use rand::{RngExt, SeedableRng};
 /// When packets of cross traffic are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At equal intervals.
     Constant,
-    /// At random: exponentially distributed distances.
+    /// At random: the intervals are exponentially distributed.
     Poisson,
 }
 

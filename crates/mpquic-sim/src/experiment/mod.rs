@@ -1,4 +1,4 @@
-//! Experiments: runs of a [`Scenario`], on all cores, and what they came to.
+//! Experiments: the runs of a [`Scenario`], on all cores, and their results.
 //!
 //! ```
 //! use mpquic_sim::experiment::Experiment;
@@ -62,15 +62,15 @@ use case::Case;
 use stage::Stage;
 use trace::Tracer;
 
-/// The workload is looked at this often for whether it is done.
+/// How often a run checks whether its workload is done.
 const SLICE: Duration = Duration::from_millis(20);
 
 /// A run and how it went over time.
 type Outcomes = BTreeMap<usize, (Run, Option<Trace>)>;
 
 /// Does all runs of several experiments in this many threads, and calls `progress` after each.
-/// `done` gets the results of each experiment, in order, as soon as they and those before are
-/// there. The results do not depend on the number of threads.
+/// `done` gets the results of each experiment, in order, as soon as they and those of all earlier
+/// experiments are complete. The results do not depend on the number of threads.
 pub fn run_all(
     experiments: &[Experiment],
     threads: usize,
@@ -162,7 +162,7 @@ impl Experiment {
         self.points.sweeps() * self.points.points() * self.scenario.runs * contenders
     }
 
-    /// The run with an index: the contenders of one position are neighbours.
+    /// The run with an index. Runs that differ in the contender alone follow each other.
     fn case(&self, index: usize) -> Case {
         let contenders = self.scenario.contenders.len();
         let (index, contender) = (index / contenders, index % contenders);
@@ -294,7 +294,7 @@ impl Experiment {
         over.then_some(State::Unfinished)
     }
 
-    /// The metric that counts.
+    /// The metric by which contenders are compared.
     fn metric(&self) -> String {
         if self.scenario.metric.is_empty() {
             default_metric(&self.scenario.workload.kind)

@@ -1,4 +1,4 @@
-//! What experiments came to, as it is kept in files.
+//! Results of experiments, as they are kept in files.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::scenario::Published;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// All was transferred.
+    /// Everything was transferred.
     Finished,
-    /// The virtual time limit came first; times are at least what is given.
+    /// The virtual time limit was reached first: times are lower bounds.
     Unfinished,
     /// The connection broke, for this reason.
     Failed(String),
@@ -31,18 +31,18 @@ pub struct Run {
     pub run: usize,
     /// How it ended.
     pub state: State,
-    /// The values of [`ScenarioResults::parameters`].
+    /// The values of the parameters, in the order of [`ScenarioResults::parameters`].
     pub values: Vec<f64>,
-    /// What was measured, by name; the end of a name is the unit.
+    /// The measured values by metric; the end of a metric's name is its unit.
     pub metrics: BTreeMap<String, f64>,
-    /// What each path did, for those the contender used.
+    /// Numbers of each path that the contender used.
     pub paths: Vec<PathResult>,
     /// Throughput of each connection from the warm-up on, Mbit/s: the measured one first, then the
     /// competitors.
     pub flows: Vec<f64>,
 }
 
-/// What a path did in a run.
+/// Numbers of one path in one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathResult {
     /// Index into [`ScenarioResults::paths`].
@@ -51,11 +51,11 @@ pub struct PathResult {
     pub bytes: u64,
     /// Packets its sender declared lost.
     pub lost: u64,
-    /// Packets its link dropped because the queue was full, of whomever.
+    /// Packets its link dropped because the queue was full, those of other connections included.
     pub dropped_queue: u64,
-    /// Packets its link lost at random, of whomever.
+    /// Packets its link lost at random, those of other connections included.
     pub dropped_loss: u64,
-    /// Mean wait in its queue.
+    /// Mean time that packets waited in its queue.
     pub queue_ms: f64,
     /// Smoothed RTT at the end.
     pub rtt_ms: f64,
@@ -72,7 +72,7 @@ pub struct Trace {
     pub point: usize,
     /// The repetition.
     pub run: usize,
-    /// Distance of samples. The first sample is at the start.
+    /// Time between samples. The first sample is at the start.
     pub interval_s: f64,
     /// Stream bytes received by then, per connection.
     pub received: Vec<Vec<u64>>,
@@ -87,21 +87,21 @@ pub struct Trace {
 /// All runs of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioResults {
-    /// The scenario.
+    /// The name of the scenario.
     pub id: String,
-    /// What it is about.
+    /// The title of the scenario.
     pub title: String,
-    /// The paper it repeats an experiment of.
+    /// The paper that published the experiment.
     pub paper: String,
-    /// The figure or table it answers.
+    /// The figure or table of the paper that it repeats.
     pub figure: String,
-    /// Everything random derived from it.
+    /// The seed from which everything random was derived.
     pub seed: u64,
     /// Virtual time after which a run counted as unfinished.
     pub limit_s: f64,
-    /// The metric that counts.
+    /// The metric by which contenders are compared.
     pub metric: String,
-    /// Whom the others are compared with.
+    /// The contender that the others are compared with.
     pub baseline: String,
     /// Names of what was compared.
     pub contenders: Vec<String>,
@@ -113,7 +113,7 @@ pub struct ScenarioResults {
     pub parameters: Vec<String>,
     /// The combinations of swept values: name, label.
     pub sweeps: Vec<Vec<(String, String)>>,
-    /// What was published.
+    /// The published claims about the experiment.
     pub published: Vec<Published>,
     /// The runs, by sweep, point, repetition, contender.
     pub runs: Vec<Run>,
@@ -122,7 +122,7 @@ pub struct ScenarioResults {
     pub traces: Vec<Trace>,
 }
 
-/// All that was run.
+/// The results of all scenarios that were run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Results {
     /// One entry per scenario.

@@ -6,7 +6,8 @@ use super::is_lower_better;
 use super::results::{Run, ScenarioResults, State};
 use super::statistics::Statistics;
 
-/// Where runs belong: one contender and one combination of swept values.
+/// One contender with one combination of swept values: the runs of a cell differ in points and
+/// repetitions only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// Index into [`ScenarioResults::sweeps`].
@@ -40,7 +41,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// True if the difference is more than chance explains (at 95 % confidence).
+    /// True if the difference is significant, at 95 % confidence.
     pub fn is_significant(&self) -> bool {
         self.paired_interval.0 > 1.0 || self.paired_interval.1 < 1.0
     }

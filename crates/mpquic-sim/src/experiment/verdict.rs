@@ -1,4 +1,4 @@
-//! Published claims held against our runs.
+//! Published claims compared with our runs.
 
 use super::is_lower_better;
 use super::results::{Results, ScenarioResults};
@@ -10,27 +10,27 @@ pub const TOLERANCE: f64 = 0.10;
 /// Contenders closer than this are not put in an order, however sure the difference is.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// What became of a published claim.
+/// Whether our runs confirm a published claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It says nothing that can be held against numbers.
+    /// The claim is in words alone: there is nothing to compare with numbers.
     Words,
-    /// Somebody it speaks of was not run.
+    /// A contender or scenario that it mentions was not run.
     NotRun,
-    /// Ours is the same: a ratio within [`TOLERANCE`], an order, a share at least as large.
+    /// Our result agrees: a ratio within [`TOLERANCE`], the same order, a share at least as large.
     Confirmed,
-    /// Part of the order is as claimed.
+    /// Part of the claimed order is found here as well.
     InPart,
-    /// The difference is within chance, or negligible.
+    /// The difference could be chance, or is negligible.
     Open,
-    /// Ours is different.
+    /// Our result is different.
     Refuted,
 }
 
-/// A published claim and what our runs say.
+/// A published claim and the result of our runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// What became of it.
+    /// Whether it is confirmed.
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Playing time fetched ahead of the picture.
+/// How far ahead of the playing position segments are fetched.
 const MAX_AHEAD: Duration = Duration::from_secs(30);
 /// Share of the measured throughput that is trusted to last.
 const TRUST: f64 = 0.9;
@@ -21,7 +21,7 @@ pub(super) struct Video {
     asked: Option<Instant>,
     arrived: usize,
     throughputs: Vec<f64>,
-    /// When the picture stops unless another segment arrives.
+    /// When playing stalls unless another segment arrives.
     plays_until: Option<Instant>,
     stalled: Duration,
 }
@@ -91,7 +91,7 @@ impl Video {
         arrived.iter().sum::<f64>() / arrived.len().max(1) as f64 / 1e6
     }
 
-    /// How long the picture stood still.
+    /// How long playing was stalled.
     pub(super) fn stalled(&self) -> Duration {
         self.stalled
     }

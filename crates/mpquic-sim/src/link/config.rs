@@ -17,15 +17,15 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// Random part of the delay.
     pub jitter: Jitter,
-    /// Let jitter and shrinking delays change the order of packets.
+    /// Whether jitter and shrinking delays may change the order of packets.
     pub jitter_reorders: bool,
     /// Random loss. It happens after serialisation: a lost packet has used its share of the rate.
     pub loss: Loss,
     /// Share of packets delivered twice.
     pub duplicate: f64,
-    /// Share of packets that come `reorder_delay` later than they should.
+    /// Share of packets that arrive `reorder_delay` late, so that later ones overtake them.
     pub reorder: f64,
-    /// How much later.
+    /// How late those packets are.
     pub reorder_delay: Duration,
     /// Share of packets in which one bit of the payload is flipped. UDP's checksum drops nearly all
     /// of these in the real world; an endpoint must survive the rest.
@@ -37,7 +37,7 @@ pub struct LinkConfig {
     pub ecn: Option<Backlog>,
     /// Larger IP packets are dropped.
     pub mtu: usize,
-    /// The link is a black hole.
+    /// True if the link drops everything.
     pub outage: bool,
     /// What changes later, by time since the link was made.
     pub schedule: Vec<(Duration, Change)>,
@@ -332,7 +332,7 @@ pub enum Change {
     Ecn(Option<Backlog>),
     /// The MTU, in bytes of IP packets.
     Mtu(usize),
-    /// Black hole or not.
+    /// Whether the link drops everything.
     Outage(bool),
 }
 

@@ -33,7 +33,7 @@ struct Flying {
     packet: Packet,
 }
 
-/// One direction: takes packets, and gives them back when they are due.
+/// One direction of a path: takes packets, and hands them out when they are due.
 pub struct Link {
     start: Instant,
     /// Parameters as scheduled, before variation.
@@ -157,7 +157,7 @@ impl Link {
         self.set(now, config);
     }
 
-    /// What happened so far.
+    /// Counters of what happened so far.
     pub fn counters(&self) -> &LinkCounters {
         &self.counters
     }

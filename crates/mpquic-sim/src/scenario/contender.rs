@@ -10,22 +10,22 @@ use crate::policies::Policies;
 /// One of the things a scenario compares.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Contender {
-    /// What results call it.
+    /// Its name in results.
     pub name: String,
-    /// Its scheduler, by a name its scenario's policies know.
+    /// The name of its scheduler, one of the scenario's policies.
     pub scheduler: String,
-    /// Its controller, by a name its scenario's policies know.
+    /// The name of its congestion controller, one of the scenario's policies.
     pub controller: String,
     /// Which paths it uses.
     pub paths: UsedPaths,
-    /// Streams have the priorities of their objects; otherwise all take turns.
+    /// True if streams have the priorities of their objects; otherwise all take turns.
     pub priorities: bool,
-    /// Its scheduler is told the rates of the paths, as delivery rates, before anything was sent.
+    /// True if its scheduler is told the rates of the paths beforehand, as delivery rates.
     pub know_rates: bool,
 }
 
 impl Contender {
-    /// One that uses all paths, and of which nothing else is special.
+    /// A contender that uses all paths and has defaults for everything else.
     pub fn new(name: &str, scheduler: &str, controller: &str) -> Self {
         Self {
             name: name.into(),
@@ -167,11 +167,11 @@ pub struct Competitor {
     pub name: String,
     /// Its scheduler.
     pub scheduler: String,
-    /// Its controller; `None` for the like for one path of what it competes with.
+    /// Its congestion controller; `None` for the single-path counterpart of the contender's.
     pub controller: Option<String>,
     /// Which of the scenario's paths it uses.
     pub paths: Vec<usize>,
-    /// It sends from the client to the server.
+    /// True if it sends from the client to the server.
     pub upload: bool,
     /// When it starts.
     pub start: Duration,
@@ -180,7 +180,7 @@ pub struct Competitor {
 }
 
 const TIME: Limits = Limits::new(0.0, 1e5, "s");
-/// As the controller of a competitor: what the contender's controller couples.
+/// As the controller of a competitor: the single-path counterpart of the contender's.
 const SINGLE_PATH: &str = "single-path";
 
 /// Reads the list of `[[competitor]]`.
@@ -222,18 +222,18 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
     item.tables()?.into_iter().map(read).collect()
 }
 
-/// Packets of nobody's connection that use up a path.
+/// Cross traffic: packets that belong to no connection and use up the rate of a path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossTraffic {
-    /// The path.
+    /// The path it takes.
     pub path: usize,
-    /// From the client to the server; otherwise to the client.
+    /// True if it goes from the client to the server; otherwise the other way.
     pub up: bool,
     /// Mbit/s of IP packets.
     pub rate: Number,
     /// Bytes of each IP packet.
     pub packet_bytes: usize,
-    /// Random gaps instead of equal ones.
+    /// True for random gaps between packets, false for equal ones.
     pub poisson: bool,
     /// When it starts.
     pub from: Duration,

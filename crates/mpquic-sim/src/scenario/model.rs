@@ -12,51 +12,51 @@ use crate::policies::Policies;
 /// An experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
-    /// What it is called: the name of its file.
+    /// Its name, which is that of its file.
     pub id: String,
     /// What it is about, in a few words.
     pub title: String,
-    /// The paper it repeats an experiment of.
+    /// The paper that published the experiment.
     pub paper: String,
-    /// The figure or table of the paper it answers.
+    /// The figure or table of the paper that it repeats.
     pub figure: String,
-    /// Everything random derives from it.
+    /// The seed from which everything random is derived.
     pub seed: u64,
     /// Repetitions of each point.
     pub runs: usize,
     /// How drawn parameters get their values.
     pub draw: Draw,
-    /// Swept parameters go through their values together instead of in all combinations.
+    /// True if swept parameters take their n-th values together, false for all combinations.
     pub zip_sweeps: bool,
     /// Virtual time after which a run counts as unfinished.
     pub limit: Duration,
-    /// Virtual time that throughputs leave out at the start.
+    /// Virtual time at the start that does not count for throughputs.
     pub warm_up: Duration,
-    /// What counts: the name of a metric; empty for the workload's own.
+    /// The metric by which contenders are compared; empty for the workload's own.
     pub metric: String,
-    /// What is compared.
+    /// The contenders: what is compared.
     pub contenders: Vec<Contender>,
-    /// Whom the others are compared with.
+    /// The contender that the others are compared with.
     pub baseline: String,
     /// Links that several paths share.
     pub links: Vec<SharedLink>,
     /// The paths.
     pub paths: Vec<PathSpec>,
-    /// Paths that change places.
+    /// Paths that swap their links during a run.
     pub swaps: Vec<Swap>,
     /// What is transferred.
     pub workload: Workload,
-    /// Other connections.
+    /// Competitors: other connections.
     pub competitors: Vec<Competitor>,
-    /// Other traffic.
+    /// Cross traffic.
     pub cross_traffic: Vec<CrossTraffic>,
     /// How the connections behave.
     pub transport: Transport,
-    /// What was published.
+    /// The published claims about the experiment.
     pub published: Vec<Published>,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
-    /// What the names of schedulers and controllers mean.
+    /// The schedulers and controllers that may be named.
     pub policies: Policies,
 }
 
@@ -78,16 +78,16 @@ pub struct PathSpec {
     pub links: LinkPair,
     /// Shared links behind them, seen from the client.
     pub via: Vec<usize>,
-    /// It is only for when the others fail.
+    /// True if it is a backup, used only while no other path works.
     pub backup: bool,
 }
 
-/// Two paths change places.
+/// Two paths swap their links.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Swap {
-    /// When.
+    /// When they do.
     pub time: Duration,
-    /// Which.
+    /// The indices of the two paths.
     pub paths: [usize; 2],
 }
 
@@ -102,7 +102,7 @@ pub struct Transport {
     pub send_buffer: Option<u64>,
     /// Longest delay of acknowledgements.
     pub max_ack_delay: Duration,
-    /// Pace packets.
+    /// Whether packets are paced.
     pub pacing: bool,
     /// Show senders what waits on the first link of each path, as if it were their own interface.
     pub show_queues: bool,
@@ -132,7 +132,7 @@ pub enum Draw {
 }
 
 impl Scenario {
-    /// Compares these instead.
+    /// Compares these contenders instead of the scenario's own.
     pub fn set_contenders(&mut self, contenders: Vec<Contender>) {
         if !contenders
             .iter()

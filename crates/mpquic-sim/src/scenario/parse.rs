@@ -82,7 +82,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// What can only be seen from several fields.
+    /// Checks rules that concern several fields.
     fn check(&self, root: &Table<'_>) -> Result<()> {
         let ends = match self.workload.kind {
             Kind::Constant { duration, .. } | Kind::Bulk { duration } => duration,

@@ -9,15 +9,15 @@ use super::reader::{Item, Result, Table};
 /// A result somebody published for the experiment a scenario repeats.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// What it says, in words.
+    /// The result in words.
     pub text: String,
-    /// Of which metric; empty for the scenario's own.
+    /// The metric it is about; empty for the scenario's own.
     pub metric: String,
-    /// Of which swept value alone, as `workload.size_mb=100`; empty for all.
+    /// The only swept value it is about, as `workload.size_mb=100`; empty if it is about all.
     pub at: String,
-    /// Why our result differs, if it does.
+    /// Why our result differs from it; empty if it does not.
     pub reason: String,
-    /// What it says, in numbers.
+    /// The result in numbers, which can be compared with ours.
     pub claim: Claim,
 }
 
@@ -25,44 +25,45 @@ pub struct Published {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Claim {
-    /// None are given.
+    /// The publication gives no number to compare with.
     Words,
-    /// A contender's value.
+    /// The value of a metric for one contender.
     Value {
-        /// Whose.
+        /// The contender.
         contender: String,
         /// The value.
         value: f64,
     },
     /// The ratio of two contenders' medians.
     Ratio {
-        /// Whose value is divided.
+        /// The contender whose median is divided.
         contender: String,
-        /// By whose.
+        /// The contender by whose median it is divided.
         against: String,
         /// The ratio.
         ratio: f64,
-        /// It is a bound: the contender may be better still.
+        /// The ratio is a bound: a better one confirms the claim too.
         or_better: bool,
     },
     /// The ratio of a contender's median here to its median in another scenario.
     Change {
-        /// Whose values.
+        /// The contender.
         contender: String,
         /// The other scenario.
         scenario: String,
         /// The ratio.
         ratio: f64,
     },
-    /// Contenders from the best to the worst; nothing is said about those in one group.
+    /// Contenders from the best to the worst, in groups; nothing is claimed about the order within
+    /// a group.
     Order(Vec<Vec<String>>),
     /// None of these contenders differs much from the others.
     Equal(Vec<String>),
     /// A contender is better than another one in at least this share of runs.
     Better {
-        /// Who.
+        /// The contender that is better.
         contender: String,
-        /// Than whom.
+        /// The contender it is better than.
         against: String,
         /// The share, 0 to 1.
         share: f64,

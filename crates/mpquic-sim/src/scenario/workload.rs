@@ -15,7 +15,7 @@ const DURATION: Limits = Limits::new(0.001, 1e5, "s");
 pub struct Workload {
     /// What is transferred.
     pub kind: Kind,
-    /// The client sends; otherwise it asks the server to.
+    /// True if the client sends; otherwise it asks the server to.
     pub upload: bool,
     /// Which of the scenario's paths it may use.
     pub paths: Vec<usize>,
@@ -23,7 +23,7 @@ pub struct Workload {
     pub handshake_path: Number,
     /// When it starts.
     pub start: Duration,
-    /// Ask for nothing before all paths are open.
+    /// Whether to request nothing before all paths are open.
     pub wait_for_paths: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum Kind {
     Page {
         /// The pages there are.
         pages: Vec<Page>,
-        /// Which of them.
+        /// The one that is fetched.
         choice: Number,
     },
     /// A source of constant rate.
