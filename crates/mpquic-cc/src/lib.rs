@@ -63,8 +63,8 @@ pub struct ControllerInfo {
     pub description: &'static str,
     /// The publication it comes from.
     pub source: &'static str,
-    /// Its like for one path, which a fair share is measured against: the algorithm it couples, or
-    /// itself.
+    /// The controller of a single path that a fair share is measured against: the algorithm it
+    /// couples, or itself.
     pub single_path: &'static str,
     make: fn() -> Box<dyn Controller>,
 }

@@ -100,7 +100,7 @@ impl Coupling for OpportunisticLinkedIncreases {
             Reaction::None => {}
             Reaction::Cut => {
                 *before_cut = *now;
-                // Two losses with nothing delivered between them are one.
+                // Two losses with nothing delivered between them count as one.
                 if now.current > 0.0 {
                     now.previous = now.current;
                     now.current = 0.0;

@@ -8,13 +8,13 @@ use mpquic_core::congestion::Acked;
 use crate::coupled::{Coupled, Coupling, Member, Members};
 use crate::window::{Reaction, Window};
 
-/// Packets all paths together keep in queues.
+/// How many packets all paths together keep in queues.
 const TOTAL_ALPHA: f64 = 10.0;
-/// Packets a path keeps in its queue at least.
+/// The fewest packets that a path keeps in its queue.
 const MIN_ALPHA: f64 = 2.0;
-/// Packets in the queue that end slow start.
+/// Slow start ends when this many packets are in the queue.
 const GAMMA: f64 = 1.0;
-/// A queue this many times its shortest since the last time is drained.
+/// A queue is drained once it is this many times as long as its shortest since the last draining.
 const DRAIN_THRESHOLD: u32 = 2;
 /// RTT samples that make a round's mean meaningful.
 const SAMPLES_PER_ROUND: u32 = 3;

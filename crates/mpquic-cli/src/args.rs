@@ -164,8 +164,8 @@ pub(crate) struct Demo {
     pub(crate) json: bool,
 }
 
-// What servers and clients are told of their connections alike. (A doc comment would replace the
-// help text of the commands, here and below.)
+// Options of connections that `serve` and `get` share. (A doc comment on a flattened struct would
+// replace the help text of the command, here and below.)
 #[derive(Debug, Args)]
 pub(crate) struct Connections {
     /// Use this cipher suite and no other
@@ -182,7 +182,7 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    /// Their parameters, with at most so many paths; they write logs if that was asked for.
+    /// Transport parameters for at most this many paths, with logs if they were asked for.
     pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportConfig, Failure> {
         let mut transport = self.policy.transport(max_paths);
         self.qlog.apply(&mut transport)?;
@@ -338,7 +338,7 @@ impl Cipher {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DrillArgs {
-    /// Do this in the middle of a transfer, as interoperability tests need it
+    /// Steps to take in the middle of a transfer, for interoperability tests
     #[arg(
         long = "drill",
         value_name = "STEPS",

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// Why the tool ends without success.
+/// Why the tool failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The command line asks for something that cannot be. Exit code 2.
+    /// The command line is wrong. Exit code 2.
     Usage(String),
-    /// It did not work out. Exit code 1.
+    /// The command could not be carried out. Exit code 1.
     Failed(String),
-    /// It did not work out, and was said already. Exit code 1.
+    /// The same, and the user has been told already. Exit code 1.
     Reported,
 }
 
@@ -23,7 +23,7 @@ impl Failure {
         Self::Failed(message.to_string())
     }
 
-    /// Says what it was about.
+    /// Adds what it was about.
     pub(crate) fn about(self, what: impl Display) -> Self {
         match self {
             Self::Failed(message) => Self::Failed(format!("{what}: {message}")),

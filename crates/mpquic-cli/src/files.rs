@@ -1,4 +1,4 @@
-//! What a server hands out: the regular files of a directory, or generated data.
+//! What a server serves: the regular files of a directory, or generated data.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -35,7 +35,7 @@ pub(crate) trait Source: Send + Sync {
 }
 
 /// The regular files in a directory and below it. Symbolic links that lead out of it, `..` and
-/// absolute paths lead nowhere.
+/// absolute paths are not found.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
@@ -57,7 +57,7 @@ impl Directory {
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {
             let segment = percent_decode(segment)?;
             let mut components = Path::new(&segment).components();
-            // Whatever the system takes for more than one plain name is refused.
+            // Anything that the system would read as more than one plain name is refused.
             match (components.next(), components.next()) {
                 (Some(Component::Normal(name)), None) if name == segment.as_str() => {
                     file.push(name);

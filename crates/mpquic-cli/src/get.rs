@@ -70,7 +70,7 @@ async fn fetch_all(
     result
 }
 
-/// One URL's way.
+/// The requests for one URL.
 struct Fetch<'a> {
     args: &'a Get,
     sessions: &'a Sessions<'a>,
@@ -97,7 +97,7 @@ impl Fetch<'_> {
             };
             return result.map(early);
         }
-        // The server did not take it: now as ever.
+        // The server rejected 0-RTT: send the request again as 1-RTT data.
         self.start()?.run(connection).await
     }
 

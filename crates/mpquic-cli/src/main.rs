@@ -71,7 +71,7 @@ fn run(command: Command) -> Result<(), Failure> {
             }
         }
     });
-    // A thread that reads a file nobody wants any more is not waited for.
+    // A thread may still read a file that nobody wants any more: do not wait for it.
     runtime.shutdown_background();
     result
 }

@@ -1,4 +1,4 @@
-//! What a transfer came to: as JSON for programs, as a table for people.
+//! The result of a transfer: as JSON for programs, as a table for people.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ pub(crate) struct Report {
     pub(crate) paths: Vec<PathReport>,
     /// Both sides support multipath.
     pub(crate) multipath: bool,
-    /// The request went as 0-RTT data, and was taken as such.
+    /// The request was sent as 0-RTT data, and the server accepted it as such.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) early_data: bool,
     pub(crate) quic_version: String,

@@ -1,22 +1,22 @@
-//! What was published, and what was found here, in words.
+//! Published claims beside our results, in words.
 
 use mpquic_sim::experiment::{Cell, Finding, Outcome, Results, ScenarioResults, is_lower_better};
 use mpquic_sim::scenario::{Claim, Published};
 
 use crate::numbers::{short, unit};
 
-/// A published claim beside our finding.
+/// A published claim beside our result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
     pub(super) ours: String,
     pub(super) outcome: &'static str,
-    /// Why ours differs; empty if it does not.
+    /// Why our result differs; empty if it does not.
     pub(super) reason: String,
 }
 
-/// All claims about a scenario, which is one of the results.
+/// All claims about `scenario`, which is one of `results`.
 pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     let row = |published: &Published| {
         let finding = results.finding(scenario, published);

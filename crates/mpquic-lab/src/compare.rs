@@ -26,7 +26,7 @@ pub(super) struct Compare {
     /// Compare with this contender instead of the scenario's baseline
     #[arg(long, value_name = "NAME", conflicts_with = "other")]
     baseline: Option<String>,
-    /// Compare this metric instead of the one that counts
+    /// Compare by this metric instead of the scenario's own
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
     /// Fail if the second results are worse than the first by more than this, beyond chance

@@ -1,17 +1,17 @@
-//! Why a command of the lab ends without success.
+//! [`Failure`]: why a command of the lab failed.
 
 use std::fmt::Display;
 use std::path::Path;
 
 use thiserror::Error;
 
-/// Why a command of the lab ended without success, in one line.
+/// Why a command of the lab failed, in one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// The command line or a file it names asks for something that cannot be.
+    /// The command line, or a file it names, is wrong.
     #[error("{0}")]
     Usage(String),
-    /// It did not work out.
+    /// The command line is right, but the command could not be carried out.
     #[error("{0}")]
     Failed(String),
 }

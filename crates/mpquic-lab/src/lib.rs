@@ -1,7 +1,7 @@
 //! mpquic-lab: experiments in virtual time, as a command.
 //!
-//! `mpquic lab` is this crate with the built-in policies. A program of one's own makes it run a
-//! scheduler that is not part of mpquic:
+//! `mpquic lab` is this crate with the built-in policies. Your own program can add a scheduler
+//! that is not part of mpquic:
 //!
 //! ```no_run
 //! use mpquic_lab::Policies;
@@ -44,7 +44,7 @@ mod select;
 mod table;
 mod terminal;
 
-/// Run experiments in virtual time, and compare and plot what they come to
+/// Run experiments in virtual time, and compare and plot their results
 ///
 /// The scenarios of the papers on multipath schedulers come with the tool: `mpquic lab list`. They
 /// run the same code as real transfers, on simulated links. Equal seeds give equal results, to the
@@ -94,13 +94,13 @@ struct Run {
     /// Compare these schedulers with the scenario's own contenders
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     add: Vec<String>,
-    /// Repeat each point so often
+    /// Repeat each point this many times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     runs: Option<u64>,
-    /// Take so many points of the space of drawn values
+    /// Use this many points of the space of drawn values
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     points: Option<u64>,
-    /// Derive everything random from this
+    /// Seed from which everything random is derived
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// At most four points and three repetitions
@@ -118,7 +118,7 @@ struct Run {
     /// Print all results as one JSON object instead of tables
     #[arg(long)]
     json: bool,
-    /// Show no progress
+    /// Do not show progress
     #[arg(short, long)]
     quiet: bool,
 }
@@ -169,9 +169,9 @@ struct Program {
     lab: Lab,
 }
 
-/// The lab as a whole program: reads the command line, and tells on standard error what went wrong.
+/// The lab as a whole program: reads the command line, and reports errors on standard error.
 ///
-/// Exit codes: 0 done, 1 it did not work out, 2 the command line or a scenario is wrong.
+/// Exit codes: 0 done, 1 failed, 2 the command line or a scenario is wrong.
 pub fn main(policies: &Policies) -> ExitCode {
     match Program::parse().lab.run(policies) {
         Ok(()) => ExitCode::SUCCESS,
@@ -271,7 +271,7 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         experiments.push(experiment);
     }
     if let Some(output) = &args.output {
-        // Rather now than after an hour of work.
+        // A directory that cannot be made should be reported before the runs, not after them.
         fs::create_dir_all(output).map_err(|error| Failure::in_file(output, error))?;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -301,7 +301,7 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
     all_went_well(&results)
 }
 
-/// Fails if runs did, with the first reason.
+/// Fails if any run failed, with the reason of the first.
 fn all_went_well(results: &Results) -> Result<(), Failure> {
     let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
     let mut reasons = runs().filter_map(|run| match &run.state {

@@ -1,4 +1,4 @@
-//! `mpquic lab table`: what was published beside what was found, for a document.
+//! `mpquic lab table`: published claims beside our results, for a document.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::numbers::unit;
 use crate::terminal::print;
 use crate::{Failure, claims, results, table};
 
-/// From so many contenders on, each gets a row of its own.
+/// From this many contenders on, each gets a row of its own.
 const MANY: usize = 8;
 const HEADER: &str = "| scenario | metric | published | here | | why it differs |\n\
                       | --- | --- | --- | --- | --- | --- |\n";

@@ -63,7 +63,7 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
     Ok(results)
 }
 
-/// True if all indices are of things that are there.
+/// True if all indices point to existing entries.
 fn fits_together(scenario: &ScenarioResults) -> bool {
     let is_cell = |contender: usize, sweep: usize| {
         contender < scenario.contenders.len() && sweep < scenario.sweeps.len()

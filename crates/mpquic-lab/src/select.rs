@@ -1,4 +1,4 @@
-//! Which scenarios, schedulers and controllers a command line means.
+//! Finds the scenarios, schedulers and controllers that a command line names.
 
 use std::fs;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(super) fn built_in(name: &str) -> Result<&'static BuiltIn, Failure> {
 
 fn unknown(name: &str) -> Failure {
     let files = scenario::built_in().iter().map(|file| file.id);
-    // Those that start alike are what was meant, most likely.
+    // Names that start alike are most likely what was meant.
     let start: String = name.chars().take(3).collect();
     let alike: Vec<_> = files.filter(|id| id.starts_with(&start)).collect();
     let hint = if alike.is_empty() {

@@ -31,7 +31,7 @@ pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// What a scenario, one of the results, came to.
+/// The results of one scenario, and the published claims about it.
 pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
     let (name, unit_name) = unit(&results.metric);
     let better = if is_lower_better(&results.metric) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mpquic_core::StreamId;
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, Sendable, View};
 
-/// Most datagrams one decision asks for: as many as one batched send call takes.
+/// How many datagrams one decision asks for at most: as many as one batched send call takes.
 const BATCH_DATAGRAMS: u64 = 64;
 
 /// Marks the packets a plan asked for, so that what leaves is charged to the plan.
@@ -83,7 +83,7 @@ pub(crate) fn wait_for(path: &PathView) -> Option<Decision> {
 /// Headers of a full datagram with one STREAM frame, at most.
 const HEADERS: u64 = 60;
 
-/// Stream bytes that fit into one datagram of the path for certain, if nothing else is in it.
+/// Stream bytes that certainly fit into one datagram of the path, if nothing else is in it.
 pub(crate) fn payload(path: &PathView) -> u64 {
     u64::from(path.mtu).saturating_sub(HEADERS).max(1)
 }
@@ -122,7 +122,8 @@ pub(crate) fn weight(priority: i32) -> u64 {
     u64::from(priority.clamp(1, 256).unsigned_abs())
 }
 
-/// Where a stream is in what is sorted by stream, or where it belongs.
+/// The index of a stream in a slice sorted by stream: `Ok` if it is there, otherwise `Err` with the
+/// index at which to insert it.
 pub(crate) fn find_stream<T>(
     sorted: &[T],
     stream: StreamId,
@@ -137,12 +138,12 @@ pub(crate) fn find_stream<T>(
     }
 }
 
-/// Notices when other paths become usable than before.
+/// Notices when the set of usable paths changes.
 #[derive(Debug, Default)]
 pub(crate) struct UsablePaths(PathSet);
 
 impl UsablePaths {
-    /// True if these are not the ones of the last time.
+    /// True if the set is not the one of the last call.
     pub(crate) fn have_changed(&mut self, view: &View<'_>) -> bool {
         let usable = || view.usable().map(|path| path.id);
         let changed = !usable().eq(self.0.iter().copied());

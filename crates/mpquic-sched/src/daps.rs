@@ -24,8 +24,8 @@ const NEW: f64 = 1.0 / 8.0;
 /// window. Constants: delays in steps of 4 ms; a smoothed window that keeps seven eighths per round
 /// trip; a schedule of at most 4.1 s (coarser steps if it got longer).
 ///
-/// A path whose turn it is and whose window is full is waited for. The schedule is made anew only
-/// when it ends or when paths change, so it reacts slowly, as published.
+/// If the window of the path whose turn it is is full, it waits for that path. The schedule is made
+/// anew only when it ends or when paths change, so it reacts slowly, as published.
 #[derive(Debug, Default)]
 pub struct Daps {
     cases: PlainCases,

@@ -10,7 +10,7 @@ use crate::choice::{
 };
 use crate::plain_cases::PlainCases;
 
-/// Windows simulated per plan at most.
+/// How many windows are simulated for a plan, at most.
 const MAX_ROUNDS: usize = 8192;
 
 /// How [`Etc`] plans.
@@ -18,8 +18,8 @@ const MAX_ROUNDS: usize = 8192;
 pub struct EtcConfig {
     /// Bytes planned at once.
     pub unit: u64,
-    /// The first window of a path is what is left of it now. The paper takes every path for idle
-    /// when a plan is made.
+    /// The first window of a path is the part of it that is free now. The paper assumes that every
+    /// path is idle when a plan is made.
     pub model_in_flight: bool,
     /// When the paths that still have a share are blocked, send on the fastest other one instead
     /// of waiting. The paper does not say what happens then; its worked example (Figure 2) waits.
@@ -43,10 +43,11 @@ impl Default for EtcConfig {
 /// paths", Computer Networks 2022. Inputs: smoothed RTT, window, the controller's growth, backlog;
 /// loss as congestion events. Constants: blocks of 4 MB.
 ///
-/// Decided against the printed algorithm: the next path to be acknowledged is found anew in every
-/// round (printed, all data goes to one path); path 0 is a path like the others; the last window
-/// is clipped to the block; windows are simulated, not approximated in closed form; in-flight bytes
-/// can be taken into account. A block is also planned anew when less data is left than planned.
+/// Differences from the algorithm as printed: the next path to be acknowledged is determined anew
+/// in every round (as printed, all data would go to one path); path 0 is a path like the others;
+/// the last window is clipped to the block; windows are simulated, not approximated in closed form;
+/// bytes in flight can be taken into account. A block is also planned anew when less data is left
+/// than planned.
 #[derive(Debug)]
 pub struct Etc {
     config: EtcConfig,

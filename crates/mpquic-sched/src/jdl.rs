@@ -14,7 +14,7 @@ use crate::plain_cases::PlainCases;
 const EPSILON: f64 = 1e-4;
 /// The set is chosen anew after this time.
 const RESELECT_AFTER: Duration = Duration::from_secs(1);
-/// The set is chosen anew when a score changed by this part.
+/// The set is chosen anew when a score changes by this share.
 const RESELECT_CHANGE: f64 = 0.25;
 
 /// What the data on a connection asks of its paths; each bound is optional.
@@ -31,7 +31,7 @@ pub struct Demand {
 /// How [`Jdl`] chooses.
 #[derive(Debug, Clone, Copy)]
 pub struct JdlConfig {
-    /// Paths in the set at most.
+    /// How many paths the set has at most.
     pub paths: usize,
     /// Weight of the delay in a score.
     pub delay_weight: f64,
@@ -59,8 +59,8 @@ impl Default for JdlConfig {
 /// Loss Rate". Inputs: one-way delay, loss rate, delivery rate. Constants: three paths, equal
 /// weights; a new choice every second, on path events, and when a score moved by a quarter.
 ///
-/// Decided against the paper: scores take each path's own delay and loss (printed, those of the
-/// whole set, which are the same for all), both terms lie between 0 and 1; fewer paths than wanted
+/// Differences from the paper: scores use each path's own delay and loss (as printed, those of the
+/// whole set, which are the same for all); both terms lie between 0 and 1; fewer paths than wanted
 /// are no error; an exact fit of the bandwidth is a fit; paths are swapped only among those within
 /// the bounds. Links shared between paths are invisible to an endpoint and left out. The paper
 /// does not say how packets are split within the set: here by score. Nor does it say how losses are
@@ -73,7 +73,7 @@ pub struct Jdl {
     candidates: Vec<Candidate>,
     /// Paths in the set.
     chosen: usize,
-    /// All scores at the time of the choice.
+    /// The scores of all paths at the time of the choice.
     scores: PathMap<f64>,
     chosen_at: Option<Instant>,
 }
@@ -86,15 +86,16 @@ struct Candidate {
     rate: f64,
 }
 
-/// The best delay and loss rate there are.
+/// The lowest delay and the lowest loss rate of all paths.
 #[derive(Debug, Clone, Copy)]
 struct Best {
     delay: f64,
     loss: f64,
 }
 
-/// The loss rate of a path without what the view assumes while few packets are resolved: a path that
-/// carried next to nothing would count as lossy, stay out of the set, and never show what it is.
+/// The loss rate of a path without what the view assumes while few packets are resolved: a path
+/// that carried next to nothing would count as lossy, stay out of the set, and never show what it
+/// is.
 fn loss_rate(path: &PathView) -> f64 {
     let resolved = (path.bytes_acked + path.bytes_lost) / u64::from(path.mtu.max(1));
     let assumed = 0.5 / (resolved.min(1000) + 1) as f64;

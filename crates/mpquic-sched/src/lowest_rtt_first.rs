@@ -12,7 +12,7 @@ pub enum Unmeasured {
     /// path, for at most an initial window per path.
     #[default]
     Duplicate,
-    /// Take the initial RTT for its RTT, 333 ms if nothing else was configured.
+    /// Assume the initial RTT, 333 ms if nothing else was configured.
     Assume,
     /// Send no data on it while a measured path will have room: validation measures it soon.
     ProbeOnly,

@@ -14,7 +14,7 @@ use crate::plain_cases::PlainCases;
 const LOSS_WEIGHT: f64 = 0.1;
 /// Weight of the used part of the window in a cost.
 const USED_WEIGHT: f64 = 0.1;
-/// Part of the probability that is spread evenly.
+/// Share of the probability that is spread evenly.
 const EXPLORATION: f64 = 0.05;
 /// The largest RTT of this many seconds bounds the scale.
 const SCALE_SECONDS: usize = 10;
@@ -41,7 +41,7 @@ pub enum MsabMode {
 /// even spread of 5 per cent and an RTT scale from the smallest RTT to the largest sample of the
 /// last ten seconds.
 ///
-/// Decided against the thesis: costs are scaled to 0 to 1; each path counts its own feedback;
+/// Differences from the thesis: costs are scaled to 0 to 1; each path counts its own feedback;
 /// feedback counts with the probability at the time of sending and for the path that was used; all
 /// estimates restart with an epoch. A path that is full leaves its probability to the others. Each
 /// packet is a report of its own; a lost one costs as much as the largest RTT. The published

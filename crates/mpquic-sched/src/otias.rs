@@ -9,7 +9,7 @@ use crate::choice::{
 use crate::plain_cases::PlainCases;
 use crate::reservations::{Reservations, Run};
 
-/// Datagrams assigned per decision at most; more are assigned with the next one.
+/// How many datagrams a decision assigns at most; the next one assigns more.
 const MAX_PIECES: usize = 1024;
 
 /// Assigns every packet to the path on which it arrives first, counting the packets that wait for
@@ -18,7 +18,7 @@ const MAX_PIECES: usize = 1024;
 ///
 /// Source: Yang, Wang and Amer, "Out-of-order transmission for in-order arrival scheduling for
 /// multipath TCP", WAINA 2014; `dccp` module `otias`. Inputs: RTT, window, in flight, unsent bytes
-/// of the streams. Constants: none. The window is taken for constant, and what was assigned stays
+/// of the streams. Constants: none. The window is assumed constant, and what was assigned stays
 /// assigned until its path fails; waiting counts in fractions of round trips.
 #[derive(Debug, Default)]
 pub struct Otias {

@@ -14,13 +14,13 @@ use crate::plain_cases::PlainCases;
 
 /// Dimensions of a context.
 const DIMENSIONS: usize = 6;
-/// Weight of what is not known yet.
+/// Weight of the uncertainty of a model.
 const CURIOSITY: f64 = 0.75;
-/// Probability of keeping to a decision to wait.
+/// Probability of following a decision to wait.
 const KEEP_WAITING: f64 = 0.7;
-/// Probability of keeping to a decision to send.
+/// Probability of following a decision to send.
 const KEEP_SENDING: f64 = 0.9;
-/// Decisions without a reward yet kept at most.
+/// How many decisions without a reward are remembered.
 const MAX_PENDING: usize = 256;
 
 type Context = [f64; DIMENSIONS];
@@ -35,7 +35,7 @@ type Context = [f64; DIMENSIONS];
 /// uncertainty; decisions kept with probability 0.7 (wait) and 0.9 (send), which the paper derives
 /// from its environments.
 ///
-/// Decided against the ports: the model is solved with the inverse (one multiplies instead);
+/// Differences from the ports: the model is solved with the inverse (one port multiplies instead);
 /// contexts and rewards are scaled to about 1, where a port mixes bytes and nanoseconds. The reward
 /// of a decision is the fast path's RTT divided by the time until the packet it led to was
 /// acknowledged, at most 1; nothing for a lost packet. Once waiting, it waits until the fast path

@@ -20,12 +20,12 @@ use crate::plain_cases::PlainCases;
 /// Heterogeneous Paths in Multipath-QUIC", ICCCN 2020. Inputs: one-way delay and delivery rate of
 /// the paths; priority and unsent bytes of the streams. Constants: none.
 ///
-/// Decided against paper and code: paths of equal delay do not end the filling; the size of a
-/// stream need not be known, what waits is split anew whenever more is written; delivery rates are measured;
-/// weights are 1 to 256; a single path gets everything; what a path that fails was to carry is
-/// split again. Shares are not revised when later streams dilute the rate. Optionally a path
-/// counts with no more than a window per round trip. Control frames and data to be sent again leave
-/// on the fastest path with room, outside the plan.
+/// Differences from the paper and its code: paths of equal delay do not end the filling; the size
+/// of a stream need not be known, as unsent bytes are split anew whenever more is written; delivery
+/// rates are measured; weights are 1 to 256; a single path gets everything; the share of a path
+/// that fails is split again. Shares are not revised when later streams dilute the rate. Optionally
+/// a path counts with no more than a window per round trip. Control frames and data to be sent
+/// again leave on the fastest path with room, outside the plan.
 #[derive(Debug, Default)]
 pub struct PStream {
     limit_to_window: bool,

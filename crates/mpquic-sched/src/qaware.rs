@@ -30,10 +30,10 @@ pub enum QAwareForm {
 /// and smallest RTT. Constants: 0.8 on the old queueing time, a look every 10 ms (the paper does
 /// not say).
 ///
-/// Decided against the paper: the queue counts in packets in its own form; the average is kept per
-/// path and per interval, not per decision; nothing overflows. A path whose queue is unknown counts
-/// as having none, and without any queue this is lowest RTT first. The additive form is the
-/// default: the published product takes a path for serving one packet per round trip.
+/// Differences from the paper: the queue is counted in packets in the paper's own form; the average
+/// is kept per path and per interval, not per decision; nothing overflows. A path whose queue is
+/// unknown counts as having none, and without any queue this is lowest RTT first. The additive form
+/// is the default: the published product takes a path for serving one packet per round trip.
 #[derive(Debug)]
 pub struct QAware {
     form: QAwareForm,

@@ -5,8 +5,8 @@ use mpquic_core::sched::{DataSelection, Decision, PathSet, Scheduler, View};
 use crate::choice::{fastest_sendable, send_batch};
 use crate::plain_cases::least_used;
 
-/// Sends everything on every usable path. What arrives first counts: the delay is the least of all
-/// paths, the goodput about that of the best one.
+/// Sends everything on every usable path. The copy that arrives first counts: the delay is the
+/// lowest of all paths, the goodput about that of the best one.
 ///
 /// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none; a path
 /// may lag behind by as many copies as the core keeps for it.

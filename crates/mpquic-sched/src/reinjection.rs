@@ -1,4 +1,4 @@
-//! Sending again what is under way, around any scheduler.
+//! Re-injection: sends bytes in flight again on another path, whichever scheduler is in use.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,9 @@ pub struct ReinjectionPolicies {
     /// four datagrams or with more than four times the RTT (opportunistic retransmission of
     /// Multipath TCP).
     pub opportunistic: bool,
-    /// With the former: the path that held the oldest bytes shows the scheduler half its window,
-    /// growing again by a datagram per round trip. Congestion control itself is left alone.
+    /// Together with `opportunistic`: the path that held the oldest bytes shows the scheduler half
+    /// its window, growing again by a datagram per round trip. Congestion control itself is left
+    /// alone.
     pub penalise: bool,
     /// Bytes are older than 1.1 times the lowest RTT, at least 20 ms and at most 500 ms (xquic).
     pub deadline: bool,
@@ -187,7 +188,7 @@ impl Reinjecting {
         None
     }
 
-    /// The oldest bytes with somewhere to go, once nothing new is left.
+    /// The oldest bytes that another path can repeat, once nothing new is left.
     fn after_schedule(&mut self, view: &View<'_>) -> Option<Decision> {
         let done = view.queue.idle && view.queue.unsent == 0;
         let mut ranges = view.unacked.iter().filter(|_| done);

@@ -195,8 +195,8 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// BBR that takes up to `tolerated_loss` of the packets of a round trip to be lost for other
-    /// reasons than a full queue, 0 to 1.
+    /// BBR that does not slow down while at most this share of the packets of a round trip, 0 to 1,
+    /// is lost: it assumes other reasons than a full queue.
     pub(crate) fn tolerating(tolerated_loss: f64, now: Instant, mtu: u16) -> Self {
         let mtu = f64::from(mtu);
         Self {
@@ -292,7 +292,7 @@ impl Bbr {
         self.window_limited[0] || self.window_limited[1]
     }
 
-    /// A number in 0..1 that nobody foresees: hosts' clocks are random in the nanoseconds.
+    /// A number from 0 to 1 that cannot be foreseen: the nanoseconds of RTT samples are random.
     fn random(&mut self) -> f64 {
         let mixed = (self.noise ^ (self.noise >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         self.noise = mixed;

@@ -13,7 +13,7 @@ use mpquic_core::PathId;
 const MIN_SAMPLES: f64 = 4.0;
 /// The least growth of a queue that tells anything, seconds.
 const MIN_RISE: f64 = 0.001;
-/// Growth must exceed its standard error so many times.
+/// Growth must exceed its standard error by this factor.
 const SIGNIFICANCE: f64 = 4.0;
 /// Share of losses that shows a full queue where delay does not, and that which shows none.
 const HEAVY_LOSS: f64 = 0.02;

@@ -25,10 +25,10 @@ use crate::bbr::{Bbr, Company, LOSS_THRESHOLD, MaxBandwidth, Phase};
 use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
 
-/// One in so many probes of a bottleneck is made by one path alone, to see whether the others still
-/// share it.
+/// One in this many probes of a bottleneck is made by one path alone, to see whether the others
+/// still share it.
 const PROBES_PER_TRIAL: u32 = 4;
-/// Others are waited for at most so many of the longest round trips.
+/// How long to wait for other paths, at most, in round trips of the slowest.
 const PATIENCE: u32 = 3;
 /// A path without acknowledgements for this many of its round trips is not waited for.
 const SILENCE: u32 = 2;
@@ -39,7 +39,7 @@ struct CoupledPath {
     bbr: Bbr,
     /// The path with the lowest ID of those that share its bottleneck, possibly itself.
     group: PathId,
-    /// That before groups were last formed.
+    /// The same before groups were last formed.
     former_group: PathId,
     /// The most all paths of the group delivered at one time; kept by the one it is named after.
     joint_bandwidth: MaxBandwidth,
@@ -73,7 +73,7 @@ impl CoupledPath {
         }
     }
 
-    /// It sends all it may, and hears of it.
+    /// True if the application does not limit it and acknowledgements still arrive.
     fn is_active(&self, now: Instant) -> bool {
         let silence = now.saturating_duration_since(self.last_ack);
         !self.app_limited && silence <= self.smoothed_rtt * SILENCE
@@ -179,7 +179,7 @@ impl CoupledBbr {
         }
     }
 
-    /// A probe of `path` now would spoil a trial, or is for another path to begin.
+    /// True if a probe of `path` now would spoil a trial, or if another path should begin it.
     fn must_wait(&self, path: PathId, now: Instant) -> bool {
         let spoils = self.detector.prober().is_some_and(|prober| {
             prober != path
