@@ -104,14 +104,13 @@ impl LocalCids {
         Ok(Some(self.active.remove(index).cid))
     }
 
-    /// PATH_CIDS_BLOCKED. True if the peer knows all we issued, and so has reason to ask for more;
-    /// false if the frame is out of date (MP-144).
-    pub(crate) fn on_cids_blocked(&self, next_sequence: u64) -> Result<bool, TransportError> {
+    /// Checks PATH_CIDS_BLOCKED. One that is out of date is no fault (MP-144).
+    pub(crate) fn on_cids_blocked(&self, next_sequence: u64) -> Result<(), TransportError> {
         // MP-143
         if next_sequence > self.next_sequence {
             return Err(Fault::ConnectionIdsBlockedAhead.into());
         }
-        Ok(next_sequence == self.next_sequence && !self.abandoned)
+        Ok(())
     }
 
     /// Writes what is queued: PATH_NEW_CONNECTION_ID once multipath is negotiated, else (path 0

@@ -312,7 +312,7 @@ impl Connection {
         now: Instant,
         maximum: PathId,
     ) -> Result<(), TransportError> {
-        self.paths.ids.on_paths_blocked(maximum)?;
+        self.paths.ids.check(maximum)?;
         self.advisory_frames.on_frame(now)
     }
 

@@ -85,7 +85,7 @@ impl PathIds {
         self.peer.is_some()
     }
 
-    /// Checks a path ID that a frame names.
+    /// Checks a path ID that a frame names, or the limit in PATHS_BLOCKED.
     pub(crate) fn check(&self, path: PathId) -> Result<(), TransportError> {
         // MP-050, MP-142: against what we announced, whether or not it was acknowledged (MP-099)
         if u64::from(path) < self.announced_count {
@@ -199,13 +199,6 @@ impl PathIds {
         peer.current = limit;
         self.blocked = None;
         Ok(true)
-    }
-
-    /// PATHS_BLOCKED. True if the peer is at the limit it was told last; false if the frame is out
-    /// of date (MP-144).
-    pub(crate) fn on_paths_blocked(&self, limit: PathId) -> Result<bool, TransportError> {
-        self.check(limit)?;
-        Ok(u64::from(limit) + 1 == self.local_count)
     }
 
     /// Writes MAX_PATH_ID and PATHS_BLOCKED if they are queued.

@@ -178,18 +178,6 @@ fn mp_141_a_limit_that_does_not_rise_is_ignored() {
 }
 
 #[test]
-fn mp_142_blocked_above_our_limit_is_a_violation() {
-    let ids = negotiated(4, 9);
-    assert!(breaks(
-        Fault::PathIdBeyondLimit,
-        ids.on_paths_blocked(PathId(4))
-    ));
-    assert_eq!(ids.on_paths_blocked(PathId(3)), Ok(true));
-    // MP-144
-    assert_eq!(ids.on_paths_blocked(PathId(1)), Ok(false));
-}
-
-#[test]
 fn mp_097_we_say_once_that_the_peers_limit_binds() {
     let mut ids = negotiated(4, 1);
     ids.request();
