@@ -58,7 +58,7 @@ impl From<Fault> for TransportError {
 }
 
 /// The peer closed the connection with CONNECTION_CLOSE type 0x1c.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct ConnectionClose {
     /// Why.
     pub code: TransportErrorCode,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use mpquic_core::{ConnectionError, Event, VarInt};
+use mpquic_core::crypto::CryptoError;
+use mpquic_core::{
+    AcceptError, ConnectionClose, ConnectionError, Event, Fault, TransportError, VarInt,
+};
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -206,4 +209,37 @@ fn keep_alive_does_not_hold_up_what_was_lost() {
     pair.drive(SECOND);
     let server = pair.hosted(Side::Server).unwrap();
     assert_eq!(server.application.received(), 1000);
+}
+
+/// Whatever ends a connection, or keeps it from beginning, can be passed on as an error.
+#[test]
+fn errors_say_what_happened() {
+    type Any = Box<dyn std::error::Error + Send + Sync>;
+    let fault = TransportError::new(Fault::EmptyPacket).in_frame(6);
+    let close = |reason: &'static str| ConnectionClose {
+        code: fault.code(),
+        frame_type: 6,
+        reason: reason.into(),
+    };
+    let refused = AcceptError {
+        cause: ConnectionError::CidsExhausted,
+        response: None,
+    };
+    let cause = std::error::Error::source(&refused).map(ToString::to_string);
+    assert_eq!(cause.as_deref(), Some("connection IDs are exhausted"));
+    for (error, text) in [
+        (
+            Any::from(fault),
+            "PROTOCOL_VIOLATION: packet without frames",
+        ),
+        (
+            close("packet without frames").into(),
+            "PROTOCOL_VIOLATION: packet without frames",
+        ),
+        (close("").into(), "PROTOCOL_VIOLATION"),
+        (refused.into(), "the connection could not be accepted"),
+        (CryptoError.into(), "the packet could not be authenticated"),
+    ] {
+        assert_eq!(error.to_string(), text);
+    }
 }

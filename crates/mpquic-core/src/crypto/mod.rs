@@ -35,10 +35,17 @@ pub trait Session: Send {
     fn early_data_accepted(&self) -> Option<bool>;
     /// True until the TLS handshake is complete.
     fn is_handshaking(&self) -> bool;
-    /// Takes CRYPTO bytes in order. What TLS refuses is a [`Fault::Tls`](crate::Fault::Tls) with the
-    /// alert.
+    /// Takes CRYPTO bytes in order.
+    ///
+    /// # Errors
+    ///
+    /// What TLS refuses is a [`Fault::Tls`](crate::Fault::Tls) with the alert.
     fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError>;
     /// The peer's transport parameters once they arrived.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TransportParameters::decode`].
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError>;
     /// Appends CRYPTO bytes to send at the current level. When it returns keys, they are for the
     /// next level (Handshake first, then 1-RTT) and bytes of later calls belong to that level.
@@ -110,7 +117,8 @@ pub struct Keys {
 }
 
 /// The packet could not be authenticated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the packet could not be authenticated")]
 pub struct CryptoError;
 
 /// Seals and opens packets of one direction and key generation (RFC 9001 section 5.3).
@@ -119,6 +127,10 @@ pub trait PacketKey: Send + Sync {
     /// path ID (MP-030); path 0 gives the nonce of RFC 9001.
     fn encrypt(&self, path: PathId, packet_number: u64, packet: &mut [u8], header_length: usize);
     /// Opens `payload` in place and returns the length of the plaintext.
+    ///
+    /// # Errors
+    ///
+    /// [`CryptoError`] if it was not sealed with this key, path ID, number and header.
     fn decrypt(
         &self,
         path: PathId,
@@ -147,6 +159,10 @@ pub trait HeaderKey: Send + Sync {
 /// 5).
 pub trait ClientConfig: Send + Sync {
     /// Starts TLS towards `server_name`.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidServerName`] if that is neither a DNS name nor an IP address.
     fn start_session(
         self: Arc<Self>,
         version: Version,
@@ -180,6 +196,11 @@ pub trait ServerConfig: Send + Sync {
     /// Reads what a client's Initial packets have brought so far.
     fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight;
     /// Starts TLS; what `read_first_flight` was given comes again.
+    ///
+    /// # Errors
+    ///
+    /// [`Fault::TlsNotStarted`](crate::Fault::TlsNotStarted) if the TLS implementation refuses its
+    /// configuration.
     fn start_session(
         self: Arc<Self>,
         version: Version,

@@ -136,7 +136,11 @@ impl ProtectedPacket {
 }
 
 /// Cuts the first packet off `datagram`. `local_cid_length` is the length of the connection IDs we
-/// issue, which short headers do not tell. On error the rest of the datagram is discarded too.
+/// issue, which short headers do not tell.
+///
+/// # Errors
+///
+/// [`HeaderError`] if it has no header we can read. The rest of the datagram is discarded then.
 pub fn next_packet(
     datagram: &mut BytesMut,
     local_cid_length: usize,

@@ -305,9 +305,12 @@ impl TransportParameters {
         }
     }
 
-    /// Decodes what `sender` announced; every error is a TRANSPORT_PARAMETER_ERROR. Which
-    /// connection IDs must be there, and equal to which, is for the connection to check (RFC 9000
-    /// section 7.3).
+    /// Decodes what `sender` announced. Which connection IDs must be there, and equal to which, is
+    /// for the connection to check (RFC 9000 section 7.3).
+    ///
+    /// # Errors
+    ///
+    /// The fault of the first parameter that is wrong; its code is TRANSPORT_PARAMETER_ERROR.
     pub fn decode(sender: Side, mut bytes: &[u8]) -> Result<Self, TransportError> {
         let mut parameters = Self::default();
         let mut seen = 0;
