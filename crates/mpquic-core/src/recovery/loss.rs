@@ -138,7 +138,7 @@ impl Recovery {
             let Some((number, packet)) = space.sent.pop_front() else {
                 break;
             };
-            self.on_packet_lost(space, (number, &packet), cx, &mut batch);
+            self.on_packet_lost(space, number, &packet, cx, &mut batch);
             // Nobody waits for bare acknowledgements.
             if packet.ack_eliciting || packet.in_flight {
                 out.lost.push((number, packet));
@@ -156,7 +156,8 @@ impl Recovery {
     fn on_packet_lost(
         &mut self,
         space: &mut PacketNumberSpace,
-        (number, packet): (u64, &SentPacket),
+        number: u64,
+        packet: &SentPacket,
         cx: &AckContext,
         batch: &mut Batch,
     ) {

@@ -514,7 +514,7 @@ impl PacketHeader {
                 scid,
                 token,
             } => {
-                put_long(out, (LongType::Initial, low_bits), *version, dcid, scid);
+                put_long(out, LongType::Initial, low_bits, *version, dcid, scid);
                 put_varint(out, token.len() as u64);
                 out.extend_from_slice(token);
             }
@@ -522,12 +522,12 @@ impl PacketHeader {
                 version,
                 dcid,
                 scid,
-            } => put_long(out, (LongType::ZeroRtt, low_bits), *version, dcid, scid),
+            } => put_long(out, LongType::ZeroRtt, low_bits, *version, dcid, scid),
             Self::Handshake {
                 version,
                 dcid,
                 scid,
-            } => put_long(out, (LongType::Handshake, low_bits), *version, dcid, scid),
+            } => put_long(out, LongType::Handshake, low_bits, *version, dcid, scid),
         }
     }
 }
@@ -536,12 +536,13 @@ impl PacketHeader {
 /// connection IDs.
 fn put_long(
     out: &mut Vec<u8>,
-    (long, bits): (LongType, u8),
+    long: LongType,
+    low_bits: u8,
     version: Version,
     dcid: &[u8],
     scid: &[u8],
 ) {
-    out.push(LONG | long.bits(version) | bits);
+    out.push(LONG | long.bits(version) | low_bits);
     put_start(out, version.to_u32(), dcid, scid);
 }
 
@@ -560,7 +561,7 @@ pub fn encode_retry(
     scid: &ConnectionId,
     token: &[u8],
 ) {
-    put_long(out, (LongType::Retry, FIXED_BIT), version, dcid, scid);
+    put_long(out, LongType::Retry, FIXED_BIT, version, dcid, scid);
     out.extend_from_slice(token);
 }
 
