@@ -106,16 +106,17 @@ impl Connection {
         None
     }
 
-    /// What waits and may travel on any path.
-    pub(super) fn demand(&self) -> Demand {
-        let control = self.streams.wants_control()
+    /// True if something waits that any path may carry. Asked for every packet: the likeliest first.
+    pub(super) fn has_demand(&self) -> bool {
+        self.streams.can_send_data() || self.has_control()
+    }
+
+    /// True if anything but stream data is part of that.
+    fn has_control(&self) -> bool {
+        self.streams.wants_control()
             || self.datagrams.wants_to_send()
             || self.handshake.wants_to_send_crypto()
-            || self.wants_management();
-        Demand {
-            any: control || self.streams.can_send_data(),
-            control,
-        }
+            || self.wants_management()
     }
 
     /// True if connection or paths have frames of their own to send.
@@ -130,7 +131,11 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let demand = self.demand();
+        let control = self.has_control();
+        let demand = Demand {
+            any: control || self.streams.can_send_data(),
+            control,
+        };
         let (paths, streams, outbox) = (&mut self.paths, &mut self.streams, &mut self.outbox);
         if !self.scheduling.begin(now, demand, paths, streams, outbox) {
             return None;
@@ -226,7 +231,7 @@ impl Connection {
                 plan.align = true;
             }
             let full = built.size == plan.size && built.ack_eliciting;
-            if !full || plan.data != Some(DataSelection::Next) || !self.demand().any {
+            if !full || plan.data != Some(DataSelection::Next) || !self.has_demand() {
                 break;
             }
         }

@@ -101,7 +101,7 @@ impl Connection {
         self.side == Side::Client
             && self.handshake.is_complete()
             && size >= MIN_DATAGRAM
-            && self.demand().any
+            && self.has_demand()
             && path.recovery.bytes_in_flight() + size as u64
                 <= self.outbox.controller.window(PathId::ZERO)
     }
