@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use mpquic_core::config::TransportConfig;
 use mpquic_core::crypto::{
-    ClientConfig, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey,
-    InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session,
+    ClientCrypto, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey, InitialCrypto,
+    InvalidServerName, KeyPair, Keys, PacketKey, ServerCrypto, Session,
 };
 use mpquic_core::wire::transport_parameters::TransportParameters;
 use mpquic_core::{ConnectionId, Fault, PathId, Side, TlsFailure, TransportError, Version};
@@ -164,10 +164,6 @@ impl HeaderKey for NullHeaderKey {
     fn encrypt(&self, _offset: usize, _packet: &mut [u8]) {}
 }
 
-fn initial_keys(version: Version, side: Side, destination: &ConnectionId) -> Keys {
-    NullKey::keys(0, side, digest(destination) ^ salt(version))
-}
-
 /// What tells the keys of versions apart.
 fn salt(version: Version) -> u32 {
     match version {
@@ -183,15 +179,26 @@ fn digest(bytes: &[u8]) -> u32 {
     })
 }
 
-fn retry_tag(version: Version, original_destination: &ConnectionId, packet: &[u8]) -> [u8; 16] {
-    let mut tag = [0; 16];
-    let digest_of_destination = digest(original_destination) ^ salt(version);
-    tag[..4].copy_from_slice(&digest_of_destination.to_be_bytes());
-    tag[4..8].copy_from_slice(&digest(packet).to_be_bytes());
-    tag
+impl InitialCrypto for NullCrypto {
+    fn initial_keys(&self, version: Version, side: Side, destination: &ConnectionId) -> Keys {
+        NullKey::keys(0, side, digest(destination) ^ salt(version))
+    }
+
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16] {
+        let mut tag = [0; 16];
+        let digest_of_destination = digest(original_destination) ^ salt(version);
+        tag[..4].copy_from_slice(&digest_of_destination.to_be_bytes());
+        tag[4..8].copy_from_slice(&digest(packet).to_be_bytes());
+        tag
+    }
 }
 
-impl ClientConfig for NullCrypto {
+impl ClientCrypto for NullCrypto {
     fn start_session(
         self: Arc<Self>,
         version: Version,
@@ -208,22 +215,9 @@ impl ClientConfig for NullCrypto {
         session.output.push_back((hello, None));
         Ok(Box::new(session))
     }
-
-    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
-        initial_keys(version, Side::Client, destination)
-    }
-
-    fn retry_tag(
-        &self,
-        version: Version,
-        original_destination: &ConnectionId,
-        packet: &[u8],
-    ) -> [u8; 16] {
-        retry_tag(version, original_destination, packet)
-    }
 }
 
-impl ServerConfig for NullCrypto {
+impl ServerCrypto for NullCrypto {
     fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight {
         let Some((header, rest)) = crypto.split_first_chunk() else {
             return FirstFlight::Incomplete;
@@ -249,19 +243,6 @@ impl ServerConfig for NullCrypto {
         let more = session.config.more_parameters.clone();
         session.local_parameters.extend_from_slice(&more);
         Ok(Box::new(session))
-    }
-
-    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
-        initial_keys(version, Side::Server, destination)
-    }
-
-    fn retry_tag(
-        &self,
-        version: Version,
-        original_destination: &ConnectionId,
-        packet: &[u8],
-    ) -> [u8; 16] {
-        retry_tag(version, original_destination, packet)
     }
 }
 
@@ -381,18 +362,6 @@ impl Session for NullSession {
         })
     }
 
-    fn peer_certificates(&self) -> Option<Vec<rustls::pki_types::CertificateDer<'static>>> {
-        None
-    }
-
-    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        None
-    }
-
-    fn early_data_accepted(&self) -> Option<bool> {
-        None
-    }
-
     fn is_handshaking(&self) -> bool {
         self.expected.is_some()
     }
@@ -497,9 +466,9 @@ mod tests {
             ..TransportParameters::default()
         };
         let mut client =
-            ClientConfig::start_session(config.clone(), Version::V1, "server", &parameters(1))
+            ClientCrypto::start_session(config.clone(), Version::V1, "server", &parameters(1))
                 .unwrap();
-        let mut server = ServerConfig::start_session(config, Version::V1, &parameters(2)).unwrap();
+        let mut server = ServerCrypto::start_session(config, Version::V1, &parameters(2)).unwrap();
 
         let hello = flush(&mut *client);
         assert_eq!(hello.len(), 1);
@@ -540,7 +509,7 @@ mod tests {
     fn unexpected_and_malformed_messages_are_errors() {
         let start = || {
             let parameters = TransportParameters::default();
-            ServerConfig::start_session(NullCrypto::new(b"a"), Version::V1, &parameters).unwrap()
+            ServerCrypto::start_session(NullCrypto::new(b"a"), Version::V1, &parameters).unwrap()
         };
         let error = start().read_handshake(&message(Message::Finished, &[], 36));
         assert_eq!(

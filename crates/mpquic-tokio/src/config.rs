@@ -67,7 +67,7 @@ pub struct ClientConfig {
 
 impl ClientConfig {
     /// Any TLS configuration.
-    pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientConfig>) -> Self {
+    pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientCrypto>) -> Self {
         Self {
             core: config::ClientConfig::new(crypto, Arc::new(default_transport())),
             automatic_paths: true,
@@ -171,7 +171,7 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Any TLS configuration.
-    pub fn new(crypto: Arc<dyn mpquic_core::crypto::ServerConfig>) -> Result<Self, ConfigError> {
+    pub fn new(crypto: Arc<dyn mpquic_core::crypto::ServerCrypto>) -> Result<Self, ConfigError> {
         let transport = Arc::new(default_transport());
         let core = config::ServerConfig::new(crypto, transport, random()?);
         Ok(Self { core })

@@ -58,7 +58,7 @@ pub struct ClientConfig {
     /// Transport behaviour.
     pub transport: Arc<TransportConfig>,
     /// TLS.
-    pub crypto: Arc<dyn crypto::ClientConfig>,
+    pub crypto: Arc<dyn crypto::ClientCrypto>,
     /// Where NEW_TOKEN tokens are kept between connections; `None` keeps none. Tokens of versions
     /// other than 1 have the version after the server's name in their key, as in `host v2`.
     pub token_store: Option<Arc<dyn TokenStore>>,
@@ -73,7 +73,7 @@ pub struct ClientConfig {
 
 impl ClientConfig {
     /// Joins TLS and transport.
-    pub fn new(crypto: Arc<dyn crypto::ClientConfig>, transport: Arc<TransportConfig>) -> Self {
+    pub fn new(crypto: Arc<dyn crypto::ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self {
             transport,
             crypto,
@@ -98,7 +98,7 @@ pub struct ServerConfig {
     /// Transport behaviour.
     pub transport: Arc<TransportConfig>,
     /// TLS.
-    pub crypto: Arc<dyn crypto::ServerConfig>,
+    pub crypto: Arc<dyn crypto::ServerCrypto>,
     /// Secret that seals Retry and NEW_TOKEN tokens.
     pub token_key: [u8; 32],
     /// How long a Retry token is good for.
@@ -122,7 +122,7 @@ pub struct ServerConfig {
 impl ServerConfig {
     /// Joins TLS and transport, with this secret for tokens.
     pub fn new(
-        crypto: Arc<dyn crypto::ServerConfig>,
+        crypto: Arc<dyn crypto::ServerCrypto>,
         transport: Arc<TransportConfig>,
         token_key: [u8; 32],
     ) -> Self {

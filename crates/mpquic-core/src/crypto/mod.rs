@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use ::rustls::pki_types::CertificateDer;
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 
 use crate::error::TransportError;
 use crate::ids::PathId;
@@ -23,37 +23,54 @@ mod unstarted;
 
 pub(crate) use unstarted::Unstarted;
 
-/// The TLS state of one connection.
+/// The TLS state of one connection. What has a default can be left out by sessions that do not do
+/// it, or not any more.
 pub trait Session: Send {
     /// What was negotiated so far: ALPN and, on a server, the name the client asked for.
-    fn handshake_data(&self) -> Option<HandshakeData>;
+    fn handshake_data(&self) -> Option<HandshakeData> {
+        None
+    }
     /// The peer's certificate chain, once authenticated.
-    fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>>;
+    fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        None
+    }
     /// 0-RTT keys: a client's for sealing, a server's for opening.
-    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)>;
+    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+        None
+    }
     /// Client: whether the server took the 0-RTT data; `None` until known.
-    fn early_data_accepted(&self) -> Option<bool>;
+    fn early_data_accepted(&self) -> Option<bool> {
+        None
+    }
     /// True until the TLS handshake is complete.
     fn is_handshaking(&self) -> bool;
     /// Takes CRYPTO bytes in order.
     ///
     /// # Errors
     ///
-    /// What TLS refuses is a [`Fault::Tls`](crate::Fault::Tls) with the alert.
+    /// TLS fails: CRYPTO_ERROR with the alert (RFC 9001 section 4.8), or a rule of QUIC about TLS
+    /// messages is broken.
     fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError>;
     /// The peer's transport parameters once they arrived.
     ///
     /// # Errors
     ///
-    /// Those of [`TransportParameters::decode`].
-    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError>;
+    /// The peer's parameters are malformed.
+    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+        Ok(None)
+    }
     /// Appends CRYPTO bytes to send at the current level. When it returns keys, they are for the
     /// next level (Handshake first, then 1-RTT) and bytes of later calls belong to that level.
-    fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys>;
+    fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
+        let _ = buf;
+        None
+    }
     /// Client: the server chose another version than the one the session was started with (RFC
     /// 9369 section 4.1). Comes before any bytes of the server; all keys are those of `version`
     /// from then on, but for 0-RTT.
-    fn set_version(&mut self, version: Version);
+    fn set_version(&mut self, version: Version) {
+        let _ = version;
+    }
     /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
     /// The handshake is confirmed and all its bytes were taken: what to go on with, if that is
@@ -66,13 +83,17 @@ pub trait Session: Send {
     ///
     /// # Errors
     ///
-    /// See [`ExportError`]; `output` may have changed then.
+    /// See [`ExportError`]; `output` may have changed then. By default
+    /// [`ExportError::Unsupported`].
     fn export_keying_material(
         &self,
         output: &mut [u8],
         label: &[u8],
         context: &[u8],
-    ) -> Result<(), ExportError>;
+    ) -> Result<(), ExportError> {
+        let _ = (output, label, context);
+        Err(ExportError::Unsupported)
+    }
 }
 
 /// What the handshake has settled.
@@ -98,6 +119,9 @@ pub enum ExportError {
     /// The label is empty or longer than 249 bytes (RFC 8446 section 7.1).
     #[error("the label for keying material must have 1 to 249 bytes")]
     LabelLength,
+    /// The crypto of the connection exports nothing.
+    #[error("this kind of crypto exports no keying material")]
+    Unsupported,
 }
 
 /// One value per direction.
@@ -155,9 +179,25 @@ pub trait HeaderKey: Send + Sync {
     fn encrypt(&self, offset: usize, packet: &mut [u8]);
 }
 
-/// Starts client sessions. Sessions of one version are not resumed in another one (RFC 9369 section
-/// 5).
-pub trait ClientConfig: Send + Sync {
+/// Protection of packets whose keys anybody can make: Initial and Retry packets.
+pub trait InitialCrypto: Send + Sync {
+    /// One side's Initial keys for the client's first destination connection ID (RFC 9001 section
+    /// 5.2).
+    fn initial_keys(&self, version: Version, side: Side, destination: &ConnectionId) -> Keys;
+    /// Retry integrity tag (RFC 9001 section 5.8): by default, that of the RFC.
+    fn retry_tag(
+        &self,
+        version: Version,
+        original_destination: &ConnectionId,
+        packet: &[u8],
+    ) -> [u8; 16] {
+        tokens::retry_tag(version, original_destination, packet)
+    }
+}
+
+/// Starts the TLS sessions of clients. Sessions of one version are not resumed in another one (RFC
+/// 9369 section 5).
+pub trait ClientCrypto: InitialCrypto {
     /// Starts TLS towards `server_name`.
     ///
     /// # Errors
@@ -169,15 +209,6 @@ pub trait ClientConfig: Send + Sync {
         server_name: &str,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, InvalidServerName>;
-    /// Initial keys for the client's first destination connection ID (RFC 9001 section 5.2).
-    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys;
-    /// Retry integrity tag (RFC 9001 section 5.8).
-    fn retry_tag(
-        &self,
-        version: Version,
-        original_destination: &ConnectionId,
-        packet: &[u8],
-    ) -> [u8; 16];
 }
 
 /// What the CRYPTO bytes of a client's Initial packets say to a server that has not chosen a
@@ -190,9 +221,9 @@ pub enum FirstFlight {
     Complete(Option<Box<TransportParameters>>),
 }
 
-/// Starts server sessions. Sessions of one version are not resumed in another one (RFC 9369 section
-/// 5).
-pub trait ServerConfig: Send + Sync {
+/// Starts the TLS sessions of servers. Sessions of one version are not resumed in another one (RFC
+/// 9369 section 5).
+pub trait ServerCrypto: InitialCrypto {
     /// Reads what a client's Initial packets have brought so far.
     fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight;
     /// Starts TLS; what `read_first_flight` was given comes again.
@@ -206,15 +237,6 @@ pub trait ServerConfig: Send + Sync {
         version: Version,
         parameters: &TransportParameters,
     ) -> Result<Box<dyn Session>, TransportError>;
-    /// Initial keys for the client's first destination connection ID (RFC 9001 section 5.2).
-    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys;
-    /// Retry integrity tag (RFC 9001 section 5.8).
-    fn retry_tag(
-        &self,
-        version: Version,
-        original_destination: &ConnectionId,
-        packet: &[u8],
-    ) -> [u8; 16];
 }
 
 /// The name is not a valid server name.

@@ -22,8 +22,8 @@ use rustls::quic::{self, Connection, KeyChange, Secrets, Suite};
 use rustls::{CipherSuite, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use super::{
-    ClientConfig, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey,
-    InvalidServerName, KeyPair, Keys, PacketKey, ServerConfig, Session, tokens,
+    ClientCrypto, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey, InitialCrypto,
+    InvalidServerName, KeyPair, Keys, PacketKey, ServerCrypto, Session,
 };
 use crate::error::{Fault, TlsFailure, TransportError};
 use crate::ids::PathId;
@@ -203,7 +203,13 @@ impl fmt::Debug for QuicClientConfig {
     }
 }
 
-impl ClientConfig for QuicClientConfig {
+impl InitialCrypto for QuicClientConfig {
+    fn initial_keys(&self, version: Version, side: Side, destination: &ConnectionId) -> Keys {
+        initial_keys(&self.initial, version, side, destination)
+    }
+}
+
+impl ClientCrypto for QuicClientConfig {
     fn start_session(
         self: Arc<Self>,
         version: Version,
@@ -238,20 +244,6 @@ impl ClientConfig for QuicClientConfig {
             exporter_secret: None,
             post_handshake: PostHandshake::default(),
         }))
-    }
-
-    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
-        let side = rustls::Side::Client;
-        convert_keys(self.initial.keys(destination, side, tls_version(version)))
-    }
-
-    fn retry_tag(
-        &self,
-        version: Version,
-        original_destination: &ConnectionId,
-        packet: &[u8],
-    ) -> [u8; 16] {
-        tokens::retry_tag(version, original_destination, packet)
     }
 }
 
@@ -336,7 +328,13 @@ impl fmt::Debug for QuicServerConfig {
     }
 }
 
-impl ServerConfig for QuicServerConfig {
+impl InitialCrypto for QuicServerConfig {
+    fn initial_keys(&self, version: Version, side: Side, destination: &ConnectionId) -> Keys {
+        initial_keys(&self.initial, version, side, destination)
+    }
+}
+
+impl ServerCrypto for QuicServerConfig {
     fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight {
         client_hello::read(crypto)
     }
@@ -365,20 +363,6 @@ impl ServerConfig for QuicServerConfig {
             exporter_secret: Some(secrets),
             post_handshake: PostHandshake::default(),
         }))
-    }
-
-    fn initial_keys(&self, version: Version, destination: &ConnectionId) -> Keys {
-        let side = rustls::Side::Server;
-        convert_keys(self.initial.keys(destination, side, tls_version(version)))
-    }
-
-    fn retry_tag(
-        &self,
-        version: Version,
-        original_destination: &ConnectionId,
-        packet: &[u8],
-    ) -> [u8; 16] {
-        tokens::retry_tag(version, original_destination, packet)
     }
 }
 
@@ -409,6 +393,14 @@ fn initial_suite(provider: &CryptoProvider) -> Option<Suite> {
     let mut suites = provider.cipher_suites.iter();
     let suite = suites.find(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256)?;
     suite.tls13()?.quic_suite()
+}
+
+fn initial_keys(suite: &Suite, version: Version, side: Side, destination: &ConnectionId) -> Keys {
+    let side = match side {
+        Side::Client => rustls::Side::Client,
+        Side::Server => rustls::Side::Server,
+    };
+    convert_keys(suite.keys(destination, side, tls_version(version)))
 }
 
 /// The TLS state of one connection.

@@ -1,7 +1,7 @@
 //! Packet protection against the samples of RFC 9001 appendix A and the multipath nonce (MP-030).
 
 use bytes::{Bytes, BytesMut};
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 use rustls::CipherSuite;
 use rustls::crypto::tls13::OkmBlock;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -9,7 +9,7 @@ use rustls::quic::Version as TlsVersion;
 
 use super::rustls::traffic::{Derivation, TrafficSecrets};
 use super::rustls::{QuicClientConfig, QuicServerConfig, TlsPacketKey, convert_keys, provider};
-use super::{ClientConfig, HeaderKey, Keys, PacketKey, ServerConfig};
+use super::{HeaderKey, InitialCrypto, Keys, PacketKey};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::opener::{self, OpenError};
@@ -164,7 +164,7 @@ fn open(
 #[test]
 fn rfc_9001_a2_client_initial() {
     let config = QuicClientConfig::dangerous_trusting_any_certificate(&[b"h3"]).unwrap();
-    let keys = config.initial_keys(Version::V1, &client_dcid());
+    let keys = config.initial_keys(Version::V1, Side::Client, &client_dcid());
     let mut frames = hex(CLIENT_CRYPTO);
     frames.resize(1162, 0);
     let header = PacketHeader::Initial {
@@ -176,7 +176,7 @@ fn rfc_9001_a2_client_initial() {
     let packet = seal(&header, (2, 4), &frames, &keys);
     assert_eq!(packet, hex(CLIENT_INITIAL));
 
-    let server = server_config().initial_keys(Version::V1, &client_dcid());
+    let server = server_config().initial_keys(Version::V1, Side::Server, &client_dcid());
     let remote = (&*server.header.remote, &*server.packet.remote);
     let (number, payload) = open(&packet, 0, remote, 0, PathId::ZERO);
     assert_eq!((number, payload.unwrap()), (2, frames.into()));

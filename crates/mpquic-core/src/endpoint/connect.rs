@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 use rand::RngExt;
 use thiserror::Error;
 
@@ -82,7 +82,9 @@ impl Endpoint {
             transport: config.transport,
             session,
             local_parameters,
-            initial_keys: config.crypto.initial_keys(version, &initial_dcid),
+            initial_keys: config
+                .crypto
+                .initial_keys(version, Side::Client, &initial_dcid),
             versions,
             initial_dcid,
             local_cid,

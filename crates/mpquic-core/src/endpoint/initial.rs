@@ -1,9 +1,9 @@
 //! A client's first Initial, and the Initial that turns it down.
 
 use bytes::{Bytes, BytesMut};
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 
-use crate::crypto::{Keys, ServerConfig};
+use crate::crypto::{Keys, ServerCrypto};
 use crate::error::{ConnectionClose, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::packet::Transmit;
@@ -30,7 +30,7 @@ pub(super) struct FirstInitial {
 impl FirstInitial {
     /// Opens the Initial at the start of a datagram, so that noise never becomes an attempt. Returns
     /// its token, too.
-    pub(super) fn open(datagram: BytesMut, crypto: &dyn ServerConfig) -> Option<(Self, Bytes)> {
+    pub(super) fn open(datagram: BytesMut, crypto: &dyn ServerCrypto) -> Option<(Self, Bytes)> {
         let mut datagram = datagram;
         let mut packet = header::next_packet(&mut datagram, 0).ok()?;
         let Header::Initial {
@@ -42,7 +42,7 @@ impl FirstInitial {
         else {
             return None;
         };
-        let keys = crypto.initial_keys(version, &dcid);
+        let keys = crypto.initial_keys(version, Side::Server, &dcid);
         let mut opening = FixedKeys {
             header: &*keys.header.remote,
             packet: &*keys.packet.remote,

@@ -1,6 +1,6 @@
 //! Choosing the version, and following it (RFC 9368, RFC 9369 section 4).
 
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 use rand::{Rng, RngExt};
 
 use super::level::Level;
@@ -43,7 +43,10 @@ impl Handshake {
         let version = self.versions.choose(offered.as_ref());
         if version != self.versions.original() {
             // What the client sends before it knows is still in the original version.
-            level.change_version(version, crypto.initial_keys(version, &self.cids.initial));
+            level.change_version(
+                version,
+                crypto.initial_keys(version, Side::Server, &self.cids.initial),
+            );
         }
         self.versions.fix(version);
         parameters.version_information = Some(self.versions.information());
@@ -62,7 +65,9 @@ impl Handshake {
             && let Role::Client(client) = &self.role
             && self.versions.may_become(version)
         {
-            let keys = client.crypto.initial_keys(version, &self.cids.initial);
+            let keys = client
+                .crypto
+                .initial_keys(version, Side::Client, &self.cids.initial);
             level.also_open(version, keys);
         }
         level.keys_of(version).is_some()
@@ -143,7 +148,7 @@ impl Handshake {
         else {
             return Ok(());
         };
-        let keys = client.crypto.initial_keys(version, &dcid);
+        let keys = client.crypto.initial_keys(version, Side::Client, &dcid);
         self.initial = Some(Box::new(Level::new(SpaceId::Initial, version, keys)));
         self.token = client.tokens.take(version);
         parameters.version_information = Some(self.versions.information());

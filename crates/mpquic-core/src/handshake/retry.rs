@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use quinn_proto::ConnectionId;
+use quinn_proto::{ConnectionId, Side};
 
 use super::setup::Role;
 use super::state::{Handshake, Step};
@@ -71,7 +71,11 @@ impl Handshake {
         self.cids.initial = scid;
         self.token = token;
         if let (Role::Client(client), Some(level)) = (&self.role, &mut self.initial) {
-            level.start_over(client.crypto.initial_keys(level.version(), &scid));
+            level.start_over(
+                client
+                    .crypto
+                    .initial_keys(level.version(), Side::Client, &scid),
+            );
         }
         self.steps.push(Step::PeerCid(scid));
         self.steps.push(Step::Retried);

@@ -9,7 +9,7 @@ use quinn_proto::{ConnectionId, Side, TokenStore};
 use super::version::Versions;
 use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::crypto::tokens::{ResetKey, TokenIssuer};
-use crate::crypto::{ClientConfig, Keys, Session};
+use crate::crypto::{ClientCrypto, Keys, Session};
 use crate::ids::FourTuple;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
@@ -62,7 +62,7 @@ impl Role {
 /// What only a client needs.
 pub(crate) struct ClientSetup {
     /// Checks Retry packets and derives Initial keys again after one.
-    pub(crate) crypto: Arc<dyn ClientConfig>,
+    pub(crate) crypto: Arc<dyn ClientCrypto>,
     pub(crate) server_name: Arc<str>,
     /// Takes tokens of NEW_TOKEN frames.
     pub(crate) tokens: TokenDrawer,

@@ -1,9 +1,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
-use crate::crypto::{CryptoError, ExportError, HandshakeData};
-use crate::version::Version;
-use crate::wire::transport_parameters::TransportParameters;
+use crate::crypto::CryptoError;
 
 const PTO: Duration = Duration::from_millis(100);
 const A: PathId = PathId(0);
@@ -51,37 +49,15 @@ impl KeySource {
 }
 
 impl Session for KeySource {
-    fn handshake_data(&self) -> Option<HandshakeData> {
-        None
-    }
-    fn peer_certificates(&self) -> Option<Vec<rustls::pki_types::CertificateDer<'static>>> {
-        None
-    }
-    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
-        None
-    }
-    fn early_data_accepted(&self) -> Option<bool> {
-        None
-    }
     fn is_handshaking(&self) -> bool {
         false
     }
     fn read_handshake(&mut self, _: &[u8]) -> Result<(), TransportError> {
         Ok(())
     }
-    fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
-        Ok(None)
-    }
-    fn write_handshake(&mut self, _: &mut Vec<u8>) -> Option<Keys> {
-        None
-    }
-    fn set_version(&mut self, _version: Version) {}
 
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
         Some(self.pair())
-    }
-    fn export_keying_material(&self, _: &mut [u8], _: &[u8], _: &[u8]) -> Result<(), ExportError> {
-        Err(ExportError::HandshakeIncomplete)
     }
 }
 

@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
     use crate::crypto::rustls::QuicClientConfig;
-    use crate::crypto::{ClientConfig, Session};
+    use crate::crypto::{ClientCrypto, Session};
     use crate::version::Version;
 
     fn hello(parameters: &TransportParameters) -> Vec<u8> {

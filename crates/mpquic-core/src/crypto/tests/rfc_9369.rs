@@ -63,7 +63,7 @@ const RETRY_PACKET: &str = "\
 #[test]
 fn rfc_9369_a2_client_initial() {
     let config = QuicClientConfig::dangerous_trusting_any_certificate(&[b"h3"]).unwrap();
-    let keys = config.initial_keys(Version::V2, &client_dcid());
+    let keys = config.initial_keys(Version::V2, Side::Client, &client_dcid());
     let mut frames = hex(CLIENT_CRYPTO);
     frames.resize(1162, 0);
     let header = PacketHeader::Initial {
@@ -75,7 +75,7 @@ fn rfc_9369_a2_client_initial() {
     let packet = seal(&header, (2, 4), &frames, &keys);
     assert_eq!(packet, hex(PROTECTED_CLIENT_INITIAL));
 
-    let server = server_config().initial_keys(Version::V2, &client_dcid());
+    let server = server_config().initial_keys(Version::V2, Side::Server, &client_dcid());
     let remote = (&*server.header.remote, &*server.packet.remote);
     let (number, payload) = open(&packet, 0, remote, 0, PathId::ZERO);
     assert_eq!((number, payload.unwrap()), (2, frames.into()));
