@@ -11,8 +11,9 @@ use crate::ids::PathId;
 
 /// Packets left under a key when an update becomes urgent.
 const UPDATE_MARGIN: u64 = 1 << 16;
-/// Old keys stay, and a new update waits, this many probe timeouts (RFC 9001 sections 6.1, 6.5).
-const SETTLE_TIMEOUTS: u32 = 3;
+/// After an update, old keys stay and the next update waits this many probe timeouts (RFC 9001
+/// sections 6.1 and 6.5).
+const PROBE_TIMEOUTS_AFTER_UPDATE: u32 = 3;
 /// Packets opened under a key before the one after it is made.
 const OPENED_BEFORE_NEXT: u32 = 64;
 
@@ -185,7 +186,7 @@ impl OneRttKeys {
             previous.on_current(choice.path, choice.packet_number);
             previous
                 .discard_at
-                .get_or_insert_with(|| now + SETTLE_TIMEOUTS * largest_pto());
+                .get_or_insert_with(|| now + PROBE_TIMEOUTS_AFTER_UPDATE * largest_pto());
         }
         choice.key == Key::Next
     }
@@ -243,12 +244,12 @@ impl OneRttKeys {
         largest_pto: impl FnOnce() -> Duration,
     ) {
         if self.update == NextUpdate::AwaitsAck && generation == self.generation {
-            // MP-040; the handshake's keys are nobody's update, so nothing need settle
-            let settle = match self.generation {
+            // MP-040; the keys of the handshake replaced none, so no packets of older keys are awaited.
+            let wait = match self.generation {
                 0 => Duration::ZERO,
-                _ => SETTLE_TIMEOUTS * largest_pto(),
+                _ => PROBE_TIMEOUTS_AFTER_UPDATE * largest_pto(),
             };
-            self.update = NextUpdate::At(now + settle);
+            self.update = NextUpdate::At(now + wait);
         }
     }
 

@@ -16,12 +16,12 @@ use crate::wire::transport_parameters::TransportParameters;
 #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
 compile_error!("enable the feature `ring` or `aws-lc-rs`");
 
+mod awaiting_version;
 pub(crate) mod key_phase;
 pub mod rustls;
 pub(crate) mod tokens;
-mod unstarted;
 
-pub(crate) use unstarted::Unstarted;
+pub(crate) use awaiting_version::AwaitingVersion;
 
 /// The TLS state of one connection. What has a default can be left out by sessions that do not do
 /// it, or not any more.
@@ -73,10 +73,10 @@ pub trait Session: Send {
     }
     /// The next generation of 1-RTT packet keys (RFC 9001 section 6); `None` before 1-RTT.
     fn next_one_rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>>;
-    /// The handshake is confirmed and all its bytes were taken: what to go on with, if that is
-    /// smaller. It answers questions about the handshake, makes 1-RTT keys and exports keying
-    /// material. A server's TLS is over then: CRYPTO bytes are an error.
-    fn settle(&mut self) -> Option<Box<dyn Session>> {
+    /// Called when the handshake is confirmed and all CRYPTO bytes are consumed. May return a smaller
+    /// session that replaces this one: it still knows what the handshake agreed on, makes 1-RTT keys
+    /// and exports keying material, but takes no more CRYPTO bytes.
+    fn finish_handshake(&mut self) -> Option<Box<dyn Session>> {
         None
     }
     /// Fills `output` with keying material of the exporter of TLS (RFC 8446 section 7.5).
@@ -96,7 +96,7 @@ pub trait Session: Send {
     }
 }
 
-/// What the handshake has settled.
+/// What the handshake agreed on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HandshakeData {
     /// The application protocol.

@@ -7,8 +7,9 @@ use rustls::crypto::tls13::OkmBlock;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::quic::Version as TlsVersion;
 
-use super::rustls::traffic::{Derivation, TrafficSecrets};
-use super::rustls::{QuicClientConfig, QuicServerConfig, TlsPacketKey, convert_keys, provider};
+use super::rustls::key_derivation::{Derivation, TrafficSecrets};
+use super::rustls::keys::{TlsPacketKey, convert_keys};
+use super::rustls::{QuicClientConfig, QuicServerConfig, provider};
 use super::{HeaderKey, InitialCrypto, Keys, PacketKey};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::builder::{PacketBuilder, PacketStart};

@@ -15,7 +15,7 @@ use super::routing::Endpoint;
 use super::unrouted::UnroutedDatagram;
 use crate::config::ServerConfig;
 use crate::connection::Connection;
-use crate::crypto::Unstarted;
+use crate::crypto::AwaitingVersion;
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::event::{Datagram, RouteChange};
 use crate::handshake::setup::{ConnectionSetup, Role, ServerSetup};
@@ -157,7 +157,7 @@ impl Endpoint {
                 four_tuple,
                 endpoint: self.config.clone(),
                 transport: config.transport.clone(),
-                session: Box::new(Unstarted),
+                session: Box::new(AwaitingVersion),
                 local_parameters,
                 initial_keys: initial.keys,
                 versions,

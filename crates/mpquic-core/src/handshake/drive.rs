@@ -149,8 +149,8 @@ impl Handshake {
             // RFC 9001 section 4.1.2: complete means confirmed on a server.
             self.done_pending = true;
             self.confirm(outbox);
-            if let Some(settled) = self.session.settle() {
-                self.session = settled;
+            if let Some(smaller) = self.session.finish_handshake() {
+                self.session = smaller;
                 self.is_tls_over = true;
             }
         }

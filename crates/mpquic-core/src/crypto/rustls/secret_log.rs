@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustls::KeyLog;
 use rustls::crypto::tls13::OkmBlock;
 
-use super::traffic::TrafficSecrets;
+use super::key_derivation::TrafficSecrets;
 
 /// Names of a client's and a server's secret of the Handshake level.
 pub(super) const HANDSHAKE: [&str; 2] = [

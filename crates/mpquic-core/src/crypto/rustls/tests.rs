@@ -1,9 +1,16 @@
 //! Handshakes of two sessions, without packets.
 
-use rustls::pki_types::PrivatePkcs8KeyDer;
+use std::sync::Arc;
+
+use quinn_proto::ConnectionId;
+use rustls::RootCertStore;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
 use super::*;
-use crate::wire::transport_parameters::VersionInformation;
+use crate::crypto::{ClientCrypto, ExportError, KeyPair, Keys, PacketKey, ServerCrypto, Session};
+use crate::error::{Fault, TlsFailure, TransportError};
+use crate::ids::PathId;
+use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
 mod messages;
 
@@ -168,15 +175,18 @@ fn handshake_gives_matching_keys_and_parameters() {
 }
 
 #[test]
-fn a_settled_server_remembers_the_handshake_and_goes_on_with_keys() {
+fn a_server_remembers_the_handshake_and_goes_on_with_keys() {
     let server = server(&[H3]);
     let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
     let mut pair = Pair::new(&Arc::new(client.unwrap()), &server);
-    assert!(pair.server.settle().is_none(), "during the handshake");
+    assert!(
+        pair.server.finish_handshake().is_none(),
+        "during the handshake"
+    );
     pair.handshake().unwrap();
     let known = pair.server.handshake_data();
-    let settled = pair.server.settle().unwrap();
-    pair.server = settled;
+    let finished = pair.server.finish_handshake().unwrap();
+    pair.server = finished;
     assert_eq!(pair.server.handshake_data(), known);
     assert!(!pair.server.is_handshaking());
     for _ in 0..3 {
@@ -188,7 +198,7 @@ fn a_settled_server_remembers_the_handshake_and_goes_on_with_keys() {
     let error = pair.server.read_handshake(&[24, 0, 0, 1, 0]).unwrap_err();
     assert_eq!(error.fault, Fault::TlsAfterHandshake);
     // Tickets are still to come: a client's TLS goes on.
-    assert!(pair.client.settle().is_none());
+    assert!(pair.client.finish_handshake().is_none());
 }
 
 #[test]
@@ -203,7 +213,7 @@ fn both_sides_export_the_same_keying_material_after_the_handshake() {
         result.map(|()| output)
     };
     let before = export(&*pair.server, 40, b"label", b"context").unwrap();
-    pair.server = pair.server.settle().unwrap();
+    pair.server = pair.server.finish_handshake().unwrap();
     assert_eq!(export(&*pair.server, 40, b"label", b"context"), Ok(before));
 
     let long = [b'a'; 250];

@@ -1,12 +1,12 @@
-//! [`Unstarted`].
+//! [`AwaitingVersion`].
 
 use super::{KeyPair, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 
 /// A server's session before the version is chosen: it knows nothing and says nothing.
-pub(crate) struct Unstarted;
+pub(crate) struct AwaitingVersion;
 
-impl Session for Unstarted {
+impl Session for AwaitingVersion {
     fn is_handshaking(&self) -> bool {
         true
     }

@@ -1,4 +1,5 @@
-//! [`PostHandshake`]: what QUIC forbids servers to say after the handshake, and TLS does not.
+//! [`PostHandshakeMessages`]: what QUIC forbids servers to say after the handshake, and TLS does
+//! not.
 
 use crate::error::{Fault, TransportError};
 
@@ -14,12 +15,12 @@ const EARLY_DATA: [u8; 2] = [0, 42];
 
 /// Looks at each message that a client gets after the handshake.
 #[derive(Debug, Default)]
-pub(super) struct PostHandshake {
+pub(super) struct PostHandshakeMessages {
     /// The beginning of a message whose end has not arrived.
     partial: Vec<u8>,
 }
 
-impl PostHandshake {
+impl PostHandshakeMessages {
     /// Takes the next bytes.
     pub(super) fn check(&mut self, data: &[u8]) -> Result<(), TransportError> {
         self.partial.extend_from_slice(data);

@@ -14,9 +14,9 @@ use rustls::server::{ProducesTickets, StoresServerSessions};
 use crate::version::Version;
 
 /// A client's tickets of all versions.
-pub(super) struct ClientSessions([Arc<ClientSessionMemoryCache>; Version::ALL.len()]);
+pub(super) struct ClientTickets([Arc<ClientSessionMemoryCache>; Version::ALL.len()]);
 
-impl ClientSessions {
+impl ClientTickets {
     /// Keeps so many tickets for each version.
     pub(super) fn new(count: usize) -> Self {
         Self(Version::ALL.map(|_| Arc::new(ClientSessionMemoryCache::new(count))))
@@ -33,13 +33,13 @@ impl ClientSessions {
 }
 
 /// Tickets for one connection: those of its version, which may change before any arrive.
-pub(super) struct ConnectionSessions {
-    all: Arc<ClientSessions>,
+pub(super) struct ConnectionTickets {
+    all: Arc<ClientTickets>,
     version: AtomicUsize,
 }
 
-impl ConnectionSessions {
-    pub(super) fn new(all: Arc<ClientSessions>, version: Version) -> Self {
+impl ConnectionTickets {
+    pub(super) fn new(all: Arc<ClientTickets>, version: Version) -> Self {
         let sessions = Self {
             all,
             version: AtomicUsize::default(),
@@ -61,13 +61,13 @@ impl ConnectionSessions {
     }
 }
 
-impl fmt::Debug for ConnectionSessions {
+impl fmt::Debug for ConnectionTickets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ConnectionSessions")
+        f.write_str("ConnectionTickets")
     }
 }
 
-impl ClientSessionStore for ConnectionSessions {
+impl ClientSessionStore for ConnectionTickets {
     fn set_kx_hint(&self, server_name: ServerName<'static>, group: NamedGroup) {
         self.current().set_kx_hint(server_name, group);
     }
@@ -102,18 +102,18 @@ impl ClientSessionStore for ConnectionSessions {
 
 /// A server's sessions of one version, in a store for all.
 #[derive(Debug)]
-pub(super) struct VersionSessions {
+pub(super) struct ServerSessions {
     pub(super) all: Arc<dyn StoresServerSessions>,
     pub(super) version: Version,
 }
 
-impl VersionSessions {
+impl ServerSessions {
     fn key(&self, key: &[u8]) -> Vec<u8> {
         [&self.version.to_u32().to_be_bytes(), key].concat()
     }
 }
 
-impl StoresServerSessions for VersionSessions {
+impl StoresServerSessions for ServerSessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
         self.all.put(self.key(&key), value)
     }
@@ -133,12 +133,12 @@ impl StoresServerSessions for VersionSessions {
 
 /// Seals a server's sessions into tickets of one version.
 #[derive(Debug)]
-pub(super) struct VersionTickets {
+pub(super) struct ServerTickets {
     pub(super) all: Arc<dyn ProducesTickets>,
     pub(super) version: Version,
 }
 
-impl ProducesTickets for VersionTickets {
+impl ProducesTickets for ServerTickets {
     fn enabled(&self) -> bool {
         self.all.enabled()
     }

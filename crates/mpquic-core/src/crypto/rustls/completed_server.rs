@@ -1,21 +1,21 @@
-//! A server's session after the handshake.
+//! [`CompletedServer`].
 
 use rustls::pki_types::CertificateDer;
 
-use super::NextSecrets;
 use super::exporter::Exporter;
+use super::session::NextSecrets;
 use crate::crypto::{ExportError, HandshakeData, KeyPair, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 
-/// What is left of a server's TLS: rustls keeps several kilobytes that only a handshake needs.
-pub(super) struct SettledServer {
+/// A server's session after the handshake: rustls keeps several kilobytes that only a handshake needs.
+pub(super) struct CompletedServer {
     pub(super) data: Option<HandshakeData>,
     pub(super) peer_certificates: Option<Vec<CertificateDer<'static>>>,
     pub(super) next_secrets: NextSecrets,
     pub(super) exporter: Exporter,
 }
 
-impl Session for SettledServer {
+impl Session for CompletedServer {
     fn handshake_data(&self) -> Option<HandshakeData> {
         self.data.clone()
     }

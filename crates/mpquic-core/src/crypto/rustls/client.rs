@@ -1,0 +1,173 @@
+//! [`QuicClientConfig`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use quinn_proto::{ConnectionId, Side};
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::quic::{self, Suite};
+use rustls::{KeyLogFile, RootCertStore};
+
+use super::keys::initial_keys;
+use super::secret_log::{self, SecretLog};
+use super::session::{TlsSession, VersionSwitch};
+use super::tickets::{ClientTickets, ConnectionTickets};
+use super::verifier::PinVerifier;
+use super::{PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version};
+use crate::crypto::{ClientCrypto, InitialCrypto, InvalidServerName, Keys, Session};
+use crate::version::Version;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// Session tickets a client keeps of each version.
+const TICKETS: usize = 256;
+
+/// A client's TLS configuration.
+pub struct QuicClientConfig {
+    /// For connections in version 1 of QUIC that keep to it.
+    pub(super) v1: Arc<rustls::ClientConfig>,
+    /// The same in version 2.
+    v2: Arc<rustls::ClientConfig>,
+    /// Tickets of all versions, unless `v1` has a store of its own.
+    tickets: Option<Arc<ClientTickets>>,
+    initial: Suite,
+}
+
+impl QuicClientConfig {
+    /// Wraps a configuration. 0-RTT needs its `enable_early_data`. Its `resumption` is used in
+    /// version 1 of QUIC, where tickets must not come from another version; with
+    /// [`Self::with_sessions`] sessions of all versions can be resumed.
+    pub fn new(inner: Arc<rustls::ClientConfig>) -> Result<Self, TlsConfigError> {
+        let initial = checked_initial_suite(inner.crypto_provider())?;
+        // Whatever else rustls may find fault with shows here instead of at every connection.
+        let name = ServerName::try_from("mpquic.invalid").map_err(|_| {
+            TlsConfigError::Tls(rustls::Error::General("no server name".to_owned()))
+        })?;
+        quic::ClientConnection::new(inner.clone(), quic::Version::V1, name, Vec::new())?;
+        let mut v2 = rustls::ClientConfig::clone(&inner);
+        v2.resumption = Resumption::disabled();
+        Ok(Self {
+            v1: inner,
+            v2: Arc::new(v2),
+            tickets: None,
+            initial,
+        })
+    }
+
+    /// Keeps so many session tickets in memory, for each version of QUIC.
+    #[must_use]
+    pub fn with_sessions(mut self, count: usize) -> Self {
+        let tickets = ClientTickets::new(count);
+        for (config, version) in [(&mut self.v1, Version::V1), (&mut self.v2, Version::V2)] {
+            Arc::make_mut(config).resumption = Resumption::store(tickets.of(version));
+        }
+        self.tickets = Some(Arc::new(tickets));
+        self
+    }
+
+    /// Trusts servers whose certificate leads to one of `roots`.
+    pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider()))
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Self::finish(config, alpn)
+    }
+
+    /// Trusts the server whose certificate has this SHA-256 (see [`certificate_fingerprint`]),
+    /// whatever its name, issuer and dates.
+    pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        Self::with_verifier(Some(fingerprint), alpn)
+    }
+
+    /// Trusts every server: encryption without authentication. For tests and measurements.
+    pub fn dangerous_trusting_any_certificate(alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        Self::with_verifier(None, alpn)
+    }
+
+    fn with_verifier(pin: Option<[u8; 32]>, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        let provider = Arc::new(provider());
+        let verifier = PinVerifier {
+            pin,
+            algorithms: provider.signature_verification_algorithms,
+        };
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        Self::finish(config, alpn)
+    }
+
+    fn finish(mut config: rustls::ClientConfig, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.enable_early_data = true;
+        config.key_log = Arc::new(KeyLogFile::new());
+        Ok(Self::new(Arc::new(config))?.with_sessions(TICKETS))
+    }
+
+    fn of(&self, version: Version) -> &Arc<rustls::ClientConfig> {
+        match version {
+            Version::V1 => &self.v1,
+            Version::V2 => &self.v2,
+        }
+    }
+
+    /// A configuration for a connection whose version may change, and what it takes to follow.
+    fn switchable(&self, version: Version) -> (Arc<rustls::ClientConfig>, VersionSwitch) {
+        let mut config = rustls::ClientConfig::clone(self.of(version));
+        let names = [secret_log::HANDSHAKE, secret_log::ONE_RTT].concat();
+        let secrets = Arc::new(SecretLog::new(config.key_log, &names));
+        config.key_log = secrets.clone();
+        let tickets = self.tickets.as_ref().map(|all| {
+            let tickets = Arc::new(ConnectionTickets::new(all.clone(), version));
+            config.resumption = Resumption::store(tickets.clone());
+            tickets
+        });
+        (Arc::new(config), VersionSwitch::new(secrets, tickets))
+    }
+}
+
+impl fmt::Debug for QuicClientConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicClientConfig").finish_non_exhaustive()
+    }
+}
+
+impl InitialCrypto for QuicClientConfig {
+    fn initial_keys(&self, version: Version, side: Side, destination: &ConnectionId) -> Keys {
+        initial_keys(&self.initial, version, side, destination)
+    }
+}
+
+impl ClientCrypto for QuicClientConfig {
+    fn start_session(
+        self: Arc<Self>,
+        version: Version,
+        server_name: &str,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, InvalidServerName> {
+        let invalid = || InvalidServerName(server_name.to_owned());
+        let name = ServerName::try_from(server_name)
+            .map_err(|_| invalid())?
+            .to_owned();
+        let mut encoded = Vec::with_capacity(PARAMETERS_LENGTH);
+        parameters.encode(Side::Client, &mut encoded);
+        let offered = parameters.version_information.as_ref();
+        let may_switch = offered.is_some_and(|versions| {
+            let others = versions.available.iter();
+            let mut known = others.filter_map(|number| Version::from_u32(*number));
+            known.any(|known| known != version)
+        });
+        let (config, switch) = if may_switch {
+            let (config, switch) = self.switchable(version);
+            (config, Some(switch))
+        } else {
+            (self.of(version).clone(), None)
+        };
+        // `new` has shown that nothing but the name can be at fault.
+        let inner = quic::ClientConnection::new(config, tls_version(version), name, encoded)
+            .map_err(|_| invalid())?;
+        Ok(Box::new(TlsSession::client(inner, switch)))
+    }
+}

@@ -1,0 +1,119 @@
+//! [`QuicServerConfig`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use quinn_proto::{ConnectionId, Side};
+use rustls::KeyLogFile;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::quic::{self, Suite};
+
+use super::keys::initial_keys;
+use super::secret_log::{self, SecretLog};
+use super::session::TlsSession;
+use super::tickets::{ServerSessions, ServerTickets};
+use super::{
+    PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, client_hello, provider, tls_version,
+};
+use crate::crypto::{FirstFlight, InitialCrypto, Keys, ServerCrypto, Session};
+use crate::error::{Fault, TransportError};
+use crate::version::Version;
+use crate::wire::transport_parameters::TransportParameters;
+
+/// A server's TLS configuration.
+pub struct QuicServerConfig {
+    v1: Arc<rustls::ServerConfig>,
+    v2: Arc<rustls::ServerConfig>,
+    initial: Suite,
+}
+
+impl QuicServerConfig {
+    /// Wraps a configuration. Its `max_early_data_size` must be 0 (no 0-RTT) or `u32::MAX`.
+    /// Sessions and tickets are marked with the version of QUIC they come from.
+    pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
+        let initial = checked_initial_suite(inner.crypto_provider())?;
+        quic::ServerConnection::new(inner.clone(), quic::Version::V1, Vec::new())?;
+        let of = |version| {
+            let mut config = rustls::ServerConfig::clone(&inner);
+            config.session_storage = Arc::new(ServerSessions {
+                all: config.session_storage,
+                version,
+            });
+            config.ticketer = Arc::new(ServerTickets {
+                all: config.ticketer,
+                version,
+            });
+            Arc::new(config)
+        };
+        Ok(Self {
+            v1: of(Version::V1),
+            v2: of(Version::V2),
+            initial,
+        })
+    }
+
+    /// Shows this certificate, takes 0-RTT and speaks the given protocols, the preferred one first.
+    pub fn with_certificate(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        Self::with_provider(Arc::new(provider()), chain, key, alpn)
+    }
+
+    /// As [`Self::with_certificate`], with the cipher suites of this provider.
+    pub fn with_provider(
+        provider: Arc<CryptoProvider>,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
+        config.max_early_data_size = u32::MAX;
+        config.key_log = Arc::new(KeyLogFile::new());
+        Self::new(Arc::new(config))
+    }
+}
+
+impl fmt::Debug for QuicServerConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuicServerConfig").finish_non_exhaustive()
+    }
+}
+
+impl InitialCrypto for QuicServerConfig {
+    fn initial_keys(&self, version: Version, side: Side, destination: &ConnectionId) -> Keys {
+        initial_keys(&self.initial, version, side, destination)
+    }
+}
+
+impl ServerCrypto for QuicServerConfig {
+    fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight {
+        client_hello::read(crypto)
+    }
+
+    fn start_session(
+        self: Arc<Self>,
+        version: Version,
+        parameters: &TransportParameters,
+    ) -> Result<Box<dyn Session>, TransportError> {
+        let mut encoded = Vec::with_capacity(PARAMETERS_LENGTH);
+        parameters.encode(Side::Server, &mut encoded);
+        let config = match version {
+            Version::V1 => &self.v1,
+            Version::V2 => &self.v2,
+        };
+        // rustls shows this secret to none but the log, which is the same for all connections.
+        let mut config = rustls::ServerConfig::clone(config);
+        let secrets = Arc::new(SecretLog::new(config.key_log, &[secret_log::EXPORTER]));
+        config.key_log = secrets.clone();
+        let inner = quic::ServerConnection::new(config.into(), tls_version(version), encoded)
+            .map_err(|_| TransportError::new(Fault::TlsNotStarted))?;
+        Ok(Box::new(TlsSession::server(inner, secrets)))
+    }
+}
