@@ -112,6 +112,8 @@ impl fmt::Debug for EndpointEvent {
 }
 
 /// How the routes of an endpoint to one of its connections change.
+// No log shall tell reset tokens; tests may.
+#[cfg_attr(test, derive(Debug))]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum RouteChange {
     /// Datagrams to this connection ID belong to the connection, on this path.

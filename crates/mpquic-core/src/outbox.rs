@@ -6,24 +6,26 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::cid::peer::{ResetTokenChange, ResetTokenChanges};
 use crate::congestion::CongestionKind;
 use crate::error::ConnectionError;
 use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent, RouteChange};
 use crate::guarded::GuardedController;
 use crate::ids::PathId;
+use crate::packet::delivery::Delivery;
 use crate::qlog::{self, DropReason};
 use crate::recorder::{Dropped, Recorder};
 use crate::sched::{Needs, PacketInfo, SchedulerEvent};
 use crate::space::SentPacket;
 
-/// Events for the application, the endpoint and the scheduler, the congestion controller, the log,
-/// and the connection's counters.
+/// Events for the application, the endpoint and the scheduler, frames to repeat, the congestion
+/// controller, the log, and the connection's counters.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     scheduler_events: VecDeque<SchedulerEvent>,
+    /// Frames whose owners are to send them again, because a path does not get them through.
+    repeated: Vec<Delivery>,
     /// The scheduler wants to hear of every packet.
     packet_events: bool,
     pub(crate) controller: GuardedController,
@@ -37,6 +39,7 @@ impl Outbox {
             events: VecDeque::with_capacity(1),
             endpoint_events: VecDeque::new(),
             scheduler_events: VecDeque::new(),
+            repeated: Vec::new(),
             packet_events: needs.packet_events,
             controller,
             log,
@@ -80,16 +83,6 @@ impl Outbox {
         });
     }
 
-    /// The stateless reset tokens to watch for are others now.
-    pub(crate) fn reset_tokens(&mut self, changes: ResetTokenChanges) {
-        for change in changes {
-            self.endpoint_event(match change {
-                ResetTokenChange::Added(token) => RouteChange::ResetTokenAdded(token),
-                ResetTokenChange::Removed(token) => RouteChange::ResetTokenRemoved(token),
-            });
-        }
-    }
-
     /// Something the endpoint must know.
     pub(crate) fn endpoint_event(&mut self, change: RouteChange) {
         self.endpoint_events.push_back(EndpointEvent(change));
@@ -112,6 +105,22 @@ impl Outbox {
         if self.packet_events {
             self.scheduler_events.push_back(event());
         }
+    }
+
+    /// Frames that their owners are to send again.
+    pub(crate) fn repeat(&mut self, frames: impl IntoIterator<Item = Delivery>) {
+        self.repeated.extend(frames);
+    }
+
+    /// What was given to [`Self::repeat`]; the memory comes back with [`Self::set_repeated`].
+    pub(crate) fn take_repeated(&mut self) -> Vec<Delivery> {
+        std::mem::take(&mut self.repeated)
+    }
+
+    /// Takes back memory for the next ones.
+    pub(crate) fn set_repeated(&mut self, mut memory: Vec<Delivery>) {
+        memory.clear();
+        self.repeated = memory;
     }
 
     /// The next event for the application.
@@ -143,6 +152,7 @@ impl Outbox {
     pub(crate) fn trim(&mut self) {
         self.events.shrink_to_fit();
         self.scheduler_events.shrink_to_fit();
+        self.repeated.shrink_to_fit();
     }
 }
 
@@ -193,6 +203,14 @@ mod tests {
             };
             let log = Recorder::start(&config, &start);
             Self::new(GuardedController::new(&config), Needs::default(), log)
+        }
+
+        /// What the endpoint was told since the last call.
+        pub(crate) fn take_route_changes(&mut self) -> Vec<RouteChange> {
+            self.endpoint_events
+                .drain(..)
+                .map(|event| event.0)
+                .collect()
         }
     }
 }

@@ -5,4 +5,6 @@ pub(crate) mod local;
 pub(crate) mod peer;
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -1,10 +1,13 @@
-//! [`PeerCids`]: the connection IDs the peer issued for one path.
+//! [`PeerCids`]: the connection IDs the peer issued for one path that wait for their use, and what is to
+//! be said about those that had it. One that is in use is kept with the addresses it is used for.
 
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
 use crate::error::{Fault, TransportError};
+use crate::event::RouteChange;
 use crate::ids::PathId;
+use crate::outbox::Outbox;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
@@ -17,24 +20,39 @@ const MIN_RETIREMENTS: usize = 32;
 /// peer has fewer: it counts up by one and issues no more than the limit.
 const EXTRA_GAPS: usize = 16;
 
-/// The endpoint's set of stateless reset tokens changes.
+/// A connection ID the peer issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResetTokenChange {
-    /// Datagrams that end in the token now reset the connection.
-    Added([u8; 16]),
-    /// They no longer do.
-    Removed([u8; 16]),
-}
-
-/// Changes in the order they happened.
-pub(crate) type ResetTokenChanges = SmallVec<[ResetTokenChange; 2]>;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PeerCid {
+pub(crate) struct PeerCid {
     sequence: u64,
     cid: ConnectionId,
     /// Unknown for a client's handshake connection ID.
     reset_token: Option<[u8; 16]>,
+}
+
+impl PeerCid {
+    pub(crate) fn cid(&self) -> &ConnectionId {
+        &self.cid
+    }
+
+    /// Path 0 of a client: the server's `stateless_reset_token` parameter, which belongs to the
+    /// connection ID of the handshake.
+    pub(crate) fn set_handshake_token(&mut self, token: [u8; 16], outbox: &mut Outbox) {
+        if self.sequence == 0 {
+            self.reset_token = Some(token);
+            outbox.endpoint_event(RouteChange::ResetTokenAdded(token));
+        }
+    }
+
+    /// True if the connection ID has this reset token (MP-108).
+    pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
+        // Without early exit: timing must not tell how much of a guess was right (RFC 9000
+        // section 10.3.1).
+        let differs = |known: [u8; 16]| {
+            let pairs = known.iter().zip(token);
+            pairs.fold(0, |differs, (a, b)| differs | (a ^ b))
+        };
+        self.reset_token.is_some_and(|known| differs(known) == 0)
+    }
 }
 
 #[derive(Debug)]
@@ -45,12 +63,18 @@ struct Retirement {
 
 /// What is under way besides the connection IDs themselves.
 #[derive(Debug, Default)]
-struct Turnover {
+struct PendingRetirements {
     /// Sequence numbers between `retire_prior_to` and `next_sequence` that did not arrive.
     missing: RangeSet,
     /// Retirements the peer has not acknowledged.
     retirements: Vec<Retirement>,
     blocked: Option<Blocked>,
+}
+
+impl PendingRetirements {
+    fn is_over(&self) -> bool {
+        self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()
+    }
 }
 
 #[derive(Debug)]
@@ -59,39 +83,28 @@ struct Blocked {
     progress: Progress,
 }
 
-/// The connection IDs the peer issued for one path: the destination of what we send on it.
+/// The connection IDs the peer issued for one path and nothing was sent to yet, and the retirements
+/// of others.
 ///
-/// One is in use, the *current* one, and while the path changes its addresses one for the others.
-/// Only their reset tokens count: RFC 9000 section 10.3.1
-/// forbids looking for tokens of connection IDs that were not used or are retired (MP-108).
+/// Only the reset tokens of those in use count: RFC 9000 section 10.3.1 forbids looking for tokens of
+/// connection IDs that were not used or are retired (MP-108). So the endpoint is told when one is
+/// taken and when it is retired.
 #[derive(Debug)]
 pub(crate) struct PeerCids {
     path: PathId,
     /// Our `active_connection_id_limit`.
     limit: u32,
-    current: Option<Box<PeerCid>>,
-    /// For addresses the path is leaving, until it is certain that it leaves them.
-    kept: Option<Box<PeerCid>>,
-    /// For addresses the path may move to, while they are proven.
-    candidate: Option<Box<PeerCid>>,
-    /// Never sent to, by sequence number.
+    /// By sequence number.
     unused: SmallVec<[PeerCid; 1]>,
     /// All below are retired, or are to be when they arrive.
     retire_prior_to: u64,
     /// Above every sequence number that arrived.
     next_sequence: u64,
     /// Exists while there is any: most paths never have, and many are kept ready.
-    turnover: Option<Box<Turnover>>,
-    /// True if something of the turnover may be queued.
+    pending: Option<Box<PendingRetirements>>,
+    /// True if something of what is pending may be queued.
     queued: bool,
-    in_use: bool,
     abandoned: bool,
-}
-
-impl Turnover {
-    fn is_over(&self) -> bool {
-        self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()
-    }
 }
 
 impl PeerCids {
@@ -100,39 +113,24 @@ impl PeerCids {
         Self {
             path,
             limit: u32::try_from(limit).unwrap_or(u32::MAX),
-            current: None,
-            kept: None,
-            candidate: None,
             unused: SmallVec::new(),
             retire_prior_to: 0,
             next_sequence: 0,
-            turnover: None,
+            pending: None,
             queued: false,
-            in_use: false,
             abandoned: false,
         }
     }
 
     /// Path 0: the connection ID to send to during the handshake, sequence number 0. A client
     /// calls it again when the server chooses another one (RFC 9000 section 7.2).
-    pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
-        self.in_use = true;
+    pub(crate) fn of_handshake(&mut self, cid: ConnectionId) -> PeerCid {
         self.note_seen(0);
-        self.current = Some(Box::new(PeerCid {
+        PeerCid {
             sequence: 0,
             cid,
             reset_token: None,
-        }));
-    }
-
-    /// Path 0 of a client: the server's `stateless_reset_token` parameter.
-    pub(crate) fn set_handshake_token(&mut self, token: [u8; 16]) -> ResetTokenChanges {
-        let mut changes = ResetTokenChanges::new();
-        if let Some(current) = self.current.as_mut().filter(|cid| cid.sequence == 0) {
-            current.reset_token = Some(token);
-            changes.push(ResetTokenChange::Added(token));
         }
-        changes
     }
 
     /// Path 0 of a client: the connection ID of `preferred_address`, sequence number 1 (MP-018).
@@ -145,70 +143,30 @@ impl PeerCids {
         });
     }
 
-    /// The connection ID to send to; `None` before the path is used, and while the peer has made
-    /// us retire it and issued no other.
-    pub(crate) fn current(&self) -> Option<&ConnectionId> {
-        self.current.as_ref().map(|current| &current.cid)
-    }
-
-    /// The connection ID for the addresses the path is leaving (RFC 9000 section 9.5).
-    pub(crate) fn kept(&self) -> Option<&ConnectionId> {
-        self.kept.as_ref().map(|kept| &kept.cid)
-    }
-
-    /// The connection ID for the addresses the path may move to.
-    pub(crate) fn candidate(&self) -> Option<&ConnectionId> {
-        self.candidate.as_ref().map(|candidate| &candidate.cid)
-    }
-
-    /// Those that something was sent to.
-    fn used(&self) -> impl Iterator<Item = &PeerCid> {
-        let all = [&self.current, &self.kept, &self.candidate];
-        all.into_iter().filter_map(|cid| cid.as_deref())
-    }
-
-    /// True if a connection ID in use has this reset token (MP-108).
-    pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
-        // Without early exit: timing must not tell how much of a guess was right (RFC 9000
-        // section 10.3.1).
-        let is_equal = |known: [u8; 16]| {
-            known
-                .iter()
-                .zip(token)
-                .fold(0, |differs, (a, b)| differs | (a ^ b))
-                == 0
-        };
-        self.used()
-            .filter_map(|cid| cid.reset_token)
-            .fold(false, |found, known| found | is_equal(known))
-    }
-
-    /// True if there is a connection ID to open the path with or to rotate to.
+    /// True if there is a connection ID to take.
     pub(crate) fn has_unused(&self) -> bool {
         !self.unused.is_empty()
     }
 
-    /// True if `cid` is one of this path's: the same bytes on another path would be a fault of the
-    /// peer (MP-095).
+    /// True if `cid` waits for its use here.
     pub(crate) fn contains(&self, cid: &ConnectionId) -> bool {
-        self.known().any(|known| known.cid == *cid)
+        self.unused.iter().any(|known| known.cid == *cid)
     }
 
-    fn known(&self) -> impl Iterator<Item = &PeerCid> {
-        self.used().chain(&self.unused)
-    }
-
-    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path.
+    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path. `in_use` are the places of those in
+    /// use: one that the peer wants back is taken away, and the first place is given another as soon
+    /// as there is one.
     pub(crate) fn on_new_connection_id(
         &mut self,
         frame: &NewConnectionId,
-    ) -> Result<ResetTokenChanges, TransportError> {
-        let mut changes = ResetTokenChanges::new();
+        in_use: &mut [&mut Option<PeerCid>],
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
         // MP-130
         if self.abandoned {
-            return Ok(changes);
+            return Ok(());
         }
-        self.check(frame)?;
+        self.check(frame, in_use)?;
         let is_known = self.has_seen(frame.sequence_number);
         if frame.sequence_number >= self.retire_prior_to.max(frame.retire_prior_to) {
             self.note_seen(frame.sequence_number);
@@ -218,8 +176,8 @@ impl PeerCids {
                     cid: frame.connection_id,
                     reset_token: Some(frame.stateless_reset_token),
                 });
-                if let Some(turnover) = &mut self.turnover {
-                    turnover.blocked = None;
+                if let Some(pending) = &mut self.pending {
+                    pending.blocked = None;
                 }
             }
         } else {
@@ -227,19 +185,22 @@ impl PeerCids {
             self.queue_retirement(frame.sequence_number);
         }
         if frame.retire_prior_to > self.retire_prior_to {
-            self.retire_below(frame.retire_prior_to, &mut changes);
+            self.retire_below(frame.retire_prior_to, in_use, outbox);
         }
-        if self.in_use && self.current.is_none() {
-            self.advance(&mut changes);
+        if let Some(first) = in_use.first_mut().filter(|first| first.is_none()) {
+            **first = self.take(outbox);
         }
-        self.check_limits()?;
-        Ok(changes)
+        self.check_limits(in_use.iter().filter(|cid| cid.is_some()).count())
     }
 
-    fn check(&self, frame: &NewConnectionId) -> Result<(), TransportError> {
+    fn check(
+        &self,
+        frame: &NewConnectionId,
+        in_use: &[&mut Option<PeerCid>],
+    ) -> Result<(), TransportError> {
+        let used = || in_use.iter().filter_map(|cid| cid.as_ref());
         // RFC 9000 section 19.15
-        let current = self.current.as_deref();
-        if current.is_some_and(|current| current.cid.is_empty()) {
+        if used().any(|used| used.cid.is_empty()) {
             return Err(Fault::ConnectionIdNotWanted.into());
         }
         // MP-104
@@ -251,7 +212,7 @@ impl PeerCids {
             return Err(Fault::ConnectionIdLength.into());
         }
         // MP-095
-        let conflict = self.known().any(|known| {
+        let conflict = used().chain(&self.unused).any(|known| {
             let same_cid = known.cid == frame.connection_id;
             let same_sequence = known.sequence == frame.sequence_number;
             let same_token = known
@@ -265,9 +226,9 @@ impl PeerCids {
         Ok(())
     }
 
-    fn check_limits(&self) -> Result<(), TransportError> {
+    fn check_limits(&self, in_use: usize) -> Result<(), TransportError> {
         let limit = self.limit as usize;
-        let active = self.known().count();
+        let active = in_use + self.unused.len();
         // MP-105
         let fault = if active > limit {
             Fault::ConnectionIdsBeyondLimit
@@ -283,11 +244,11 @@ impl PeerCids {
     }
 
     fn gaps(&self) -> usize {
-        self.turnover.as_ref().map_or(0, |it| it.missing.len())
+        self.pending.as_ref().map_or(0, |it| it.missing.len())
     }
 
     fn retirements(&self) -> usize {
-        self.turnover.as_ref().map_or(0, |it| it.retirements.len())
+        self.pending.as_ref().map_or(0, |it| it.retirements.len())
     }
 
     fn max_retirements(&self) -> usize {
@@ -295,110 +256,53 @@ impl PeerCids {
         limit.saturating_mul(2).max(MIN_RETIREMENTS)
     }
 
-    /// Begins to use the unused connection ID with the lowest sequence number, and retires the
-    /// current one. The first call opens the path. `None` if there is no unused one, or if too
-    /// many retirements are under way already (MP-107).
-    pub(crate) fn rotate(&mut self) -> Option<ResetTokenChanges> {
-        if self.unused.is_empty() || self.retirements() >= self.max_retirements() {
-            return None;
-        }
-        let mut changes = ResetTokenChanges::new();
-        self.in_use = true;
-        self.retire_current(&mut changes);
-        self.advance(&mut changes);
-        Some(changes)
+    /// True while another retirement keeps within what is tolerated: our own changes of connection
+    /// IDs stop there (MP-107).
+    pub(crate) fn may_retire(&self) -> bool {
+        self.retirements() < self.max_retirements()
     }
 
-    /// As [`Self::rotate`], but the connection ID in use stays for the addresses it was used with
-    /// until [`Self::release_kept`] or [`Self::return_to_kept`] (RFC 9000 section 9.5).
-    pub(crate) fn rotate_keeping(&mut self) -> Option<ResetTokenChanges> {
-        if self.unused.is_empty() || self.kept.is_some() {
-            return self.rotate();
+    /// Begins to use the connection ID with the lowest sequence number.
+    #[must_use]
+    pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Option<PeerCid> {
+        let next = (!self.unused.is_empty()).then(|| self.unused.remove(0))?;
+        if let Some(token) = next.reset_token {
+            outbox.endpoint_event(RouteChange::ResetTokenAdded(token));
         }
-        let mut changes = ResetTokenChanges::new();
-        self.kept = self.current.take();
-        self.advance(&mut changes);
-        Some(changes)
+        Some(next)
     }
 
-    /// The path has left its old addresses for good.
-    pub(crate) fn release_kept(&mut self) -> ResetTokenChanges {
-        let mut changes = ResetTokenChanges::new();
-        if let Some(kept) = self.kept.take() {
-            self.retire(*kept, &mut changes);
-        }
-        changes
+    /// The connection ID is used no more; the peer is told.
+    pub(crate) fn retire(&mut self, cid: PeerCid, outbox: &mut Outbox) {
+        forget_token(cid, outbox);
+        self.queue_retirement(cid.sequence);
     }
 
-    /// The path is back at its old addresses.
-    pub(crate) fn return_to_kept(&mut self) -> ResetTokenChanges {
-        let mut changes = ResetTokenChanges::new();
-        if let Some(kept) = self.kept.take() {
-            self.retire_current(&mut changes);
-            self.current = Some(kept);
+    /// Changes the connection ID in use for the next one. False if there is none, or if too many
+    /// retirements are under way already (MP-107).
+    #[must_use]
+    pub(crate) fn rotate(&mut self, in_use: &mut Option<PeerCid>, outbox: &mut Outbox) -> bool {
+        if !self.has_unused() || !self.may_retire() {
+            return false;
         }
-        changes
-    }
-
-    /// Takes an unused connection ID for addresses that are to be proven (RFC 9000 section 9.5).
-    /// `None` if there is none; then, the one in use serves.
-    pub(crate) fn reserve_candidate(&mut self) -> Option<ResetTokenChanges> {
-        let replaces = self.candidate.is_some();
-        if self.unused.is_empty() || replaces && self.retirements() >= self.max_retirements() {
-            return None;
+        if let Some(old) = in_use.take() {
+            self.retire(old, outbox);
         }
-        let mut changes = self.release_candidate();
-        let next = self.unused.remove(0);
-        changes.extend(next.reset_token.map(ResetTokenChange::Added));
-        self.candidate = Some(Box::new(next));
-        Some(changes)
-    }
-
-    /// The path has moved to the addresses that were proven, and leaves all others.
-    pub(crate) fn adopt_candidate(&mut self) -> ResetTokenChanges {
-        let mut changes = self.release_kept();
-        if let Some(candidate) = self.candidate.take() {
-            self.retire_current(&mut changes);
-            self.current = Some(candidate);
-        }
-        changes
-    }
-
-    /// The path moves to the addresses the candidate is for; as [`Self::rotate_keeping`], the one
-    /// in use stays for those it leaves.
-    pub(crate) fn move_to_candidate(&mut self) -> ResetTokenChanges {
-        let mut changes = ResetTokenChanges::new();
-        if let Some(candidate) = self.candidate.take() {
-            if self.kept.is_some() {
-                self.retire_current(&mut changes);
-            } else {
-                self.kept = self.current.take();
-            }
-            self.current = Some(candidate);
-        }
-        changes
-    }
-
-    /// The path does not move.
-    pub(crate) fn release_candidate(&mut self) -> ResetTokenChanges {
-        let mut changes = ResetTokenChanges::new();
-        if let Some(candidate) = self.candidate.take() {
-            self.retire(*candidate, &mut changes);
-        }
-        changes
+        *in_use = self.take(outbox);
+        true
     }
 
     /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
     /// (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {
         let next_sequence = self.next_sequence;
-        let turnover = self.turnover.as_ref();
-        let blocked = turnover.and_then(|it| it.blocked.as_ref());
+        let pending = self.pending.as_ref();
+        let blocked = pending.and_then(|it| it.blocked.as_ref());
         let asked = blocked.is_some_and(|blocked| blocked.next_sequence == next_sequence);
         if asked || self.has_unused() || self.abandoned {
             return;
         }
-        self.turnover.get_or_insert_default().blocked = Some(Blocked {
+        self.pending.get_or_insert_default().blocked = Some(Blocked {
             next_sequence,
             progress: Progress::Queued,
         });
@@ -412,11 +316,11 @@ impl PeerCids {
             return;
         }
         let path = self.path;
-        let Some(turnover) = &mut self.turnover else {
+        let Some(pending) = &mut self.pending else {
             self.queued = false;
             return;
         };
-        for retirement in &mut turnover.retirements {
+        for retirement in &mut pending.retirements {
             if !retirement.progress.is_queued() {
                 continue;
             }
@@ -434,7 +338,7 @@ impl PeerCids {
             }
             retirement.progress = Progress::Sent;
         }
-        if let Some(blocked) = &mut turnover.blocked
+        if let Some(blocked) = &mut pending.blocked
             && blocked.progress.is_queued()
             && multipath
         {
@@ -472,15 +376,15 @@ impl PeerCids {
 
     /// What became of the retirement of this sequence number.
     fn on_retirement_delivery(&mut self, sequence: u64, fate: Fate) {
-        let Some(turnover) = &mut self.turnover else {
+        let Some(pending) = &mut self.pending else {
             return;
         };
-        let retirements = &mut turnover.retirements;
+        let retirements = &mut pending.retirements;
         match fate {
             Fate::Acked => {
                 retirements.retain(|r| r.sequence != sequence);
-                if turnover.is_over() {
-                    self.turnover = None;
+                if pending.is_over() {
+                    self.pending = None;
                 }
             }
             Fate::Lost => {
@@ -494,8 +398,8 @@ impl PeerCids {
 
     /// What became of PATH_CIDS_BLOCKED with this next sequence number.
     fn on_blocked_delivery(&mut self, next_sequence: u64, fate: Fate) {
-        if let Some(turnover) = &mut self.turnover
-            && let Some(blocked) = &mut turnover.blocked
+        if let Some(pending) = &mut self.pending
+            && let Some(blocked) = &mut pending.blocked
             && blocked.next_sequence == next_sequence
         {
             blocked.progress.on_fate(fate);
@@ -509,33 +413,29 @@ impl PeerCids {
     }
 
     /// The path is abandoned: all its connection IDs are retired at once, without frames (MP-121),
-    /// and what was to be said about them is forgotten (MP-130).
-    pub(crate) fn abandon(&mut self) -> ResetTokenChanges {
-        let mut changes = ResetTokenChanges::new();
-        self.retire_current(&mut changes);
-        changes.extend(self.release_kept());
-        changes.extend(self.release_candidate());
+    /// those in use included, and what was to be said about them is forgotten (MP-130).
+    pub(crate) fn abandon(&mut self, in_use: impl Iterator<Item = PeerCid>, outbox: &mut Outbox) {
+        for cid in in_use {
+            forget_token(cid, outbox);
+        }
         self.abandoned = true;
         self.unused.clear();
-        self.turnover = None;
+        self.pending = None;
         self.queued = false;
-        changes
     }
 
     fn has_seen(&self, sequence: u64) -> bool {
-        let turnover = self.turnover.as_ref();
-        sequence < self.next_sequence && !turnover.is_some_and(|it| it.missing.contains(sequence))
+        let pending = self.pending.as_ref();
+        sequence < self.next_sequence && !pending.is_some_and(|it| it.missing.contains(sequence))
     }
 
     fn note_seen(&mut self, sequence: u64) {
         let next = self.next_sequence.max(self.retire_prior_to);
         if sequence > next {
-            let turnover = self.turnover.get_or_insert_default();
-            turnover.missing.insert(next..sequence);
-        } else if let Some(turnover) = &mut self.turnover {
-            turnover
-                .missing
-                .remove(sequence..sequence.saturating_add(1));
+            let pending = self.pending.get_or_insert_default();
+            pending.missing.insert(next..sequence);
+        } else if let Some(pending) = &mut self.pending {
+            pending.missing.remove(sequence..sequence.saturating_add(1));
         }
         self.next_sequence = self.next_sequence.max(sequence.saturating_add(1));
     }
@@ -547,58 +447,45 @@ impl PeerCids {
         self.unused.insert(index, cid);
     }
 
-    fn advance(&mut self, changes: &mut ResetTokenChanges) {
-        if self.unused.is_empty() {
-            return;
-        }
-        let next = self.unused.remove(0);
-        changes.extend(next.reset_token.map(ResetTokenChange::Added));
-        self.current = Some(Box::new(next));
-    }
-
-    fn retire_current(&mut self, changes: &mut ResetTokenChanges) {
-        if let Some(current) = self.current.take() {
-            self.retire(*current, changes);
-        }
-    }
-
-    fn retire(&mut self, cid: PeerCid, changes: &mut ResetTokenChanges) {
-        changes.extend(cid.reset_token.map(ResetTokenChange::Removed));
-        self.queue_retirement(cid.sequence);
-    }
-
     /// MP-103, RFC 9000 section 5.1.2.
-    fn retire_below(&mut self, bound: u64, changes: &mut ResetTokenChanges) {
+    fn retire_below(
+        &mut self,
+        bound: u64,
+        in_use: &mut [&mut Option<PeerCid>],
+        outbox: &mut Outbox,
+    ) {
         self.retire_prior_to = bound;
-        if let Some(turnover) = &mut self.turnover {
-            turnover.missing.remove_below(bound);
+        if let Some(pending) = &mut self.pending {
+            pending.missing.remove_below(bound);
         }
         let retired = self.unused.partition_point(|known| known.sequence < bound);
         let retired: SmallVec<[PeerCid; 4]> = self.unused.drain(..retired).collect();
         for cid in retired {
             self.queue_retirement(cid.sequence);
         }
-        let is_past = |cid: &PeerCid| cid.sequence < bound;
-        if self.current.as_deref().is_some_and(is_past) {
-            self.retire_current(changes);
-        }
-        if self.kept.as_deref().is_some_and(is_past) {
-            changes.extend(self.release_kept());
-        }
-        if self.candidate.as_deref().is_some_and(is_past) {
-            changes.extend(self.release_candidate());
+        for place in in_use {
+            if let Some(cid) = place.take_if(|cid| cid.sequence < bound) {
+                self.retire(cid, outbox);
+            }
         }
     }
 
     fn queue_retirement(&mut self, sequence: u64) {
-        let turnover = self.turnover.get_or_insert_default();
-        if turnover.retirements.iter().all(|r| r.sequence != sequence) {
-            turnover.retirements.push(Retirement {
+        let pending = self.pending.get_or_insert_default();
+        if pending.retirements.iter().all(|r| r.sequence != sequence) {
+            pending.retirements.push(Retirement {
                 sequence,
                 progress: Progress::Queued,
             });
             self.queued = true;
         }
+    }
+}
+
+/// The endpoint need not look for the reset token of a connection ID any more.
+fn forget_token(cid: PeerCid, outbox: &mut Outbox) {
+    if let Some(token) = cid.reset_token {
+        outbox.endpoint_event(RouteChange::ResetTokenRemoved(token));
     }
 }
 

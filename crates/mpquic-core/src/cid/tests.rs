@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use quinn_proto::ConnectionId;
 
 use super::local::LocalCids;
-use super::peer::{PeerCids, ResetTokenChange};
+use super::testing::User;
+use crate::event::RouteChange;
 use crate::ids::PathId;
 use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::written;
@@ -72,7 +73,7 @@ struct Packet {
 
 struct Pair {
     issuer: LocalCids,
-    user: PeerCids,
+    user: User,
     packets: Vec<Packet>,
     issued: u64,
     /// What is routed to the issuer.
@@ -84,7 +85,7 @@ impl Pair {
     fn new() -> Self {
         let mut pair = Self {
             issuer: LocalCids::new(PATH),
-            user: PeerCids::new(PATH, LIMIT),
+            user: User::new(PATH, LIMIT),
             packets: Vec::new(),
             issued: 0,
             routed: BTreeMap::new(),
@@ -108,12 +109,12 @@ impl Pair {
         let (frames, deliveries) = if from_issuer {
             written(room, |w| self.issuer.write_frames(w, true))
         } else {
-            written(room, |w| self.user.write_frames(w, true))
+            written(room, |w| self.user.cids.write_frames(w, true))
         };
         if !frames.is_empty() {
             self.packets.push(Packet {
                 from_issuer,
-                destination: self.user.current().copied().unwrap_or(cid(u64::MAX)),
+                destination: self.user.current().unwrap_or(cid(u64::MAX)),
                 frames,
                 deliveries: deliveries.to_vec(),
                 arrived: false,
@@ -134,7 +135,7 @@ impl Pair {
                     path_id: PATH,
                     new_connection_id: body,
                 }) => {
-                    let changes = self.user.on_new_connection_id(body).unwrap();
+                    let changes = self.user.receive(body).unwrap();
                     for change in changes {
                         apply(&mut self.tokens, change);
                     }
@@ -159,7 +160,7 @@ impl Pair {
             if packet.from_issuer {
                 self.issuer.on_delivery(delivery.of_path(), fate);
             } else {
-                self.user.on_delivery(delivery.of_path(), fate);
+                self.user.cids.on_delivery(delivery.of_path(), fate);
             }
         }
     }
@@ -189,7 +190,7 @@ impl Pair {
         }
         // What the user sends to is always routed.
         if let Some(current) = self.user.current() {
-            assert!(self.routed.contains_key(current));
+            assert!(self.routed.contains_key(&current));
             assert_eq!(self.tokens.len(), 1);
         }
     }
@@ -214,14 +215,15 @@ impl Pair {
                 self.report(index, Fate::Acked);
             }
         }
-        assert!(!self.issuer.wants_to_send() && !self.user.wants_to_send());
+        assert!(!self.issuer.wants_to_send() && !self.user.cids.wants_to_send());
     }
 }
 
-fn apply(tokens: &mut BTreeSet<[u8; 16]>, change: ResetTokenChange) {
+fn apply(tokens: &mut BTreeSet<[u8; 16]>, change: RouteChange) {
     match change {
-        ResetTokenChange::Added(token) => assert!(tokens.insert(token)),
-        ResetTokenChange::Removed(token) => assert!(tokens.remove(&token)),
+        RouteChange::ResetTokenAdded(token) => assert!(tokens.insert(token)),
+        RouteChange::ResetTokenRemoved(token) => assert!(tokens.remove(&token)),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -235,7 +237,7 @@ proptest! {
         pair.settle();
         let active: Vec<_> = pair.issuer.active().copied().collect();
         prop_assert_eq!(active.len() as u64, LIMIT);
-        prop_assert!(active.iter().all(|cid| pair.user.contains(cid)));
+        prop_assert!(active.iter().all(|cid| pair.user.knows(cid)));
         prop_assert!(active.iter().all(|cid| pair.routed.contains_key(cid)));
         prop_assert_eq!(pair.routed.len(), active.len());
         prop_assert_eq!(pair.tokens.len(), usize::from(pair.user.current().is_some()));
@@ -294,12 +296,12 @@ proptest! {
                 next += 1;
             }
         }
-        let mut user = PeerCids::new(PATH, LIMIT);
+        let mut user = User::new(PATH, LIMIT);
         let mut model = Model::default();
         let mut retired = BTreeSet::new();
         for (index, rotate) in order {
             let frame = *index.get(&issued);
-            if user.on_new_connection_id(&frame).is_err() {
+            if user.receive(&frame).is_err() {
                 // Only a rotation unknown to the issuer could make room, never the reverse.
                 return Err(TestCaseError::fail("an honest frame was refused"));
             }
@@ -312,7 +314,7 @@ proptest! {
                 let _ = user.rotate();
                 model.rotate();
             }
-            let (frames, _) = written(1200, |w| user.write_frames(w, true));
+            let (frames, _) = written(1200, |w| user.cids.write_frames(w, true));
             for frame in frames {
                 match frame {
                     Frame::PathRetireConnectionId(PathRetireConnectionId {
@@ -323,9 +325,9 @@ proptest! {
                 };
             }
             let active = model.active();
-            prop_assert_eq!(user.current().copied(), model.current.map(cid));
+            prop_assert_eq!(user.current(), model.current.map(cid));
             for sequence in 0..next {
-                prop_assert_eq!(user.contains(&cid(sequence)), active.contains(&sequence));
+                prop_assert_eq!(user.knows(&cid(sequence)), active.contains(&sequence));
             }
             let expected: BTreeSet<_> = model.arrived.difference(&active).copied().collect();
             prop_assert_eq!(&retired, &expected);

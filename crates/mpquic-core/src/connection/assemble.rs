@@ -117,13 +117,7 @@ impl Connection {
     fn packet_header(&self, id: PathId, to: Option<FourTuple>) -> Option<PacketHeader> {
         let slot = self.paths.slot(id)?;
         let path = slot.path.as_deref()?;
-        let is_old = |old: &crate::path::Tuple| Some(old.four_tuple) == to;
-        let kept = slot.peer_cids.kept();
-        let kept = kept.filter(|_| path.previous.as_deref().is_some_and(is_old));
-        // MP-073: a connection ID of the same path ID.
-        let candidate = slot.peer_cids.candidate();
-        let candidate = candidate.filter(|_| to.is_some_and(|to| path.is_candidate(to)));
-        let dcid = *kept.or(candidate).or(slot.peer_cids.current())?;
+        let dcid = path.destination(to)?;
         Some(match self.handshake.sealing()?.key_phase {
             Some(key_phase) => PacketHeader::Short {
                 dcid,

@@ -1,6 +1,6 @@
 //! How a connection ends: by the application, by a fault, by the peer.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use quinn_proto::{ApplicationClose, VarInt};
@@ -24,6 +24,11 @@ impl Connection {
             self.state = State::closing(frame, until);
             self.release();
         }
+    }
+
+    /// Closing and draining take this long (MP-146).
+    pub(super) fn closing_period(&self) -> Duration {
+        self.paths.drain_period()
     }
 
     /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).

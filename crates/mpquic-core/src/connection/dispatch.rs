@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Connection;
 use crate::error::{Fault, TransportError};
 use crate::event::Event;
-use crate::ids::{PathId, SpaceId};
+use crate::ids::SpaceId;
 use crate::packet::arrival::{Arrival, Content, Opened};
 use crate::wire::frame::{Frame, FrameIter, PacketType, PathAck};
 
@@ -63,6 +63,7 @@ impl Connection {
         frame: Frame,
     ) -> Result<(), TransportError> {
         let now = arrival.now;
+        let (paths, outbox) = (&mut self.paths, &mut self.outbox);
         match frame {
             Frame::Padding | Frame::Ping => {}
             Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack)?,
@@ -75,7 +76,6 @@ impl Connection {
             Frame::Crypto(frame) => self.on_crypto(now, opened.space, frame)?,
             Frame::NewToken(token) => self.handshake.on_new_token(token)?,
             Frame::Stream(frame) => {
-                let paths = &self.paths;
                 self.streams.receive(frame, now, || paths.largest_rtt())?;
             }
             Frame::MaxData(maximum) => self.streams.on_max_data(maximum),
@@ -84,30 +84,37 @@ impl Connection {
             Frame::DataBlocked(limit) => self.streams.on_data_blocked(limit),
             Frame::StreamDataBlocked(frame) => self.streams.on_stream_data_blocked(&frame)?,
             Frame::StreamsBlocked(frame) => self.streams.on_streams_blocked(&frame)?,
-            Frame::NewConnectionId(frame) => self.on_new_connection_id(PathId::ZERO, &frame)?,
+            Frame::NewConnectionId(frame) => paths.on_new_connection_id(&frame, outbox)?,
             Frame::RetireConnectionId(sequence) => {
-                self.on_retire(PathId::ZERO, sequence, opened)?
+                paths.on_retire_connection_id(sequence, opened, outbox)?;
             }
-            Frame::PathChallenge(data) => self.on_path_challenge(arrival, data),
-            Frame::PathResponse(data) => self.on_path_response(arrival, data),
+            Frame::PathChallenge(data) => paths.on_path_challenge(arrival, data, outbox),
+            Frame::PathResponse(data) => paths.on_path_response(arrival, data, outbox),
             Frame::ConnectionClose(close) => self.on_close(now, close),
             Frame::HandshakeDone => self.on_handshake_done(now)?,
             Frame::Datagram(data) => {
                 if self.datagrams.on_datagram(data)? {
-                    self.outbox.event(Event::DatagramReceived);
+                    outbox.event(Event::DatagramReceived);
                 }
             }
             Frame::AckFrequency(frame) => {
-                self.paths.shared.ack_frequencies.on_ack_frequency(&frame)?;
+                paths.shared.ack_frequencies.on_ack_frequency(&frame)?;
             }
-            Frame::ImmediateAck => self.paths.shared.ack_frequencies.on_immediate_ack()?,
-            Frame::PathAbandon(frame) => self.on_path_abandon(now, &frame)?,
-            Frame::PathStatus(frame) => self.on_path_status(now, &frame)?,
-            Frame::PathNewConnectionId(frame) => self.on_path_new_connection_id(&frame)?,
-            Frame::PathRetireConnectionId(frame) => self.on_path_retire(&frame, opened)?,
-            Frame::MaxPathId(maximum) => self.on_max_path_id(now, maximum)?,
-            Frame::PathsBlocked(maximum) => self.on_paths_blocked(now, maximum)?,
-            Frame::PathCidsBlocked(frame) => self.on_path_cids_blocked(now, &frame)?,
+            Frame::ImmediateAck => paths.shared.ack_frequencies.on_immediate_ack()?,
+            Frame::PathAbandon(frame) => {
+                let abandonment = paths.on_path_abandon(now, &frame, outbox)?;
+                self.after_abandonment(now, abandonment, true);
+            }
+            Frame::PathStatus(frame) => paths.on_path_status(now, &frame, outbox)?,
+            Frame::PathNewConnectionId(frame) => {
+                paths.on_path_new_connection_id(&frame, outbox)?;
+            }
+            Frame::PathRetireConnectionId(frame) => {
+                paths.on_path_retire_connection_id(&frame, opened, outbox)?;
+            }
+            Frame::MaxPathId(maximum) => paths.on_max_path_id(now, maximum, outbox)?,
+            Frame::PathsBlocked(maximum) => paths.on_paths_blocked(now, maximum)?,
+            Frame::PathCidsBlocked(frame) => paths.on_path_cids_blocked(now, &frame, outbox)?,
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ impl Connection {
             match step {
                 Step::PeerCid(cid) => {
                     if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
-                        slot.peer_cids.set_handshake_cid(cid);
+                        slot.set_handshake_cid(cid);
                     }
                 }
                 Step::AddressValidated => {
@@ -115,7 +115,7 @@ impl Connection {
         self.outbox.event(Event::Connected {
             multipath: self.paths.ids.is_multipath(),
         });
-        self.issue_cids();
+        self.paths.issue_cids(&mut self.outbox);
         self.offer_token();
         self.handshake
             .retire_zero_rtt(now, self.paths.largest_pto());
@@ -128,7 +128,7 @@ impl Connection {
         if self.paths.ids.is_multipath() {
             self.outbox.event(Event::Path(PathEvent::Available));
         }
-        self.prefer_address(now);
+        self.paths.prefer_address(now, &mut self.outbox);
     }
 
     /// Packet numbers go on; what was in flight at the first level is forgotten, and what was 0-RTT

@@ -117,7 +117,7 @@ impl Connection {
     }
 
     fn peer_cid(&self) -> Option<ConnectionId> {
-        self.paths.slot(PathId::ZERO)?.peer_cids.current().copied()
+        self.paths.any(PathId::ZERO)?.destination(None)
     }
 
     pub(super) fn long_header(&self, space: SpaceId) -> Option<PacketHeader> {

@@ -49,17 +49,9 @@ impl Connection {
                 .drop_packet(arrival.path, Dropped::unknown(size), DropReason::Rejected);
             return;
         }
-        self.credit_datagram(&arrival);
+        self.paths.on_datagram_received(&arrival, &mut self.outbox);
         let result = self.handle_packets(&arrival, data);
         self.close_on_error(now, result);
-    }
-
-    /// Bytes received raise the 3x limit of the tuple they came on (RFC 9000 section 8.1).
-    pub(super) fn credit_datagram(&mut self, arrival: &Arrival) {
-        let side = self.side;
-        if let Some(path) = self.paths.any_mut(arrival.path) {
-            path.on_datagram_received(arrival.four_tuple, arrival.size, side);
-        }
     }
 
     fn handle_packets(
@@ -176,7 +168,8 @@ impl Connection {
         opened: &Opened,
         payload: Bytes,
     ) -> Result<(), TransportError> {
-        if self.is_unwanted_migration(arrival) || !self.admit_path(arrival) {
+        if self.paths.is_unwanted_migration(arrival) || !self.paths.admit(arrival, &mut self.outbox)
+        {
             let seen = Dropped::one_rtt(opened.size);
             self.outbox
                 .drop_packet(arrival.path, seen, DropReason::Rejected);
@@ -184,7 +177,12 @@ impl Connection {
         }
         let is_newest = self.paths.on_packet_opened(opened);
         let content = self.process(arrival, opened, payload)?;
-        self.after_one_rtt(arrival, is_newest && content.non_probing);
+        let is_newest = is_newest && content.non_probing;
+        self.paths
+            .on_addresses(arrival, is_newest, &mut self.outbox);
+        if self.paths.shared.take_address_validated() {
+            self.offer_token();
+        }
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use rustls::pki_types::CertificateDer;
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
-use crate::error::TransportErrorCode;
+use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
 use crate::event::{
     ClosedPath, ConnectionStats, EarlyData, EndpointEvent, Event, MigrateError, OpenPathError,
     PathStats, SendDatagramError,
@@ -26,8 +26,8 @@ use crate::handshake::Handshake;
 use crate::handshake::setup::{ConnectionSetup, Role};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
-use crate::packet::delivery::Delivery;
 use crate::path::Path;
+use crate::path::life::{Abandonment, FirstPath};
 use crate::path::set::Paths;
 use crate::path::shared::{Peer, Shared};
 use crate::qlog::ConnectionStart;
@@ -42,13 +42,11 @@ use crate::stream::{RecvStream, SendStream};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
-mod advisory_frame_limit;
 mod assemble;
 mod close_packets;
 mod closing;
 mod dispatch;
 mod egress;
-mod failover;
 mod handshake;
 mod handshake_packets;
 mod idle;
@@ -56,16 +54,12 @@ mod ingress;
 #[cfg(feature = "testing")]
 mod inject;
 mod log;
-mod management;
-mod migration;
-mod preferred;
 mod scheduling;
 mod settle;
 mod state;
 mod timers;
 mod views;
 
-use advisory_frame_limit::AdvisoryFrameLimit;
 use idle::IdleTimer;
 use scheduling::SchedulerHost;
 use state::State;
@@ -91,13 +85,15 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
         Role::Client(_) => true,
         Role::Server(server) => server.address_validated,
     };
-    let mut path = Path::new(PathId::ZERO, setup.four_tuple, side, setup.now, config);
-    path.established = true;
-    path.spins = config.spin_bit && random.random_ratio(15, 16);
-    if validated {
-        path.tuple.set_validated();
-    }
-    let mut paths = Paths::new(Shared {
+    let first = FirstPath {
+        now: setup.now,
+        four_tuple: setup.four_tuple,
+        validated,
+        spins: config.spin_bit && random.random_ratio(15, 16),
+        local_cid: setup.local_cid,
+        peer_cid: setup.peer_cid,
+    };
+    let shared = Shared {
         side,
         config: config.clone(),
         cids: setup.endpoint.connection_ids.source(random.bytes()),
@@ -123,18 +119,9 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
         peer: Peer::from(&TransportParameters::default()),
         greases_quic_bit: setup.endpoint.grease_quic_bit,
         ack_frequencies: AckFrequencies::new(config, &setup.local_parameters),
-    });
-    let slot = paths.slot_or_new(PathId::ZERO);
-    slot.local_cids
-        .add_announced(setup.local_cid, setup.reset_key.token(&setup.local_cid));
-    // RFC 9000 section 5.1.1
-    if let Some(preferred) = &setup.local_parameters.preferred_address {
-        slot.local_cids
-            .add_announced(preferred.connection_id, preferred.stateless_reset_token);
-    }
-    slot.peer_cids.set_handshake_cid(setup.peer_cid);
-    slot.path = Some(Box::new(path));
-    paths
+        address_validated: false,
+    };
+    Paths::begin(shared, &first)
 }
 
 /// A QUIC connection with any number of paths.
@@ -143,8 +130,6 @@ pub struct Connection {
     config: Arc<TransportConfig>,
     endpoint_config: Arc<EndpointConfig>,
     random: SeededRandom,
-    /// Memory for moving data from one path to others.
-    requeued: Vec<Delivery>,
     handshake: Handshake,
     paths: Paths,
     streams: Streams,
@@ -152,7 +137,6 @@ pub struct Connection {
     scheduling: SchedulerHost,
     state: State,
     idle: IdleTimer,
-    advisory_frames: AdvisoryFrameLimit,
     outbox: Outbox,
     /// Memory for what an acknowledgement changes.
     outcome: Option<Box<AckOutcome>>,
@@ -193,7 +177,6 @@ impl Connection {
         let mut connection = Self {
             side,
             endpoint_config: setup.endpoint.clone(),
-            requeued: Vec::new(),
             paths,
             streams: Streams::new(side, &config, now),
             datagrams: Datagrams::new(&config),
@@ -201,7 +184,6 @@ impl Connection {
             outbox,
             state: State::Open,
             idle: IdleTimer::new(config.max_idle_timeout, now),
-            advisory_frames: AdvisoryFrameLimit::new(),
             outcome: None,
             #[cfg(feature = "testing")]
             injected: inject::Injected::default(),
@@ -315,7 +297,11 @@ impl Connection {
         status: PathStatus,
     ) -> Result<PathId, OpenPathError> {
         self.outbox.set_time(now);
-        self.start_path(now, four_tuple, status)
+        if !self.state.is_open() {
+            return Err(OpenPathError::Closed);
+        }
+        self.paths
+            .open_path(now, four_tuple, status, &mut self.outbox)
     }
 
     /// Abandons a path. Abandoning the last one closes the connection.
@@ -327,20 +313,13 @@ impl Connection {
     ) -> Result<(), ClosedPath> {
         self.paths.open(path).ok_or(ClosedPath)?;
         self.outbox.set_time(now);
-        self.abandon_path(now, path, error_code, false);
+        self.abandon_path(now, path, error_code);
         Ok(())
     }
 
     /// Tells the peer how to treat the path, and treats it so ourselves.
     pub fn set_path_status(&mut self, path: PathId, status: PathStatus) -> Result<(), ClosedPath> {
-        self.paths.open(path).ok_or(ClosedPath)?;
-        if let Some(slot) = self.paths.slot_mut(path) {
-            slot.statuses_mut().set_local(status);
-        }
-        self.review_backups();
-        self.outbox
-            .scheduler_event(SchedulerEvent::PathStatus(path, status));
-        Ok(())
+        self.paths.set_status(path, status, &mut self.outbox)
     }
 
     /// Our status of the path and the peer's, if it sent one.
@@ -362,7 +341,7 @@ impl Connection {
         local: SocketAddr,
     ) -> Result<(), MigrateError> {
         self.outbox.set_time(now);
-        self.move_path(now, path, local)
+        self.paths.migrate(now, path, local, &mut self.outbox)
     }
 
     /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path
@@ -374,14 +353,8 @@ impl Connection {
         up: bool,
     ) -> Result<(), ClosedPath> {
         self.outbox.set_time(now);
-        let open = self.paths.open_mut(path).ok_or(ClosedPath)?;
-        open.set_interface_up(up, &mut self.outbox);
-        if up {
-            open.ping = true;
-        } else {
-            self.review_backups();
-            self.reinject(path);
-        }
+        self.paths.set_interface_up(path, up, &mut self.outbox)?;
+        self.repeat_frames();
         Ok(())
     }
 
@@ -509,11 +482,39 @@ impl Connection {
         self.paths.ids.is_multipath()
     }
 
+    /// Stops using a path, or the connection if it is the last one.
+    fn abandon_path(&mut self, now: Instant, id: PathId, error_code: TransportErrorCode) {
+        let outbox = &mut self.outbox;
+        let abandonment = self.paths.abandon(id, error_code, false, outbox);
+        self.after_abandonment(now, abandonment, false);
+    }
+
+    /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
+    /// there are none, that is the end.
+    fn after_abandonment(&mut self, now: Instant, abandonment: Abandonment, by_peer: bool) {
+        match abandonment {
+            Abandonment::Done => {
+                self.repeat_frames();
+                self.drop_oversized_datagrams();
+            }
+            Abandonment::NoOtherPath if self.state.is_open() => {
+                let error = TransportError::new(Fault::NoPathLeft);
+                let until = now + self.closing_period();
+                self.state = State::fault(&error, until);
+                self.lose(if by_peer {
+                    ConnectionError::TransportError(error)
+                } else {
+                    ConnectionError::LocallyClosed
+                });
+            }
+            Abandonment::NoOtherPath => {}
+        }
+    }
+
     /// Gives back memory kept for reuse.
     fn trim(&mut self) {
         self.outcome = None;
         self.handshake.trim();
-        self.requeued.shrink_to_fit();
         self.outbox.trim();
         self.paths.trim();
         self.scheduling.trim();

@@ -171,7 +171,7 @@ impl Connection {
         }
         if let Some(summary) = outcome.summary.filter(|_| is_open) {
             self.outbox.controller.on_ack(id, &summary);
-            self.recover(id);
+            self.paths.on_answered(id, &mut self.outbox);
             self.paths
                 .review_ack_frequency(now, &self.outbox.controller);
         }
@@ -231,6 +231,15 @@ impl Connection {
                 self.on_delivery(space, *delivery, Fate::Lost);
             }
         }
+    }
+
+    /// Has the owners of frames send them again that a path does not get through.
+    pub(super) fn repeat_frames(&mut self) {
+        let mut repeated = self.outbox.take_repeated();
+        for delivery in repeated.drain(..) {
+            self.on_delivery(SpaceId::Data(PathId::ZERO), delivery, Fate::Lost);
+        }
+        self.outbox.set_repeated(repeated);
     }
 
     /// Gives the fate of a frame to its owner.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Connection, State};
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, TransportErrorCode};
 use crate::event::{RouteChange, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
@@ -108,7 +108,8 @@ impl Connection {
         for id in ids {
             self.on_path_timeout(now, id);
         }
-        self.discard_paths(now);
+        self.paths.discard_abandoned(now, &mut self.outbox);
+        self.repeat_frames();
         self.scheduling.on_timeout(now, &mut self.outbox);
         if self.idle.take_trim(now) {
             self.trim();
@@ -132,22 +133,10 @@ impl Connection {
     fn on_path_timeout(&mut self, now: Instant, id: PathId) {
         self.on_recovery_timeout(now, id);
         self.on_keep_alive_timeout(now, id);
-        let Some(path) = self.paths.open_mut(id) else {
-            return;
-        };
-        if let Some(previous) = &mut path.previous {
-            previous.validation.on_timeout(now);
-        }
-        if let Some(candidate) = &mut path.candidate
-            && candidate.tuple.validation.on_timeout(now)
+        if let Some((slot, shared)) = self.paths.slot_and_shared(id)
+            && !slot.on_validation_timeout(now, shared, &mut self.outbox)
         {
-            self.on_candidate_failed(id);
-        }
-        let Some(path) = self.paths.open_mut(id) else {
-            return;
-        };
-        if path.tuple.validation.on_timeout(now) {
-            self.on_validation_failed(now, id);
+            self.abandon_path(now, id, TransportErrorCode::PATH_UNSTABLE_OR_POOR);
         }
     }
 
@@ -213,7 +202,10 @@ impl Connection {
         }
         self.log_metrics(id);
         match space {
-            SpaceId::Data(_) => self.on_path_silent(id),
+            SpaceId::Data(_) => {
+                self.paths.on_silent(id, &mut self.outbox);
+                self.repeat_frames();
+            }
             SpaceId::Initial | SpaceId::Handshake => self.handshake.on_probe_timeout(),
         }
     }

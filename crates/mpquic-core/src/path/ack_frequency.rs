@@ -10,7 +10,7 @@ use crate::recovery::ack_frequency::Conditions;
 impl Paths {
     /// The peer is known to acknowledge 1-RTT packets within this time.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
-        self.shared.ack_frequencies.peer_max_ack_delay()
+        self.shared.peer_max_ack_delay()
     }
 
     /// Looks at what the peer is asked for, once in a round trip.

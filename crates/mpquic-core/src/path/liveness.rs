@@ -1,13 +1,13 @@
 //! [`Liveness`]: whether a path answers, and who is told when that changes.
 
-use super::Path;
 use crate::event::PathEvent;
+use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::sched::SchedulerEvent;
 
 /// Whether a path answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Liveness {
+pub(crate) enum Liveness {
     /// As far as is known.
     Live,
     /// A probe timeout passed and nothing was acknowledged since.
@@ -16,61 +16,61 @@ pub(super) enum Liveness {
     Down,
 }
 
-impl Path {
+impl Liveness {
     /// True while a datagram that carries nothing urgent should stay away from the path.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.liveness != Liveness::Live
+    pub(super) fn is_suspect(self) -> bool {
+        self != Self::Live
     }
 
     /// A probe timeout passed with nothing acknowledged.
-    pub(crate) fn on_silent(&mut self, outbox: &mut Outbox) {
-        if self.liveness == Liveness::Live {
-            self.set_liveness(Liveness::Suspect, outbox);
+    pub(super) fn on_silent(&mut self, path: PathId, outbox: &mut Outbox) {
+        if *self == Self::Live {
+            self.set(Self::Suspect, path, outbox);
         }
     }
 
     /// An acknowledgement shows that the path works, unless the interface is gone by now. True if the
     /// path was suspect.
-    pub(crate) fn on_answered(&mut self, outbox: &mut Outbox) -> bool {
-        let was_suspect = self.liveness == Liveness::Suspect;
+    pub(super) fn on_answered(&mut self, path: PathId, outbox: &mut Outbox) -> bool {
+        let was_suspect = *self == Self::Suspect;
         if was_suspect {
-            self.set_liveness(Liveness::Live, outbox);
+            self.set(Self::Live, path, outbox);
         }
         was_suspect
     }
 
     /// The driver says that the interface is there or gone. One that is back has yet to answer.
-    pub(crate) fn set_interface_up(&mut self, up: bool, outbox: &mut Outbox) {
-        match (up, self.liveness) {
-            (false, _) => self.set_liveness(Liveness::Down, outbox),
-            (true, Liveness::Down) => self.set_liveness(Liveness::Suspect, outbox),
-            (true, Liveness::Live | Liveness::Suspect) => {}
+    pub(super) fn set_interface_up(&mut self, up: bool, path: PathId, outbox: &mut Outbox) {
+        match (up, *self) {
+            (false, _) => self.set(Self::Down, path, outbox),
+            (true, Self::Down) => self.set(Self::Suspect, path, outbox),
+            (true, Self::Live | Self::Suspect) => {}
         }
     }
 
     /// The path has other addresses now, of which nothing bad is known; through the same interface
     /// or another one.
-    pub(crate) fn on_moved(&mut self, same_interface: bool, outbox: &mut Outbox) {
-        if self.liveness != Liveness::Down || !same_interface {
-            self.set_liveness(Liveness::Live, outbox);
+    pub(super) fn on_moved(&mut self, same_interface: bool, path: PathId, outbox: &mut Outbox) {
+        if *self != Self::Down || !same_interface {
+            self.set(Self::Live, path, outbox);
         }
     }
 
     /// The one place that changes it: application and scheduler hear whether the path is suspect.
-    fn set_liveness(&mut self, liveness: Liveness, outbox: &mut Outbox) {
-        let (id, was_suspect) = (self.id, self.is_suspect());
-        self.liveness = liveness;
+    fn set(&mut self, liveness: Self, path: PathId, outbox: &mut Outbox) {
+        let was_suspect = self.is_suspect();
+        *self = liveness;
         if self.is_suspect() == was_suspect {
             return;
         }
         if was_suspect {
-            tracing::debug!(path = %id, "path works again");
-            outbox.scheduler_event(SchedulerEvent::PathRecovered(id));
-            outbox.path_event(PathEvent::Recovered(id));
+            tracing::debug!(%path, "path works again");
+            outbox.scheduler_event(SchedulerEvent::PathRecovered(path));
+            outbox.path_event(PathEvent::Recovered(path));
         } else {
-            tracing::debug!(path = %id, "path is suspect");
-            outbox.scheduler_event(SchedulerEvent::PathSuspect(id));
-            outbox.path_event(PathEvent::Suspect(id));
+            tracing::debug!(%path, "path is suspect");
+            outbox.scheduler_event(SchedulerEvent::PathSuspect(path));
+            outbox.path_event(PathEvent::Suspect(path));
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use quinn_proto::Side;
+use quinn_proto::{ConnectionId, Side};
 
 use crate::config::TransportConfig;
 use crate::ids::{FourTuple, PathId, SpaceId};
@@ -17,76 +17,36 @@ use crate::recovery::Recovery;
 use crate::sched::LocalQueue;
 
 mod ack_frequency;
+mod advisory_frame_limit;
 pub(crate) mod amplification;
+mod failover;
+mod frames;
 pub(crate) mod ids;
+pub(crate) mod life;
 mod liveness;
+mod migration;
 pub(crate) mod mtu;
 mod outcome;
 mod parameters;
+mod preferred_address;
 mod receiving;
 mod report;
 pub(crate) mod sending;
 pub(crate) mod set;
 pub(crate) mod shared;
+pub(crate) mod slot;
 pub(crate) mod status;
+mod tuple;
 pub(crate) mod validation;
 pub(crate) mod view;
 
-use amplification::Amplification;
 use liveness::Liveness;
 use mtu::MtuDiscovery;
-use validation::{Responses, Validation};
+use tuple::{Candidate, Tuple};
+use validation::Responses;
 
 /// The smallest datagram every path must carry (RFC 9000 section 14.1).
 pub(crate) const MIN_DATAGRAM: usize = 1200;
-
-/// A pair of addresses and what is known of it.
-#[derive(Debug)]
-pub(crate) struct Tuple {
-    pub(crate) four_tuple: FourTuple,
-    /// The peer has answered here.
-    pub(crate) validated: bool,
-    pub(crate) amplification: Amplification,
-    pub(crate) validation: Validation,
-}
-
-impl Tuple {
-    /// A tuple not validated yet. Only servers are held by the 3x limit: a client's peer is where
-    /// the client chose to go.
-    pub(crate) fn new(four_tuple: FourTuple, side: Side) -> Self {
-        let amplification = match side {
-            Side::Client => Amplification::validated(),
-            Side::Server => Amplification::unvalidated(),
-        };
-        Self {
-            four_tuple,
-            validated: false,
-            amplification,
-            validation: Validation::new(),
-        }
-    }
-
-    pub(crate) fn set_validated(&mut self) {
-        self.validated = true;
-        self.amplification.validate();
-    }
-}
-
-/// Addresses that are proven before a path moves to them: those of a server's preferred address.
-#[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) tuple: Tuple,
-    /// The path moves as soon as they are proven.
-    pub(crate) wanted: bool,
-}
-
-/// Addresses that sent something on a path without having become its tuple.
-#[derive(Debug)]
-pub(crate) struct Stranger {
-    pub(crate) tuple: Tuple,
-    /// One of the peer's connection IDs is set aside for them.
-    pub(crate) has_cid: bool,
-}
 
 /// Counters of one path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -108,9 +68,10 @@ pub(crate) struct Path {
     pub(crate) id: PathId,
     pub(crate) tuple: Tuple,
     /// While a new tuple is validated: the one to fall back to.
-    pub(crate) previous: Option<Box<Tuple>>,
-    pub(crate) candidate: Option<Box<Candidate>>,
-    pub(crate) stranger: Option<Box<Stranger>>,
+    previous: Option<Box<Tuple>>,
+    candidate: Option<Box<Candidate>>,
+    /// Addresses that sent something on the path without having become its own.
+    unknown: Option<Box<Tuple>>,
     /// PATH_RESPONSEs owed.
     pub(crate) responses: Responses,
     pub(crate) space: PacketNumberSpace,
@@ -147,7 +108,7 @@ impl Path {
             tuple: Tuple::new(four_tuple, side),
             previous: None,
             candidate: None,
-            stranger: None,
+            unknown: None,
             responses: Responses::new(),
             space: PacketNumberSpace::new(SpaceId::Data(id)),
             recovery: Recovery::new(config, now),
@@ -169,10 +130,9 @@ impl Path {
         self.tuple.validated && self.established
     }
 
-    /// Every address the path knows.
+    /// The addresses it has first, and then all it may have had or come to have.
     fn tuples(&self) -> impl Iterator<Item = &Tuple> {
-        self.proven_tuples()
-            .chain(self.stranger.as_ref().map(|stranger| &stranger.tuple))
+        self.proven_tuples().chain(self.unknown.as_deref())
     }
 
     /// Addresses that are or may be in validation.
@@ -182,14 +142,13 @@ impl Path {
             .chain(self.candidate.as_ref().map(|candidate| &candidate.tuple))
     }
 
-    /// Every address the path knows.
-    pub(crate) fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
+    /// The addresses it has first, and then all it may have had or come to have.
+    fn tuples_mut(&mut self) -> impl Iterator<Item = &mut Tuple> {
         let candidate = self.candidate.as_mut();
-        let stranger = self.stranger.as_mut();
         std::iter::once(&mut self.tuple)
             .chain(self.previous.as_deref_mut())
             .chain(candidate.map(|candidate| &mut candidate.tuple))
-            .chain(stranger.map(|stranger| &mut stranger.tuple))
+            .chain(self.unknown.as_deref_mut())
     }
 
     /// True if the peer may be at this address.
@@ -204,13 +163,16 @@ impl Path {
         !used.any(|tuple| tuple.four_tuple == four_tuple)
     }
 
-    /// True if the candidate of the peer's connection IDs is the one for these addresses.
-    pub(crate) fn is_candidate(&self, four_tuple: FourTuple) -> bool {
-        match (&self.candidate, &self.stranger) {
-            (Some(candidate), _) => candidate.tuple.four_tuple == four_tuple,
-            (None, Some(stranger)) => stranger.has_cid && stranger.tuple.four_tuple == four_tuple,
-            (None, None) => false,
-        }
+    /// The peer's connection ID for a datagram to the path's own addresses, or to others.
+    #[inline]
+    pub(crate) fn destination(&self, to: Option<FourTuple>) -> Option<ConnectionId> {
+        let own = &self.tuple;
+        let other = to.filter(|to| *to != own.four_tuple).and_then(|to| {
+            let other = self.tuples().skip(1).find(|other| other.four_tuple == to);
+            other?.peer_cid
+        });
+        // MP-073: a connection ID of the same path ID.
+        Some(*other.as_ref().or(own.peer_cid.as_ref())?.cid())
     }
 
     /// The next addresses that a challenge is due for.
@@ -229,22 +191,23 @@ impl Path {
             })
     }
 
-    /// A datagram for the path arrived from these addresses.
-    pub(crate) fn on_datagram_received(&mut self, four_tuple: FourTuple, size: usize, side: Side) {
+    /// A datagram for the path arrived from these addresses. Returns others that are forgotten because
+    /// of that.
+    fn on_datagram_received(
+        &mut self,
+        four_tuple: FourTuple,
+        size: usize,
+        side: Side,
+    ) -> Option<Tuple> {
         self.counters.bytes_received += size as u64;
         if self.tuple.four_tuple.matches(&four_tuple) {
             self.tuple.amplification.on_received(size);
-            return;
+            return None;
         }
-        if !self
-            .tuples_mut()
-            .any(|tuple| tuple.four_tuple == four_tuple)
-        {
+        let mut forgotten = None;
+        if self.tuples().all(|tuple| tuple.four_tuple != four_tuple) {
             let tuple = Tuple::new(four_tuple, side);
-            self.stranger = Some(Box::new(Stranger {
-                tuple,
-                has_cid: false,
-            }));
+            forgotten = self.unknown.replace(Box::new(tuple)).map(|old| *old);
         }
         for tuple in self
             .tuples_mut()
@@ -252,6 +215,7 @@ impl Path {
         {
             tuple.amplification.on_received(size);
         }
+        forgotten
     }
 
     /// Datagrams left for an address.
@@ -275,6 +239,16 @@ impl Path {
     /// Largest datagram, bytes.
     pub(crate) fn datagram_size(&self) -> usize {
         usize::from(self.mtu.mtu())
+    }
+
+    /// True while a datagram that carries nothing urgent should stay away from the path.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.liveness.is_suspect()
+    }
+
+    /// A PING is to be sent.
+    pub(crate) fn request_ping(&mut self) {
+        self.ping = true;
     }
 
     /// Updates the spin bit for a packet with the largest number so far (RFC 9000 section 17.4).

@@ -32,7 +32,7 @@ impl Paths {
             path.report_mtu(outbox);
         }
         if let Some(token) = peer.stateless_reset_token {
-            outbox.reset_tokens(slot.peer_cids.set_handshake_token(token));
+            slot.set_handshake_token(token, outbox);
         }
         // RFC 9000 section 5.1.1, MP-018
         if let Some(preferred) = &peer.preferred_address {

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
-use super::set::{Paths, Slot};
+use super::set::Paths;
+use super::slot::PathSlot;
 use super::{MIN_DATAGRAM, Path};
 use crate::congestion::{Controller, Sent};
 use crate::ids::{FourTuple, PathId};
@@ -245,7 +246,7 @@ impl Paths {
         let mut acked = false;
         for slot in self.slots_mut() {
             let is_abandoned = slot.abandon.is_some();
-            if let Slot {
+            if let PathSlot {
                 path: Some(path), ..
             } = slot
                 && (path.id == id || is_abandoned || path.is_suspect())

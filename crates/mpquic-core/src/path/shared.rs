@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn_proto::Side;
 
@@ -37,6 +38,20 @@ pub(crate) struct Shared {
     /// We take and send packets whose QUIC bit is cleared (RFC 9287).
     pub(crate) greases_quic_bit: bool,
     pub(crate) ack_frequencies: AckFrequencies,
+    /// The peer proved another address of its own.
+    pub(crate) address_validated: bool,
+}
+
+impl Shared {
+    /// The peer is known to acknowledge 1-RTT packets within this time.
+    pub(crate) fn peer_max_ack_delay(&self) -> Duration {
+        self.ack_frequencies.peer_max_ack_delay()
+    }
+
+    /// True if the peer proved another address of its own since the last call.
+    pub(crate) fn take_address_validated(&mut self) -> bool {
+        std::mem::take(&mut self.address_validated)
+    }
 }
 
 impl Shared {
@@ -100,6 +115,7 @@ impl Shared {
             peer: Peer::from(&parameters),
             greases_quic_bit: false,
             ack_frequencies: AckFrequencies::new(&config, &parameters),
+            address_validated: false,
             config: Arc::new(config),
         }
     }

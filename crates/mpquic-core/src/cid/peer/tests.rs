@@ -1,7 +1,9 @@
 use proptest::prelude::*;
 
-use super::ResetTokenChange::{Added, Removed};
+use RouteChange::{ResetTokenAdded as Added, ResetTokenRemoved as Removed};
+
 use super::*;
+use crate::cid::testing::User;
 use crate::packet::writer::written;
 
 const PATH: PathId = PathId(2);
@@ -31,60 +33,60 @@ fn retire(sequence: u64) -> Frame {
     })
 }
 
-fn frames(cids: &mut PeerCids) -> Vec<Frame> {
-    written(1200, |w| cids.write_frames(w, true)).0
+/// Path 0 with the connection ID of the handshake.
+fn of_handshake(cid: ConnectionId) -> User {
+    let mut user = User::new(PathId::ZERO, LIMIT);
+    user.is_open = true;
+    user.own = Some(user.cids.of_handshake(cid));
+    user
 }
 
 /// An open path with sequence numbers `0..count`, 0 in use.
-fn open(count: u64) -> PeerCids {
-    let mut cids = PeerCids::new(PATH, LIMIT);
+fn open(count: u64) -> User {
+    let mut user = User::new(PATH, LIMIT);
     for sequence in 0..count {
-        assert!(
-            cids.on_new_connection_id(&frame(sequence, 0))
-                .unwrap()
-                .is_empty()
-        );
+        assert!(user.receive(&frame(sequence, 0)).unwrap().is_empty());
     }
-    assert_eq!(cids.current(), None);
-    assert_eq!(cids.rotate().unwrap()[..], [Added(token(0))]);
-    cids
+    assert_eq!(user.current(), None);
+    assert_eq!(user.rotate().unwrap(), [Added(token(0))]);
+    user
 }
 
-fn fault(result: Result<ResetTokenChanges, TransportError>) -> Fault {
+fn fault<T: std::fmt::Debug>(result: Result<T, TransportError>) -> Fault {
     result.unwrap_err().fault
 }
 
 #[test]
 fn mp_098_rotation_takes_the_next_of_the_same_path_and_retires_the_old() {
-    let mut cids = open(3);
-    assert_eq!(cids.current(), Some(&cid(0)));
-    let changes = cids.rotate().unwrap();
+    let mut user = open(3);
+    assert_eq!(user.current(), Some(cid(0)));
+    let changes = user.rotate().unwrap();
     assert_eq!(changes[..], [Removed(token(0)), Added(token(1))]);
-    assert_eq!(cids.current(), Some(&cid(1)));
-    assert_eq!(frames(&mut cids), [retire(0)]);
-    assert!(cids.rotate().is_some());
-    assert!(!cids.has_unused());
-    assert!(cids.rotate().is_none());
-    assert_eq!(cids.current(), Some(&cid(2)));
+    assert_eq!(user.current(), Some(cid(1)));
+    assert_eq!(user.frames(), [retire(0)]);
+    assert!(user.rotate().is_some());
+    assert!(!user.cids.has_unused());
+    assert!(user.rotate().is_none());
+    assert_eq!(user.current(), Some(cid(2)));
 }
 
 #[test]
 fn mp_108_only_the_token_of_the_connection_id_in_use_counts() {
-    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
-    cids.set_handshake_cid(cid(0));
-    assert_eq!(cids.set_handshake_token(token(0))[..], [Added(token(0))]);
-    assert!(cids.on_new_connection_id(&frame(1, 0)).unwrap().is_empty());
-    let changes = cids.on_new_connection_id(&frame(2, 2)).unwrap();
+    let mut user = of_handshake(cid(0));
+    let own = user.own.as_mut().unwrap();
+    own.set_handshake_token(token(0), &mut user.outbox);
+    assert_eq!(user.told(), [Added(token(0))]);
+    assert!(user.receive(&frame(1, 0)).unwrap().is_empty());
+    let changes = user.receive(&frame(2, 2)).unwrap();
     assert_eq!(changes[..], [Removed(token(0)), Added(token(2))]);
 }
 
 #[test]
 fn mp_091_path_0_retires_with_the_plain_frame_without_multipath() {
-    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
-    cids.set_handshake_cid(cid(0));
-    cids.add_preferred(cid(1), token(1));
-    assert!(cids.rotate().is_some());
-    let (frames, deliveries) = written(1200, |w| cids.write_frames(w, false));
+    let mut user = of_handshake(cid(0));
+    user.cids.add_preferred(cid(1), token(1));
+    assert!(user.rotate().is_some());
+    let (frames, deliveries) = written(1200, |w| user.cids.write_frames(w, false));
     assert_eq!(frames, [Frame::RetireConnectionId(0)]);
     let delivery = PathDelivery::RetireConnectionId {
         path: PathId::ZERO,
@@ -95,73 +97,65 @@ fn mp_091_path_0_retires_with_the_plain_frame_without_multipath() {
 
 #[test]
 fn the_handshake_connection_id_can_be_replaced() {
-    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
-    cids.set_handshake_cid(cid(70));
-    cids.set_handshake_cid(cid(80));
-    assert_eq!(cids.current(), Some(&cid(80)));
-    assert!(cids.contains(&cid(80)) && !cids.contains(&cid(70)));
-    assert!(!cids.wants_to_send());
+    let mut user = of_handshake(cid(70));
+    user.own = Some(user.cids.of_handshake(cid(80)));
+    assert_eq!(user.current(), Some(cid(80)));
+    assert!(user.knows(&cid(80)) && !user.knows(&cid(70)));
+    assert!(!user.cids.wants_to_send());
 }
 
 #[test]
 fn mp_103_retire_prior_to_moves_to_a_newer_connection_id() {
-    let mut cids = open(3);
-    let changes = cids.on_new_connection_id(&frame(3, 2)).unwrap();
+    let mut user = open(3);
+    let changes = user.receive(&frame(3, 2)).unwrap();
     assert_eq!(changes[..], [Removed(token(0)), Added(token(2))]);
-    let mut retired = frames(&mut cids);
+    let mut retired = user.frames();
     retired.sort_by_key(|f| format!("{f:?}"));
     assert_eq!(retired, [retire(0), retire(1)]);
-    assert!(cids.has_unused());
+    assert!(user.cids.has_unused());
 }
 
 #[test]
 fn mp_103_a_path_left_without_connection_id_takes_the_next_that_arrives() {
-    let mut cids = open(1);
-    let _ = cids.on_new_connection_id(&frame(3, 0)).unwrap();
-    assert!(cids.rotate().is_some());
-    assert_eq!(cids.current(), Some(&cid(3)));
-    let _ = cids.on_new_connection_id(&frame(1, 0)).unwrap();
-    assert!(cids.rotate().is_some());
+    let mut user = open(1);
+    let _ = user.receive(&frame(3, 0)).unwrap();
+    assert!(user.rotate().is_some());
+    assert_eq!(user.current(), Some(cid(3)));
+    let _ = user.receive(&frame(1, 0)).unwrap();
+    assert!(user.rotate().is_some());
     // 3 was retired before; repeated with a higher bound it takes 1 away, too.
-    assert_eq!(
-        cids.on_new_connection_id(&frame(3, 2)).unwrap()[..],
-        [Removed(token(1))]
-    );
-    assert_eq!(cids.current(), None);
-    assert_eq!(
-        cids.on_new_connection_id(&frame(4, 2)).unwrap()[..],
-        [Added(token(4))]
-    );
-    assert_eq!(cids.current(), Some(&cid(4)));
+    assert_eq!(user.receive(&frame(3, 2)).unwrap()[..], [Removed(token(1))]);
+    assert_eq!(user.current(), None);
+    assert_eq!(user.receive(&frame(4, 2)).unwrap()[..], [Added(token(4))]);
+    assert_eq!(user.current(), Some(cid(4)));
 }
 
 #[test]
 fn mp_104_a_late_connection_id_is_retired_at_once() {
-    let mut cids = open(1);
-    let _ = cids.on_new_connection_id(&frame(5, 4)).unwrap();
-    assert_eq!(frames(&mut cids), [retire(0)]);
-    assert!(cids.on_new_connection_id(&frame(2, 0)).unwrap().is_empty());
-    assert_eq!(frames(&mut cids), [retire(2)]);
-    assert!(!cids.has_unused());
-    assert_eq!(cids.current(), Some(&cid(5)));
+    let mut user = open(1);
+    let _ = user.receive(&frame(5, 4)).unwrap();
+    assert_eq!(user.frames(), [retire(0)]);
+    assert!(user.receive(&frame(2, 0)).unwrap().is_empty());
+    assert_eq!(user.frames(), [retire(2)]);
+    assert!(!user.cids.has_unused());
+    assert_eq!(user.current(), Some(cid(5)));
 }
 
 #[test]
 fn mp_104_bad_fields_are_frame_encoding_errors() {
-    let mut cids = open(1);
-    let above = cids.on_new_connection_id(&frame(1, 2));
+    let mut user = open(1);
+    let above = user.receive(&frame(1, 2));
     assert_eq!(fault(above), Fault::RetirePriorToTooLarge);
     let mut empty = frame(1, 0);
     empty.connection_id = ConnectionId::new(&[]);
-    let empty = cids.on_new_connection_id(&empty);
+    let empty = user.receive(&empty);
     assert_eq!(fault(empty), Fault::ConnectionIdLength);
 }
 
 #[test]
 fn a_peer_with_a_zero_length_connection_id_may_not_issue_others() {
-    let mut cids = PeerCids::new(PathId::ZERO, LIMIT);
-    cids.set_handshake_cid(ConnectionId::new(&[]));
-    let result = cids.on_new_connection_id(&frame(1, 0));
+    let mut user = of_handshake(ConnectionId::new(&[]));
+    let result = user.receive(&frame(1, 0));
     assert_eq!(fault(result), Fault::ConnectionIdNotWanted);
 }
 
@@ -181,38 +175,38 @@ fn mp_095_contradicting_frames_are_protocol_violations() {
         ..original
     };
     for contradiction in [other_sequence, other_token, other_cid] {
-        let mut cids = open(2);
+        let mut user = open(2);
         // A plain repetition is fine.
-        assert!(cids.on_new_connection_id(&original).unwrap().is_empty());
-        let result = cids.on_new_connection_id(&contradiction);
+        assert!(user.receive(&original).unwrap().is_empty());
+        let result = user.receive(&contradiction);
         assert_eq!(fault(result), Fault::ConnectionIdConflict);
     }
 }
 
 #[test]
 fn mp_095_a_path_knows_its_own_connection_ids() {
-    let cids = open(2);
-    assert!(cids.contains(&cid(0)) && cids.contains(&cid(1)));
-    assert!(!cids.contains(&cid(2)));
+    let user = open(2);
+    assert!(user.knows(&cid(0)) && user.knows(&cid(1)));
+    assert!(!user.knows(&cid(2)));
 }
 
 #[test]
 fn mp_105_too_many_active_connection_ids() {
-    let mut cids = open(3);
+    let mut user = open(3);
     // Repetitions do not count, nor does one that retires another.
-    let _ = cids.on_new_connection_id(&frame(2, 0)).unwrap();
-    let _ = cids.on_new_connection_id(&frame(3, 1)).unwrap();
-    let result = cids.on_new_connection_id(&frame(4, 1));
+    let _ = user.receive(&frame(2, 0)).unwrap();
+    let _ = user.receive(&frame(3, 1)).unwrap();
+    let result = user.receive(&frame(4, 1));
     assert_eq!(fault(result), Fault::ConnectionIdsBeyondLimit);
 }
 
 #[test]
 fn mp_107_retirements_the_peer_does_not_acknowledge_are_bounded() {
-    let mut cids = open(1);
+    let mut user = open(1);
     let mut accepted = 0;
     let error = loop {
         let next = accepted + 1;
-        match cids.on_new_connection_id(&frame(next, next)) {
+        match user.receive(&frame(next, next)) {
             Ok(_) => accepted = next,
             Err(error) => break error,
         }
@@ -224,56 +218,56 @@ fn mp_107_retirements_the_peer_does_not_acknowledge_are_bounded() {
 
 #[test]
 fn sequence_numbers_that_never_arrive_do_not_add_up() {
-    let mut cids = open(1);
+    let mut user = open(1);
     for next in (2..200).step_by(2) {
-        let _ = cids.on_new_connection_id(&frame(next, next)).unwrap();
-        assert_eq!(cids.current(), Some(&cid(next)));
-        let (_, deliveries) = written(1200, |w| cids.write_frames(w, true));
+        let _ = user.receive(&frame(next, next)).unwrap();
+        assert_eq!(user.current(), Some(cid(next)));
+        let (_, deliveries) = written(1200, |w| user.cids.write_frames(w, true));
         for delivery in deliveries {
-            cids.on_delivery(delivery.of_path(), Fate::Acked);
+            user.cids.on_delivery(delivery.of_path(), Fate::Acked);
         }
     }
 }
 
 #[test]
 fn mp_107_our_own_rotations_stop_before_the_bound() {
-    let mut cids = open(1);
+    let mut user = open(1);
     let mut next = 1;
-    while cids.on_new_connection_id(&frame(next, 0)).is_ok() && cids.rotate().is_some() {
+    while user.receive(&frame(next, 0)).is_ok() && user.rotate().is_some() {
         next += 1;
         assert!(next < 100);
     }
-    assert_eq!(cids.retirements(), MIN_RETIREMENTS);
-    let _ = frames(&mut cids);
-    cids.on_delivery(
+    assert_eq!(user.cids.retirements(), MIN_RETIREMENTS);
+    let _ = user.frames();
+    user.cids.on_delivery(
         PathDelivery::RetireConnectionId {
             path: PATH,
             sequence: 0,
         },
         Fate::Acked,
     );
-    assert!(cids.rotate().is_some());
+    assert!(user.rotate().is_some());
 }
 
 #[test]
 fn lost_retirements_are_repeated_until_acknowledged() {
-    let mut cids = open(2);
-    assert!(cids.rotate().is_some());
-    let (_, deliveries) = written(1200, |w| cids.write_frames(w, true));
-    cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
-    assert!(cids.wants_to_send());
-    assert_eq!(frames(&mut cids), [retire(0)]);
-    cids.on_delivery(deliveries[0].of_path(), Fate::Acked);
-    cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
-    assert!(!cids.wants_to_send());
+    let mut user = open(2);
+    assert!(user.rotate().is_some());
+    let (_, deliveries) = written(1200, |w| user.cids.write_frames(w, true));
+    user.cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
+    assert!(user.cids.wants_to_send());
+    assert_eq!(user.frames(), [retire(0)]);
+    user.cids.on_delivery(deliveries[0].of_path(), Fate::Acked);
+    user.cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
+    assert!(!user.cids.wants_to_send());
 }
 
 #[test]
 fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
-    let mut cids = PeerCids::new(PATH, LIMIT);
-    cids.request();
+    let mut user = User::new(PATH, LIMIT);
+    user.cids.request();
     assert_eq!(
-        frames(&mut cids),
+        user.frames(),
         [Frame::PathCidsBlocked(PathCidsBlocked {
             path_id: PATH,
             next_sequence_number: 0
@@ -283,28 +277,28 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
         path: PATH,
         next_sequence: 0,
     };
-    cids.request();
-    assert!(!cids.wants_to_send());
-    cids.on_delivery(delivery, Fate::Lost);
+    user.cids.request();
+    assert!(!user.cids.wants_to_send());
+    user.cids.on_delivery(delivery, Fate::Lost);
     assert_eq!(
-        frames(&mut cids),
+        user.frames(),
         [Frame::PathCidsBlocked(PathCidsBlocked {
             path_id: PATH,
             next_sequence_number: 0
         })]
     );
     // MP-144: no answer after an acknowledgement means no.
-    cids.on_delivery(delivery, Fate::Acked);
-    cids.on_delivery(delivery, Fate::Lost);
-    cids.request();
-    assert!(!cids.wants_to_send());
-    let _ = cids.on_new_connection_id(&frame(0, 0)).unwrap();
-    cids.request();
-    cids.on_delivery(delivery, Fate::Lost);
-    assert!(!cids.wants_to_send(), "there is an unused one");
-    assert!(cids.rotate().is_some());
-    cids.request();
-    let (frames, deliveries) = written(1200, |w| cids.write_frames(w, true));
+    user.cids.on_delivery(delivery, Fate::Acked);
+    user.cids.on_delivery(delivery, Fate::Lost);
+    user.cids.request();
+    assert!(!user.cids.wants_to_send());
+    let _ = user.receive(&frame(0, 0)).unwrap();
+    user.cids.request();
+    user.cids.on_delivery(delivery, Fate::Lost);
+    assert!(!user.cids.wants_to_send(), "there is an unused one");
+    assert!(user.rotate().is_some());
+    user.cids.request();
+    let (frames, deliveries) = written(1200, |w| user.cids.write_frames(w, true));
     assert_eq!(
         frames,
         [Frame::PathCidsBlocked(PathCidsBlocked {
@@ -312,25 +306,27 @@ fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
             next_sequence_number: 1
         })]
     );
-    let _ = cids.on_new_connection_id(&frame(1, 0)).unwrap();
-    cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
-    assert!(!cids.wants_to_send(), "no longer blocked");
+    let _ = user.receive(&frame(1, 0)).unwrap();
+    user.cids.on_delivery(deliveries[0].of_path(), Fate::Lost);
+    assert!(!user.cids.wants_to_send(), "no longer blocked");
 }
 
 #[test]
 fn mp_121_abandoning_retires_everything_without_frames() {
-    let mut cids = open(3);
-    assert!(cids.rotate().is_some());
-    cids.request();
-    assert_eq!(cids.abandon()[..], [Removed(token(1))]);
-    assert_eq!(cids.current(), None);
-    assert!(!cids.wants_to_send() && !cids.has_unused());
-    assert!(cids.rotate().is_none());
-    cids.request();
-    assert!(!cids.wants_to_send());
+    let mut user = open(3);
+    assert!(user.rotate().is_some());
+    user.cids.request();
+    let used = user.own.take().into_iter();
+    user.cids.abandon(used, &mut user.outbox);
+    assert_eq!(user.told(), [Removed(token(1))]);
+    assert_eq!(user.current(), None);
+    assert!(!user.cids.wants_to_send() && !user.cids.has_unused());
+    assert!(user.rotate().is_none());
+    user.cids.request();
+    assert!(!user.cids.wants_to_send());
     // MP-130: whatever still arrives is ignored, even nonsense.
-    assert!(cids.on_new_connection_id(&frame(7, 9)).unwrap().is_empty());
-    assert_eq!(cids.current(), None);
+    assert!(user.receive(&frame(7, 9)).unwrap().is_empty());
+    assert_eq!(user.current(), None);
 }
 
 proptest! {
@@ -339,89 +335,72 @@ proptest! {
     fn hostile_frames_are_refused_or_cost_little(
         frames in prop::collection::vec((0..60u64, 0..60u64, prop::bool::weighted(0.2)), 1..200),
     ) {
-        let mut cids = PeerCids::new(PATH, LIMIT);
+        let mut user = User::new(PATH, LIMIT);
         for (sequence, bound, rotate) in frames {
-            if cids.on_new_connection_id(&frame(sequence, bound.min(sequence))).is_err() {
+            if user.receive(&frame(sequence, bound.min(sequence))).is_err() {
                 break;
             }
             if rotate {
-                let _ = cids.rotate();
+                let _ = user.rotate();
             }
-            prop_assert!(cids.unused.len() + usize::from(cids.current.is_some()) <= LIMIT as usize);
-            prop_assert!(cids.retirements() <= MIN_RETIREMENTS);
-            prop_assert!(cids.gaps() <= LIMIT as usize + EXTRA_GAPS);
-            prop_assert!(cids.unused.is_sorted_by_key(|known| known.sequence));
+            prop_assert!(user.cids.unused.len() + usize::from(user.own.is_some()) <= LIMIT as usize);
+            prop_assert!(user.cids.retirements() <= MIN_RETIREMENTS);
+            prop_assert!(user.cids.gaps() <= LIMIT as usize + EXTRA_GAPS);
+            prop_assert!(user.cids.unused.is_sorted_by_key(|known| known.sequence));
         }
     }
 }
 
 #[test]
 fn mp_108_every_bit_of_a_reset_token_counts() {
-    let mut cids = open(3);
-    assert!(cids.rotate().is_some());
-    assert!(cids.is_reset_token(token(1)));
+    let mut user = open(3);
+    assert!(user.rotate().is_some());
+    let own = user.own.unwrap();
+    assert!(own.is_reset_token(token(1)));
     for bit in 0..128 {
         let other = (1 ^ (1_u128 << bit)).to_be_bytes();
-        assert!(!cids.is_reset_token(other), "bit {bit}");
+        assert!(!own.is_reset_token(other), "bit {bit}");
         // Two differences must not cancel out.
         let two = (1 ^ (1_u128 << bit) ^ (1_u128 << ((bit + 8) % 128))).to_be_bytes();
-        assert!(!cids.is_reset_token(two), "bit {bit}");
+        assert!(!own.is_reset_token(two), "bit {bit}");
     }
-    // While a path changes its addresses, two are in use.
-    assert!(cids.rotate_keeping().is_some());
-    assert!(cids.is_reset_token(token(1)) && cids.is_reset_token(token(2)));
-    assert!(!cids.is_reset_token(token(0)));
+    // That of a client's handshake has none.
+    let unknown = of_handshake(cid(0)).own.unwrap();
+    assert!(!unknown.is_reset_token([0; 16]));
 }
 
 #[test]
-fn a_path_that_returns_to_its_old_addresses_drops_the_connection_id_of_the_new_ones() {
-    let mut cids = open(2);
-    assert_eq!(cids.rotate_keeping().unwrap()[..], [Added(token(1))]);
-    assert_eq!(
-        (cids.current(), cids.kept()),
-        (Some(&cid(1)), Some(&cid(0)))
-    );
-    assert_eq!(cids.return_to_kept()[..], [Removed(token(1))]);
-    assert_eq!((cids.current(), cids.kept()), (Some(&cid(0)), None));
-    assert_eq!(frames(&mut cids), [retire(1)]);
-}
-
-#[test]
-fn only_one_connection_id_is_kept() {
-    let mut cids = open(3);
-    assert!(cids.rotate_keeping().is_some());
-    assert_eq!(
-        cids.rotate_keeping().unwrap()[..],
-        [Removed(token(1)), Added(token(2))]
-    );
-    assert_eq!(
-        (cids.current(), cids.kept()),
-        (Some(&cid(2)), Some(&cid(0)))
-    );
-    assert_eq!(frames(&mut cids), [retire(1)]);
-}
-
-#[test]
-fn mp_103_retire_prior_to_reaches_the_kept_connection_id() {
+fn mp_103_retire_prior_to_reaches_every_connection_id_in_use() {
     for (bound, left) in [(1, None), (0, Some(cid(0)))] {
-        let mut cids = open(2);
-        assert!(cids.rotate_keeping().is_some());
-        let changes = cids.on_new_connection_id(&frame(2, bound)).unwrap();
-        assert_eq!(changes.len(), usize::from(left.is_none()));
-        assert_eq!(cids.kept(), left.as_ref());
-        assert_eq!(cids.current(), Some(&cid(1)));
+        let mut user = open(2);
+        user.other = user.own.take();
+        user.own = user.cids.take(&mut user.outbox);
+        assert_eq!(user.told(), [Added(token(1))]);
+        let told = user.receive(&frame(2, bound)).unwrap();
+        assert_eq!(told.len(), usize::from(left.is_none()));
+        assert_eq!(user.other.map(|other| other.cid), left);
+        assert_eq!(user.current(), Some(cid(1)));
     }
+}
+
+/// MP-105: those in use count, wherever they are used.
+#[test]
+fn mp_105_connection_ids_in_use_count_towards_the_limit() {
+    let mut user = open(3);
+    user.other = user.cids.take(&mut user.outbox);
+    let result = user.receive(&frame(3, 0));
+    assert_eq!(fault(result), Fault::ConnectionIdsBeyondLimit);
 }
 
 #[test]
 fn gaps_in_sequence_numbers_are_bounded() {
-    let mut cids = open(1);
+    let mut user = open(1);
     let most = LIMIT + EXTRA_GAPS as u64;
     // Every second number: a range of numbers seen each time.
     for gap in 1..most {
-        let _ = cids.on_new_connection_id(&frame(2 * gap, 0)).unwrap();
-        let _ = cids.rotate().unwrap();
+        let _ = user.receive(&frame(2 * gap, 0)).unwrap();
+        let _ = user.rotate().unwrap();
     }
-    let result = cids.on_new_connection_id(&frame(2 * most, 0));
+    let result = user.receive(&frame(2 * most, 0));
     assert_eq!(fault(result), Fault::SequenceGaps);
 }

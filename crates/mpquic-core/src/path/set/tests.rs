@@ -5,11 +5,13 @@ use quinn_proto::Side;
 
 use super::*;
 use crate::config::TransportConfig;
+use crate::error::TransportErrorCode;
 use crate::ids::FourTuple;
+use crate::packet::delivery::{Fate, PathDelivery};
 use crate::packet::writer::written;
 use crate::path::liveness::Liveness;
 use crate::recovery::testing::{ms, start};
-use crate::wire::frame::{NewConnectionId, PathAbandon};
+use crate::wire::frame::{Frame, NewConnectionId, PathAbandon};
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
@@ -57,19 +59,25 @@ fn frames(paths: &mut Paths, carrier: PathId) -> Vec<Frame> {
 
 #[test]
 fn mp_108_the_reset_tokens_of_all_paths_count() {
-    let mut paths = negotiated();
+    let mut paths = three(start());
+    let mut outbox = Outbox::for_tests();
     for id in [FIRST, SECOND] {
         let n = id.0 as u8 + 1;
-        let peer_cids = &mut paths.slot_or_new(id).peer_cids;
+        let slot = paths.slot_or_new(id);
         let announced = NewConnectionId {
             sequence_number: 0,
             retire_prior_to: 0,
             connection_id: cid(n),
             stateless_reset_token: [n; 16],
         };
-        assert!(peer_cids.on_new_connection_id(&announced).is_ok());
+        slot.path = None;
+        assert!(slot.on_new_connection_id(&announced, &mut outbox).is_ok());
         assert!(!paths.is_reset_token([n; 16]), "not in use yet");
-        assert!(paths.slot_or_new(id).peer_cids.rotate().is_some());
+        let slot = paths.slot_or_new(id);
+        let config = TransportConfig::without_policies();
+        let mut path = Path::new(id, four_tuple(1), Side::Client, start(), &config);
+        path.tuple.peer_cid = slot.peer_cids.take(&mut outbox);
+        slot.path = Some(Box::new(path));
     }
     assert!(paths.is_reset_token([1; 16]));
     assert!(paths.is_reset_token([2; 16]));
@@ -121,7 +129,8 @@ fn the_alternative_is_a_path_that_answers_if_there_is_one() {
 fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
     let mut paths = three(start());
     let code = TransportErrorCode::NO_ERROR;
-    assert!(paths.slot_or_new(SECOND).abandon(code));
+    let mut outbox = Outbox::for_tests();
+    assert!(paths.slot_or_new(SECOND).abandon(code, &mut outbox));
     assert_eq!(frames(&mut paths, SECOND), []);
     assert!(paths.wants_to_send());
     let expected = [Frame::PathAbandon(PathAbandon {
@@ -163,7 +172,7 @@ fn paths_at_rest_keep_no_memory_for_responses() {
     assert!(
         paths
             .slot_or_new(SECOND)
-            .abandon(TransportErrorCode::NO_ERROR)
+            .abandon(TransportErrorCode::NO_ERROR, &mut Outbox::for_tests())
     );
     paths.trim();
     for id in [FIRST, SECOND] {

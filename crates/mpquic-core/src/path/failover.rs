@@ -1,0 +1,117 @@
+//! Failover: a path is suspect after a probe timeout; what it carries leaves on the other paths at
+//! once, and the path is used again when it answers.
+
+use super::Path;
+use super::set::Paths;
+use super::slot::PathSlot;
+use crate::event::ClosedPath;
+use crate::ids::{PathId, PathStatus};
+use crate::outbox::Outbox;
+use crate::packet::delivery::{Delivery, StreamDelivery};
+
+/// Packets whose content a probe of the only path repeats.
+const PROBE_PACKETS: usize = 2;
+
+impl Path {
+    /// Has what is unacknowledged sent on other paths; each packet once. The packets stay in flight:
+    /// an acknowledgement that comes after all is as good as one of the copy.
+    pub(super) fn reinject(&mut self, outbox: &mut Outbox) {
+        for (_, packet) in self.space.sent.iter_mut() {
+            if packet.reinjected || packet.mtu_probe {
+                continue;
+            }
+            packet.reinjected = true;
+            outbox.stats.bytes_reinjected += u64::from(packet.bytes);
+            outbox.repeat(packet.deliveries.iter().copied());
+        }
+    }
+
+    /// Bounds what is kept of a path that never answers.
+    fn forget_unanswered(&mut self, outbox: &mut Outbox) {
+        for packet in self.recovery.forget_unanswered(&mut self.space) {
+            if !packet.reinjected {
+                outbox.repeat(packet.deliveries);
+            }
+        }
+    }
+
+    /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4), and
+    /// every statement under way, as it is now. The peer may hear us although we do not hear it, and
+    /// wait for one of them: that its only path is abandoned, for example.
+    fn repeat_content(&self, outbox: &mut Outbox) {
+        let packets = self.space.sent.iter();
+        let eliciting = packets.filter(|(_, packet)| packet.ack_eliciting);
+        for (age, (_, packet)) in eliciting.enumerate() {
+            let is_data = |delivery: &Delivery| {
+                matches!(delivery, Delivery::Stream(StreamDelivery::Data { .. }))
+            };
+            let of_packet = packet.deliveries.iter().copied();
+            outbox.repeat(of_packet.filter(|of| age < PROBE_PACKETS || !is_data(of)));
+        }
+    }
+}
+
+impl Paths {
+    /// A probe timeout passed on an open path.
+    pub(crate) fn on_silent(&mut self, id: PathId, outbox: &mut Outbox) {
+        let is_alone = self.alternative(id).is_none();
+        let Some(path) = self.open_mut(id) else {
+            return;
+        };
+        path.forget_unanswered(outbox);
+        if is_alone {
+            path.repeat_content(outbox);
+            return;
+        }
+        path.liveness.on_silent(id, outbox);
+        path.reinject(outbox);
+        self.review_backups();
+    }
+
+    /// An acknowledgement of an open path's packets arrived.
+    #[inline]
+    pub(crate) fn on_answered(&mut self, id: PathId, outbox: &mut Outbox) {
+        if let Some(path) = self.open_mut(id)
+            && path.liveness.on_answered(id, outbox)
+        {
+            self.review_backups();
+        }
+    }
+
+    /// The driver says that a path's interface is gone or back. One that is gone counts as suspect at
+    /// once.
+    pub(crate) fn set_interface_up(
+        &mut self,
+        id: PathId,
+        up: bool,
+        outbox: &mut Outbox,
+    ) -> Result<(), ClosedPath> {
+        let path = self.open_mut(id).ok_or(ClosedPath)?;
+        path.liveness.set_interface_up(up, id, outbox);
+        if up {
+            path.request_ping();
+        } else {
+            path.reinject(outbox);
+            self.review_backups();
+        }
+        Ok(())
+    }
+
+    /// While none of the available paths answers, the backup paths that stand in for them are
+    /// available to the peer as well (MP-115).
+    pub(super) fn review_backups(&mut self) {
+        let mut available = self
+            .slots()
+            .iter()
+            .filter(|slot| slot.statuses().wish() == PathStatus::Available)
+            .filter_map(PathSlot::open)
+            .filter(|path| path.is_usable())
+            .peekable();
+        let stand_in = available.peek().is_some() && available.all(Path::is_suspect);
+        for slot in self.slots_mut() {
+            let works = |path: &Path| path.is_usable() && !path.is_suspect();
+            let stands_in = stand_in && slot.open().is_some_and(works);
+            slot.statuses_mut().stand_in(stands_in);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Frames about paths: from the peer to their owners, and from their owners to packets.
+
+use std::time::Instant;
+
+use quinn_proto::Side;
+
+use super::life::Abandonment;
+use super::set::Paths;
+use crate::error::{Fault, TransportError};
+use crate::event::{PathEvent, RouteChange};
+use crate::ids::PathId;
+use crate::outbox::Outbox;
+use crate::packet::arrival::{Arrival, Opened};
+use crate::packet::delivery::{Fate, PathDelivery, Progress};
+use crate::packet::writer::FrameWriter;
+use crate::sched::SchedulerEvent;
+use crate::wire::frame::{
+    Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
+    PathRetireConnectionId, PathStatus,
+};
+
+impl Paths {
+    /// PATH_CHALLENGE, for the path it came on.
+    pub(crate) fn on_path_challenge(
+        &mut self,
+        arrival: &Arrival,
+        data: [u8; 8],
+        outbox: &mut Outbox,
+    ) {
+        if let Some((slot, shared)) = self.slot_and_shared(arrival.path) {
+            slot.on_path_challenge(arrival, data, shared, outbox);
+        }
+    }
+
+    /// PATH_RESPONSE, for the path it came on.
+    pub(crate) fn on_path_response(
+        &mut self,
+        arrival: &Arrival,
+        data: [u8; 8],
+        outbox: &mut Outbox,
+    ) {
+        if let Some((slot, shared)) = self.slot_and_shared(arrival.path)
+            && slot.on_path_response(arrival.now, data, shared, outbox)
+        {
+            self.review_backups();
+        }
+    }
+
+    /// NEW_CONNECTION_ID, for path 0.
+    pub(crate) fn on_new_connection_id(
+        &mut self,
+        new: &NewConnectionId,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        self.on_new_connection_id_of(PathId::ZERO, new, outbox)
+    }
+
+    /// PATH_NEW_CONNECTION_ID.
+    pub(crate) fn on_path_new_connection_id(
+        &mut self,
+        frame: &PathNewConnectionId,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        self.ids.check(frame.path_id)?;
+        self.on_new_connection_id_of(frame.path_id, &frame.new_connection_id, outbox)
+    }
+
+    fn on_new_connection_id_of(
+        &mut self,
+        id: PathId,
+        new: &NewConnectionId,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        // MP-051: a path that was abandoned or forgotten is past.
+        if self.is_past(id) {
+            return Ok(());
+        }
+        // MP-095: the same bytes on a second path ID.
+        let cid = &new.connection_id;
+        let mut others = self.slots().iter().filter(|slot| slot.id != id);
+        if others.any(|slot| slot.knows_peer_cid(cid)) {
+            return Err(Fault::ConnectionIdOnTwoPaths.into());
+        }
+        let slot = self.slot_or_new(id);
+        if slot.abandon.is_some() {
+            return Ok(());
+        }
+        slot.on_new_connection_id(new, outbox)?;
+        if self.shared.side == Side::Client
+            && self.ids.is_multipath()
+            && self.ids.unused().next() == Some(id)
+        {
+            outbox.path_event(PathEvent::Available);
+        }
+        Ok(())
+    }
+
+    /// True for a path that was open and is abandoned or forgotten by now.
+    fn is_past(&self, id: PathId) -> bool {
+        self.ids.is_used(id) && self.open(id).is_none()
+    }
+
+    /// RETIRE_CONNECTION_ID, for path 0.
+    pub(crate) fn on_retire_connection_id(
+        &mut self,
+        sequence_number: u64,
+        opened: &Opened,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        let frame = PathRetireConnectionId {
+            path_id: PathId::ZERO,
+            sequence_number,
+        };
+        self.on_path_retire_connection_id(&frame, opened, outbox)
+    }
+
+    /// PATH_RETIRE_CONNECTION_ID.
+    pub(crate) fn on_path_retire_connection_id(
+        &mut self,
+        frame: &PathRetireConnectionId,
+        opened: &Opened,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        self.ids.check(frame.path_id)?;
+        if self.ids.is_closed(frame.path_id) {
+            return Ok(());
+        }
+        // MP-106: a path without a slot was never given a connection ID.
+        let slot = self.slot_or_new(frame.path_id);
+        let retired = slot
+            .local_cids
+            .on_retire(frame.sequence_number, &opened.destination)?;
+        if let Some(cid) = retired {
+            outbox.endpoint_event(RouteChange::ConnectionIdRetired(cid));
+            // MP-100
+            self.issue_cids(outbox);
+        }
+        Ok(())
+    }
+
+    /// PATH_ABANDON.
+    pub(crate) fn on_path_abandon(
+        &mut self,
+        now: Instant,
+        frame: &PathAbandon,
+        outbox: &mut Outbox,
+    ) -> Result<Abandonment, TransportError> {
+        let id = frame.path_id;
+        self.ids.check(id)?;
+        self.advisory_frames.on_frame(now)?;
+        if self.ids.is_closed(id) {
+            return Ok(Abandonment::Done);
+        }
+        // MP-125: also valid for a path never used.
+        self.slot_or_new(id);
+        // MP-123
+        let abandonment = self.abandon(id, frame.error_code, true, outbox);
+        let deadline = now + self.drain_period();
+        if let Some(slot) = self.slot_mut(id) {
+            slot.on_peer_abandon(deadline);
+        }
+        Ok(abandonment)
+    }
+
+    /// PATH_STATUS_AVAILABLE or PATH_STATUS_BACKUP.
+    pub(crate) fn on_path_status(
+        &mut self,
+        now: Instant,
+        frame: &PathStatus,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        let (id, status) = (frame.path_id, frame.status);
+        self.ids.check(id)?;
+        self.advisory_frames.on_frame(now)?;
+        if self.is_past(id) {
+            return Ok(());
+        }
+        let statuses = self.slot_or_new(id).statuses_mut();
+        if statuses.on_path_status(status, frame.sequence_number) {
+            outbox.scheduler_event(SchedulerEvent::PathStatus(id, status));
+            outbox.path_event(PathEvent::RemoteStatus(id, status));
+        }
+        Ok(())
+    }
+
+    /// MAX_PATH_ID.
+    pub(crate) fn on_max_path_id(
+        &mut self,
+        now: Instant,
+        maximum: PathId,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        self.advisory_frames.on_frame(now)?;
+        let raised = self.ids.on_max_path_id(maximum)?;
+        self.issue_cids(outbox);
+        if raised {
+            outbox.path_event(PathEvent::Available);
+        }
+        Ok(())
+    }
+
+    /// PATHS_BLOCKED. Our limit rises by itself as paths close; the frame is only checked.
+    pub(crate) fn on_paths_blocked(
+        &mut self,
+        now: Instant,
+        maximum: PathId,
+    ) -> Result<(), TransportError> {
+        self.ids.check(maximum)?;
+        self.advisory_frames.on_frame(now)
+    }
+
+    /// PATH_CIDS_BLOCKED.
+    pub(crate) fn on_path_cids_blocked(
+        &mut self,
+        now: Instant,
+        frame: &PathCidsBlocked,
+        outbox: &mut Outbox,
+    ) -> Result<(), TransportError> {
+        let id = frame.path_id;
+        self.ids.check(id)?;
+        self.advisory_frames.on_frame(now)?;
+        if self.ids.is_closed(id) {
+            return Ok(());
+        }
+        // MP-143
+        let local_cids = &mut self.slot_or_new(id).local_cids;
+        local_cids.on_cids_blocked(frame.next_sequence_number)?;
+        self.issue_cids(outbox);
+        Ok(())
+    }
+
+    /// True if path management has something to send.
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.shared.ack_frequencies.wants_to_send()
+            || self.ids.wants_to_send()
+            || self.slots().iter().any(|slot| match &slot.abandon {
+                Some(abandon) => abandon.progress.is_queued(),
+                None => {
+                    slot.local_cids.wants_to_send()
+                        || slot.peer_cids.wants_to_send()
+                        || slot.statuses().wants_to_send()
+                }
+            })
+    }
+
+    /// Writes what path management has to say.
+    pub(crate) fn write_frames(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        carrier: PathId,
+        outbox: &mut Outbox,
+    ) {
+        self.shared.ack_frequencies.write_frames(writer);
+        self.write_slots(writer, carrier);
+        let limit = self.ids.limit();
+        self.ids.write_frames(writer);
+        if self.shared.side == Side::Client && self.ids.limit() > limit {
+            // MAX_PATH_ID leaves: our own limit does not bind any more.
+            outbox.path_event(PathEvent::Available);
+        }
+    }
+
+    /// Writes what is to be said of each path; MP-091 chooses the frame types.
+    fn write_slots(&mut self, writer: &mut FrameWriter<'_>, carrier: PathId) {
+        let multipath = self.ids.is_multipath();
+        for slot in self.slots_mut() {
+            match &mut slot.abandon {
+                // On another path: the abandoned one sends nothing more (MP-121, MP-122).
+                Some(abandon) if abandon.progress.is_queued() && slot.id != carrier => {
+                    let frame = Frame::PathAbandon(PathAbandon {
+                        path_id: slot.id,
+                        error_code: abandon.error_code,
+                    });
+                    if writer.try_write(&frame, PathDelivery::Abandon(slot.id)) {
+                        abandon.progress = Progress::Sent;
+                    }
+                }
+                Some(_) => {}
+                None => {
+                    slot.peer_cids.write_frames(writer, multipath);
+                    slot.local_cids.write_frames(writer, multipath);
+                    slot.write_status(writer);
+                }
+            }
+        }
+    }
+
+    /// Routes the fate of a frame about one path.
+    pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        if let Some(slot) = self.slot_mut(delivery.path()) {
+            slot.on_delivery(delivery, fate);
+        }
+    }
+}

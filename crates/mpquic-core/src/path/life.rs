@@ -1,0 +1,310 @@
+//! The life of a path (RFC 10069 section 3): opened, established, abandoned, forgotten.
+
+use std::time::{Duration, Instant};
+
+use quinn_proto::{ConnectionId, Side};
+use rand::RngExt;
+use smallvec::SmallVec;
+
+use super::Path;
+use super::set::Paths;
+use super::shared::Shared;
+use super::slot::PathSlot;
+use crate::cid::peer::PeerCid;
+use crate::congestion::Controller as _;
+use crate::error::TransportErrorCode;
+use crate::event::{ClosedPath, OpenPathError, PathEvent, RouteChange};
+use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::outbox::Outbox;
+use crate::packet::arrival::Arrival;
+use crate::sched::SchedulerEvent;
+
+/// Connection IDs kept ready on a path that is open, one of them in use, and on one that is not
+/// (MP-093).
+const CIDS_PER_PATH: u64 = 2;
+const CIDS_PER_UNUSED_PATH: u64 = 1;
+/// The same on path 0 of a server with a preferred address, in addition.
+const CIDS_FOR_PREFERRED: u64 = 2;
+/// A new path's first challenge is repeated after so many of the largest PTO of the others.
+const KNOWN_TIMEOUTS: u32 = 3;
+/// State of a path that both sides abandoned stays for this many of the largest PTO (MP-124).
+const DRAIN_TIMEOUTS: u32 = 3;
+
+/// What became of the wish to abandon a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Abandonment {
+    /// It is or was abandoned.
+    Done,
+    /// There is no other path: the connection is to be closed with NO_VIABLE_PATH (MP-128).
+    NoOtherPath,
+}
+
+/// What path 0 begins with.
+#[derive(Debug)]
+pub(crate) struct FirstPath {
+    pub(crate) now: Instant,
+    pub(crate) four_tuple: FourTuple,
+    /// The peer has proven its address, or was chosen by us.
+    pub(crate) validated: bool,
+    /// It uses the latency spin bit.
+    pub(crate) spins: bool,
+    /// Our connection ID of the handshake.
+    pub(crate) local_cid: ConnectionId,
+    /// The peer's.
+    pub(crate) peer_cid: ConnectionId,
+}
+
+impl Paths {
+    /// The paths of a new connection: path 0.
+    pub(crate) fn begin(shared: Shared, first: &FirstPath) -> Self {
+        let (id, side) = (PathId::ZERO, shared.side);
+        let mut path = Path::new(id, first.four_tuple, side, first.now, &shared.config);
+        path.established = true;
+        path.spins = first.spins;
+        if first.validated {
+            path.tuple.set_validated();
+        }
+        let token = shared.reset_key.token(&first.local_cid);
+        let mut paths = Self::new(shared);
+        // RFC 9000 section 5.1.1
+        let preferred = paths.shared.preferred.as_deref();
+        let preferred = preferred.map(|it| (it.connection_id, it.stateless_reset_token));
+        let slot = paths.slot_or_new(id);
+        slot.local_cids.add_announced(first.local_cid, token);
+        if let Some((cid, token)) = preferred {
+            slot.local_cids.add_announced(cid, token);
+        }
+        slot.path = Some(Box::new(path));
+        slot.set_handshake_cid(first.peer_cid);
+        paths
+    }
+
+    /// Opens a path as a client (MP-070, MP-071).
+    pub(crate) fn open_path(
+        &mut self,
+        now: Instant,
+        four_tuple: FourTuple,
+        status: PathStatus,
+        outbox: &mut Outbox,
+    ) -> Result<PathId, OpenPathError> {
+        let shared = &self.shared;
+        if shared.side == Side::Server {
+            return Err(OpenPathError::ServerSide);
+        }
+        if !shared.handshake_confirmed {
+            return Err(OpenPathError::NotConfirmed);
+        }
+        if !self.ids.is_multipath() {
+            return Err(OpenPathError::NotNegotiated);
+        }
+        // MP-017
+        if shared.peer.disable_active_migration && four_tuple.remote == shared.handshake_address {
+            return Err(OpenPathError::AddressForbidden);
+        }
+        let Some(id) = self.ids.unused().next() else {
+            self.ids.request();
+            return Err(OpenPathError::PathsBlocked);
+        };
+        let slot = self.slot_or_new(id);
+        // MP-072: a fresh connection ID of the unused path ID.
+        let Some(cid) = slot.peer_cids.take(outbox) else {
+            slot.peer_cids.request();
+            return Err(OpenPathError::NoConnectionId);
+        };
+        slot.statuses_mut().set_local(status);
+        self.create(now, id, four_tuple, cid, outbox);
+        Ok(id)
+    }
+
+    /// True if the peer may open a path there. Only the client does (MP-070), and an abandoned ID is
+    /// never used again (MP-037).
+    fn may_be_opened(&self, slot: &PathSlot) -> bool {
+        self.shared.side == Side::Server
+            && self.ids.is_multipath()
+            && slot.path.is_none()
+            && slot.abandon.is_none()
+    }
+
+    /// True if the client seems to open the path, and its PATH_NEW_CONNECTION_ID is still on its way,
+    /// perhaps over a slower path. The answer waits for it (MP-083).
+    pub(crate) fn lacks_peer_cid(&self, slot: &PathSlot) -> bool {
+        self.may_be_opened(slot) && !slot.peer_cids.has_unused()
+    }
+
+    /// Makes sure that the path of an opened packet exists; false if the packet must be dropped.
+    pub(crate) fn admit(&mut self, arrival: &Arrival, outbox: &mut Outbox) -> bool {
+        let id = arrival.path;
+        let Some(slot) = self.slot(id) else {
+            return false;
+        };
+        if slot.path.is_some() {
+            return true;
+        }
+        if !self.may_be_opened(slot) {
+            return false;
+        }
+        let Some(cid) = self.slot_or_new(id).peer_cids.take(outbox) else {
+            return false;
+        };
+        self.create(arrival.now, id, arrival.four_tuple, cid, outbox);
+        // The path did not exist yet when its first datagram was counted.
+        self.on_datagram_received(arrival, outbox);
+        true
+    }
+
+    /// Sets up a path and begins to validate it (MP-074, MP-075).
+    fn create(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        four_tuple: FourTuple,
+        cid: PeerCid,
+        outbox: &mut Outbox,
+    ) {
+        if !self.ids.open(id) {
+            return;
+        }
+        // A four-tuple that another path has validated needs no validation of its own.
+        let validated = self
+            .iter()
+            .any(|path| path.is_usable() && path.tuple.four_tuple == four_tuple);
+        // A lost challenge is repeated as soon as the other paths' experience suggests, not only
+        // after the second or more that an unknown path would be given.
+        let known = KNOWN_TIMEOUTS * self.largest_pto();
+        let shared = &mut self.shared;
+        let config = &shared.config;
+        let mut path = Path::new(id, four_tuple, shared.side, now, config);
+        path.tuple.peer_cid = Some(cid);
+        if validated {
+            path.tuple.set_validated();
+        }
+        path.mtu.limit_to(shared.peer.max_udp_payload_size);
+        path.space.skip_numbers(shared.random.random());
+        path.spins = config.spin_bit && shared.random.random_ratio(15, 16);
+        // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
+        // makes the client's new path known to the server.
+        let pto = path.recovery.pto(shared.peer_max_ack_delay()).min(known);
+        let initial_pto = shared.config.initial_pto();
+        path.tuple.validation.start(now, pto, initial_pto);
+        outbox.controller.on_path_opened(id, now, path.mtu.mtu());
+        path.report_tuple(outbox);
+        path.report_mtu(outbox);
+        // A client waits for the response all the same: until then the server may lack a connection
+        // ID to answer with, and drop what it gets.
+        if validated && shared.side == Side::Server {
+            path.establish(shared, outbox);
+        }
+        if let Some(slot) = self.slot_mut(id) {
+            slot.path = Some(Box::new(path));
+        }
+        self.issue_cids(outbox);
+    }
+
+    /// Keeps the peer supplied with connection IDs for open paths and for those it may open next
+    /// (MP-093, MP-094, MP-096).
+    pub(crate) fn issue_cids(&mut self, outbox: &mut Outbox) {
+        let limit = self.shared.peer.active_connection_id_limit;
+        // A client that moves to the preferred address and has to change its own meanwhile needs
+        // one for each pair of addresses (RFC 9000 section 9.6.3).
+        let announced = self.shared.side == Side::Server && self.shared.preferred.is_some();
+        let for_moves = if announced { CIDS_FOR_PREFERRED } else { 0 };
+        let open = self.iter().map(|path| match path.id {
+            PathId::ZERO => (path.id, CIDS_PER_PATH + for_moves),
+            id => (id, CIDS_PER_PATH),
+        });
+        let unused = self.ids.issuable();
+        let unused = unused.map(|id| (id, CIDS_PER_UNUSED_PATH));
+        let targets: SmallVec<[(PathId, u64); 16]> = open.chain(unused).collect();
+        for (id, target) in targets {
+            let target = target.min(limit);
+            let wanted = self.slot_or_new(id).local_cids.wanted(target);
+            for _ in 0..wanted {
+                let Some(cid) = self.new_cid() else {
+                    return;
+                };
+                let token = self.shared.reset_key.token(&cid);
+                self.slot_or_new(id).local_cids.issue(cid, token);
+                outbox.endpoint_event(RouteChange::ConnectionIdIssued(cid, id));
+            }
+        }
+    }
+
+    /// The application's status of a path: for the peer and for ourselves.
+    pub(crate) fn set_status(
+        &mut self,
+        id: PathId,
+        status: PathStatus,
+        outbox: &mut Outbox,
+    ) -> Result<(), ClosedPath> {
+        let slot = self.slot_mut(id).filter(|slot| slot.open().is_some());
+        slot.ok_or(ClosedPath)?.statuses_mut().set_local(status);
+        self.review_backups();
+        outbox.scheduler_event(SchedulerEvent::PathStatus(id, status));
+        Ok(())
+    }
+
+    /// Stops using a path: sends PATH_ABANDON, retires the peer's connection IDs, moves what was
+    /// in flight to other paths (MP-120, MP-121).
+    pub(crate) fn abandon(
+        &mut self,
+        id: PathId,
+        error_code: TransportErrorCode,
+        by_peer: bool,
+        outbox: &mut Outbox,
+    ) -> Abandonment {
+        let is_open = self.open(id).is_some();
+        if is_open && self.iter().all(|path| path.id == id) {
+            return Abandonment::NoOtherPath;
+        }
+        let Some(slot) = self.slot_mut(id) else {
+            return Abandonment::Done;
+        };
+        if !slot.abandon(error_code, outbox) {
+            return Abandonment::Done;
+        }
+        if let Some(path) = &mut slot.path {
+            outbox.controller.on_path_closed(id);
+            outbox.scheduler_event(SchedulerEvent::PathRemoved(id));
+            outbox.path_event(PathEvent::Abandoned {
+                path: id,
+                error_code,
+                by_peer,
+            });
+            path.reinject(outbox);
+        }
+        // MP-125: an ID that was never used is spent all the same.
+        self.ids.abandon(id);
+        Abandonment::Done
+    }
+
+    /// How long what was sent may still arrive: state of an abandoned path is kept for that long
+    /// (MP-124), and closing and draining take that long (MP-146).
+    pub(crate) fn drain_period(&self) -> Duration {
+        DRAIN_TIMEOUTS * self.largest_pto()
+    }
+
+    /// Drops the state of abandoned paths whose time is over (MP-127).
+    pub(crate) fn discard_abandoned(&mut self, now: Instant, outbox: &mut Outbox) {
+        let is_over = |slot: &&PathSlot| slot.drain_deadline().is_some_and(|at| at <= now);
+        while let Some(id) = self.slots().iter().find(is_over).map(|slot| slot.id) {
+            self.discard(id, outbox);
+        }
+    }
+
+    fn discard(&mut self, id: PathId, outbox: &mut Outbox) {
+        let Some(mut slot) = self.remove(id) else {
+            return;
+        };
+        if let Some(path) = &mut slot.path {
+            path.reinject(outbox);
+            outbox.path_event(PathEvent::Discarded(id));
+        }
+        // MP-131: the ID is spent, and our limit rises in exchange.
+        self.ids.close(id);
+        for cid in slot.local_cids.drain() {
+            outbox.endpoint_event(RouteChange::ConnectionIdRetired(cid));
+        }
+        self.issue_cids(outbox);
+    }
+}

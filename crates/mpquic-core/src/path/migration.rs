@@ -1,0 +1,359 @@
+//! Validation, and changes of a path's four-tuple: NAT rebinding and migration (RFC 9000
+//! sections 8.2 and 9). The path ID, its packet number space and its status stay (MP-082).
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use quinn_proto::Side;
+
+use super::Path;
+use super::shared::Shared;
+use super::slot::PathSlot;
+use super::tuple::Tuple;
+use super::validation::Validated;
+use crate::cid::peer::PeerCids;
+use crate::congestion::Controller as _;
+use crate::event::{MigrateError, PathEvent};
+use crate::ids::{FourTuple, PathId};
+use crate::outbox::Outbox;
+use crate::packet::arrival::Arrival;
+use crate::sched::SchedulerEvent;
+
+impl Shared {
+    fn accepts_migration(&self, arrival: &Arrival) -> bool {
+        // RFC 9000 section 18.2: disable_active_migration is about the handshake's address.
+        self.side == Side::Client
+            || self.handshake_confirmed
+                && (self.allows_migration || self.is_preferred(arrival.four_tuple.local))
+    }
+
+    /// Server: true for a packet from other addresses than the path's, of a client that was told to
+    /// stay. It is dropped (RFC 9000 section 9).
+    pub(super) fn is_unwanted_migration(&self, path: &Path, arrival: &Arrival) -> bool {
+        self.handshake_confirmed
+            && !self.accepts_migration(arrival)
+            && !path.tuple.four_tuple.matches(&arrival.four_tuple)
+    }
+}
+
+impl Path {
+    /// The path works: tells application and scheduler.
+    pub(super) fn establish(&mut self, shared: &mut Shared, outbox: &mut Outbox) {
+        if !self.established {
+            self.established = true;
+            outbox.scheduler_event(SchedulerEvent::PathAdded(self.id));
+            outbox.path_event(PathEvent::Established(self.id));
+            shared.address_validated |= self.id != PathId::ZERO;
+        }
+    }
+
+    /// Runs between other addresses from now on. Those it left are returned, unless they stay to fall
+    /// back to until the new ones are proven.
+    pub(super) fn replace_tuple(&mut self, tuple: Tuple) -> Option<Tuple> {
+        // RFC 9000 section 17.4
+        self.spin = false;
+        let left = std::mem::replace(&mut self.tuple, tuple);
+        if left.validated && !self.tuple.validated {
+            let earlier = self.previous.replace(Box::new(left));
+            earlier.map(|tuple| *tuple)
+        } else {
+            Some(left)
+        }
+    }
+
+    /// What was learned of other addresses does not hold (RFC 9000 section 9.4).
+    pub(super) fn forget_network(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) {
+        let config = &shared.config;
+        self.recovery
+            .reset_for_new_address(&mut self.space, config, now);
+        self.mtu.reset();
+        outbox
+            .controller
+            .on_path_opened(self.id, now, config.initial_mtu);
+    }
+
+    /// Validates the addresses it has moved to (RFC 9000 section 9.3).
+    fn start_anew(&mut self, now: Instant, left: FourTuple, shared: &Shared, outbox: &mut Outbox) {
+        let four_tuple = self.tuple.four_tuple;
+        let pto = self.recovery.pto(shared.peer_max_ack_delay());
+        let initial_pto = shared.config.initial_pto();
+        self.tuple.validation.start(now, pto, initial_pto);
+        // RFC 9000 section 9.3.3: ask at the old address too, the new one may have been spoofed. A
+        // client knows that it moved.
+        if let (Side::Server, Some(previous)) = (shared.side, &mut self.previous) {
+            previous.validation.start(now, pto, initial_pto);
+        }
+        let is_same_host = |old: &Tuple| old.four_tuple.remote.ip() == four_tuple.remote.ip();
+        let same_host = self.previous.as_deref().is_some_and(is_same_host);
+        // RFC 9000 section 9.4: a new port alone may keep the estimates.
+        if !same_host || shared.side == Side::Client {
+            self.forget_network(now, shared, outbox);
+        }
+        let same_interface = left.local.ip() == four_tuple.local.ip();
+        self.liveness.on_moved(same_interface, self.id, outbox);
+        tracing::debug!(path = %self.id, %four_tuple, "path migrates");
+        self.report_tuple(outbox);
+        self.report_mtu(outbox);
+    }
+}
+
+impl PathSlot {
+    /// A PATH_CHALLENGE: the response leaves on the four-tuple it came on (MP-077).
+    pub(super) fn on_path_challenge(
+        &mut self,
+        arrival: &Arrival,
+        data: [u8; 8],
+        shared: &Shared,
+        outbox: &mut Outbox,
+    ) {
+        let Some(path) = self.open_mut() else {
+            return;
+        };
+        path.responses.on_path_challenge(arrival.four_tuple, data);
+        if path.tuple.four_tuple.matches(&arrival.four_tuple) {
+            path.tuple.validation.on_heard();
+        }
+        self.on_probed(arrival, shared, outbox);
+        self.set_cid_aside(arrival, shared, outbox);
+    }
+
+    /// Server: the client probes from addresses of its own choice. They get a connection ID of their
+    /// own if there is one (RFC 9000 section 9.5), which stays theirs if the path moves there.
+    fn set_cid_aside(&mut self, arrival: &Arrival, shared: &Shared, outbox: &mut Outbox) {
+        let Some((path, cids)) = self.open_and_cids() else {
+            return;
+        };
+        let is_new = |tuple: &&mut Box<Tuple>| {
+            tuple.peer_cid.is_none() && tuple.four_tuple == arrival.four_tuple
+        };
+        // That of the preferred address is not taken away.
+        let is_free = shared.side == Side::Server && path.candidate.is_none();
+        if let Some(tuple) = path.unknown.as_mut().filter(is_new)
+            && is_free
+            && cids.may_retire()
+        {
+            tuple.peer_cid = cids.take(outbox);
+        }
+    }
+
+    /// A PATH_RESPONSE: may arrive anywhere, names the challenge by its data. True if the path has
+    /// moved.
+    pub(super) fn on_path_response(
+        &mut self,
+        now: Instant,
+        data: [u8; 8],
+        shared: &mut Shared,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let Some((path, cids)) = self.open_and_cids() else {
+            return false;
+        };
+        if let Some(candidate) = &mut path.candidate
+            && let Some(proof) = candidate.tuple.validation.on_path_response(now, data)
+        {
+            if proof == Validated::Path {
+                candidate.tuple.set_validated();
+                return self.adopt_candidate(now, shared, outbox);
+            }
+            return false;
+        }
+        if path.tuple.validation.on_path_response(now, data).is_some() {
+            path.tuple.set_validated();
+            path.establish(shared, outbox);
+            if let Some(previous) = path.previous.take() {
+                retire_cid_of(Some(*previous), cids, outbox);
+                let moved = PathEvent::Migrated(path.id, path.tuple.four_tuple);
+                outbox.path_event(moved);
+                shared.address_validated = true;
+                return true;
+            }
+        } else if let Some(previous) = &mut path.previous
+            && previous.validation.on_path_response(now, data).is_some()
+        {
+            previous.set_validated();
+        }
+        false
+    }
+
+    /// After a 1-RTT packet: adopts a change of addresses that the packet proves.
+    pub(super) fn on_addresses(
+        &mut self,
+        arrival: &Arrival,
+        newest_non_probing: bool,
+        shared: &Shared,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let Some(path) = self.open_mut() else {
+            return false;
+        };
+        let known = path.tuple.four_tuple;
+        if known == arrival.four_tuple {
+            return false;
+        }
+        if known.matches(&arrival.four_tuple) {
+            // The operating system has chosen the address that was left open.
+            if !arrival.four_tuple.local.ip().is_unspecified() {
+                path.tuple.four_tuple.local = arrival.four_tuple.local;
+                path.report_tuple(outbox);
+            }
+            return false;
+        }
+        if self.concerns_preferred(arrival, shared) {
+            return newest_non_probing && self.on_used_at_preferred(arrival, shared, outbox);
+        }
+        // RFC 9000 section 9.3: only the newest non-probing packet moves the path.
+        if shared.side == Side::Server && newest_non_probing && shared.accepts_migration(arrival) {
+            self.follow(arrival, shared, outbox);
+        }
+        false
+    }
+
+    /// Moves a client's path to another local address.
+    pub(crate) fn move_to(
+        &mut self,
+        now: Instant,
+        local: SocketAddr,
+        shared: &Shared,
+        outbox: &mut Outbox,
+    ) -> Result<(), MigrateError> {
+        let (path, cids) = self.open_and_cids().ok_or(MigrateError::Closed)?;
+        let left = path.tuple.four_tuple;
+        if shared.side == Side::Server {
+            return Err(MigrateError::ServerSide);
+        }
+        // RFC 9000 section 9
+        if !shared.handshake_confirmed {
+            return Err(MigrateError::NotConfirmed);
+        }
+        // RFC 9000 section 18.2, MP-017
+        if shared.peer.disable_active_migration && left.remote == shared.handshake_address {
+            return Err(MigrateError::AddressForbidden);
+        }
+        // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
+        if !cids.rotate(&mut path.tuple.peer_cid, outbox) {
+            cids.request();
+            return Err(MigrateError::NoConnectionId);
+        }
+        let cid = path.tuple.peer_cid.take();
+        let four_tuple = FourTuple::new(local, left.remote);
+        let known = path.take_tuple(four_tuple);
+        let mut next = known.unwrap_or_else(|| Tuple::new(four_tuple, shared.side));
+        next.peer_cid = cid;
+        path.replace_tuple(next);
+        path.start_anew(now, left, shared, outbox);
+        self.prefer_address_from(now, local, shared, outbox);
+        Ok(())
+    }
+
+    /// Follows a client to the addresses a packet came from (RFC 9000 section 9.3).
+    fn follow(&mut self, arrival: &Arrival, shared: &Shared, outbox: &mut Outbox) {
+        let Some((path, cids)) = self.open_and_cids() else {
+            return;
+        };
+        let left = path.tuple.four_tuple;
+        let known = path.take_tuple(arrival.four_tuple);
+        let mut next = known.unwrap_or_else(|| {
+            let mut tuple = Tuple::new(arrival.four_tuple, shared.side);
+            tuple.amplification.on_received(arrival.size);
+            tuple
+        });
+        // RFC 9000 section 9.5: if there is another connection ID, the client's addresses cannot be
+        // linked by ours. Addresses it had before have theirs.
+        if next.peer_cid.is_none() && !next.validated && cids.may_retire() {
+            next.peer_cid = cids.take(outbox);
+        }
+        let forgotten = path.replace_tuple(next);
+        path.share_cids(forgotten, cids, outbox);
+        path.start_anew(arrival.now, left, shared, outbox);
+    }
+
+    /// Validation of the path's tuple failed: falls back to the one before (MP-084). False if there
+    /// is none, so that the path is to be abandoned.
+    fn fall_back(&mut self, shared: &Shared, outbox: &mut Outbox) -> bool {
+        let Some((path, cids)) = self.open_and_cids() else {
+            return false;
+        };
+        let Some(previous) = path.previous.take() else {
+            return false;
+        };
+        let mut failed = path.replace_tuple(*previous);
+        match shared.side {
+            // RFC 9000 section 9.3.2
+            Side::Server => path.share_cids(failed, cids, outbox),
+            // RFC 9000 section 9.5: the connection ID in use was sent from the other address.
+            Side::Client => {
+                let mut cid = failed.as_mut().and_then(|failed| failed.peer_cid.take());
+                let rotated = cids.rotate(&mut cid, outbox);
+                path.tuple.peer_cid = cid;
+                if !rotated {
+                    return false;
+                }
+            }
+        }
+        path.report_tuple(outbox);
+        true
+    }
+
+    /// The time of a validation has come. False if the path is to be abandoned: also if the address
+    /// was proven, but no full datagram passes (MP-079).
+    pub(crate) fn on_validation_timeout(
+        &mut self,
+        now: Instant,
+        shared: &Shared,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let Some(path) = self.open_mut() else {
+            return true;
+        };
+        if let Some(previous) = &mut path.previous {
+            previous.validation.on_timeout(now);
+        }
+        let failed = path.tuple.validation.on_timeout(now);
+        self.on_candidate_timeout(now, outbox);
+        !failed || self.fall_back(shared, outbox)
+    }
+}
+
+impl Path {
+    /// What is known of addresses that the path moves to.
+    fn take_tuple(&mut self, four_tuple: FourTuple) -> Option<Tuple> {
+        let is_there = |tuple: &mut Box<Tuple>| tuple.four_tuple == four_tuple;
+        // Back to where it was before: no need to prove it again.
+        let known = self.previous.take_if(is_there);
+        let known = known.or_else(|| self.unknown.take_if(is_there));
+        known.map(|tuple| *tuple)
+    }
+
+    /// Sees to it that the path's addresses have a connection ID after a change, if need be that of
+    /// those it left; `forgotten` are addresses it will not fall back to.
+    pub(super) fn share_cids(
+        &mut self,
+        mut forgotten: Option<Tuple>,
+        cids: &mut PeerCids,
+        outbox: &mut Outbox,
+    ) {
+        let previous = self.previous.as_deref_mut();
+        if self.tuple.peer_cid.is_none()
+            && let Some(left) = forgotten.as_mut().or(previous)
+        {
+            self.tuple.peer_cid = left.peer_cid.take();
+        }
+        if let Some(previous) = &mut self.previous
+            && previous.peer_cid.is_none()
+            && let Some(forgotten) = &mut forgotten
+        {
+            previous.peer_cid = forgotten.peer_cid.take();
+        }
+        retire_cid_of(forgotten, cids, outbox);
+    }
+}
+
+/// Retires the connection ID of addresses that are not used any more.
+pub(super) fn retire_cid_of(tuple: Option<Tuple>, cids: &mut PeerCids, outbox: &mut Outbox) {
+    if let Some(cid) = tuple.and_then(|tuple| tuple.peer_cid) {
+        cids.retire(cid, outbox);
+    }
+}
+
+#[cfg(test)]
+mod tests;
