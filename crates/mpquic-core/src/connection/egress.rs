@@ -141,7 +141,9 @@ impl Connection {
             return None;
         }
         let mut transmit = None;
-        while let (None, Some(copy)) = (&transmit, self.scheduling.next_copy(&self.streams)) {
+        while transmit.is_none()
+            && let Some(copy) = self.scheduling.next_copy(&self.streams)
+        {
             transmit = self.transmit_train(now, &copy, 1, buf);
         }
         if transmit.is_none()
