@@ -168,7 +168,7 @@ impl Session for TlsSession {
             Connection::Client(client) if !client.is_handshaking() => {
                 Some(client.is_early_data_accepted())
             }
-            _ => None,
+            Connection::Client(_) | Connection::Server(_) => None,
         }
     }
 
