@@ -40,8 +40,10 @@ impl Connection {
         }
         self.idle.on_received(arrival.now);
         self.paths.on_packet_processed(arrival, opened, &content);
-        self.handshake
-            .on_frames_processed(arrival, opened, &content);
+        if let SpaceId::Initial | SpaceId::Handshake = opened.space {
+            self.handshake
+                .on_frames_processed(arrival, opened, &content);
+        }
         Ok(content)
     }
 
@@ -91,7 +93,10 @@ impl Connection {
             Frame::PathChallenge(data) => paths.on_path_challenge(arrival, data, outbox),
             Frame::PathResponse(data) => paths.on_path_response(arrival, data, outbox),
             Frame::ConnectionClose(close) => self.on_close(now, close),
-            Frame::HandshakeDone => self.on_handshake_done(now)?,
+            Frame::HandshakeDone => {
+                self.handshake.on_handshake_done(&mut self.outbox)?;
+                self.follow_handshake_steps(now);
+            }
             Frame::Datagram(data) => {
                 if self.datagrams.on_datagram(data)? {
                     outbox.event(Event::DatagramReceived);

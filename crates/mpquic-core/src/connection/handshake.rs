@@ -94,13 +94,6 @@ impl Connection {
         }
     }
 
-    /// A HANDSHAKE_DONE frame arrived.
-    pub(super) fn on_handshake_done(&mut self, now: Instant) -> Result<(), TransportError> {
-        self.handshake.on_handshake_done(&mut self.outbox)?;
-        self.follow_handshake_steps(now);
-        Ok(())
-    }
-
     fn on_peer_parameters(&mut self, peer: &TransportParameters) {
         self.streams.set_peer_parameters(peer);
         self.datagrams.set_peer_parameters(peer);

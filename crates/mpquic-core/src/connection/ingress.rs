@@ -73,10 +73,13 @@ impl Connection {
             first = false;
             self.handle_packet(arrival, &mut packet)?;
         }
-        while let Some((arrival, mut packet)) = self.take_buffered() {
+        loop {
+            let is_ready = |path| !self.paths.lacks_peer_cid(path);
+            let Some((arrival, mut packet)) = self.handshake.take_buffered(is_ready) else {
+                return Ok(());
+            };
             self.handle_packet(&arrival, &mut packet)?;
         }
-        Ok(())
     }
 
     fn handle_packet(
@@ -86,7 +89,7 @@ impl Connection {
     ) -> Result<(), TransportError> {
         let seen = Dropped::new(&packet.header, packet.data.len());
         let tail = reset_token(&packet.data);
-        match self.open_packet(arrival, packet)? {
+        match self.open_packet(arrival, packet) {
             Opening::Opened(opened, payload) => match opened.packet_type {
                 PacketType::OneRtt => self.handle_one_rtt(arrival, &opened, payload),
                 PacketType::ZeroRtt => self.process(arrival, &opened, payload).map(|_| ()),
@@ -111,55 +114,45 @@ impl Connection {
         }
     }
 
-    fn open_packet(
-        &mut self,
-        arrival: &Arrival,
-        packet: &mut ProtectedPacket,
-    ) -> Result<Opening, TransportError> {
+    #[inline]
+    fn open_packet(&mut self, arrival: &Arrival, packet: &mut ProtectedPacket) -> Opening {
         // RFC 9000 section 17.2, unless we announced that it may be greased (RFC 9287).
         if !packet.has_fixed_bit() && !self.endpoint_config.grease_quic_bit {
-            return Ok(Opening::Dropped(DropReason::Invalid));
+            return Opening::Dropped(DropReason::Invalid);
         }
         match packet.header {
-            Header::Short { .. } => Ok(self.open_one_rtt(arrival, packet)),
+            Header::Short { .. } => self.open_one_rtt(arrival, packet),
             Header::Initial { .. } | Header::Handshake { .. } | Header::ZeroRtt { .. } => {
                 let first = self.paths.any(PathId::ZERO).map(|path| &path.space);
-                Ok(self.handshake.open_long(arrival, packet, first))
+                self.handshake.open_long(arrival, packet, first)
             }
             Header::Retry { .. } | Header::VersionNegotiation { .. } => {
                 let acted_on =
                     self.handshake
                         .on_unnumbered(packet, &mut self.random, &mut self.outbox);
                 self.follow_handshake_steps(arrival.now);
-                Ok(match acted_on? {
-                    true => Opening::Unnumbered,
-                    false => Opening::Dropped(DropReason::Rejected),
-                })
+                match acted_on {
+                    Ok(true) => Opening::Unnumbered,
+                    Ok(false) => Opening::Dropped(DropReason::Rejected),
+                    Err(error) => Opening::Fault(error),
+                }
             }
         }
     }
 
+    #[inline]
     fn open_one_rtt(&mut self, arrival: &Arrival, packet: &mut ProtectedPacket) -> Opening {
         let paths = &self.paths;
         let Some(slot) = paths.slot(arrival.path) else {
             return Opening::Dropped(DropReason::ConnectionUnknown);
         };
         let space = slot.path.as_deref().map(|path| &path.space);
-        if space.is_none() && paths.lacks_peer_cid(slot) {
+        if space.is_none() && paths.lacks_peer_cid(arrival.path) {
             return self.handshake.buffer(arrival, packet);
         }
         let largest_pto = || paths.largest_pto();
         self.handshake
             .open_one_rtt(arrival, packet, space, largest_pto, &mut self.outbox)
-    }
-
-    /// The first buffered packet that can be handled by now.
-    fn take_buffered(&mut self) -> Option<(Arrival, ProtectedPacket)> {
-        let paths = &self.paths;
-        self.handshake.take_buffered(|path| {
-            let slot = paths.slot(path);
-            slot.is_none_or(|slot| !paths.lacks_peer_cid(slot))
-        })
     }
 
     fn handle_one_rtt(

@@ -128,8 +128,9 @@ impl Paths {
 
     /// True if the client seems to open the path, and its PATH_NEW_CONNECTION_ID is still on its way,
     /// perhaps over a slower path. The answer waits for it (MP-083).
-    pub(crate) fn lacks_peer_cid(&self, slot: &PathSlot) -> bool {
-        self.may_be_opened(slot) && !slot.peer_cids.has_unused()
+    pub(crate) fn lacks_peer_cid(&self, id: PathId) -> bool {
+        let lacks = |slot: &PathSlot| self.may_be_opened(slot) && !slot.peer_cids.has_unused();
+        self.slot(id).is_some_and(lacks)
     }
 
     /// Makes sure that the path of an opened packet exists; false if the packet must be dropped.

@@ -8,17 +8,21 @@ use crate::packet::arrival::{Arrival, Content, Opened};
 
 impl Paths {
     /// False for a datagram from a server address that the client did not choose (MP-086).
+    #[inline]
     pub(crate) fn may_come_from(&self, arrival: &Arrival) -> bool {
         let remote = arrival.four_tuple.remote;
-        let Some(path) = self.any(arrival.path) else {
-            return self.shared.side == Side::Server;
+        let is_known = || {
+            self.any(arrival.path).is_some_and(|path| {
+                // Packets from the handshake's address may be late once path 0 has left it.
+                path.id == PathId::ZERO && remote == self.shared.handshake_address
+                    || path.knows_remote(remote)
+            })
         };
-        // Packets from the handshake's address may be late once path 0 has left it.
-        let is_late = || path.id == PathId::ZERO && remote == self.shared.handshake_address;
-        self.shared.side == Side::Server || path.knows_remote(remote) || is_late()
+        self.shared.side == Side::Server || is_known()
     }
 
     /// A 1-RTT packet is new and may be processed; true if none with a higher number came before.
+    #[inline]
     pub(crate) fn on_packet_opened(&mut self, opened: &Opened) -> bool {
         let side = self.shared.side;
         let Some(path) = self.any_mut(opened.space.path()) else {
@@ -32,6 +36,7 @@ impl Paths {
     }
 
     /// The frames of a packet were processed; those of 1-RTT and 0-RTT are acknowledged from here.
+    #[inline]
     pub(crate) fn on_packet_processed(
         &mut self,
         arrival: &Arrival,
