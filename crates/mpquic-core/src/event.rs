@@ -288,7 +288,7 @@ pub enum SendDatagramError {
 
 /// What became of 0-RTT (RFC 9001 section 4.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EarlyData {
+pub enum ZeroRtt {
     /// The connection resumes nothing, or the server takes no 0-RTT.
     NotOffered,
     /// Client: data written now leaves at once, as 0-RTT.

@@ -78,8 +78,8 @@ pub use error::{
     ConnectionClose, ConnectionError, Fault, TlsFailure, TransportError, TransportErrorCode,
 };
 pub use event::{
-    ClosedPath, ConnectionStats, Datagram, EarlyData, EndpointEvent, Event, MigrateError,
-    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason,
+    ClosedPath, ConnectionStats, Datagram, EndpointEvent, Event, MigrateError, OpenPathError,
+    PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason, ZeroRtt,
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;

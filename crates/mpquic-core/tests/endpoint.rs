@@ -9,8 +9,8 @@ use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
 use mpquic_core::wire::header::{Header, next_packet};
 use mpquic_core::{
-    Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, EarlyData,
-    Endpoint, Event, Fault, FourTuple, StreamId, TokenStore, VarInt, Version,
+    Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, Endpoint, Event,
+    Fault, FourTuple, StreamId, TokenStore, VarInt, Version, ZeroRtt,
 };
 use mpquic_sim::Tls;
 
@@ -391,7 +391,7 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
     let mut test = Test::new();
     test.visit();
     let mut client = test.connect();
-    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Offered);
     let text: Vec<u8> = (0..5000).map(|index| index as u8).collect();
     let id = write(&mut client.1, &text);
 
@@ -403,12 +403,12 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
     }
     let accepted = &mut server.as_mut().unwrap().1;
     assert!(accepted.is_handshaking());
-    assert_eq!(accepted.early_data(), EarlyData::Accepted);
+    assert_eq!(accepted.zero_rtt(), ZeroRtt::Accepted);
     assert_eq!(accepted.accept(Dir::Uni), Some(id));
     assert_eq!(read(accepted, id), (text, true));
 
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
     assert!(client.1.is_multipath());
     // All of it was acknowledged: nothing was sent twice.
     assert_eq!(
@@ -493,7 +493,7 @@ fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
     let mut client = test.connect();
     write(&mut client.1, &[7; 3000]);
     let flight = test.datagrams(&mut client.1);
-    for expected in [EarlyData::Accepted, EarlyData::NotOffered] {
+    for expected in [ZeroRtt::Accepted, ZeroRtt::NotOffered] {
         // Another endpoint with the same tickets, so that nothing but TLS can tell the attempts
         // apart.
         let config = Arc::new(test.tls.server(test.transport.clone()));
@@ -504,9 +504,9 @@ fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
             test.give_server(&mut server, data.clone());
         }
         let accepted = &mut server.as_mut().unwrap().1;
-        assert_eq!(accepted.early_data(), expected);
+        assert_eq!(accepted.zero_rtt(), expected);
         let stream = accepted.accept(Dir::Uni);
-        assert_eq!(stream.is_some(), expected == EarlyData::Accepted);
+        assert_eq!(stream.is_some(), expected == ZeroRtt::Accepted);
     }
 }
 
@@ -607,7 +607,7 @@ fn rfc_9001_4_6_lost_early_data_is_sent_again_as_one_rtt() {
     let initial = test.datagrams(&mut client.1).remove(0);
     test.give_server(&mut server, initial);
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
     for _ in 0..3 {
         if let Some((time, _)) = client.1.poll_timeout() {
             test.now = test.now.max(time);
@@ -627,18 +627,18 @@ fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
     let other = Tls::new(b"test").server(test.transport.clone());
     test.server.set_server_config(Some(Arc::new(other)));
     let mut client = test.connect();
-    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Offered);
     let id = write(&mut client.1, &[7; 3000]);
     let mut server = None;
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Rejected);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Rejected);
     assert!(!client.1.is_handshaking());
     let path = client.1.path_stats(mpquic_core::PathId::ZERO).unwrap();
     assert_eq!((path.in_flight, path.packets_lost), (0, 0));
     assert!(client.1.send_stream(id).write(b"more").is_err());
 
     let accepted = &mut server.as_mut().unwrap().1;
-    assert_eq!(accepted.early_data(), EarlyData::NotOffered);
+    assert_eq!(accepted.zero_rtt(), ZeroRtt::NotOffered);
     assert_eq!(accepted.accept(Dir::Uni), None);
     // The same stream ID is free again.
     assert_eq!(test.write_again(&mut client, &mut server), id);
@@ -653,15 +653,15 @@ fn rfc_9369_5_a_change_of_the_version_rejects_early_data() {
     test.visit();
     test.restart_server_with(&[Version::V2, Version::V1]);
     let mut client = test.connect();
-    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Offered);
     write(&mut client.1, &[7; 3000]);
     let mut server = None;
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Rejected);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Rejected);
     assert_eq!(client.1.version(), Version::V2);
     assert!(!client.1.is_handshaking());
     let accepted = &mut server.as_mut().unwrap().1;
-    assert_eq!(accepted.early_data(), EarlyData::NotOffered);
+    assert_eq!(accepted.zero_rtt(), ZeroRtt::NotOffered);
     test.write_again(&mut client, &mut server);
 }
 
@@ -675,7 +675,7 @@ fn rfc_9368_2_1_starting_over_rejects_early_data() {
     let id = write(&mut client.1, &[7; 3000]);
     let mut server = None;
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Rejected);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Rejected);
     assert_eq!(client.1.version(), Version::V2);
     assert_eq!(test.write_again(&mut client, &mut server), id);
     assert_eq!(lost(&mut client.1), None);
@@ -705,7 +705,7 @@ fn rfc_9000_17_2_5_3_early_data_is_sent_again_after_a_retry() {
     assert!(accepted.is_handshaking());
     assert_eq!(read(accepted, id), (vec![7; 3000], true));
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
     assert_eq!(lost(&mut client.1), None);
 }
 
@@ -765,12 +765,12 @@ fn mp_012_the_path_limit_is_not_remembered() {
     let server = test.tls.server(Arc::new(transport));
     test.server.set_server_config(Some(Arc::new(server)));
     let mut client = test.connect();
-    assert_eq!(client.1.early_data(), EarlyData::Offered);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Offered);
     assert!(!client.1.is_multipath());
     write(&mut client.1, &[7; 3000]);
     let mut server = None;
     test.exchange(&mut client, &mut server);
-    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
     assert!(!client.1.is_multipath() && !server.unwrap().1.is_multipath());
     assert_eq!(lost(&mut client.1), None);
 }
@@ -814,7 +814,7 @@ fn the_smallest_acknowledgement_delay_is_not_remembered() {
     let mut client = test.connect();
     write(&mut client.1, &[7; 3000]);
     test.exchange(&mut client, &mut None);
-    assert_eq!(client.1.early_data(), EarlyData::Accepted);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
     assert_eq!(lost(&mut client.1), None);
 }
 
@@ -849,11 +849,11 @@ fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
         let mut client = test.connect();
         write(&mut client.1, b"early");
         test.exchange(&mut client, &mut None);
-        assert_eq!(client.1.early_data(), EarlyData::Accepted);
+        assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
         match lost(&mut client.1) {
             Some(ConnectionError::TransportError(error)) => {
                 assert!(is_lower);
-                assert_eq!(error.fault, Fault::EarlyLimitsReduced);
+                assert_eq!(error.fault, Fault::ZeroRttLimitsReduced);
             }
             other => assert!(!is_lower && other.is_none(), "{other:?}"),
         }

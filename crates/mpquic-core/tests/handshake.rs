@@ -5,8 +5,9 @@ use std::time::Duration;
 use mpquic_core::config::ConnectionIds;
 use mpquic_core::crypto::ExportError;
 use mpquic_core::{
-    ConnectionError, EarlyData, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
+    ConnectionError, Event, OpenPathError, PathStatus, TransportErrorCode, VarInt,
     Version::{V1, V2},
+    ZeroRtt,
 };
 use mpquic_sim::{AcceptPolicy, LinkConfig, Pair, Setup, Side, Topology};
 
@@ -299,7 +300,7 @@ fn a_resumed_client_sends_with_its_first_flight() {
 
             let start = pair.now();
             pair.connect();
-            assert_eq!(pair.client().early_data(), EarlyData::Offered);
+            assert_eq!(pair.client().zero_rtt(), ZeroRtt::Offered);
             pair.send(Side::Client, 5_000).unwrap();
             assert_eq!(
                 pair.open_path("other", PathStatus::Available),
@@ -309,7 +310,7 @@ fn a_resumed_client_sends_with_its_first_flight() {
             let took = pair.now() - start;
             assert!(took < 12 * MS || loss > 0.0, "{took:?}");
             pair.run_until_confirmed(20 * SECOND).unwrap();
-            assert_eq!(pair.client().early_data(), EarlyData::Accepted);
+            assert_eq!(pair.client().zero_rtt(), ZeroRtt::Accepted);
             pair.open_all_paths();
             pair.transfer(Side::Client, 100_000, 60 * SECOND);
             pair.close(Side::Server);
@@ -326,10 +327,10 @@ fn rejected_early_data_can_be_sent_again() {
     pair.close(Side::Client);
     pair.restart_server();
     pair.connect();
-    assert_eq!(pair.client().early_data(), EarlyData::Offered);
+    assert_eq!(pair.client().zero_rtt(), ZeroRtt::Offered);
     pair.send(Side::Client, 5_000).unwrap();
     pair.run_until_confirmed(SECOND).unwrap();
-    assert_eq!(pair.client().early_data(), EarlyData::Rejected);
+    assert_eq!(pair.client().zero_rtt(), ZeroRtt::Rejected);
     pair.run_transfers(SECOND).unwrap();
     pair.close(Side::Client);
 }

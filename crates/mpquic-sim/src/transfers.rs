@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_core::{
-    Connection, Dir, EarlyData, Event, ReadStreamError, StreamEvent, StreamId, VarInt, WriteError,
+    Connection, Dir, Event, ReadStreamError, StreamEvent, StreamId, VarInt, WriteError, ZeroRtt,
 };
 
 use crate::application::Application;
@@ -256,7 +256,7 @@ impl Application for Transfers {
         match event {
             Event::Stream(event) => self.on_stream_event(now, connection, *event),
             Event::Connected { .. } => {
-                if connection.early_data() == EarlyData::Rejected {
+                if connection.zero_rtt() == ZeroRtt::Rejected {
                     // What was sent as 0-RTT is lost, and the streams with it: once more.
                     let lost = std::mem::take(&mut self.outgoing);
                     self.waiting.extend(lost.values().map(|out| out.size));

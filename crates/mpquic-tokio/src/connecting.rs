@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use mpquic_core::crypto::HandshakeData;
-use mpquic_core::{ConnectionError, EarlyData, FourTuple, Side};
+use mpquic_core::{ConnectionError, FourTuple, Side, ZeroRtt};
 use tokio::time::Sleep;
 
 use crate::config::ClientConfig;
@@ -133,7 +133,7 @@ impl Connecting {
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRttAccepted), Self> {
         let possible = self.attempts.first().is_some_and(|attempt| {
             let state = attempt.connection.lock();
-            state.core.side() == Side::Server || state.core.early_data() != EarlyData::NotOffered
+            state.core.side() == Side::Server || state.core.zero_rtt() != ZeroRtt::NotOffered
         });
         if !possible {
             return Err(self);
@@ -234,7 +234,7 @@ impl Future for ZeroRttAccepted {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.0.established.as_mut().poll(cx).map(|result| {
             let state = self.0.connection.lock();
-            result.is_ok() && state.core.early_data() == EarlyData::Accepted
+            result.is_ok() && state.core.zero_rtt() == ZeroRtt::Accepted
         })
     }
 }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_core::crypto::{ExportError, HandshakeData};
 use mpquic_core::{
-    ConnectionError, ConnectionStats, Dir, EarlyData, FourTuple, PathId, PathState, PathStats,
-    PathStatus, Side, StreamId, TransportErrorCode, VarInt, Version,
+    ConnectionError, ConnectionStats, Dir, FourTuple, PathId, PathState, PathStats, PathStatus,
+    Side, StreamId, TransportErrorCode, VarInt, Version, ZeroRtt,
 };
 use rustls::pki_types::CertificateDer;
 use thiserror::Error;
@@ -141,7 +141,7 @@ impl Connection {
         let attempt = |state: &mut Locked<'_>| match &state.error {
             Some(error) => Some(Err(error.clone())),
             None => {
-                let early = state.core.early_data() == EarlyData::Offered;
+                let early = state.core.zero_rtt() == ZeroRtt::Offered;
                 let id = state.core.open(dir);
                 if id.is_none() {
                     state.wake_task(); // STREAMS_BLOCKED may be due.

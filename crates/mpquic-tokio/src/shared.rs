@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::sched::LocalQueue;
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Dir, EarlyData, Event, PathEvent, PathId, StreamEvent,
-    StreamId, Transmit,
+    ConnectionError, ConnectionHandle, Dir, Event, PathEvent, PathId, StreamEvent, StreamId,
+    Transmit, ZeroRtt,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -365,7 +365,7 @@ impl State {
                 Event::Connected { .. } => {
                     self.connected = true;
                     wake.connection.notify_waiters();
-                    if self.core.early_data() == EarlyData::Rejected {
+                    if self.core.zero_rtt() == ZeroRtt::Rejected {
                         self.wake_streams();
                     }
                 }
@@ -440,7 +440,7 @@ impl State {
 
     /// True if a stream with this flag was opened as 0-RTT in vain.
     pub(crate) fn is_rejected(&self, early: bool) -> bool {
-        early && self.core.early_data() == EarlyData::Rejected
+        early && self.core.zero_rtt() == ZeroRtt::Rejected
     }
 
     /// Sends what is due; true if more is due than fits one turn.

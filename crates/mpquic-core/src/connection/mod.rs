@@ -18,8 +18,8 @@ use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
 use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
 use crate::event::{
-    ClosedPath, ConnectionStats, EarlyData, EndpointEvent, Event, MigrateError, OpenPathError,
-    PathStats, SendDatagramError,
+    ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError, PathStats,
+    SendDatagramError, ZeroRtt,
 };
 use crate::guarded::GuardedController;
 use crate::handshake::Handshake;
@@ -447,7 +447,7 @@ impl Connection {
 
     /// Whether data written before the handshake was complete went as 0-RTT. What arrives as 0-RTT
     /// may be a replay of an earlier connection: send only what may happen twice.
-    pub fn early_data(&self) -> EarlyData {
+    pub fn zero_rtt(&self) -> ZeroRtt {
         self.handshake.zero_rtt_state()
     }
 

@@ -35,11 +35,11 @@ pub trait Session: Send {
         None
     }
     /// 0-RTT keys: a client's for sealing, a server's for opening.
-    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+    fn zero_rtt_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
         None
     }
     /// Client: whether the server took the 0-RTT data; `None` until known.
-    fn early_data_accepted(&self) -> Option<bool> {
+    fn zero_rtt_accepted(&self) -> Option<bool> {
         None
     }
     /// True until the TLS handshake is complete.

@@ -189,7 +189,7 @@ faults! {
         /// draft-ietf-quic-ack-frequency-14 section 4.
         AckDelayNotValid = "request for an acknowledgement delay that is not valid";
         /// RFC 9000 section 7.4.1.
-        EarlyLimitsReduced = "0-RTT was accepted with lower limits than before";
+        ZeroRttLimitsReduced = "0-RTT was accepted with lower limits than before";
         /// RFC 9001 section 4.1.3.
         CryptoLeftOver = "CRYPTO data left over at the end of an encryption level";
         /// RFC 9001 section 4.1.3.

@@ -8,7 +8,7 @@ use super::setup::Role;
 use super::state::{Handshake, Step};
 use crate::crypto::FirstFlight;
 use crate::error::{Fault, TransportError};
-use crate::event::EarlyData;
+use crate::event::ZeroRtt;
 use crate::ids::SpaceId;
 use crate::outbox::Outbox;
 use crate::qlog::UnnumberedKind;
@@ -159,7 +159,7 @@ impl Handshake {
             .map_err(|_| TransportError::new(Fault::TlsNotStarted))?;
         self.log_local_parameters(outbox);
         outbox.log.handshake_keys(PacketType::Initial);
-        if self.zero_rtt_state == EarlyData::NotOffered {
+        if self.zero_rtt_state == ZeroRtt::NotOffered {
             self.offer_zero_rtt(outbox);
         }
         Ok(())

@@ -11,7 +11,7 @@ use super::version::Versions;
 use super::zero_rtt_keys::ZeroRttKeys;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::crypto::{ExportError, HandshakeData, Session};
-use crate::event::EarlyData;
+use crate::event::ZeroRtt;
 use crate::ids::SpaceId;
 use crate::outbox::Outbox;
 use crate::protect::buffered::BufferedPackets;
@@ -65,7 +65,7 @@ pub(crate) struct Handshake {
     /// 1-RTT packets that cannot be handled yet.
     pub(super) buffered: BufferedPackets,
     pub(super) zero_rtt: Option<Box<ZeroRttKeys>>,
-    pub(super) zero_rtt_state: EarlyData,
+    pub(super) zero_rtt_state: ZeroRtt,
     /// What we announce; `None` once the handshake is complete.
     pub(super) local_parameters: Option<Box<TransportParameters>>,
     pub(super) announces_multipath: bool,
@@ -105,7 +105,7 @@ impl Handshake {
             crypto_buffer: setup.transport.crypto_buffer.max(MIN_CRYPTO_BUFFER),
             buffered: BufferedPackets::default(),
             zero_rtt: None,
-            zero_rtt_state: EarlyData::NotOffered,
+            zero_rtt_state: ZeroRtt::NotOffered,
             announces_multipath: setup.local_parameters.initial_max_path_id.is_some(),
             local_parameters: Some(Box::new(setup.local_parameters)),
             cids: FirstCids {

@@ -7,7 +7,7 @@ use super::setup::Role;
 use super::state::{Handshake, Step};
 use super::zero_rtt_keys::{Sealing, ZeroRttKeys};
 use crate::error::{Fault, TransportError};
-use crate::event::EarlyData;
+use crate::event::ZeroRtt;
 use crate::outbox::Outbox;
 use crate::qlog;
 use crate::wire::frame::PacketType;
@@ -36,13 +36,13 @@ impl Handshake {
     }
 
     /// What became of 0-RTT.
-    pub(crate) fn zero_rtt_state(&self) -> EarlyData {
+    pub(crate) fn zero_rtt_state(&self) -> ZeroRtt {
         self.zero_rtt_state
     }
 
     /// Client: lets data leave under the limits of the connection it resumes.
     pub(super) fn offer_zero_rtt(&mut self, outbox: &mut Outbox) {
-        let Some((header, packet)) = self.session.early_keys() else {
+        let Some((header, packet)) = self.session.zero_rtt_keys() else {
             return;
         };
         let Ok(Some(remembered)) = self.session.transport_parameters() else {
@@ -52,7 +52,7 @@ impl Handshake {
             .log
             .event(|| qlog::Event::ParametersRestored(&remembered));
         outbox.log.handshake_keys(PacketType::ZeroRtt);
-        self.zero_rtt_state = EarlyData::Offered;
+        self.zero_rtt_state = ZeroRtt::Offered;
         self.steps
             .push(Step::ZeroRttOffered(Box::new(remembered.clone())));
         self.zero_rtt = Some(Box::new(ZeroRttKeys {
@@ -77,8 +77,8 @@ impl Handshake {
         let Some(remembered) = keys.and_then(|keys| keys.remembered) else {
             return Ok(());
         };
-        if self.session.early_data_accepted() == Some(true) {
-            self.zero_rtt_state = EarlyData::Accepted;
+        if self.session.zero_rtt_accepted() == Some(true) {
+            self.zero_rtt_state = ZeroRtt::Accepted;
             return check_limits(&remembered, peer);
         }
         self.reject_zero_rtt();
@@ -87,7 +87,7 @@ impl Handshake {
 
     /// RFC 9001 section 4.6.2: as if nothing had been sent, but numbers are not used twice.
     fn reject_zero_rtt(&mut self) {
-        self.zero_rtt_state = EarlyData::Rejected;
+        self.zero_rtt_state = ZeroRtt::Rejected;
         self.steps.push(Step::ZeroRttRejected);
     }
 
@@ -107,9 +107,9 @@ impl Handshake {
         {
             return;
         }
-        if let Some((header, packet)) = self.session.early_keys() {
+        if let Some((header, packet)) = self.session.zero_rtt_keys() {
             outbox.log.handshake_keys(PacketType::ZeroRtt);
-            self.zero_rtt_state = EarlyData::Accepted;
+            self.zero_rtt_state = ZeroRtt::Accepted;
             self.zero_rtt = Some(Box::new(ZeroRttKeys {
                 header,
                 packet,
@@ -158,7 +158,7 @@ fn check_limits(
         .zip(limits(peer))
         .any(|(before, after)| after < before);
     if reduced {
-        return Err(Fault::EarlyLimitsReduced.into());
+        return Err(Fault::ZeroRttLimitsReduced.into());
     }
     Ok(())
 }

@@ -155,7 +155,7 @@ impl Session for TlsSession {
         )
     }
 
-    fn early_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+    fn zero_rtt_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
         let keys = self.inner.zero_rtt_keys()?;
         Some((
             Box::new(TlsHeaderKey(keys.header)),
@@ -163,7 +163,7 @@ impl Session for TlsSession {
         ))
     }
 
-    fn early_data_accepted(&self) -> Option<bool> {
+    fn zero_rtt_accepted(&self) -> Option<bool> {
         match &self.inner {
             Connection::Client(client) if !client.is_handshaking() => {
                 Some(client.is_early_data_accepted())

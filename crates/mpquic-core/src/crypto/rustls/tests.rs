@@ -273,23 +273,23 @@ fn second_connection_has_early_data() {
     let client = QuicClientConfig::dangerous_trusting_any_certificate(&[H3]);
     let client = Arc::new(client.unwrap());
     let mut first = Pair::new(&client, &server);
-    assert!(first.client.early_keys().is_none());
+    assert!(first.client.zero_rtt_keys().is_none());
     first.handshake().unwrap();
-    assert_eq!(first.client.early_data_accepted(), Some(false));
+    assert_eq!(first.client.zero_rtt_accepted(), Some(false));
 
     let mut second = Pair::new(&client, &server);
-    let (_, sealing) = second.client.early_keys().unwrap();
+    let (_, sealing) = second.client.zero_rtt_keys().unwrap();
     // The remembered parameters bound the early data.
     let remembered = second.client.transport_parameters().unwrap().unwrap();
     assert_eq!(remembered.initial_max_data, 2);
-    assert_eq!(second.client.early_data_accepted(), None);
+    assert_eq!(second.client.zero_rtt_accepted(), None);
     let mut hello = Vec::new();
     assert!(second.client.write_handshake(&mut hello).is_none());
     second.server.read_handshake(&hello).unwrap();
-    let (_, opening) = second.server.early_keys().unwrap();
+    let (_, opening) = second.server.zero_rtt_keys().unwrap();
     assert!(carries(&*sealing, &*opening, 0));
     second.handshake().unwrap();
-    assert_eq!(second.client.early_data_accepted(), Some(true));
+    assert_eq!(second.client.zero_rtt_accepted(), Some(true));
 }
 
 #[test]
@@ -417,7 +417,7 @@ fn rfc_9369_5_tickets_are_good_in_one_version() {
     let client = Arc::new(client);
     let resumes = |versions| {
         let pair = Pair::of_versions(&client, &server, versions);
-        pair.client.early_keys().is_some()
+        pair.client.zero_rtt_keys().is_some()
     };
     let mut pair = Pair::of_versions(&client, &server, [V1, V2]);
     switch(&mut pair, V2);
@@ -427,11 +427,11 @@ fn rfc_9369_5_tickets_are_good_in_one_version() {
 
     // A server does not take tickets of another version than the one it chooses.
     let mut pair = Pair::of_versions(&client, &server, [V2, V1]);
-    assert!(pair.client.early_keys().is_some());
+    assert!(pair.client.zero_rtt_keys().is_some());
     switch(&mut pair, V1);
-    assert!(pair.server.early_keys().is_none());
+    assert!(pair.server.zero_rtt_keys().is_none());
     pair.handshake().unwrap();
-    assert_eq!(pair.client.early_data_accepted(), Some(false));
+    assert_eq!(pair.client.zero_rtt_accepted(), Some(false));
 }
 
 /// A store of the application's own has tickets of version 1 only.
@@ -445,10 +445,10 @@ fn a_store_of_its_own_gets_no_tickets_of_other_versions() {
     switch(&mut pair, V2);
     pair.handshake().unwrap();
     let mut pair = Pair::of_versions(&client, &server, [V1, V1]);
-    assert!(pair.client.early_keys().is_none());
+    assert!(pair.client.zero_rtt_keys().is_none());
     pair.handshake().unwrap();
     let pair = Pair::of_versions(&client, &server, [V1, V1]);
-    assert!(pair.client.early_keys().is_some());
+    assert!(pair.client.zero_rtt_keys().is_some());
     let pair = Pair::of_versions(&client, &server, [V2, V2]);
-    assert!(pair.client.early_keys().is_none());
+    assert!(pair.client.zero_rtt_keys().is_none());
 }

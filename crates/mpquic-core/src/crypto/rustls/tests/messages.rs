@@ -188,7 +188,7 @@ fn rfc_9001_8_3_no_end_of_early_data() {
             pair.client.read_handshake(&bytes).unwrap();
         }
     }
-    assert_eq!(pair.client.early_data_accepted(), Some(true));
+    assert_eq!(pair.client.zero_rtt_accepted(), Some(true));
     const FINISHED: u8 = 20;
     assert_eq!(written, [CLIENT_HELLO, FINISHED]);
 
