@@ -172,7 +172,6 @@ pub(crate) const RUSTLS: &[&str] = &[
     "mpquic-cli/src/args.rs",
     "mpquic-cli/src/serve.rs",
     "mpquic-cli/src/trust.rs",
-    "mpquic-sim/src/null_crypto.rs",
     "mpquic-sim/src/tls.rs",
     "mpquic-tokio/src/config.rs",
     "mpquic-tokio/src/connection.rs",
