@@ -191,16 +191,16 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 115,
+    limit: 113,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 3272,
+    limit: 3400,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 524,
+    limit: 560,
     slack: 50,
 };

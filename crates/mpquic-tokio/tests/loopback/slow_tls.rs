@@ -41,7 +41,9 @@ impl ResolvesServerCert for Certificate {
 }
 
 /// A server configuration, its certificate, and the ends of the certificate's channels.
-fn slow_server() -> Result<(ServerConfig, Arc<Certificate>, Receiver<()>, Sender<()>), Error> {
+type SlowServer = (ServerConfig, Arc<Certificate>, Receiver<()>, Sender<()>);
+
+fn slow_server() -> Result<SlowServer, Error> {
     let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
     let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
     let provider = Arc::new(provider());
