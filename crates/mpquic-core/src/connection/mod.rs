@@ -289,7 +289,8 @@ impl Connection {
         }
     }
 
-    /// Opens a path (client only). It carries data once [`PathEvent::Established`] was reported.
+    /// Opens a path (client only). It carries data once [`PathEvent::Established`](crate::PathEvent::Established) was
+    /// reported.
     pub fn open_path(
         &mut self,
         now: Instant,

@@ -74,7 +74,8 @@ impl QuicClientConfig {
         Self::finish(config, alpn)
     }
 
-    /// Trusts the server whose certificate has this SHA-256 (see [`certificate_fingerprint`]),
+    /// Trusts the server whose certificate has this SHA-256 (see
+    /// [`certificate_fingerprint`](super::certificate_fingerprint)),
     /// whatever its name, issuer and dates.
     pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         Self::with_verifier(Some(fingerprint), alpn)

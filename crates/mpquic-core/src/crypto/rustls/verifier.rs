@@ -9,7 +9,7 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_t
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// SHA-256 of a certificate's DER encoding: what [`QuicClientConfig::with_pin`] compares.
+/// SHA-256 of a certificate's DER encoding: what [`with_pin`](super::QuicClientConfig::with_pin) compares.
 pub fn certificate_fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     let mut fingerprint = [0; 32];
     fingerprint.copy_from_slice(digest::digest(&digest::SHA256, certificate).as_ref());
