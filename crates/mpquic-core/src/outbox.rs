@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::cid::peer::ResetTokens;
 use crate::congestion::CongestionKind;
 use crate::error::ConnectionError;
 use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent, RouteChange};
@@ -153,6 +154,16 @@ impl Outbox {
         self.events.shrink_to_fit();
         self.scheduler_events.shrink_to_fit();
         self.repeated.shrink_to_fit();
+    }
+}
+
+impl ResetTokens for Outbox {
+    fn add(&mut self, token: [u8; 16]) {
+        self.endpoint_event(RouteChange::ResetTokenAdded(token));
+    }
+
+    fn remove(&mut self, token: [u8; 16]) {
+        self.endpoint_event(RouteChange::ResetTokenRemoved(token));
     }
 }
 

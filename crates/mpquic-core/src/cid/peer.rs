@@ -5,9 +5,7 @@ use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
 use crate::error::{Fault, TransportError};
-use crate::event::RouteChange;
 use crate::ids::PathId;
-use crate::outbox::Outbox;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
@@ -19,6 +17,15 @@ const MIN_RETIREMENTS: usize = 32;
 /// Gaps in the sequence numbers that are tolerated beyond `active_connection_id_limit`. An honest
 /// peer has fewer: it counts up by one and issues no more than the limit.
 const EXTRA_GAPS: usize = 16;
+
+/// Whoever watches for stateless resets (MP-108): told of a token when the connection ID it belongs to
+/// comes into use, and when it is retired.
+pub(crate) trait ResetTokens {
+    /// Datagrams that end in the token reset the connection from now on.
+    fn add(&mut self, token: [u8; 16]);
+    /// They no longer do.
+    fn remove(&mut self, token: [u8; 16]);
+}
 
 /// A connection ID the peer issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,10 +43,10 @@ impl PeerCid {
 
     /// Path 0 of a client: the server's `stateless_reset_token` parameter, which belongs to the
     /// connection ID of the handshake.
-    pub(crate) fn set_handshake_token(&mut self, token: [u8; 16], outbox: &mut Outbox) {
+    pub(crate) fn set_handshake_token(&mut self, token: [u8; 16], tokens: &mut impl ResetTokens) {
         if self.sequence == 0 {
             self.reset_token = Some(token);
-            outbox.endpoint_event(RouteChange::ResetTokenAdded(token));
+            tokens.add(token);
         }
     }
 
@@ -87,8 +94,8 @@ struct Blocked {
 /// of others.
 ///
 /// Only the reset tokens of those in use count: RFC 9000 section 10.3.1 forbids looking for tokens of
-/// connection IDs that were not used or are retired (MP-108). So the endpoint is told when one is
-/// taken and when it is retired.
+/// connection IDs that were not used or are retired (MP-108). So [`ResetTokens`] is told
+/// when one is taken and when it is retired.
 #[derive(Debug)]
 pub(crate) struct PeerCids {
     path: PathId,
@@ -160,7 +167,7 @@ impl PeerCids {
         &mut self,
         frame: &NewConnectionId,
         in_use: &mut [&mut Option<PeerCid>],
-        outbox: &mut Outbox,
+        tokens: &mut impl ResetTokens,
     ) -> Result<(), TransportError> {
         // MP-130
         if self.abandoned {
@@ -185,10 +192,10 @@ impl PeerCids {
             self.queue_retirement(frame.sequence_number);
         }
         if frame.retire_prior_to > self.retire_prior_to {
-            self.retire_below(frame.retire_prior_to, in_use, outbox);
+            self.retire_below(frame.retire_prior_to, in_use, tokens);
         }
         if let Some(first) = in_use.first_mut().filter(|first| first.is_none()) {
-            **first = self.take(outbox);
+            **first = self.take(tokens);
         }
         self.check_limits(in_use.iter().filter(|cid| cid.is_some()).count())
     }
@@ -264,31 +271,35 @@ impl PeerCids {
 
     /// Begins to use the connection ID with the lowest sequence number.
     #[must_use]
-    pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Option<PeerCid> {
+    pub(crate) fn take(&mut self, tokens: &mut impl ResetTokens) -> Option<PeerCid> {
         let next = (!self.unused.is_empty()).then(|| self.unused.remove(0))?;
         if let Some(token) = next.reset_token {
-            outbox.endpoint_event(RouteChange::ResetTokenAdded(token));
+            tokens.add(token);
         }
         Some(next)
     }
 
     /// The connection ID is used no more; the peer is told.
-    pub(crate) fn retire(&mut self, cid: PeerCid, outbox: &mut Outbox) {
-        forget_token(cid, outbox);
+    pub(crate) fn retire(&mut self, cid: PeerCid, tokens: &mut impl ResetTokens) {
+        forget_token(cid, tokens);
         self.queue_retirement(cid.sequence);
     }
 
     /// Changes the connection ID in use for the next one. False if there is none, or if too many
     /// retirements are under way already (MP-107).
     #[must_use]
-    pub(crate) fn rotate(&mut self, in_use: &mut Option<PeerCid>, outbox: &mut Outbox) -> bool {
+    pub(crate) fn rotate(
+        &mut self,
+        in_use: &mut Option<PeerCid>,
+        tokens: &mut impl ResetTokens,
+    ) -> bool {
         if !self.has_unused() || !self.may_retire() {
             return false;
         }
         if let Some(old) = in_use.take() {
-            self.retire(old, outbox);
+            self.retire(old, tokens);
         }
-        *in_use = self.take(outbox);
+        *in_use = self.take(tokens);
         true
     }
 
@@ -414,9 +425,13 @@ impl PeerCids {
 
     /// The path is abandoned: all its connection IDs are retired at once, without frames (MP-121),
     /// those in use included, and what was to be said about them is forgotten (MP-130).
-    pub(crate) fn abandon(&mut self, in_use: impl Iterator<Item = PeerCid>, outbox: &mut Outbox) {
+    pub(crate) fn abandon(
+        &mut self,
+        in_use: impl Iterator<Item = PeerCid>,
+        tokens: &mut impl ResetTokens,
+    ) {
         for cid in in_use {
-            forget_token(cid, outbox);
+            forget_token(cid, tokens);
         }
         self.abandoned = true;
         self.unused.clear();
@@ -452,7 +467,7 @@ impl PeerCids {
         &mut self,
         bound: u64,
         in_use: &mut [&mut Option<PeerCid>],
-        outbox: &mut Outbox,
+        tokens: &mut impl ResetTokens,
     ) {
         self.retire_prior_to = bound;
         if let Some(pending) = &mut self.pending {
@@ -465,7 +480,7 @@ impl PeerCids {
         }
         for place in in_use {
             if let Some(cid) = place.take_if(|cid| cid.sequence < bound) {
-                self.retire(cid, outbox);
+                self.retire(cid, tokens);
             }
         }
     }
@@ -483,9 +498,9 @@ impl PeerCids {
 }
 
 /// The endpoint need not look for the reset token of a connection ID any more.
-fn forget_token(cid: PeerCid, outbox: &mut Outbox) {
+fn forget_token(cid: PeerCid, tokens: &mut impl ResetTokens) {
     if let Some(token) = cid.reset_token {
-        outbox.endpoint_event(RouteChange::ResetTokenRemoved(token));
+        tokens.remove(token);
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("wire", "error ids range_set version"),
             ("crypto", "error ids version wire"),
             ("packet", "crypto error ids sched version wire"),
+            ("cid", "error ids packet random range_set wire"),
             ("qlog", "congestion error ids version wire"),
             ("config", "cid congestion crypto qlog sched version"),
             ("guarded", "config congestion ids path_map sched"),
@@ -37,9 +38,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("event", "error ids stream"),
             (
                 "outbox",
-                "congestion error event guarded ids packet qlog recorder sched space",
+                "cid congestion error event guarded ids packet qlog recorder sched space",
             ),
-            ("cid", "error event ids outbox packet random range_set wire"),
             (
                 "handshake",
                 "config crypto error event ids outbox packet protect qlog random recorder recovery space stream version wire",
@@ -94,7 +94,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
 ];
 
 /// Arrows that lead up all the same: folder, room, room. Known faults; none may come.
-pub(crate) const UPWARD: &[(&str, &str, &str)] = &[("mpquic-core/src", "config", "cid")];
+pub(crate) const UPWARD: &[(&str, &str, &str)] = &[];
 
 /// Files that name each other in a circle. Known faults; none may come.
 pub(crate) const CIRCLES: &[&str] = &[

@@ -4,6 +4,7 @@ use RouteChange::{ResetTokenAdded as Added, ResetTokenRemoved as Removed};
 
 use super::*;
 use crate::cid::testing::User;
+use crate::event::RouteChange;
 use crate::packet::writer::written;
 
 const PATH: PathId = PathId(2);
