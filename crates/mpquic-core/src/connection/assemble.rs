@@ -115,13 +115,12 @@ impl Connection {
     /// The header of a path's next 1-RTT packet, or 0-RTT packet if there are no other keys.
     #[inline]
     fn packet_header(&self, id: PathId, to: Option<FourTuple>) -> Option<PacketHeader> {
-        let slot = self.paths.slot(id)?;
-        let path = slot.path.as_deref()?;
+        let path = self.paths.any(id)?;
         let dcid = path.destination(to)?;
         Some(match self.handshake.sealing()?.key_phase {
             Some(key_phase) => PacketHeader::Short {
                 dcid,
-                spin: path.spins && path.spin,
+                spin: path.spin(),
                 key_phase,
             },
             None => self.handshake.zero_rtt_header(dcid),

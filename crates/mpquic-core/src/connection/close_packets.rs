@@ -22,11 +22,11 @@ impl Connection {
         let id = self
             .paths
             .iter()
-            .find(|path| path.tuple.validated && !path.is_suspect())
+            .find(|path| path.is_validated() && !path.is_suspect())
             .or_else(|| self.paths.iter().next())
             .map(|path| path.id)?;
         let path = self.paths.open(id)?;
-        let four_tuple = path.tuple.four_tuple;
+        let four_tuple = path.four_tuple();
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
         if !self.handshake.is_confirmed() && id == PathId::ZERO {
             let early = conceal(&frame);

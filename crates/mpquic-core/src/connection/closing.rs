@@ -22,7 +22,8 @@ impl Connection {
             let frame = Close::Application(ApplicationClose { error_code, reason });
             let until = now + self.closing_period();
             self.state = State::closing(frame, until);
-            self.release();
+            // What a connection on its way out no longer needs.
+            self.paths.forget_sent();
         }
     }
 
@@ -70,17 +71,7 @@ impl Connection {
     /// Tells the application that the connection is over.
     pub(super) fn lose(&mut self, reason: ConnectionError) {
         self.outbox.connection_lost(reason);
-        self.release();
-    }
-
-    /// Frees what a connection on its way out no longer needs.
-    fn release(&mut self) {
-        let mut drained = Vec::new();
-        for slot in self.paths.slots_mut() {
-            if let Some(path) = &mut slot.path {
-                path.recovery.discard_space(&mut path.space, &mut drained);
-                drained.clear();
-            }
-        }
+        // What a connection on its way out no longer needs.
+        self.paths.forget_sent();
     }
 }

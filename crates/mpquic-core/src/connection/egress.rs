@@ -171,7 +171,7 @@ impl Connection {
         let id = assignment.path;
         let unsent = self.streams.unsent();
         let path = self.paths.open_mut(id)?;
-        let four_tuple = path.tuple.four_tuple;
+        let four_tuple = path.four_tuple();
         let ecn = path.recovery.ecn.codepoint();
         let size = path.datagram_size();
         let window = self.outbox.controller.window(id);
@@ -238,7 +238,7 @@ impl Connection {
             }
         }
         if filled && let Some(path) = self.paths.any_mut(plan.path) {
-            path.filled_packet = true;
+            path.on_filled_packet();
         }
         count
     }

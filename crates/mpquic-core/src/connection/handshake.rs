@@ -25,8 +25,7 @@ impl Connection {
             peer_cid,
         };
         self.outbox.log.event(started);
-        self.log_tuple(PathId::ZERO);
-        self.log_mtu(PathId::ZERO);
+        self.paths.report(&mut self.outbox);
         let started = self.handshake.start(&mut self.outbox);
         self.follow_handshake_steps(now);
         self.close_on_error(now, started);
@@ -43,14 +42,10 @@ impl Connection {
     pub(super) fn follow_handshake_steps(&mut self, now: Instant) {
         for step in self.handshake.take_steps() {
             match step {
-                Step::PeerCid(cid) => {
-                    if let Some(slot) = self.paths.slot_mut(PathId::ZERO) {
-                        slot.set_handshake_cid(cid);
-                    }
-                }
+                Step::PeerCid(cid) => self.paths.set_handshake_cid(cid),
                 Step::AddressValidated => {
                     if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-                        path.tuple.set_validated();
+                        path.set_validated();
                     }
                 }
                 Step::ZeroRttOffered(remembered) => {
@@ -60,8 +55,7 @@ impl Connection {
                 }
                 Step::ZeroRttRejected => {
                     if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-                        path.recovery
-                            .discard_space(&mut path.space, &mut Vec::new());
+                        path.forget_sent();
                     }
                     self.streams.on_zero_rtt_rejected();
                 }
@@ -129,7 +123,7 @@ impl Connection {
     fn on_retried(&mut self) {
         let mut lost = Vec::new();
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-            path.recovery.discard_space(&mut path.space, &mut lost);
+            lost = path.forget_sent();
             if let Some(level) = self.handshake.level_mut(SpaceId::Initial) {
                 path.recovery
                     .discard_space(&mut level.space, &mut Vec::new());
@@ -149,8 +143,8 @@ impl Connection {
 
     /// Server: offers the client a token that is good for every address validated so far (MP-087).
     pub(super) fn offer_token(&mut self) {
-        let validated = self.paths.iter().filter(|path| path.tuple.validated);
-        let addresses = validated.map(|path| path.tuple.four_tuple.remote.ip());
+        let validated = self.paths.iter().filter(|path| path.is_validated());
+        let addresses = validated.map(|path| path.four_tuple().remote.ip());
         self.handshake.offer_token(addresses, &mut self.random);
     }
 }

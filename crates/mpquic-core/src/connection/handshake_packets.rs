@@ -42,7 +42,7 @@ impl Connection {
             return None;
         }
         let path = self.paths.open(PathId::ZERO)?;
-        let four_tuple = path.tuple.four_tuple;
+        let four_tuple = path.four_tuple();
         let size = path.datagram_size().min(path.budget_for(four_tuple));
         // RFC 9000 section 14.1: datagrams with ack-eliciting Initial packets fill 1200 bytes.
         let eliciting = self

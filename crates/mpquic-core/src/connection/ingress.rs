@@ -146,7 +146,7 @@ impl Connection {
         let Some(slot) = paths.slot(arrival.path) else {
             return Opening::Dropped(DropReason::ConnectionUnknown);
         };
-        let space = slot.path.as_deref().map(|path| &path.space);
+        let space = slot.any().map(|path| &path.space);
         if space.is_none() && paths.lacks_peer_cid(arrival.path) {
             return self.handshake.buffer(arrival, packet);
         }

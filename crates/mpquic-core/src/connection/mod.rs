@@ -53,7 +53,6 @@ mod idle;
 mod ingress;
 #[cfg(feature = "testing")]
 mod inject;
-mod log;
 mod scheduling;
 mod settle;
 mod state;
@@ -328,9 +327,7 @@ impl Connection {
         &self,
         path: PathId,
     ) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
-        self.paths.open(path).ok_or(ClosedPath)?;
-        let slot = self.paths.slot(path).ok_or(ClosedPath)?;
-        Ok((slot.statuses().local(), slot.statuses().peer()))
+        self.paths.status(path)
     }
 
     /// Tells a client that its local address for a path changed (an interface came back with
@@ -376,35 +373,24 @@ impl Connection {
         queue: Option<LocalQueue>,
     ) -> Result<(), ClosedPath> {
         let open = self.paths.open_mut(path).ok_or(ClosedPath)?;
-        open.local_queue = queue.map(|queue| (queue, open.counters.bytes_sent));
+        open.set_local_queue(queue);
         Ok(())
     }
 
     /// Sends a PING on the path.
     pub fn ping_path(&mut self, path: PathId) -> Result<(), ClosedPath> {
-        self.paths.open_mut(path).ok_or(ClosedPath)?.ping = true;
+        self.paths.open_mut(path).ok_or(ClosedPath)?.request_ping();
         Ok(())
     }
 
     /// Paths that are not discarded, in order of ID.
     pub fn paths(&self) -> impl Iterator<Item = PathId> + '_ {
-        self.paths
-            .slots()
-            .iter()
-            .filter(|slot| slot.path.is_some())
-            .map(|slot| slot.id)
+        self.paths.existing()
     }
 
     /// Statistics of a path.
     pub fn path_stats(&self, path: PathId) -> Option<PathStats> {
-        let slot = self.paths.slot(path)?;
-        let abandoned = slot.abandon.is_some();
-        let window = if abandoned {
-            0
-        } else {
-            self.outbox.controller.window(path)
-        };
-        slot.path.as_ref().map(|path| path.stats(abandoned, window))
+        self.paths.stats(path, &self.outbox.controller)
     }
 
     /// Statistics of the connection.

@@ -1,18 +1,14 @@
 //! The earliest timeout with its reason, and what happens when its time has come.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::{Connection, State};
-use crate::error::{ConnectionError, TransportErrorCode};
+use crate::error::ConnectionError;
 use crate::event::{RouteChange, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
 use crate::recovery::PacketNumberSpace;
-use crate::recovery::pto::MAX_BACKOFF;
 use crate::recovery::{RecoveryTimeout, TimeoutContext, TimeoutKind};
-
-/// Longest time between probes of a suspect path while another path carries the data.
-const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Connection {
     /// The next time [`Self::handle_timeout`] must be called, and why. Ask again after every other
@@ -23,24 +19,13 @@ impl Connection {
             return end.map(|at| (at, TimeoutReason::Close));
         }
         let mut earliest = Earliest(None);
-        let keep_alive = self.keep_alive_interval();
         for slot in self.paths.slots() {
-            if let Some(at) = slot.drain_deadline() {
-                earliest.note(Some(at), TimeoutReason::PathDrain(slot.id));
-            }
-            if let Some(path) = &slot.path {
-                let ack = path.space.received.next_timeout();
-                earliest.note(ack, TimeoutReason::AckDelay(slot.id));
+            if let Some((at, reason)) = slot.next_timeout(&self.paths.shared) {
+                earliest.note(Some(at), reason);
             }
             if let Some(path) = slot.open() {
-                earliest.note(
-                    path.validation_timeout(),
-                    TimeoutReason::PathValidation(slot.id),
-                );
                 let recovery = self.recovery_timeout(path).map(|timeout| timeout.at);
-                earliest.note(recovery, TimeoutReason::LossDetection(slot.id));
-                let silent = keep_alive.map(|interval| path.last_activity + interval);
-                earliest.note(silent, TimeoutReason::KeepAlive(slot.id));
+                earliest.note(recovery, TimeoutReason::LossDetection(path.id));
             }
         }
         for level in self.handshake.levels() {
@@ -68,20 +53,13 @@ impl Connection {
     }
 
     fn timeout_context(&self, path: &Path) -> TimeoutContext {
-        // Where data can go elsewhere, a short probe now and then costs little and notices soon that
-        // the path is back.
-        let spared = path.is_suspect() && self.paths.alternative(path.id).is_some();
         TimeoutContext {
-            max_backoff: if spared {
-                SUSPECT_PROBE_INTERVAL
-            } else {
-                MAX_BACKOFF
-            },
+            max_backoff: self.paths.max_backoff(path),
             peer_max_ack_delay: self.paths.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.is_confirmed(),
             peer_validated_address: path.id != PathId::ZERO
                 || !self.handshake.peer_may_be_blocked(),
-            amplification_limited: path.tuple.amplification.is_blocked(1),
+            amplification_limited: path.is_amplification_limited(),
             has_handshake_keys: self.handshake.level(SpaceId::Handshake).is_some(),
         }
     }
@@ -120,11 +98,7 @@ impl Connection {
 
     /// Acknowledgements that are due stay so until something can carry them; their timers do not.
     fn on_ack_timeout(&mut self, now: Instant) {
-        for slot in self.paths.slots_mut() {
-            if let Some(path) = &mut slot.path {
-                path.space.received.on_timeout(now);
-            }
-        }
+        self.paths.on_ack_timeout(now);
         for level in self.handshake.levels_mut() {
             level.space.received.on_timeout(now);
         }
@@ -132,41 +106,12 @@ impl Connection {
 
     fn on_path_timeout(&mut self, now: Instant, id: PathId) {
         self.on_recovery_timeout(now, id);
-        self.on_keep_alive_timeout(now, id);
-        if let Some((slot, shared)) = self.paths.slot_and_shared(id)
-            && !slot.on_validation_timeout(now, shared, &mut self.outbox)
-        {
-            self.abandon_path(now, id, TransportErrorCode::PATH_UNSTABLE_OR_POOR);
-        }
-    }
-
-    /// Until the handshake is confirmed, its own probes keep the path alive, and nothing may put them
-    /// off.
-    fn keep_alive_interval(&self) -> Option<Duration> {
-        self.config
-            .keep_alive_interval
-            .filter(|_| self.handshake.is_confirmed())
-    }
-
-    /// A path was silent for the keep-alive interval. While packets wait for acknowledgement, a PING
-    /// would put off their probe timeout, again and again; once one has passed, a probe leaves
-    /// instead, with what may be lost.
-    fn on_keep_alive_timeout(&mut self, now: Instant, id: PathId) {
-        let Some(interval) = self.keep_alive_interval() else {
-            return;
-        };
-        let Some(path) = self.paths.open_mut(id) else {
-            return;
-        };
-        if path.last_activity + interval > now {
-            return;
-        }
-        path.last_activity = now;
-        if path.space.sent.ack_eliciting() == 0 {
-            path.ping = true;
-        } else if path.recovery.pto_count() > 0 {
-            path.recovery.on_probe_timeout(&mut path.space, now);
+        if self.paths.on_keep_alive_timeout(now, id) {
             self.on_probe_timeout(id, SpaceId::Data(id));
+        }
+        let outbox = &mut self.outbox;
+        if let Some(abandonment) = self.paths.on_validation_timeout(now, id, outbox) {
+            self.after_abandonment(now, abandonment, false);
         }
     }
 
@@ -197,10 +142,8 @@ impl Connection {
 
     fn on_probe_timeout(&mut self, id: PathId, space: SpaceId) {
         if let Some(path) = self.paths.open_mut(id) {
-            path.counters.probe_timeouts += 1;
-            tracing::debug!(path = %id, ?space, count = path.recovery.pto_count(), "probe timeout");
+            path.on_probe_timeout(space, &mut self.outbox);
         }
-        self.log_metrics(id);
         match space {
             SpaceId::Data(_) => {
                 self.paths.on_silent(id, &mut self.outbox);

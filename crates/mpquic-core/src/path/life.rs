@@ -231,6 +231,16 @@ impl Paths {
         }
     }
 
+    /// Our status of an open path and the peer's, if it sent one.
+    pub(crate) fn status(
+        &self,
+        id: PathId,
+    ) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
+        let slot = self.slot(id).filter(|slot| slot.open().is_some());
+        let statuses = slot.ok_or(ClosedPath)?.statuses();
+        Ok((statuses.local(), statuses.peer()))
+    }
+
     /// The application's status of a path: for the peer and for ourselves.
     pub(crate) fn set_status(
         &mut self,

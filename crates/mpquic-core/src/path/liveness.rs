@@ -7,7 +7,7 @@ use crate::sched::SchedulerEvent;
 
 /// Whether a path answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Liveness {
+pub(super) enum Liveness {
     /// As far as is known.
     Live,
     /// A probe timeout passed and nothing was acknowledged since.

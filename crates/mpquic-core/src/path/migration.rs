@@ -209,7 +209,7 @@ impl PathSlot {
     }
 
     /// Moves a client's path to another local address.
-    pub(crate) fn move_to(
+    pub(super) fn move_to(
         &mut self,
         now: Instant,
         local: SocketAddr,
@@ -296,7 +296,7 @@ impl PathSlot {
 
     /// The time of a validation has come. False if the path is to be abandoned: also if the address
     /// was proven, but no full datagram passes (MP-079).
-    pub(crate) fn on_validation_timeout(
+    pub(super) fn on_validation_timeout(
         &mut self,
         now: Instant,
         shared: &Shared,

@@ -18,14 +18,14 @@ use crate::sched::LocalQueue;
 
 mod ack_frequency;
 mod advisory_frame_limit;
-pub(crate) mod amplification;
+mod amplification;
 mod failover;
 mod frames;
 pub(crate) mod ids;
 pub(crate) mod life;
 mod liveness;
 mod migration;
-pub(crate) mod mtu;
+mod mtu;
 mod outcome;
 mod parameters;
 mod preferred_address;
@@ -35,10 +35,11 @@ pub(crate) mod sending;
 pub(crate) mod set;
 pub(crate) mod shared;
 pub(crate) mod slot;
-pub(crate) mod status;
+mod status;
+mod timers;
 mod tuple;
-pub(crate) mod validation;
-pub(crate) mod view;
+mod validation;
+mod view;
 
 use liveness::Liveness;
 use mtu::MtuDiscovery;
@@ -50,49 +51,49 @@ pub(crate) const MIN_DATAGRAM: usize = 1200;
 
 /// Counters of one path.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Counters {
-    pub(crate) bytes_sent: u64,
-    pub(crate) bytes_received: u64,
-    pub(crate) bytes_acked: u64,
-    pub(crate) bytes_lost: u64,
-    pub(crate) packets_sent: u64,
-    pub(crate) packets_received: u64,
-    pub(crate) packets_lost: u64,
-    pub(crate) congestion_events: u64,
-    pub(crate) probe_timeouts: u64,
+struct Counters {
+    bytes_sent: u64,
+    bytes_received: u64,
+    bytes_acked: u64,
+    bytes_lost: u64,
+    packets_sent: u64,
+    packets_received: u64,
+    packets_lost: u64,
+    congestion_events: u64,
+    probe_timeouts: u64,
 }
 
 /// What a path ID names: one packet number space and the state of sending in it.
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) id: PathId,
-    pub(crate) tuple: Tuple,
+    tuple: Tuple,
     /// While a new tuple is validated: the one to fall back to.
     previous: Option<Box<Tuple>>,
     candidate: Option<Box<Candidate>>,
     /// Addresses that sent something on the path without having become its own.
     unknown: Option<Box<Tuple>>,
     /// PATH_RESPONSEs owed.
-    pub(crate) responses: Responses,
+    responses: Responses,
     pub(crate) space: PacketNumberSpace,
     pub(crate) recovery: Recovery,
-    pub(crate) mtu: MtuDiscovery,
+    mtu: MtuDiscovery,
     /// The application was told that the path is established.
-    pub(crate) established: bool,
+    established: bool,
     liveness: Liveness,
     /// What the driver said of the queue it sends into, and the bytes sent by then.
-    pub(crate) local_queue: Option<(LocalQueue, u64)>,
+    local_queue: Option<(LocalQueue, u64)>,
     /// A packet was as large as the MTU allows: larger ones would be of use.
-    pub(crate) filled_packet: bool,
+    filled_packet: bool,
     /// A PING is to be sent.
-    pub(crate) ping: bool,
+    ping: bool,
     /// The latency spin bit, and whether it is used: not on one path in sixteen, so that those who
     /// turn it off do not stand out (RFC 9000 section 17.4).
-    pub(crate) spin: bool,
-    pub(crate) spins: bool,
+    spin: bool,
+    spins: bool,
     /// When a packet was last received or an ack-eliciting one sent.
-    pub(crate) last_activity: Instant,
-    pub(crate) counters: Counters,
+    last_activity: Instant,
+    counters: Counters,
 }
 
 impl Path {
@@ -125,6 +126,26 @@ impl Path {
         }
     }
 
+    /// The addresses it runs between.
+    pub(crate) fn four_tuple(&self) -> FourTuple {
+        self.tuple.four_tuple
+    }
+
+    /// True if the peer has answered where it is now.
+    pub(crate) fn is_validated(&self) -> bool {
+        self.tuple.validated
+    }
+
+    /// The peer's address is proven by other means than validation.
+    pub(crate) fn set_validated(&mut self) {
+        self.tuple.set_validated();
+    }
+
+    /// True if nothing may be sent until more arrives (RFC 9000 section 8).
+    pub(crate) fn is_amplification_limited(&self) -> bool {
+        self.tuple.amplification.is_blocked(1)
+    }
+
     /// The path was validated and may carry data.
     pub(crate) fn is_usable(&self) -> bool {
         self.tuple.validated && self.established
@@ -152,13 +173,13 @@ impl Path {
     }
 
     /// True if the peer may be at this address.
-    pub(crate) fn knows_remote(&self, remote: SocketAddr) -> bool {
+    fn knows_remote(&self, remote: SocketAddr) -> bool {
         self.proven_tuples()
             .any(|tuple| tuple.four_tuple.remote == remote)
     }
 
     /// True if packets between these addresses are to be probes only.
-    pub(crate) fn is_elsewhere(&self, four_tuple: FourTuple) -> bool {
+    fn is_elsewhere(&self, four_tuple: FourTuple) -> bool {
         let mut used = std::iter::once(&self.tuple).chain(self.previous.as_deref());
         !used.any(|tuple| tuple.four_tuple == four_tuple)
     }
@@ -176,7 +197,7 @@ impl Path {
     }
 
     /// The next addresses that a challenge is due for.
-    pub(crate) fn challenged(&self) -> Option<FourTuple> {
+    fn challenged(&self) -> Option<FourTuple> {
         let mut tuples = self.proven_tuples();
         let tuple = tuples.find(|tuple| tuple.validation.wants_to_send())?;
         Some(tuple.four_tuple)
@@ -229,13 +250,6 @@ impl Path {
         }
     }
 
-    /// The earliest time validation wants attention.
-    pub(crate) fn validation_timeout(&self) -> Option<Instant> {
-        self.proven_tuples()
-            .filter_map(|tuple| tuple.validation.next_timeout())
-            .min()
-    }
-
     /// Largest datagram, bytes.
     pub(crate) fn datagram_size(&self) -> usize {
         usize::from(self.mtu.mtu())
@@ -251,8 +265,23 @@ impl Path {
         self.ping = true;
     }
 
+    /// A packet was as large as the MTU allows.
+    pub(crate) fn on_filled_packet(&mut self) {
+        self.filled_packet = true;
+    }
+
+    /// What the driver says of the queue it sends into.
+    pub(crate) fn set_local_queue(&mut self, queue: Option<LocalQueue>) {
+        self.local_queue = queue.map(|queue| (queue, self.counters.bytes_sent));
+    }
+
+    /// The latency spin bit of the next packet.
+    pub(crate) fn spin(&self) -> bool {
+        self.spins && self.spin
+    }
+
     /// Updates the spin bit for a packet with the largest number so far (RFC 9000 section 17.4).
-    pub(crate) fn on_spin(&mut self, side: Side, spin: bool) {
+    fn on_spin(&mut self, side: Side, spin: bool) {
         self.spin = match side {
             Side::Client => !spin,
             Side::Server => spin,

@@ -3,12 +3,20 @@
 use std::time::Instant;
 
 use super::Path;
+use super::set::Paths;
 use crate::congestion::{CongestionKind, Controller as _};
 use crate::outbox::Outbox;
 use crate::recovery::AckOutcome;
 use crate::space::SentPacket;
 
 impl Path {
+    /// Nothing sent on the path is waited for any more; returns what it was.
+    pub(crate) fn forget_sent(&mut self) -> Vec<(u64, SentPacket)> {
+        let mut forgotten = Vec::new();
+        self.recovery.discard_space(&mut self.space, &mut forgotten);
+        forgotten
+    }
+
     /// A 1-RTT packet was acknowledged; the path may have been abandoned meanwhile.
     pub(crate) fn on_packet_acked(
         &mut self,
@@ -73,6 +81,16 @@ impl Path {
                 self.counters.congestion_events += 1;
             }
             outbox.on_congestion(self.id, event.kind);
+        }
+    }
+}
+
+impl Paths {
+    /// Nothing sent on any path is waited for any more.
+    pub(crate) fn forget_sent(&mut self) {
+        let paths = self.slots_mut().iter_mut();
+        for path in paths.filter_map(|slot| slot.path.as_deref_mut()) {
+            path.forget_sent();
         }
     }
 }

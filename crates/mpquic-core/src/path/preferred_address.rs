@@ -40,7 +40,7 @@ impl Shared {
 /// All of it concerns path 0.
 impl PathSlot {
     /// Client: the handshake is confirmed; probes the address the server would rather be used at.
-    pub(crate) fn prefer_address(
+    pub(super) fn prefer_address(
         &mut self,
         now: Instant,
         shared: &mut Shared,

@@ -1,15 +1,17 @@
 //! What a path tells of itself: statistics, and events for qlog.
 
 use super::Path;
-use crate::congestion::Controller as _;
+use super::set::Paths;
+use crate::congestion::Controller;
 use crate::event::{PathState, PathStats};
+use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::qlog::{EcnValidation, Event, Metrics};
 use crate::recovery::ecn::Validation;
 
 impl Path {
     /// Logs where the path runs.
-    pub(crate) fn report_tuple(&self, outbox: &mut Outbox) {
+    pub(super) fn report_tuple(&self, outbox: &mut Outbox) {
         let (path, four_tuple) = (self.id, self.tuple.four_tuple);
         outbox
             .log
@@ -17,7 +19,7 @@ impl Path {
     }
 
     /// Logs what MTU discovery knows.
-    pub(crate) fn report_mtu(&self, outbox: &mut Outbox) {
+    pub(super) fn report_mtu(&self, outbox: &mut Outbox) {
         outbox.log.event(|| Event::MtuUpdated {
             path: self.id,
             mtu: self.mtu.mtu(),
@@ -43,7 +45,7 @@ impl Path {
         }
     }
 
-    pub(crate) fn stats(&self, abandoned: bool, window: u64) -> PathStats {
+    pub(super) fn stats(&self, abandoned: bool, window: u64) -> PathStats {
         let rtt = self.recovery.rtt.snapshot();
         let state = if abandoned {
             PathState::Abandoned
@@ -71,6 +73,30 @@ impl Path {
             congestion_events: self.counters.congestion_events,
             probe_timeouts: self.counters.probe_timeouts,
         }
+    }
+}
+
+impl Paths {
+    /// Logs where open paths run, and what MTU discovery knows of them.
+    pub(crate) fn report(&self, outbox: &mut Outbox) {
+        for path in self.iter() {
+            path.report_tuple(outbox);
+            path.report_mtu(outbox);
+        }
+    }
+
+    /// IDs of the paths that are not discarded, in order.
+    pub(crate) fn existing(&self) -> impl Iterator<Item = PathId> + '_ {
+        let slots = self.slots().iter();
+        slots.filter(|slot| slot.path.is_some()).map(|slot| slot.id)
+    }
+
+    /// Statistics of a path.
+    pub(crate) fn stats(&self, id: PathId, controller: &dyn Controller) -> Option<PathStats> {
+        let slot = self.slot(id)?;
+        let abandoned = slot.abandon.is_some();
+        let window = if abandoned { 0 } else { controller.window(id) };
+        slot.path.as_ref().map(|path| path.stats(abandoned, window))
     }
 }
 

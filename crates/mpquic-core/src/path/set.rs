@@ -25,7 +25,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    pub(crate) fn new(shared: Shared) -> Self {
+    pub(super) fn new(shared: Shared) -> Self {
         Self {
             slots: Vec::new(),
             advisory_frames: AdvisoryFrameLimit::new(),
@@ -47,12 +47,12 @@ impl Paths {
         self.position(id).ok().map(|index| &self.slots[index])
     }
 
-    pub(crate) fn slot_mut(&mut self, id: PathId) -> Option<&mut PathSlot> {
+    pub(super) fn slot_mut(&mut self, id: PathId) -> Option<&mut PathSlot> {
         self.position(id).ok().map(|index| &mut self.slots[index])
     }
 
     /// The slot of an ID that may not have one yet. The caller has checked the limits.
-    pub(crate) fn slot_or_new(&mut self, id: PathId) -> &mut PathSlot {
+    pub(super) fn slot_or_new(&mut self, id: PathId) -> &mut PathSlot {
         let index = self.position(id).unwrap_or_else(|index| {
             if self.slots.len() == self.slots.capacity() {
                 // As many as are likely to be needed: one for each ID that both sides allow.
@@ -66,7 +66,7 @@ impl Paths {
         &mut self.slots[index]
     }
 
-    pub(crate) fn remove(&mut self, id: PathId) -> Option<PathSlot> {
+    pub(super) fn remove(&mut self, id: PathId) -> Option<PathSlot> {
         self.position(id).ok().map(|index| self.slots.remove(index))
     }
 
@@ -74,7 +74,7 @@ impl Paths {
         &self.slots
     }
 
-    pub(crate) fn slots_mut(&mut self) -> &mut [PathSlot] {
+    pub(super) fn slots_mut(&mut self) -> &mut [PathSlot] {
         &mut self.slots
     }
 
@@ -99,16 +99,23 @@ impl Paths {
     }
 
     /// The path, open or abandoned, and what it shares with the others.
-    pub(crate) fn any_and_shared(&mut self, id: PathId) -> Option<(&mut Path, &mut Shared)> {
+    pub(super) fn any_and_shared(&mut self, id: PathId) -> Option<(&mut Path, &mut Shared)> {
         let index = self.position(id).ok()?;
         let path = self.slots[index].path.as_deref_mut()?;
         Some((path, &mut self.shared))
     }
 
     /// What is known of a path ID, and what it shares with the others.
-    pub(crate) fn slot_and_shared(&mut self, id: PathId) -> Option<(&mut PathSlot, &mut Shared)> {
+    pub(super) fn slot_and_shared(&mut self, id: PathId) -> Option<(&mut PathSlot, &mut Shared)> {
         let index = self.position(id).ok()?;
         Some((&mut self.slots[index], &mut self.shared))
+    }
+
+    /// What the handshake's packets are sent to from now on.
+    pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
+        if let Some(slot) = self.slot_mut(PathId::ZERO) {
+            slot.set_handshake_cid(cid);
+        }
     }
 
     /// A datagram for a path arrived: its bytes raise the 3x limit of the addresses it came from (RFC
@@ -121,7 +128,7 @@ impl Paths {
     }
 
     /// A connection ID of ours for a path, not used on any path so far (MP-095).
-    pub(crate) fn new_cid(&mut self) -> Option<ConnectionId> {
+    pub(super) fn new_cid(&mut self) -> Option<ConnectionId> {
         let slots = &self.slots;
         self.shared.cids.generate(|cid| is_issued(slots, cid))
     }
@@ -178,7 +185,7 @@ impl Paths {
     }
 
     /// Open paths in order of ID.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
         self.slots.iter_mut().filter_map(PathSlot::open_mut)
     }
 

@@ -22,8 +22,8 @@ use crate::wire::frame::NewConnectionId;
 
 /// The end of a path (RFC 10069 section 3.4).
 #[derive(Debug)]
-pub(crate) struct Abandon {
-    pub(crate) error_code: TransportErrorCode,
+pub(super) struct Abandon {
+    pub(super) error_code: TransportErrorCode,
     /// How far our PATH_ABANDON has come.
     pub(super) progress: Progress,
     /// When the rest of the state may be dropped; known once the peer's PATH_ABANDON arrived.
@@ -37,12 +37,12 @@ static SILENCE: PathStatuses = PathStatuses::new();
 /// What is known of one path ID.
 #[derive(Debug)]
 pub(crate) struct PathSlot {
-    pub(crate) id: PathId,
-    pub(crate) local_cids: LocalCids,
-    pub(crate) peer_cids: PeerCids,
+    pub(super) id: PathId,
+    pub(super) local_cids: LocalCids,
+    pub(super) peer_cids: PeerCids,
     statuses: Option<Box<PathStatuses>>,
-    pub(crate) path: Option<Box<Path>>,
-    pub(crate) abandon: Option<Box<Abandon>>,
+    pub(super) path: Option<Box<Path>>,
+    pub(super) abandon: Option<Box<Abandon>>,
 }
 
 impl PathSlot {
@@ -58,12 +58,12 @@ impl PathSlot {
     }
 
     /// What each side told the other about using the path.
-    pub(crate) fn statuses(&self) -> &PathStatuses {
+    pub(super) fn statuses(&self) -> &PathStatuses {
         self.statuses.as_deref().unwrap_or(&SILENCE)
     }
 
     /// What each side told the other about using the path.
-    pub(crate) fn statuses_mut(&mut self) -> &mut PathStatuses {
+    pub(super) fn statuses_mut(&mut self) -> &mut PathStatuses {
         self.statuses
             .get_or_insert_with(|| Box::new(PathStatuses::new()))
     }
@@ -73,6 +73,11 @@ impl PathSlot {
         if let Some(statuses) = &mut self.statuses {
             statuses.write_frames(writer, self.id);
         }
+    }
+
+    /// The path, open or abandoned.
+    pub(crate) fn any(&self) -> Option<&Path> {
+        self.path.as_deref()
     }
 
     /// The path, unless it was abandoned.
@@ -85,7 +90,7 @@ impl PathSlot {
     }
 
     /// The path, unless it was abandoned.
-    pub(crate) fn open_mut(&mut self) -> Option<&mut Path> {
+    pub(super) fn open_mut(&mut self) -> Option<&mut Path> {
         if self.abandon.is_some() {
             None
         } else {
@@ -104,7 +109,7 @@ impl PathSlot {
 
     /// Path 0: what the handshake's packets are sent to. A client calls it again when the server
     /// chooses another connection ID (RFC 9000 section 7.2).
-    pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
+    pub(super) fn set_handshake_cid(&mut self, cid: ConnectionId) {
         let cid = self.peer_cids.of_handshake(cid);
         if let Some(path) = &mut self.path {
             path.tuple.peer_cid = Some(cid);
@@ -112,7 +117,7 @@ impl PathSlot {
     }
 
     /// Path 0 of a client: the server's `stateless_reset_token` parameter.
-    pub(crate) fn set_handshake_token(&mut self, token: [u8; 16], outbox: &mut Outbox) {
+    pub(super) fn set_handshake_token(&mut self, token: [u8; 16], outbox: &mut Outbox) {
         let path = self.path.as_mut();
         if let Some(cid) = path.and_then(|path| path.tuple.peer_cid.as_mut()) {
             cid.set_handshake_token(token, outbox);
@@ -230,7 +235,7 @@ impl PathSlot {
 
     /// When the state is dropped. Not before the peer has our PATH_ABANDON, which it may wait for
     /// and which nobody else would repeat (MP-123).
-    pub(crate) fn drain_deadline(&self) -> Option<Instant> {
+    pub(super) fn drain_deadline(&self) -> Option<Instant> {
         let abandon = self.abandon.as_ref()?;
         abandon
             .deadline

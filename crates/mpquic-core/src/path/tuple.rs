@@ -9,22 +9,22 @@ use crate::ids::FourTuple;
 
 /// A pair of addresses and what is known of it.
 #[derive(Debug)]
-pub(crate) struct Tuple {
-    pub(crate) four_tuple: FourTuple,
+pub(super) struct Tuple {
+    pub(super) four_tuple: FourTuple,
     /// The peer's connection ID that datagrams between these addresses carry, which no others do (RFC
     /// 9000 section 9.5). `None` if there was none to spare: then that of the path's own addresses
     /// serves, and these may lack one until the peer issues it.
-    pub(crate) peer_cid: Option<PeerCid>,
+    pub(super) peer_cid: Option<PeerCid>,
     /// The peer has answered here.
-    pub(crate) validated: bool,
-    pub(crate) amplification: Amplification,
-    pub(crate) validation: Validation,
+    pub(super) validated: bool,
+    pub(super) amplification: Amplification,
+    pub(super) validation: Validation,
 }
 
 impl Tuple {
     /// A tuple not validated yet. Only servers are held by the 3x limit: a client's peer is where
     /// the client chose to go.
-    pub(crate) fn new(four_tuple: FourTuple, side: Side) -> Self {
+    pub(super) fn new(four_tuple: FourTuple, side: Side) -> Self {
         let amplification = match side {
             Side::Client => Amplification::validated(),
             Side::Server => Amplification::unvalidated(),
@@ -38,7 +38,7 @@ impl Tuple {
         }
     }
 
-    pub(crate) fn set_validated(&mut self) {
+    pub(super) fn set_validated(&mut self) {
         self.validated = true;
         self.amplification.validate();
     }
@@ -46,8 +46,8 @@ impl Tuple {
 
 /// Addresses that are proven before a path moves to them: those of a server's preferred address.
 #[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) tuple: Tuple,
+pub(super) struct Candidate {
+    pub(super) tuple: Tuple,
     /// The path moves as soon as they are proven.
-    pub(crate) wanted: bool,
+    pub(super) wanted: bool,
 }

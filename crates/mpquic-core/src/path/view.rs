@@ -9,7 +9,7 @@ use crate::sched::{PathView, Sendable};
 
 impl Path {
     /// The path as a scheduler sees it; `usable` is set by the caller, who knows the other paths.
-    pub(crate) fn view(
+    pub(super) fn view(
         &mut self,
         status: PathStatus,
         now: Instant,

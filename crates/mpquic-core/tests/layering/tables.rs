@@ -75,8 +75,6 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("validation", ""),
             ("tuple", "amplification validation"),
             ("mod", "liveness mtu tuple validation"),
-            ("outcome", "mod"),
-            ("report", "mod"),
             ("slot", "mod status tuple"),
             ("migration", "mod shared slot tuple validation"),
             ("preferred_address", "migration shared slot tuple"),
@@ -85,9 +83,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("failover", "mod set slot"),
             ("life", "mod set shared slot"),
             ("frames", "life set"),
+            ("outcome", "mod set"),
             ("parameters", "set shared"),
             ("receiving", "set"),
+            ("report", "mod set"),
             ("sending", "mod set slot"),
+            ("timers", "life mod set shared slot"),
             ("view", "mod"),
         ],
     ),
@@ -191,12 +192,12 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 113,
+    limit: 107,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 3400,
+    limit: 3141,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.

@@ -1,0 +1,127 @@
+//! The timers that are a path's own: of its end, of acknowledgements, of validation and keep-alive. Those
+//! of recovery need the handshake's packet number spaces as well.
+
+use std::time::{Duration, Instant};
+
+use super::Path;
+use super::life::Abandonment;
+use super::set::Paths;
+use super::shared::Shared;
+use super::slot::PathSlot;
+use crate::error::TransportErrorCode;
+use crate::event::TimeoutReason;
+use crate::ids::{PathId, SpaceId};
+use crate::outbox::Outbox;
+use crate::recovery::pto::MAX_BACKOFF;
+
+/// Longest time between probes of a suspect path while another path carries the data.
+const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+impl Shared {
+    /// Until the handshake is confirmed, its own probes keep the path alive, and nothing may put them
+    /// off.
+    fn keep_alive_interval(&self) -> Option<Duration> {
+        let interval = self.config.keep_alive_interval;
+        interval.filter(|_| self.handshake_confirmed)
+    }
+}
+
+impl PathSlot {
+    /// The earliest of the path's own timers.
+    #[inline]
+    pub(crate) fn next_timeout(&self, shared: &Shared) -> Option<(Instant, TimeoutReason)> {
+        let drain = self.drain_deadline();
+        let path = self.path.as_deref();
+        let ack = path.and_then(|path| path.space.received.next_timeout());
+        let open = self.open();
+        let validation = open.and_then(Path::validation_timeout);
+        let interval = shared.keep_alive_interval();
+        let silent = open.and_then(|path| Some(path.last_activity + interval?));
+        let timeouts = [
+            drain.map(|at| (at, TimeoutReason::PathDrain(self.id))),
+            ack.map(|at| (at, TimeoutReason::AckDelay(self.id))),
+            validation.map(|at| (at, TimeoutReason::PathValidation(self.id))),
+            silent.map(|at| (at, TimeoutReason::KeepAlive(self.id))),
+        ];
+        timeouts.into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+}
+
+impl Path {
+    /// The earliest time validation wants attention.
+    pub(super) fn validation_timeout(&self) -> Option<Instant> {
+        self.proven_tuples()
+            .filter_map(|tuple| tuple.validation.next_timeout())
+            .min()
+    }
+
+    /// The path was silent for the keep-alive interval. While packets wait for acknowledgement, a
+    /// PING would put off their probe timeout, again and again; once one has passed, a probe leaves
+    /// instead, with what may be lost. True for a probe.
+    fn keep_alive(&mut self, now: Instant) -> bool {
+        self.last_activity = now;
+        if self.space.sent.ack_eliciting() == 0 {
+            self.ping = true;
+            return false;
+        }
+        let has_timed_out = self.recovery.pto_count() > 0;
+        if has_timed_out {
+            self.recovery.on_probe_timeout(&mut self.space, now);
+        }
+        has_timed_out
+    }
+
+    /// A probe timeout passed in a packet number space of the path.
+    pub(crate) fn on_probe_timeout(&mut self, space: SpaceId, outbox: &mut Outbox) {
+        self.counters.probe_timeouts += 1;
+        let count = self.recovery.pto_count();
+        tracing::debug!(path = %self.id, ?space, count, "probe timeout");
+        self.report_metrics(outbox);
+    }
+}
+
+impl Paths {
+    /// Acknowledgements that are due stay so until something can carry them; their timers do not.
+    pub(crate) fn on_ack_timeout(&mut self, now: Instant) {
+        let paths = self.slots_mut().iter_mut();
+        for path in paths.filter_map(|slot| slot.path.as_deref_mut()) {
+            path.space.received.on_timeout(now);
+        }
+    }
+
+    /// Keeps a path alive if its time has come. True if a probe is to leave.
+    pub(crate) fn on_keep_alive_timeout(&mut self, now: Instant, id: PathId) -> bool {
+        let Some(interval) = self.shared.keep_alive_interval() else {
+            return false;
+        };
+        let path = self.open_mut(id);
+        let path = path.filter(|path| path.last_activity + interval <= now);
+        path.is_some_and(|path| path.keep_alive(now))
+    }
+
+    /// The time of a path's validation may have come. One that failed ends the path, unless it has
+    /// addresses to fall back to.
+    pub(crate) fn on_validation_timeout(
+        &mut self,
+        now: Instant,
+        id: PathId,
+        outbox: &mut Outbox,
+    ) -> Option<Abandonment> {
+        let (slot, shared) = self.slot_and_shared(id)?;
+        if slot.on_validation_timeout(now, shared, outbox) {
+            return None;
+        }
+        let code = TransportErrorCode::PATH_UNSTABLE_OR_POOR;
+        Some(self.abandon(id, code, false, outbox))
+    }
+
+    /// Longest time between probes of a path. Where data can go elsewhere, a short probe now and then
+    /// costs little and notices soon that the path is back.
+    pub(crate) fn max_backoff(&self, path: &Path) -> Duration {
+        if path.is_suspect() && self.alternative(path.id).is_some() {
+            SUSPECT_PROBE_INTERVAL
+        } else {
+            MAX_BACKOFF
+        }
+    }
+}
