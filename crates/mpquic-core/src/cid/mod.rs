@@ -3,6 +3,7 @@
 pub(crate) mod generator;
 pub(crate) mod local;
 pub(crate) mod peer;
+mod retirements;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -4,12 +4,12 @@
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
 
+use super::retirements::PendingRetirements;
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
-use crate::packet::delivery::{Fate, PathDelivery, Progress};
+use crate::packet::delivery::{Fate, PathDelivery};
 use crate::packet::writer::FrameWriter;
-use crate::range_set::RangeSet;
-use crate::wire::frame::{Frame, NewConnectionId, PathCidsBlocked, PathRetireConnectionId};
+use crate::wire::frame::NewConnectionId;
 
 /// Retirements the peer has not acknowledged that are always tolerated (MP-107).
 const MIN_RETIREMENTS: usize = 32;
@@ -60,34 +60,6 @@ impl PeerCid {
         };
         self.reset_token.is_some_and(|known| differs(known) == 0)
     }
-}
-
-#[derive(Debug)]
-struct Retirement {
-    sequence: u64,
-    progress: Progress,
-}
-
-/// What is under way besides the connection IDs themselves.
-#[derive(Debug, Default)]
-struct PendingRetirements {
-    /// Sequence numbers between `retire_prior_to` and `next_sequence` that did not arrive.
-    missing: RangeSet,
-    /// Retirements the peer has not acknowledged.
-    retirements: Vec<Retirement>,
-    blocked: Option<Blocked>,
-}
-
-impl PendingRetirements {
-    fn is_over(&self) -> bool {
-        self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()
-    }
-}
-
-#[derive(Debug)]
-struct Blocked {
-    next_sequence: u64,
-    progress: Progress,
 }
 
 /// The connection IDs the peer issued for one path and nothing was sent to yet, and the retirements
@@ -184,7 +156,7 @@ impl PeerCids {
                     reset_token: Some(frame.stateless_reset_token),
                 });
                 if let Some(pending) = &mut self.pending {
-                    pending.blocked = None;
+                    pending.unblock();
                 }
             }
         } else {
@@ -255,7 +227,7 @@ impl PeerCids {
     }
 
     fn retirements(&self) -> usize {
-        self.pending.as_ref().map_or(0, |it| it.retirements.len())
+        self.pending.as_ref().map_or(0, |it| it.len())
     }
 
     fn max_retirements(&self) -> usize {
@@ -306,115 +278,42 @@ impl PeerCids {
     /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
     /// (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {
-        let next_sequence = self.next_sequence;
-        let pending = self.pending.as_ref();
-        let blocked = pending.and_then(|it| it.blocked.as_ref());
-        let asked = blocked.is_some_and(|blocked| blocked.next_sequence == next_sequence);
-        if asked || self.has_unused() || self.abandoned {
+        if self.has_unused() || self.abandoned {
             return;
         }
-        self.pending.get_or_insert_default().blocked = Some(Blocked {
-            next_sequence,
-            progress: Progress::Queued,
-        });
-        self.queued = true;
+        let pending = self.pending.get_or_insert_default();
+        pending.queue_blocked(self.next_sequence);
+        self.queued = pending.is_queued();
     }
 
-    /// Writes queued retirements, with PATH_RETIRE_CONNECTION_ID once multipath is negotiated,
-    /// else (path 0 only) RETIRE_CONNECTION_ID (MP-091), and PATH_CIDS_BLOCKED.
+    /// Writes what is queued: retirements, and PATH_CIDS_BLOCKED.
     pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>, multipath: bool) {
         if !self.queued {
             return;
         }
-        let path = self.path;
-        let Some(pending) = &mut self.pending else {
-            self.queued = false;
-            return;
-        };
-        for retirement in &mut pending.retirements {
-            if !retirement.progress.is_queued() {
-                continue;
-            }
-            let sequence = retirement.sequence;
-            let frame = if multipath {
-                Frame::PathRetireConnectionId(PathRetireConnectionId {
-                    path_id: path,
-                    sequence_number: sequence,
-                })
-            } else {
-                Frame::RetireConnectionId(sequence)
-            };
-            if !w.try_write(&frame, PathDelivery::RetireConnectionId { path, sequence }) {
-                return;
-            }
-            retirement.progress = Progress::Sent;
-        }
-        if let Some(blocked) = &mut pending.blocked
-            && blocked.progress.is_queued()
-            && multipath
-        {
-            let next_sequence = blocked.next_sequence;
-            let delivery = PathDelivery::CidsBlocked {
-                path,
-                next_sequence,
-            };
-            let frame = Frame::PathCidsBlocked(PathCidsBlocked {
-                path_id: path,
-                next_sequence_number: next_sequence,
-            });
-            if !w.try_write(&frame, delivery) {
-                return;
-            }
-            blocked.progress = Progress::Sent;
-        }
-        self.queued = false;
+        let pending = self.pending.as_mut();
+        self.queued = pending.is_some_and(|it| !it.write_frames(w, self.path, multipath));
     }
 
     /// What became of RETIRE_CONNECTION_ID or PATH_CIDS_BLOCKED of this path.
     pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
+        let Some(pending) = &mut self.pending else {
+            return;
+        };
         match delivery {
             PathDelivery::RetireConnectionId { sequence, .. } => {
-                self.on_retirement_delivery(sequence, fate);
+                pending.on_retirement_delivery(sequence, fate);
             }
             PathDelivery::CidsBlocked { next_sequence, .. } => {
-                self.on_blocked_delivery(next_sequence, fate);
+                pending.on_blocked_delivery(next_sequence, fate);
             }
             PathDelivery::NewConnectionId { .. }
             | PathDelivery::Abandon(_)
             | PathDelivery::Status { .. } => {}
         }
-    }
-
-    /// What became of the retirement of this sequence number.
-    fn on_retirement_delivery(&mut self, sequence: u64, fate: Fate) {
-        let Some(pending) = &mut self.pending else {
-            return;
-        };
-        let retirements = &mut pending.retirements;
-        match fate {
-            Fate::Acked => {
-                retirements.retain(|r| r.sequence != sequence);
-                if pending.is_over() {
-                    self.pending = None;
-                }
-            }
-            Fate::Lost => {
-                if let Some(retirement) = retirements.iter_mut().find(|r| r.sequence == sequence) {
-                    retirement.progress = Progress::Queued;
-                    self.queued = true;
-                }
-            }
-        }
-    }
-
-    /// What became of PATH_CIDS_BLOCKED with this next sequence number.
-    fn on_blocked_delivery(&mut self, next_sequence: u64, fate: Fate) {
-        if let Some(pending) = &mut self.pending
-            && let Some(blocked) = &mut pending.blocked
-            && blocked.next_sequence == next_sequence
-        {
-            blocked.progress.on_fate(fate);
-            self.queued |= blocked.progress.is_queued();
+        self.queued |= fate == Fate::Lost && pending.is_queued();
+        if pending.is_over() {
+            self.pending = None;
         }
     }
 
@@ -487,13 +386,8 @@ impl PeerCids {
 
     fn queue_retirement(&mut self, sequence: u64) {
         let pending = self.pending.get_or_insert_default();
-        if pending.retirements.iter().all(|r| r.sequence != sequence) {
-            pending.retirements.push(Retirement {
-                sequence,
-                progress: Progress::Queued,
-            });
-            self.queued = true;
-        }
+        pending.queue(sequence);
+        self.queued = pending.is_queued();
     }
 }
 

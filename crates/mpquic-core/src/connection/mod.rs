@@ -313,7 +313,9 @@ impl Connection {
     ) -> Result<(), ClosedPath> {
         self.paths.open(path).ok_or(ClosedPath)?;
         self.outbox.set_time(now);
-        self.abandon_path(now, path, error_code);
+        let outbox = &mut self.outbox;
+        let abandonment = self.paths.abandon(path, error_code, false, outbox);
+        self.after_abandonment(now, abandonment, false);
         Ok(())
     }
 
@@ -467,13 +469,6 @@ impl Connection {
     /// True if both sides support multipath; known once connected.
     pub fn is_multipath(&self) -> bool {
         self.paths.ids.is_multipath()
-    }
-
-    /// Stops using a path, or the connection if it is the last one.
-    fn abandon_path(&mut self, now: Instant, id: PathId, error_code: TransportErrorCode) {
-        let outbox = &mut self.outbox;
-        let abandonment = self.paths.abandon(id, error_code, false, outbox);
-        self.after_abandonment(now, abandonment, false);
     }
 
     /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If

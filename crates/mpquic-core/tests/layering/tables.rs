@@ -202,6 +202,6 @@ pub(crate) const LINES: Limit = Limit {
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 560,
+    limit: 506,
     slack: 50,
 };

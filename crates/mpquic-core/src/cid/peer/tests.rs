@@ -6,6 +6,7 @@ use super::*;
 use crate::cid::testing::User;
 use crate::event::RouteChange;
 use crate::packet::writer::written;
+use crate::wire::frame::{Frame, PathCidsBlocked, PathRetireConnectionId};
 
 const PATH: PathId = PathId(2);
 const LIMIT: u64 = 3;
