@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mpquic_core::crypto::rustls::{QuicClientConfig, certificate_fingerprint};
+use mpquic_core::crypto::rustls::{PinVerifier, QuicClientConfig, certificate_fingerprint};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -71,30 +71,32 @@ pub(crate) enum Trust {
 /// Checks a server's certificate and remembers one that was refused.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    check: Check,
+    /// `None` if there are no authorities to trust.
+    certificates: Option<Arc<dyn ServerCertVerifier>>,
+    pinned: Option<Fingerprint>,
     provider: Arc<CryptoProvider>,
     refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
-}
-
-#[derive(Debug)]
-enum Check {
-    /// `None` if there are no authorities to trust.
-    Authorities(Option<Arc<WebPkiServerVerifier>>),
-    Pin(Fingerprint),
-    Nothing,
 }
 
 impl Verifier {
     pub(crate) fn new(trust: &Trust, provider: CryptoProvider) -> Result<Arc<Self>, Failure> {
         let provider = Arc::new(provider);
-        let check = match trust {
-            Trust::Pin(fingerprint) => Check::Pin(*fingerprint),
-            Trust::Anybody => Check::Nothing,
+        let certificates: Option<Arc<dyn ServerCertVerifier>> = match trust {
+            Trust::Pin(pin) => Some(Arc::new(PinVerifier::new(pin.0, &provider))),
+            Trust::Anybody => {
+                let verifier = PinVerifier::dangerous_trusting_any_certificate(&provider);
+                Some(Arc::new(verifier))
+            }
             Trust::System => authorities(system_roots(), &provider)?,
             Trust::Authorities(path) => authorities(roots_in(path)?, &provider)?,
         };
+        let pinned = match trust {
+            Trust::Pin(fingerprint) => Some(*fingerprint),
+            Trust::System | Trust::Authorities(_) | Trust::Anybody => None,
+        };
         Ok(Arc::new(Self {
-            check,
+            certificates,
+            pinned,
             provider,
             refused: Mutex::new(None),
         }))
@@ -118,36 +120,17 @@ impl Verifier {
     pub(crate) fn refusal(&self) -> Option<String> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, error) = refused.as_ref()?;
-        Some(match self.check {
-            Check::Pin(pinned) => {
+        Some(match self.pinned {
+            Some(pinned) => {
                 format!("the server's certificate is {seen}, but {pinned} was pinned with --pin")
             }
-            Check::Authorities(_) | Check::Nothing => format!(
+            None => format!(
                 "the server's certificate is not trusted ({}); if you know that its fingerprint \
                  is right, use --pin {seen}; or name its issuer with --ca PEM; or check nothing \
                  with --insecure",
                 reason(error)
             ),
         })
-    }
-
-    fn check(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        name: &ServerName<'_>,
-        now: UnixTime,
-    ) -> Result<(), rustls::Error> {
-        let unknown = || rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer);
-        match &self.check {
-            Check::Nothing => Ok(()),
-            Check::Pin(pinned) if *pinned == Fingerprint::of(certificate) => Ok(()),
-            Check::Pin(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
-            Check::Authorities(None) => Err(unknown()),
-            Check::Authorities(Some(verifier)) => verifier
-                .verify_server_cert(certificate, intermediates, name, &[], now)
-                .map(|_| ()),
-        }
     }
 }
 
@@ -157,15 +140,20 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         name: &ServerName<'_>,
-        _: &[u8],
+        ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let checked = self.check(certificate, intermediates, name, now);
+        let checked = match &self.certificates {
+            Some(verifier) => {
+                verifier.verify_server_cert(certificate, intermediates, name, ocsp, now)
+            }
+            None => Err(CertificateError::UnknownIssuer.into()),
+        };
         if let Err(error) = &checked {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
             *refused = Some((Fingerprint::of(certificate), error.clone()));
         }
-        checked.map(|()| ServerCertVerified::assertion())
+        checked
     }
 
     fn verify_tls12_signature(
@@ -195,14 +183,17 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-fn authorities(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Check, Failure> {
+fn authorities(
+    roots: RootCertStore,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Option<Arc<dyn ServerCertVerifier>>, Failure> {
     if roots.is_empty() {
-        return Ok(Check::Authorities(None));
+        return Ok(None);
     }
     let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
         .build()
         .map_err(Failure::other)?;
-    Ok(Check::Authorities(Some(verifier)))
+    Ok(Some(verifier))
 }
 
 fn system_roots() -> RootCertStore {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use quinn_proto::{ConnectionId, Side};
 use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::ServerName;
 use rustls::quic::{self, Suite};
 use rustls::{KeyLogFile, RootCertStore};
@@ -78,21 +79,24 @@ impl QuicClientConfig {
     /// [`certificate_fingerprint`](super::certificate_fingerprint)),
     /// whatever its name, issuer and dates.
     pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        Self::with_verifier(Some(fingerprint), alpn)
+        let provider = provider();
+        let verifier = PinVerifier::new(fingerprint, &provider);
+        Self::with_verifier(verifier, provider, alpn)
     }
 
     /// Trusts every server: encryption without authentication. For tests and measurements.
     pub fn dangerous_trusting_any_certificate(alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        Self::with_verifier(None, alpn)
+        let provider = provider();
+        let verifier = PinVerifier::dangerous_trusting_any_certificate(&provider);
+        Self::with_verifier(verifier, provider, alpn)
     }
 
-    fn with_verifier(pin: Option<[u8; 32]>, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
-        let provider = Arc::new(provider());
-        let verifier = PinVerifier {
-            pin,
-            algorithms: provider.signature_verification_algorithms,
-        };
-        let config = rustls::ClientConfig::builder_with_provider(provider)
+    fn with_verifier(
+        verifier: PinVerifier,
+        provider: CryptoProvider,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsConfigError> {
+        let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
             .with_protocol_versions(&[&rustls::version::TLS13])?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))

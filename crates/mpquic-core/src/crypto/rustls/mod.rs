@@ -25,7 +25,7 @@ mod verifier;
 
 pub use client::QuicClientConfig;
 pub use server::QuicServerConfig;
-pub use verifier::certificate_fingerprint;
+pub use verifier::{PinVerifier, certificate_fingerprint};
 
 /// Enough for the transport parameters that we announce, bytes.
 const PARAMETERS_LENGTH: usize = 256;

@@ -5,22 +5,49 @@ use aws_lc_rs::digest;
 #[cfg(all(feature = "ring", not(feature = "aws-lc-rs")))]
 use ring::digest;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
-/// SHA-256 of a certificate's DER encoding: what [`with_pin`](super::QuicClientConfig::with_pin) compares.
+/// SHA-256 of a certificate's DER encoding: what [`PinVerifier`] compares.
 pub fn certificate_fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
     let mut fingerprint = [0; 32];
     fingerprint.copy_from_slice(digest::digest(&digest::SHA256, certificate).as_ref());
     fingerprint
 }
 
-/// Takes the pinned certificate, or any. That the server holds its private key is always checked.
+/// Trusts servers by the fingerprint of their certificate, or all of them, whatever a certificate
+/// says of name, issuer and dates. That a server holds the private key of its certificate is always
+/// checked.
+///
+/// [`QuicClientConfig::with_pin`](super::QuicClientConfig::with_pin) is the short way; this is for
+/// rustls configurations of one's own.
 #[derive(Debug)]
-pub(super) struct PinVerifier {
-    pub(super) pin: Option<[u8; 32]>,
-    pub(super) algorithms: WebPkiSupportedAlgorithms,
+pub struct PinVerifier {
+    /// Any certificate will do without.
+    pin: Option<[u8; 32]>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl PinVerifier {
+    /// Trusts the certificate with this SHA-256 (see [`certificate_fingerprint`]). Signatures are
+    /// checked with the algorithms of `provider`.
+    pub fn new(fingerprint: [u8; 32], provider: &CryptoProvider) -> Self {
+        Self {
+            pin: Some(fingerprint),
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
+
+    /// Trusts every certificate: encryption without authentication. For tests and measurements.
+    pub fn dangerous_trusting_any_certificate(provider: &CryptoProvider) -> Self {
+        Self {
+            pin: None,
+            algorithms: provider.signature_verification_algorithms,
+        }
+    }
 }
 
 impl ServerCertVerifier for PinVerifier {
