@@ -54,8 +54,9 @@ impl TryRng for SeededRandom {
     }
 }
 
-/// SplitMix64: evenly spread values in a few instructions. Whoever sees some can tell the others, so
-/// they must not protect anything.
+/// SplitMix64: evenly spread values in a few instructions. Whoever sees some of them can compute the
+/// others. They are only for choices that attackers may foresee: what a scheduler is given, and the
+/// QUIC bit of packets (RFC 9287). Everything else takes [`SeededRandom`].
 #[derive(Debug)]
 pub(crate) struct QuickRandom(u64);
 

@@ -181,7 +181,7 @@ impl Paths {
             path.tuple.set_validated();
         }
         path.mtu.limit_to(shared.peer.max_udp_payload_size);
-        path.space.skip_numbers(shared.random.random());
+        path.space.skip_numbers(shared.random.bytes());
         path.spins = config.spin_bit && shared.random.random_ratio(15, 16);
         // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
         // makes the client's new path known to the server.

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use crate::ids::SpaceId;
-use crate::random::QuickRandom;
+use crate::random::SeededRandom;
 use crate::space::{LostPackets, Received, SentPackets};
 use crate::wire::frame::EcnCounts;
 
@@ -73,9 +73,9 @@ impl PacketNumberSpace {
     }
 
     /// From now on skips a number at unpredictable distances, so that a peer that acknowledges
-    /// packets it has not seen is caught (RFC 9000 section 21.4). `random` seeds the distances.
-    pub(crate) fn skip_numbers(&mut self, random: u64) {
-        self.skipping = Some(Skipping::new(random, self.next));
+    /// packets it has not seen is caught (RFC 9000 section 21.4). `seed` must be secret.
+    pub(crate) fn skip_numbers(&mut self, seed: [u8; 32]) {
+        self.skipping = Some(Skipping::new(seed, self.next));
     }
 
     /// The number [`Self::take_packet_number`] will return.
@@ -122,7 +122,8 @@ impl PacketNumberSpace {
 /// When to leave out a packet number.
 #[derive(Debug)]
 struct Skipping {
-    random: QuickRandom,
+    /// The peer sees all earlier distances and must not be able to tell the next one from them.
+    random: SeededRandom,
     /// The next number to leave out.
     at: u64,
     /// Distances lie between this and twice as much.
@@ -133,9 +134,9 @@ impl Skipping {
     const FIRST_DISTANCE: u64 = 32;
     const MAX_DISTANCE: u64 = 1 << 16;
 
-    fn new(random: u64, next: u64) -> Self {
+    fn new(seed: [u8; 32], next: u64) -> Self {
         let mut skipping = Self {
-            random: QuickRandom::new(random),
+            random: SeededRandom::new(seed),
             at: 0,
             distance: Self::FIRST_DISTANCE,
         };
@@ -145,8 +146,8 @@ impl Skipping {
 
     /// Picks the number to leave out after `next`.
     fn plan(&mut self, next: u64) {
-        // The seed is secret, and little of what comes of it can be seen.
-        self.at = next + self.distance + self.random.next() % self.distance;
+        let random = u64::from_le_bytes(self.random.bytes());
+        self.at = next + self.distance + random % self.distance;
         self.distance = (self.distance * 2).min(Self::MAX_DISTANCE);
     }
 }
