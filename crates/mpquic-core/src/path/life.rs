@@ -57,11 +57,12 @@ pub(crate) struct FirstPath {
 
 impl Paths {
     /// The paths of a new connection: path 0.
-    pub(crate) fn begin(shared: Shared, first: &FirstPath) -> Self {
+    pub(crate) fn begin(mut shared: Shared, first: &FirstPath) -> Self {
         let (id, side) = (PathId::ZERO, shared.side);
         let mut path = Path::new(id, first.four_tuple, side, first.now, &shared.config);
         path.established = true;
         path.spins = first.spins;
+        path.space.skip_numbers(shared.random.bytes());
         if first.validated {
             path.tuple.set_validated();
         }

@@ -52,6 +52,28 @@ fn rfc_9000_13_1_only_what_was_opened_is_acknowledged() {
     assert!(!acked.contains(&900) && !acked.contains(&902));
 }
 
+/// A peer that acknowledges what it has not seen is caught, on each path.
+#[test]
+fn rfc_9000_21_4_acknowledging_numbers_without_seeing_them_closes() {
+    for side in SIDES {
+        for path in [ZERO, PathId(1)] {
+            let mut net = Net::with_two_paths(Options::default());
+            let mut numbers = Vec::new();
+            for _ in 0..70 {
+                net.connection(side).inject(SpaceId::Data(path), &[1]);
+                let sent = packets(&net.take(side));
+                numbers.extend(sent.iter().map(|packet| packet.number));
+            }
+            let (first, last) = (numbers[0], numbers[numbers.len() - 1]);
+            let frames = [super::harness::path_ack(path, first..last + 1)];
+            let forged = net.forge(&Forgery::new(!side, Kind::OneRtt(path), 700, &frames));
+            net.give(forged);
+            let expected = Some((Fault::AckOfUnsent, 0x3e));
+            assert_eq!(net.fault(side), expected, "{side:?}, {path}");
+        }
+    }
+}
+
 #[test]
 fn rfc_9000_13_2_1_handshake_packets_are_acknowledged_at_once() {
     let mut net = Net::with_flights(Options::default(), &[Side::Client]);
