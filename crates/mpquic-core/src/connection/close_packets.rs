@@ -12,7 +12,7 @@ use crate::packet::Transmit;
 use crate::packet::delivery::Delivery;
 use crate::packet::plan::Plan;
 use crate::packet::writer::FrameWriter;
-use crate::path::MIN_DATAGRAM;
+use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::{Close, Frame};
 
 impl Connection {

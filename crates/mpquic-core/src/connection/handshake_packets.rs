@@ -12,9 +12,9 @@ use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::plan::Plan;
-use crate::path::MIN_DATAGRAM;
 use crate::sched::DataSelection;
 use crate::space::{AckState, SentPacket};
+use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
 

@@ -40,6 +40,7 @@ use crate::stream::datagrams::Datagrams;
 use crate::stream::set::Streams;
 use crate::stream::{RecvStream, SendStream};
 use crate::version::Version;
+use crate::wire::buf::{MAX_CID_LENGTH, MIN_DATAGRAM};
 use crate::wire::transport_parameters::TransportParameters;
 
 mod assemble;
@@ -65,10 +66,8 @@ use state::State;
 
 /// Bytes of a 1-RTT packet around its frames, at most: first byte, connection ID, packet number, tag.
 const PACKET_OVERHEAD: usize = 1 + MAX_CID_LENGTH + 4 + 16;
-/// The longest connection ID of QUIC version 1.
-const MAX_CID_LENGTH: usize = 20;
 /// Bytes for frames in a packet that every path carries.
-const MIN_FRAME_ROOM: usize = crate::path::MIN_DATAGRAM - PACKET_OVERHEAD;
+const MIN_FRAME_ROOM: usize = MIN_DATAGRAM - PACKET_OVERHEAD;
 
 /// Bytes for frames in the largest packet of a path.
 fn frame_room(path: &Path) -> usize {

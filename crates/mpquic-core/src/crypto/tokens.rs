@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quinn_proto::{ConnectionId, TimeSource};
 
 use crate::version::Version;
+use crate::wire::buf::MAX_CID_LENGTH;
 
 #[cfg(feature = "aws-lc-rs")]
 use aws_lc_rs::{aead, hmac};
@@ -298,7 +299,7 @@ fn take_cid(rest: &mut &[u8]) -> Option<ConnectionId> {
     let length = take::<1>(rest)?[0] as usize;
     let (cid, tail) = rest.split_at_checked(length)?;
     *rest = tail;
-    (length <= 20).then(|| ConnectionId::new(cid))
+    (length <= MAX_CID_LENGTH).then(|| ConnectionId::new(cid))
 }
 
 fn take_ip(rest: &mut &[u8]) -> Option<IpAddr> {

@@ -11,11 +11,9 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::protect::{self, FixedKeys};
 use crate::version::Version;
+use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::{Close, Frame};
 use crate::wire::header::{self, Header, PacketHeader};
-
-/// Smallest datagram with an Initial packet (RFC 9000 section 14.1).
-pub(super) const MIN_INITIAL_DATAGRAM: usize = 1200;
 
 /// An authentic first Initial.
 pub(super) struct FirstInitial {
@@ -78,7 +76,7 @@ impl FirstInitial {
             packet_number: 0,
             largest_acked: None,
             tag_length: keys.packet.local.tag_length(),
-            limit: MIN_INITIAL_DATAGRAM,
+            limit: MIN_DATAGRAM,
             clear_quic_bit: false,
         };
         let packet = PacketBuilder::start(buf, start)?;

@@ -13,7 +13,7 @@ use super::address_validation::{Admission, InvalidToken, UsedTokens};
 use super::answers::Answers;
 use super::attempts::Attempts;
 use super::incoming::Incoming;
-use super::initial::{FirstInitial, MIN_INITIAL_DATAGRAM};
+use super::initial::FirstInitial;
 use super::routes::{ConnectionHandle, InitialRoute, Route, Routes};
 use super::server::Server;
 use super::stateless_reset::MIN_RESET;
@@ -27,6 +27,7 @@ use crate::event::{Datagram, EndpointEvent, RouteChange};
 use crate::ids::FourTuple;
 use crate::packet::Transmit;
 use crate::version::Version;
+use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::header::{self, PacketKind, Peek};
 
 /// Shortest destination connection ID a client may make up (RFC 9000 section 7.2).
@@ -223,7 +224,7 @@ impl Endpoint {
     ) -> Result<DatagramEvent, Silent> {
         let server = self.server.clone().ok_or(Silent::Dropped)?;
         // RFC 9000 section 14.1
-        if datagram.data.len() < MIN_INITIAL_DATAGRAM {
+        if datagram.data.len() < MIN_DATAGRAM {
             return Err(Silent::Dropped);
         }
         let first = datagram.detached();
@@ -321,7 +322,7 @@ impl Endpoint {
     ) -> Result<DatagramEvent, Silent> {
         // RFC 9000 sections 5.2.2 and 14.1: no answer to what would be no connection attempt
         let server = self.server.as_ref();
-        let server = server.filter(|_| datagram.data.len() >= MIN_INITIAL_DATAGRAM);
+        let server = server.filter(|_| datagram.data.len() >= MIN_DATAGRAM);
         let server = server.ok_or(Silent::Dropped)?;
         let supported = &self.config.supported_versions;
         self.answers

@@ -14,11 +14,9 @@ use crate::protect::{self, Opening, UpdatableKeys};
 use crate::qlog::{DropReason, KeyTrigger};
 use crate::recovery::PacketNumberSpace;
 use crate::version::Version;
+use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::PacketType;
 use crate::wire::header::{Header, ProtectedPacket};
-
-/// Servers drop Initial packets in smaller datagrams (RFC 9000 section 14.1).
-const MIN_INITIAL_DATAGRAM: usize = 1200;
 
 impl Handshake {
     /// Opens a 1-RTT packet, or buffers it until the handshake is complete. `space` is that of the
@@ -187,7 +185,8 @@ impl Handshake {
     fn may_be_initial(&self, arrival: &Arrival, token: &[u8]) -> bool {
         match self.role {
             Role::Client(_) => token.is_empty(),
-            Role::Server(_) => arrival.size >= MIN_INITIAL_DATAGRAM,
+            // RFC 9000 section 14.1
+            Role::Server(_) => arrival.size >= MIN_DATAGRAM,
         }
     }
 

@@ -8,6 +8,7 @@ use super::setup::Role;
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
+use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::transport_parameters::{ReservedParameter, TransportParameters};
 
 /// The parameters one side announces, without those only a server sends. `random` chooses what the
@@ -20,7 +21,10 @@ pub(crate) fn local_parameters(
 ) -> TransportParameters {
     TransportParameters {
         max_idle_timeout: transport.max_idle_timeout.unwrap_or(Duration::ZERO),
-        max_udp_payload_size: endpoint.max_udp_payload_size.max(1200).into(),
+        max_udp_payload_size: endpoint
+            .max_udp_payload_size
+            .max(MIN_DATAGRAM as u16)
+            .into(),
         initial_max_data: transport.initial_receive_window,
         initial_max_stream_data_bidi_local: transport.initial_stream_receive_window,
         initial_max_stream_data_bidi_remote: transport.initial_stream_receive_window,

@@ -46,9 +46,6 @@ use mtu::MtuDiscovery;
 use tuple::{Candidate, Tuple};
 use validation::Responses;
 
-/// The smallest datagram every path must carry (RFC 9000 section 14.1).
-pub(crate) const MIN_DATAGRAM: usize = 1200;
-
 /// Counters of one path.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counters {

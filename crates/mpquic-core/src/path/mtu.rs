@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::wire::buf::MIN_DATAGRAM;
+
 /// What every QUIC path carries, bytes (RFC 9000 section 14; BASE_PLPMTU of RFC 8899).
-pub(crate) const BASE_MTU: u16 = 1200;
+pub(crate) const BASE_MTU: u16 = MIN_DATAGRAM as u16;
 
 /// Lost probes that exclude a size (MAX_PROBES of RFC 8899 section 5.1.2).
 const MAX_PROBES: u8 = 3;

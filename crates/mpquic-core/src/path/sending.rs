@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
+use super::Path;
 use super::set::Paths;
 use super::slot::PathSlot;
-use super::{MIN_DATAGRAM, Path};
 use crate::congestion::{Controller, Sent};
 use crate::ids::{FourTuple, PathId};
 use crate::outbox::{Outbox, packet_info};
@@ -16,6 +16,7 @@ use crate::packet::writer::FrameWriter;
 use crate::recovery::PacketNumberSpace;
 use crate::sched::{DataSelection, PathView, SchedulerEvent};
 use crate::space::{AckState, SentPacket};
+use crate::wire::buf::MIN_DATAGRAM;
 
 /// A datagram with a challenge or a response and little else.
 const MIN_CHALLENGE: usize = 64;

@@ -9,6 +9,9 @@ pub const VARINT_MAX: u64 = (1 << 62) - 1;
 /// Longest connection ID of QUIC version 1, bytes (RFC 9000 section 17.2).
 pub const MAX_CID_LENGTH: usize = 20;
 
+/// The smallest datagram that every path must carry, bytes of UDP payload (RFC 9000 section 14).
+pub const MIN_DATAGRAM: usize = 1200;
+
 /// Bytes the shortest encoding of `value` takes: 1, 2, 4 or 8.
 #[inline]
 pub const fn varint_size(value: u64) -> usize {

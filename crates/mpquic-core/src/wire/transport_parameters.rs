@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use quinn_proto::{ConnectionId, Side};
 
-use super::buf::{Counter, Sink, VARINT_MAX, cid, take_array, take_short_bytes, take_varint};
+use super::buf::{
+    Counter, MIN_DATAGRAM, Sink, VARINT_MAX, cid, take_array, take_short_bytes, take_varint,
+};
 use super::frame::MAX_STREAM_COUNT;
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
@@ -60,7 +62,7 @@ const SERVER_ONLY: u128 = id::bit(id::ORIGINAL_DESTINATION_CONNECTION_ID)
     | id::bit(id::PREFERRED_ADDRESS)
     | id::bit(id::RETRY_SOURCE_CONNECTION_ID);
 
-const MIN_UDP_PAYLOAD_SIZE: u64 = 1200;
+const MIN_UDP_PAYLOAD_SIZE: u64 = MIN_DATAGRAM as u64;
 const MAX_ACK_DELAY_EXPONENT: u64 = 20;
 /// 2^14 ms and above are not valid.
 const MAX_ACK_DELAY_BOUND: u64 = 1 << 14;
