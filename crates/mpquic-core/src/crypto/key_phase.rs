@@ -21,9 +21,10 @@ const OPENED_BEFORE_NEXT: u32 = 64;
 pub(crate) struct OneRttKeys {
     header: KeyPair<Box<dyn HeaderKey>>,
     current: KeyPair<Box<dyn PacketKey>>,
-    /// Made after [`OPENED_BEFORE_NEXT`] packets, so that a peer's update takes no longer than any
-    /// other packet (RFC 9001 section 6.3); idle connections save the memory. Forged packets all
-    /// take equally long: whether such a packet needs it or not, the first one makes it.
+    /// The keys after `current`. How long a packet takes must not tell its key phase (RFC 9001 section
+    /// 6.3), so they are there before a peer is likely to update: `current` has opened
+    /// [`OPENED_BEFORE_NEXT`] packets. Before that, a packet of the other phase makes them, and so does
+    /// any packet that cannot be opened. Connections that idle do without, which saves memory.
     next: Option<KeyPair<Box<dyn PacketKey>>>,
     /// Packets the current key opened, until there were enough to make `next`.
     opened: u32,
@@ -102,7 +103,8 @@ impl OneRttKeys {
         self.generation
     }
 
-    /// Which key a received packet has, or `None` if it is gone (MP-041).
+    /// Which key a received packet is sealed with; `None` if we do not have that key any more, or
+    /// cannot make it (MP-041).
     pub(crate) fn choose(
         &mut self,
         (phase, packet_number): (bool, u64),
@@ -139,8 +141,9 @@ impl OneRttKeys {
         Some(&**key)
     }
 
-    /// The keys before the last update, if a packet of their phase must have later ones: that it has
-    /// those nevertheless is a KEY_UPDATE_ERROR (RFC 9001 section 6.4).
+    /// The key before the last update, for a packet that must have been sealed with the one after the
+    /// current key: if the older key opens it all the same, the peer went back to it, which is a
+    /// KEY_UPDATE_ERROR (RFC 9001 section 6.4).
     pub(crate) fn outdated(&self, choice: KeyChoice) -> Option<&dyn PacketKey> {
         let previous = self.previous.as_ref();
         let previous = previous.filter(|_| choice.key == Key::Next)?;
@@ -196,7 +199,7 @@ impl OneRttKeys {
         &mut self,
         session: &mut dyn Session,
     ) -> Result<(), TransportError> {
-        // RFC 9001 section 6.3: as long as if its key phase had been the other one.
+        // RFC 9001 section 6.3: a packet of the other key phase would have made them too.
         prepare(&mut self.next, session);
         self.failed += 1;
         // RFC 9001 section 6.6
@@ -217,8 +220,8 @@ impl OneRttKeys {
         self.sealed >= limit - limit.min(UPDATE_MARGIN).min(limit / 2)
     }
 
-    /// True if nothing may be sealed any more: close with AEAD_LIMIT_REACHED. The packets with the
-    /// close are within the margin left for them.
+    /// True if nothing but CONNECTION_CLOSE may be sealed any more: close with AEAD_LIMIT_REACHED.
+    /// The limit leaves a margin for the packets that carry it.
     pub(crate) fn is_exhausted(&self) -> bool {
         const CLOSE_MARGIN: u64 = 128;
         let limit = self.current.local.confidentiality_limit();

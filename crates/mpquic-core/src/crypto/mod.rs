@@ -154,7 +154,8 @@ pub trait PacketKey: Send + Sync {
     ///
     /// # Errors
     ///
-    /// [`CryptoError`] if it was not sealed with this key, path ID, number and header.
+    /// [`CryptoError`] if it was not sealed with this key, path ID, number and header; `payload` may
+    /// have changed then.
     fn decrypt(
         &self,
         path: PathId,
@@ -198,11 +199,11 @@ pub trait InitialCrypto: Send + Sync {
 /// Starts the TLS sessions of clients. Sessions of one version are not resumed in another one (RFC
 /// 9369 section 5).
 pub trait ClientCrypto: InitialCrypto {
-    /// Starts TLS towards `server_name`.
+    /// Starts TLS towards `server_name`, a DNS name or an IP address.
     ///
     /// # Errors
     ///
-    /// [`InvalidServerName`] if that is neither a DNS name nor an IP address.
+    /// [`InvalidServerName`] if it is neither.
     fn start_session(
         self: Arc<Self>,
         version: Version,
@@ -215,9 +216,10 @@ pub trait ClientCrypto: InitialCrypto {
 /// version yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirstFlight {
-    /// There must be more of them.
+    /// Not enough yet: ask again when more bytes have arrived.
     Incomplete,
-    /// These parameters. `None` if they are missing or malformed, which the session will find out.
+    /// The client's transport parameters. `None` if they are missing or malformed, which the session
+    /// will report.
     Complete(Option<Box<TransportParameters>>),
 }
 
@@ -226,7 +228,8 @@ pub enum FirstFlight {
 pub trait ServerCrypto: InitialCrypto {
     /// Reads what a client's Initial packets have brought so far.
     fn read_first_flight(&self, crypto: &[u8]) -> FirstFlight;
-    /// Starts TLS; what `read_first_flight` was given comes again.
+    /// Starts TLS. The session gets all CRYPTO bytes from the first on, also those that
+    /// `read_first_flight` was given.
     ///
     /// # Errors
     ///

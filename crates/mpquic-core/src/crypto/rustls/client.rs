@@ -24,6 +24,15 @@ use crate::wire::transport_parameters::TransportParameters;
 const TICKETS: usize = 256;
 
 /// A client's TLS configuration.
+///
+/// ```
+/// use mpquic_core::crypto::rustls::QuicClientConfig;
+///
+/// // What `certificate_fingerprint` gave for the server's certificate.
+/// let fingerprint = [0x5a; 32];
+/// let crypto = QuicClientConfig::with_pin(fingerprint, &[b"h3"])?;
+/// # Ok::<_, mpquic_core::crypto::rustls::TlsConfigError>(())
+/// ```
 pub struct QuicClientConfig {
     /// For connections in version 1 of QUIC that keep to it.
     pub(super) v1: Arc<rustls::ClientConfig>,
@@ -36,8 +45,12 @@ pub struct QuicClientConfig {
 
 impl QuicClientConfig {
     /// Wraps a configuration. 0-RTT needs its `enable_early_data`. Its `resumption` is used in
-    /// version 1 of QUIC, where tickets must not come from another version; with
+    /// version 1 of QUIC only, because tickets of one version must not be used in another; with
     /// [`Self::with_sessions`] sessions of all versions can be resumed.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if its provider or its versions of TLS are not fit for multipath QUIC.
     pub fn new(inner: Arc<rustls::ClientConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
         // Whatever else rustls may find fault with shows here instead of at every connection.
@@ -66,7 +79,12 @@ impl QuicClientConfig {
         self
     }
 
-    /// Trusts servers whose certificate leads to one of `roots`.
+    /// Trusts servers whose certificate leads to one of `roots`. `alpn` are the application protocols
+    /// to offer, the preferred one first.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if rustls refuses the configuration.
     pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         let config = rustls::ClientConfig::builder_with_provider(Arc::new(provider()))
             .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -76,15 +94,24 @@ impl QuicClientConfig {
     }
 
     /// Trusts the server whose certificate has this SHA-256 (see
-    /// [`certificate_fingerprint`](super::certificate_fingerprint)),
-    /// whatever its name, issuer and dates.
+    /// [`certificate_fingerprint`](super::certificate_fingerprint)), whatever its name, issuer and
+    /// dates. `alpn` as for [`Self::with_roots`].
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if rustls refuses the configuration.
     pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         let provider = provider();
         let verifier = PinVerifier::new(fingerprint, &provider);
         Self::with_verifier(verifier, provider, alpn)
     }
 
-    /// Trusts every server: encryption without authentication. For tests and measurements.
+    /// Trusts every server: encryption without authentication. For tests and measurements. `alpn` as
+    /// for [`Self::with_roots`].
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if rustls refuses the configuration.
     pub fn dangerous_trusting_any_certificate(alpn: &[&[u8]]) -> Result<Self, TlsConfigError> {
         let provider = provider();
         let verifier = PinVerifier::dangerous_trusting_any_certificate(&provider);

@@ -13,8 +13,8 @@ const TRANSPORT_PARAMETERS: u16 = 0x39;
 /// Longest ClientHello that is waited for; TLS refuses those that are longer.
 const MAX_LENGTH: usize = 1 << 16;
 
-/// Reads the parameters of a ClientHello that may not be there in full yet. Whatever is wrong with
-/// it is for TLS to find out.
+/// Reads the transport parameters of a ClientHello, which may not have arrived in full yet. Faults
+/// are not reported here: TLS gets the same bytes later and reports them.
 pub(super) fn read(crypto: &[u8]) -> FirstFlight {
     let Some((header, body)) = crypto.split_first_chunk::<4>() else {
         return FirstFlight::Incomplete;

@@ -1,8 +1,8 @@
 //! QUIC keys from given traffic secrets, for a version that rustls did not know of when it started.
 //!
-//! rustls fixes the version of QUIC when a session starts, and derives keys from secrets of its own
-//! only: those of TLS, and the one of Initial packets. So it is given a suite whose Initial secret
-//! is what we want it to be.
+//! rustls fixes the version of QUIC when a session starts. Afterwards it makes keys of any version
+//! only for Initial packets, from a connection ID. [`suite_with_given_secrets`] returns a cipher suite
+//! that makes it use our traffic secrets there instead.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -35,7 +35,7 @@ impl Derivation {
         version: Version,
     ) -> Option<Self> {
         Some(Self {
-            suite: taking_secrets(suite),
+            suite: suite_with_given_secrets(suite),
             quic: suite.quic?,
             side,
             version,
@@ -91,9 +91,10 @@ pub(super) fn with_label<T>(
     ])
 }
 
-/// A copy of a suite that takes both sides' secrets where others take a connection ID. It is made
-/// once per suite, of which a process has a few, and never freed.
-fn taking_secrets(suite: &'static Tls13CipherSuite) -> &'static Tls13CipherSuite {
+/// A copy of a cipher suite that derives keys from the secrets of both sides, one after the other,
+/// where `suite` derives them from a connection ID. Copies are never freed: each suite has one, and a
+/// process has a few suites.
+fn suite_with_given_secrets(suite: &'static Tls13CipherSuite) -> &'static Tls13CipherSuite {
     type Copies = Vec<(&'static Tls13CipherSuite, &'static Tls13CipherSuite)>;
     static COPIES: Mutex<Copies> = Mutex::new(Vec::new());
     let mut copies = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +115,7 @@ fn taking_secrets(suite: &'static Tls13CipherSuite) -> &'static Tls13CipherSuite
     copy
 }
 
-/// HKDF but for Initial packets.
+/// HKDF, except that extracting the secret of Initial packets returns the secrets it was given.
 struct GivenSecrets(&'static dyn Hkdf);
 
 impl Hkdf for GivenSecrets {
@@ -122,7 +123,7 @@ impl Hkdf for GivenSecrets {
         self.0.extract_from_zero_ikm(salt)
     }
 
-    /// The client's secret and the server's, one after the other.
+    /// `secrets` are the client's and the server's, one after the other.
     fn extract_from_secret(&self, _: Option<&[u8]>, secrets: &[u8]) -> Box<dyn HkdfExpander> {
         let (client, server) = secrets.split_at(secrets.len() / 2);
         Box::new(Given {
@@ -140,7 +141,7 @@ impl Hkdf for GivenSecrets {
     }
 }
 
-/// "Expands" to a side's secret.
+/// The step after the extraction, which chooses a side: its secret, as it was given.
 struct Given {
     client: OkmBlock,
     server: OkmBlock,

@@ -3,8 +3,7 @@
 
 use crate::error::{Fault, TransportError};
 
-/// TLS messages have no more (RFC 8446 section 5.1 leaves it to us); longer ones are for rustls to
-/// refuse.
+/// The longest message that is looked at, bytes without the header. rustls refuses longer ones.
 const MAX_MESSAGE: usize = 0xffff;
 /// Bytes of type and length.
 const HEADER: usize = 4;

@@ -22,6 +22,17 @@ use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
 /// A server's TLS configuration.
+///
+/// ```
+/// use mpquic_core::crypto::rustls::QuicServerConfig;
+/// use rustls::pki_types::PrivatePkcs8KeyDer;
+///
+/// let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
+/// let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+/// let chain = vec![certified.cert.der().clone()];
+/// let crypto = QuicServerConfig::with_certificate(chain, key.into(), &[b"h3"])?;
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
 pub struct QuicServerConfig {
     v1: Arc<rustls::ServerConfig>,
     v2: Arc<rustls::ServerConfig>,
@@ -31,6 +42,11 @@ pub struct QuicServerConfig {
 impl QuicServerConfig {
     /// Wraps a configuration. Its `max_early_data_size` must be 0 (no 0-RTT) or `u32::MAX`.
     /// Sessions and tickets are marked with the version of QUIC they come from.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if its provider, its versions of TLS or its limit of early data are not fit
+    /// for multipath QUIC.
     pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
         quic::ServerConnection::new(inner.clone(), quic::Version::V1, Vec::new())?;
@@ -54,6 +70,10 @@ impl QuicServerConfig {
     }
 
     /// Shows this certificate, takes 0-RTT and speaks the given protocols, the preferred one first.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsConfigError`] if key and certificate do not belong together or are of no known kind.
     pub fn with_certificate(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -63,6 +83,10 @@ impl QuicServerConfig {
     }
 
     /// As [`Self::with_certificate`], with the cipher suites of this provider.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::with_certificate`], or because the provider is not fit for multipath QUIC.
     pub fn with_provider(
         provider: Arc<CryptoProvider>,
         chain: Vec<CertificateDer<'static>>,

@@ -24,9 +24,25 @@ pub fn certificate_fingerprint(certificate: &CertificateDer<'_>) -> [u8; 32] {
 ///
 /// [`QuicClientConfig::with_pin`](super::QuicClientConfig::with_pin) is the short way; this is for
 /// rustls configurations of one's own.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mpquic_core::crypto::rustls::{PinVerifier, QuicClientConfig, provider};
+///
+/// let provider = Arc::new(provider());
+/// let verifier = PinVerifier::new([0x5a; 32], &provider);
+/// let config = rustls::ClientConfig::builder_with_provider(provider)
+///     .with_protocol_versions(&[&rustls::version::TLS13])?
+///     .dangerous()
+///     .with_custom_certificate_verifier(Arc::new(verifier))
+///     .with_no_client_auth();
+/// let crypto = QuicClientConfig::new(Arc::new(config))?;
+/// # Ok::<_, mpquic_core::crypto::rustls::TlsConfigError>(())
+/// ```
 #[derive(Debug)]
 pub struct PinVerifier {
-    /// Any certificate will do without.
+    /// `None` trusts any certificate.
     pin: Option<[u8; 32]>,
     algorithms: WebPkiSupportedAlgorithms,
 }
