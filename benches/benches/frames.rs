@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{Ack, Frame, FrameIter, PathAck, StreamHeader, encode_ack};
+use mpquic_core::unstable_wire::RangeSet;
+use mpquic_core::unstable_wire::frame::{Ack, Frame, FrameIter, PathAck, StreamHeader, encode_ack};
 use mpquic_core::{Dir, PathId, Side, StreamId};
 
 /// Bytes in a packet of a bulk transfer.

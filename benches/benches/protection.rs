@@ -8,9 +8,8 @@ use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_mai
 use mpquic_core::config::TransportConfig;
 use mpquic_core::crypto::{Keys, Session};
 use mpquic_core::testing::{self, PacketKeys};
-use mpquic_core::wire::header::{PacketHeader, next_packet};
-use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionId, Version};
+use mpquic_core::unstable_wire::header::{PacketHeader, next_packet};
+use mpquic_core::{ConnectionId, TransportParameters, Version};
 use mpquic_sim::tls::{SERVER_NAME, Tls};
 
 const CID: [u8; 8] = [7; 8];

@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use mpquic_core::range_set::RangeSet;
 use mpquic_core::testing::{Receiver, Sender};
-use mpquic_core::wire::frame::Ack;
+use mpquic_core::unstable_wire::RangeSet;
+use mpquic_core::unstable_wire::frame::Ack;
 
 const BYTES: u16 = 1200;
 const MICROSECOND: Duration = Duration::from_micros(1);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use mpquic_core::wire::frame::{Ack, Frame, FrameIter, PacketType, PathAck};
+use mpquic_core::unstable_wire::frame::{Ack, Frame, FrameIter, PacketType, PathAck};
 
 fuzz_target!(|payload: &[u8]| {
     let payload = Bytes::copy_from_slice(payload);

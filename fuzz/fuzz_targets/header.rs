@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use mpquic_core::wire::header::{
+use mpquic_core::unstable_wire::header::{
     Header, PacketHeader, encode_retry, encode_version_negotiation, next_packet, peek,
 };
 

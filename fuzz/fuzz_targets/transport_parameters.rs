@@ -1,8 +1,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use mpquic_core::Side;
-use mpquic_core::wire::transport_parameters::TransportParameters;
+use mpquic_core::{Side, TransportParameters};
 
 fuzz_target!(|bytes: &[u8]| {
     for sender in [Side::Client, Side::Server] {

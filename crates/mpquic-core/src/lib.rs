@@ -56,7 +56,7 @@ mod path_map;
 mod protect;
 pub mod qlog;
 mod random;
-pub mod range_set;
+mod range_set;
 mod rate;
 mod recorder;
 mod recovery;
@@ -66,8 +66,10 @@ mod stream;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
+#[doc(hidden)]
+pub mod unstable_wire;
 mod version;
-pub mod wire;
+mod wire;
 
 pub use connection::Connection;
 pub use endpoint::{
@@ -90,3 +92,6 @@ pub use quinn_proto::{
 };
 pub use stream::{ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Written};
 pub use version::{UnknownVersion, Version};
+pub use wire::transport_parameters::{
+    PreferredAddress, ReservedParameter, TransportParameters, VersionInformation,
+};

@@ -14,8 +14,20 @@ use crate::congestion::RttSnapshot;
 use crate::error::ConnectionError;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::version::Version;
-use crate::wire::frame::{FrameIter, PacketType};
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
+use frame::FrameIter;
+
+pub use crate::wire::frame::PacketType;
+
+/// The frames of a packet.
+pub mod frame {
+    pub use crate::wire::frame::{
+        Ack, AckFrequency, AckRanges, Close, Crypto, EcnCounts, Frame, FrameIter, MaxStreamData,
+        MaxStreams, NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
+        PathRetireConnectionId, PathStatus, ResetStream, ResetStreamAt, StopSending, Stream,
+        StreamDataBlocked, StreamsBlocked,
+    };
+}
 
 /// Makes the sinks of new connections.
 pub trait Factory: fmt::Debug + Send + Sync {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_core::config::{EndpointConfig, TransportConfig};
-use mpquic_core::wire::frame::{Frame, FrameIter, PathAck};
-use mpquic_core::wire::header::{Header, next_packet};
+use mpquic_core::unstable_wire::frame::{Frame, FrameIter, PathAck};
+use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionHandle, DatagramEvent, EcnCodepoint, Endpoint, FourTuple, Side,
 };

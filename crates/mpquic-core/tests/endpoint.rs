@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
-use mpquic_core::wire::header::{Header, next_packet};
+use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, Endpoint, Event,
     Fault, FourTuple, StreamId, TokenStore, VarInt, Version, ZeroRtt,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::frame::{
+use mpquic_core::unstable_wire::frame::{
     self, Frame, MaxStreamData, MaxStreams, NewConnectionId, PathAbandon, PathCidsBlocked,
     PathNewConnectionId, PathRetireConnectionId, ResetStreamAt, Stream,
 };

@@ -1,9 +1,9 @@
 //! The data of events.
 
+use mpquic_core::qlog::PacketType;
 use mpquic_core::qlog::{
     DropReason, EcnValidation, KeyTrigger, Metrics, Unnumbered, UnnumberedKind,
 };
-use mpquic_core::wire::frame::PacketType;
 use mpquic_core::{ConnectionError, PathId, SpaceId, Version};
 use serde_json::{Value, json};
 

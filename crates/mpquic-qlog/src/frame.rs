@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::frame::{Ack, Close, Frame, NewConnectionId, PathAck};
+use mpquic_core::qlog::frame::{Ack, Close, Frame, NewConnectionId, PathAck};
 use mpquic_core::{PathId, PathStatus, TransportErrorCode};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Transport parameters.
 
-use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
+use mpquic_core::{PreferredAddress, TransportParameters};
 use serde_json::{Value, json};
 
 use crate::words::{Members, hex};

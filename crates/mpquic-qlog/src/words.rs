@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
-use mpquic_core::wire::frame::PacketType;
+use mpquic_core::qlog::PacketType;
 use mpquic_core::{Dir, TransportErrorCode};
 use serde_json::{Map, Value, json};
 

@@ -5,12 +5,11 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::{Instant, SystemTime};
 
+use mpquic_core::qlog::PacketType;
 use mpquic_core::qlog::{
     ConnectionStart, EcnValidation, Event, Initiator, Metrics, Packet, Sink, Unnumbered,
 };
-use mpquic_core::wire::frame::PacketType;
-use mpquic_core::wire::transport_parameters::VersionInformation;
-use mpquic_core::{FourTuple, PathId, Side, Version};
+use mpquic_core::{FourTuple, PathId, Side, Version, VersionInformation};
 use serde_json::{Value, json};
 
 use crate::words::{Members, date_time, endpoint, hex, milliseconds, packet_type, version};

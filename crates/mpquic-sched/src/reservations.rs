@@ -262,7 +262,7 @@ impl Run {
 mod tests {
     use std::ops::Range;
 
-    use mpquic_core::range_set::RangeSet;
+    use mpquic_core::unstable_wire::RangeSet;
     use proptest::collection::vec;
     use proptest::prelude::*;
 

@@ -12,8 +12,9 @@ use mpquic_core::crypto::{
     ClientCrypto, CryptoError, ExportError, FirstFlight, HandshakeData, HeaderKey, InitialCrypto,
     InvalidServerName, KeyPair, Keys, PacketKey, ServerCrypto, Session,
 };
-use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionId, Fault, PathId, Side, TlsFailure, TransportError, Version};
+use mpquic_core::{
+    ConnectionId, Fault, PathId, Side, TlsFailure, TransportError, TransportParameters, Version,
+};
 
 /// As long as the tags of AES-GCM and ChaCha20-Poly1305.
 const TAG_LENGTH: usize = 16;

@@ -12,7 +12,7 @@ use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
 use crate::wire::frame::EcnCounts;
-use crate::wire::frame::ack::encode_ack;
+use crate::wire::frame::encode_ack;
 
 /// Ranges kept for acknowledgement; the oldest go first. All fit into one packet of 1200 bytes,
 /// and each one is repeated until it is confirmed or this many newer ones exist.

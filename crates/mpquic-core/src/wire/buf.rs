@@ -4,17 +4,17 @@ use bytes::{Buf, Bytes};
 use quinn_proto::ConnectionId;
 
 /// Largest value a variable-length integer can hold: 2^62 - 1 (RFC 9000 section 16).
-pub const VARINT_MAX: u64 = (1 << 62) - 1;
+pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
 
 /// Longest connection ID of QUIC version 1, bytes (RFC 9000 section 17.2).
-pub const MAX_CID_LENGTH: usize = 20;
+pub(crate) const MAX_CID_LENGTH: usize = 20;
 
 /// The smallest datagram that every path must carry, bytes of UDP payload (RFC 9000 section 14).
 pub const MIN_DATAGRAM: usize = 1200;
 
 /// Bytes the shortest encoding of `value` takes: 1, 2, 4 or 8.
 #[inline]
-pub const fn varint_size(value: u64) -> usize {
+pub(crate) const fn varint_size(value: u64) -> usize {
     match value {
         0..0x40 => 1,
         0x40..0x4000 => 2,
@@ -25,7 +25,7 @@ pub const fn varint_size(value: u64) -> usize {
 
 /// Appends the shortest encoding of `value`, which must not exceed [`VARINT_MAX`].
 #[inline]
-pub fn put_varint(out: &mut Vec<u8>, value: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, value: u64) {
     debug_assert!(value <= VARINT_MAX, "{value} does not fit a varint");
     match value {
         0..0x40 => out.push(value as u8),
@@ -38,7 +38,7 @@ pub fn put_varint(out: &mut Vec<u8>, value: u64) {
 /// Reads a variable-length integer of any, even a needlessly long, encoding; `None` if `buf` ends
 /// before it does.
 #[inline]
-pub fn take_varint(buf: &mut impl Buf) -> Option<u64> {
+pub(crate) fn take_varint(buf: &mut impl Buf) -> Option<u64> {
     let chunk = buf.chunk();
     let length = 1usize << (chunk.first()? >> 6);
     let word = match chunk.first_chunk() {

@@ -1,7 +1,7 @@
 //! Bytes to values and back: no state, no time.
 
-pub mod buf;
-pub mod frame;
-pub mod header;
-pub mod packet_number;
-pub mod transport_parameters;
+pub(crate) mod buf;
+pub(crate) mod frame;
+pub(crate) mod header;
+pub(crate) mod packet_number;
+pub(crate) mod transport_parameters;

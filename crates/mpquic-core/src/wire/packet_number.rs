@@ -2,7 +2,7 @@
 
 /// Bytes, 1 to 4, that let the peer recover `packet_number` when it has acknowledged
 /// `largest_acked`: enough for twice the distance.
-pub fn encoded_length(packet_number: u64, largest_acked: Option<u64>) -> usize {
+pub(crate) fn encoded_length(packet_number: u64, largest_acked: Option<u64>) -> usize {
     let unacked = match largest_acked {
         Some(largest) => packet_number.saturating_sub(largest),
         None => packet_number.saturating_add(1),
@@ -12,14 +12,14 @@ pub fn encoded_length(packet_number: u64, largest_acked: Option<u64>) -> usize {
 }
 
 /// Appends the low `length` bytes, 1 to 4, of `packet_number`.
-pub fn put(out: &mut Vec<u8>, packet_number: u64, length: usize) {
+pub(crate) fn put(out: &mut Vec<u8>, packet_number: u64, length: usize) {
     debug_assert!((1..=4).contains(&length));
     out.extend_from_slice(&(packet_number as u32).to_be_bytes()[4 - length.clamp(1, 4)..]);
 }
 
 /// The packet number closest to `expected_next`, the largest one opened plus one, whose low
 /// `length` bytes are `truncated`.
-pub fn expand(truncated: u32, length: usize, expected_next: u64) -> u64 {
+pub(crate) fn expand(truncated: u32, length: usize, expected_next: u64) -> u64 {
     let window = 1u64 << (8 * length.clamp(1, 4));
     let half = window / 2;
     let candidate = (expected_next & !(window - 1)) | (u64::from(truncated) & (window - 1));

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{
+use mpquic_core::unstable_wire::RangeSet;
+use mpquic_core::unstable_wire::frame::{
     self, Ack, AckFrequency, Close, Crypto, CryptoHeader, DatagramHeader, EcnCounts, Frame,
     FrameIter, MaxStreamData, MaxStreams, NewConnectionId, PacketType, PathAbandon, PathAck,
     PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, ResetStream, ResetStreamAt,

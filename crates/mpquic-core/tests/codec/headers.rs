@@ -1,7 +1,7 @@
 //! Headers: the samples of RFC 9001, coalesced packets, malformed input, unknown versions.
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::wire::header::{
+use mpquic_core::unstable_wire::header::{
     Header, HeaderError, PacketHeader, PacketKind, encode_retry, encode_version_negotiation,
     next_packet, peek,
 };

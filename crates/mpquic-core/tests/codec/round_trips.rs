@@ -5,19 +5,16 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::wire::frame::{
+use mpquic_core::unstable_wire::frame::{
     self, Ack, AckFrequency, Close, Crypto, EcnCounts, Frame, MaxStreamData, MaxStreams,
     NewConnectionId, PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId,
     PathRetireConnectionId, ResetStream, ResetStreamAt, StopSending, Stream, StreamDataBlocked,
     StreamsBlocked,
 };
-use mpquic_core::wire::header::next_packet;
-use mpquic_core::wire::transport_parameters::{
-    PreferredAddress, TransportParameters, VersionInformation,
-};
+use mpquic_core::unstable_wire::header::next_packet;
 use mpquic_core::{
-    ApplicationClose, ConnectionClose, ConnectionId, Dir, PathId, PathStatus, Side, StreamId,
-    TransportErrorCode, VarInt,
+    ApplicationClose, ConnectionClose, ConnectionId, Dir, PathId, PathStatus, PreferredAddress,
+    Side, StreamId, TransportErrorCode, TransportParameters, VarInt, VersionInformation,
 };
 use proptest::prelude::*;
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use mpquic_core::wire::transport_parameters::{
-    ReservedParameter, TransportParameters, VersionInformation,
+use mpquic_core::{
+    ConnectionId, Fault, PathId, ReservedParameter, Side, TransportParameters, VersionInformation,
 };
-use mpquic_core::{ConnectionId, Fault, PathId, Side};
 
 use super::hex;
 

@@ -218,6 +218,18 @@ fn only_the_core_names_quinn_proto_and_few_files_rustls() {
     assert!(faults.is_empty(), "files that name rustls: {faults:#?}");
 }
 
+/// `unstable_wire` is for tests, benchmarks and fuzz targets. What a crate is built on, it finds in
+/// the interface proper.
+#[test]
+fn no_crate_is_built_on_the_unstable_door() {
+    let crates = Crate::all();
+    let others = crates.iter().filter(|krate| krate.name != "mpquic-core");
+    for file in others.flat_map(|krate| &krate.files) {
+        let names_it = file.words().any(|(_, word, _)| word == "unstable_wire");
+        assert!(!names_it, "{} names it", file.path);
+    }
+}
+
 /// A crate of these files.
 fn crate_of(files: &[(&str, &str)]) -> Crate {
     let files = files.iter();

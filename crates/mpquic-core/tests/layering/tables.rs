@@ -21,6 +21,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("sched", "congestion ids named"),
             ("version", ""),
             ("wire", "error ids range_set version"),
+            ("unstable_wire", "range_set wire"),
             ("crypto", "error ids version wire"),
             ("packet", "crypto error ids sched version wire"),
             ("cid", "error ids packet random range_set wire"),

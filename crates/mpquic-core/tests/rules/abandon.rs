@@ -1,6 +1,6 @@
 //! The end of paths.
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId, PathAbandon, PathAck};
+use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId, PathAbandon, PathAck};
 use mpquic_core::{
     ConnectionError, ConnectionId, Event, Fault, PathEvent, PathId, Side, SpaceId,
     TransportErrorCode,

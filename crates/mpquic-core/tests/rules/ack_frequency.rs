@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mpquic_core::config::AckFrequencyConfig;
-use mpquic_core::wire::frame::{AckFrequency, Frame, PathAck};
+use mpquic_core::unstable_wire::frame::{AckFrequency, Frame, PathAck};
 use mpquic_core::{EcnCodepoint, Fault, PathId, Side, SpaceId};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};

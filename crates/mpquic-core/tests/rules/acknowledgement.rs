@@ -1,6 +1,6 @@
 //! Acknowledgements, ECN, probes, key updates, and the bits of a header that are free.
 
-use mpquic_core::wire::frame::{self, Ack, Frame, PathAck};
+use mpquic_core::unstable_wire::frame::{self, Ack, Frame, PathAck};
 use mpquic_core::{EcnCodepoint, Fault, PathId, Side, SpaceId, TimeoutReason};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent};

@@ -1,6 +1,6 @@
 //! Old and broken peers: a clear error or nothing at all, never a hang, never memory without bound.
 
-use mpquic_core::wire::frame::{
+use mpquic_core::unstable_wire::frame::{
     self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
     PathRetireConnectionId,
 };

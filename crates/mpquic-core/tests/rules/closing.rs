@@ -1,6 +1,6 @@
 //! The end of a connection.
 
-use mpquic_core::wire::frame::Frame;
+use mpquic_core::unstable_wire::frame::Frame;
 use mpquic_core::{ConnectionError, PathId, Side, SpaceId};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};

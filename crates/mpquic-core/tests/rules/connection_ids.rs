@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mpquic_core::config::ConnectionIds;
-use mpquic_core::wire::header::Header;
+use mpquic_core::unstable_wire::header::Header;
 use mpquic_core::{ConnectionId, ConnectionIdGenerator, PathEvent, PathId, Side};
 
 use super::harness::{MS, Net, Options, Packet, Sent, address};

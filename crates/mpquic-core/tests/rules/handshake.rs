@@ -1,11 +1,11 @@
 //! The handshake: levels, CRYPTO, keys, sizes, Retry.
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::wire::frame::{Ack, Frame, PacketType};
-use mpquic_core::wire::header::Header;
-use mpquic_core::wire::transport_parameters::TransportParameters;
+use mpquic_core::unstable_wire::frame::{Ack, Frame, PacketType};
+use mpquic_core::unstable_wire::header::Header;
 use mpquic_core::{
-    ConnectionError, Event, Fault, PathId, Side, SpaceId, TransportErrorCode, Version,
+    ConnectionError, Event, Fault, PathId, Side, SpaceId, TransportErrorCode, TransportParameters,
+    Version,
 };
 
 use mpquic_sim::{LinkConfig, Pair, Setup, Topology};
@@ -113,7 +113,7 @@ fn rfc_9000_14_1_datagrams_with_initial_packets_are_full() {
 /// A datagram without what follows its Initial packet.
 fn only_initial(sent: &Sent) -> Sent {
     let mut rest = sent.data.clone();
-    let packet = mpquic_core::wire::header::next_packet(&mut rest, 8).unwrap();
+    let packet = mpquic_core::unstable_wire::header::next_packet(&mut rest, 8).unwrap();
     Sent {
         data: packet.data,
         ..sent.clone()
@@ -345,7 +345,13 @@ fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
     let (mut net, first) = asked_for_retry();
     let (original, scid, _) = initial_header(&first);
     let mut data = Vec::new();
-    mpquic_core::wire::header::encode_retry(&mut data, Version::V1, &scid, &original, b"token");
+    mpquic_core::unstable_wire::header::encode_retry(
+        &mut data,
+        Version::V1,
+        &scid,
+        &original,
+        b"token",
+    );
     // The null tag: digests of the connection ID and of the packet.
     let digest = |bytes: &[u8]| {
         bytes.iter().fold(0x811c_9dc5u32, |hash, byte| {
@@ -361,7 +367,13 @@ fn rfc_9000_17_2_5_a_retry_that_changes_no_connection_id_is_dropped() {
     // With another one it is followed: the tag is right.
     data.truncate(data.len() - 16);
     let mut data = Vec::new();
-    mpquic_core::wire::header::encode_retry(&mut data, Version::V1, &scid, &server_cid(), b"token");
+    mpquic_core::unstable_wire::header::encode_retry(
+        &mut data,
+        Version::V1,
+        &scid,
+        &server_cid(),
+        b"token",
+    );
     tag[4..8].copy_from_slice(&digest(&data).to_be_bytes());
     data.extend_from_slice(&tag);
     net.give(first.answered(BytesMut::from(&data[..])));
@@ -479,12 +491,14 @@ fn rfc_9000_10_2_3_an_early_close_conceals_the_application() {
                 continue;
             };
             match close {
-                mpquic_core::wire::frame::Close::Connection(close) => {
+                mpquic_core::unstable_wire::frame::Close::Connection(close) => {
                     assert!(!packet.is_one_rtt());
                     assert_eq!(close.code, TransportErrorCode::APPLICATION_ERROR);
                     assert!(close.reason.is_empty());
                 }
-                mpquic_core::wire::frame::Close::Application(_) => assert!(packet.is_one_rtt()),
+                mpquic_core::unstable_wire::frame::Close::Application(_) => {
+                    assert!(packet.is_one_rtt())
+                }
             }
         }
         assert!(packet.has(|frame| matches!(frame, Frame::ConnectionClose(_))));

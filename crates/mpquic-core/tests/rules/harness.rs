@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::config::{EndpointConfig, ServerConfig, TransportConfig};
-use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{Ack, Frame, FrameIter, NewConnectionId, PathAck};
-use mpquic_core::wire::header::{Header, PacketHeader, next_packet};
+use mpquic_core::unstable_wire::RangeSet;
+use mpquic_core::unstable_wire::frame::{Ack, Frame, FrameIter, NewConnectionId, PathAck};
+use mpquic_core::unstable_wire::header::{Header, PacketHeader, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, ConnectionId, DatagramEvent, Dir, EcnCodepoint,
     Endpoint, Event, Fault, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, Side,

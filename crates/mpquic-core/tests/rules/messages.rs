@@ -1,10 +1,9 @@
 //! Messages of the null handshake to forge, and endpoints that were given such.
 
 use bytes::Bytes;
-use mpquic_core::wire::frame::{Crypto, Frame};
-use mpquic_core::wire::header::Header;
-use mpquic_core::wire::transport_parameters::TransportParameters;
-use mpquic_core::{ConnectionId, PathId, Side};
+use mpquic_core::unstable_wire::frame::{Crypto, Frame};
+use mpquic_core::unstable_wire::header::Header;
+use mpquic_core::{ConnectionId, PathId, Side, TransportParameters};
 
 use super::harness::{Forgery, Kind, Net, Options, Sent};
 

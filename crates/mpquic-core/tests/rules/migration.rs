@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpquic_core::wire::frame::{Frame, PathAck, PathRetireConnectionId};
+use mpquic_core::unstable_wire::frame::{Frame, PathAck, PathRetireConnectionId};
 use mpquic_core::{MigrateError, PathEvent, PathId, Side, SpaceId};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, Sent, address};
@@ -316,7 +316,7 @@ fn rfc_9000_8_2_3_only_the_right_response_validates() {
         mpquic_core::FourTuple::new(address(Side::Server, 0), elsewhere()),
     );
     let received = std::iter::once(number..number + 1).collect();
-    let ack = mpquic_core::wire::frame::Ack::new(&received, 0, None).unwrap();
+    let ack = mpquic_core::unstable_wire::frame::Ack::new(&received, 0, None).unwrap();
     let proofless = forged(
         &net,
         5001,

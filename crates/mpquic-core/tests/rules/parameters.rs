@@ -1,8 +1,7 @@
 //! Connection IDs and transport parameters of the handshake.
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
-use mpquic_core::wire::transport_parameters::{PreferredAddress, TransportParameters};
-use mpquic_core::{ConnectionId, Fault, PathId, Side};
+use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
+use mpquic_core::{ConnectionId, Fault, PathId, PreferredAddress, Side, TransportParameters};
 
 use super::harness::{Forgery, Kind, Net, Options, Sent};
 use super::messages::{

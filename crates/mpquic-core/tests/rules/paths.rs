@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::range_set::RangeSet;
-use mpquic_core::wire::frame::{
+use mpquic_core::unstable_wire::RangeSet;
+use mpquic_core::unstable_wire::frame::{
     self, Ack, Frame, PathAck, PathNewConnectionId, PathRetireConnectionId,
 };
 use mpquic_core::{

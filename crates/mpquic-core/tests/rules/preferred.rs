@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpquic_core::wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
+use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
 use mpquic_core::{MigrateError, PathEvent, PathId, Side};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent, address};

@@ -2,10 +2,14 @@
 
 use bytes::{Bytes, BytesMut};
 use mpquic_core::Version::{self, V1, V2};
-use mpquic_core::wire::frame::Frame;
-use mpquic_core::wire::header::{Header, PacketHeader, encode_retry, encode_version_negotiation};
-use mpquic_core::wire::transport_parameters::{TransportParameters, VersionInformation};
-use mpquic_core::{ConnectionError, ConnectionId, Event, Fault, PathId, Side};
+use mpquic_core::unstable_wire::frame::Frame;
+use mpquic_core::unstable_wire::header::{
+    Header, PacketHeader, encode_retry, encode_version_negotiation,
+};
+use mpquic_core::{
+    ConnectionError, ConnectionId, Event, Fault, PathId, Side, TransportParameters,
+    VersionInformation,
+};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, Packet, SECOND, SIDES, Sent, version_salt};
 use super::messages::{

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use mpquic_core::congestion::CongestionKind;
-use mpquic_core::range_set::RangeSet;
 use mpquic_core::sched::{
     DataSelection, Decision, PacketInfo, PathView, QueueView, Scheduler, SchedulerEvent, Sendable,
     StreamView, UnackedRange, View,
 };
+use mpquic_core::unstable_wire::RangeSet;
 use mpquic_core::{PathId, StreamId};
 use proptest::collection::vec;
 use proptest::option;

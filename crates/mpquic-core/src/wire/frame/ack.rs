@@ -39,6 +39,7 @@ pub struct EcnCounts {
 impl Ack {
     /// Acknowledges all of `received`; `None` if that is nothing. `ack_delay` is
     /// already shifted.
+    #[doc(hidden)]
     pub fn new(received: &RangeSet, ack_delay: u64, ecn_counts: Option<EcnCounts>) -> Option<Self> {
         let mut ranges = Vec::new();
         let largest_acknowledged = put_ranges(&mut ranges, received, usize::MAX)?;

@@ -8,7 +8,7 @@ use super::buf::{Counter, Sink, take_array};
 use crate::error::{Fault, TransportError};
 use crate::ids::{self, PathId};
 
-pub mod ack;
+mod ack;
 mod ack_frequency;
 mod close;
 mod connection_id;
@@ -109,6 +109,7 @@ pub enum Frame {
 
 impl Frame {
     /// Bytes [`Self::encode`] appends.
+    #[doc(hidden)]
     pub fn size(&self) -> usize {
         let mut counter = Counter::default();
         self.write(&mut counter);
@@ -116,6 +117,7 @@ impl Frame {
     }
 
     /// Appends the frame. STREAM and DATAGRAM get a length, so more frames may follow.
+    #[doc(hidden)]
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.write(out);
     }
