@@ -15,6 +15,7 @@ mod fault;
 /// A fault of the peer (or of ours) that ends the connection with CONNECTION_CLOSE type 0x1c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{}: {}", self.code(), self.reason())]
+#[non_exhaustive]
 pub struct TransportError {
     /// The rule that was broken.
     pub fault: Fault,
@@ -80,6 +81,7 @@ impl fmt::Display for ConnectionClose {
 
 /// Why a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ConnectionError {
     /// The peer supports none of our QUIC versions.
     #[error("the peer speaks no version of QUIC that we do")]

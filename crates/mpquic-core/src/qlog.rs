@@ -51,6 +51,7 @@ pub trait Sink: fmt::Debug + Send {
 
 /// The connection a sink is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConnectionStart {
     /// When it starts.
     pub now: Instant,
@@ -63,6 +64,7 @@ pub struct ConnectionStart {
 
 /// Something that happened.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// The first event.
     ConnectionStarted {
@@ -166,6 +168,7 @@ pub enum Event<'a> {
 
 /// A packet without a number, which is not protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unnumbered<'a> {
     /// The connection ID it is sent to; with Version Negotiation, up to 255 bytes.
     pub destination: &'a [u8],
@@ -202,6 +205,7 @@ pub enum UnnumberedKind<'a> {
 
 /// A packet as sent or received.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Packet {
     /// The path whose packet number space it is in.
     pub path: PathId,
@@ -232,6 +236,7 @@ pub enum Initiator {
 
 /// Why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DropReason {
     /// Another QUIC version.
     Unsupported,
@@ -262,6 +267,7 @@ pub enum KeyTrigger {
 
 /// Measurements of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// Round-trip times.
     pub rtt: RttSnapshot,

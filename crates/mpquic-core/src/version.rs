@@ -9,6 +9,7 @@ use std::str::FromStr;
 /// the numbers of packet types. Each can turn into the other while a connection starts (RFC 9369
 /// section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
 pub enum Version {
     /// Version 1 (RFC 9000).
     #[default]

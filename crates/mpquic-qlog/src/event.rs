@@ -137,6 +137,7 @@ pub(crate) fn dropped(
         DropReason::DecryptionFailure => "decryption_failure",
         DropReason::KeyUnavailable => "key_unavailable",
         DropReason::Rejected => "rejected",
+        _ => "general",
     };
     json!({
         "header": { "packet_type": of.map_or("unknown", packet_type), "path_id": path.0 },
@@ -218,10 +219,7 @@ pub(crate) fn lost(error: &ConnectionError) -> Value {
             data.insert("initiator".to_owned(), "remote".into());
             data
         }
-        ConnectionError::VersionMismatch
-        | ConnectionError::TimedOut
-        | ConnectionError::LocallyClosed
-        | ConnectionError::CidsExhausted => {
+        _ => {
             let mut data = Members::new();
             data.insert("initiator".to_owned(), "local".into());
             data
@@ -232,9 +230,7 @@ pub(crate) fn lost(error: &ConnectionError) -> Value {
         ConnectionError::TimedOut => "idle_timeout",
         ConnectionError::Reset => "stateless_reset",
         ConnectionError::LocallyClosed | ConnectionError::ApplicationClosed(_) => "application",
-        ConnectionError::TransportError(_)
-        | ConnectionError::ConnectionClosed(_)
-        | ConnectionError::CidsExhausted => "error",
+        _ => "error",
     };
     data.insert("trigger".to_owned(), trigger.into());
     data.insert("reason".to_owned(), error.to_string().into());

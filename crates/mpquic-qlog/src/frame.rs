@@ -68,12 +68,8 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
             "token": { "raw": { "length": token.len(), "data": hex(token) } },
         }),
         Frame::ConnectionClose(close) => connection_close(close),
-        Frame::PathChallenge(data) => {
-            json!({ "frame_type": "path_challenge", "data": hex(data) })
-        }
-        Frame::PathResponse(data) => {
-            json!({ "frame_type": "path_response", "data": hex(data) })
-        }
+        Frame::PathChallenge(data) => probe("path_challenge", data),
+        Frame::PathResponse(data) => probe("path_response", data),
         Frame::MaxData(_)
         | Frame::MaxStreamData(_)
         | Frame::MaxStreams(_)
@@ -89,12 +85,17 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
         | Frame::MaxPathId(_)
         | Frame::PathsBlocked(_)
         | Frame::PathCidsBlocked(_) => path(frame),
+        _ => json!({ "frame_type": "unknown", "frame_type_bytes": frame.frame_type() }),
     }
 }
 
 /// The schema wants the length field of a frame as `length`, and its data's as `payload_length`.
 fn raw(length: usize) -> Value {
     json!({ "length": length, "payload_length": length })
+}
+
+fn probe(name: &str, data: &[u8; 8]) -> Value {
+    json!({ "frame_type": name, "data": hex(data) })
 }
 
 fn acknowledgement(name: &str, path: Option<PathId>, ack: &Ack, exponent: u8) -> Value {
@@ -262,5 +263,35 @@ fn path(frame: &Frame) -> Value {
             "next_sequence_number": frame.next_sequence_number,
         }),
         _ => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::qlog::frame::FrameIter;
+
+    use super::*;
+
+    /// A frame of this type whose fields are all the same, if that can be.
+    fn frame(frame_type: u16) -> Option<Frame> {
+        let frame_type = match frame_type {
+            0..0x40 => vec![frame_type as u8],
+            _ => (frame_type | 0x4000).to_be_bytes().to_vec(),
+        };
+        [0, 1].into_iter().find_map(|field| {
+            let bytes = [&frame_type[..], &[field; 64]].concat();
+            FrameIter::new(bytes.into(), true).next()?.ok()
+        })
+    }
+
+    #[test]
+    fn every_frame_has_a_name() {
+        let frames: Vec<_> = (0..0x4000).filter_map(frame).collect();
+        assert_eq!(frames.len(), 46);
+        for frame in frames {
+            let value = value(&frame, 3);
+            assert_ne!(value["frame_type"], "unknown", "{frame:?}");
+            assert!(value["frame_type"].is_string(), "{frame:?}");
+        }
     }
 }

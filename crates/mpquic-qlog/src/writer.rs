@@ -436,6 +436,8 @@ impl<W: Write + Send> Sink for Writer<W> {
             Event::KeysDiscarded(packet_type) => {
                 self.on_keys(now, "quic:key_discarded", packet_type, &Members::new());
             }
+            // The core may tell more than the schema has a place for.
+            _ => {}
         }
     }
 }

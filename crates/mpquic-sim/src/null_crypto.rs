@@ -169,7 +169,7 @@ impl HeaderKey for NullHeaderKey {
 fn salt(version: Version) -> u32 {
     match version {
         Version::V1 => 0,
-        Version::V2 => version.to_u32(),
+        _ => version.to_u32(),
     }
 }
 
@@ -462,9 +462,10 @@ mod tests {
     #[test]
     fn the_handshake_carries_parameters_and_yields_matching_keys() {
         let config = NullCrypto::new(b"test");
-        let parameters = |limit| TransportParameters {
-            initial_max_data: limit,
-            ..TransportParameters::default()
+        let parameters = |limit| {
+            let mut parameters = TransportParameters::default();
+            parameters.initial_max_data = limit;
+            parameters
         };
         let mut client =
             ClientCrypto::start_session(config.clone(), Version::V1, "server", &parameters(1))

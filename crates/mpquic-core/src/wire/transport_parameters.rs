@@ -70,6 +70,7 @@ const MIN_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
 
 /// The values one side announces. `Default` gives what an absent parameter means.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TransportParameters {
     /// Server: DCID of the client's first Initial.
     pub original_destination_connection_id: Option<ConnectionId>,

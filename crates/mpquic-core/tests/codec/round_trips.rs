@@ -324,33 +324,31 @@ prop_compose! {
         min_ack_delay in prop::option::of(0..1u64 << 30),
         version_information in prop::option::of(version_information()),
     ) -> TransportParameters {
-        TransportParameters {
-            original_destination_connection_id: cids[0],
-            max_idle_timeout: Duration::from_millis(integers[0]),
-            stateless_reset_token,
-            max_udp_payload_size,
-            initial_max_data: integers[1],
-            initial_max_stream_data_bidi_local: integers[2],
-            initial_max_stream_data_bidi_remote: integers[3],
-            initial_max_stream_data_uni: integers[4],
-            initial_max_streams_bidi: streams[0],
-            initial_max_streams_uni: streams[1],
-            ack_delay_exponent,
-            max_ack_delay,
-            disable_active_migration: flags[0],
-            preferred_address,
-            active_connection_id_limit,
-            initial_source_connection_id: cids[1],
-            retry_source_connection_id: cids[2],
-            max_datagram_frame_size: integers[5],
-            grease_quic_bit: flags[1],
-            initial_max_path_id,
-            reset_stream_at: flags[2],
-            reserved: None,
-            min_ack_delay: min_ack_delay
-                .map(|delay| Duration::from_micros(delay).min(max_ack_delay)),
-            version_information,
-        }
+        let mut parameters = TransportParameters::default();
+        parameters.original_destination_connection_id = cids[0];
+        parameters.max_idle_timeout = Duration::from_millis(integers[0]);
+        parameters.stateless_reset_token = stateless_reset_token;
+        parameters.max_udp_payload_size = max_udp_payload_size;
+        parameters.initial_max_data = integers[1];
+        parameters.initial_max_stream_data_bidi_local = integers[2];
+        parameters.initial_max_stream_data_bidi_remote = integers[3];
+        parameters.initial_max_stream_data_uni = integers[4];
+        parameters.initial_max_streams_bidi = streams[0];
+        parameters.initial_max_streams_uni = streams[1];
+        parameters.ack_delay_exponent = ack_delay_exponent;
+        parameters.max_ack_delay = max_ack_delay;
+        parameters.disable_active_migration = flags[0];
+        parameters.preferred_address = preferred_address;
+        parameters.active_connection_id_limit = active_connection_id_limit;
+        parameters.initial_source_connection_id = cids[1];
+        parameters.retry_source_connection_id = cids[2];
+        parameters.max_datagram_frame_size = integers[5];
+        parameters.grease_quic_bit = flags[1];
+        parameters.initial_max_path_id = initial_max_path_id;
+        parameters.reset_stream_at = flags[2];
+        parameters.min_ack_delay = min_ack_delay.map(|delay| Duration::from_micros(delay).min(max_ack_delay));
+        parameters.version_information = version_information;
+        parameters
     }
 }
 
@@ -370,20 +368,17 @@ proptest! {
     }
 
     #[test]
-    fn transport_parameters_survive(parameters in transport_parameters()) {
+    fn transport_parameters_survive(mut parameters in transport_parameters()) {
         let mut out = Vec::new();
         parameters.encode(Side::Server, &mut out);
         prop_assert_eq!(TransportParameters::decode(Side::Server, &out), Ok(parameters.clone()));
         out.clear();
         parameters.encode(Side::Client, &mut out);
-        let expected = TransportParameters {
-            original_destination_connection_id: None,
-            stateless_reset_token: None,
-            preferred_address: None,
-            retry_source_connection_id: None,
-            ..parameters
-        };
-        prop_assert_eq!(TransportParameters::decode(Side::Client, &out), Ok(expected));
+        parameters.original_destination_connection_id = None;
+        parameters.stateless_reset_token = None;
+        parameters.preferred_address = None;
+        parameters.retry_source_connection_id = None;
+        prop_assert_eq!(TransportParameters::decode(Side::Client, &out), Ok(parameters));
     }
 
     #[test]

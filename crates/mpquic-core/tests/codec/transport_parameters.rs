@@ -15,17 +15,16 @@ fn sample_parameters() {
         "0408ffffffffffffffff 05048000ffff 07048000ffff 080110 010480007530 090110 \
          0f088394c8f03e515708 06048000ffff",
     );
-    let expected = TransportParameters {
-        max_idle_timeout: Duration::from_secs(30),
-        initial_max_data: (1 << 62) - 1,
-        initial_max_stream_data_bidi_local: 65535,
-        initial_max_stream_data_bidi_remote: 65535,
-        initial_max_stream_data_uni: 65535,
-        initial_max_streams_bidi: 16,
-        initial_max_streams_uni: 16,
-        initial_source_connection_id: Some(ConnectionId::new(&hex("8394c8f03e515708"))),
-        ..TransportParameters::default()
-    };
+    let mut expected = TransportParameters::default();
+    expected.max_idle_timeout = Duration::from_secs(30);
+    expected.initial_max_data = (1 << 62) - 1;
+    expected.initial_max_stream_data_bidi_local = 65535;
+    expected.initial_max_stream_data_bidi_remote = 65535;
+    expected.initial_max_stream_data_uni = 65535;
+    expected.initial_max_streams_bidi = 16;
+    expected.initial_max_streams_uni = 16;
+    expected.initial_source_connection_id = Some(ConnectionId::new(&hex("8394c8f03e515708")));
+
     assert_eq!(
         TransportParameters::decode(Side::Client, &bytes),
         Ok(expected)
@@ -49,10 +48,9 @@ fn initial_max_path_id() {
         ("3e0102", 2),
         ("3e08c0000000ffffffff", u32::MAX),
     ] {
-        let parameters = TransportParameters {
-            initial_max_path_id: Some(PathId(limit)),
-            ..TransportParameters::default()
-        };
+        let mut parameters = TransportParameters::default();
+        parameters.initial_max_path_id = Some(PathId(limit));
+
         let mut out = Vec::new();
         parameters.encode(Side::Client, &mut out);
         assert_eq!(out, hex(bytes));
@@ -71,11 +69,10 @@ fn min_ack_delay() {
         ("0b0102 c0000000ff04de1b 0247d0", 2000, 2),
         ("c0000000ff04de1b 0100", 0, 25),
     ] {
-        let parameters = TransportParameters {
-            min_ack_delay: Some(Duration::from_micros(min)),
-            max_ack_delay: Duration::from_millis(max),
-            ..TransportParameters::default()
-        };
+        let mut parameters = TransportParameters::default();
+        parameters.min_ack_delay = Some(Duration::from_micros(min));
+        parameters.max_ack_delay = Duration::from_millis(max);
+
         let mut out = Vec::new();
         parameters.encode(Side::Client, &mut out);
         assert_eq!(out, hex(bytes));
@@ -87,10 +84,9 @@ fn min_ack_delay() {
 /// Zero would mean that there is no timeout.
 #[test]
 fn short_timeouts_are_rounded_up() {
-    let parameters = TransportParameters {
-        max_idle_timeout: Duration::from_micros(1),
-        ..TransportParameters::default()
-    };
+    let mut parameters = TransportParameters::default();
+    parameters.max_idle_timeout = Duration::from_micros(1);
+
     let mut out = Vec::new();
     parameters.encode(Side::Client, &mut out);
     assert_eq!(out, hex("010101"));
@@ -206,10 +202,9 @@ fn a_reserved_parameter_is_announced_and_ignored() {
         (2, [9; 8], "4059 00"),
         (2, [17; 8], "4059 08 1111111111111111"),
     ] {
-        let parameters = TransportParameters {
-            reserved: Some(ReservedParameter::new(number, value)),
-            ..TransportParameters::default()
-        };
+        let mut parameters = TransportParameters::default();
+        parameters.reserved = Some(ReservedParameter::new(number, value));
+
         let mut out = Vec::new();
         parameters.encode(Side::Client, &mut out);
         assert_eq!(out, hex(bytes));

@@ -320,7 +320,7 @@ fn salt(initial_dcid: &[u8]) -> u32 {
 pub(crate) fn version_salt(version: Version) -> u32 {
     match version {
         Version::V1 => 0,
-        Version::V2 => version.to_u32(),
+        _ => version.to_u32(),
     }
 }
 

@@ -83,11 +83,10 @@ pub(crate) fn server_given(
     let mut net = Net::new(Options::default());
     net.client_cid_length = scid.len();
     let dcid = ConnectionId::new(&[0xd; 8]);
-    let mut parameters = TransportParameters {
-        initial_source_connection_id: Some(scid),
-        initial_max_path_id: Some(PathId(3)),
-        ..TransportParameters::default()
-    };
+    let mut parameters = TransportParameters::default();
+    parameters.initial_source_connection_id = Some(scid);
+    parameters.initial_max_path_id = Some(PathId(3));
+
     change(&mut parameters);
     let hello = crypto(0, &client_hello(&parameters));
     let first = net.forge(&Forgery {
@@ -118,17 +117,16 @@ pub(crate) fn client_given(
         first = net.take(Side::Client).remove(0);
         retry_scid = Some(initial_header(&first).0);
     }
-    let mut parameters = TransportParameters {
-        original_destination_connection_id: Some(original),
-        retry_source_connection_id: retry_scid,
-        initial_source_connection_id: Some(scid),
-        initial_max_path_id: Some(PathId(3)),
-        initial_max_data: 100_000,
-        initial_max_streams_uni: 3,
-        initial_max_stream_data_uni: 100_000,
-        active_connection_id_limit: 4,
-        ..TransportParameters::default()
-    };
+    let mut parameters = TransportParameters::default();
+    parameters.original_destination_connection_id = Some(original);
+    parameters.retry_source_connection_id = retry_scid;
+    parameters.initial_source_connection_id = Some(scid);
+    parameters.initial_max_path_id = Some(PathId(3));
+    parameters.initial_max_data = 100_000;
+    parameters.initial_max_streams_uni = 3;
+    parameters.initial_max_stream_data_uni = 100_000;
+    parameters.active_connection_id_limit = 4;
+
     change(&mut parameters);
     for (kind, number, frame) in [
         (Kind::Initial, 0, crypto(0, &message(2, &[]))),

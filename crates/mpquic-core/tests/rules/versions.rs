@@ -120,11 +120,10 @@ fn rfc_9368_3_both_sides_announce_their_versions() {
 fn pieces(net: &Net, count: usize, change: impl Fn(&mut TransportParameters)) -> Vec<Sent> {
     let dcid = ConnectionId::new(&[0xd; 8]);
     let scid = ConnectionId::new(&[0xc; 8]);
-    let mut parameters = TransportParameters {
-        initial_source_connection_id: Some(scid),
-        version_information: Some(information(V1, NUMBERS)),
-        ..TransportParameters::default()
-    };
+    let mut parameters = TransportParameters::default();
+    parameters.initial_source_connection_id = Some(scid);
+    parameters.version_information = Some(information(V1, NUMBERS));
+
     change(&mut parameters);
     let hello = client_hello(&parameters);
     let size = hello.len().div_ceil(count);
@@ -219,12 +218,11 @@ fn rfc_9369_4_1_packets_of_other_versions_are_dropped() {
 fn client_given(net: &mut Net, answer: Version, announced: Option<VersionInformation>) {
     let first = net.take(Side::Client).pop().expect("a first flight");
     let (original, client_scid, _) = initial_header(&first);
-    let parameters = TransportParameters {
-        original_destination_connection_id: Some(original),
-        initial_source_connection_id: Some(server_cid()),
-        version_information: announced,
-        ..TransportParameters::default()
-    };
+    let mut parameters = TransportParameters::default();
+    parameters.original_destination_connection_id = Some(original);
+    parameters.initial_source_connection_id = Some(server_cid());
+    parameters.version_information = announced;
+
     for (kind, frame) in [
         (Kind::Initial, crypto(0, &message(2, &[]))),
         (Kind::Handshake, crypto(0, &certificate(&parameters))),

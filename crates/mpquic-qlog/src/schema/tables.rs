@@ -253,6 +253,7 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
                     "connection_unknown",
                     "decryption_failure",
                     "key_unavailable",
+                    "general",
                 ]),
             ),
         ],
@@ -346,6 +347,7 @@ const RESET_TOKEN: Field = may("stateless_reset_token", TOKEN);
 
 /// The members of each frame, without its type.
 pub(super) const FRAMES: &[(&str, &[Field])] = &[
+    ("unknown", &[must("frame_type_bytes", U64), may("raw", RAW)]),
     ("padding", &[may("raw", RAW)]),
     ("ping", &[]),
     (

@@ -39,7 +39,10 @@ use fields::{path_id, truncated, varint};
 use table::frame_type as ty;
 
 /// One frame. Byte strings are slices of the received datagram.
+///
+/// Frames may come; the fields of each are settled by its type.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Frame {
     /// One or more PADDING bytes.
     Padding,
