@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quinn_proto::{Chunk, ClosedStream, FinishError, StreamId, VarInt, WriteError};
 
 use super::recv::Read;
-use super::send::Send;
+use super::send::SendHalf;
 use super::set::Streams;
 use super::{ReadStreamError, RecvStream, ResetAtError, SendStream, Written};
 
@@ -117,7 +117,7 @@ impl RecvStream<'_> {
 }
 
 impl Streams {
-    fn sending_half(&self, id: StreamId) -> Option<&Send> {
+    fn sending_half(&self, id: StreamId) -> Option<&SendHalf> {
         self.sends.get(self.send_key(id)? as usize)
     }
 
@@ -135,7 +135,7 @@ impl Streams {
     }
 
     /// Changes a sending half; `None` if it is closed.
-    fn with_half<T>(&mut self, id: StreamId, change: impl FnOnce(&mut Send) -> T) -> Option<T> {
+    fn with_half<T>(&mut self, id: StreamId, change: impl FnOnce(&mut SendHalf) -> T) -> Option<T> {
         let key = self.send_key(id)?;
         let result = change(self.sends.get_mut(key as usize)?);
         self.settle_send(key);
@@ -147,7 +147,7 @@ impl Streams {
         &mut self,
         id: StreamId,
         offered: usize,
-        take: impl FnOnce(&mut Send, usize) -> usize,
+        take: impl FnOnce(&mut SendHalf, usize) -> usize,
     ) -> Result<usize, WriteError> {
         let key = self.send_key(id).ok_or(WriteError::ClosedStream)?;
         let room = self.send_room();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use quinn_proto::{Dir, StreamId};
 
-use super::send::Send;
+use super::send::SendHalf;
 use super::set::{Streams, slot};
 use crate::packet::delivery::{Fate, StreamDelivery};
 use crate::packet::writer::FrameWriter;
@@ -234,7 +234,7 @@ impl Streams {
         writer: &mut FrameWriter<'_>,
         id: StreamId,
         max_bytes: usize,
-        choose: impl Fn(&Send, u64, u64) -> Option<Range<u64>>,
+        choose: impl Fn(&SendHalf, u64, u64) -> Option<Range<u64>>,
     ) -> usize {
         let (mut left, mut from) = (max_bytes, 0);
         if let Some(key) = self.send_key(id)
@@ -323,7 +323,7 @@ impl Streams {
         }
     }
 
-    fn with_send(&mut self, id: StreamId, change: impl FnOnce(&mut Send)) {
+    fn with_send(&mut self, id: StreamId, change: impl FnOnce(&mut SendHalf)) {
         if let Some(key) = self.send_key(id)
             && let Some(send) = self.sends.get_mut(key as usize)
         {
@@ -334,7 +334,7 @@ impl Streams {
 }
 
 /// A frame that was written.
-struct Written {
+struct WrittenData {
     /// Bytes of stream data.
     length: usize,
     /// Credit of the connection it used.
@@ -344,10 +344,10 @@ struct Written {
 /// Writes one STREAM frame with as much of `range` as fits and `max_bytes` allows.
 fn write_frame(
     writer: &mut FrameWriter<'_>,
-    send: &mut Send,
+    send: &mut SendHalf,
     mut range: Range<u64>,
     max_bytes: usize,
-) -> Option<Written> {
+) -> Option<WrittenData> {
     let available = range.end - range.start;
     let wanted = available.min(max_bytes as u64);
     let mut header = StreamHeader {
@@ -381,5 +381,5 @@ fn write_frame(
     writer.note(delivery.into(), true);
     let new = send.on_sent(range, header.fin);
     let length = length as usize;
-    Some(Written { length, new })
+    Some(WrittenData { length, new })
 }

@@ -1,4 +1,4 @@
-//! [`Recv`]: the receiving half of a stream (RFC 9000 section 3.2).
+//! [`RecvHalf`]: the receiving half of a stream (RFC 9000 section 3.2).
 
 use bytes::Bytes;
 use quinn_proto::{Chunk, StreamId, VarInt};
@@ -10,7 +10,7 @@ use crate::error::{Fault, TransportError};
 
 /// The receiving half of a stream.
 #[derive(Debug)]
-pub(crate) struct Recv {
+pub(crate) struct RecvHalf {
     pub(super) id: StreamId,
     pub(super) credit: ReceiveCredit,
     assembler: Assembler,
@@ -51,7 +51,7 @@ pub(crate) enum Read {
     Reset(VarInt),
 }
 
-impl Recv {
+impl RecvHalf {
     /// A half whose peer may send `window` bytes at first.
     pub(crate) fn new(id: StreamId, window: u64) -> Self {
         Self {

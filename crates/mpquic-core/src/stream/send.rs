@@ -1,4 +1,4 @@
-//! [`Send`]: the sending half of a stream (RFC 9000 section 3.1).
+//! [`SendHalf`]: the sending half of a stream (RFC 9000 section 3.1).
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::wire::frame::ResetStreamAt;
 
 /// The sending half of a stream.
 #[derive(Debug)]
-pub(crate) struct Send {
+pub(crate) struct SendHalf {
     pub(super) id: StreamId,
     pub(super) priority: i32,
     pub(super) buffer: SendBuffer,
@@ -86,7 +86,7 @@ impl Backlog {
     }
 }
 
-impl Send {
+impl SendHalf {
     /// A half that may send up to `limit`.
     pub(crate) fn new(id: StreamId, limit: u64) -> Self {
         let mut credit = SendCredit::default();

@@ -10,8 +10,8 @@ use slab::Slab;
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
 use super::receive_window::ReceiveWindow;
-use super::recv::Recv;
-use super::send::{Backlog, Send};
+use super::recv::RecvHalf;
+use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
 use super::{RecvStream, SendStream, StreamEvent};
 use crate::config::TransportConfig;
@@ -42,8 +42,8 @@ const WAKE_IDLE: u64 = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Streams {
     side: Side,
-    pub(super) sends: Slab<Send>,
-    pub(super) recvs: Slab<Recv>,
+    pub(super) sends: Slab<SendHalf>,
+    pub(super) recvs: Slab<RecvHalf>,
     /// By initiator (ours first) and direction.
     tables: [[StreamTable; 2]; 2],
     /// Halves with something to send that needs no credit of the connection: lost bytes, bytes
@@ -288,11 +288,11 @@ impl Streams {
         let is_local = self.is_local(id);
         let send = (is_local || dir == Dir::Bi).then(|| {
             self.news.push(SchedulerEvent::StreamOpened(id));
-            let half = Send::new(id, self.initial_send_limit(id));
+            let half = SendHalf::new(id, self.initial_send_limit(id));
             self.sends.insert(half) as u32
         });
         let recv = (!is_local || dir == Dir::Bi).then(|| {
-            let half = Recv::new(id, self.initial_stream_window);
+            let half = RecvHalf::new(id, self.initial_stream_window);
             self.recvs.insert(half) as u32
         });
         self.table_of(id).push(Halves { send, recv });
@@ -488,7 +488,7 @@ impl Streams {
             (self.fresh.iter().chain(passed_over))
                 .filter_map(|key| self.sends.get(key as usize))
                 .filter(|send| send.backlog().unsent > 0)
-                .map(Send::view)
+                .map(SendHalf::view)
                 .take(MAX_STREAM_VIEWS),
         );
     }
