@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 
 use super::fields::{truncated, varint};
-use super::table::frame_type;
+use super::frame_type;
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::range_set::RangeSet;

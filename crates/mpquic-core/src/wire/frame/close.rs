@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use quinn_proto::{ApplicationClose, VarInt};
 
-use super::Frame;
 use super::fields::{data, truncated, varint};
+use super::frame_type;
 use crate::error::{ConnectionClose, TransportError, TransportErrorCode};
-use crate::wire::buf::Sink;
+use crate::wire::buf::{Counter, Sink, varint_size};
 
 /// CONNECTION_CLOSE (RFC 9000 section 19.19).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +53,9 @@ impl Close {
     /// characters are not cut apart. 26 bytes always suffice.
     #[must_use]
     pub fn shortened_to(mut self, size: usize) -> Self {
-        let excess = Frame::ConnectionClose(self.clone())
-            .size()
-            .saturating_sub(size);
+        let mut whole = Counter(varint_size(frame_type::CONNECTION_CLOSE));
+        self.write(&mut whole);
+        let excess = whole.0.saturating_sub(size);
         let reason = match &mut self {
             Self::Connection(close) => &mut close.reason,
             Self::Application(close) => &mut close.reason,

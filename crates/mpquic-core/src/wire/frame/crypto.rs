@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::fields::{data, varint};
-use super::table::frame_type;
+use super::frame_type;
 use crate::error::{Fault, TransportError};
 use crate::wire::buf::{Counter, Sink, VARINT_MAX};
 

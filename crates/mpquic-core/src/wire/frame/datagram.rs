@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::fields::data;
-use super::table::frame_type;
+use super::frame_type;
 use crate::error::TransportError;
 use crate::wire::buf::{Counter, Sink};
 

@@ -36,3 +36,9 @@ pub(super) fn data(buf: &mut Bytes) -> Result<Bytes, TransportError> {
     let length = varint(buf)?;
     take_bytes(buf, length).ok_or_else(truncated)
 }
+
+/// Skips the zeros of a run of PADDING frames.
+pub(super) fn skip_padding(buf: &mut Bytes) {
+    let run = buf.iter().position(|&byte| byte != 0).unwrap_or(buf.len());
+    buf.advance(run);
+}

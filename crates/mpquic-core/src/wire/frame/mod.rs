@@ -1,10 +1,12 @@
 //! Frames (RFC 9000 section 19, RFC 9221, RFC 10069 section 4, drafts named at the
 //! frames).
 
+use std::iter::FusedIterator;
+
 use bytes::Bytes;
 use quinn_proto::Dir;
 
-use super::buf::{Counter, Sink, take_array};
+use super::buf::{Counter, Sink, take_array, varint_size};
 use crate::error::{Fault, TransportError};
 use crate::ids::{self, PathId};
 
@@ -15,8 +17,9 @@ mod connection_id;
 mod crypto;
 mod datagram;
 mod fields;
-mod iter;
+mod frame_type;
 mod limits;
+mod packet_type;
 mod path;
 mod stream;
 mod table;
@@ -27,16 +30,15 @@ pub use close::Close;
 pub use connection_id::NewConnectionId;
 pub use crypto::{Crypto, CryptoHeader};
 pub use datagram::DatagramHeader;
-pub use iter::FrameIter;
 pub use limits::{MAX_STREAM_COUNT, MaxStreamData, MaxStreams, StreamDataBlocked, StreamsBlocked};
+pub use packet_type::PacketType;
 pub use path::{
     PathAbandon, PathAck, PathCidsBlocked, PathNewConnectionId, PathRetireConnectionId, PathStatus,
 };
 pub use stream::{ResetStream, ResetStreamAt, StopSending, Stream, StreamHeader};
-pub use table::PacketType;
 
-use fields::{path_id, truncated, varint};
-use table::frame_type as ty;
+use fields::{path_id, skip_padding, truncated, varint};
+use frame_type as ty;
 
 /// One frame. Byte strings are slices of the received datagram.
 ///
@@ -169,7 +171,7 @@ impl Frame {
             ty::STREAM..=ty::STREAM_LAST => Self::Stream(Stream::decode(frame_type, buf)?),
             ty::ACK | ty::ACK_ECN => Self::Ack(Ack::decode(buf, frame_type == ty::ACK_ECN)?),
             ty::PADDING => {
-                iter::skip_padding(buf);
+                skip_padding(buf);
                 Self::Padding
             }
             ty::PING => Self::Ping,
@@ -224,3 +226,64 @@ impl Frame {
         })
     }
 }
+
+/// The frames of a packet.
+///
+/// A run of PADDING is one item. Errors name the frame type at fault and are final: nothing
+/// follows them. A payload without frames is an error too.
+#[derive(Debug, Clone)]
+pub struct FrameIter {
+    payload: Bytes,
+    multipath: bool,
+    is_empty_packet: bool,
+}
+
+impl FrameIter {
+    /// Reads the plaintext of a packet. Unless `multipath` was negotiated, the frame types of
+    /// RFC 10069 are unknown (MP-002). Those of other extensions are read; who did not negotiate
+    /// them must refuse them.
+    pub fn new(payload: Bytes, multipath: bool) -> Self {
+        Self {
+            is_empty_packet: payload.is_empty(),
+            payload,
+            multipath,
+        }
+    }
+
+    #[inline]
+    fn read(&mut self) -> Result<Frame, TransportError> {
+        let buf = &mut self.payload;
+        let length = buf.len();
+        let frame_type = varint(buf)?;
+        // RFC 9000 section 12.4, MP-052
+        if length - buf.len() != varint_size(frame_type) {
+            return Err(TransportError::new(Fault::FrameTypeNotShortest).in_frame(frame_type));
+        }
+        let frame = if self.multipath && frame_type >= ty::PATH_ACK {
+            Frame::decode_multipath(frame_type, buf)
+        } else {
+            Frame::decode(frame_type, buf)
+        };
+        frame.map_err(|error| error.in_frame(frame_type))
+    }
+}
+
+impl Iterator for FrameIter {
+    type Item = Result<Frame, TransportError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.payload.is_empty() {
+            // RFC 9000 section 12.4
+            return std::mem::take(&mut self.is_empty_packet)
+                .then(|| Err(Fault::EmptyPacket.into()));
+        }
+        let frame = self.read();
+        if frame.is_err() {
+            self.payload.clear();
+        }
+        Some(frame)
+    }
+}
+
+impl FusedIterator for FrameIter {}

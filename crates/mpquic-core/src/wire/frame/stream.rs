@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quinn_proto::StreamId;
 
 use super::fields::{data, stream_id, varint};
-use super::table::frame_type;
+use super::frame_type;
 use crate::error::{Fault, TransportError};
 use crate::wire::buf::{Counter, Sink, VARINT_MAX};
 

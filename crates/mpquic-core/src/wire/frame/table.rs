@@ -1,76 +1,11 @@
-//! The frame table: type numbers, and what may be done with each frame (RFC 9000 section 12.4,
+//! The frame table: what may be done with each frame (RFC 9000 section 12.4,
 //! RFC 9221 section 4, RFC 10069 section 4, and the drafts named at the types).
 
 use quinn_proto::Dir;
 
-use super::{Close, Frame, MaxStreams, PathStatus, StreamsBlocked};
+use super::frame_type as ty;
+use super::{Close, Frame, MaxStreams, PacketType, PathStatus, StreamsBlocked};
 use crate::ids;
-
-/// Frame types as they travel.
-pub(super) mod frame_type {
-    pub(in crate::wire) const PADDING: u64 = 0x00;
-    pub(in crate::wire) const PING: u64 = 0x01;
-    pub(in crate::wire) const ACK: u64 = 0x02;
-    pub(in crate::wire) const ACK_ECN: u64 = 0x03;
-    pub(in crate::wire) const RESET_STREAM: u64 = 0x04;
-    pub(in crate::wire) const STOP_SENDING: u64 = 0x05;
-    pub(in crate::wire) const CRYPTO: u64 = 0x06;
-    pub(in crate::wire) const NEW_TOKEN: u64 = 0x07;
-    /// To this, [`STREAM_FIN`], [`STREAM_LENGTH`] and [`STREAM_OFFSET`] are added.
-    pub(in crate::wire) const STREAM: u64 = 0x08;
-    pub(in crate::wire) const STREAM_LAST: u64 = 0x0f;
-    pub(in crate::wire) const STREAM_FIN: u64 = 0x01;
-    pub(in crate::wire) const STREAM_LENGTH: u64 = 0x02;
-    pub(in crate::wire) const STREAM_OFFSET: u64 = 0x04;
-    pub(in crate::wire) const MAX_DATA: u64 = 0x10;
-    pub(in crate::wire) const MAX_STREAM_DATA: u64 = 0x11;
-    pub(in crate::wire) const MAX_STREAMS_BIDI: u64 = 0x12;
-    pub(in crate::wire) const MAX_STREAMS_UNI: u64 = 0x13;
-    pub(in crate::wire) const DATA_BLOCKED: u64 = 0x14;
-    pub(in crate::wire) const STREAM_DATA_BLOCKED: u64 = 0x15;
-    pub(in crate::wire) const STREAMS_BLOCKED_BIDI: u64 = 0x16;
-    pub(in crate::wire) const STREAMS_BLOCKED_UNI: u64 = 0x17;
-    pub(in crate::wire) const NEW_CONNECTION_ID: u64 = 0x18;
-    pub(in crate::wire) const RETIRE_CONNECTION_ID: u64 = 0x19;
-    pub(in crate::wire) const PATH_CHALLENGE: u64 = 0x1a;
-    pub(in crate::wire) const PATH_RESPONSE: u64 = 0x1b;
-    pub(in crate::wire) const CONNECTION_CLOSE: u64 = 0x1c;
-    pub(in crate::wire) const APPLICATION_CLOSE: u64 = 0x1d;
-    pub(in crate::wire) const HANDSHAKE_DONE: u64 = 0x1e;
-    /// draft-ietf-quic-ack-frequency-14.
-    pub(in crate::wire) const IMMEDIATE_ACK: u64 = 0x1f;
-    /// draft-ietf-quic-reliable-stream-reset-11.
-    pub(in crate::wire) const RESET_STREAM_AT: u64 = 0x24;
-    pub(in crate::wire) const DATAGRAM: u64 = 0x30;
-    pub(in crate::wire) const DATAGRAM_LENGTH: u64 = 0x31;
-    pub(in crate::wire) const PATH_ACK: u64 = 0x3e;
-    pub(in crate::wire) const PATH_ACK_ECN: u64 = 0x3f;
-    /// draft-ietf-quic-ack-frequency-14.
-    pub(in crate::wire) const ACK_FREQUENCY: u64 = 0xaf;
-    pub(in crate::wire) const PATH_ABANDON: u64 = 0x3e75;
-    pub(in crate::wire) const PATH_STATUS_BACKUP: u64 = 0x3e76;
-    pub(in crate::wire) const PATH_STATUS_AVAILABLE: u64 = 0x3e77;
-    pub(in crate::wire) const PATH_NEW_CONNECTION_ID: u64 = 0x3e78;
-    pub(in crate::wire) const PATH_RETIRE_CONNECTION_ID: u64 = 0x3e79;
-    pub(in crate::wire) const MAX_PATH_ID: u64 = 0x3e7a;
-    pub(in crate::wire) const PATHS_BLOCKED: u64 = 0x3e7b;
-    pub(in crate::wire) const PATH_CIDS_BLOCKED: u64 = 0x3e7c;
-}
-
-use frame_type as ty;
-
-/// The kinds of packets that carry frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum PacketType {
-    /// Initial.
-    Initial,
-    /// 0-RTT.
-    ZeroRtt,
-    /// Handshake.
-    Handshake,
-    /// 1-RTT.
-    OneRtt,
-}
 
 /// Packet types as a set of bits.
 const INITIAL: u8 = 1 << PacketType::Initial as u8;
