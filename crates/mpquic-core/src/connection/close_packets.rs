@@ -123,14 +123,7 @@ impl Connection {
 
 /// Writes CONNECTION_CLOSE with as much of the reason as fits.
 fn write_close(writer: &mut FrameWriter<'_>, frame: &Close) -> bool {
-    /// Type, code, frame type and reason length at their longest.
-    const OVERHEAD: usize = 1 + 8 + 8 + 8;
-    let room = writer.remaining().saturating_sub(OVERHEAD);
-    let mut frame = frame.clone();
-    match &mut frame {
-        Close::Connection(close) => close.reason.truncate(room),
-        Close::Application(close) => close.reason.truncate(room),
-    }
+    let frame = frame.clone().shortened_to(writer.remaining());
     writer.try_write(&Frame::ConnectionClose(frame), Delivery::Nothing)
 }
 

@@ -1,7 +1,7 @@
 //! The end of a connection.
 
 use mpquic_core::unstable_wire::frame::Frame;
-use mpquic_core::{ConnectionError, PathId, Side, SpaceId};
+use mpquic_core::{ConnectionError, PathId, Side, SpaceId, VarInt};
 
 use super::harness::{Forgery, Kind, MS, Net, Options, SECOND, SIDES, Sent};
 
@@ -42,6 +42,29 @@ fn rfc_9000_10_2_1_a_closing_side_only_repeats_its_close() {
         }
         let took = net.now - start;
         assert!(took >= 3 * 27 * MS && took < SECOND, "{took:?}");
+    }
+}
+
+/// RFC 9000 section 19.19: the reason is text. One too long for the packet ends after a character.
+#[test]
+fn a_reason_too_long_is_cut_between_characters() {
+    for (side, start) in SIDES
+        .into_iter()
+        .flat_map(|side| [(side, ""), (side, "a"), (side, "ab")])
+    {
+        let mut net = Net::connected(Options::default());
+        let words = start.to_owned() + &"\u{20ac}".repeat(1000);
+        let now = net.now;
+        net.connection(side)
+            .close(now, VarInt::from_u32(3), words.clone().into());
+        let close = net.take(side);
+        net.give_all(close);
+        let Some(ConnectionError::ApplicationClosed(close)) = net.lost(!side) else {
+            panic!("not closed");
+        };
+        let heard = std::str::from_utf8(&close.reason).expect("text");
+        assert!(words.starts_with(heard));
+        assert!(heard.len() > 1000, "{}", heard.len());
     }
 }
 
