@@ -1,6 +1,6 @@
 //! Real TLS for the lab: configurations with a self-signed certificate of constant size.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use mpquic_core::config::{ClientConfig, ServerConfig, TransportConfig};
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -25,6 +25,10 @@ const KEY: [u8; 48] = {
     }
     key
 };
+
+/// The certificate of that key, which names it and does not end before the year 4096. Made once: who
+/// only simulates needs no means to make certificates.
+const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
 
 /// TLS configuration of both sides: the client trusts the server's certificate.
 #[derive(Debug, Clone)]
@@ -74,30 +78,6 @@ impl Tls {
 
 /// A self-signed certificate for [`SERVER_NAME`] and its key: the same each time.
 pub fn certificate() -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-    static CERTIFICATE: OnceLock<CertificateDer<'static>> = OnceLock::new();
-    let certificate = CERTIFICATE.get_or_init(|| match self_sign() {
-        Ok(certificate) => certificate,
-        Err(error) => panic!("the test certificate cannot be made: {error}"),
-    });
     let key = PrivatePkcs8KeyDer::from(KEY.to_vec());
-    (certificate.clone(), key.into())
-}
-
-fn self_sign() -> Result<CertificateDer<'static>, rcgen::Error> {
-    let key = PrivatePkcs8KeyDer::from(&KEY[..]);
-    let key = rcgen::KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ED25519)?;
-    let mut parameters = rcgen::CertificateParams::new(vec![SERVER_NAME.to_owned()])?;
-    parameters.serial_number = Some(1u64.into());
-    Ok(parameters.self_signed(&key)?.der().clone())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_certificate_is_always_the_same() {
-        assert_eq!(self_sign().unwrap(), self_sign().unwrap());
-        let _ = Tls::new(b"test");
-    }
+    (CertificateDer::from(CERTIFICATE), key.into())
 }

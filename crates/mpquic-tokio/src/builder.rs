@@ -9,6 +9,7 @@ use mpquic_core::config::EndpointConfig;
 
 use crate::config::{ClientConfig, ServerConfig, random};
 use crate::endpoint::{Endpoint, EndpointShared};
+#[cfg(feature = "interfaces")]
 use crate::interface::{self, Selection};
 use crate::socket::Socket;
 
@@ -22,6 +23,7 @@ const SOCKET_BUFFER: usize = 8 << 20;
 #[must_use = "call build"]
 pub struct EndpointBuilder {
     addresses: Vec<SocketAddr>,
+    #[cfg(feature = "interfaces")]
     interfaces: Option<Selection>,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
@@ -35,6 +37,7 @@ impl EndpointBuilder {
     pub(crate) fn new() -> Self {
         Self {
             addresses: Vec::new(),
+            #[cfg(feature = "interfaces")]
             interfaces: None,
             server: None,
             client: None,
@@ -53,6 +56,7 @@ impl EndpointBuilder {
 
     /// Uses the addresses of a network interface, one per IP version, as they come and go; call it
     /// again for more interfaces.
+    #[cfg(feature = "interfaces")]
     pub fn bind_interface(mut self, name: &str) -> Self {
         let mut names = match self.interfaces {
             Some(Selection::Named(names)) => names,
@@ -64,6 +68,7 @@ impl EndpointBuilder {
     }
 
     /// Uses every network interface that leads anywhere, as they come and go.
+    #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::All);
         self
@@ -115,22 +120,8 @@ impl EndpointBuilder {
         for address in &self.addresses {
             self.bind_receivers(*address, &mut sockets)?;
         }
-        if let Some(selection) = &self.interfaces {
-            for address in interface::usable(selection)? {
-                let local = SocketAddr::new(address.ip, 0);
-                sockets.push(Socket::bind(
-                    local,
-                    Some(&address.name),
-                    self.socket_buffer,
-                )?);
-            }
-            if sockets.is_empty() {
-                return Err(io::Error::new(
-                    io::ErrorKind::NotFound,
-                    "no network interface has a usable address",
-                ));
-            }
-        }
+        #[cfg(feature = "interfaces")]
+        self.bind_interfaces(&mut sockets)?;
         if sockets.is_empty() {
             sockets.push(bind_any(self.socket_buffer)?);
         }
@@ -150,6 +141,7 @@ impl EndpointBuilder {
             seed,
         );
         let shared = Arc::new(EndpointShared::new(core, self.client, self.socket_buffer));
+        #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
             tokio::spawn(interface::watch(Arc::downgrade(&shared), selection));
         }
@@ -158,6 +150,29 @@ impl EndpointBuilder {
 }
 
 impl EndpointBuilder {
+    /// Binds the addresses that the selected interfaces have now.
+    #[cfg(feature = "interfaces")]
+    fn bind_interfaces(&self, sockets: &mut Vec<Socket>) -> io::Result<()> {
+        let Some(selection) = &self.interfaces else {
+            return Ok(());
+        };
+        for address in interface::usable(selection)? {
+            let local = SocketAddr::new(address.ip, 0);
+            sockets.push(Socket::bind(
+                local,
+                Some(&address.name),
+                self.socket_buffer,
+            )?);
+        }
+        if sockets.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "no network interface has a usable address",
+            ));
+        }
+        Ok(())
+    }
+
     /// Binds the server's preferred addresses, unless a socket has them.
     fn bind_preferred(&mut self, sockets: &mut Vec<Socket>) -> io::Result<()> {
         let Some(core) = self.server.as_ref().map(|server| &server.core) else {

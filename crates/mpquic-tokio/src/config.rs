@@ -7,8 +7,10 @@ use mpquic_core::Version;
 use mpquic_core::config::{self, TransportConfig};
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
 use rustls::RootCertStore;
+#[cfg(feature = "self-signed")]
+use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
@@ -32,6 +34,7 @@ pub enum ConfigError {
     #[error("not a valid certificate")]
     Certificate(#[from] rustls::Error),
     /// A self-signed certificate cannot be made for these names.
+    #[cfg(feature = "self-signed")]
     #[error("cannot make a self-signed certificate")]
     SelfSigned(#[from] rcgen::Error),
     /// No source of randomness.
@@ -76,6 +79,7 @@ impl ClientConfig {
     }
 
     /// Trusts what the operating system trusts.
+    #[cfg(feature = "native-roots")]
     pub fn with_native_roots(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -195,6 +199,7 @@ impl ServerConfig {
 
     /// Makes and shows a self-signed certificate for these names, which clients have to pin.
     /// Returns it as well.
+    #[cfg(feature = "self-signed")]
     pub fn self_signed(
         names: &[&str],
         alpn: &[&[u8]],

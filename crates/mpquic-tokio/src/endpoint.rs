@@ -422,6 +422,7 @@ impl EndpointShared {
     }
 
     /// True once no handle and no connection is left.
+    #[cfg(feature = "interfaces")]
     pub(crate) fn is_over(&self) -> bool {
         let state = self.lock();
         state.handles_gone && state.is_idle()

@@ -54,6 +54,16 @@
 //! and go; [`EndpointBuilder::bind_interface`] uses some. Servers may listen on several addresses,
 //! which clients reach as [`ClientConfig::server_addresses`].
 //!
+//! # Features
+//!
+//! | Feature | What it brings |
+//! |---|---|
+//! | `aws-lc-rs` (default), `ring` | the library that encrypts: one of the two. With both, aws-lc-rs is used, which is faster |
+//! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`] |
+//! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
+//! | `self-signed` | `ServerConfig::self_signed` |
+//! | `qlog` | the crate `mpquic-qlog` as `mpquic_tokio::qlog`: logs of connections |
+//!
 //! # How it runs
 //!
 //! Each socket has a task. It takes a batch of datagrams from the kernel (`recvmmsg` and GRO),
@@ -72,6 +82,7 @@ mod connecting;
 mod connection;
 mod driver;
 mod endpoint;
+#[cfg(feature = "interfaces")]
 mod interface;
 mod path;
 mod path_plan;
@@ -89,6 +100,7 @@ pub use config::{
 pub use connecting::{Connecting, Incoming, IncomingFuture, RetryError, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
 pub use endpoint::{ConnectError, Endpoint};
+#[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, usable_addresses};
 pub use path::{Path, PathEvents};
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream};
@@ -103,6 +115,8 @@ pub use mpquic_core::{
     ResetAtError, Side, StreamId, TlsFailure, TransportError, TransportErrorCode, VarInt, Version,
     Written,
 };
+#[cfg(feature = "qlog")]
+pub use mpquic_qlog as qlog;
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

@@ -107,6 +107,10 @@ impl Socket {
     }
 
     /// The interface it is bound to.
+    #[cfg_attr(
+        not(feature = "interfaces"),
+        expect(dead_code, reason = "asked by the task that follows interfaces")
+    )]
     pub(crate) fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
     }

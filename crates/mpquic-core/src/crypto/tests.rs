@@ -4,7 +4,6 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionId, Side};
 use rustls::CipherSuite;
 use rustls::crypto::tls13::OkmBlock;
-use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::quic::Version as TlsVersion;
 
 use super::rustls::key_derivation::{Derivation, TrafficSecrets};
@@ -94,12 +93,10 @@ const RETRY: &str = "\
     ff000000010008f067a5502a4262b5746f6b656e04a265ba2eff4d829058fb3f\
     0f2496ba";
 
-/// A server with a new certificate.
+/// A server with the laboratory's certificate.
 pub(crate) fn server_config() -> QuicServerConfig {
-    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
-    let chain = vec![certified.cert.der().clone()];
-    QuicServerConfig::with_certificate(chain, key.into(), &[b"h3"]).unwrap()
+    let (certificate, key) = mpquic_sim::tls::certificate();
+    QuicServerConfig::with_certificate(vec![certificate], key, &[b"h3"]).unwrap()
 }
 
 fn hex(text: &str) -> Vec<u8> {

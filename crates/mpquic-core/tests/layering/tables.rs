@@ -151,7 +151,10 @@ pub(crate) const CRATES: &[Row] = &[
     ("mpquic-qlog", "mpquic_core"),
     ("mpquic-sim", "mpquic_cc mpquic_core mpquic_sched"),
     ("mpquic-lab", "mpquic_sim"),
-    ("mpquic-tokio", "mpquic_cc mpquic_core mpquic_sched"),
+    (
+        "mpquic-tokio",
+        "mpquic_cc mpquic_core mpquic_qlog mpquic_sched",
+    ),
     (
         "mpquic-cli",
         "mpquic_cc mpquic_core mpquic_lab mpquic_qlog mpquic_sched mpquic_tokio",

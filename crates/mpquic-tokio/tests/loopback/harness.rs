@@ -9,7 +9,7 @@ use mpquic_tokio::{
     ClientConfig, Connection, Endpoint, PathState, RecvStream, SendStream, ServerConfig,
     TransportConfig, default_transport,
 };
-use ring::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type TestResult = Result<(), Error>;
@@ -119,7 +119,7 @@ pub(crate) fn pattern(length: usize, seed: u32) -> Bytes {
 }
 
 pub(crate) fn sha256(data: &[u8]) -> Vec<u8> {
-    ring::digest::digest(&SHA256, data).as_ref().to_vec()
+    Sha256::digest(data).to_vec()
 }
 
 pub(crate) async fn send_all(mut stream: SendStream, data: Bytes) -> TestResult {
@@ -132,11 +132,11 @@ pub(crate) async fn send_all(mut stream: SendStream, data: Bytes) -> TestResult 
 }
 
 pub(crate) async fn receive_hash(mut stream: RecvStream) -> Result<Vec<u8>, Error> {
-    let mut hash = Context::new(&SHA256);
+    let mut hash = Sha256::new();
     while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
         hash.update(&chunk.bytes);
     }
-    Ok(hash.finish().as_ref().to_vec())
+    Ok(hash.finalize().to_vec())
 }
 
 /// Sends data both ways at once and checks that it arrives.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use mpquic_sim::tls::SERVER_NAME;
 use quinn_proto::ConnectionId;
 use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::pki_types::CertificateDer;
 
 use super::*;
 use crate::crypto::{ClientCrypto, ExportError, KeyPair, Keys, PacketKey, ServerCrypto, Session};
@@ -22,10 +23,8 @@ struct Server {
 }
 
 fn server(alpn: &[&[u8]]) -> Server {
-    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
-    let certificate = certified.cert.der().clone();
-    let config = QuicServerConfig::with_certificate(vec![certificate.clone()], key.into(), alpn);
+    let (certificate, key) = mpquic_sim::tls::certificate();
+    let config = QuicServerConfig::with_certificate(vec![certificate.clone()], key, alpn);
     Server {
         config: Arc::new(config.unwrap()),
         certificate,
@@ -68,7 +67,7 @@ impl Pair {
                 available: vec![original.to_u32(), chosen.to_u32()],
             });
         }
-        let client = client.clone().start_session(original, "localhost", &offer);
+        let client = client.clone().start_session(original, SERVER_NAME, &offer);
         let server = server.config.clone().start_session(chosen, &parameters(2));
         Self {
             client: client.unwrap(),
@@ -136,7 +135,7 @@ fn handshake_gives_matching_keys_and_parameters() {
     assert_eq!(seen_by_server, parameters(1));
     let data = pair.server.handshake_data().unwrap();
     assert_eq!(data.protocol.as_deref(), Some(H3));
-    assert_eq!(data.server_name.as_deref(), Some("localhost"));
+    assert_eq!(data.server_name.as_deref(), Some(SERVER_NAME));
     assert_eq!(pair.client.handshake_data().unwrap().server_name, None);
     let chain = pair.client.peer_certificates().unwrap();
     assert_eq!(chain, std::slice::from_ref(&server.certificate));
