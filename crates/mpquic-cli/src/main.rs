@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use mpquic_lab::Policies;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
@@ -30,14 +32,19 @@ mod trust;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let default_log = match cli.command {
-        Command::Serve(_) => "warn,mpquic=info",
-        _ => "error",
+        Command::Serve(_) => Targets::new()
+            .with_default(LevelFilter::WARN)
+            .with_target("mpquic", LevelFilter::INFO),
+        _ => Targets::new().with_default(LevelFilter::ERROR),
     };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| default_log.into());
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let wanted = std::env::var("RUST_LOG");
+    let wanted = wanted.ok().and_then(|text| text.parse().ok());
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
-        .with_target(false)
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(lines)
+        .with(wanted.unwrap_or(default_log))
         .init();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
