@@ -2,7 +2,7 @@
 //! in memory, with encryption.
 //!
 //! ```text
-//! cargo run --release -p mpquic-benches --example growth -- [WORD]
+//! cargo run --profile bench -p mpquic-benches --example growth -- [WORD]
 //! ```
 //!
 //! With a word, only tables with it in their name.

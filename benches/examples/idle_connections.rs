@@ -1,7 +1,7 @@
 //! Memory of a server with idle connections, over loopback.
 //!
 //! ```text
-//! cargo run --release -p mpquic-benches --example idle_connections -- [CONNECTIONS] [heap]
+//! cargo run --profile bench -p mpquic-benches --example idle_connections -- [CONNECTIONS] [heap]
 //! ```
 //!
 //! The server is a process of its own. Prints how much its resident memory grew per connection, and

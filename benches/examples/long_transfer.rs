@@ -1,7 +1,7 @@
 //! A long download over one or several paths: its hash, and the memory of both sides, over loopback.
 //!
 //! ```text
-//! cargo run --release -p mpquic-benches --example long_transfer -- [GIB] [PATHS]
+//! cargo run --profile bench -p mpquic-benches --example long_transfer -- [GIB] [PATHS]
 //! ```
 //!
 //! The server is a process of its own and makes up the data as it goes; the client keeps none. Both

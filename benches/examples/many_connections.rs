@@ -1,7 +1,7 @@
 //! Many connections to one server, each with a request a second, over loopback.
 //!
 //! ```text
-//! cargo run --release -p mpquic-benches --example many_connections -- [CONNECTIONS] [SECONDS]
+//! cargo run --profile bench -p mpquic-benches --example many_connections -- [CONNECTIONS] [SECONDS]
 //! ```
 //!
 //! The server is a process of its own; both run on one thread. Requests are spread evenly over the

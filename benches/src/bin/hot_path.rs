@@ -2,7 +2,7 @@
 //! and `benches/instructions`, which counts instructions.
 //!
 //! ```text
-//! cargo run --release -p mpquic-benches --bin hot_path -- bulk|datagrams|requests|handshake \
+//! cargo run --profile bench -p mpquic-benches --bin hot_path -- bulk|datagrams|requests|handshake \
 //!     null|tls COUNT
 //! ```
 

@@ -2,7 +2,7 @@
 //! much faster than real time the simulation ran.
 //!
 //! ```text
-//! cargo run --release -p mpquic-sim --example throughput -- [options] [PATH...]
+//! cargo run --profile bench -p mpquic-sim --example throughput -- [options] [PATH...]
 //!     PATH              rate in Mbit/s, one-way delay in ms, loss in per cent: 95,10,0.1
 //!                       (default: 95,10,0 95,10,0)
 //!     --size MB         bytes to transfer (default 100)
