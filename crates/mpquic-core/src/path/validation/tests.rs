@@ -242,7 +242,8 @@ proptest! {
             prop_assert!(responses.queue.len() <= MAX_RESPONSES);
             let same = responses.queue.iter().filter(|owed| owed.0 == four_tuple(port)).count();
             prop_assert!(same <= MAX_RESPONSES_PER_FOUR_TUPLE);
-            prop_assert_eq!(responses.queue.back(), Some(&(four_tuple(port), data)));
+            let newest = (four_tuple(port), data);
+            prop_assert_eq!(responses.queue.back(), Some(&newest));
         }
     }
 }
