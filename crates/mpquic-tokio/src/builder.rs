@@ -8,10 +8,12 @@ use mpquic_core::Version;
 use mpquic_core::config::EndpointConfig;
 
 use crate::config::{ClientConfig, ServerConfig, random};
-use crate::endpoint::{Endpoint, EndpointShared};
+use crate::connection_state::SharedEndpoint;
+use crate::endpoint::Endpoint;
 #[cfg(feature = "interfaces")]
 use crate::interface::{self, Selection};
 use crate::socket::Socket;
+use crate::start;
 
 /// Bytes asked for as the kernel's buffer of each socket, per direction.
 const SOCKET_BUFFER: usize = 8 << 20;
@@ -33,8 +35,38 @@ pub struct EndpointBuilder {
     receivers: usize,
 }
 
+/// Ways to an endpoint.
+impl Endpoint {
+    /// An endpoint with several local addresses, interfaces, or both roles.
+    pub fn builder() -> EndpointBuilder {
+        EndpointBuilder::new()
+    }
+
+    /// A client with one socket. Use [`Self::builder`] for several local addresses.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Those of binding a socket.
+    pub fn client(addr: SocketAddr) -> io::Result<Self> {
+        Self::builder().bind(addr).build()
+    }
+
+    /// A server listening on one address. Use [`Self::builder`] for several.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Those of binding a socket.
+    pub fn server(config: ServerConfig, addr: SocketAddr) -> io::Result<Self> {
+        Self::builder().bind(addr).server(config).build()
+    }
+}
+
 impl EndpointBuilder {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             addresses: Vec::new(),
             #[cfg(feature = "interfaces")]
@@ -115,6 +147,11 @@ impl EndpointBuilder {
     }
 
     /// Binds the sockets and starts reading them. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Those of binding a socket, [`NotFound`](io::ErrorKind::NotFound) if no interface has a usable
+    /// address, or if the system gives no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
         let mut sockets = Vec::new();
         for address in &self.addresses {
@@ -140,12 +177,15 @@ impl EndpointBuilder {
             server.map(|server| Arc::new(server.core.clone())),
             seed,
         );
-        let shared = Arc::new(EndpointShared::new(core, self.client, self.socket_buffer));
+        let state = Arc::new(SharedEndpoint::new(core, self.client, self.socket_buffer));
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
-            tokio::spawn(interface::watch(Arc::downgrade(&shared), selection));
+            tokio::spawn(interface::watch(Arc::downgrade(&state), selection));
         }
-        Ok(Endpoint::start(shared, sockets))
+        for socket in sockets {
+            start::read(&state, Arc::new(socket));
+        }
+        Ok(Endpoint::new(state))
     }
 }
 

@@ -1,21 +1,23 @@
-//! [`Connecting`] and [`Incoming`]: connections before they are established.
+//! [`Connecting`]: a connection before it is established.
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpquic_core::crypto::HandshakeData;
 use mpquic_core::{ConnectionError, FourTuple, Side, ZeroRtt};
 use tokio::time::Sleep;
 
 use crate::config::ClientConfig;
-use crate::connection::{Connection, ConnectionRef};
-use crate::endpoint::EndpointShared;
+use crate::connection::Connection;
+use crate::connection_ref::ConnectionRef;
+use crate::connection_state::SharedEndpoint;
+use crate::start;
 
 /// How long an attempt may stay without an answer before the next one starts beside it.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
@@ -37,7 +39,7 @@ struct Attempt {
 
 /// Addresses to try if the first attempt gets no answer.
 struct Others {
-    endpoint: Arc<EndpointShared>,
+    endpoint: Arc<SharedEndpoint>,
     config: ClientConfig,
     server_name: String,
     four_tuples: VecDeque<FourTuple>,
@@ -61,9 +63,11 @@ impl Attempt {
         let shared = connection.clone();
         let established = Box::pin(async move {
             shared
-                .until(&shared.wake.connection, |state| match &state.error {
-                    Some(error) => Some(Err(error.clone())),
-                    None => state.connected.then_some(Ok(())),
+                .until(&shared.notifications.connection, |engine| {
+                    match &engine.error {
+                        Some(error) => Some(Err(error.clone())),
+                        None => engine.connected.then_some(Ok(())),
+                    }
                 })
                 .await
         });
@@ -85,7 +89,9 @@ impl Others {
             let four_tuple = self.four_tuples.pop_front()?;
             tracing::debug!(%four_tuple, "no answer, trying another way");
             let config = self.config.clone();
-            if let Ok(connection) = self.endpoint.connect(config, four_tuple, &self.server_name) {
+            if let Ok(connection) =
+                start::connect(&self.endpoint, config, four_tuple, &self.server_name)
+            {
                 return Some(Attempt::new(connection));
             }
         }
@@ -103,7 +109,7 @@ impl Connecting {
     /// Tries these addresses as well while there is no answer.
     pub(crate) fn or_else(
         mut self,
-        endpoint: &Arc<EndpointShared>,
+        endpoint: &Arc<SharedEndpoint>,
         config: ClientConfig,
         four_tuples: VecDeque<FourTuple>,
         server_name: &str,
@@ -132,8 +138,8 @@ impl Connecting {
     /// The unchanged `Connecting` if it is not possible.
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRttAccepted), Self> {
         let possible = self.attempts.first().is_some_and(|attempt| {
-            let state = attempt.connection.lock();
-            state.core.side() == Side::Server || state.core.zero_rtt() != ZeroRtt::NotOffered
+            let engine = attempt.connection.lock();
+            engine.core.side() == Side::Server || engine.core.zero_rtt() != ZeroRtt::NotOffered
         });
         if !possible {
             return Err(self);
@@ -150,9 +156,11 @@ impl Connecting {
         };
         let shared = &attempt.connection;
         shared
-            .until(&shared.wake.connection, |state| match &state.error {
-                Some(error) => Some(Err(error.clone())),
-                None => state.core.handshake_data().map(Ok),
+            .until(&shared.notifications.connection, |engine| {
+                match &engine.error {
+                    Some(error) => Some(Err(error.clone())),
+                    None => engine.core.handshake_data().map(Ok),
+                }
             })
             .await
     }
@@ -233,134 +241,8 @@ impl Future for ZeroRttAccepted {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
         self.0.established.as_mut().poll(cx).map(|result| {
-            let state = self.0.connection.lock();
-            result.is_ok() && state.core.zero_rtt() == ZeroRtt::Accepted
+            let engine = self.0.connection.lock();
+            result.is_ok() && engine.core.zero_rtt() == ZeroRtt::Accepted
         })
-    }
-}
-
-/// A client that wants to connect. Await it to accept, or decide with one of its methods; dropped,
-/// it is refused.
-#[derive(Debug)]
-#[must_use = "dropping it refuses the connection"]
-pub struct Incoming(Option<Box<Undecided>>);
-
-#[derive(Debug)]
-struct Undecided {
-    core: mpquic_core::Incoming,
-    endpoint: Arc<EndpointShared>,
-}
-
-/// The client's address was validated already: another retry would be pointless.
-#[derive(Debug, thiserror::Error)]
-#[error("the client's address is validated already")]
-pub struct RetryError(Box<Incoming>);
-
-impl RetryError {
-    /// The connection attempt, to be decided otherwise.
-    pub fn into_incoming(self) -> Incoming {
-        *self.0
-    }
-}
-
-impl Incoming {
-    pub(crate) fn new(core: mpquic_core::Incoming, endpoint: Arc<EndpointShared>) -> Self {
-        Self(Some(Box::new(Undecided { core, endpoint })))
-    }
-
-    /// Accepts. Must be called within a tokio runtime.
-    pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
-        let Some(undecided) = self.0.take() else {
-            return Err(ConnectionError::LocallyClosed);
-        };
-        let connection = undecided.endpoint.accept(undecided.core)?;
-        Ok(Connecting::new(connection))
-    }
-
-    /// Refuses with CONNECTION_REFUSED.
-    pub fn refuse(mut self) {
-        self.refuse_now();
-    }
-
-    fn refuse_now(&mut self) {
-        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
-            let mut response = Vec::new();
-            let transmit = endpoint.lock().core.refuse(core, &mut response);
-            if let Some(transmit) = transmit {
-                endpoint.respond(&transmit, &response);
-            }
-        }
-    }
-
-    /// Asks the client to prove that it receives at its address, and to come again.
-    pub fn retry(mut self) -> Result<(), RetryError> {
-        let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) else {
-            return Ok(());
-        };
-        let mut response = Vec::new();
-        let result = endpoint
-            .lock()
-            .core
-            .retry(Instant::now(), core, &mut response);
-        match result {
-            Ok(transmit) => {
-                endpoint.respond(&transmit, &response);
-                Ok(())
-            }
-            Err(core) => Err(RetryError(Box::new(Self::new(core, endpoint)))),
-        }
-    }
-
-    /// Forgets the attempt without an answer.
-    pub fn ignore(mut self) {
-        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
-            endpoint.lock().core.ignore(core);
-        }
-    }
-
-    /// Between which addresses the client connects.
-    pub fn four_tuple(&self) -> Option<FourTuple> {
-        self.0.as_ref().map(|undecided| undecided.core.four_tuple())
-    }
-
-    /// The client's address.
-    pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.four_tuple().map(|tuple| tuple.remote)
-    }
-
-    /// True if a token proved the client's address.
-    pub fn remote_address_validated(&self) -> bool {
-        let undecided = self.0.as_ref();
-        undecided.is_some_and(|undecided| undecided.core.remote_address_validated())
-    }
-}
-
-impl Drop for Incoming {
-    fn drop(&mut self) {
-        self.refuse_now();
-    }
-}
-
-/// The future of an accepted [`Incoming`].
-#[derive(Debug)]
-pub struct IncomingFuture(Result<Connecting, ConnectionError>);
-
-impl Future for IncomingFuture {
-    type Output = Result<Connection, ConnectionError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Ok(connecting) => Pin::new(connecting).poll(cx),
-            Err(error) => Poll::Ready(Err(error.clone())),
-        }
-    }
-}
-
-impl IntoFuture for Incoming {
-    type Output = Result<Connection, ConnectionError>;
-    type IntoFuture = IncomingFuture;
-
-    fn into_future(self) -> IncomingFuture {
-        IncomingFuture(self.accept())
     }
 }

@@ -1,63 +1,24 @@
 //! [`Connection`]: a handle to an established connection.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_core::crypto::{ExportError, HandshakeData};
 use mpquic_core::{
     ConnectionError, ConnectionStats, Dir, FourTuple, PathId, PathState, PathStats, PathStatus,
-    Side, StreamId, TransportErrorCode, VarInt, Version, ZeroRtt,
+    Side, StreamId, VarInt, Version, ZeroRtt,
 };
 use rustls::pki_types::CertificateDer;
 use thiserror::Error;
 
+use crate::connection_ref::ConnectionRef;
+use crate::connection_state::LockedConnection;
 use crate::path::{Path, PathEvents};
 use crate::recv_stream::RecvStream;
 use crate::send_stream::SendStream;
-use crate::shared::{Locked, Shared, index};
-
-/// Keeps a connection open: it is closed when the last handle or stream is dropped.
-#[derive(Clone)]
-pub(crate) struct ConnectionRef(Arc<CloseOnDrop>);
-
-struct CloseOnDrop(Arc<Shared>);
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.0.close(VarInt::from_u32(0), Bytes::new());
-    }
-}
-
-impl ConnectionRef {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self(Arc::new(CloseOnDrop(shared)))
-    }
-
-    /// The addresses of the first path.
-    pub(crate) fn first_path(&self) -> Option<FourTuple> {
-        let state = self.lock();
-        let first = state.core.paths().next()?;
-        state.core.path_stats(first).map(|stats| stats.four_tuple)
-    }
-}
-
-impl Deref for ConnectionRef {
-    type Target = Shared;
-    fn deref(&self) -> &Shared {
-        &self.0.0
-    }
-}
-
-impl fmt::Debug for ConnectionRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connection").field(&self.handle.0).finish()
-    }
-}
+use crate::start;
 
 /// An established connection. Cloning gives another handle to it.
 ///
@@ -137,14 +98,14 @@ impl Connection {
 
     /// A new stream, and whether it is opened as 0-RTT.
     async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
-        let notify = &self.0.wake.available[index(dir)];
-        let attempt = |state: &mut Locked<'_>| match &state.error {
+        let notify = self.0.notifications.available(dir);
+        let attempt = |engine: &mut LockedConnection<'_>| match &engine.error {
             Some(error) => Some(Err(error.clone())),
             None => {
-                let early = state.core.zero_rtt() == ZeroRtt::Offered;
-                let id = state.core.open(dir);
+                let early = engine.core.zero_rtt() == ZeroRtt::Offered;
+                let id = engine.core.open(dir);
                 if id.is_none() {
-                    state.wake_task(); // STREAMS_BLOCKED may be due.
+                    engine.wake_task(); // STREAMS_BLOCKED may be due.
                 }
                 id.map(|id| Ok((id, early)))
             }
@@ -153,27 +114,29 @@ impl Connection {
     }
 
     async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
-        let notify = &self.0.wake.opened[index(dir)];
-        let attempt = |state: &mut Locked<'_>| {
+        let notify = self.0.notifications.opened(dir);
+        let attempt = |engine: &mut LockedConnection<'_>| {
             // Streams that arrived before the end can still be read.
-            if let Some(id) = state.core.accept(dir) {
-                if state.core.wants_control() {
-                    state.wake_task(); // MAX_STREAMS is due.
+            if let Some(id) = engine.core.accept(dir) {
+                if engine.core.wants_control() {
+                    engine.wake_task(); // MAX_STREAMS is due.
                 }
                 return Some(Ok(id));
             }
-            state.error.clone().map(Err)
+            engine.error.clone().map(Err)
         };
         self.0.until(notify, attempt).await
     }
 
     /// The next datagram. Cancel-safe.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
-        let attempt = |state: &mut Locked<'_>| match state.core.recv_datagram() {
+        let attempt = |engine: &mut LockedConnection<'_>| match engine.core.recv_datagram() {
             Some(data) => Some(Ok(data)),
-            None => state.error.clone().map(Err),
+            None => engine.error.clone().map(Err),
         };
-        self.0.until(&self.0.wake.datagram_received, attempt).await
+        self.0
+            .until(&self.0.notifications.datagram_received, attempt)
+            .await
     }
 
     /// Sends a datagram, unreliably and unordered, at most [`Self::max_datagram_size`] bytes.
@@ -183,11 +146,12 @@ impl Connection {
 
     /// Sends a datagram as soon as the send buffer has room. Cancel-safe.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        let attempt = |state: &mut Locked<'_>| match try_send_datagram(state, data.clone()) {
-            Err(SendDatagramError::Blocked) => None,
-            result => Some(result),
-        };
-        let notify = &self.0.wake.datagrams_unblocked;
+        let attempt =
+            |engine: &mut LockedConnection<'_>| match try_send_datagram(engine, data.clone()) {
+                Err(SendDatagramError::Blocked) => None,
+                result => Some(result),
+            };
+        let notify = &self.0.notifications.datagrams_unblocked;
         self.0.until(notify, attempt).await
     }
 
@@ -207,8 +171,10 @@ impl Connection {
 
     /// Waits until the connection ends, and tells why.
     pub async fn closed(&self) -> ConnectionError {
-        let attempt = |state: &mut Locked<'_>| state.error.clone();
-        self.0.until(&self.0.wake.connection, attempt).await
+        let attempt = |engine: &mut LockedConnection<'_>| engine.error.clone();
+        self.0
+            .until(&self.0.notifications.connection, attempt)
+            .await
     }
 
     /// Why the connection ended, if it did.
@@ -227,43 +193,44 @@ impl Connection {
         remote: SocketAddr,
     ) -> Result<Path, OpenPathError> {
         let endpoint = &self.0.endpoint;
-        let local = match endpoint.socket(local) {
+        let local = match endpoint.sockets.owner(local) {
             Some(socket) if local.port() != 0 => socket.local_towards(remote),
-            _ => match endpoint.local_with_ip(local.ip()) {
+            _ => match endpoint.sockets.with_ip(local.ip()) {
                 Some(bound) => bound,
-                None => endpoint
-                    .bind(local, None)
+                None => start::bind(endpoint, local, None)
                     .map_err(|error| OpenPathError::Local(local, error))?,
             },
         };
         let four_tuple = FourTuple::new(local, remote);
-        let open = |state: &mut Locked<'_>| open_path(state, four_tuple).transpose();
-        let id = self.0.until(&self.0.wake.connection, open).await?;
-        let established = |state: &mut Locked<'_>| {
-            if let Some(error) = &state.error {
+        let open = |engine: &mut LockedConnection<'_>| open_path(engine, four_tuple).transpose();
+        let id = self.0.until(&self.0.notifications.connection, open).await?;
+        let established = |engine: &mut LockedConnection<'_>| {
+            if let Some(error) = &engine.error {
                 return Some(Err(error.clone().into()));
             }
-            match state.core.path_stats(id).map(|stats| stats.state) {
+            match engine.core.path_stats(id).map(|stats| stats.state) {
                 Some(PathState::Validating) => None,
                 Some(PathState::Active | PathState::Suspect) => Some(Ok(())),
                 Some(PathState::Abandoned) | None => Some(Err(OpenPathError::Failed)),
             }
         };
-        self.0.until(&self.0.wake.connection, established).await?;
+        self.0
+            .until(&self.0.notifications.connection, established)
+            .await?;
         Ok(Path::new(self.0.clone(), id))
     }
 
     /// All paths that are not discarded, by ascending ID.
     pub fn paths(&self) -> Vec<Path> {
-        let state = self.0.lock();
-        let paths = state.core.paths();
+        let engine = self.0.lock();
+        let paths = engine.core.paths();
         paths.map(|id| Path::new(self.0.clone(), id)).collect()
     }
 
     /// The path with this ID, if it exists.
     pub fn path(&self, id: PathId) -> Option<Path> {
-        let state = self.0.lock();
-        let exists = state.core.paths().any(|path| path == id);
+        let engine = self.0.lock();
+        let exists = engine.core.paths().any(|path| path == id);
         exists.then(|| Path::new(self.0.clone(), id))
     }
 
@@ -289,9 +256,9 @@ impl Connection {
 
     /// Counters and measurements of every path.
     pub fn path_stats(&self) -> Vec<PathStats> {
-        let state = self.0.lock();
-        let paths = state.core.paths();
-        paths.filter_map(|id| state.core.path_stats(id)).collect()
+        let engine = self.0.lock();
+        let paths = engine.core.paths();
+        paths.filter_map(|id| engine.core.path_stats(id)).collect()
     }
 
     /// The smallest smoothed RTT of the paths in use.
@@ -346,9 +313,9 @@ impl Connection {
 
     /// Starts a key update; false if one is not allowed yet.
     pub fn initiate_key_update(&self) -> bool {
-        let mut state = self.0.lock();
-        let started = state.core.initiate_key_update(Instant::now());
-        state.wake_task();
+        let mut engine = self.0.lock();
+        let started = engine.core.initiate_key_update(Instant::now());
+        engine.wake_task();
         started
     }
 
@@ -358,12 +325,15 @@ impl Connection {
     }
 }
 
-fn try_send_datagram(state: &mut Locked<'_>, data: Bytes) -> Result<(), SendDatagramError> {
-    if let Some(error) = &state.error {
+fn try_send_datagram(
+    engine: &mut LockedConnection<'_>,
+    data: Bytes,
+) -> Result<(), SendDatagramError> {
+    if let Some(error) = &engine.error {
         return Err(error.clone().into());
     }
     let bytes = data.len();
-    state
+    engine
         .core
         .send_datagram(data)
         .map_err(|error| match error {
@@ -373,49 +343,35 @@ fn try_send_datagram(state: &mut Locked<'_>, data: Bytes) -> Result<(), SendData
             mpquic_core::SendDatagramError::TooLarge => SendDatagramError::TooLarge,
             mpquic_core::SendDatagramError::Blocked => SendDatagramError::Blocked,
         })?;
-    state.wrote(bytes);
+    engine.wrote(bytes);
     Ok(())
 }
 
 /// Opens a path; `None` while that has to wait.
 fn open_path(
-    state: &mut Locked<'_>,
+    engine: &mut LockedConnection<'_>,
     four_tuple: FourTuple,
 ) -> Result<Option<PathId>, OpenPathError> {
     use mpquic_core::OpenPathError as E;
-    if let Some(error) = &state.error {
+    if let Some(error) = &engine.error {
         return Err(error.clone().into());
     }
     let now = Instant::now();
-    match state.core.open_path(now, four_tuple, PathStatus::Available) {
+    match engine
+        .core
+        .open_path(now, four_tuple, PathStatus::Available)
+    {
         Ok(id) => {
-            if let Some(plan) = &mut state.plan {
+            if let Some(plan) = &mut engine.plan {
                 plan.on_application(four_tuple, Some(id));
             }
-            state.run(now);
+            engine.run(now);
             Ok(Some(id))
         }
         Err(E::PathsBlocked | E::NoConnectionId | E::NotConfirmed) => {
-            state.run(now); // PATHS_BLOCKED may be due.
+            engine.run(now); // PATHS_BLOCKED may be due.
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// Abandons a path on behalf of the application.
-pub(crate) fn close_path(
-    connection: &Shared,
-    id: PathId,
-    error_code: TransportErrorCode,
-) -> Result<(), mpquic_core::ClosedPath> {
-    let mut state = connection.lock();
-    let four_tuple = state.core.path_stats(id).map(|stats| stats.four_tuple);
-    let now = Instant::now();
-    state.core.close_path(now, id, error_code)?;
-    if let (Some(plan), Some(four_tuple)) = (&mut state.plan, four_tuple) {
-        plan.on_application(four_tuple, None);
-    }
-    state.run(now);
-    Ok(())
 }

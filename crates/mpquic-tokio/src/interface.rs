@@ -8,7 +8,8 @@ use std::time::Duration;
 use if_addrs::{IfAddr, IfOperStatus};
 use tokio::time::MissedTickBehavior;
 
-use crate::endpoint::EndpointShared;
+use crate::connection_state::SharedEndpoint;
+use crate::{local_addresses, start};
 
 /// How often the list of interfaces is read. A path over a vanished interface is suspect within
 /// that time at the latest; failing sends and probe timeouts tell earlier.
@@ -28,6 +29,7 @@ pub(crate) enum Selection {
 
 /// An address of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InterfaceAddress {
     /// The interface's name.
     pub name: String,
@@ -37,6 +39,10 @@ pub struct InterfaceAddress {
 
 /// The addresses a client can start paths from: one per interface and IP version, of interfaces
 /// that are up and lead beyond this machine.
+///
+/// # Errors
+///
+/// If the system does not tell its interfaces.
 pub fn usable_addresses() -> io::Result<Vec<InterfaceAddress>> {
     usable(&Selection::All)
 }
@@ -77,7 +83,7 @@ fn choose(interfaces: Vec<if_addrs::Interface>, selection: &Selection) -> Vec<In
 }
 
 /// Binds and closes sockets as addresses come and go, until the endpoint is gone.
-pub(crate) async fn watch(endpoint: Weak<EndpointShared>, selection: Selection) {
+pub(crate) async fn watch(endpoint: Weak<SharedEndpoint>, selection: Selection) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -85,7 +91,7 @@ pub(crate) async fn watch(endpoint: Weak<EndpointShared>, selection: Selection) 
         let Some(endpoint) = endpoint.upgrade() else {
             return;
         };
-        if endpoint.is_over() {
+        if endpoint.lock().is_over() {
             return;
         }
         let now = match usable(&selection) {
@@ -96,14 +102,12 @@ pub(crate) async fn watch(endpoint: Weak<EndpointShared>, selection: Selection) 
             }
         };
         let is_there = |name: &str, ip: IpAddr| now.iter().any(|a| a.name == name && a.ip == ip);
-        let mut changed = false;
-        while endpoint.remove_socket(|socket| {
+        let removed = endpoint.sockets.remove(|socket| {
             let name = socket.interface();
             name.is_some_and(|name| !is_there(name, socket.local().ip()))
-        }) {
-            changed = true;
-        }
-        let bound = endpoint.locals();
+        });
+        let mut changed = !removed.is_empty();
+        let bound = endpoint.sockets.all();
         for address in &now {
             let known = bound.iter().any(|socket| {
                 socket.interface() == Some(&address.name) && socket.local().ip() == address.ip
@@ -111,7 +115,11 @@ pub(crate) async fn watch(endpoint: Weak<EndpointShared>, selection: Selection) 
             if known {
                 continue;
             }
-            match endpoint.bind(SocketAddr::new(address.ip, 0), Some(&address.name)) {
+            match start::bind(
+                &endpoint,
+                SocketAddr::new(address.ip, 0),
+                Some(&address.name),
+            ) {
                 Ok(_) => changed = true,
                 // A fresh IPv6 address may be tentative still: the next tick tries again.
                 Err(error) => tracing::debug!(%error, ?address, "cannot bind"),
@@ -119,7 +127,7 @@ pub(crate) async fn watch(endpoint: Weak<EndpointShared>, selection: Selection) 
         }
         if changed {
             tracing::debug!(addresses = ?now, "local addresses changed");
-            endpoint.locals_changed();
+            local_addresses::follow(&endpoint);
         }
     }
 }

@@ -80,31 +80,42 @@ mod builder;
 mod config;
 mod connecting;
 mod connection;
-mod driver;
+mod connection_ref;
+mod connection_state;
+mod connection_task;
 mod endpoint;
+mod endpoint_state;
+mod incoming;
 #[cfg(feature = "interfaces")]
 mod interface;
+mod local_addresses;
+mod notifications;
 mod path;
 mod path_plan;
+mod receive_buffers;
 mod recv_stream;
 mod send_queues;
 mod send_stream;
-mod shared;
-mod slab;
+mod sending;
 mod socket;
+mod socket_task;
+mod sockets;
+mod start;
 
 pub use builder::EndpointBuilder;
 pub use config::{
     ClientConfig, ConfigError, ServerConfig, certificate_fingerprint, default_transport,
 };
-pub use connecting::{Connecting, Incoming, IncomingFuture, RetryError, ZeroRttAccepted};
+pub use connecting::{Connecting, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
-pub use endpoint::{ConnectError, Endpoint};
+pub use endpoint::Endpoint;
+pub use incoming::{Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, usable_addresses};
 pub use path::{Path, PathEvents};
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream};
 pub use send_stream::{SendStream, StoppedError, WriteError};
+pub use start::ConnectError;
 
 pub use mpquic_core as core;
 pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};

@@ -1,13 +1,14 @@
 //! [`Path`] and [`PathEvents`].
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
 use mpquic_core::{
     ClosedPath, FourTuple, PathEvent, PathId, PathStats, PathStatus, TransportErrorCode,
 };
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use crate::connection::{ConnectionRef, close_path};
+use crate::connection_ref::ConnectionRef;
 
 /// A path of a connection. It keeps the connection open, but closing it is up to
 /// [`Self::close`]; dropping the handle does nothing to the path.
@@ -34,9 +35,9 @@ impl Path {
 
     /// Tells the peer how to treat the path, and treats it so ourselves.
     pub fn set_status(&self, status: PathStatus) -> Result<(), ClosedPath> {
-        let mut state = self.connection.lock();
-        state.core.set_path_status(self.id, status)?;
-        state.wake_task();
+        let mut engine = self.connection.lock();
+        engine.core.set_path_status(self.id, status)?;
+        engine.wake_task();
         Ok(())
     }
 
@@ -59,14 +60,22 @@ impl Path {
 
     /// Abandons the path and gives the peer a reason.
     pub fn close_with(&self, error_code: TransportErrorCode) -> Result<(), ClosedPath> {
-        close_path(&self.connection, self.id, error_code)
+        let mut engine = self.connection.lock();
+        let stats = engine.core.path_stats(self.id);
+        let now = Instant::now();
+        engine.core.close_path(now, self.id, error_code)?;
+        if let (Some(plan), Some(stats)) = (&mut engine.plan, stats) {
+            plan.on_application(stats.four_tuple, None);
+        }
+        engine.run(now);
+        Ok(())
     }
 
     /// Sends a PING on the path, to see whether it works.
     pub fn ping(&self) -> Result<(), ClosedPath> {
-        let mut state = self.connection.lock();
-        state.core.ping_path(self.id)?;
-        state.wake_task();
+        let mut engine = self.connection.lock();
+        engine.core.ping_path(self.id)?;
+        engine.wake_task();
         Ok(())
     }
 

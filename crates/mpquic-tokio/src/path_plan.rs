@@ -15,50 +15,50 @@ use mpquic_core::{
 
 use crate::socket::Socket;
 
-/// How long a failed path rests before its second try; doubles up to [`MAX_REST`].
-const FIRST_REST: Duration = Duration::from_secs(1);
-/// Longest rest of a failed path.
-const MAX_REST: Duration = Duration::from_secs(60);
+/// How long after its failure a path is tried again; doubles with each failure.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest that grows to.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// The paths a client connection wants.
+/// Which paths a client connection should have.
 #[derive(Debug)]
 pub(crate) struct PathPlan {
     remotes: Vec<SocketAddr>,
     locals: Vec<Arc<Socket>>,
-    wishes: Vec<Wish>,
+    targets: Vec<Target>,
     /// Set from the confirmed handshake on, until opening is impossible for good.
     confirmed: bool,
     /// Set while the peer allows no more paths.
-    waiting: bool,
-    /// The address of the handshake, and the one the server prefers.
-    moved: Option<(SocketAddr, SocketAddr)>,
+    is_blocked: bool,
+    /// The server's address in the handshake, and the one it prefers, once a path moved there.
+    preferred: Option<(SocketAddr, SocketAddr)>,
 }
 
 /// One four-tuple that should have a path.
 #[derive(Debug)]
-struct Wish {
+struct Target {
     four_tuple: FourTuple,
     path: Option<PathId>,
-    /// Not before this time.
-    rest_until: Option<Instant>,
-    rest: Duration,
-    /// The peer will never take it.
-    hopeless: bool,
+    /// It failed, and is not to be tried before this time.
+    retry_at: Option<Instant>,
+    backoff: Duration,
+    /// The peer will never take it, or the application does not want it.
+    is_impossible: bool,
 }
 
-impl Wish {
+impl Target {
     fn new(four_tuple: FourTuple) -> Self {
         Self {
             four_tuple,
             path: None,
-            rest_until: None,
-            rest: FIRST_REST,
-            hopeless: false,
+            retry_at: None,
+            backoff: FIRST_BACKOFF,
+            is_impossible: false,
         }
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.path.is_none() && !self.hopeless && self.rest_until.is_none_or(|until| until <= now)
+        self.path.is_none() && !self.is_impossible && self.retry_at.is_none_or(|until| until <= now)
     }
 }
 
@@ -71,28 +71,32 @@ impl PathPlan {
                 remotes.push(*address);
             }
         }
-        let mut wish = Wish::new(first);
-        wish.path = Some(PathId::ZERO);
+        let mut target = Target::new(first);
+        target.path = Some(PathId::ZERO);
         Self {
             remotes,
             locals: Vec::new(),
-            wishes: vec![wish],
+            targets: vec![target],
             confirmed: false,
-            waiting: false,
-            moved: None,
+            is_blocked: false,
+            preferred: None,
         }
     }
 
-    /// The local addresses there are now. Wishes without a path follow; those with one need
+    /// The local addresses there are now. Targets without a path follow them; those with one need
     /// [`Self::follow`].
     pub(crate) fn set_locals(&mut self, locals: Vec<Arc<Socket>>) {
         self.locals = locals;
-        let wanted = wanted(&self.locals, &self.remotes);
-        self.wishes
-            .retain(|wish| wish.path.is_some() || wanted.contains(&wish.four_tuple));
-        for four_tuple in wanted {
-            if !self.wishes.iter().any(|wish| wish.four_tuple == four_tuple) {
-                self.wishes.push(Wish::new(four_tuple));
+        let pairs = address_pairs(&self.locals, &self.remotes);
+        self.targets
+            .retain(|target| target.path.is_some() || pairs.contains(&target.four_tuple));
+        for four_tuple in pairs {
+            if !self
+                .targets
+                .iter()
+                .any(|target| target.four_tuple == four_tuple)
+            {
+                self.targets.push(Target::new(four_tuple));
             }
         }
     }
@@ -101,22 +105,22 @@ impl PathPlan {
     /// moves to a new local address as soon as there is one.
     pub(crate) fn follow(&mut self, core: &mut Connection, now: Instant) {
         let locals = &self.locals;
-        let is_gone = |wish: &Wish| !locals.iter().any(|s| s.owns(wish.four_tuple.local));
+        let is_gone = |target: &Target| !locals.iter().any(|s| s.owns(target.four_tuple.local));
         let mut alive = self
-            .wishes
+            .targets
             .iter()
-            .any(|wish| wish.path.is_some() && !is_gone(wish));
+            .any(|target| target.path.is_some() && !is_gone(target));
         let mut moved = None;
-        for wish in &mut self.wishes {
-            let Some(path) = wish.path.filter(|_| is_gone(wish)) else {
+        for target in &mut self.targets {
+            let Some(path) = target.path.filter(|_| is_gone(target)) else {
                 continue;
             };
-            let remote = wish.four_tuple.remote;
+            let remote = target.four_tuple.remote;
             let next = locals.iter().find(|socket| socket.reaches(remote));
             let result = match next {
                 // Abandoning tells the peer at once, by a path that works.
                 _ if alive => {
-                    wish.path = None;
+                    target.path = None;
                     core.close_path(now, path, TransportErrorCode::APPLICATION_ABANDON_PATH)
                 }
                 Some(socket) => {
@@ -124,8 +128,8 @@ impl PathPlan {
                     let has_moved = core.set_local_address(now, path, local).is_ok();
                     if has_moved {
                         alive = true;
-                        wish.four_tuple.local = local;
-                        moved = Some(wish.four_tuple);
+                        target.four_tuple.local = local;
+                        moved = Some(target.four_tuple);
                     }
                     core.set_path_usable(now, path, has_moved)
                 }
@@ -134,8 +138,8 @@ impl PathPlan {
             // An abandoned path is where we want it to be.
             let _ = result;
         }
-        self.wishes.retain(|wish| {
-            wish.path.is_some() || !(is_gone(wish) || Some(wish.four_tuple) == moved)
+        self.targets.retain(|target| {
+            target.path.is_some() || !(is_gone(target) || Some(target.four_tuple) == moved)
         });
     }
 
@@ -147,22 +151,22 @@ impl PathPlan {
     /// Something happened to a path.
     pub(crate) fn on_event(&mut self, event: &PathEvent, now: Instant) {
         match event {
-            PathEvent::Available => self.waiting = false,
+            PathEvent::Available => self.is_blocked = false,
             PathEvent::Established(path) => {
-                if let Some(wish) = self.wish(*path) {
-                    wish.rest = FIRST_REST;
+                if let Some(target) = self.target(*path) {
+                    target.backoff = FIRST_BACKOFF;
                 }
             }
             PathEvent::Abandoned { path, .. } => {
-                let moved = self.moved;
-                if let Some(wish) = self.wish(*path) {
-                    wish.path = None;
-                    wish.rest_until = Some(now + wish.rest);
-                    wish.rest = (wish.rest * 2).min(MAX_REST);
-                    if let Some((before, after)) = moved
-                        && wish.four_tuple.remote == before
+                let preferred = self.preferred;
+                if let Some(target) = self.target(*path) {
+                    target.path = None;
+                    target.retry_at = Some(now + target.backoff);
+                    target.backoff = (target.backoff * 2).min(MAX_BACKOFF);
+                    if let Some((before, after)) = preferred
+                        && target.four_tuple.remote == before
                     {
-                        wish.four_tuple.remote = after;
+                        target.four_tuple.remote = after;
                     }
                 }
             }
@@ -177,15 +181,15 @@ impl PathPlan {
     /// A path moved. If that was to the server's preferred address, further paths lead there: the
     /// one before may not work for long (MP-019).
     fn on_migrated(&mut self, path: PathId, four_tuple: FourTuple) {
-        let Some(wish) = self.wish(path) else {
+        let Some(target) = self.target(path) else {
             return;
         };
-        let before = std::mem::replace(&mut wish.four_tuple, four_tuple).remote;
+        let before = std::mem::replace(&mut target.four_tuple, four_tuple).remote;
         let after = four_tuple.remote;
         if before == after {
             return;
         }
-        self.moved = Some((before, after));
+        self.preferred = Some((before, after));
         let is_known = self.remotes.contains(&after);
         self.remotes.retain(|remote| *remote != before || !is_known);
         for remote in &mut self.remotes {
@@ -193,67 +197,78 @@ impl PathPlan {
                 *remote = after;
             }
         }
-        for wish in self.wishes.iter_mut().filter(|wish| wish.path.is_none()) {
-            if wish.four_tuple.remote == before {
-                wish.four_tuple.remote = after;
+        for target in self
+            .targets
+            .iter_mut()
+            .filter(|target| target.path.is_none())
+        {
+            if target.four_tuple.remote == before {
+                target.four_tuple.remote = after;
             }
         }
-        self.forget_repeated();
+        self.drop_duplicates();
     }
 
-    /// Drops wishes for addresses that another one has.
-    fn forget_repeated(&mut self) {
-        let all: Vec<_> = self.wishes.iter().map(|wish| wish.four_tuple).collect();
+    /// Drops targets for addresses that another one has.
+    fn drop_duplicates(&mut self) {
+        let all: Vec<_> = self
+            .targets
+            .iter()
+            .map(|target| target.four_tuple)
+            .collect();
         let mut index = 0;
-        self.wishes.retain(|wish| {
+        self.targets.retain(|target| {
             let mut others = all.iter().enumerate();
-            let is_first = |other: &(usize, &FourTuple)| *other.1 == wish.four_tuple;
+            let is_first = |other: &(usize, &FourTuple)| *other.1 == target.four_tuple;
             let first = others.find(is_first).map(|(first, _)| first);
-            let keep = wish.path.is_some() || first == Some(index);
+            let keep = target.path.is_some() || first == Some(index);
             index += 1;
             keep
         });
     }
 
-    fn wish(&mut self, path: PathId) -> Option<&mut Wish> {
-        self.wishes.iter_mut().find(|wish| wish.path == Some(path))
+    fn target(&mut self, path: PathId) -> Option<&mut Target> {
+        self.targets
+            .iter_mut()
+            .find(|target| target.path == Some(path))
     }
 
     /// The application closed or opened a path itself: the plan does not undo it.
     pub(crate) fn on_application(&mut self, four_tuple: FourTuple, path: Option<PathId>) {
-        self.wishes.retain(|wish| wish.four_tuple != four_tuple);
-        let mut wish = Wish::new(four_tuple);
-        wish.hopeless = path.is_none();
-        wish.path = path;
-        self.wishes.push(wish);
+        self.targets
+            .retain(|target| target.four_tuple != four_tuple);
+        let mut target = Target::new(four_tuple);
+        target.is_impossible = path.is_none();
+        target.path = path;
+        self.targets.push(target);
     }
 
     /// When a path may be tried again.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        if !self.confirmed || self.waiting {
+        if !self.confirmed || self.is_blocked {
             return None;
         }
-        let resting = |wish: &&Wish| wish.path.is_none() && !wish.hopeless;
-        let waiting = self.wishes.iter().filter(resting);
-        waiting.filter_map(|wish| wish.rest_until).min()
+        let is_missing = |target: &&Target| target.path.is_none() && !target.is_impossible;
+        let missing = self.targets.iter().filter(is_missing);
+        missing.filter_map(|target| target.retry_at).min()
     }
 
     /// Opens what is due.
     pub(crate) fn open(&mut self, core: &mut Connection, now: Instant) {
-        if !self.confirmed || self.waiting {
+        if !self.confirmed || self.is_blocked {
             return;
         }
-        for wish in self.wishes.iter_mut().filter(|wish| wish.is_due(now)) {
-            match core.open_path(now, wish.four_tuple, PathStatus::Available) {
+        for target in self.targets.iter_mut().filter(|target| target.is_due(now)) {
+            match core.open_path(now, target.four_tuple, PathStatus::Available) {
                 Ok(path) => {
-                    wish.path = Some(path);
-                    wish.rest_until = None;
+                    target.path = Some(path);
+                    target.retry_at = None;
                 }
                 Err(OpenPathError::PathsBlocked | OpenPathError::NoConnectionId) => {
-                    self.waiting = true;
+                    self.is_blocked = true;
                     return;
                 }
-                Err(OpenPathError::AddressForbidden) => wish.hopeless = true,
+                Err(OpenPathError::AddressForbidden) => target.is_impossible = true,
                 Err(
                     OpenPathError::ServerSide
                     | OpenPathError::NotConfirmed
@@ -270,7 +285,7 @@ impl PathPlan {
 
 /// Every pair of a local address and a server address of one family; the pairs of an offset are
 /// (local 0, remote 0+offset), (local 1, remote 1+offset), ...
-pub(crate) fn wanted(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> Vec<FourTuple> {
+pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> Vec<FourTuple> {
     let mut pairs = Vec::new();
     for offset in 0..remotes.len() {
         for (index, local) in locals.iter().enumerate() {
@@ -301,7 +316,7 @@ mod tests {
             .iter()
             .map(|address| address.parse().unwrap())
             .collect();
-        let pairs = wanted(&locals, &remotes);
+        let pairs = address_pairs(&locals, &remotes);
         assert_eq!(pairs.len(), 4, "IPv6 cannot be reached: {pairs:?}");
         assert_ne!(pairs[0].local, pairs[1].local);
         assert_ne!(pairs[0].remote, pairs[1].remote);
@@ -314,11 +329,11 @@ mod tests {
         let first = FourTuple::new(a.local(), "127.0.0.3:1".parse().unwrap());
         let mut plan = PathPlan::new(first, &[]);
         plan.set_locals(vec![a.clone(), b.clone()]);
-        assert_eq!(plan.wishes.len(), 2);
+        assert_eq!(plan.targets.len(), 2);
         plan.confirmed = true;
-        plan.wishes[1].path = Some(PathId(1));
+        plan.targets[1].path = Some(PathId(1));
         for rest in [1, 2, 4] {
-            plan.wishes[1].path = Some(PathId(1));
+            plan.targets[1].path = Some(PathId(1));
             plan.on_event(
                 &PathEvent::Abandoned {
                     path: PathId(1),
@@ -329,10 +344,10 @@ mod tests {
             );
             let until = now + Duration::from_secs(rest);
             assert_eq!(plan.next_timeout(), Some(until));
-            assert!(!plan.wishes[1].is_due(now) && plan.wishes[1].is_due(until));
+            assert!(!plan.targets[1].is_due(now) && plan.targets[1].is_due(until));
         }
         plan.set_locals(vec![a]);
-        assert_eq!(plan.wishes.len(), 1);
+        assert_eq!(plan.targets.len(), 1);
     }
 
     #[tokio::test]
@@ -344,15 +359,19 @@ mod tests {
         let first = FourTuple::new(a.local(), handshake);
         let mut plan = PathPlan::new(first, &[preferred]);
         plan.set_locals(vec![a.clone(), b.clone()]);
-        assert_eq!(plan.wishes.len(), 4);
+        assert_eq!(plan.targets.len(), 4);
         let open = |plan: &PathPlan| {
-            let mut wishes: Vec<_> = plan.wishes.iter().map(|wish| wish.four_tuple).collect();
-            wishes.sort_by_key(|wish| wish.local);
-            wishes
+            let mut targets: Vec<_> = plan
+                .targets
+                .iter()
+                .map(|target| target.four_tuple)
+                .collect();
+            targets.sort_by_key(|target| target.local);
+            targets
         };
-        plan.wishes
+        plan.targets
             .iter_mut()
-            .find(|wish| wish.four_tuple == FourTuple::new(b.local(), handshake))
+            .find(|target| target.four_tuple == FourTuple::new(b.local(), handshake))
             .unwrap()
             .path = Some(PathId(1));
         let moved = FourTuple::new(a.local(), preferred);
@@ -366,7 +385,7 @@ mod tests {
             by_peer: false,
         };
         plan.on_event(&abandoned, now);
-        assert!(open(&plan).iter().all(|wish| wish.remote == preferred));
+        assert!(open(&plan).iter().all(|target| target.remote == preferred));
         assert_eq!(plan.remotes, [preferred]);
     }
 }

@@ -10,7 +10,7 @@ use mpquic_core::{Chunk, ClosedStream, ConnectionError, ReadStreamError, StreamI
 use thiserror::Error;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::connection::ConnectionRef;
+use crate::connection_ref::ConnectionRef;
 
 /// The receiving half of a stream.
 ///
@@ -180,13 +180,13 @@ impl RecvStream {
 
     /// Asks the peer to stop sending; what arrives is dropped.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
-        let mut state = self.connection.lock();
-        if state.error.is_some() || state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.error.is_some() || engine.is_rejected(self.early) {
             return Ok(());
         }
-        state.core.recv_stream(self.id).stop(error_code)?;
+        engine.core.recv_stream(self.id).stop(error_code)?;
         self.end = Some(End::Stopped);
-        state.wake_task();
+        engine.wake_task();
         Ok(())
     }
 
@@ -241,13 +241,13 @@ impl RecvStream {
             Some(End::Stopped) => return Poll::Ready(Err(ReadError::ClosedStream)),
             None => {}
         }
-        let mut state = self.connection.lock();
-        if state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.early) {
             return Poll::Ready(Err(ReadError::ZeroRttRejected));
         }
         let mut any = false;
         let error = loop {
-            match read(&mut state.core.recv_stream(self.id)) {
+            match read(&mut engine.core.recv_stream(self.id)) {
                 Ok(Step::Read) => any = true,
                 Ok(Step::Full) => break None,
                 Ok(Step::End) => {
@@ -258,16 +258,16 @@ impl RecvStream {
                 Err(error) => break Some(error),
             }
         };
-        if state.core.wants_control() {
-            state.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS is due.
+        if engine.core.wants_control() {
+            engine.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS is due.
         }
         Poll::Ready(match error {
             None => Ok(()),
             Some(ReadStreamError::Blocked) => {
-                if let Some(error) = &state.error {
+                if let Some(error) = &engine.error {
                     return Poll::Ready(Err(error.clone().into()));
                 }
-                state.readers.insert(self.id, cx.waker().clone());
+                engine.readers.insert(self.id, cx.waker().clone());
                 return Poll::Pending;
             }
             Some(ReadStreamError::Reset(code)) => {
@@ -297,15 +297,15 @@ impl Drop for RecvStream {
         if self.end.is_some() {
             return;
         }
-        let mut state = self.connection.lock();
+        let mut engine = self.connection.lock();
         // The ID of a rejected stream may be in use again.
-        if state.error.is_some() || state.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.early) {
             return;
         }
-        state.readers.remove(&self.id);
-        let stopped = state.core.recv_stream(self.id).stop(VarInt::from_u32(0));
+        engine.readers.remove(&self.id);
+        let stopped = engine.core.recv_stream(self.id).stop(VarInt::from_u32(0));
         if stopped.is_ok() {
-            state.wake_task();
+            engine.wake_task();
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The kernel is asked so often at most.
+/// Shortest time between two questions to the kernel.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// And for no more than one part in so many of the time: the answer lists all sockets there are.
+/// Asking takes no more than one part in this many of the time: each answer lists every UDP socket
+/// there is.
 const SHARE: u32 = 50;
 /// The kernel's tables of UDP sockets, as this thread's network namespace has them.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
@@ -25,8 +26,8 @@ pub(crate) struct SendQueues {
 }
 
 impl SendQueues {
-    /// Asks the kernel if the last answer is too old. Returns when it was asked last, and nothing
-    /// if there is no answer on this system.
+    /// Asks the kernel if the last answer is too old. Returns when it was asked last; `None` on
+    /// systems that do not tell.
     pub(crate) fn refresh(&mut self, now: Instant) -> Option<Instant> {
         let due = self
             .asked

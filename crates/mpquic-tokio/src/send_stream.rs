@@ -12,7 +12,7 @@ use mpquic_core::{
 use thiserror::Error;
 use tokio::io::AsyncWrite;
 
-use crate::connection::ConnectionRef;
+use crate::connection_ref::ConnectionRef;
 
 /// Bytes copied under one lock, at most.
 const MAX_COPY: usize = 256 << 10;
@@ -154,20 +154,20 @@ impl SendStream {
             &mut mpquic_core::SendStream<'_>,
         ) -> Result<(T, usize), mpquic_core::WriteError>,
     ) -> Poll<Result<T, WriteError>> {
-        let mut state = self.connection.lock();
-        if let Some(error) = &state.error {
+        let mut engine = self.connection.lock();
+        if let Some(error) = &engine.error {
             return Poll::Ready(Err(error.clone().into()));
         }
-        if state.is_rejected(self.early) {
+        if engine.is_rejected(self.early) {
             return Poll::Ready(Err(WriteError::ZeroRttRejected));
         }
-        match write(&mut state.core.send_stream(self.id)) {
+        match write(&mut engine.core.send_stream(self.id)) {
             Ok((result, bytes)) => {
-                state.wrote(bytes);
+                engine.wrote(bytes);
                 Poll::Ready(Ok(result))
             }
             Err(mpquic_core::WriteError::Blocked) => {
-                state.writers.insert(self.id, cx.waker().clone());
+                engine.writers.insert(self.id, cx.waker().clone());
                 Poll::Pending
             }
             Err(mpquic_core::WriteError::Stopped(code)) => {
@@ -181,14 +181,14 @@ impl SendStream {
 
     /// Ends the stream after the bytes written so far. Does not wait: see [`Self::stopped`].
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
-        let mut state = self.connection.lock();
-        if state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.early) {
             return Err(ClosedStream::default());
         }
-        match state.core.send_stream(self.id).finish() {
+        match engine.core.send_stream(self.id).finish() {
             Ok(()) => {
                 self.finished = true;
-                state.wake_task();
+                engine.wake_task();
                 Ok(())
             }
             Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
@@ -199,12 +199,12 @@ impl SendStream {
 
     /// Drops unsent bytes and tells the peer so.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
-        let mut state = self.connection.lock();
-        if state.error.is_some() || state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.error.is_some() || engine.is_rejected(self.early) {
             return Ok(());
         }
-        state.core.send_stream(self.id).reset(error_code)?;
-        state.wake_task();
+        engine.core.send_stream(self.id).reset(error_code)?;
+        engine.wake_task();
         Ok(())
     }
 
@@ -212,51 +212,51 @@ impl SendStream {
     /// been written. It can be called again with a smaller size; the code stays the first one. Not
     /// every peer takes it (draft-ietf-quic-reliable-stream-reset-11).
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
-        let mut state = self.connection.lock();
-        if state.error.is_some() || state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.error.is_some() || engine.is_rejected(self.early) {
             return Err(ResetAtError::ClosedStream);
         }
-        let mut stream = state.core.send_stream(self.id);
+        let mut stream = engine.core.send_stream(self.id);
         stream.reset_at(error_code, reliable_size)?;
-        state.wake_task();
+        engine.wake_task();
         Ok(())
     }
 
     /// Larger is more urgent; 0 is the default.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
-        let mut state = self.connection.lock();
-        if state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.early) {
             return Err(ClosedStream::default());
         }
-        state.core.send_stream(self.id).set_priority(priority)
+        engine.core.send_stream(self.id).set_priority(priority)
     }
 
     /// The priority.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
-        let mut state = self.connection.lock();
-        if state.is_rejected(self.early) {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.early) {
             return Err(ClosedStream::default());
         }
-        state.core.send_stream(self.id).priority()
+        engine.core.send_stream(self.id).priority()
     }
 
     /// Waits until the peer stops the stream (its code), or has acknowledged all of a finished
     /// stream (`None`). Cancel-safe.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| {
-            let mut state = self.connection.lock();
-            if state.is_rejected(self.early) {
+            let mut engine = self.connection.lock();
+            if engine.is_rejected(self.early) {
                 return Poll::Ready(Err(StoppedError::ZeroRttRejected));
             }
-            match state.core.send_stream(self.id).stopped() {
+            match engine.core.send_stream(self.id).stopped() {
                 Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
                 Err(_) => return Poll::Ready(Ok(None)),
                 Ok(None) => {}
             }
-            if let Some(error) = &state.error {
+            if let Some(error) = &engine.error {
                 return Poll::Ready(Err(error.clone().into()));
             }
-            state.finishing.insert(self.id, cx.waker().clone());
+            engine.finishing.insert(self.id, cx.waker().clone());
             Poll::Pending
         })
         .await
@@ -268,19 +268,19 @@ impl Drop for SendStream {
         if self.finished && !self.early {
             return;
         }
-        let mut state = self.connection.lock();
+        let mut engine = self.connection.lock();
         // The ID of a rejected stream may be in use again.
-        if state.error.is_some() || state.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.early) {
             return;
         }
-        state.writers.remove(&self.id);
-        state.finishing.remove(&self.id);
-        match state.core.send_stream(self.id).finish() {
-            Ok(()) => state.wake_task(),
+        engine.writers.remove(&self.id);
+        engine.finishing.remove(&self.id);
+        match engine.core.send_stream(self.id).finish() {
+            Ok(()) => engine.wake_task(),
             Err(FinishError::Stopped(code)) => {
                 // Nobody wants the rest; a reset lets both sides forget the stream.
-                if state.core.send_stream(self.id).reset(code).is_ok() {
-                    state.wake_task();
+                if engine.core.send_stream(self.id).reset(code).is_ok() {
+                    engine.wake_task();
                 }
             }
             Err(FinishError::ClosedStream) => {}

@@ -266,10 +266,14 @@ fn new_socket(local: SocketAddr, buffer_size: usize) -> io::Result<socket2::Sock
     if local.is_ipv6() {
         socket.set_only_v6(!local.ip().is_unspecified())?;
     }
-    // The kernel silently takes less than asked for; a small buffer is not worth failing for.
-    let _ = socket.set_recv_buffer_size(buffer_size);
-    let _ = socket.set_send_buffer_size(buffer_size);
+    set_buffers(&socket, buffer_size);
     Ok(socket)
+}
+
+fn set_buffers(socket: &socket2::Socket, size: usize) {
+    // The kernel silently takes less than asked for; a small buffer is not worth failing for.
+    let _ = socket.set_recv_buffer_size(size);
+    let _ = socket.set_send_buffer_size(size);
 }
 
 /// The ECN codepoint in the core's terms.

@@ -93,6 +93,56 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("view", "mod"),
         ],
     ),
+    (
+        "mpquic-tokio/src",
+        &[
+            ("config", ""),
+            ("notifications", ""),
+            ("receive_buffers", ""),
+            ("send_queues", ""),
+            ("socket", ""),
+            ("path_plan", "socket"),
+            ("sockets", "send_queues socket"),
+            ("endpoint_state", "config socket sockets"),
+            ("sending", "socket sockets"),
+            (
+                "connection_state",
+                "endpoint_state notifications path_plan sending",
+            ),
+            ("connection_ref", "connection_state"),
+            ("connection_task", "connection_state"),
+            ("local_addresses", "connection_state"),
+            ("path", "connection_ref"),
+            ("recv_stream", "connection_ref"),
+            ("send_stream", "connection_ref"),
+            (
+                "socket_task",
+                "connection_state endpoint_state receive_buffers socket",
+            ),
+            (
+                "start",
+                "config connection_ref connection_state connection_task path_plan socket socket_task",
+            ),
+            (
+                "connection",
+                "connection_ref connection_state path recv_stream send_stream start",
+            ),
+            (
+                "connecting",
+                "config connection connection_ref connection_state start",
+            ),
+            ("incoming", "connecting connection connection_state start"),
+            (
+                "endpoint",
+                "config connecting connection_state incoming local_addresses path_plan start",
+            ),
+            ("interface", "connection_state local_addresses start"),
+            (
+                "builder",
+                "config connection_state endpoint interface socket start",
+            ),
+        ],
+    ),
 ];
 
 /// Arrows that lead up all the same: folder, room, room. Known faults; none may come.
@@ -120,16 +170,15 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/stream/mod.rs",
     "mpquic-core/src/stream/recv.rs",
     "mpquic-core/src/stream/set.rs",
-    "mpquic-tokio/src/builder.rs",
-    "mpquic-tokio/src/connecting.rs",
-    "mpquic-tokio/src/connection.rs",
-    "mpquic-tokio/src/driver.rs",
-    "mpquic-tokio/src/endpoint.rs",
-    "mpquic-tokio/src/interface.rs",
-    "mpquic-tokio/src/path.rs",
-    "mpquic-tokio/src/recv_stream.rs",
-    "mpquic-tokio/src/send_stream.rs",
-    "mpquic-tokio/src/shared.rs",
+    "mpquic-core/src/wire/frame/ack.rs",
+    "mpquic-core/src/wire/frame/close.rs",
+    "mpquic-core/src/wire/frame/crypto.rs",
+    "mpquic-core/src/wire/frame/datagram.rs",
+    "mpquic-core/src/wire/frame/iter.rs",
+    "mpquic-core/src/wire/frame/mod.rs",
+    "mpquic-core/src/wire/frame/path.rs",
+    "mpquic-core/src/wire/frame/stream.rs",
+    "mpquic-core/src/wire/frame/table.rs",
 ];
 
 /// Files that share the methods of one type and call each other in a circle. Known faults; none may come.

@@ -1,9 +1,9 @@
-//! [`Lanes`]: pooled receive buffers.
+//! [`ReceiveBuffers`]: what a socket receives into.
 //!
-//! Each lane owns a slab; a received batch is cut off its front, decrypted in place and handed out
-//! as `Bytes` slices, and the slab is used again once all of them are dropped. Short messages are
-//! copied to a slab they share, so that they neither use up the lanes' nor pin much. Nothing is
-//! allocated once the pool is warm.
+//! Each lane owns a slab of memory. A received message is cut off its front, decrypted in place and
+//! handed out as `Bytes` slices; the slab is used again once all of them are dropped. Short messages
+//! are copied to another slab, so that a few bytes neither use up a lane nor keep much memory in
+//! use. Nothing is allocated once there are enough slabs.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -26,7 +26,7 @@ const LOOK_AT: usize = 4;
 
 /// Buffers for `recvmmsg`: one message per lane. Starts with one and grows when all are filled.
 #[derive(Debug)]
-pub(crate) struct Lanes {
+pub(crate) struct ReceiveBuffers {
     lanes: Vec<BytesMut>,
     meta: Vec<RecvMeta>,
     retired: VecDeque<BytesMut>,
@@ -35,9 +35,9 @@ pub(crate) struct Lanes {
     retired_short: VecDeque<BytesMut>,
 }
 
-impl Lanes {
+impl Default for ReceiveBuffers {
     /// One empty lane.
-    pub(crate) fn new() -> Self {
+    fn default() -> Self {
         Self {
             lanes: vec![BytesMut::zeroed(SLAB)],
             meta: vec![RecvMeta::default()],
@@ -46,7 +46,9 @@ impl Lanes {
             retired_short: VecDeque::new(),
         }
     }
+}
 
+impl ReceiveBuffers {
     /// Lets `receive` fill the lanes, then passes each message to `take`. Returns how many.
     pub(crate) fn fill(
         &mut self,
@@ -132,7 +134,7 @@ fn fresh(retired: &mut VecDeque<BytesMut>) -> BytesMut {
 mod tests {
     use super::*;
 
-    fn deliver(lanes: &mut Lanes, length: usize) -> (usize, BytesMut) {
+    fn deliver(lanes: &mut ReceiveBuffers, length: usize) -> (usize, BytesMut) {
         let mut out = BytesMut::new();
         lanes
             .fill(
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn slabs_are_used_again_once_free() {
-        let mut lanes = Lanes::new();
+        let mut lanes = ReceiveBuffers::default();
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..1000 {
             let (address, message) = deliver(&mut lanes, 60_000);
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn short_messages_share_a_slab_and_leave_the_lane_alone() {
-        let mut lanes = Lanes::new();
+        let mut lanes = ReceiveBuffers::default();
         let mut seen = std::collections::BTreeSet::new();
         for _ in 0..10_000 {
             let (address, message) = deliver(&mut lanes, 1200);
@@ -182,7 +184,7 @@ mod tests {
     }
 
     fn keeps_what_is_in_use(length: usize) {
-        let mut lanes = Lanes::new();
+        let mut lanes = ReceiveBuffers::default();
         let (_, kept) = deliver(&mut lanes, length);
         let kept = kept.freeze();
         for _ in 0..100 {

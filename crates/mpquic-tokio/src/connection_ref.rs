@@ -1,0 +1,48 @@
+//! [`ConnectionRef`]: what keeps a connection open.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mpquic_core::{FourTuple, VarInt};
+
+use crate::connection_state::ConnectionState;
+
+/// Keeps a connection open: it is closed when the last handle or stream is dropped.
+#[derive(Clone)]
+pub(crate) struct ConnectionRef(Arc<CloseOnDrop>);
+
+struct CloseOnDrop(Arc<ConnectionState>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close(VarInt::from_u32(0), Bytes::new());
+    }
+}
+
+impl ConnectionRef {
+    pub(crate) fn new(connection: Arc<ConnectionState>) -> Self {
+        Self(Arc::new(CloseOnDrop(connection)))
+    }
+
+    /// The addresses of the first path.
+    pub(crate) fn first_path(&self) -> Option<FourTuple> {
+        let engine = self.lock();
+        let first = engine.core.paths().next()?;
+        engine.core.path_stats(first).map(|stats| stats.four_tuple)
+    }
+}
+
+impl Deref for ConnectionRef {
+    type Target = ConnectionState;
+    fn deref(&self) -> &ConnectionState {
+        &self.0.0
+    }
+}
+
+impl fmt::Debug for ConnectionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Connection").field(&self.handle.0).finish()
+    }
+}

@@ -1,0 +1,430 @@
+//! [`ConnectionState`]: one connection, and what every visitor does before leaving it.
+//!
+//! Whoever changes a connection, be it the task that read a datagram, an application call or the
+//! timer, runs it to completion under one lock: events to the endpoint, events to the application,
+//! datagrams to the sockets, timer.
+
+use std::mem;
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mpquic_core::config::TransportConfig;
+use mpquic_core::{
+    ConnectionError, ConnectionHandle, Event, PathEvent, StreamEvent, StreamId, VarInt, ZeroRtt,
+};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use tokio::sync::{Notify, broadcast};
+use tokio::time::Sleep;
+
+use crate::endpoint_state::EndpointState;
+use crate::notifications::Notifications;
+use crate::path_plan::PathPlan;
+use crate::sending::{Next, Sending};
+
+/// Written bytes that are sent at once; less waits for the connection's task, which collects.
+const SEND_AT_ONCE: usize = 16 << 10;
+/// Path events kept for a slow listener.
+const PATH_EVENTS: usize = 64;
+
+/// The state of an endpoint with its connections.
+pub(crate) type SharedEndpoint = EndpointState<ConnectionState>;
+
+/// A connection, shared by its handles, its streams, its task and the tasks that read sockets.
+pub(crate) struct ConnectionState {
+    pub(crate) handle: ConnectionHandle,
+    pub(crate) endpoint: Arc<SharedEndpoint>,
+    pub(crate) notifications: Notifications,
+    engine: Mutex<Engine>,
+}
+
+/// The connection of the core with all that drives it: what the lock protects.
+pub(crate) struct Engine {
+    pub(crate) core: mpquic_core::Connection,
+    pub(crate) sending: Sending,
+    /// Why the connection ended.
+    pub(crate) error: Option<ConnectionError>,
+    /// Set once the handshake is complete.
+    pub(crate) connected: bool,
+    pub(crate) readers: FxHashMap<StreamId, Waker>,
+    pub(crate) writers: FxHashMap<StreamId, Waker>,
+    /// Who waits for a stream to be stopped or acknowledged to its end.
+    pub(crate) finishing: FxHashMap<StreamId, Waker>,
+    /// Which paths to open, on a client.
+    pub(crate) plan: Option<Box<PathPlan>>,
+    path_events: Option<broadcast::Sender<PathEvent>>,
+    timer: Timer,
+    /// The connection's task.
+    task: Option<Waker>,
+    /// True while the task was woken and has not run.
+    task_woken: bool,
+    /// The task is to let others run once before it does.
+    yields: bool,
+    /// Bytes the application wrote since datagrams were last sent.
+    written: usize,
+    /// Woken when the lock is released, so that nobody wakes up to wait for it.
+    wakers: SmallVec<[Waker; 2]>,
+}
+
+/// The connection's timer. Moving it to a later time is left to its next expiry.
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    armed: Option<Instant>,
+}
+
+/// What a turn of the connection's task came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Others first: the application has something to say, perhaps.
+    Yield,
+    /// All is done that was due.
+    Done,
+    /// The connection is drained.
+    End,
+}
+
+impl ConnectionState {
+    /// Joins a new connection with its endpoint. The caller spawns its task and runs it. Must be
+    /// called within a tokio runtime.
+    pub(crate) fn new(
+        handle: ConnectionHandle,
+        core: mpquic_core::Connection,
+        endpoint: Arc<SharedEndpoint>,
+        transport: &TransportConfig,
+        plan: Option<PathPlan>,
+    ) -> Self {
+        let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+        Self {
+            handle,
+            endpoint,
+            notifications: Notifications::default(),
+            engine: Mutex::new(Engine {
+                core,
+                sending: Sending::new(transport),
+                error: None,
+                connected: false,
+                readers: FxHashMap::default(),
+                writers: FxHashMap::default(),
+                finishing: FxHashMap::default(),
+                plan: plan.map(Box::new),
+                path_events: None,
+                timer: Timer { sleep, armed: None },
+                task: None,
+                task_woken: false,
+                yields: false,
+                written: 0,
+                wakers: SmallVec::new(),
+            }),
+        }
+    }
+
+    /// Exclusive access. Held briefly: never across a wait.
+    pub(crate) fn lock(&self) -> LockedConnection<'_> {
+        let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        LockedConnection {
+            guard: Some(guard),
+            connection: self,
+        }
+    }
+
+    /// Tries until `attempt` has a result, again whenever `notify` fires.
+    pub(crate) async fn until<T>(
+        &self,
+        notify: &Notify,
+        mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
+    ) -> T {
+        if let Some(result) = attempt(&mut self.lock()) {
+            return result;
+        }
+        loop {
+            let notified = notify.notified();
+            tokio::pin!(notified);
+            // Enabled before looking, so that nothing between looking and waiting is missed.
+            notified.as_mut().enable();
+            if let Some(result) = attempt(&mut self.lock()) {
+                return result;
+            }
+            notified.await;
+        }
+    }
+
+    /// Ends the connection from our side, as the application's `close` does.
+    pub(crate) fn close(&self, error_code: VarInt, reason: Bytes) {
+        let mut engine = self.lock();
+        let now = Instant::now();
+        if engine.error.is_none() {
+            engine.core.close(now, error_code, reason);
+            engine.end(&self.notifications, ConnectionError::LocallyClosed);
+            engine.run(now);
+        }
+    }
+}
+
+/// Exclusive access to a connection; wakes whoever has to be woken when dropped.
+pub(crate) struct LockedConnection<'a> {
+    guard: Option<MutexGuard<'a, Engine>>,
+    connection: &'a ConnectionState,
+}
+
+impl Deref for LockedConnection<'_> {
+    type Target = Engine;
+    fn deref(&self) -> &Engine {
+        match &self.guard {
+            Some(guard) => guard,
+            None => unreachable!("the guard is only taken on drop"),
+        }
+    }
+}
+
+impl DerefMut for LockedConnection<'_> {
+    fn deref_mut(&mut self) -> &mut Engine {
+        match &mut self.guard {
+            Some(guard) => guard,
+            None => unreachable!("the guard is only taken on drop"),
+        }
+    }
+}
+
+impl Drop for LockedConnection<'_> {
+    fn drop(&mut self) {
+        if self.wakers.is_empty() {
+            return;
+        }
+        let wakers = mem::take(&mut self.wakers);
+        self.guard = None;
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+}
+
+impl LockedConnection<'_> {
+    /// Runs the connection: call after every change that may produce something.
+    pub(crate) fn run(&mut self, now: Instant) {
+        self.prepare(now);
+        self.flush(now);
+    }
+
+    /// Runs the connection after datagrams arrived. If they complete the handshake, the application
+    /// has its turn before anything leaves: what it says shares datagrams with the handshake's end.
+    pub(crate) fn received(&mut self, now: Instant) {
+        let was_connected = self.connected;
+        self.prepare(now);
+        if self.connected && !was_connected {
+            self.arm();
+            self.yields = true;
+            self.wake_task();
+        } else {
+            self.flush(now);
+        }
+    }
+
+    /// The application wrote `bytes`: sends now if that fills datagrams, or soon otherwise.
+    pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes;
+        if self.written >= SEND_AT_ONCE {
+            self.run(Instant::now());
+        } else {
+            self.wake_task();
+        }
+    }
+
+    /// The connection's task has its turn: `is_due` if it has reasons of its own to run the
+    /// connection, besides the timer and having been woken.
+    pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
+        let task = self.task.as_ref();
+        if !task.is_some_and(|task| task.will_wake(cx.waker())) {
+            self.task = Some(cx.waker().clone());
+        }
+        if mem::take(&mut self.yields) {
+            return Turn::Yield;
+        }
+        let mut is_due = mem::take(&mut self.task_woken) || is_due;
+        loop {
+            let timer = &mut self.timer;
+            if timer.armed.is_some()
+                && let Poll::Ready(()) = timer.sleep.as_mut().poll(cx)
+            {
+                timer.armed = None;
+                is_due = true;
+            }
+            if !is_due {
+                break;
+            }
+            is_due = false;
+            let now = Instant::now();
+            if self.deadline().is_some_and(|deadline| deadline <= now) {
+                self.core.handle_timeout(now);
+            }
+            self.run(now);
+        }
+        match self.core.is_drained() {
+            true => Turn::End,
+            false => Turn::Done,
+        }
+    }
+
+    fn prepare(&mut self, now: Instant) {
+        let connection = self.connection;
+        let engine = &mut **self;
+        engine.sending.retry_unreachable(&mut engine.core, now);
+        engine.tell_endpoint(connection);
+        engine.take_events(&connection.notifications, now);
+        engine.tell_endpoint(connection);
+    }
+
+    fn flush(&mut self, now: Instant) {
+        let connection = self.connection;
+        let engine = &mut **self;
+        engine.written = 0;
+        let sockets = &connection.endpoint.sockets;
+        let next = engine.sending.transmit(&mut engine.core, sockets, now);
+        engine.tell_endpoint(connection);
+        engine.take_events(&connection.notifications, now);
+        engine.arm();
+        if next == Next::More {
+            engine.wake_task();
+        }
+    }
+}
+
+impl Engine {
+    /// Listens to path events from now on.
+    pub(crate) fn subscribe(&mut self) -> broadcast::Receiver<PathEvent> {
+        if self.error.is_some() {
+            return broadcast::channel(1).1;
+        }
+        self.path_events
+            .get_or_insert_with(|| broadcast::channel(PATH_EVENTS).0)
+            .subscribe()
+    }
+
+    /// Lets the connection's task run soon.
+    pub(crate) fn wake_task(&mut self) {
+        if !mem::replace(&mut self.task_woken, true)
+            && let Some(task) = &self.task
+        {
+            self.wakers.push(task.clone());
+        }
+    }
+
+    /// The time at which the connection wants to be run.
+    fn deadline(&self) -> Option<Instant> {
+        let core = self.core.poll_timeout().map(|(at, _)| at);
+        let plan = self.plan.as_deref().and_then(PathPlan::next_timeout);
+        let sending = self.sending.next_timeout();
+        core.into_iter().chain(plan).chain(sending).min()
+    }
+
+    fn arm(&mut self) {
+        let Some(deadline) = self.deadline() else {
+            return;
+        };
+        if self.timer.armed.is_none_or(|armed| deadline < armed) {
+            self.timer.armed = Some(deadline);
+            self.timer.sleep.as_mut().reset(deadline.into());
+        }
+    }
+
+    fn tell_endpoint(&mut self, connection: &ConnectionState) {
+        let Some(first) = self.core.poll_endpoint_event() else {
+            return;
+        };
+        // Locks nest in this order only: connection, then endpoint.
+        let mut registry = connection.endpoint.lock();
+        let mut next = Some(first);
+        while let Some(event) = next {
+            registry.handle_event(connection.handle, event);
+            next = self.core.poll_endpoint_event();
+        }
+    }
+
+    fn take_events(&mut self, notifications: &Notifications, now: Instant) {
+        while let Some(event) = self.core.poll() {
+            match event {
+                Event::HandshakeDataReady => notifications.connection.notify_waiters(),
+                Event::Connected { .. } => {
+                    self.connected = true;
+                    notifications.connection.notify_waiters();
+                    if self.core.zero_rtt() == ZeroRtt::Rejected {
+                        self.wake_streams();
+                    }
+                }
+                Event::HandshakeConfirmed => {
+                    if let Some(plan) = &mut self.plan {
+                        plan.on_confirmed(&mut self.core);
+                    }
+                }
+                Event::ConnectionLost { reason } => self.end(notifications, reason),
+                Event::Stream(event) => self.on_stream_event(notifications, event),
+                Event::DatagramReceived => notifications.datagram_received.notify_waiters(),
+                Event::DatagramsUnblocked => notifications.datagrams_unblocked.notify_waiters(),
+                Event::Path(event) => self.on_path_event(notifications, event, now),
+            }
+        }
+        if let Some(plan) = &mut self.plan {
+            plan.open(&mut self.core, now);
+        }
+    }
+
+    fn on_stream_event(&mut self, notifications: &Notifications, event: StreamEvent) {
+        let woken = match event {
+            StreamEvent::Opened { dir } => {
+                notifications.opened(dir).notify_waiters();
+                None
+            }
+            StreamEvent::Available { dir } => {
+                notifications.available(dir).notify_waiters();
+                None
+            }
+            StreamEvent::Readable { id } => self.readers.remove(&id),
+            StreamEvent::Writable { id } => self.writers.remove(&id),
+            StreamEvent::Finished { id } => self.finishing.remove(&id),
+            StreamEvent::Stopped { id, .. } => {
+                self.wakers.extend(self.finishing.remove(&id));
+                self.writers.remove(&id)
+            }
+        };
+        self.wakers.extend(woken);
+    }
+
+    fn on_path_event(&mut self, notifications: &Notifications, event: PathEvent, now: Instant) {
+        tracing::debug!(?event, "path");
+        if let Some(plan) = &mut self.plan {
+            plan.on_event(&event, now);
+        }
+        if let Some(listeners) = &self.path_events {
+            // An error means that nobody listens any more.
+            let _ = listeners.send(event);
+        }
+        notifications.connection.notify_waiters();
+    }
+
+    /// Tells everyone that the connection is over.
+    fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
+        if self.error.is_some() {
+            return;
+        }
+        tracing::debug!(%reason, "connection ended");
+        self.error = Some(reason);
+        self.plan = None;
+        self.path_events = None;
+        self.wake_streams();
+        notifications.notify_everyone();
+    }
+
+    fn wake_streams(&mut self) {
+        for waiting in [&mut self.readers, &mut self.writers, &mut self.finishing] {
+            self.wakers.extend(mem::take(waiting).into_values());
+        }
+    }
+
+    /// True if a stream with this flag was opened as 0-RTT in vain.
+    pub(crate) fn is_rejected(&self, early: bool) -> bool {
+        early && self.core.zero_rtt() == ZeroRtt::Rejected
+    }
+}

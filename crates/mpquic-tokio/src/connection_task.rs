@@ -1,0 +1,72 @@
+//! [`ConnectionTask`]: one per connection, for its timer, for collected writes and for sockets that
+//! were full.
+
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::connection_state::{ConnectionState, Turn};
+
+/// The task of one connection; ends when the connection is drained.
+pub(crate) struct ConnectionTask {
+    connection: Arc<ConnectionState>,
+    /// Waits for room in sockets that were full.
+    writable: Vec<(SocketAddr, Writable)>,
+}
+
+type Writable = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl ConnectionTask {
+    /// The task for a connection.
+    pub(crate) fn new(connection: Arc<ConnectionState>) -> Self {
+        Self {
+            connection,
+            writable: Vec::new(),
+        }
+    }
+
+    /// Runs until the connection is drained.
+    pub(crate) async fn run(mut self) {
+        while poll_fn(|cx| self.poll(cx)).await == Turn::Yield {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+        let mut engine = self.connection.lock();
+        let before = self.writable.len();
+        self.writable
+            .retain_mut(|(_, writable)| writable.as_mut().poll(cx).is_pending());
+        match engine.take_turn(cx, before != self.writable.len()) {
+            Turn::Done => {}
+            turn @ (Turn::Yield | Turn::End) => return Poll::Ready(turn),
+        }
+        for (local, socket) in engine.sending.full_sockets() {
+            if self.writable.iter().any(|(of, _)| *of == local) {
+                continue;
+            }
+            let socket = socket.clone();
+            let mut writable: Writable = Box::pin(async move {
+                // An error shows again, and is handled, when the datagrams are sent.
+                let _ = socket.writable().await;
+            });
+            if writable.as_mut().poll(cx).is_ready() {
+                cx.waker().wake_by_ref();
+                continue;
+            }
+            self.writable.push((local, writable));
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for ConnectionTask {
+    fn drop(&mut self) {
+        // Without its task (the runtime ends) the connection must not keep the endpoint alive.
+        let connection = &self.connection;
+        let mut registry = connection.endpoint.lock();
+        registry.forget(connection.handle, connection);
+    }
+}

@@ -1,0 +1,245 @@
+//! [`EndpointState`]: what the handles and the tasks of an endpoint share.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use mpquic_core::{ConnectionHandle, EndpointEvent, Incoming, Transmit, VarInt};
+use tokio::sync::Notify;
+
+use crate::config::ClientConfig;
+use crate::socket::NoSending;
+use crate::sockets::Sockets;
+
+/// What the handles and the tasks of an endpoint share. `C` is the state of a connection, which
+/// refers to that of its endpoint.
+pub(crate) struct EndpointState<C> {
+    registry: Mutex<Registry<C>>,
+    pub(crate) sockets: Sockets,
+    /// An attempt can be taken from [`Registry::next_attempt`], or there will be none.
+    pub(crate) attempts: Notify,
+    /// No connection is left.
+    pub(crate) idle: Notify,
+}
+
+impl<C> EndpointState<C> {
+    pub(crate) fn new(
+        core: mpquic_core::Endpoint,
+        default_client: Option<ClientConfig>,
+        socket_buffer: usize,
+    ) -> Self {
+        Self {
+            registry: Mutex::new(Registry {
+                core,
+                connections: Vec::new(),
+                open: 0,
+                starting: 0,
+                attempts: VecDeque::new(),
+                default_client,
+                closed: None,
+                handles_gone: false,
+                became_idle: false,
+            }),
+            sockets: Sockets::new(socket_buffer),
+            attempts: Notify::new(),
+            idle: Notify::new(),
+        }
+    }
+
+    /// Exclusive access. Every task needs it to route datagrams, so it is held briefly: no
+    /// cryptography of connections and no call to the kernel. Locked after a connection's lock, never
+    /// before it.
+    pub(crate) fn lock(&self) -> LockedRegistry<'_, C> {
+        LockedRegistry {
+            guard: self.registry.lock().unwrap_or_else(PoisonError::into_inner),
+            endpoint: self,
+            _no_sending: NoSending::new(),
+        }
+    }
+
+    /// Sends a datagram that belongs to no connection.
+    pub(crate) fn respond(&self, transmit: &Transmit, contents: &[u8]) {
+        if let Some(socket) = self.sockets.owner(transmit.four_tuple.local) {
+            socket.send(transmit, contents.get(..transmit.size).unwrap_or(contents));
+        }
+    }
+
+    /// The last handle was dropped: what is left ends with the last connection.
+    pub(crate) fn on_handles_gone(&self) {
+        let mut registry = self.lock();
+        registry.handles_gone = true;
+        for incoming in std::mem::take(&mut registry.attempts) {
+            registry.core.ignore(incoming);
+        }
+        registry.became_idle = registry.is_idle();
+    }
+}
+
+impl<C> fmt::Debug for EndpointState<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("local_addrs", &self.sockets.addresses())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Which connections an endpoint has, and which it may get: what its lock protects.
+pub(crate) struct Registry<C> {
+    pub(crate) core: mpquic_core::Endpoint,
+    /// By handle.
+    connections: Vec<Option<Arc<C>>>,
+    open: usize,
+    /// Connections accepted that are not among `connections` yet.
+    starting: usize,
+    /// Connection attempts nobody has taken yet.
+    attempts: VecDeque<Incoming>,
+    pub(crate) default_client: Option<ClientConfig>,
+    /// Set once the application closed the endpoint.
+    closed: Option<(VarInt, Bytes)>,
+    handles_gone: bool,
+    /// Somebody must learn that no connection is left.
+    became_idle: bool,
+}
+
+impl<C> Registry<C> {
+    pub(crate) fn insert(&mut self, handle: ConnectionHandle, connection: Arc<C>) {
+        let index = handle.0;
+        if self.connections.len() <= index {
+            self.connections.resize_with(index + 1, || None);
+        }
+        if let Some(slot) = self.connections.get_mut(index) {
+            *slot = Some(connection);
+            self.open += 1;
+        }
+    }
+
+    /// The connection with this handle.
+    pub(crate) fn connection(&self, handle: ConnectionHandle) -> Option<&Arc<C>> {
+        self.connections.get(handle.0)?.as_ref()
+    }
+
+    /// All connections.
+    pub(crate) fn connections(&self) -> Vec<Arc<C>> {
+        self.connections.iter().flatten().cloned().collect()
+    }
+
+    /// Connections that are not over yet.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Takes what a connection tells its endpoint.
+    pub(crate) fn handle_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
+        if event.is_drained() {
+            self.remove(handle);
+        }
+        self.core.handle_event(handle, event);
+    }
+
+    /// Drops a connection that nobody drives any more.
+    pub(crate) fn forget(&mut self, handle: ConnectionHandle, connection: &Arc<C>) {
+        let known = self.connection(handle);
+        if known.is_some_and(|known| Arc::ptr_eq(known, connection)) {
+            self.handle_event(handle, EndpointEvent::drained());
+        }
+    }
+
+    fn remove(&mut self, handle: ConnectionHandle) {
+        if let Some(slot) = self.connections.get_mut(handle.0)
+            && slot.take().is_some()
+        {
+            self.open -= 1;
+            self.became_idle = self.is_idle();
+        }
+    }
+
+    /// A connection is being accepted: the endpoint is not idle before [`Self::end_start`].
+    pub(crate) fn begin_start(&mut self) {
+        self.starting += 1;
+    }
+
+    /// The connection is among the others by now, or will never be.
+    pub(crate) fn end_start(&mut self) {
+        self.starting -= 1;
+        self.became_idle = self.is_idle();
+    }
+
+    /// True while there is no connection.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.open == 0 && self.starting == 0
+    }
+
+    /// True once there is neither a handle nor a connection.
+    pub(crate) fn is_over(&self) -> bool {
+        self.handles_gone && self.is_idle()
+    }
+
+    /// Takes no further attempts.
+    pub(crate) fn close(&mut self, error_code: VarInt, reason: Bytes) {
+        self.closed = Some((error_code, reason));
+        self.core.set_server_config(None);
+    }
+
+    /// What the application closed the endpoint with, if it did.
+    pub(crate) fn closed(&self) -> Option<&(VarInt, Bytes)> {
+        self.closed.as_ref()
+    }
+
+    /// Keeps an attempt for the application. If there is nobody to take it, it is refused: then what
+    /// is to be sent is in `response`.
+    pub(crate) fn on_attempt(
+        &mut self,
+        incoming: Incoming,
+        response: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if self.closed.is_some() || self.handles_gone {
+            return self.core.refuse(incoming, response);
+        }
+        self.attempts.push_back(incoming);
+        None
+    }
+
+    /// The oldest attempt that nobody has taken yet.
+    pub(crate) fn next_attempt(&mut self) -> Option<Incoming> {
+        self.attempts.pop_front()
+    }
+
+    /// True if there are attempts that nobody has taken yet.
+    pub(crate) fn has_attempts(&self) -> bool {
+        !self.attempts.is_empty()
+    }
+}
+
+/// Exclusive access to an endpoint's connections; whoever waits for the last of them to end is told
+/// when it is released.
+pub(crate) struct LockedRegistry<'a, C> {
+    guard: MutexGuard<'a, Registry<C>>,
+    endpoint: &'a EndpointState<C>,
+    _no_sending: NoSending,
+}
+
+impl<C> Deref for LockedRegistry<'_, C> {
+    type Target = Registry<C>;
+    fn deref(&self) -> &Registry<C> {
+        &self.guard
+    }
+}
+
+impl<C> DerefMut for LockedRegistry<'_, C> {
+    fn deref_mut(&mut self) -> &mut Registry<C> {
+        &mut self.guard
+    }
+}
+
+impl<C> Drop for LockedRegistry<'_, C> {
+    fn drop(&mut self) {
+        if std::mem::take(&mut self.guard.became_idle) {
+            self.endpoint.idle.notify_waiters();
+            if self.guard.handles_gone {
+                self.endpoint.sockets.remove(|_| true);
+            }
+        }
+    }
+}

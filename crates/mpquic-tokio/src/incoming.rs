@@ -1,0 +1,141 @@
+//! [`Incoming`]: a client that wants to connect.
+
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use mpquic_core::{ConnectionError, FourTuple};
+
+use crate::connecting::Connecting;
+use crate::connection::Connection;
+use crate::connection_state::SharedEndpoint;
+use crate::start;
+
+/// A client that wants to connect. Await it to accept, or decide with one of its methods; dropped,
+/// it is refused.
+#[derive(Debug)]
+#[must_use = "dropping it refuses the connection"]
+pub struct Incoming(Option<Box<Undecided>>);
+
+#[derive(Debug)]
+struct Undecided {
+    core: mpquic_core::Incoming,
+    endpoint: Arc<SharedEndpoint>,
+}
+
+/// The client's address was validated already: another retry would be pointless.
+#[derive(Debug, thiserror::Error)]
+#[error("the client's address is validated already")]
+pub struct RetryError(Box<Incoming>);
+
+impl RetryError {
+    /// The connection attempt, to be decided otherwise.
+    pub fn into_incoming(self) -> Incoming {
+        *self.0
+    }
+}
+
+impl Incoming {
+    pub(crate) fn new(core: mpquic_core::Incoming, endpoint: Arc<SharedEndpoint>) -> Self {
+        Self(Some(Box::new(Undecided { core, endpoint })))
+    }
+
+    /// Accepts. Must be called within a tokio runtime.
+    pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
+        let Some(undecided) = self.0.take() else {
+            return Err(ConnectionError::LocallyClosed);
+        };
+        let connection = start::accept(&undecided.endpoint, undecided.core)?;
+        Ok(Connecting::new(connection))
+    }
+
+    /// Refuses with CONNECTION_REFUSED.
+    pub fn refuse(mut self) {
+        self.refuse_now();
+    }
+
+    fn refuse_now(&mut self) {
+        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
+            let mut response = Vec::new();
+            let transmit = endpoint.lock().core.refuse(core, &mut response);
+            if let Some(transmit) = transmit {
+                endpoint.respond(&transmit, &response);
+            }
+        }
+    }
+
+    /// Asks the client to prove that it receives at its address, and to come again.
+    pub fn retry(mut self) -> Result<(), RetryError> {
+        let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) else {
+            return Ok(());
+        };
+        let mut response = Vec::new();
+        let result = endpoint
+            .lock()
+            .core
+            .retry(Instant::now(), core, &mut response);
+        match result {
+            Ok(transmit) => {
+                endpoint.respond(&transmit, &response);
+                Ok(())
+            }
+            Err(core) => Err(RetryError(Box::new(Self::new(core, endpoint)))),
+        }
+    }
+
+    /// Forgets the attempt without an answer.
+    pub fn ignore(mut self) {
+        if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
+            endpoint.lock().core.ignore(core);
+        }
+    }
+
+    /// Between which addresses the client connects.
+    pub fn four_tuple(&self) -> Option<FourTuple> {
+        self.0.as_ref().map(|undecided| undecided.core.four_tuple())
+    }
+
+    /// The client's address.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.four_tuple().map(|tuple| tuple.remote)
+    }
+
+    /// True if a token proved the client's address.
+    pub fn remote_address_validated(&self) -> bool {
+        let undecided = self.0.as_ref();
+        undecided.is_some_and(|undecided| undecided.core.remote_address_validated())
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.refuse_now();
+    }
+}
+
+/// The future of an accepted [`Incoming`].
+#[derive(Debug)]
+pub struct IncomingFuture(Result<Connecting, ConnectionError>);
+
+impl Future for IncomingFuture {
+    type Output = Result<Connection, ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(connecting) => Pin::new(connecting).poll(cx),
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
+    }
+}
+
+impl IntoFuture for Incoming {
+    type Output = Result<Connection, ConnectionError>;
+    type IntoFuture = IncomingFuture;
+
+    fn into_future(self) -> IncomingFuture {
+        IncomingFuture(self.accept())
+    }
+}

@@ -1,0 +1,175 @@
+//! The task of a socket: it takes a batch of datagrams from the kernel, routes them, and runs the
+//! connections they are for to completion.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use mpquic_core::{ConnectionHandle, Datagram, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
+
+use crate::connection_state::{ConnectionState, SharedEndpoint};
+use crate::endpoint_state::Registry;
+use crate::receive_buffers::ReceiveBuffers;
+use crate::socket::{self, Socket};
+
+/// Reads a socket until it or the endpoint is closed.
+pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
+    let mut reader = Reader::default();
+    let closed = socket.closed();
+    tokio::pin!(closed);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut closed => return,
+            result = socket.readable() => if let Err(error) = result {
+                tracing::warn!(%error, local = %socket.local(), "socket failed");
+                return;
+            },
+        }
+        match reader.run(&endpoint, &socket) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // ICMP errors and such: nothing that concerns the next datagram.
+            Err(error) => tracing::debug!(%error, local = %socket.local(), "receive"),
+        }
+        // Applications read a batch before the next one: it is in the cache still, and what is
+        // bounded in bytes, as DATAGRAMs are, does not overflow.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Memory of one socket's task.
+#[derive(Default)]
+struct Reader {
+    buffers: ReceiveBuffers,
+    batch: Batch,
+}
+
+/// What a batch of datagrams came to: runs of consecutive ones for the same connection, and answers
+/// to those of no connection.
+#[derive(Default)]
+struct Batch {
+    runs: Vec<(ConnectionHandle, Arc<ConnectionState>, usize)>,
+    routed: Vec<Routed>,
+    /// Each with its bytes.
+    answers: Vec<(Transmit, Vec<u8>)>,
+    /// Memory for the next answer.
+    response: Vec<u8>,
+    /// A client wants to connect.
+    has_attempt: bool,
+}
+
+enum Routed {
+    Datagram(Datagram),
+    Reset,
+}
+
+/// Datagrams of one size, but for the last, that arrived together.
+struct Message {
+    now: Instant,
+    four_tuple: FourTuple,
+    ecn: Option<EcnCodepoint>,
+    datagram_size: usize,
+    data: BytesMut,
+}
+
+impl Reader {
+    /// Takes one batch from the socket and runs the connections it is for.
+    fn run(&mut self, endpoint: &SharedEndpoint, socket: &Socket) -> io::Result<()> {
+        let batch = &mut self.batch;
+        // Locked for routing alone, and not before something was received.
+        let mut registry = None;
+        let mut now = None;
+        self.buffers.fill(
+            |buffers, meta| socket.receive(buffers, meta),
+            |meta, data| {
+                let message = Message {
+                    now: *now.get_or_insert_with(Instant::now),
+                    four_tuple: socket.four_tuple(meta),
+                    ecn: socket::ecn(meta),
+                    datagram_size: meta.stride,
+                    data,
+                };
+                let registry = registry.get_or_insert_with(|| endpoint.lock());
+                batch.route(registry, message);
+            },
+        )?;
+        drop(registry);
+        if std::mem::take(&mut batch.has_attempt) {
+            endpoint.attempts.notify_one();
+        }
+        for (transmit, answer) in batch.answers.drain(..) {
+            // A full send buffer may cost the answer: whoever wants it asks again.
+            socket.send(&transmit, &answer);
+        }
+        let Some(now) = now else { return Ok(()) };
+        let mut routed = batch.routed.drain(..);
+        for (_, connection, count) in batch.runs.drain(..) {
+            let mut engine = connection.lock();
+            for item in routed.by_ref().take(count) {
+                match item {
+                    Routed::Datagram(datagram) => engine.core.handle_datagram(datagram),
+                    Routed::Reset => engine.core.handle_stateless_reset(now),
+                }
+            }
+            engine.received(now);
+        }
+        Ok(())
+    }
+}
+
+impl Batch {
+    fn route(&mut self, registry: &mut Registry<ConnectionState>, mut message: Message) {
+        let Message {
+            now,
+            four_tuple,
+            ecn,
+            ..
+        } = message;
+        while !message.data.is_empty() {
+            let size = message.datagram_size.clamp(1, message.data.len());
+            let data = message.data.split_to(size);
+            let core = &mut registry.core;
+            let event = core.handle_datagram(now, four_tuple, ecn, data, &mut self.response);
+            match event {
+                None => {}
+                Some(DatagramEvent::Connection(handle, datagram)) => {
+                    self.push(registry, handle, Routed::Datagram(datagram));
+                }
+                Some(DatagramEvent::StatelessReset(handle)) => {
+                    self.push(registry, handle, Routed::Reset);
+                }
+                Some(DatagramEvent::NewConnection(incoming)) => {
+                    match registry.on_attempt(incoming, &mut self.response) {
+                        Some(transmit) => self.answer(transmit),
+                        None => self.has_attempt = true,
+                    }
+                }
+                Some(DatagramEvent::Response(transmit)) => self.answer(transmit),
+            }
+        }
+    }
+
+    /// Keeps an answer until the endpoint is unlocked.
+    fn answer(&mut self, transmit: Transmit) {
+        let answer = std::mem::take(&mut self.response);
+        self.answers.push((transmit, answer));
+    }
+
+    fn push(
+        &mut self,
+        registry: &Registry<ConnectionState>,
+        handle: ConnectionHandle,
+        item: Routed,
+    ) {
+        match self.runs.last_mut() {
+            Some((last, _, count)) if *last == handle => *count += 1,
+            _ => match registry.connection(handle) {
+                Some(connection) => self.runs.push((handle, connection.clone(), 1)),
+                None => return,
+            },
+        }
+        self.routed.push(item);
+    }
+}

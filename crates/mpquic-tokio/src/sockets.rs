@@ -1,0 +1,81 @@
+//! [`Sockets`]: those of an endpoint.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use crate::send_queues::SendQueues;
+use crate::socket::Socket;
+
+/// The sockets of an endpoint, and what waits behind them.
+pub(crate) struct Sockets {
+    open: RwLock<Vec<Arc<Socket>>>,
+    /// Bytes asked for as the kernel's buffers of each socket.
+    buffer_size: usize,
+    send_queues: Mutex<SendQueues>,
+}
+
+impl Sockets {
+    /// No sockets yet; the kernel is to give each of them buffers of so many bytes.
+    pub(crate) fn new(buffer_size: usize) -> Self {
+        Self {
+            open: RwLock::default(),
+            buffer_size,
+            send_queues: Mutex::default(),
+        }
+    }
+
+    /// Binds a socket as the others are. It is not among them before [`Self::insert`].
+    pub(crate) fn bind(&self, local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
+        Socket::bind(local, interface, self.buffer_size)
+    }
+
+    pub(crate) fn insert(&self, socket: Arc<Socket>) {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        open.push(socket);
+    }
+
+    /// All of them, in the order they were bound.
+    pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.clone()
+    }
+
+    /// The addresses of all of them, in the order they were bound.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        open.iter().map(|socket| socket.local()).collect()
+    }
+
+    /// The socket that datagrams from `local` leave by.
+    pub(crate) fn owner(&self, local: SocketAddr) -> Option<Arc<Socket>> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let exact = open.iter().find(|socket| socket.local() == local);
+        exact
+            .or_else(|| open.iter().find(|socket| socket.owns(local)))
+            .cloned()
+    }
+
+    /// The address of the first socket with this IP.
+    pub(crate) fn with_ip(&self, ip: IpAddr) -> Option<SocketAddr> {
+        let mut addresses = self.addresses().into_iter();
+        addresses.find(|local| local.ip() == ip)
+    }
+
+    /// Closes those that `matches`, and returns them.
+    pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Socket>> {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        let removed: Vec<_> = open.extract_if(.., |socket| matches(socket)).collect();
+        for socket in &removed {
+            socket.close();
+        }
+        removed
+    }
+
+    /// What waits behind the sockets. Locked after a connection's lock.
+    pub(crate) fn send_queues(&self) -> MutexGuard<'_, SendQueues> {
+        self.send_queues
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,191 @@
+//! What begins with a task: sockets that are read, and connections, connected and accepted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mpquic_core::{ConnectionError, FourTuple, Incoming};
+use thiserror::Error;
+
+use crate::config::ClientConfig;
+use crate::connection_ref::ConnectionRef;
+use crate::connection_state::{ConnectionState, SharedEndpoint};
+use crate::connection_task::ConnectionTask;
+use crate::path_plan::PathPlan;
+use crate::socket::Socket;
+use crate::socket_task::read_socket;
+
+/// Why a connection could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// [`Endpoint::close`](crate::Endpoint::close) was called.
+    #[error("the endpoint is closed")]
+    EndpointClosed,
+    /// There is no client configuration.
+    #[error("no client configuration: set a default one or use connect_with")]
+    NoClientConfig,
+    /// No socket can reach the address.
+    #[error("no local address is of the same family as {0}")]
+    NoSocket(SocketAddr),
+    /// The name or the address is invalid.
+    #[error(transparent)]
+    Invalid(#[from] mpquic_core::ConnectError),
+}
+
+/// Reads a socket from now on, and lets connections use it.
+pub(crate) fn read(endpoint: &Arc<SharedEndpoint>, socket: Arc<Socket>) {
+    tokio::spawn(read_socket(endpoint.clone(), socket.clone()));
+    endpoint.sockets.insert(socket);
+}
+
+/// Binds a socket and reads it from now on.
+pub(crate) fn bind(
+    endpoint: &Arc<SharedEndpoint>,
+    local: SocketAddr,
+    interface: Option<&str>,
+) -> io::Result<SocketAddr> {
+    let socket = Arc::new(endpoint.sockets.bind(local, interface)?);
+    let local = socket.local();
+    read(endpoint, socket);
+    Ok(local)
+}
+
+/// Starts a connection as a client between these addresses.
+pub(crate) fn connect(
+    endpoint: &Arc<SharedEndpoint>,
+    config: ClientConfig,
+    four_tuple: FourTuple,
+    server_name: &str,
+) -> Result<ConnectionRef, ConnectError> {
+    let plan = config.automatic_paths.then(|| {
+        let mut plan = PathPlan::new(four_tuple, &config.server_addresses);
+        plan.set_locals(endpoint.sockets.all());
+        plan
+    });
+    let transport = config.core.transport.clone();
+    let now = Instant::now();
+    let mut registry = endpoint.lock();
+    if registry.closed().is_some() {
+        return Err(ConnectError::EndpointClosed);
+    }
+    let core = &mut registry.core;
+    let (handle, core) = core.connect(now, config.core, four_tuple, server_name)?;
+    let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, plan);
+    let connection = Arc::new(connection);
+    registry.insert(handle, connection.clone());
+    drop(registry);
+    connection.lock().run(now);
+    Ok(start_task(connection))
+}
+
+/// Accepts a connection attempt. The endpoint is not locked while the connection starts, as that
+/// takes as long as TLS's first flight.
+pub(crate) fn accept(
+    endpoint: &Arc<SharedEndpoint>,
+    incoming: Incoming,
+) -> Result<ConnectionRef, ConnectionError> {
+    let transport = incoming.server_config().transport.clone();
+    let mut response = Vec::new();
+    let mut registry = endpoint.lock();
+    let core = &mut registry.core;
+    let accepting = match core.begin_accept(Instant::now(), incoming, &mut response) {
+        Ok(accepting) => accepting,
+        Err(error) => {
+            drop(registry);
+            if let Some(transmit) = error.response {
+                endpoint.respond(&transmit, &response);
+            }
+            return Err(error.cause);
+        }
+    };
+    registry.begin_start();
+    drop(registry);
+    let starting = Starting(endpoint);
+    let (core, accepted) = accepting.start();
+    let handle = accepted.handle();
+    let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, None);
+    let connection = Arc::new(connection);
+    // Datagrams that come from here on wait until those that came meanwhile are handled.
+    let mut engine = connection.lock();
+    let now = Instant::now();
+    let mut registry = endpoint.lock();
+    let late = registry.core.finish_accept(now, accepted);
+    registry.insert(handle, connection.clone());
+    let closed = registry.closed().cloned();
+    drop(registry);
+    drop(starting);
+    for datagram in late {
+        engine.core.handle_datagram(datagram);
+    }
+    if closed.is_none() {
+        engine.run(now);
+    }
+    drop(engine);
+    let started = start_task(connection);
+    if let Some((error_code, reason)) = closed {
+        started.close(error_code, reason);
+    }
+    Ok(started)
+}
+
+/// Spawns the task of a connection that is among those of its endpoint.
+fn start_task(connection: Arc<ConnectionState>) -> ConnectionRef {
+    tokio::spawn(ConnectionTask::new(connection.clone()).run());
+    ConnectionRef::new(connection)
+}
+
+/// Keeps the endpoint from being taken for idle, even if what it waits for panics.
+struct Starting<'a>(&'a SharedEndpoint);
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.lock().end_start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::ConnectionHandle;
+
+    use super::*;
+    use crate::config::ServerConfig;
+    use crate::sending::Sending;
+
+    type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+    fn endpoint(server: Option<ServerConfig>) -> std::io::Result<Arc<SharedEndpoint>> {
+        let config = mpquic_core::config::EndpointConfig::new([1; 32]);
+        let server = server.map(|server| Arc::new(server.core));
+        let core = mpquic_core::Endpoint::new(Arc::new(config), server, [2; 32]);
+        let endpoint = Arc::new(SharedEndpoint::new(core, None, 1 << 20));
+        bind(&endpoint, SocketAddr::from(([127, 0, 0, 1], 0)), None)?;
+        Ok(endpoint)
+    }
+
+    /// What was in force when a client came is what it gets.
+    #[tokio::test]
+    async fn an_attempt_keeps_the_configuration_it_came_under() -> TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        let expected = Sending::new(&config.core.transport).max_datagrams;
+        let server = endpoint(Some(config))?;
+        let client = endpoint(None)?;
+        let address = |endpoint: &SharedEndpoint| endpoint.sockets.addresses().pop();
+        let local = address(&client).ok_or("no socket")?;
+        let remote = address(&server).ok_or("no socket")?;
+        let config = ClientConfig::dangerous_insecure(&[b"test"])?;
+        let four_tuple = FourTuple::new(local, remote);
+        let _connecting = connect(&client, config, four_tuple, "localhost")?;
+        server.attempts.notified().await;
+        let incoming = server.lock().next_attempt().ok_or("no attempt")?;
+        server.lock().core.set_server_config(None);
+        let _accepted = accept(&server, incoming)?;
+        let registry = server.lock();
+        let connection = registry.connection(ConnectionHandle(0));
+        let connection = connection.ok_or("no connection")?.clone();
+        drop(registry);
+        assert_eq!(connection.lock().sending.max_datagrams, expected);
+        Ok(())
+    }
+}
