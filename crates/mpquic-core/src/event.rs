@@ -202,6 +202,18 @@ pub enum MigrateError {
     NoConnectionId,
 }
 
+/// Why a path was not closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ClosePathError {
+    /// The path does not exist, or was abandoned already.
+    #[error("no such open path")]
+    NoSuchPath,
+    /// No other path is open: without any there is no connection.
+    #[error("it is the last open path: close the connection")]
+    LastPath,
+}
+
 /// The path does not exist, or was abandoned already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("no such open path")]

@@ -80,8 +80,8 @@ pub use error::{
     ConnectionClose, ConnectionError, Fault, TlsFailure, TransportError, TransportErrorCode,
 };
 pub use event::{
-    ClosedPath, ConnectionStats, Datagram, EndpointEvent, Event, MigrateError, OpenPathError,
-    PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason, ZeroRtt,
+    ClosePathError, ClosedPath, ConnectionStats, Datagram, EndpointEvent, Event, MigrateError,
+    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason, ZeroRtt,
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use mpquic_core::{
-    ConnectionError, Event, Fault, PathState, PathStatus, TransportErrorCode, VarInt,
+    ClosedPath, ConnectionError, Event, Fault, PathState, PathStatus, TransportErrorCode, VarInt,
 };
 use mpquic_sim::{AcceptPolicy, Backlog, Change, LinkConfig, Loss, Pair, Setup, Side, Topology};
 use proptest::prelude::*;
@@ -306,7 +306,9 @@ impl Run {
                 down
             }
             OnPath::Close if last => Ok(()),
-            OnPath::Close => connection.close_path(now, path, TransportErrorCode::NO_ERROR),
+            OnPath::Close => connection
+                .close_path(now, path, TransportErrorCode::NO_ERROR)
+                .map_err(|_| ClosedPath),
         };
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mpquic_core::{
-    Event, OpenPathError, PathEvent, PathId, PathState, PathStatus, TransportErrorCode,
+    ClosePathError, Event, OpenPathError, PathEvent, PathId, PathState, PathStatus,
+    TransportErrorCode,
 };
 use mpquic_sim::{Backlog, Change, LinkConfig, Pair, Setup, Side, Topology};
 
@@ -262,21 +263,45 @@ fn both_sides_may_abandon_a_path_at_once() {
     pair.close(Side::Client);
 }
 
-/// MP-128.
+/// An application that gives up its last path means to close the connection, or does not know what
+/// it does.
 #[test]
-fn abandoning_the_last_path_closes_the_connection() {
+fn the_last_path_is_not_closed() {
+    let code = TransportErrorCode::NO_ERROR;
     for side in SIDES {
         let mut pair = Pair::connected(&two_paths(), Setup::new());
         let now = pair.now();
+        let last = pair.connection(side).close_path(now, PathId(0), code);
+        assert_eq!(last, Err(ClosePathError::LastPath));
+        let unknown = pair.connection(side).close_path(now, PathId(1), code);
+        assert_eq!(unknown, Err(ClosePathError::NoSuchPath));
+        pair.open_all_paths();
+        let now = pair.now();
+        let connection = pair.connection(side);
+        assert_eq!(connection.close_path(now, PathId(0), code), Ok(()));
+        let last = connection.close_path(now, PathId(1), code);
+        assert_eq!(last, Err(ClosePathError::LastPath));
+        pair.transfer(side, 100_000, 5 * SECOND);
+        pair.close(side);
+    }
+}
+
+/// MP-128: each side gives up another one of two paths, at the same time.
+#[test]
+fn a_peer_that_abandons_the_last_path_ends_the_connection() {
+    let mut pair = Pair::connected(&two_paths(), Setup::new());
+    pair.open_all_paths();
+    let now = pair.now();
+    for (side, path) in SIDES.into_iter().zip([PathId(0), PathId(1)]) {
         pair.connection(side)
-            .close_path(now, PathId(0), TransportErrorCode::NO_ERROR)
+            .close_path(now, path, TransportErrorCode::NO_ERROR)
             .unwrap();
-        pair.run_until_drained(20 * SECOND);
-        for side in SIDES {
-            let events = pair.events(side);
-            let lost = |event: &Event| matches!(event, Event::ConnectionLost { .. });
-            assert!(events.iter().any(lost), "{side:?}: {events:?}");
-        }
+    }
+    pair.run_until_drained(20 * SECOND);
+    for side in SIDES {
+        let events = pair.events(side);
+        let lost = |event: &Event| matches!(event, Event::ConnectionLost { .. });
+        assert!(events.iter().any(lost), "{side:?}: {events:?}");
     }
 }
 

@@ -121,10 +121,10 @@ pub use mpquic_core as core;
 pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
 pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
-    ApplicationClose, Chunk, ClosedPath, ClosedStream, ConnectionClose, ConnectionError,
-    ConnectionStats, Dir, Fault, FourTuple, PathEvent, PathId, PathState, PathStats, PathStatus,
-    ResetAtError, Side, StreamId, TlsFailure, TransportError, TransportErrorCode, VarInt, Version,
-    Written,
+    ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream, ConnectionClose,
+    ConnectionError, ConnectionStats, Dir, Fault, FourTuple, PathEvent, PathId, PathState,
+    PathStats, PathStatus, ResetAtError, Side, StreamId, TlsFailure, TransportError,
+    TransportErrorCode, VarInt, Version, Written,
 };
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;

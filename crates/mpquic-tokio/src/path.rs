@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use mpquic_core::{
-    ClosedPath, FourTuple, PathEvent, PathId, PathStats, PathStatus, TransportErrorCode,
+    ClosePathError, ClosedPath, FourTuple, PathEvent, PathId, PathStats, PathStatus,
+    TransportErrorCode,
 };
 use tokio::sync::broadcast::{self, error::RecvError};
 
@@ -12,6 +13,26 @@ use crate::connection_ref::ConnectionRef;
 
 /// A path of a connection. It keeps the connection open, but closing it is up to
 /// [`Self::close`]; dropping the handle does nothing to the path.
+///
+/// # Examples
+///
+/// A path over a second interface that is kept for the case that the first one fails:
+///
+/// ```
+/// use mpquic_tokio::PathStatus;
+/// # use std::net::SocketAddr;
+/// # use mpquic_tokio::Connection;
+/// # async fn example(connection: Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// # let (local, remote): (SocketAddr, SocketAddr) = ("192.0.2.7:0".parse()?, "198.51.100.1:443".parse()?);
+/// let path = connection.open_path(local, remote).await?;
+/// path.set_status(PathStatus::Backup)?;
+///
+/// let stats = path.stats().ok_or("the path is gone")?;
+/// println!("{}: {:?}, window {}", path.id(), stats.rtt, stats.window);
+/// path.close()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Path {
     connection: ConnectionRef,
@@ -29,11 +50,19 @@ impl Path {
     }
 
     /// Our status of the path and the peer's, if it sent one.
+    ///
+    /// # Errors
+    ///
+    /// If the path is closed.
     pub fn status(&self) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
         self.connection.lock().core.path_status(self.id)
     }
 
     /// Tells the peer how to treat the path, and treats it so ourselves.
+    ///
+    /// # Errors
+    ///
+    /// If the path is closed.
     pub fn set_status(&self, status: PathStatus) -> Result<(), ClosedPath> {
         let mut engine = self.connection.lock();
         engine.core.set_path_status(self.id, status)?;
@@ -53,13 +82,22 @@ impl Path {
         self.connection.lock().core.max_datagram_size_on(self.id)
     }
 
-    /// Abandons the path. Abandoning the last one closes the connection.
-    pub fn close(&self) -> Result<(), ClosedPath> {
+    /// Abandons the path. What was under way on it travels on the others.
+    ///
+    /// # Errors
+    ///
+    /// If the path is closed, or it is the last one:
+    /// [`Connection::close`](crate::Connection::close) ends the connection.
+    pub fn close(&self) -> Result<(), ClosePathError> {
         self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)
     }
 
-    /// Abandons the path and gives the peer a reason.
-    pub fn close_with(&self, error_code: TransportErrorCode) -> Result<(), ClosedPath> {
+    /// As [`Self::close`], with a reason for the peer.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::close`].
+    pub fn close_with(&self, error_code: TransportErrorCode) -> Result<(), ClosePathError> {
         let mut engine = self.connection.lock();
         let stats = engine.core.path_stats(self.id);
         let now = Instant::now();
@@ -72,6 +110,10 @@ impl Path {
     }
 
     /// Sends a PING on the path, to see whether it works.
+    ///
+    /// # Errors
+    ///
+    /// If the path is closed.
     pub fn ping(&self) -> Result<(), ClosedPath> {
         let mut engine = self.connection.lock();
         engine.core.ping_path(self.id)?;

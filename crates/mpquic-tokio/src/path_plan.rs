@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    Connection, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, TransportErrorCode,
+    ClosePathError, Connection, FourTuple, OpenPathError, PathEvent, PathId, PathStatus,
+    TransportErrorCode,
 };
 
 use crate::socket::Socket;
@@ -117,12 +118,13 @@ impl PathPlan {
             };
             let remote = target.four_tuple.remote;
             let next = locals.iter().find(|socket| socket.reaches(remote));
+            // Abandoning tells the peer at once, by a path that works.
+            let reason = TransportErrorCode::APPLICATION_ABANDON_PATH;
+            if alive && core.close_path(now, path, reason) != Err(ClosePathError::LastPath) {
+                target.path = None;
+                continue;
+            }
             let result = match next {
-                // Abandoning tells the peer at once, by a path that works.
-                _ if alive => {
-                    target.path = None;
-                    core.close_path(now, path, TransportErrorCode::APPLICATION_ABANDON_PATH)
-                }
                 Some(socket) => {
                     let local = socket.local_towards(remote);
                     let has_moved = core.set_local_address(now, path, local).is_ok();

@@ -18,8 +18,8 @@ use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
 use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
 use crate::event::{
-    ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError, PathStats,
-    SendDatagramError, ZeroRtt,
+    ClosePathError, ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError,
+    PathStats, SendDatagramError, ZeroRtt,
 };
 use crate::guarded::GuardedController;
 use crate::handshake::Handshake;
@@ -303,14 +303,19 @@ impl Connection {
             .open_path(now, four_tuple, status, &mut self.outbox)
     }
 
-    /// Abandons a path. Abandoning the last one closes the connection.
+    /// Abandons a path. What was under way on it travels on the others.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosePathError::LastPath`] if no other path is open: [`Self::close`] ends the connection. A
+    /// peer may abandon the last path all the same, which ends it, too.
     pub fn close_path(
         &mut self,
         now: Instant,
         path: PathId,
         error_code: TransportErrorCode,
-    ) -> Result<(), ClosedPath> {
-        self.paths.open(path).ok_or(ClosedPath)?;
+    ) -> Result<(), ClosePathError> {
+        self.paths.may_close(path)?;
         self.outbox.set_time(now);
         let outbox = &mut self.outbox;
         let abandonment = self.paths.abandon(path, error_code, false, outbox);

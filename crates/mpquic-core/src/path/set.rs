@@ -10,7 +10,7 @@ use super::advisory_frame_limit::AdvisoryFrameLimit;
 use super::ids::PathIds;
 use super::shared::Shared;
 use super::slot::PathSlot;
-use crate::event::MigrateError;
+use crate::event::{ClosePathError, MigrateError};
 use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
@@ -91,6 +91,16 @@ impl Paths {
     /// The path, unless it was abandoned.
     pub(crate) fn open(&self, id: PathId) -> Option<&Path> {
         self.slot(id)?.open()
+    }
+
+    /// Whether the application may abandon a path.
+    pub(crate) fn may_close(&self, id: PathId) -> Result<(), ClosePathError> {
+        self.open(id).ok_or(ClosePathError::NoSuchPath)?;
+        let mut open = self.iter();
+        match open.any(|path| path.id != id) {
+            true => Ok(()),
+            false => Err(ClosePathError::LastPath),
+        }
     }
 
     /// The path, unless it was abandoned.

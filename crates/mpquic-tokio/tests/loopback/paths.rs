@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use mpquic_tokio::{
-    Endpoint, OpenPathError, PathEvent, PathId, ServerConfig, TransportConfig, default_transport,
+    ClosePathError, Endpoint, OpenPathError, PathEvent, PathId, ServerConfig, TransportConfig,
+    default_transport,
 };
 
 use crate::harness::{
@@ -125,7 +126,9 @@ async fn paths_open_and_close_by_hand() -> TestResult {
     let established = |event: &PathEvent| matches!(event, PathEvent::Established(_));
     within("event", wait_for(&mut at_b, established)).await??;
     path.close()?;
-    assert!(path.close().is_err());
+    assert_eq!(path.close(), Err(ClosePathError::NoSuchPath));
+    let last = a.path(PathId::ZERO).ok_or("no path")?;
+    assert_eq!(last.close(), Err(ClosePathError::LastPath));
     let abandoned = |event: &PathEvent| matches!(event, PathEvent::Abandoned { .. });
     let ours = within("event", wait_for(&mut at_a, abandoned)).await??;
     let theirs = within("event", wait_for(&mut at_b, abandoned)).await??;
