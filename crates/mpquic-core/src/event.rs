@@ -232,8 +232,14 @@ pub struct PathStats {
     pub rtt: Duration,
     /// Smallest RTT.
     pub min_rtt: Duration,
-    /// Congestion window, bytes.
+    /// Congestion window, bytes; 0 of an abandoned path.
     pub window: u64,
+    /// Window, bytes, above which it grows slowly, if the congestion controller has such a threshold
+    /// and has reached it once.
+    pub slow_start_threshold: Option<u64>,
+    /// Bytes per second at which packets leave, if the congestion controller sets a rate of its own
+    /// rather than spread its window over a round trip.
+    pub pacing_rate: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
     /// Largest datagram, bytes.

@@ -15,6 +15,9 @@
 //! 3. acts on [`Connection::poll`], until it is `None`,
 //! 4. sets a timer for [`Connection::poll_timeout`], and calls [`Connection::handle_timeout`] then.
 //!
+//! A server's connection starts with TLS's first flight, which takes long: [`Endpoint::accept`] says
+//! how other datagrams are routed meanwhile.
+//!
 //! # Policies
 //!
 //! Which path carries what is decided by a [`sched::Scheduler`], how much each path has in flight by

@@ -475,6 +475,36 @@ impl Connection {
         self.paths.ids.is_multipath()
     }
 
+    /// True once the handshake is confirmed (RFC 9001 section 4.1.2): a client may open paths from
+    /// then on.
+    pub fn is_handshake_confirmed(&self) -> bool {
+        self.handshake.is_confirmed()
+    }
+
+    /// Changes how many streams of a direction the peer may have open at the same time. Those it was
+    /// allowed before stay allowed.
+    pub fn set_max_concurrent_streams(&mut self, dir: Dir, count: u64) {
+        self.streams.set_max_concurrent(dir, count);
+    }
+
+    /// Changes how large receive windows may become, bytes: see
+    /// [`TransportConfig::max_receive_window`]. If the connection's window is larger already, it
+    /// shrinks as data is read: what the peer was allowed to send stays allowed.
+    pub fn set_max_receive_window(&mut self, bytes: u64) {
+        self.streams.set_max_receive_window(bytes);
+    }
+
+    /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block: see
+    /// [`TransportConfig::send_window`].
+    pub fn set_send_window(&mut self, bytes: u64) {
+        self.streams.set_send_window(bytes);
+    }
+
+    /// Bytes of the largest DATAGRAM payload for which the send buffer has room now.
+    pub fn datagram_send_buffer_space(&self) -> usize {
+        self.datagrams.send_buffer_space()
+    }
+
     /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
     /// there are none, that is the end.
     fn after_abandonment(&mut self, now: Instant, abandonment: Abandonment, by_peer: bool) {

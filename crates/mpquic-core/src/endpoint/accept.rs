@@ -26,7 +26,7 @@ use crate::wire::transport_parameters::{PreferredAddress, TransportParameters};
 
 /// Why an incoming connection failed at once.
 #[derive(Debug, Error)]
-#[error("the connection was not accepted")]
+#[error("the connection could not be accepted")]
 pub struct AcceptError {
     /// Why.
     #[source]

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use quinn_proto::ConnectionId;
+
 use super::address_validation::Admission;
 use super::attempts::Place;
 use super::initial::FirstInitial;
@@ -40,6 +42,16 @@ impl Incoming {
     /// arrived.
     pub fn server_config(&self) -> &Arc<ServerConfig> {
         &self.server.config
+    }
+
+    /// Replaces what the connection is started with.
+    pub fn set_server_config(&mut self, config: Arc<ServerConfig>) {
+        self.server = Server::new(config);
+    }
+
+    /// The destination connection ID of the client's very first packet.
+    pub fn original_destination(&self) -> ConnectionId {
+        self.admission.original_dcid
     }
 
     /// True if a token proved the client's address.

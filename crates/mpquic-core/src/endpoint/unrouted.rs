@@ -8,7 +8,7 @@ use quinn_proto::EcnCodepoint;
 use crate::event::Datagram;
 use crate::ids::{FourTuple, PathId};
 
-/// A datagram of a client that has no connection yet.
+/// A datagram whose connection is not known, or does not exist yet.
 #[derive(Debug)]
 pub(super) struct UnroutedDatagram {
     pub(super) four_tuple: FourTuple,

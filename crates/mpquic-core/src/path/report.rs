@@ -45,9 +45,11 @@ impl Path {
         }
     }
 
-    pub(super) fn stats(&self, abandoned: bool, window: u64) -> PathStats {
+    /// What the application is told. Without a controller for a path that is abandoned: its window is
+    /// no longer kept.
+    pub(super) fn stats(&self, controller: Option<&dyn Controller>) -> PathStats {
         let rtt = self.recovery.rtt.snapshot();
-        let state = if abandoned {
+        let state = if controller.is_none() {
             PathState::Abandoned
         } else if !self.tuple.validated {
             PathState::Validating
@@ -62,7 +64,10 @@ impl Path {
             state,
             rtt: rtt.smoothed,
             min_rtt: rtt.min,
-            window,
+            window: controller.map_or(0, |controller| controller.window(self.id)),
+            slow_start_threshold: controller
+                .and_then(|controller| controller.slow_start_threshold(self.id)),
+            pacing_rate: controller.and_then(|controller| controller.pacing_rate(self.id)),
             in_flight: self.recovery.bytes_in_flight(),
             mtu: self.mtu.mtu(),
             bytes_sent: self.counters.bytes_sent,
@@ -94,9 +99,8 @@ impl Paths {
     /// Statistics of a path.
     pub(crate) fn stats(&self, id: PathId, controller: &dyn Controller) -> Option<PathStats> {
         let slot = self.slot(id)?;
-        let abandoned = slot.abandon.is_some();
-        let window = if abandoned { 0 } else { controller.window(id) };
-        slot.path.as_ref().map(|path| path.stats(abandoned, window))
+        let controller = slot.abandon.is_none().then_some(controller);
+        slot.path.as_ref().map(|path| path.stats(controller))
     }
 }
 

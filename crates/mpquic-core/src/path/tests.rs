@@ -4,6 +4,7 @@ use super::*;
 use crate::congestion::{Acked, CongestionEvent, Controller};
 use crate::event::PathState;
 use crate::ids::PathStatus;
+use crate::outbox::Outbox;
 use crate::recovery::testing::{ms, start};
 use crate::sched::{PathView, Sendable};
 use crate::space::SentPacket;
@@ -87,12 +88,19 @@ fn a_path_is_suspect_when_it_times_out_or_its_interface_is_gone() {
 #[test]
 fn the_state_of_a_path_in_its_statistics() {
     let mut path = path(Side::Client, start());
-    assert_eq!(path.stats(false, 0).state, PathState::Validating);
+    let mut outbox = Outbox::for_tests();
+    outbox.controller.on_path_opened(path.id, start(), 1200);
+    assert_eq!(path.stats(Some(&outbox.controller)).state, PathState::Validating);
     path.tuple.set_validated();
-    assert_eq!(path.stats(false, 0).state, PathState::Active);
+    assert_eq!(path.stats(Some(&outbox.controller)).state, PathState::Active);
+    assert_eq!(path.stats(Some(&outbox.controller)).window, 12_000);
     path.liveness = Liveness::Down;
-    assert_eq!(path.stats(false, 0).state, PathState::Suspect);
-    assert_eq!(path.stats(true, 0).state, PathState::Abandoned);
+    assert_eq!(path.stats(Some(&outbox.controller)).state, PathState::Suspect);
+    let abandoned = path.stats(None);
+    assert_eq!(
+        (abandoned.state, abandoned.window),
+        (PathState::Abandoned, 0)
+    );
 }
 
 #[test]
@@ -102,7 +110,7 @@ fn bytes_of_all_addresses_are_counted_for_the_path() {
         path.on_datagram_received(four_tuple(port), received, Side::Server);
         path.on_datagram_sent(four_tuple(port), sent);
     }
-    let stats = path.stats(false, 0);
+    let stats = path.stats(Some(&Outbox::for_tests().controller));
     assert_eq!((stats.bytes_received, stats.bytes_sent), (1330, 770));
     // MP-076: the budgets stay apart.
     assert_eq!(path.budget_for(four_tuple(1)), 3 * 1230 - 720);

@@ -110,6 +110,16 @@ impl RecvStream<'_> {
         self.streams.read_chunk(self.id, max_length, ordered)
     }
 
+    /// The code the peer reset the stream with, if it did; the stream is closed then. A reset that
+    /// lets the beginning of the stream through counts once that was read.
+    ///
+    /// # Errors
+    ///
+    /// If no reset can come any more: all data has arrived, or the stream is closed.
+    pub fn received_reset(&mut self) -> Result<Option<VarInt>, ClosedStream> {
+        self.streams.received_reset(self.id)
+    }
+
     /// Asks the peer to stop sending and drops what arrives.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         self.streams.stop(self.id, error_code)
@@ -222,6 +232,20 @@ impl Streams {
                 Err(ReadStreamError::Reset(error_code))
             }
         }
+    }
+
+    fn received_reset(&mut self, id: StreamId) -> Result<Option<VarInt>, ClosedStream> {
+        let key = self.recv_key(id).ok_or_else(closed)?;
+        let recv = self.recvs.get_mut(key as usize).ok_or_else(closed)?;
+        let before = recv.footprint();
+        let reset = recv.received_reset()?;
+        let after = recv.footprint();
+        self.count_held(before, after);
+        if reset.is_some() {
+            self.settle_recv(key);
+            self.drop_recv(key);
+        }
+        Ok(reset)
     }
 
     fn stop(&mut self, id: StreamId, error_code: VarInt) -> Result<(), ClosedStream> {

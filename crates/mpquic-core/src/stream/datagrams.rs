@@ -154,6 +154,12 @@ impl Datagrams {
         Ok(())
     }
 
+    /// Bytes of the largest payload that [`Self::send`] has room for.
+    pub(crate) fn send_buffer_space(&self) -> usize {
+        let queue = &self.outgoing;
+        queue.bound.saturating_sub(queue.cost + OVERHEAD)
+    }
+
     /// True once after room became free for a `send` that had failed.
     pub(crate) fn take_unblocked(&mut self) -> bool {
         let unblocked = self.sender_waits && self.outgoing.cost <= self.outgoing.bound / 2;

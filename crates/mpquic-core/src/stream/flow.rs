@@ -71,6 +71,18 @@ impl ReceiveCredit {
         self.received - self.consumed
     }
 
+    /// Changes the window. If it becomes larger, the peer hears of it at once; if smaller, the limit
+    /// stays where it is until more was consumed.
+    pub(crate) fn set_window(&mut self, window: u64) {
+        self.window = window.min(VARINT_MAX);
+        self.due |= self.limit() > self.announced;
+    }
+
+    /// How far the peer may be ahead of the application.
+    pub(crate) fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Widens the window; it never shrinks.
     pub(crate) fn grow(&mut self, window: u64) {
         self.window = self.window.max(window.min(VARINT_MAX));
@@ -219,6 +231,25 @@ mod tests {
         assert_eq!(credit.limit(), 400);
         credit.grow(u64::MAX);
         assert_eq!(credit.limit(), VARINT_MAX);
+    }
+
+    #[test]
+    fn a_window_that_is_set_holds_back_or_lets_go() {
+        let mut credit = ReceiveCredit::new(100);
+        assert!(credit.on_received(50));
+        credit.set_window(20);
+        assert!(!credit.wants_update());
+        assert_eq!((credit.limit(), credit.available()), (100, 50));
+        credit.on_consumed(50);
+        assert!(!credit.wants_update(), "70 is less than was promised");
+        assert!(credit.on_received(50));
+        credit.on_consumed(50);
+        assert!(credit.wants_update());
+        assert_eq!(credit.limit(), 120);
+        credit.on_announced();
+        credit.set_window(21);
+        assert!(credit.wants_update(), "however little");
+        assert_eq!(credit.limit(), 121);
     }
 
     #[test]

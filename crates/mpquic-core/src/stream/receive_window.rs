@@ -30,6 +30,11 @@ impl ReceiveWindow {
         }
     }
 
+    /// The largest target so far; 0 before the first.
+    pub(crate) fn target(&self) -> u64 {
+        self.target
+    }
+
     /// Stream bytes arrived; returns a new target in bytes when it has grown.
     pub(crate) fn on_received(
         &mut self,

@@ -1,7 +1,7 @@
 //! [`RecvHalf`]: the receiving half of a stream (RFC 9000 section 3.2).
 
 use bytes::Bytes;
-use quinn_proto::{Chunk, StreamId, VarInt};
+use quinn_proto::{Chunk, ClosedStream, StreamId, VarInt};
 
 use super::ReadStreamError;
 use super::assembler::Assembler;
@@ -132,9 +132,7 @@ impl RecvHalf {
         reliable_size: u64,
         connection: &mut ReceiveCredit,
     ) -> Result<(), TransportError> {
-        // RFC 9000 section 3.2: once all data is here, a reset changes nothing.
-        let held = self.assembler.bytes_read() + self.assembler.unread();
-        let complete = self.final_size == Some(held) && self.cut.is_none();
+        let complete = self.is_complete();
         self.on_offset(final_size, true, connection)?;
         // draft-ietf-quic-reliable-stream-reset-11 section 5.2
         if self.cut.is_some_and(|cut| cut.error_code != error_code) {
@@ -160,6 +158,32 @@ impl RecvHalf {
         let cut = self.cut.as_ref()?;
         let is_read = self.assembler.is_read_up_to(cut.reliable_size);
         is_read.then_some(cut.error_code)
+    }
+
+    /// The code of a reset, once nothing is to be read before it. An error if there can be none any
+    /// more: all data is here, or nobody wants it.
+    pub(crate) fn received_reset(&mut self) -> Result<Option<VarInt>, ClosedStream> {
+        match self.state {
+            State::Reset(error_code) => return Ok(Some(error_code)),
+            State::Stopped { .. } => return Err(ClosedStream::default()),
+            State::Open => {}
+        }
+        if let Some(error_code) = self.finished_cut() {
+            self.state = State::Reset(error_code);
+            self.assembler.clear();
+            return Ok(Some(error_code));
+        }
+        if self.is_complete() {
+            return Err(ClosedStream::default());
+        }
+        self.reader_waits = true;
+        Ok(None)
+    }
+
+    /// True once all data up to the end is here: a reset changes nothing then (RFC 9000 section 3.2).
+    fn is_complete(&self) -> bool {
+        let held = self.assembler.bytes_read() + self.assembler.unread();
+        self.final_size == Some(held) && self.cut.is_none()
     }
 
     /// Bytes nobody will read any more: their credit goes back to the connection.

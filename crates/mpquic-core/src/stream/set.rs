@@ -38,6 +38,16 @@ const WAKE_SHARE: u64 = 8;
 /// Free bytes that wake writers when nothing is left to send.
 const WAKE_IDLE: u64 = 16 << 10;
 
+/// Streams the peer may have open at a time, at most: their count stays below 2^60 however many come
+/// and go.
+const MAX_CONCURRENT: u64 = MAX_STREAM_COUNT / 2;
+
+/// Gaps that may be open in received data with receive windows of up to so many bytes.
+fn max_gaps(max_window: u64) -> usize {
+    let gaps = (max_window / WINDOW_PER_GAP).max(MIN_GAPS);
+    usize::try_from(gaps).unwrap_or(usize::MAX)
+}
+
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
 pub(crate) struct Streams {
@@ -99,9 +109,7 @@ pub(super) fn slot(dir: Dir) -> usize {
 impl Streams {
     /// No streams, and no credit from the peer until [`Self::set_peer_parameters`].
     pub(crate) fn new(side: Side, config: &TransportConfig, now: Instant) -> Self {
-        // Stream counts stay below 2^60 however many streams come and go.
-        let count = |streams: u64| ReceiveCredit::new(streams.min(MAX_STREAM_COUNT / 2));
-        let max_gaps = (config.max_receive_window / WINDOW_PER_GAP).max(MIN_GAPS);
+        let count = |streams: u64| ReceiveCredit::new(streams.min(MAX_CONCURRENT));
         Self {
             side,
             sends: Slab::new(),
@@ -127,7 +135,7 @@ impl Streams {
             total: Backlog::default(),
             send_window: config.send_window,
             held: (0, 0),
-            max_gaps: usize::try_from(max_gaps).unwrap_or(usize::MAX),
+            max_gaps: max_gaps(config.max_receive_window),
             initial_stream_window: config.initial_stream_receive_window,
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
@@ -192,6 +200,29 @@ impl Streams {
         });
         self.open_credit = Default::default();
         self.send_credit = SendCredit::default();
+    }
+
+    /// Changes how many streams of the peer may be open at a time.
+    pub(crate) fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
+        self.accept_credit[slot(dir)].set_window(count.min(MAX_CONCURRENT));
+    }
+
+    /// Changes how much may be written before it is acknowledged.
+    pub(crate) fn set_send_window(&mut self, bytes: u64) {
+        self.send_window = bytes;
+        self.wake_writers();
+    }
+
+    /// Changes the cap of receive windows. The connection's window is cut down to it; those of
+    /// streams only stop growing there, as their sum cannot exceed the connection's.
+    pub(crate) fn set_max_receive_window(&mut self, bytes: u64) {
+        self.max_window = bytes;
+        self.max_gaps = max_gaps(bytes);
+        let wanted = self.recv_credit.window().max(self.receive_window.target());
+        self.recv_credit.set_window(wanted.min(bytes));
+        self.stream_window = self
+            .stream_window
+            .min(bytes.max(self.initial_stream_window));
     }
 
     /// Lets receive windows grow to `bytes`, at most to the configured cap.

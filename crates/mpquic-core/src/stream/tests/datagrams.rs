@@ -37,6 +37,19 @@ fn sizes_respect_the_peer_and_the_packet() {
     assert_eq!(datagrams(1).max_payload(1200), Some(0));
 }
 
+#[test]
+fn the_space_of_the_send_buffer_is_what_a_payload_may_have() {
+    let mut datagrams = datagrams(1 << 16);
+    assert_eq!(datagrams.send_buffer_space(), 1000);
+    assert!(datagrams.send(Bytes::from(vec![0; 100])).is_ok());
+    let space = datagrams.send_buffer_space();
+    assert!((800..900).contains(&space), "{space}");
+    let too_large = Bytes::from(vec![0; space + 1]);
+    assert!(datagrams.send(too_large).is_err());
+    assert!(datagrams.send(Bytes::from(vec![0; space])).is_ok());
+    assert_eq!(datagrams.send_buffer_space(), 0);
+}
+
 /// RFC 9221 section 3.
 #[test]
 fn datagrams_we_did_not_ask_for() {

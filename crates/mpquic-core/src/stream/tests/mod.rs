@@ -28,6 +28,7 @@ mod lifecycle;
 mod operations;
 mod reset_at;
 mod send_buffer;
+mod settings;
 
 /// A configuration whose policies are never asked.
 fn config() -> TransportConfig {

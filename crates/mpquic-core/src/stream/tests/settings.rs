@@ -1,0 +1,141 @@
+//! What an application changes while streams are in use, and asks of them.
+
+use quinn_proto::WriteError;
+
+use super::*;
+use crate::wire::frame::{ResetStream, ResetStreamAt};
+
+#[test]
+fn more_streams_are_allowed_at_once_and_fewer_as_streams_end() {
+    let (mut client, mut server) = pair(&config());
+    let max_streams_to_client = |server: &mut Streams| {
+        let limits = drain(server).into_iter();
+        limits
+            .filter_map(|frame| match frame {
+                Frame::MaxStreams(limit) => Some((limit.dir, limit.maximum_streams)),
+                _ => None,
+            })
+            .collect::<Vec<_>>()
+    };
+    server.set_max_concurrent(Dir::Uni, 101);
+    server.set_max_concurrent(Dir::Bi, 99);
+    assert!(server.wants_control());
+    assert_eq!(max_streams_to_client(&mut server), [(Dir::Uni, 101)]);
+
+    // Two bidirectional streams that end make no room for a new one, the next does.
+    for index in 0..3 {
+        assert!(client.open(Dir::Bi).is_some());
+        let id = StreamId::new(Side::Client, Dir::Bi, index);
+        give(&mut server, stream_frame(id, 0, b"x", true)).expect("valid");
+        server.set_max_concurrent(Dir::Bi, 99);
+        while let Ok(Some(_)) = server.recv_stream(id).read_chunk(10, true) {}
+        server.send_stream(id).finish().expect("open");
+        let sent = next_packet(&mut server, 1200).expect("an end");
+        sent.report(&mut server, Fate::Acked);
+    }
+    server.set_max_concurrent(Dir::Bi, 99);
+    assert_eq!(max_streams_to_client(&mut server), [(Dir::Bi, 102)]);
+}
+
+#[test]
+fn writers_go_on_when_the_send_window_is_widened() {
+    let mut config = config();
+    config.send_window = 1000;
+    let mut client = client(&config);
+    let id = client.open(Dir::Uni).expect("credit");
+    assert_eq!(client.send_stream(id).write(&[1; 2000]), Ok(1000));
+    let blocked = client.send_stream(id).write(&[1; 2000]);
+    assert_eq!(blocked, Err(WriteError::Blocked));
+    events(&mut client);
+    client.set_send_window(1500);
+    assert_eq!(events(&mut client), [StreamEvent::Writable { id }]);
+    assert_eq!(client.send_stream(id).write(&[1; 2000]), Ok(500));
+    client.set_send_window(100);
+    let blocked = client.send_stream(id).write(&[1; 2000]);
+    assert_eq!(blocked, Err(WriteError::Blocked));
+}
+
+#[test]
+fn the_receive_window_follows_its_cap() {
+    let config = config();
+    let mut client = client(&config);
+    let max_data = |client: &mut Streams| {
+        let limits = drain(client).into_iter();
+        limits
+            .filter_map(|frame| match frame {
+                Frame::MaxData(limit) => Some(limit),
+                _ => None,
+            })
+            .next_back()
+    };
+    // A higher cap lets the window grow to what was measured, and no further.
+    client.set_receive_window_target(config.max_receive_window * 4);
+    assert_eq!(max_data(&mut client), Some(config.max_receive_window));
+    client.set_max_receive_window(config.max_receive_window * 2);
+    assert_eq!(max_data(&mut client), None);
+    client.set_receive_window_target(config.max_receive_window * 4);
+    assert_eq!(max_data(&mut client), Some(config.max_receive_window * 2));
+    // A lower one takes nothing back.
+    client.set_max_receive_window(1000);
+    assert_eq!(max_data(&mut client), None);
+    client.set_receive_window_target(config.max_receive_window);
+    assert_eq!(max_data(&mut client), None);
+}
+
+#[test]
+fn a_reset_is_told_without_reading() {
+    let mut client = client(&config());
+    let id = peer_uni(0);
+    let received = |client: &mut Streams| client.recv_stream(id).received_reset();
+    give(&mut client, stream_frame(id, 0, &[1; 100], false)).expect("valid");
+    assert_eq!(received(&mut client), Ok(None));
+    let reset = ResetStream {
+        stream_id: id,
+        error_code: 7,
+        final_size: 200,
+    };
+    events(&mut client);
+    give(&mut client, Frame::ResetStream(reset)).expect("valid");
+    assert_eq!(events(&mut client), [StreamEvent::Readable { id }]);
+    assert_eq!(received(&mut client), Ok(Some(VarInt::from_u32(7))));
+    assert!(received(&mut client).is_err(), "told once");
+    assert_eq!(client.open_halves(), (0, 0));
+    assert_eq!(client.recv_credit.held(), 0, "nobody will read it");
+}
+
+#[test]
+fn no_reset_comes_after_the_end_or_a_stop() {
+    let mut client = client(&config());
+    let (ended, stopped) = (peer_uni(0), peer_uni(1));
+    give(&mut client, stream_frame(ended, 0, &[1; 100], true)).expect("valid");
+    assert!(client.recv_stream(ended).received_reset().is_err());
+    let chunk = client.recv_stream(ended).read_chunk(1000, true);
+    let chunk = chunk.expect("readable").expect("not the end");
+    assert_eq!(chunk.bytes.len(), 100, "it can still be read");
+    give(&mut client, stream_frame(stopped, 0, &[1; 100], false)).expect("valid");
+    let stop = client.recv_stream(stopped).stop(VarInt::from_u32(1));
+    stop.expect("open");
+    assert!(client.recv_stream(stopped).received_reset().is_err());
+}
+
+/// draft-ietf-quic-reliable-stream-reset-11: not before the beginning was read.
+#[test]
+fn a_reset_after_the_beginning_waits_for_the_reader() {
+    let mut client = client(&config());
+    let id = peer_uni(0);
+    give(&mut client, stream_frame(id, 0, &[1; 100], false)).expect("valid");
+    let reset = ResetStreamAt {
+        stream_id: id,
+        error_code: 7,
+        final_size: 200,
+        reliable_size: 100,
+    };
+    give(&mut client, Frame::ResetStreamAt(reset)).expect("valid");
+    assert_eq!(client.recv_stream(id).received_reset(), Ok(None));
+    let chunk = client.recv_stream(id).read_chunk(1000, true);
+    let chunk = chunk.expect("readable").expect("not the end");
+    assert_eq!(chunk.bytes.len(), 100);
+    let reset = client.recv_stream(id).received_reset();
+    assert_eq!(reset, Ok(Some(VarInt::from_u32(7))));
+    assert_eq!(client.recv_credit.held(), 0);
+}
