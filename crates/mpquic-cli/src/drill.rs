@@ -105,7 +105,7 @@ impl Drill {
         match step {
             Step::Wait => Ok(()),
             Step::UpdateKeys => {
-                self.until(|| self.connection.initiate_key_update()).await;
+                self.until(|| self.connection.force_key_update()).await;
                 Ok(())
             }
             Step::Move(ip) => self.move_to(ip),

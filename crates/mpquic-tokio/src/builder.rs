@@ -35,7 +35,6 @@ pub struct EndpointBuilder {
     receivers: usize,
 }
 
-/// Ways to an endpoint.
 impl Endpoint {
     /// An endpoint with several local addresses, interfaces, or both roles.
     pub fn builder() -> EndpointBuilder {
@@ -99,7 +98,7 @@ impl EndpointBuilder {
         self
     }
 
-    /// Uses every network interface that leads anywhere, as they come and go.
+    /// Uses every network interface that is up and leads beyond this machine, as they come and go.
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::All);

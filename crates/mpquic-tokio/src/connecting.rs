@@ -22,11 +22,12 @@ use crate::start;
 /// How long an attempt may stay without an answer before the next one starts beside it.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
-/// A handshake in progress. Await it for the [`Connection`]; drop it to give up.
+/// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it can
+/// be polled by reference and go on later.
 #[must_use = "dropping it gives the connection up"]
 #[derive(Debug)]
 pub struct Connecting {
-    /// The first one first; the others are from other addresses.
+    /// In the order they began.
     attempts: Vec<Attempt>,
     others: Option<Box<Others>>,
 }
@@ -149,7 +150,11 @@ impl Connecting {
         Ok((connection, ZeroRttAccepted(attempt)))
     }
 
-    /// ALPN and server name of the first attempt, as soon as they are known.
+    /// ALPN and server name of the first attempt, as soon as they are known. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the attempt failed before.
     pub async fn handshake_data(&mut self) -> Result<HandshakeData, ConnectionError> {
         let Some(attempt) = self.attempts.first() else {
             return Err(ConnectionError::LocallyClosed);
@@ -221,7 +226,8 @@ impl Future for Connecting {
                 .as_mut()
                 .reset(tokio::time::Instant::now() + NEXT_ATTEMPT);
             if others.four_tuples.is_empty() || this.attempts.iter().any(Attempt::has_answer) {
-                // Nothing left to start, or nothing to start it for; failures are seen above.
+                // There is no other address, or the server answers: an attempt that fails starts
+                // the next one by itself.
                 if others.four_tuples.is_empty() {
                     this.others = None;
                 }

@@ -2,15 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_core::crypto::{ExportError, HandshakeData};
 use mpquic_core::{
-    ConnectionError, ConnectionStats, Dir, FourTuple, PathId, PathState, PathStats, PathStatus,
-    Side, StreamId, VarInt, Version, ZeroRtt,
+    ConnectionError, Dir, FourTuple, PathId, PathState, PathStatus, StreamId, VarInt, ZeroRtt,
 };
-use rustls::pki_types::CertificateDer;
 use thiserror::Error;
 
 use crate::connection_ref::ConnectionRef;
@@ -23,11 +20,32 @@ use crate::start;
 /// An established connection. Cloning gives another handle to it.
 ///
 /// Dropping the last handle, with all streams, closes the connection with code 0.
+///
+/// # Examples
+///
+/// A request, and a look at the paths that carried it:
+///
+/// ```
+/// # use mpquic_tokio::Connection;
+/// # async fn example(connection: Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// let (mut send, mut recv) = connection.open_bi().await?;
+/// send.write_all(b"what is the time?").await?;
+/// send.finish()?;
+/// let answer = recv.read_to_end(1024).await?;
+///
+/// for path in connection.path_stats() {
+///     println!("path {}: {} bytes, {:?}", path.id, path.bytes_received, path.rtt);
+/// }
+/// connection.close(0u32.into(), b"done");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
-pub struct Connection(ConnectionRef);
+pub struct Connection(pub(crate) ConnectionRef);
 
 /// Why a datagram was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SendDatagramError {
     /// The peer takes no datagrams.
     #[error("the peer takes no datagrams")]
@@ -45,10 +63,17 @@ pub enum SendDatagramError {
 
 /// Why a path was not opened.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenPathError {
-    /// The connection does not allow it.
-    #[error(transparent)]
-    Refused(#[from] mpquic_core::OpenPathError),
+    /// Only clients open paths.
+    #[error("only the client opens paths")]
+    ServerSide,
+    /// The peer does not support multipath.
+    #[error("the peer does not support multipath")]
+    NotNegotiated,
+    /// The peer takes no further paths to this address.
+    #[error("the peer does not take further paths to this address")]
+    AddressForbidden,
     /// The local address cannot be used.
     #[error("cannot use the local address {0}")]
     Local(SocketAddr, #[source] io::Error),
@@ -67,33 +92,49 @@ impl Connection {
 
     /// Opens a bidirectional stream; waits while the peer allows no more. The peer hears of it when
     /// something is sent on it. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, early) = self.open(Dir::Bi).await?;
         Ok((
             SendStream::new(self.0.clone(), id, early),
-            RecvStream::new(self.0.clone(), id, early),
+            RecvStream::opened(self.0.clone(), id, early),
         ))
     }
 
     /// Opens a unidirectional stream; waits while the peer allows no more. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
         let (id, early) = self.open(Dir::Uni).await?;
         Ok(SendStream::new(self.0.clone(), id, early))
     }
 
     /// The next bidirectional stream the peer opened. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended; not before all streams that had arrived were taken.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
-        let id = self.accept(Dir::Bi).await?;
+        let (id, is_0rtt) = self.accept(Dir::Bi).await?;
         Ok((
             SendStream::new(self.0.clone(), id, false),
-            RecvStream::new(self.0.clone(), id, false),
+            RecvStream::accepted(self.0.clone(), id, is_0rtt),
         ))
     }
 
     /// The next unidirectional stream the peer opened. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended; not before all streams that had arrived were taken.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
-        let id = self.accept(Dir::Uni).await?;
-        Ok(RecvStream::new(self.0.clone(), id, false))
+        let (id, is_0rtt) = self.accept(Dir::Uni).await?;
+        Ok(RecvStream::accepted(self.0.clone(), id, is_0rtt))
     }
 
     /// A new stream, and whether it is opened as 0-RTT.
@@ -113,7 +154,8 @@ impl Connection {
         self.0.until(notify, attempt).await
     }
 
-    async fn accept(&self, dir: Dir) -> Result<StreamId, ConnectionError> {
+    /// A stream of the peer, and whether it may be 0-RTT.
+    async fn accept(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.opened(dir);
         let attempt = |engine: &mut LockedConnection<'_>| {
             // Streams that arrived before the end can still be read.
@@ -121,7 +163,8 @@ impl Connection {
                 if engine.core.wants_control() {
                     engine.wake_task(); // MAX_STREAMS is due.
                 }
-                return Some(Ok(id));
+                let is_0rtt = engine.core.is_handshaking();
+                return Some(Ok((id, is_0rtt)));
             }
             engine.error.clone().map(Err)
         };
@@ -129,6 +172,10 @@ impl Connection {
     }
 
     /// The next datagram. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended; not before all datagrams that had arrived were taken.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         let attempt = |engine: &mut LockedConnection<'_>| match engine.core.recv_datagram() {
             Some(data) => Some(Ok(data)),
@@ -140,11 +187,19 @@ impl Connection {
     }
 
     /// Sends a datagram, unreliably and unordered, at most [`Self::max_datagram_size`] bytes.
+    ///
+    /// # Errors
+    ///
+    /// If the peer takes none, it is too large, the send buffer is full, or the connection ended.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         try_send_datagram(&mut self.0.lock(), data)
     }
 
-    /// Sends a datagram as soon as the send buffer has room. Cancel-safe.
+    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: it was sent or not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::send_datagram`], except for a full buffer.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
         let attempt =
             |engine: &mut LockedConnection<'_>| match try_send_datagram(engine, data.clone()) {
@@ -162,6 +217,11 @@ impl Connection {
         self.0.lock().core.max_datagram_size()
     }
 
+    /// Bytes of the largest datagram for which the send buffer has room now.
+    pub fn datagram_send_buffer_space(&self) -> usize {
+        self.0.lock().core.datagram_send_buffer_space()
+    }
+
     /// Closes the connection at once; the peer's application gets code and reason. Data that was
     /// not acknowledged may be lost: wait for the peer's answer, or for
     /// [`SendStream::stopped`](crate::SendStream::stopped), first.
@@ -169,7 +229,24 @@ impl Connection {
         self.0.close(error_code, Bytes::copy_from_slice(reason));
     }
 
-    /// Waits until the connection ends, and tells why.
+    /// Waits until the handshake is confirmed (RFC 9001 section 4.1.2): both sides know that it is
+    /// complete, and further paths can be opened. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended before.
+    pub async fn handshake_confirmed(&self) -> Result<(), ConnectionError> {
+        let attempt = |engine: &mut LockedConnection<'_>| match &engine.error {
+            _ if engine.core.is_handshake_confirmed() => Some(Ok(())),
+            Some(error) => Some(Err(error.clone())),
+            None => None,
+        };
+        self.0
+            .until(&self.0.notifications.connection, attempt)
+            .await
+    }
+
+    /// Waits until the connection ends, and tells why. Cancel-safe.
     pub async fn closed(&self) -> ConnectionError {
         let attempt = |engine: &mut LockedConnection<'_>| engine.error.clone();
         self.0
@@ -187,6 +264,14 @@ impl Connection {
     ///
     /// Clients open paths from all local addresses on their own unless
     /// [`ClientConfig::automatic_paths`](crate::ClientConfig::automatic_paths) is off.
+    ///
+    /// Not cancel-safe: a path that was begun is opened all the same, without anybody to hear of it
+    /// but [`Self::path_events`].
+    ///
+    /// # Errors
+    ///
+    /// If the connection allows no path or ended, the local address cannot be used, or nothing comes
+    /// back from the peer's.
     pub async fn open_path(
         &self,
         local: SocketAddr,
@@ -238,91 +323,6 @@ impl Connection {
     pub fn path_events(&self) -> PathEvents {
         PathEvents::new(self.0.lock().subscribe())
     }
-
-    /// True if both sides support multipath.
-    pub fn is_multipath(&self) -> bool {
-        self.0.lock().core.is_multipath()
-    }
-
-    /// The version of QUIC in use.
-    pub fn version(&self) -> Version {
-        self.0.lock().core.version()
-    }
-
-    /// Counters of the connection.
-    pub fn stats(&self) -> ConnectionStats {
-        self.0.lock().core.stats()
-    }
-
-    /// Counters and measurements of every path.
-    pub fn path_stats(&self) -> Vec<PathStats> {
-        let engine = self.0.lock();
-        let paths = engine.core.paths();
-        paths.filter_map(|id| engine.core.path_stats(id)).collect()
-    }
-
-    /// The smallest smoothed RTT of the paths in use.
-    pub fn rtt(&self) -> Option<Duration> {
-        let stats = self.path_stats();
-        let active = stats.iter().filter(|path| path.state == PathState::Active);
-        active.map(|path| path.rtt).min()
-    }
-
-    /// The peer's address on the first path.
-    pub fn remote_address(&self) -> Option<SocketAddr> {
-        self.0.first_path().map(|tuple| tuple.remote)
-    }
-
-    /// Our address on the first path.
-    pub fn local_address(&self) -> Option<SocketAddr> {
-        self.0.first_path().map(|tuple| tuple.local)
-    }
-
-    /// ALPN and server name.
-    pub fn handshake_data(&self) -> Option<HandshakeData> {
-        self.0.lock().core.handshake_data()
-    }
-
-    /// The peer's certificates, its own first.
-    pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
-        self.0.lock().core.peer_certificates()
-    }
-
-    /// Fills `output` with keying material that only the two sides of this connection can make: equal
-    /// on both for equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels are registered
-    /// with IANA, or begin with `EXPERIMENTAL`.
-    ///
-    /// # Errors
-    ///
-    /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
-    /// Otherwise it is a label or an output of an impossible length; `output` may have changed then.
-    pub fn export_keying_material(
-        &self,
-        output: &mut [u8],
-        label: &[u8],
-        context: &[u8],
-    ) -> Result<(), ExportError> {
-        let core = &self.0.lock().core;
-        core.export_keying_material(output, label, context)
-    }
-
-    /// Which side we are.
-    pub fn side(&self) -> Side {
-        self.0.lock().core.side()
-    }
-
-    /// Starts a key update; false if one is not allowed yet.
-    pub fn initiate_key_update(&self) -> bool {
-        let mut engine = self.0.lock();
-        let started = engine.core.initiate_key_update(Instant::now());
-        engine.wake_task();
-        started
-    }
-
-    /// Names the connection within its endpoint; the same for all clones of the handle.
-    pub fn stable_id(&self) -> usize {
-        self.0.handle.0
-    }
 }
 
 fn try_send_datagram(
@@ -372,6 +372,10 @@ fn open_path(
             engine.run(now); // PATHS_BLOCKED may be due.
             Ok(None)
         }
-        Err(error) => Err(error.into()),
+        Err(E::ServerSide) => Err(OpenPathError::ServerSide),
+        Err(E::NotNegotiated) => Err(OpenPathError::NotNegotiated),
+        Err(E::AddressForbidden) => Err(OpenPathError::AddressForbidden),
+        // The events that say why come first.
+        Err(E::Closed) => Err(ConnectionError::LocallyClosed.into()),
     }
 }

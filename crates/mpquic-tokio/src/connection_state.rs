@@ -355,6 +355,7 @@ impl Engine {
                     }
                 }
                 Event::HandshakeConfirmed => {
+                    notifications.connection.notify_waiters();
                     if let Some(plan) = &mut self.plan {
                         plan.on_confirmed(&mut self.core);
                     }

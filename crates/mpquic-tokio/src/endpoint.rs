@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mpquic_core::VarInt;
+use mpquic_core::{EndpointStats, VarInt};
 
 use crate::config::{ClientConfig, ServerConfig};
 use crate::connecting::Connecting;
@@ -14,6 +14,7 @@ use crate::connection_state::SharedEndpoint;
 use crate::incoming::Incoming;
 use crate::local_addresses;
 use crate::path_plan::address_pairs;
+use crate::socket::Socket;
 use crate::start::{self, ConnectError};
 
 /// A QUIC endpoint: any number of sockets, and connections as client, server or both.
@@ -42,6 +43,7 @@ use crate::start::{self, ConnectError};
 /// let incoming = server.accept().await.ok_or("the endpoint is closed")?;
 /// let (at_client, at_server) = tokio::try_join!(connecting, async { incoming.await })?;
 /// assert_eq!(at_client.remote_address(), Some(address));
+/// assert_eq!(server.stats().accepted_handshakes, 1);
 ///
 /// at_client.close(0u32.into(), b"done");
 /// at_server.closed().await;
@@ -210,6 +212,12 @@ impl Endpoint {
         self.state().lock().open()
     }
 
+    /// What the endpoint has done so far: connections started and accepted, attempts refused, and
+    /// so on.
+    pub fn stats(&self) -> EndpointStats {
+        self.state().lock().core.stats()
+    }
+
     /// Binds one more local address; client connections open paths from it. Port 0 takes any.
     ///
     /// Must be called within a tokio runtime.
@@ -232,5 +240,45 @@ impl Endpoint {
             local_addresses::follow(state);
         }
         !removed.is_empty()
+    }
+
+    /// Replaces all sockets by one that the application has bound. Every path of a client moves to
+    /// it, as its server allows and once the handshake is confirmed. A server's paths go on only if
+    /// the new socket has the address of the old one: its clients know no other.
+    ///
+    /// To keep several local addresses, replace one at a time with [`Self::rebind_local`].
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be used; then nothing has changed.
+    pub fn rebind(&self, socket: UdpSocket) -> io::Result<()> {
+        self.replace(socket, |_| true)
+    }
+
+    /// Replaces the socket with this address by one that the application has bound, as
+    /// [`Self::rebind`] does with all of them.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](io::ErrorKind::NotFound) if no socket has the address, or if the new one cannot
+    /// be used; then nothing has changed.
+    pub fn rebind_local(&self, addr: SocketAddr, socket: UdpSocket) -> io::Result<()> {
+        if !self.local_addrs().contains(&addr) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        self.replace(socket, |old| old.local() == addr)
+    }
+
+    fn replace(&self, socket: UdpSocket, matches: impl Fn(&Socket) -> bool) -> io::Result<()> {
+        let state = self.state();
+        let socket = Arc::new(state.sockets.adopt(socket)?);
+        let old = state.sockets.remove(matches);
+        start::read(state, socket.clone());
+        local_addresses::move_paths(state, &old, &socket);
+        Ok(())
     }
 }

@@ -1,14 +1,15 @@
 //! [`Incoming`]: a client that wants to connect.
 
 use std::future::{Future, IntoFuture};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use mpquic_core::{ConnectionError, FourTuple};
+use mpquic_core::{ConnectionError, ConnectionId, FourTuple};
 
+use crate::config::ServerConfig;
 use crate::connecting::Connecting;
 use crate::connection::Connection;
 use crate::connection_state::SharedEndpoint;
@@ -43,13 +44,31 @@ impl Incoming {
         Self(Some(Box::new(Undecided { core, endpoint })))
     }
 
-    /// Accepts. Must be called within a tokio runtime.
+    /// Accepts, with the configuration that was in force when the client came. This computes TLS's
+    /// first answer, which takes as long as a signature. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If no connection can be started; what becomes of the handshake, [`Connecting`] tells.
     pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
         let Some(undecided) = self.0.take() else {
             return Err(ConnectionError::LocallyClosed);
         };
         let connection = start::accept(&undecided.endpoint, undecided.core)?;
         Ok(Connecting::new(connection))
+    }
+
+    /// As [`Self::accept`], with another configuration. The endpoint does not bind the preferred
+    /// addresses in it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::accept`].
+    pub fn accept_with(mut self, config: ServerConfig) -> Result<Connecting, ConnectionError> {
+        if let Some(undecided) = &mut self.0 {
+            undecided.core.set_server_config(Arc::new(config.core));
+        }
+        self.accept()
     }
 
     /// Refuses with CONNECTION_REFUSED.
@@ -68,6 +87,10 @@ impl Incoming {
     }
 
     /// Asks the client to prove that it receives at its address, and to come again.
+    ///
+    /// # Errors
+    ///
+    /// Gives the attempt back if [`Self::may_retry`] is false.
     pub fn retry(mut self) -> Result<(), RetryError> {
         let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) else {
             return Ok(());
@@ -101,6 +124,24 @@ impl Incoming {
     /// The client's address.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.four_tuple().map(|tuple| tuple.remote)
+    }
+
+    /// Our IP address that the client sent to, if the system tells it or the socket has but one.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        let local = self.four_tuple()?.local.ip();
+        Some(local).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// The destination connection ID of the client's very first packet.
+    pub fn orig_dst_cid(&self) -> Option<ConnectionId> {
+        let undecided = self.0.as_ref();
+        undecided.map(|undecided| undecided.core.original_destination())
+    }
+
+    /// True unless the client has answered a [`Self::retry`] already.
+    pub fn may_retry(&self) -> bool {
+        let undecided = self.0.as_ref();
+        undecided.is_some_and(|undecided| undecided.core.may_retry())
     }
 
     /// True if a token proved the client's address.

@@ -21,9 +21,9 @@ const VIRTUAL: [&str; 6] = ["docker", "br-", "veth", "virbr", "vnet", "lxc"];
 /// Which interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// Every one that leads anywhere.
+    /// All that are up and lead beyond this machine.
     All,
-    /// These.
+    /// Those with these names.
     Named(Vec<String>),
 }
 

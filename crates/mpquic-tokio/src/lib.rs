@@ -80,6 +80,7 @@ mod builder;
 mod config;
 mod connecting;
 mod connection;
+mod connection_properties;
 mod connection_ref;
 mod connection_state;
 mod connection_task;
@@ -113,7 +114,7 @@ pub use incoming::{Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, usable_addresses};
 pub use path::{Path, PathEvents};
-pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream};
+pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, ResetError};
 pub use send_stream::{SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 
@@ -122,9 +123,9 @@ pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfi
 pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream, ConnectionClose,
-    ConnectionError, ConnectionStats, Dir, Fault, FourTuple, PathEvent, PathId, PathState,
-    PathStats, PathStatus, ResetAtError, Side, StreamId, TlsFailure, TransportError,
-    TransportErrorCode, VarInt, Version, Written,
+    ConnectionError, ConnectionId, ConnectionStats, Dir, EndpointStats, Fault, FourTuple,
+    PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side, StreamId, TlsFailure,
+    TransportError, TransportErrorCode, VarInt, Version, Written,
 };
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;

@@ -1,8 +1,10 @@
 //! What connections do when the local addresses of their endpoint change.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::connection_state::SharedEndpoint;
+use crate::socket::Socket;
 
 /// Lets the paths of all connections follow the sockets that are there now.
 pub(crate) fn follow(endpoint: &SharedEndpoint) {
@@ -17,5 +19,41 @@ pub(crate) fn follow(endpoint: &SharedEndpoint) {
             plan.follow(&mut engine.core, now);
             engine.wake_task();
         }
+    }
+}
+
+/// Moves every path of a client from the `old` sockets to a `new` one.
+pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Socket>], new: &Socket) {
+    let locals = endpoint.sockets.all();
+    let connections = endpoint.lock().connections();
+    let now = Instant::now();
+    for connection in connections {
+        let mut engine = connection.lock();
+        let engine = &mut *engine;
+        let paths: Vec<_> = engine.core.paths().collect();
+        for path in paths {
+            let Some(stats) = engine.core.path_stats(path) else {
+                continue;
+            };
+            let four_tuple = stats.four_tuple;
+            let is_old = old.iter().any(|socket| socket.owns(four_tuple.local));
+            if !is_old || endpoint.sockets.owner(four_tuple.local).is_some() {
+                continue;
+            }
+            let local = new.local_towards(four_tuple.remote);
+            // Servers cannot move a path, nor can clients before the handshake is confirmed.
+            let has_moved = new.reaches(four_tuple.remote)
+                && engine.core.set_local_address(now, path, local).is_ok();
+            // Fails only if the path was abandoned, so that nothing is sent there.
+            let _ = engine.core.set_path_usable(now, path, has_moved);
+            if let (true, Some(plan)) = (has_moved, &mut engine.plan) {
+                plan.on_local_changed(path, local);
+            }
+        }
+        if let Some(plan) = &mut engine.plan {
+            plan.set_locals(locals.clone());
+            plan.follow(&mut engine.core, now);
+        }
+        engine.wake_task();
     }
 }

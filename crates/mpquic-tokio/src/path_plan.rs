@@ -180,6 +180,14 @@ impl PathPlan {
         }
     }
 
+    /// A path has another local address, because the socket was replaced.
+    pub(crate) fn on_local_changed(&mut self, path: PathId, local: SocketAddr) {
+        if let Some(target) = self.target(path) {
+            target.four_tuple.local = local;
+        }
+        self.drop_duplicates();
+    }
+
     /// A path moved. If that was to the server's preferred address, further paths lead there: the
     /// one before may not work for long (MP-019).
     fn on_migrated(&mut self, path: PathId, four_tuple: FourTuple) {

@@ -15,12 +15,30 @@ use crate::connection_ref::ConnectionRef;
 /// The receiving half of a stream.
 ///
 /// Dropped before its end, the peer is asked to stop sending, with code 0.
+///
+/// # Examples
+///
+/// ```
+/// # use mpquic_tokio::Connection;
+/// # async fn example(connection: Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut stream = connection.accept_uni().await?;
+/// if stream.is_0rtt() {
+///     println!("may be a replay");
+/// }
+/// while let Some(chunk) = stream.read_chunk(64 << 10, true).await? {
+///     println!("{} bytes at {}", chunk.bytes.len(), chunk.offset);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct RecvStream {
     connection: ConnectionRef,
     id: StreamId,
     /// Opened before it was known whether the server takes 0-RTT.
     early: bool,
+    /// What is read may have been sent as 0-RTT.
+    is_0rtt: bool,
     end: Option<End>,
 }
 
@@ -65,6 +83,17 @@ impl From<ReadError> for io::Error {
     }
 }
 
+/// Why [`RecvStream::received_reset`] cannot tell.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ResetError {
+    /// The connection ended.
+    #[error("connection lost")]
+    ConnectionLost(#[from] ConnectionError),
+    /// The stream was opened as 0-RTT, and the server did not take that.
+    #[error("0-RTT rejected")]
+    ZeroRttRejected,
+}
+
 /// Why [`RecvStream::read_exact`] failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadExactError {
@@ -88,13 +117,32 @@ pub enum ReadToEndError {
 }
 
 impl RecvStream {
-    pub(crate) fn new(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
+    /// A stream of our own, `early` if it was opened as 0-RTT.
+    pub(crate) fn opened(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
         Self {
             connection,
             id,
             early,
+            is_0rtt: early,
             end: None,
         }
+    }
+
+    /// A stream of the peer.
+    pub(crate) fn accepted(connection: ConnectionRef, id: StreamId, is_0rtt: bool) -> Self {
+        Self {
+            connection,
+            id,
+            early: false,
+            is_0rtt,
+            end: None,
+        }
+    }
+
+    /// True if the stream is from before the end of the handshake. On a server, what is read may
+    /// then be a replay of an earlier connection: act on it only if it may happen twice.
+    pub fn is_0rtt(&self) -> bool {
+        self.is_0rtt
     }
 
     /// Its ID.
@@ -104,6 +152,10 @@ impl RecvStream {
 
     /// The next bytes in order, as many as there are and `buf` holds; `None` at the end.
     /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer reset the stream, the stream is closed, or the connection ended.
     pub async fn read(&mut self, buf: &mut [u8]) -> Result<Option<usize>, ReadError> {
         let mut buf = ReadBuf::new(buf);
         if buf.remaining() == 0 {
@@ -114,6 +166,10 @@ impl RecvStream {
     }
 
     /// Exactly as many bytes as `buf` holds. Not cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the stream ends before, and as for [`Self::read`].
     pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ReadExactError> {
         let mut filled = 0;
         while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -127,6 +183,10 @@ impl RecvStream {
 
     /// The next piece of at most `max_length` bytes, without copying; `None` at the end. Unordered,
     /// pieces come as they arrive, which makes ordered reads impossible from then on. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::read`], or if the read is ordered after an unordered one.
     pub async fn read_chunk(
         &mut self,
         max_length: usize,
@@ -137,6 +197,10 @@ impl RecvStream {
 
     /// Fills `chunks` with the next pieces in order, without copying; returns how many, `None` at
     /// the end. Waits only while there are none. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer reset the stream, the stream is closed, or the connection ended.
     pub async fn read_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, ReadError> {
         if chunks.is_empty() {
             return Ok(Some(0));
@@ -163,6 +227,10 @@ impl RecvStream {
     }
 
     /// All bytes up to the end of the stream, at most `size_limit`. Not cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is longer, and as for [`Self::read`].
     pub async fn read_to_end(&mut self, size_limit: usize) -> Result<Vec<u8>, ReadToEndError> {
         let mut pieces: [Bytes; 32] = Default::default();
         let mut data = BytesMut::new();
@@ -179,6 +247,10 @@ impl RecvStream {
     }
 
     /// Asks the peer to stop sending; what arrives is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
         if engine.error.is_some() || engine.is_rejected(self.early) {
@@ -190,7 +262,47 @@ impl RecvStream {
         Ok(())
     }
 
+    /// Waits until the peer resets the stream (its code), or no reset can come any more (`None`):
+    /// all data has arrived, or the stream was stopped. What has arrived can still be read in the
+    /// latter case. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended before, or the stream was rejected with 0-RTT.
+    pub async fn received_reset(&mut self) -> Result<Option<VarInt>, ResetError> {
+        poll_fn(|cx| {
+            match self.end {
+                Some(End::Reset(code)) => return Poll::Ready(Ok(Some(code))),
+                Some(End::Finished | End::Stopped) => return Poll::Ready(Ok(None)),
+                None => {}
+            }
+            let mut engine = self.connection.lock();
+            if engine.is_rejected(self.early) {
+                return Poll::Ready(Err(ResetError::ZeroRttRejected));
+            }
+            let reset = engine.core.recv_stream(self.id).received_reset();
+            Poll::Ready(match (reset, &engine.error) {
+                (Ok(Some(code)), _) => {
+                    self.end = Some(End::Reset(code));
+                    engine.wake_task(); // MAX_STREAMS and MAX_DATA may be due.
+                    Ok(Some(code))
+                }
+                (Err(_), _) => Ok(None),
+                (Ok(None), Some(error)) => Err(error.clone().into()),
+                (Ok(None), None) => {
+                    engine.readers.insert(self.id, cx.waker().clone());
+                    return Poll::Pending;
+                }
+            })
+        })
+        .await
+    }
+
     /// Like [`Self::read_chunk`], for hand-written futures.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read_chunk`].
     pub fn poll_read_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -209,6 +321,10 @@ impl RecvStream {
     }
 
     /// Like [`Self::read`], for hand-written futures. Fills nothing at the end of the stream.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read`].
     pub fn poll_read_buf(
         &mut self,
         cx: &mut Context<'_>,

@@ -21,6 +21,22 @@ const MAX_COPY: usize = 256 << 10;
 ///
 /// Dropped, it is finished, unless it was finished or reset before: bytes written so far are
 /// delivered as long as the connection lives.
+///
+/// # Examples
+///
+/// ```
+/// # use mpquic_tokio::Connection;
+/// # async fn example(connection: Connection) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut stream = connection.open_uni().await?;
+/// stream.set_priority(1)?;
+/// stream.write_all(b"all of it").await?;
+/// stream.finish()?;
+/// if let Some(code) = stream.stopped().await? {
+///     println!("the peer does not want it: code {code}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct SendStream {
     connection: ConnectionRef,
@@ -86,11 +102,19 @@ impl SendStream {
 
     /// Writes as many bytes as the send buffer and flow control take, at least one; waits while
     /// they take none. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub async fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
         poll_fn(|cx| self.poll_write(cx, data)).await
     }
 
     /// Writes everything. Not cancel-safe: it may have written part of `data`.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub async fn write_all(&mut self, mut data: &[u8]) -> Result<(), WriteError> {
         while !data.is_empty() {
             let written = self.write(data).await?;
@@ -100,12 +124,20 @@ impl SendStream {
     }
 
     /// Writes all of `chunk` without copying it. Not cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub async fn write_chunk(&mut self, chunk: Bytes) -> Result<(), WriteError> {
         self.write_all_chunks(&mut [chunk]).await
     }
 
     /// Writes as many chunks as the send buffer and flow control take, without copying; waits while
     /// they take none. A chunk taken in part is advanced. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub async fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
         poll_fn(|cx| {
             self.poll_with(cx, |stream| {
@@ -117,6 +149,10 @@ impl SendStream {
     }
 
     /// Writes all chunks without copying them. Not cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub async fn write_all_chunks(&mut self, mut chunks: &mut [Bytes]) -> Result<(), WriteError> {
         loop {
             let empty = chunks.iter().take_while(|chunk| chunk.is_empty()).count();
@@ -130,6 +166,10 @@ impl SendStream {
     }
 
     /// Like [`Self::write`], for hand-written futures.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
     pub fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -180,6 +220,10 @@ impl SendStream {
     }
 
     /// Ends the stream after the bytes written so far. Does not wait: see [`Self::stopped`].
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed: finished or reset before, or rejected with 0-RTT.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.early) {
@@ -198,6 +242,10 @@ impl SendStream {
     }
 
     /// Drops unsent bytes and tells the peer so.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
         if engine.error.is_some() || engine.is_rejected(self.early) {
@@ -211,6 +259,10 @@ impl SendStream {
     /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
     /// been written. It can be called again with a smaller size; the code stays the first one. Not
     /// every peer takes it (draft-ietf-quic-reliable-stream-reset-11).
+    ///
+    /// # Errors
+    ///
+    /// If the peer does not take it, so much was never written, or the stream is closed.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         let mut engine = self.connection.lock();
         if engine.error.is_some() || engine.is_rejected(self.early) {
@@ -223,6 +275,10 @@ impl SendStream {
     }
 
     /// Larger is more urgent; 0 is the default.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.early) {
@@ -232,6 +288,10 @@ impl SendStream {
     }
 
     /// The priority.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.early) {
@@ -242,6 +302,10 @@ impl SendStream {
 
     /// Waits until the peer stops the stream (its code), or has acknowledged all of a finished
     /// stream (`None`). Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended before, or the stream was rejected with 0-RTT.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| {
             let mut engine = self.connection.lock();

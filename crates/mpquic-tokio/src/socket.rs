@@ -87,6 +87,12 @@ impl Socket {
         Self::from_std(socket.into(), None)
     }
 
+    /// Takes a socket that the application has bound.
+    pub(crate) fn adopt(socket: std::net::UdpSocket, buffer_size: usize) -> io::Result<Self> {
+        set_buffers(&socket2::SockRef::from(&socket), buffer_size);
+        Self::from_std(socket, None)
+    }
+
     /// Takes a socket that is bound already.
     fn from_std(socket: std::net::UdpSocket, interface: Option<String>) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;

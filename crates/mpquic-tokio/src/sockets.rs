@@ -30,6 +30,12 @@ impl Sockets {
         Socket::bind(local, interface, self.buffer_size)
     }
 
+    /// Makes a socket of one the application has bound. It is not among the others before
+    /// [`Self::insert`].
+    pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<Socket> {
+        Socket::adopt(socket, self.buffer_size)
+    }
+
     pub(crate) fn insert(&self, socket: Arc<Socket>) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.push(socket);

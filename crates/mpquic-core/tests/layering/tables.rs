@@ -111,7 +111,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),
-            ("local_addresses", "connection_state"),
+            ("local_addresses", "connection_state socket"),
             ("path", "connection_ref"),
             ("recv_stream", "connection_ref"),
             ("send_stream", "connection_ref"),
@@ -131,10 +131,14 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "connecting",
                 "config connection connection_ref connection_state start",
             ),
-            ("incoming", "connecting connection connection_state start"),
+            ("connection_properties", "connection"),
+            (
+                "incoming",
+                "config connecting connection connection_state start",
+            ),
             (
                 "endpoint",
-                "config connecting connection_state incoming local_addresses path_plan start",
+                "config connecting connection_state incoming local_addresses path_plan socket start",
             ),
             ("interface", "connection_state local_addresses start"),
             (
@@ -219,7 +223,7 @@ pub(crate) const RUSTLS: &[&str] = &[
     "mpquic-cli/src/trust.rs",
     "mpquic-sim/src/tls.rs",
     "mpquic-tokio/src/config.rs",
-    "mpquic-tokio/src/connection.rs",
+    "mpquic-tokio/src/connection_properties.rs",
 ];
 
 /// What may only fall. A limit that is further above what is counted than the slack is a fault: who

@@ -91,7 +91,9 @@ async fn known_servers_get_data_with_the_first_flight() -> TestResult {
         let mut received = Vec::new();
         for _ in 0..2 {
             let connection = server.accept().await.ok_or("closed")?.await?;
-            received.push(connection.accept_uni().await?.read_to_end(100).await?);
+            let mut stream = connection.accept_uni().await?;
+            assert!(!stream.is_0rtt(), "the handshake is complete");
+            received.push(stream.read_to_end(100).await?);
         }
         Ok::<_, Error>(received)
     });
@@ -147,5 +149,69 @@ async fn a_short_exchange_takes_two_datagrams_each_way() -> TestResult {
     assert_eq!(connection.stats().datagrams_sent, 2);
     connection.close(0u32.into(), b"");
     assert_eq!(within("end", served).await???.datagrams_sent, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn attempts_tell_what_they_are_and_may_get_another_configuration() -> TestResult {
+    let net = Net::two_paths()?;
+    let to = net.server.local_addr()?;
+    let connecting = net.client.connect(to, "localhost")?;
+    let first = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    let destination = first.orig_dst_cid().ok_or("undecided")?;
+    assert!(first.may_retry() && destination.len() >= 8);
+    assert_eq!(first.local_ip(), Some(to.ip()));
+    first.retry()?;
+    let again = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    assert!(!again.may_retry());
+    assert_eq!(again.orig_dst_cid(), Some(destination));
+
+    // A configuration of its own: it allows no streams, unlike the endpoint's.
+    let transport = TransportConfig {
+        max_concurrent_uni_streams: 0,
+        ..default_transport()
+    };
+    let (config, certificate) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let accepting = again.accept_with(config.transport(transport))?;
+    let accepted = async { Ok::<_, Error>(accepting.await?) };
+    let connected = async { Ok::<_, Error>(connecting.await?) };
+    let (a, _b) = within("handshake", async { tokio::try_join!(connected, accepted) }).await??;
+    assert_eq!(a.peer_certificates(), Some(vec![certificate]));
+    let opened = tokio::time::timeout(Duration::from_millis(200), a.open_uni()).await;
+    assert!(opened.is_err());
+    Ok(())
+}
+
+/// A server that does not wait for the end of the handshake learns that it may read a replay.
+#[tokio::test]
+async fn early_streams_are_told_apart() -> TestResult {
+    let net = Net::two_paths()?;
+    let to = net.server.local_addr()?;
+    let (a, b) = net.connect().await?;
+    exchange(&a, &b, 1000).await?;
+    a.close(0u32.into(), b"");
+    let Ok((a, accepted)) = net.client.connect(to, "localhost")?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"early").await?;
+    let incoming = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    let Ok((b, _)) = incoming.accept()?.into_0rtt() else {
+        return Err("servers always may".into());
+    };
+    let mut early = within("stream", b.accept_uni()).await??;
+    assert!(early.is_0rtt());
+    assert_eq!(early.read(&mut [0; 10]).await?, Some(5));
+    assert!(within("handshake", accepted).await?);
+    within("confirmation", b.handshake_confirmed()).await??;
+    let mut late = a.open_uni().await?;
+    late.write_all(b"late").await?;
+    assert!(!within("stream", b.accept_uni()).await??.is_0rtt());
     Ok(())
 }

@@ -1,8 +1,15 @@
 //! What connections tell of themselves and let be changed.
 
-use mpquic_tokio::{Connection, ExportError};
+use std::time::Duration;
 
-use crate::harness::{Net, TestResult, exchange, within};
+use bytes::Bytes;
+use mpquic_tokio::{
+    Connection, ConnectionError, Endpoint, ExportError, ServerConfig, TransportConfig, VarInt,
+    default_transport,
+};
+use rustls::pki_types::CertificateDer;
+
+use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, pattern, within};
 
 #[tokio::test]
 async fn both_sides_export_the_same_keying_material() -> TestResult {
@@ -36,4 +43,162 @@ async fn both_sides_export_the_same_keying_material() -> TestResult {
     assert_eq!(export(&server, b"EXPERIMENTAL a")?, second);
     assert_ne!(second, first);
     Ok(())
+}
+
+/// True if `future` has no result soon.
+async fn waits(future: impl Future) -> bool {
+    let soon = Duration::from_millis(200);
+    tokio::time::timeout(soon, future).await.is_err()
+}
+
+#[tokio::test]
+async fn more_streams_can_be_allowed_while_connected() -> TestResult {
+    let transport = TransportConfig {
+        max_concurrent_bidi_streams: 0,
+        max_concurrent_uni_streams: 1,
+        ..default_transport()
+    };
+    let config = client(default_transport())?;
+    let one = ["127.0.0.1"];
+    let net = Net::with_server(transport, &one, &one, config)?;
+    let (a, b) = net.connect().await?;
+    let _first = a.open_uni().await?;
+    assert!(waits(a.open_uni()).await && waits(a.open_bi()).await);
+    b.set_max_concurrent_uni_streams(VarInt::from_u32(2));
+    within("second stream", a.open_uni()).await??;
+    assert!(waits(a.open_bi()).await);
+    b.set_max_concurrent_bi_streams(VarInt::from_u32(1));
+    within("stream", a.open_bi()).await??;
+    Ok(())
+}
+
+/// Writes until it has to wait; returns how many bytes were taken.
+async fn fill(connection: &Connection) -> Result<usize, Error> {
+    let mut stream = connection.open_uni().await?;
+    let (chunk, mut written) = (pattern(64 << 10, 1), 0);
+    let pause = Duration::from_millis(300);
+    while let Ok(result) = tokio::time::timeout(pause, stream.write(&chunk)).await {
+        written += result?;
+    }
+    Ok(written)
+}
+
+#[tokio::test]
+async fn windows_can_be_changed_while_connected() -> TestResult {
+    let transport = TransportConfig {
+        initial_receive_window: 1 << 20,
+        max_receive_window: 1 << 20,
+        ..default_transport()
+    };
+    let config = client(transport.clone())?;
+    let one = ["127.0.0.1"];
+    let net = Net::with_server(transport, &one, &one, config)?;
+    let (a, b) = net.connect().await?;
+    // The peer takes 1 MiB, which waits for a reader; what is written then fills the send buffer.
+    a.set_send_window(100 << 10);
+    assert_eq!(fill(&a).await?, 1 << 20);
+    assert_eq!(fill(&a).await?, 100 << 10);
+    assert_eq!(fill(&a).await?, 0);
+    a.set_send_window(200 << 10);
+    assert_eq!(fill(&a).await?, 100 << 10);
+
+    // With a smaller window, the peer can send no more than that once all is read.
+    b.set_receive_window(VarInt::from_u32(300 << 10));
+    for _ in 0..4 {
+        let mut stream = within("stream", b.accept_uni()).await??;
+        within("end", stream.read_to_end(8 << 20)).await??;
+    }
+    a.set_send_window(8 << 20);
+    let before = b.stats().bytes_received;
+    assert_eq!(fill(&a).await?, 1 << 20, "the window of the stream");
+    let received = b.stats().bytes_received - before;
+    assert!((200 << 10..=400 << 10).contains(&received), "{received}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_datagram_buffer_tells_its_space() -> TestResult {
+    let transport = TransportConfig {
+        datagram_send_buffer: 10_000,
+        ..default_transport()
+    };
+    let one = ["127.0.0.1"];
+    let net = Net::new(&one, &one, client(transport)?)?;
+    let (a, b) = net.connect().await?;
+    assert_eq!(a.datagram_send_buffer_space(), 10_000);
+    // Nobody else runs on this thread until something is awaited.
+    a.send_datagram(Bytes::from(vec![1; 1000]))?;
+    let space = a.datagram_send_buffer_space();
+    assert!((8_000..=9_000).contains(&space), "{space}");
+    within("datagram", b.read_datagram()).await??;
+    assert_eq!(a.datagram_send_buffer_space(), 10_000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn both_sides_learn_that_the_handshake_is_confirmed() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    for connection in [&a, &b] {
+        within("confirmation", connection.handshake_confirmed()).await??;
+        // And again.
+        connection.handshake_confirmed().await?;
+    }
+    // Not with a server that never answers.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    let connecting = net.client.connect(silent.local_addr()?, "localhost")?;
+    drop(connecting);
+    a.close(0u32.into(), b"");
+    assert_eq!(a.handshake_confirmed().await, Ok(()), "it was");
+    let reason = within("end", b.closed()).await?;
+    assert!(matches!(reason, ConnectionError::ApplicationClosed(_)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_connection_tells_addresses_and_identities() -> TestResult {
+    let (config, certificate) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let net = Net {
+        server: Endpoint::server(config, "127.0.0.1:0".parse()?)?,
+        client: Endpoint::client("127.0.0.2:0".parse()?)?,
+    };
+    net.client
+        .set_default_client_config(client(default_transport())?);
+    let (a, b) = net.connect().await?;
+    let identity = a.peer_identity().ok_or("no identity")?;
+    let identity = identity.downcast::<Vec<CertificateDer<'static>>>();
+    let identity = identity.map_err(|_| "another type")?;
+    assert_eq!(*identity, [certificate]);
+    assert!(b.peer_identity().is_none(), "clients show no certificate");
+    assert_eq!(a.local_ip(), Some([127, 0, 0, 2].into()));
+    assert_eq!(b.local_ip(), Some([127, 0, 0, 1].into()));
+    Ok(())
+}
+
+/// A socket for all addresses learns from each datagram which one it was sent to.
+#[tokio::test]
+async fn a_server_on_all_addresses_knows_which_one_is_used() -> TestResult {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let server = Endpoint::server(config, "0.0.0.0:0".parse()?)?;
+    let to = ([127, 0, 0, 5], server.local_addr()?.port());
+    let client_endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
+    let config = client(default_transport())?;
+    let connecting = client_endpoint.connect_with(config, to.into(), "localhost")?;
+    let incoming = within("attempt", server.accept()).await?.ok_or("closed")?;
+    assert_eq!(incoming.local_ip(), Some([127, 0, 0, 5].into()));
+    let accepted = async { Ok::<_, Error>(incoming.await?) };
+    let connected = async { Ok::<_, Error>(connecting.await?) };
+    let (_a, b) = within("handshake", async { tokio::try_join!(connected, accepted) }).await??;
+    assert_eq!(b.local_ip(), Some([127, 0, 0, 5].into()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_can_be_updated() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    within("confirmation", a.handshake_confirmed()).await??;
+    assert!(a.force_key_update());
+    assert!(!a.force_key_update(), "the first one is not acknowledged");
+    exchange(&a, &b, 1 << 20).await
 }

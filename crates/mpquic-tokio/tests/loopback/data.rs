@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_tokio::{
-    ReadError, ReadToEndError, SendDatagramError, TransportConfig, WriteError, default_transport,
+    ReadError, ReadToEndError, ResetError, SendDatagramError, TransportConfig, WriteError,
+    default_transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -136,5 +137,46 @@ async fn a_slow_reader_holds_the_writer_back() -> TestResult {
     };
     let (read, ()) = within("rest", async { tokio::try_join!(reader, writer) }).await??;
     assert_eq!(read, written + chunk.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn resets_are_told_without_reading() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"the beginning").await?;
+    let mut accepted = within("stream", b.accept_uni()).await??;
+    let pause = Duration::from_millis(100);
+    let early = tokio::time::timeout(pause, accepted.received_reset()).await;
+    assert!(early.is_err(), "nothing happened yet");
+    stream.reset(9u32.into())?;
+    let reset = within("reset", accepted.received_reset()).await??;
+    assert_eq!(reset, Some(9u32.into()));
+    let reset = accepted.received_reset().await?;
+    assert_eq!(reset, Some(9u32.into()), "told again");
+    assert_eq!(
+        accepted.read(&mut [0; 10]).await,
+        Err(ReadError::Reset(9u32.into()))
+    );
+
+    // None comes once all data has arrived.
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"all of it").await?;
+    stream.finish()?;
+    let mut accepted = within("stream", b.accept_uni()).await??;
+    assert_eq!(within("end", accepted.received_reset()).await??, None);
+    assert_eq!(accepted.read_to_end(100).await?, b"all of it");
+    assert_eq!(accepted.received_reset().await?, None);
+
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"cut off").await?;
+    let mut accepted = within("stream", b.accept_uni()).await??;
+    a.close(3u32.into(), b"");
+    let lost = within("close", accepted.received_reset()).await?;
+    assert!(
+        matches!(lost, Err(ResetError::ConnectionLost(_))),
+        "{lost:?}"
+    );
     Ok(())
 }

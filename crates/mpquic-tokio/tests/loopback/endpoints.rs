@@ -1,9 +1,13 @@
 //! Endpoints: their sockets, their end and that of their connections.
 
-use mpquic_tokio::{ConnectionError, Endpoint, ReadError, ServerConfig, default_transport};
+use std::net::SocketAddr;
+
+use mpquic_tokio::{
+    ConnectionError, Endpoint, PathState, ReadError, ServerConfig, default_transport,
+};
 use tokio::net::UdpSocket;
 
-use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, within};
+use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, until, until_active, within};
 
 #[tokio::test]
 async fn close_reaches_the_peer_and_everything_ends() -> TestResult {
@@ -95,4 +99,128 @@ async fn packets_of_an_unknown_version_are_answered() -> TestResult {
     // RFC 9000 section 17.2.1: version 0, and our source connection ID comes back.
     assert_eq!(answer[1..5], [0; 4]);
     Ok(())
+}
+
+#[tokio::test]
+async fn an_endpoint_counts_what_it_does() -> TestResult {
+    let net = Net::two_paths()?;
+    let to = net.server.local_addr()?;
+    let (a, _b) = net.connect().await?;
+    assert_eq!(net.client.stats().outgoing_handshakes, 1);
+    assert_eq!(net.server.stats().accepted_handshakes, 1);
+
+    let connecting = net.client.connect(to, "localhost")?;
+    let incoming = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    incoming.retry()?;
+    let incoming = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    drop(incoming);
+    assert!(within("refusal", connecting).await?.is_err());
+    let connecting = net.client.connect(to, "localhost")?;
+    let incoming = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    incoming.ignore();
+    drop(connecting);
+    let stats = net.server.stats();
+    assert_eq!((stats.retries, stats.refused_handshakes), (1, 1));
+    assert_eq!(
+        (stats.ignored_handshakes, stats.accepted_handshakes),
+        (1, 1)
+    );
+
+    // A packet of no connection is reset, noise is dropped.
+    let socket = UdpSocket::bind("127.0.0.1:0").await?;
+    socket.send_to(&[0x40; 100], to).await?;
+    let mut answer = [0; 100];
+    let length = within("reset", socket.recv(&mut answer)).await??;
+    assert!(length < 100);
+    assert_eq!(net.server.stats().stateless_resets, 1);
+    let dropped = net.server.stats().datagrams_dropped;
+    socket.send_to(&[0x40; 3], to).await?;
+    let counted = async {
+        while net.server.stats().datagrams_dropped == dropped {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end of noise", counted).await?;
+    a.close(0u32.into(), b"");
+    Ok(())
+}
+
+/// What arrives for an endpoint that was closed while it accepts is closed, too.
+#[tokio::test]
+async fn a_closed_endpoint_accepts_nothing_more() -> TestResult {
+    let net = Net::two_paths()?;
+    let connecting = net.client.connect(net.server.local_addr()?, "localhost")?;
+    let incoming = within("attempt", net.server.accept())
+        .await?
+        .ok_or("closed")?;
+    net.server.close(5u32.into(), b"over");
+    let accepted = incoming.await;
+    assert_eq!(accepted.err(), Some(ConnectionError::LocallyClosed));
+    assert!(within("handshake", connecting).await?.is_err());
+    within("idle", net.server.wait_idle()).await
+}
+
+#[tokio::test]
+async fn paths_move_to_a_socket_that_replaces_theirs() -> TestResult {
+    let net = Net::two_paths()?;
+    let (a, b) = net.connect().await?;
+    until_active(&a, 2).await?;
+    exchange(&a, &b, 1 << 20).await?;
+    let old = net.client.local_addrs();
+
+    // One of two, on another address: the other path stays as it is.
+    let socket = std::net::UdpSocket::bind("127.0.0.3:0")?;
+    let new = socket.local_addr()?;
+    net.client.rebind_local(old[1], socket)?;
+    assert_eq!(net.client.local_addrs(), [old[0], new]);
+    let is_at = |local: SocketAddr| {
+        let stats = a.path_stats();
+        stats
+            .iter()
+            .any(|path| path.state == PathState::Active && path.four_tuple.local == local)
+    };
+    until(&a, || is_at(old[0]) && is_at(new)).await?;
+    exchange(&a, &b, 1 << 20).await?;
+
+    // All of them: both paths move to the same socket.
+    let socket = std::net::UdpSocket::bind("127.0.0.4:0")?;
+    let last = socket.local_addr()?;
+    net.client.rebind(socket)?;
+    assert_eq!(net.client.local_addrs(), [last]);
+    exchange(&a, &b, 1 << 20).await?;
+    until(&a, || is_at(last)).await?;
+    assert!(!is_at(old[0]) && !is_at(new));
+
+    let socket = std::net::UdpSocket::bind("127.0.0.5:0")?;
+    let unknown = net.client.rebind_local(new, socket).err();
+    assert_eq!(unknown.ok_or("found")?.kind(), std::io::ErrorKind::NotFound);
+    Ok(())
+}
+
+/// The clients of a server know no other address.
+#[tokio::test]
+async fn a_server_goes_on_if_its_new_socket_has_the_old_address() -> TestResult {
+    let one = ["127.0.0.1"];
+    let net = Net::new(&one, &one, client(default_transport())?)?;
+    let (a, b) = net.connect().await?;
+    exchange(&a, &b, 1 << 20).await?;
+    let address = net.server.local_addr()?;
+    assert!(net.server.remove_local(address));
+    // The task that reads the old socket has to let go of it.
+    let bound = async {
+        loop {
+            match net.server.add_local(address) {
+                Err(_) => tokio::task::yield_now().await,
+                Ok(local) => return local,
+            }
+        }
+    };
+    assert_eq!(within("binding", bound).await?, address);
+    exchange(&a, &b, 1 << 20).await
 }

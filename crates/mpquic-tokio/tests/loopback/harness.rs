@@ -84,23 +84,24 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Re
     result.map_err(|_| format!("{what} took too long").into())
 }
 
-pub(crate) async fn until_active(connection: &Connection, count: usize) -> TestResult {
+/// Waits until something is true of a connection's paths.
+pub(crate) async fn until(connection: &Connection, is_so: impl Fn() -> bool) -> TestResult {
     let mut events = connection.path_events();
     let reached = async {
-        loop {
-            let stats = connection.path_stats();
-            if stats
-                .iter()
-                .filter(|path| path.state == PathState::Active)
-                .count()
-                >= count
-            {
-                return Ok(());
-            }
+        while !is_so() {
             events.next().await.ok_or("closed")?;
         }
+        Ok(())
     };
-    within("opening paths", reached).await?
+    within("a change of paths", reached).await?
+}
+
+pub(crate) async fn until_active(connection: &Connection, count: usize) -> TestResult {
+    let active = || {
+        let stats = connection.path_stats().into_iter();
+        stats.filter(|path| path.state == PathState::Active).count()
+    };
+    until(connection, || active() >= count).await
 }
 
 /// Bytes that differ at every position, cheap to make.

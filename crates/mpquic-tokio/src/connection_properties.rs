@@ -1,0 +1,151 @@
+//! What a [`Connection`] tells of itself, and what can be changed while it is in use.
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mpquic_core::crypto::{ExportError, HandshakeData};
+use mpquic_core::{ConnectionStats, Dir, PathState, PathStats, Side, VarInt, Version};
+use rustls::pki_types::CertificateDer;
+
+use crate::connection::Connection;
+
+/// What it tells, and what can be changed.
+impl Connection {
+    /// True if both sides support multipath; known once connected.
+    pub fn is_multipath(&self) -> bool {
+        self.0.lock().core.is_multipath()
+    }
+
+    /// The version of QUIC in use.
+    pub fn version(&self) -> Version {
+        self.0.lock().core.version()
+    }
+
+    /// Counters of the connection as a whole.
+    pub fn stats(&self) -> ConnectionStats {
+        self.0.lock().core.stats()
+    }
+
+    /// Counters and measurements of every path: what it carried, its round-trip time, and what
+    /// congestion control allows it.
+    pub fn path_stats(&self) -> Vec<PathStats> {
+        let engine = self.0.lock();
+        let paths = engine.core.paths();
+        paths.filter_map(|id| engine.core.path_stats(id)).collect()
+    }
+
+    /// The smallest smoothed RTT of the paths in use.
+    pub fn rtt(&self) -> Option<Duration> {
+        let stats = self.path_stats();
+        let active = stats.iter().filter(|path| path.state == PathState::Active);
+        active.map(|path| path.rtt).min()
+    }
+
+    /// The peer's address on the first path.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.0.first_path().map(|tuple| tuple.remote)
+    }
+
+    /// Our address on the first path.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.0.first_path().map(|tuple| tuple.local)
+    }
+
+    /// Our IP address on the first path, if the system tells it or the socket has but one.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        let local = self.local_address()?.ip();
+        Some(local).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// ALPN and server name; `None` while they are not known.
+    pub fn handshake_data(&self) -> Option<HandshakeData> {
+        self.0.lock().core.handshake_data()
+    }
+
+    /// Who the peer is: with TLS as it is built in, its certificates, as
+    /// [`Self::peer_certificates`] returns them, behind the type that `quinn` has here. `None` while
+    /// the peer is not authenticated.
+    pub fn peer_identity(&self) -> Option<Box<dyn Any>> {
+        let certificates = self.peer_certificates()?;
+        Some(Box::new(certificates))
+    }
+
+    /// The peer's certificates, its own first; `None` while it is not authenticated.
+    pub fn peer_certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        self.0.lock().core.peer_certificates()
+    }
+
+    /// Fills `output` with keying material that only the two sides of this connection can make: equal
+    /// on both for equal `label` and `context` (RFC 5705, RFC 8446 section 7.5). Labels are registered
+    /// with IANA, or begin with `EXPERIMENTAL`.
+    ///
+    /// # Errors
+    ///
+    /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
+    /// Otherwise it is a label or an output of an impossible length; `output` may have changed then.
+    pub fn export_keying_material(
+        &self,
+        output: &mut [u8],
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<(), ExportError> {
+        let core = &self.0.lock().core;
+        core.export_keying_material(output, label, context)
+    }
+
+    /// Which side we are.
+    pub fn side(&self) -> Side {
+        self.0.lock().core.side()
+    }
+
+    /// Changes how many bidirectional streams the peer may have open at the same time. Those it was
+    /// allowed before stay allowed.
+    pub fn set_max_concurrent_bi_streams(&self, count: VarInt) {
+        self.set_max_concurrent_streams(Dir::Bi, count);
+    }
+
+    /// The same for unidirectional streams.
+    pub fn set_max_concurrent_uni_streams(&self, count: VarInt) {
+        self.set_max_concurrent_streams(Dir::Uni, count);
+    }
+
+    fn set_max_concurrent_streams(&self, dir: Dir, count: VarInt) {
+        let mut engine = self.0.lock();
+        engine
+            .core
+            .set_max_concurrent_streams(dir, count.into_inner());
+        engine.wake_task(); // MAX_STREAMS may be due.
+    }
+
+    /// Changes how large receive windows may become, bytes, in place of
+    /// [`TransportConfig::max_receive_window`](crate::TransportConfig::max_receive_window). Windows
+    /// grow no further than the paths need; what the peer was allowed to send stays allowed.
+    pub fn set_receive_window(&self, bytes: VarInt) {
+        let mut engine = self.0.lock();
+        engine.core.set_max_receive_window(bytes.into_inner());
+        engine.wake_task(); // MAX_DATA may be due.
+    }
+
+    /// Changes how many unacknowledged and unsent bytes are buffered before writes wait, in place of
+    /// [`TransportConfig::send_window`](crate::TransportConfig::send_window).
+    pub fn set_send_window(&self, bytes: u64) {
+        let mut engine = self.0.lock();
+        engine.core.set_send_window(bytes);
+        engine.wake_task(); // Writers may be waiting.
+    }
+
+    /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
+    pub fn force_key_update(&self) -> bool {
+        let mut engine = self.0.lock();
+        let started = engine.core.initiate_key_update(Instant::now());
+        engine.wake_task();
+        started
+    }
+
+    /// Names the connection within its endpoint, the same for all clones of the handle. It may name
+    /// another one once this one is over.
+    pub fn stable_id(&self) -> usize {
+        self.0.handle.0
+    }
+}
