@@ -29,7 +29,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     if args.rate > 0 {
         transport.controller = limited(transport.controller, args.rate * 1_000_000 / 8);
     }
-    let config = config.transport(transport);
+    let config = config.transport_config(transport);
     let server = two_addresses(Some(config))?;
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .ok_or_else(|| Failure::other("no server address"))?;
     let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
-        .transport(args.policy.transport(PATHS))
+        .transport_config(args.policy.transport(PATHS))
         .server_addresses(addresses.clone());
     let client = two_addresses(None)?;
     let connection = client

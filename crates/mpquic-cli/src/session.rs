@@ -67,7 +67,7 @@ impl<'a> Sessions<'a> {
         let verifier = Verifier::new(&args.trust.trust(), provider)?;
         let transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
         let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
-            .transport(transport)
+            .transport_config(transport)
             .server_addresses(args.server_addr.clone());
         Ok(Self {
             args,

@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-use mpquic_tokio::core::sched::{Decision, Scheduler, View, factory};
+use mpquic_tokio::sched::{Decision, Scheduler, View, factory};
 use mpquic_tokio::{
     ClientConfig, Endpoint, ServerConfig, certificate_fingerprint, default_transport,
 };
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     transport.scheduler = factory("most-room", || Box::new(MostRoom));
 
     let (config, certificate) = ServerConfig::self_signed(&["localhost"], &[b"example"])?;
-    let config = config.transport(transport);
+    let config = config.transport_config(transport);
     let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
     let address = server.local_addr()?;
     tokio::spawn(async move {

@@ -2,10 +2,11 @@
 
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
+use std::time::Duration;
 
-use mpquic_core::Version;
 use mpquic_core::config::{self, TransportConfig};
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
+use mpquic_core::{TimeSource, Version};
 use rustls::RootCertStore;
 #[cfg(feature = "self-signed")]
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -15,12 +16,13 @@ use thiserror::Error;
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 
-/// The application protocol offered when none is named (decision D13 of the project: HTTP/3).
-const DEFAULT_ALPN: &[&[u8]] = &[b"h3"];
-
 /// Why a configuration cannot be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ConfigError {
+    /// No application protocol was named (RFC 9001 section 8.1 demands one).
+    #[error("no application protocol (ALPN): name at least one, such as b\"h3\"")]
+    NoProtocol,
     /// TLS refuses it.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
@@ -59,8 +61,8 @@ pub(crate) fn random() -> Result<[u8; 32], ConfigError> {
 
 /// How a client connects: whom it trusts, what it speaks, which paths it opens.
 ///
-/// The constructors take the application protocols to offer (ALPN), the preferred one first; an
-/// empty list means `h3`.
+/// The constructors take the application protocols to offer (ALPN), the preferred one first, at
+/// least one.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     pub(crate) core: config::ClientConfig,
@@ -79,6 +81,10 @@ impl ClientConfig {
     }
 
     /// Trusts what the operating system trusts.
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or TLS refuses the configuration.
     #[cfg(feature = "native-roots")]
     pub fn with_native_roots(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let mut roots = RootCertStore::empty();
@@ -87,12 +93,20 @@ impl ClientConfig {
     }
 
     /// Trusts servers whose certificate leads to one of `roots`.
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or TLS refuses the configuration.
     pub fn with_roots(roots: RootCertStore, alpn: &[&[u8]]) -> Result<Self, ConfigError> {
-        let crypto = QuicClientConfig::with_roots(roots, protocols(alpn))?;
+        let crypto = QuicClientConfig::with_roots(roots, protocols(alpn)?)?;
         Ok(Self::new(Arc::new(crypto)))
     }
 
     /// Trusts servers whose certificate leads to one of those in a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// If the file has no valid certificate, no protocol is named, or TLS refuses the configuration.
     pub fn with_ca_pem(ca: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca)? {
@@ -102,21 +116,30 @@ impl ClientConfig {
     }
 
     /// Trusts the server whose certificate has this SHA-256; see [`certificate_fingerprint`].
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or TLS refuses the configuration.
     pub fn with_pin(fingerprint: [u8; 32], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
-        let crypto = QuicClientConfig::with_pin(fingerprint, protocols(alpn))?;
+        let crypto = QuicClientConfig::with_pin(fingerprint, protocols(alpn)?)?;
         Ok(Self::new(Arc::new(crypto)))
     }
 
     /// Trusts every server: encryption without authentication. For tests and measurements.
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or TLS refuses the configuration.
     pub fn dangerous_insecure(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
-        let crypto = QuicClientConfig::dangerous_trusting_any_certificate(protocols(alpn))?;
+        let crypto = QuicClientConfig::dangerous_trusting_any_certificate(protocols(alpn)?)?;
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// Replaces the transport parameters; start from [`default_transport`].
+    /// Replaces the transport parameters, which several configurations may share; start from
+    /// [`default_transport`].
     #[must_use]
-    pub fn transport(mut self, transport: TransportConfig) -> Self {
-        self.core.transport = Arc::new(transport);
+    pub fn transport_config(mut self, transport: impl Into<Arc<TransportConfig>>) -> Self {
+        self.core.transport = transport.into();
         self
     }
 
@@ -157,17 +180,11 @@ impl ClientConfig {
         self.server_addresses = addresses;
         self
     }
-
-    /// The configuration of the protocol core.
-    pub fn core_mut(&mut self) -> &mut config::ClientConfig {
-        &mut self.core
-    }
 }
 
 /// How a server takes connections: its certificate, what it speaks, how much it allows.
 ///
-/// The constructors take the application protocols (ALPN), the preferred one first; an empty list
-/// means `h3`.
+/// The constructors take the application protocols (ALPN), the preferred one first, at least one.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     pub(crate) core: config::ServerConfig,
@@ -175,6 +192,10 @@ pub struct ServerConfig {
 
 impl ServerConfig {
     /// Any TLS configuration.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no randomness.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ServerCrypto>) -> Result<Self, ConfigError> {
         let transport = Arc::new(default_transport());
         let core = config::ServerConfig::new(crypto, transport, random()?);
@@ -182,16 +203,25 @@ impl ServerConfig {
     }
 
     /// Shows a certificate chain, its own first.
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or TLS refuses certificate or key.
     pub fn with_certificate(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
         alpn: &[&[u8]],
     ) -> Result<Self, ConfigError> {
-        let crypto = QuicServerConfig::with_certificate(chain, key, protocols(alpn))?;
+        let crypto = QuicServerConfig::with_certificate(chain, key, protocols(alpn)?)?;
         Self::new(Arc::new(crypto))
     }
 
     /// Shows the certificate chain of a PEM file, with the key of another (or the same) one.
+    ///
+    /// # Errors
+    ///
+    /// If the files are not what they should be, no protocol is named, or TLS refuses certificate or
+    /// key.
     pub fn with_pem(chain: &[u8], key: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(ConfigError::Pem)?;
         Self::with_certificate(certificates(chain)?, key, alpn)
@@ -199,6 +229,10 @@ impl ServerConfig {
 
     /// Makes and shows a self-signed certificate for these names, which clients have to pin.
     /// Returns it as well.
+    ///
+    /// # Errors
+    ///
+    /// If no protocol is named, or a name cannot be that of a server.
     #[cfg(feature = "self-signed")]
     pub fn self_signed(
         names: &[&str],
@@ -212,10 +246,11 @@ impl ServerConfig {
         Ok((config, certificate))
     }
 
-    /// Replaces the transport parameters; start from [`default_transport`].
+    /// Replaces the transport parameters, which several configurations may share; start from
+    /// [`default_transport`].
     #[must_use]
-    pub fn transport(mut self, transport: TransportConfig) -> Self {
-        self.core.transport = Arc::new(transport);
+    pub fn transport_config(mut self, transport: impl Into<Arc<TransportConfig>>) -> Self {
+        self.core.transport = transport.into();
         self
     }
 
@@ -235,14 +270,56 @@ impl ServerConfig {
         self
     }
 
-    /// The configuration of the protocol core.
-    pub fn core_mut(&mut self) -> &mut config::ServerConfig {
-        &mut self.core
+    /// The secret that seals the tokens by which clients prove their address, random by default.
+    /// Servers that share it, and one that restarts, take each other's tokens.
+    #[must_use]
+    pub fn token_key(mut self, key: [u8; 32]) -> Self {
+        self.core.token_key = key;
+        self
+    }
+
+    /// How long the token of a Retry is good for, 15 seconds by default.
+    #[must_use]
+    pub fn retry_token_lifetime(mut self, lifetime: Duration) -> Self {
+        self.core.retry_token_lifetime = lifetime;
+        self
+    }
+
+    /// How long a token for the client's next connection is good for, two weeks by default; zero
+    /// sends none.
+    #[must_use]
+    pub fn token_lifetime(mut self, lifetime: Duration) -> Self {
+        self.core.token_lifetime = lifetime;
+        self
+    }
+
+    /// The wall clock that tokens are dated with, the system's by default.
+    #[must_use]
+    pub fn time_source(mut self, clock: Arc<dyn TimeSource>) -> Self {
+        self.core.time_source = clock;
+        self
+    }
+
+    /// Whether clients may change their address, on by default.
+    #[must_use]
+    pub fn migration(mut self, allowed: bool) -> Self {
+        self.core.migration = allowed;
+        self
+    }
+
+    /// Connection attempts that may wait to be accepted, 65,536 by default; more are refused.
+    #[must_use]
+    pub fn max_incoming(mut self, count: usize) -> Self {
+        self.core.max_incoming = count;
+        self
     }
 }
 
-fn protocols<'a>(alpn: &'a [&'a [u8]]) -> &'a [&'a [u8]] {
-    if alpn.is_empty() { DEFAULT_ALPN } else { alpn }
+fn protocols<'a>(alpn: &'a [&'a [u8]]) -> Result<&'a [&'a [u8]], ConfigError> {
+    match alpn.is_empty() {
+        true => Err(ConfigError::NoProtocol),
+        false => Ok(alpn),
+    }
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
@@ -264,14 +341,24 @@ mod tests {
         let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let chain = certified.cert.pem();
         let key = certified.signing_key.serialize_pem();
-        ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), &[]).unwrap();
-        ClientConfig::with_ca_pem(chain.as_bytes(), &[]).unwrap();
+        let alpn: &[&[u8]] = &[b"test"];
+        ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), alpn).unwrap();
+        ClientConfig::with_ca_pem(chain.as_bytes(), alpn).unwrap();
         for (chain, key) in [("", key.as_str()), (chain.as_str(), ""), ("junk", "junk")] {
-            assert!(ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), &[]).is_err());
+            assert!(ServerConfig::with_pem(chain.as_bytes(), key.as_bytes(), alpn).is_err());
         }
         assert!(matches!(
-            ClientConfig::with_ca_pem(key.as_bytes(), &[]),
+            ClientConfig::with_ca_pem(key.as_bytes(), alpn),
             Err(ConfigError::NoCertificate)
         ));
+    }
+
+    #[test]
+    fn a_protocol_has_to_be_named() {
+        let client = ClientConfig::dangerous_insecure(&[]).err();
+        let server = ServerConfig::self_signed(&["localhost"], &[]).err();
+        for refused in [client, server] {
+            assert!(matches!(refused, Some(ConfigError::NoProtocol)));
+        }
     }
 }

@@ -95,11 +95,11 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::NoClientConfig`] if there is no default configuration, and those of
+    /// [`ConnectError::NoDefaultClientConfig`] if there is no default configuration, and those of
     /// [`Self::connect_with`].
     pub fn connect(&self, addr: SocketAddr, server_name: &str) -> Result<Connecting, ConnectError> {
         let config = self.state().lock().default_client.clone();
-        let config = config.ok_or(ConnectError::NoClientConfig)?;
+        let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
         self.connect_with(config, addr, server_name)
     }
 

@@ -118,17 +118,35 @@ pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, Res
 pub use send_stream::{SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 
-pub use mpquic_core as core;
-pub use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
+pub use mpquic_core::config::{
+    AckFrequencyConfig, ConnectionIds, EndpointConfig, InvalidConnectionIdLength, TransportConfig,
+};
 pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
-    ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream, ConnectionClose,
-    ConnectionError, ConnectionId, ConnectionStats, Dir, EndpointStats, Fault, FourTuple,
-    PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side, StreamId, TlsFailure,
-    TransportError, TransportErrorCode, VarInt, Version, Written,
+    ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
+    ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
+    ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, PathEvent,
+    PathId, PathState, PathStats, PathStatus, ResetAtError, Side, StdSystemTime, StreamId,
+    TimeSource, TlsFailure, TokenStore, TransportError, TransportErrorCode, VarInt, Version,
+    Written,
 };
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
+/// What schedulers and congestion controllers are written against.
+#[doc(no_inline)]
+pub use mpquic_core::{congestion, sched};
+
+/// TLS configurations of one's own, for [`ClientConfig::new`] and [`ServerConfig::new`].
+pub mod crypto {
+    pub use mpquic_core::crypto::{ClientCrypto, ServerCrypto};
+
+    /// TLS by rustls.
+    pub mod rustls {
+        pub use mpquic_core::crypto::rustls::{
+            QuicClientConfig, QuicServerConfig, TlsConfigError, provider,
+        };
+    }
+}
 
 /// The README's example, compiled as a test.
 #[cfg(doctest)]

@@ -22,14 +22,14 @@ use crate::socket_task::read_socket;
 pub enum ConnectError {
     /// [`Endpoint::close`](crate::Endpoint::close) was called.
     #[error("the endpoint is closed")]
-    EndpointClosed,
+    EndpointStopping,
     /// There is no client configuration.
     #[error("no client configuration: set a default one or use connect_with")]
-    NoClientConfig,
+    NoDefaultClientConfig,
     /// No socket can reach the address.
     #[error("no local address is of the same family as {0}")]
     NoSocket(SocketAddr),
-    /// The name or the address is invalid.
+    /// The name, the address or the version is not one that can be connected to.
     #[error(transparent)]
     Invalid(#[from] mpquic_core::ConnectError),
 }
@@ -68,7 +68,7 @@ pub(crate) fn connect(
     let now = Instant::now();
     let mut registry = endpoint.lock();
     if registry.closed().is_some() {
-        return Err(ConnectError::EndpointClosed);
+        return Err(ConnectError::EndpointStopping);
     }
     let core = &mut registry.core;
     let (handle, core) = core.connect(now, config.core, four_tuple, server_name)?;

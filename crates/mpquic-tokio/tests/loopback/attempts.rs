@@ -176,7 +176,7 @@ async fn attempts_tell_what_they_are_and_may_get_another_configuration() -> Test
         ..default_transport()
     };
     let (config, certificate) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-    let accepting = again.accept_with(config.transport(transport))?;
+    let accepting = again.accept_with(config.transport_config(transport))?;
     let accepted = async { Ok::<_, Error>(accepting.await?) };
     let connected = async { Ok::<_, Error>(connecting.await?) };
     let (a, _b) = within("handshake", async { tokio::try_join!(connected, accepted) }).await??;

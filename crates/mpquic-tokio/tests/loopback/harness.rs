@@ -39,7 +39,7 @@ impl Net {
         config: ClientConfig,
     ) -> Result<Self, Error> {
         let (server_config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-        let mut builder = Endpoint::builder().server(server_config.transport(transport));
+        let mut builder = Endpoint::builder().server(server_config.transport_config(transport));
         for ip in server {
             builder = builder.bind(SocketAddr::new(ip.parse()?, 0));
         }
@@ -76,7 +76,7 @@ impl Net {
 }
 
 pub(crate) fn client(transport: TransportConfig) -> Result<ClientConfig, Error> {
-    Ok(ClientConfig::dangerous_insecure(ALPN)?.transport(transport))
+    Ok(ClientConfig::dangerous_insecure(ALPN)?.transport_config(transport))
 }
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Error> {

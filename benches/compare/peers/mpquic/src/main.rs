@@ -9,7 +9,7 @@ use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
 use compare_peer::{Options, Result, Workload, any_port, local_address, tls};
-use mpquic_tokio::core::crypto::rustls::{QuicClientConfig, QuicServerConfig};
+use mpquic_tokio::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, TransportConfig};
 
 fn main() -> Result<()> {
@@ -47,14 +47,14 @@ impl Stack for Mpquic {
 
     fn server(workload: Workload, options: &Options) -> Result<Self> {
         let crypto = QuicServerConfig::new(Arc::new(tls::server(workload, options)?))?;
-        let config = ServerConfig::new(Arc::new(crypto))?.transport(transport(options)?);
+        let config = ServerConfig::new(Arc::new(crypto))?.transport_config(transport(options)?);
         let builder = Endpoint::builder().server(config).bind(any_port());
         Ok(Self(builder.socket_buffer(options.buffer_bytes()).build()?))
     }
 
     fn client(workload: Workload, options: &Options) -> Result<Self> {
         let crypto = QuicClientConfig::new(Arc::new(tls::client(workload, options)?))?;
-        let config = ClientConfig::new(Arc::new(crypto)).transport(transport(options)?);
+        let config = ClientConfig::new(Arc::new(crypto)).transport_config(transport(options)?);
         let mut builder = Endpoint::builder().client(config);
         for path in 1..=workload.paths() {
             builder = builder.bind(local_address(path));
