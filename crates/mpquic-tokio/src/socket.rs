@@ -361,9 +361,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_dual_stack_socket_speaks_ipv4() {
-        let Ok(a) = Socket::bind("[::]:0".parse().unwrap(), None, 1 << 20) else {
-            return; // no IPv6 here
-        };
+        let a = Socket::bind("[::]:0".parse().unwrap(), None, 1 << 20);
+        let a = a.expect("a machine with IPv6");
         let b = Socket::bind("127.0.0.1:0".parse().unwrap(), None, 1 << 20).unwrap();
         let mut out = transmit(&a, &b, 3, None);
         out.four_tuple.local = a.local_towards(b.local());
