@@ -237,7 +237,7 @@ fn errors_say_what_happened() {
             "PROTOCOL_VIOLATION: packet without frames",
         ),
         (close("").into(), "PROTOCOL_VIOLATION"),
-        (refused.into(), "the connection was not accepted"),
+        (refused.into(), "the connection could not be accepted"),
         (CryptoError.into(), "the packet could not be authenticated"),
     ] {
         assert_eq!(error.to_string(), text);

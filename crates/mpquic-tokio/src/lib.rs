@@ -130,11 +130,11 @@ pub use mpquic_core::{
     TimeSource, TlsFailure, TokenStore, TransportError, TransportErrorCode, VarInt, Version,
     Written,
 };
-#[cfg(feature = "qlog")]
-pub use mpquic_qlog as qlog;
 /// What schedulers and congestion controllers are written against.
 #[doc(no_inline)]
 pub use mpquic_core::{congestion, sched};
+#[cfg(feature = "qlog")]
+pub use mpquic_qlog as qlog;
 
 /// TLS configurations of one's own, for [`ClientConfig::new`] and [`ServerConfig::new`].
 pub mod crypto {

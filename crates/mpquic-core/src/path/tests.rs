@@ -90,12 +90,21 @@ fn the_state_of_a_path_in_its_statistics() {
     let mut path = path(Side::Client, start());
     let mut outbox = Outbox::for_tests();
     outbox.controller.on_path_opened(path.id, start(), 1200);
-    assert_eq!(path.stats(Some(&outbox.controller)).state, PathState::Validating);
+    assert_eq!(
+        path.stats(Some(&outbox.controller)).state,
+        PathState::Validating
+    );
     path.tuple.set_validated();
-    assert_eq!(path.stats(Some(&outbox.controller)).state, PathState::Active);
+    assert_eq!(
+        path.stats(Some(&outbox.controller)).state,
+        PathState::Active
+    );
     assert_eq!(path.stats(Some(&outbox.controller)).window, 12_000);
     path.liveness = Liveness::Down;
-    assert_eq!(path.stats(Some(&outbox.controller)).state, PathState::Suspect);
+    assert_eq!(
+        path.stats(Some(&outbox.controller)).state,
+        PathState::Suspect
+    );
     let abandoned = path.stats(None);
     assert_eq!(
         (abandoned.state, abandoned.window),

@@ -10,7 +10,7 @@ pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
 pub(crate) const MAX_CID_LENGTH: usize = 20;
 
 /// The smallest datagram that every path must carry, bytes of UDP payload (RFC 9000 section 14).
-pub const MIN_DATAGRAM: usize = 1200;
+pub(crate) const MIN_DATAGRAM: usize = 1200;
 
 /// Bytes the shortest encoding of `value` takes: 1, 2, 4 or 8.
 #[inline]

@@ -174,15 +174,6 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/stream/mod.rs",
     "mpquic-core/src/stream/recv.rs",
     "mpquic-core/src/stream/set.rs",
-    "mpquic-core/src/wire/frame/ack.rs",
-    "mpquic-core/src/wire/frame/close.rs",
-    "mpquic-core/src/wire/frame/crypto.rs",
-    "mpquic-core/src/wire/frame/datagram.rs",
-    "mpquic-core/src/wire/frame/iter.rs",
-    "mpquic-core/src/wire/frame/mod.rs",
-    "mpquic-core/src/wire/frame/path.rs",
-    "mpquic-core/src/wire/frame/stream.rs",
-    "mpquic-core/src/wire/frame/table.rs",
 ];
 
 /// Files that share the methods of one type and call each other in a circle. Known faults; none may come.
@@ -240,7 +231,7 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 118,
+    limit: 111,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.

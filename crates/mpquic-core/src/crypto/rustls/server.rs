@@ -23,14 +23,14 @@ use crate::wire::transport_parameters::TransportParameters;
 
 /// A server's TLS configuration.
 ///
-/// ```
+/// ```no_run
 /// use mpquic_core::crypto::rustls::QuicServerConfig;
-/// use rustls::pki_types::PrivatePkcs8KeyDer;
+/// use rustls::pki_types::pem::PemObject;
+/// use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 ///
-/// let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()])?;
-/// let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
-/// let chain = vec![certified.cert.der().clone()];
-/// let crypto = QuicServerConfig::with_certificate(chain, key.into(), &[b"h3"])?;
+/// let chain = vec![CertificateDer::from_pem_file("certificate.pem")?];
+/// let key = PrivateKeyDer::from_pem_file("key.pem")?;
+/// let crypto = QuicServerConfig::with_certificate(chain, key, &[b"h3"])?;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct QuicServerConfig {
