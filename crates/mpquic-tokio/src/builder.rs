@@ -15,12 +15,12 @@ use crate::interface::{self, Selection};
 use crate::socket::Socket;
 use crate::start;
 
-/// Bytes asked for as the kernel's buffer of each socket, per direction.
+/// Size of the kernel buffer requested for each socket, in bytes, per direction.
 const SOCKET_BUFFER: usize = 8 << 20;
 
-/// Puts an [`Endpoint`] together: local addresses, interfaces, roles.
+/// Builds an [`Endpoint`] from local addresses, interfaces, and the roles it plays.
 ///
-/// Without any local address or interface, one socket takes whatever address the system chooses.
+/// Without a local address or interface, one socket is bound to an address that the system chooses.
 #[derive(Debug)]
 #[must_use = "call build"]
 pub struct EndpointBuilder {
@@ -79,14 +79,14 @@ impl EndpointBuilder {
         }
     }
 
-    /// Uses a local address; call it again for more. Port 0 takes any.
+    /// Adds a local address; call it again for more. With port 0, the system chooses a free port.
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.addresses.push(address);
         self
     }
 
-    /// Uses the addresses of a network interface, one per IP version, as they come and go; call it
-    /// again for more interfaces.
+    /// Adds a network interface: one address of it per IP version is used, and changes of its
+    /// addresses are followed. Call it again for more interfaces.
     #[cfg(feature = "interfaces")]
     pub fn bind_interface(mut self, name: &str) -> Self {
         let mut names = match self.interfaces {
@@ -98,7 +98,8 @@ impl EndpointBuilder {
         self
     }
 
-    /// Uses every network interface that is up and leads beyond this machine, as they come and go.
+    /// Uses every network interface that is up and leads beyond this machine, and follows
+    /// interfaces as they appear and disappear.
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
         self.interfaces = Some(Selection::All);
@@ -130,27 +131,28 @@ impl EndpointBuilder {
         self
     }
 
-    /// Bytes asked for as the kernel's buffer of each socket, per direction; 8 MiB by default. The
-    /// kernel has a limit of its own.
+    /// Size of the kernel buffer to request for each socket, in bytes, per direction; 8 MiB by
+    /// default. The kernel may grant less.
     pub fn socket_buffer(mut self, bytes: usize) -> Self {
         self.socket_buffer = bytes;
         self
     }
 
-    /// Sockets per address given to [`Self::bind`], 1 by default. Each has a task that runs the
-    /// connections whose datagrams it receives; the kernel spreads clients over them. For servers
-    /// with more clients than one processor can serve. Needs `SO_REUSEPORT`.
+    /// Sockets per address given to [`Self::bind`], 1 by default. Each socket has a task that runs
+    /// the connections whose datagrams it receives, and the kernel spreads clients over the
+    /// sockets. Use more than one on servers with more clients than one processor can serve. Needs
+    /// `SO_REUSEPORT`.
     pub fn receivers(mut self, count: usize) -> Self {
         self.receivers = count.max(1);
         self
     }
 
-    /// Binds the sockets and starts reading them. Must be called within a tokio runtime.
+    /// Binds the sockets and starts to read from them. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// Those of binding a socket, [`NotFound`](io::ErrorKind::NotFound) if no interface has a usable
-    /// address, or if the system gives no randomness.
+    /// If a socket cannot be bound, if no interface has a usable address
+    /// ([`NotFound`](io::ErrorKind::NotFound)), or if the system provides no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
         let mut sockets = Vec::new();
         for address in &self.addresses {
@@ -212,7 +214,7 @@ impl EndpointBuilder {
         Ok(())
     }
 
-    /// Binds the server's preferred addresses, unless a socket has them.
+    /// Binds the server's preferred addresses, unless a socket is bound to them already.
     fn bind_preferred(&mut self, sockets: &mut Vec<Socket>) -> io::Result<()> {
         let Some(core) = self.server.as_ref().map(|server| &server.core) else {
             return Ok(());
@@ -244,7 +246,7 @@ impl EndpointBuilder {
         let mut address = address;
         for _ in 0..self.receivers {
             let socket = Socket::bind_shared(address, self.socket_buffer)?;
-            // The others share the port the first one was given.
+            // The other sockets share the port that the first one was given.
             address = socket.local();
             sockets.push(socket);
         }

@@ -16,14 +16,14 @@ use thiserror::Error;
 
 pub use mpquic_core::crypto::rustls::certificate_fingerprint;
 
-/// Why a configuration cannot be made.
+/// Why a configuration could not be made.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No application protocol was named (RFC 9001 section 8.1 demands one).
     #[error("no application protocol (ALPN): name at least one, such as b\"h3\"")]
     NoProtocol,
-    /// TLS refuses it.
+    /// TLS rejects the configuration.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
     /// Not a PEM file, or not the expected kind.
@@ -49,7 +49,7 @@ pub fn default_transport() -> TransportConfig {
     TransportConfig::new(mpquic_sched::default(), mpquic_cc::default())
 }
 
-/// 32 random bytes from the TLS provider.
+/// 32 random bytes from the TLS library.
 pub(crate) fn random() -> Result<[u8; 32], ConfigError> {
     let mut bytes = [0; 32];
     provider()
@@ -59,7 +59,7 @@ pub(crate) fn random() -> Result<[u8; 32], ConfigError> {
     Ok(bytes)
 }
 
-/// How a client connects: whom it trusts, what it speaks, which paths it opens.
+/// How a client connects: which servers it trusts, the protocols it speaks, the paths it opens.
 ///
 /// The constructors take the application protocols to offer (ALPN), the preferred one first, at
 /// least one.
@@ -71,7 +71,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Any TLS configuration.
+    /// Uses any TLS configuration.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientCrypto>) -> Self {
         Self {
             core: config::ClientConfig::new(crypto, Arc::new(default_transport())),
@@ -80,7 +80,7 @@ impl ClientConfig {
         }
     }
 
-    /// Trusts what the operating system trusts.
+    /// Trusts the certification authorities that the operating system trusts.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl ClientConfig {
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// Trusts servers whose certificate leads to one of those in a PEM file.
+    /// Trusts servers whose certificate leads to one of the certificates in a PEM file.
     ///
     /// # Errors
     ///
@@ -143,7 +143,8 @@ impl ClientConfig {
         self
     }
 
-    /// Where tokens for faster connections to known servers are kept.
+    /// Where the tokens are kept with which a server recognises this client's address on the next
+    /// connection.
     #[must_use]
     pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {
         self.core.token_store = Some(store);
@@ -159,7 +160,8 @@ impl ClientConfig {
         self
     }
 
-    /// Whether the first path moves to the address a server prefers, if it works; on by default.
+    /// Whether the first path moves to the address that the server prefers, if that address works;
+    /// on by default.
     #[must_use]
     pub fn use_preferred_address(mut self, used: bool) -> Self {
         self.core.use_preferred_address = used;
@@ -174,7 +176,7 @@ impl ClientConfig {
         self
     }
 
-    /// Further addresses of the server that paths are opened to.
+    /// Further addresses of the server; paths are opened to them as well.
     #[must_use]
     pub fn server_addresses(mut self, addresses: Vec<SocketAddr>) -> Self {
         self.server_addresses = addresses;
@@ -182,7 +184,7 @@ impl ClientConfig {
     }
 }
 
-/// How a server takes connections: its certificate, what it speaks, how much it allows.
+/// How a server accepts connections: its certificate, the protocols it speaks, the limits it sets.
 ///
 /// The constructors take the application protocols (ALPN), the preferred one first, at least one.
 #[derive(Debug, Clone)]
@@ -191,7 +193,7 @@ pub struct ServerConfig {
 }
 
 impl ServerConfig {
-    /// Any TLS configuration.
+    /// Uses any TLS configuration.
     ///
     /// # Errors
     ///
@@ -202,7 +204,7 @@ impl ServerConfig {
         Ok(Self { core })
     }
 
-    /// Shows a certificate chain, its own first.
+    /// Identifies the server by a certificate chain, its own certificate first.
     ///
     /// # Errors
     ///
@@ -216,23 +218,24 @@ impl ServerConfig {
         Self::new(Arc::new(crypto))
     }
 
-    /// Shows the certificate chain of a PEM file, with the key of another (or the same) one.
+    /// Identifies the server by the certificate chain in one PEM file and the private key in
+    /// another (or the same) one.
     ///
     /// # Errors
     ///
-    /// If the files are not what they should be, no protocol is named, or TLS refuses certificate or
-    /// key.
+    /// If a file has no valid certificate or key, no protocol is named, or TLS refuses certificate
+    /// or key.
     pub fn with_pem(chain: &[u8], key: &[u8], alpn: &[&[u8]]) -> Result<Self, ConfigError> {
         let key = PrivateKeyDer::from_pem_slice(key).map_err(ConfigError::Pem)?;
         Self::with_certificate(certificates(chain)?, key, alpn)
     }
 
-    /// Makes and shows a self-signed certificate for these names, which clients have to pin.
-    /// Returns it as well.
+    /// Identifies the server by a new self-signed certificate for these names, which clients have
+    /// to pin. Returns the certificate as well.
     ///
     /// # Errors
     ///
-    /// If no protocol is named, or a name cannot be that of a server.
+    /// If no protocol is named, or one of `names` is not a valid server name.
     #[cfg(feature = "self-signed")]
     pub fn self_signed(
         names: &[&str],
@@ -254,9 +257,10 @@ impl ServerConfig {
         self
     }
 
-    /// An IPv4 address of this server that clients are asked to move to, such as its own behind one
-    /// that many servers share (RFC 9000 section 9.6). [`EndpointBuilder`](crate::EndpointBuilder)
-    /// binds it; port 0 takes any.
+    /// An IPv4 address of this server that clients are asked to move to (RFC 9000 section 9.6).
+    /// Useful where many servers share the address that clients connect to.
+    /// [`EndpointBuilder`](crate::EndpointBuilder) binds it; with port 0, the system chooses a free
+    /// port.
     #[must_use]
     pub fn preferred_address_v4(mut self, address: Option<SocketAddrV4>) -> Self {
         self.core.preferred_address_v4 = address;
@@ -270,30 +274,31 @@ impl ServerConfig {
         self
     }
 
-    /// The secret that seals the tokens by which clients prove their address, random by default.
-    /// Servers that share it, and one that restarts, take each other's tokens.
+    /// The secret that protects the tokens by which clients prove their address; random by default.
+    /// Servers with the same key accept each other's tokens, as does a server that restarts with
+    /// its key.
     #[must_use]
     pub fn token_key(mut self, key: [u8; 32]) -> Self {
         self.core.token_key = key;
         self
     }
 
-    /// How long the token of a Retry is good for, 15 seconds by default.
+    /// How long the token in a Retry packet is valid; 15 seconds by default.
     #[must_use]
     pub fn retry_token_lifetime(mut self, lifetime: Duration) -> Self {
         self.core.retry_token_lifetime = lifetime;
         self
     }
 
-    /// How long a token for the client's next connection is good for, two weeks by default; zero
-    /// sends none.
+    /// How long a token for the client's next connection is valid; two weeks by default. With zero,
+    /// none is sent.
     #[must_use]
     pub fn token_lifetime(mut self, lifetime: Duration) -> Self {
         self.core.token_lifetime = lifetime;
         self
     }
 
-    /// The wall clock that tokens are dated with, the system's by default.
+    /// The wall clock that tells the age of tokens; the system's by default.
     #[must_use]
     pub fn time_source(mut self, clock: Arc<dyn TimeSource>) -> Self {
         self.core.time_source = clock;

@@ -19,7 +19,7 @@ use crate::connection_ref::ConnectionRef;
 use crate::connection_state::SharedEndpoint;
 use crate::start;
 
-/// How long an attempt may stay without an answer before the next one starts beside it.
+/// How long an attempt may stay unanswered before the next one starts beside it.
 const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 
 /// A handshake in progress. Await it for the [`Connection`]; drop it to give up. Cancel-safe: it can
@@ -27,7 +27,7 @@ const NEXT_ATTEMPT: Duration = Duration::from_millis(300);
 #[must_use = "dropping it gives the connection up"]
 #[derive(Debug)]
 pub struct Connecting {
-    /// In the order they began.
+    /// In the order in which they began.
     attempts: Vec<Attempt>,
     others: Option<Box<Others>>,
 }
@@ -127,16 +127,16 @@ impl Connecting {
         self
     }
 
-    /// Uses the connection before the handshake is complete, if that is possible.
+    /// Returns the connection before the handshake is complete, if that is possible.
     ///
-    /// On a client, it is if the server is known from an earlier connection with the same
-    /// [`ClientConfig`]: what is sent now leaves as 0-RTT, which an attacker can replay, so send
-    /// only what may happen twice. If the server does not take it, streams opened now fail with
-    /// `ZeroRttRejected`. On a server, it always is; what is received may be 0-RTT.
+    /// On a client, it is possible if an earlier connection with the same [`ClientConfig`] led to
+    /// the same server. Data is then sent as 0-RTT, which an attacker can replay: send only what
+    /// may safely arrive twice. If the server does not accept 0-RTT, streams opened now fail with
+    /// `ZeroRttRejected`. On a server, it is always possible; what is received may be 0-RTT.
     ///
     /// # Errors
     ///
-    /// The unchanged `Connecting` if it is not possible.
+    /// Returns the unchanged `Connecting` if it is not possible.
     pub fn into_0rtt(mut self) -> Result<(Connection, ZeroRttAccepted), Self> {
         let possible = self.attempts.first().is_some_and(|attempt| {
             let engine = attempt.connection.lock();
@@ -150,7 +150,8 @@ impl Connecting {
         Ok((connection, ZeroRttAccepted(attempt)))
     }
 
-    /// ALPN and server name of the first attempt, as soon as they are known. Cancel-safe.
+    /// Waits until application protocol (ALPN) and server name of the first attempt are known.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -170,7 +171,7 @@ impl Connecting {
             .await
     }
 
-    /// The peer's address, of the first attempt.
+    /// The peer's address in the first attempt.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         let attempt = self.attempts.first()?;
         attempt.connection.first_path().map(|tuple| tuple.remote)
@@ -226,8 +227,8 @@ impl Future for Connecting {
                 .as_mut()
                 .reset(tokio::time::Instant::now() + NEXT_ATTEMPT);
             if others.four_tuples.is_empty() || this.attempts.iter().any(Attempt::has_answer) {
-                // There is no other address, or the server answers: an attempt that fails starts
-                // the next one by itself.
+                // The timer has nothing to do if there is no other address, or once the server
+                // answers: an attempt that fails starts the next one without it.
                 if others.four_tuples.is_empty() {
                     this.others = None;
                 }
@@ -238,7 +239,7 @@ impl Future for Connecting {
     }
 }
 
-/// Resolves when the handshake is complete or has failed: true if the server took 0-RTT.
+/// Resolves when the handshake is complete or has failed: true if the server accepted 0-RTT.
 #[derive(Debug)]
 pub struct ZeroRttAccepted(Attempt);
 

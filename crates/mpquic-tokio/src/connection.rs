@@ -47,8 +47,8 @@ pub struct Connection(pub(crate) ConnectionRef);
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendDatagramError {
-    /// The peer takes no datagrams.
-    #[error("the peer takes no datagrams")]
+    /// The peer does not accept datagrams.
+    #[error("the peer does not accept datagrams")]
     UnsupportedByPeer,
     /// Larger than [`Connection::max_datagram_size`].
     #[error("the datagram is larger than a packet")]
@@ -61,7 +61,7 @@ pub enum SendDatagramError {
     ConnectionLost(#[from] ConnectionError),
 }
 
-/// Why a path was not opened.
+/// Why a path could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenPathError {
@@ -71,13 +71,13 @@ pub enum OpenPathError {
     /// The peer does not support multipath.
     #[error("the peer does not support multipath")]
     NotNegotiated,
-    /// The peer takes no further paths to this address.
-    #[error("the peer does not take further paths to this address")]
+    /// The peer accepts no further paths to this address.
+    #[error("the peer accepts no further paths to this address")]
     AddressForbidden,
     /// The local address cannot be used.
     #[error("cannot use the local address {0}")]
     Local(SocketAddr, #[source] io::Error),
-    /// The path did not work, or the peer does not want it.
+    /// Path validation failed, or the peer abandoned the path.
     #[error("the path could not be validated")]
     Failed,
     /// The connection ended.
@@ -90,8 +90,8 @@ impl Connection {
         Self(connection)
     }
 
-    /// Opens a bidirectional stream; waits while the peer allows no more. The peer hears of it when
-    /// something is sent on it. Cancel-safe.
+    /// Opens a bidirectional stream; waits while the peer allows no more. The peer learns of the
+    /// stream when something is sent on it. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -114,11 +114,11 @@ impl Connection {
         Ok(SendStream::new(self.0.clone(), id, early))
     }
 
-    /// The next bidirectional stream the peer opened. Cancel-safe.
+    /// Waits for the next bidirectional stream that the peer opens. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended; not before all streams that had arrived were taken.
+    /// If the connection ended, but only once all streams that had arrived are accepted.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Bi).await?;
         Ok((
@@ -127,11 +127,11 @@ impl Connection {
         ))
     }
 
-    /// The next unidirectional stream the peer opened. Cancel-safe.
+    /// Waits for the next unidirectional stream that the peer opens. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended; not before all streams that had arrived were taken.
+    /// If the connection ended, but only once all streams that had arrived are accepted.
     pub async fn accept_uni(&self) -> Result<RecvStream, ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Uni).await?;
         Ok(RecvStream::accepted(self.0.clone(), id, is_0rtt))
@@ -171,11 +171,11 @@ impl Connection {
         self.0.until(notify, attempt).await
     }
 
-    /// The next datagram. Cancel-safe.
+    /// Waits for the next datagram. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended; not before all datagrams that had arrived were taken.
+    /// If the connection ended, but only once all datagrams that had arrived are read.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
         let attempt = |engine: &mut LockedConnection<'_>| match engine.core.recv_datagram() {
             Some(data) => Some(Ok(data)),
@@ -190,12 +190,14 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// If the peer takes none, it is too large, the send buffer is full, or the connection ended.
+    /// If the peer accepts no datagrams, this one is too large, the send buffer is full, or the
+    /// connection ended.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
         try_send_datagram(&mut self.0.lock(), data)
     }
 
-    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: it was sent or not.
+    /// Sends a datagram as soon as the send buffer has room. Cancel-safe: if the future is dropped
+    /// before it is ready, nothing was sent.
     ///
     /// # Errors
     ///
@@ -210,21 +212,21 @@ impl Connection {
         self.0.until(notify, attempt).await
     }
 
-    /// Largest datagram that can be sent now; `None` if the peer takes none. It changes with the
-    /// MTU and the set of paths; once it is asked for, paths look for larger packets even if none was
-    /// ever full.
+    /// Largest datagram that can be sent now, in bytes; `None` if the peer accepts none. It changes
+    /// with the MTU and the set of paths. From the first call on, MTU discovery runs on all paths,
+    /// even on those where no packet was ever full.
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.0.lock().core.max_datagram_size()
     }
 
-    /// Bytes of the largest datagram for which the send buffer has room now.
+    /// Size of the largest datagram for which the send buffer has room now, in bytes.
     pub fn datagram_send_buffer_space(&self) -> usize {
         self.0.lock().core.datagram_send_buffer_space()
     }
 
-    /// Closes the connection at once; the peer's application gets code and reason. Data that was
-    /// not acknowledged may be lost: wait for the peer's answer, or for
-    /// [`SendStream::stopped`](crate::SendStream::stopped), first.
+    /// Closes the connection at once; the peer's application receives code and reason. Data that is
+    /// not acknowledged yet may be lost: first wait for the peer's answer, or for
+    /// [`SendStream::stopped`](crate::SendStream::stopped).
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         self.0.close(error_code, Bytes::copy_from_slice(reason));
     }
@@ -259,19 +261,19 @@ impl Connection {
         self.0.lock().error.clone()
     }
 
-    /// Opens a path and waits until it is validated (client only). A socket is bound to the IP of
-    /// `local` if there is none yet. Waits while the peer allows no more paths.
+    /// Opens a path and waits until it is validated (client only). If no socket has the IP address
+    /// of `local`, one is bound. Waits while the peer allows no more paths.
     ///
     /// Clients open paths from all local addresses on their own unless
     /// [`ClientConfig::automatic_paths`](crate::ClientConfig::automatic_paths) is off.
     ///
-    /// Not cancel-safe: a path that was begun is opened all the same, without anybody to hear of it
-    /// but [`Self::path_events`].
+    /// Not cancel-safe: if the future is dropped, a path that was begun is opened all the same, and
+    /// only [`Self::path_events`] tells.
     ///
     /// # Errors
     ///
-    /// If the connection allows no path or ended, the local address cannot be used, or nothing comes
-    /// back from the peer's.
+    /// If the connection allows no such path or ended, the local address cannot be used, or the
+    /// peer does not answer on the path.
     pub async fn open_path(
         &self,
         local: SocketAddr,
@@ -305,7 +307,7 @@ impl Connection {
         Ok(Path::new(self.0.clone(), id))
     }
 
-    /// All paths that are not discarded, by ascending ID.
+    /// All paths that exist, by ascending ID, abandoned ones included.
     pub fn paths(&self) -> Vec<Path> {
         let engine = self.0.lock();
         let paths = engine.core.paths();
@@ -319,7 +321,7 @@ impl Connection {
         exists.then(|| Path::new(self.0.clone(), id))
     }
 
-    /// What happens to paths from now on.
+    /// Subscribes to what happens to paths from now on.
     pub fn path_events(&self) -> PathEvents {
         PathEvents::new(self.0.lock().subscribe())
     }
@@ -375,7 +377,7 @@ fn open_path(
         Err(E::ServerSide) => Err(OpenPathError::ServerSide),
         Err(E::NotNegotiated) => Err(OpenPathError::NotNegotiated),
         Err(E::AddressForbidden) => Err(OpenPathError::AddressForbidden),
-        // The events that say why come first.
+        // The events that say why the connection closed are handled first.
         Err(E::Closed) => Err(ConnectionError::LocallyClosed.into()),
     }
 }

@@ -1,4 +1,4 @@
-//! What a [`Connection`] tells of itself, and what can be changed while it is in use.
+//! Properties of a [`Connection`], and the settings that can be changed while it is in use.
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::connection::Connection;
 
-/// What it tells, and what can be changed.
+/// Properties and settings.
 impl Connection {
     /// True if both sides support multipath; known once connected.
     pub fn is_multipath(&self) -> bool {
@@ -52,20 +52,21 @@ impl Connection {
         self.0.first_path().map(|tuple| tuple.local)
     }
 
-    /// Our IP address on the first path, if the system tells it or the socket has but one.
+    /// Our IP address on the first path; `None` if the socket is bound to all addresses and the
+    /// system does not report which one is used.
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.local_address()?.ip();
         Some(local).filter(|ip| !ip.is_unspecified())
     }
 
-    /// ALPN and server name; `None` while they are not known.
+    /// Application protocol (ALPN) and server name; `None` while they are not known.
     pub fn handshake_data(&self) -> Option<HandshakeData> {
         self.0.lock().core.handshake_data()
     }
 
-    /// Who the peer is: with TLS as it is built in, its certificates, as
-    /// [`Self::peer_certificates`] returns them, behind the type that `quinn` has here. `None` while
-    /// the peer is not authenticated.
+    /// The peer's identity: with the built-in TLS, a `Vec<CertificateDer>` like that of
+    /// [`Self::peer_certificates`]. The return type is that of `quinn`. `None` while the peer is
+    /// not authenticated.
     pub fn peer_identity(&self) -> Option<Box<dyn Any>> {
         let certificates = self.peer_certificates()?;
         Some(Box::new(certificates))
@@ -83,7 +84,8 @@ impl Connection {
     /// # Errors
     ///
     /// [`ExportError::HandshakeIncomplete`] on a 0-RTT connection before its handshake is complete.
-    /// Otherwise it is a label or an output of an impossible length; `output` may have changed then.
+    /// All other errors mean that `label` or `output` has a length that TLS does not allow;
+    /// `output` may have changed then.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],
@@ -94,13 +96,13 @@ impl Connection {
         core.export_keying_material(output, label, context)
     }
 
-    /// Which side we are.
+    /// Whether we are client or server.
     pub fn side(&self) -> Side {
         self.0.lock().core.side()
     }
 
-    /// Changes how many bidirectional streams the peer may have open at the same time. Those it was
-    /// allowed before stay allowed.
+    /// Changes how many bidirectional streams the peer may have open at the same time. Streams that
+    /// the peer was already allowed to open stay allowed.
     pub fn set_max_concurrent_bi_streams(&self, count: VarInt) {
         self.set_max_concurrent_streams(Dir::Bi, count);
     }
@@ -118,16 +120,17 @@ impl Connection {
         engine.wake_task(); // MAX_STREAMS may be due.
     }
 
-    /// Changes how large receive windows may become, bytes, in place of
+    /// Changes how large receive windows may become, in bytes; replaces
     /// [`TransportConfig::max_receive_window`](crate::TransportConfig::max_receive_window). Windows
-    /// grow no further than the paths need; what the peer was allowed to send stays allowed.
+    /// grow no further than the paths need. What the peer was already allowed to send stays
+    /// allowed.
     pub fn set_receive_window(&self, bytes: VarInt) {
         let mut engine = self.0.lock();
         engine.core.set_max_receive_window(bytes.into_inner());
         engine.wake_task(); // MAX_DATA may be due.
     }
 
-    /// Changes how many unacknowledged and unsent bytes are buffered before writes wait, in place of
+    /// Changes how many unacknowledged and unsent bytes are buffered before writes wait; replaces
     /// [`TransportConfig::send_window`](crate::TransportConfig::send_window).
     pub fn set_send_window(&self, bytes: u64) {
         let mut engine = self.0.lock();
@@ -135,7 +138,7 @@ impl Connection {
         engine.wake_task(); // Writers may be waiting.
     }
 
-    /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
+    /// Starts a key update (RFC 9001 section 6). Returns false if an update is not allowed yet.
     pub fn force_key_update(&self) -> bool {
         let mut engine = self.0.lock();
         let started = engine.core.initiate_key_update(Instant::now());
@@ -143,8 +146,8 @@ impl Connection {
         started
     }
 
-    /// Names the connection within its endpoint, the same for all clones of the handle. It may name
-    /// another one once this one is over.
+    /// Identifies the connection within its endpoint; the same for all clones of the handle. The
+    /// number may be used for another connection once this one has ended.
     pub fn stable_id(&self) -> usize {
         self.0.handle.0
     }

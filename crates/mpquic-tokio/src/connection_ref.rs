@@ -1,4 +1,4 @@
-//! [`ConnectionRef`]: what keeps a connection open.
+//! [`ConnectionRef`]: a reference that keeps a connection open.
 
 use std::fmt;
 use std::ops::Deref;

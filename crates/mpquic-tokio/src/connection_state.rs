@@ -1,8 +1,8 @@
-//! [`ConnectionState`]: one connection, and what every visitor does before leaving it.
+//! [`ConnectionState`]: the state of one connection, and what follows each change of it.
 //!
-//! Whoever changes a connection, be it the task that read a datagram, an application call or the
-//! timer, runs it to completion under one lock: events to the endpoint, events to the application,
-//! datagrams to the sockets, timer.
+//! A connection is changed by the task that reads a datagram, by an application's call, or by its
+//! timer. Each of them runs the connection to completion under one lock: it passes events to the
+//! endpoint and to the application, sends what is due, and sets the timer.
 
 use std::mem;
 use std::ops::{Deref, DerefMut};
@@ -26,7 +26,8 @@ use crate::notifications::Notifications;
 use crate::path_plan::PathPlan;
 use crate::sending::{Next, Sending};
 
-/// Written bytes that are sent at once; less waits for the connection's task, which collects.
+/// From this many written bytes on, a write is sent at once. Less waits for the connection's task,
+/// which sends several small writes together.
 const SEND_AT_ONCE: usize = 16 << 10;
 /// Path events kept for a slow listener.
 const PATH_EVENTS: usize = 64;
@@ -42,7 +43,7 @@ pub(crate) struct ConnectionState {
     engine: Mutex<Engine>,
 }
 
-/// The connection of the core with all that drives it: what the lock protects.
+/// What the lock protects: the connection of the core, and all that drives it.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
@@ -52,9 +53,9 @@ pub(crate) struct Engine {
     pub(crate) connected: bool,
     pub(crate) readers: FxHashMap<StreamId, Waker>,
     pub(crate) writers: FxHashMap<StreamId, Waker>,
-    /// Who waits for a stream to be stopped or acknowledged to its end.
+    /// Tasks that wait until a stream is stopped or wholly acknowledged.
     pub(crate) finishing: FxHashMap<StreamId, Waker>,
-    /// Which paths to open, on a client.
+    /// The paths to open; `None` on a server.
     pub(crate) plan: Option<Box<PathPlan>>,
     path_events: Option<broadcast::Sender<PathEvent>>,
     timer: Timer,
@@ -62,34 +63,35 @@ pub(crate) struct Engine {
     task: Option<Waker>,
     /// True while the task was woken and has not run.
     task_woken: bool,
-    /// The task is to let others run once before it does.
+    /// The connection's task is to let other tasks run once before it runs.
     yields: bool,
     /// Bytes the application wrote since datagrams were last sent.
     written: usize,
-    /// Woken when the lock is released, so that nobody wakes up to wait for it.
+    /// Woken once the lock is released, so that no task wakes up only to wait for the lock.
     wakers: SmallVec<[Waker; 2]>,
 }
 
-/// The connection's timer. Moving it to a later time is left to its next expiry.
+/// The connection's timer. It is not moved to a later time before it expires: that is cheaper, and
+/// it is set anew then.
 struct Timer {
     sleep: Pin<Box<Sleep>>,
     armed: Option<Instant>,
 }
 
-/// What a turn of the connection's task came to.
+/// What the connection's task does after its turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Others first: the application has something to say, perhaps.
+    /// Lets other tasks run first: the application may want to write something.
     Yield,
-    /// All is done that was due.
+    /// Waits: everything that was due is done.
     Done,
-    /// The connection is drained.
+    /// Ends, because the connection is drained.
     End,
 }
 
 impl ConnectionState {
-    /// Joins a new connection with its endpoint. The caller spawns its task and runs it. Must be
-    /// called within a tokio runtime.
+    /// The state of a new connection of an endpoint. The caller spawns the connection's task and
+    /// runs the connection. Must be called within a tokio runtime.
     pub(crate) fn new(
         handle: ConnectionHandle,
         core: mpquic_core::Connection,
@@ -122,7 +124,7 @@ impl ConnectionState {
         }
     }
 
-    /// Exclusive access. Held briefly: never across a wait.
+    /// Exclusive access. Hold it briefly, and never across an `await`.
     pub(crate) fn lock(&self) -> LockedConnection<'_> {
         let guard = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         LockedConnection {
@@ -143,7 +145,8 @@ impl ConnectionState {
         loop {
             let notified = notify.notified();
             tokio::pin!(notified);
-            // Enabled before looking, so that nothing between looking and waiting is missed.
+            // Enabled before the attempt, so that no notification between the attempt and the wait
+            // is missed.
             notified.as_mut().enable();
             if let Some(result) = attempt(&mut self.lock()) {
                 return result;
@@ -164,7 +167,7 @@ impl ConnectionState {
     }
 }
 
-/// Exclusive access to a connection; wakes whoever has to be woken when dropped.
+/// Exclusive access to a connection. When dropped, it wakes the tasks that have to be woken.
 pub(crate) struct LockedConnection<'a> {
     guard: Option<MutexGuard<'a, Engine>>,
     connection: &'a ConnectionState,
@@ -210,7 +213,8 @@ impl LockedConnection<'_> {
     }
 
     /// Runs the connection after datagrams arrived. If they complete the handshake, the application
-    /// has its turn before anything leaves: what it says shares datagrams with the handshake's end.
+    /// runs before anything is sent, so that its first data shares datagrams with the end of the
+    /// handshake.
     pub(crate) fn received(&mut self, now: Instant) {
         let was_connected = self.connected;
         self.prepare(now);
@@ -233,8 +237,8 @@ impl LockedConnection<'_> {
         }
     }
 
-    /// The connection's task has its turn: `is_due` if it has reasons of its own to run the
-    /// connection, besides the timer and having been woken.
+    /// The connection's task runs. It runs the connection if `is_due`, if the timer has expired, or
+    /// if the task was woken.
     pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
         let task = self.task.as_ref();
         if !task.is_some_and(|task| task.will_wake(cx.waker())) {
@@ -293,7 +297,7 @@ impl LockedConnection<'_> {
 }
 
 impl Engine {
-    /// Listens to path events from now on.
+    /// A receiver of path events from now on.
     pub(crate) fn subscribe(&mut self) -> broadcast::Receiver<PathEvent> {
         if self.error.is_some() {
             return broadcast::channel(1).1;
@@ -303,7 +307,7 @@ impl Engine {
             .subscribe()
     }
 
-    /// Lets the connection's task run soon.
+    /// Makes the connection's task run soon.
     pub(crate) fn wake_task(&mut self) {
         if !mem::replace(&mut self.task_woken, true)
             && let Some(task) = &self.task
@@ -312,7 +316,7 @@ impl Engine {
         }
     }
 
-    /// The time at which the connection wants to be run.
+    /// When the connection has to be run next.
     fn deadline(&self) -> Option<Instant> {
         let core = self.core.poll_timeout().map(|(at, _)| at);
         let plan = self.plan.as_deref().and_then(PathPlan::next_timeout);
@@ -405,7 +409,7 @@ impl Engine {
         notifications.connection.notify_waiters();
     }
 
-    /// Tells everyone that the connection is over.
+    /// Tells everyone who waits that the connection ended.
     fn end(&mut self, notifications: &Notifications, reason: ConnectionError) {
         if self.error.is_some() {
             return;
@@ -424,7 +428,7 @@ impl Engine {
         }
     }
 
-    /// True if a stream with this flag was opened as 0-RTT in vain.
+    /// True if the server rejected 0-RTT and a stream with this flag was opened as 0-RTT.
     pub(crate) fn is_rejected(&self, early: bool) -> bool {
         early && self.core.zero_rtt() == ZeroRtt::Rejected
     }

@@ -1,5 +1,5 @@
-//! [`ConnectionTask`]: one per connection, for its timer, for collected writes and for sockets that
-//! were full.
+//! [`ConnectionTask`]: one per connection. It serves the timer, sends small writes together, and
+//! waits for sockets that were full.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ impl ConnectionTask {
             }
             let socket = socket.clone();
             let mut writable: Writable = Box::pin(async move {
-                // An error shows again, and is handled, when the datagrams are sent.
+                // An error occurs again when the datagrams are sent, and is handled there.
                 let _ = socket.writable().await;
             });
             if writable.as_mut().poll(cx).is_ready() {
@@ -64,7 +64,8 @@ impl ConnectionTask {
 
 impl Drop for ConnectionTask {
     fn drop(&mut self) {
-        // Without its task (the runtime ends) the connection must not keep the endpoint alive.
+        // The task is dropped early when the runtime ends: the connection must not keep the
+        // endpoint alive then.
         let connection = &self.connection;
         let mut registry = connection.endpoint.lock();
         registry.forget(connection.handle, connection);

@@ -1,4 +1,4 @@
-//! [`Endpoint`]: a handle to sockets and the connections that use them.
+//! [`Endpoint`]: a handle to a set of sockets and the connections that use them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -76,20 +76,20 @@ impl Endpoint {
         &self.handle.0
     }
 
-    /// The configuration [`Self::connect`] uses.
+    /// Sets the configuration that [`Self::connect`] uses.
     pub fn set_default_client_config(&self, config: ClientConfig) {
         self.state().lock().default_client = Some(config);
     }
 
-    /// Replaces the server configuration for connections to come; `None` refuses them. Attempts that
-    /// have arrived keep the one that was in force then.
+    /// Replaces the server configuration for connections to come; `None` refuses them. Attempts
+    /// that arrived before keep the configuration that was in force when they arrived.
     pub fn set_server_config(&self, config: Option<ServerConfig>) {
         let core = config.map(|config| Arc::new(config.core));
         self.state().lock().core.set_server_config(core);
     }
 
-    /// Connects with the default client configuration. `server_name` is what the server's
-    /// certificate must be for.
+    /// Connects with the default client configuration. The server's certificate must be valid for
+    /// `server_name`.
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -103,17 +103,17 @@ impl Endpoint {
         self.connect_with(config, addr, server_name)
     }
 
-    /// Connects. The handshake runs from the first local address of `addr`'s family; while nothing
-    /// comes back, other local addresses and server addresses are tried beside it. Further paths
-    /// open on their own once the handshake is confirmed. With
+    /// Connects. The handshake runs from the first local address of `addr`'s family; while the
+    /// server does not answer, other local addresses and server addresses are tried beside it.
+    /// Further paths open on their own once the handshake is confirmed. With
     /// [`ClientConfig::automatic_paths`] off, there is one attempt and one path.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// If the endpoint is closed, no socket reaches the address, or name or address cannot be those
-    /// of a server. What becomes of the handshake, [`Connecting`] tells.
+    /// If the endpoint is closed, no socket reaches the address, or `server_name` or the address is
+    /// not valid. Errors of the handshake come from [`Connecting`].
     pub fn connect_with(
         &self,
         config: ClientConfig,
@@ -135,7 +135,8 @@ impl Endpoint {
         Ok(Connecting::new(first).or_else(state, config, tuples, server_name))
     }
 
-    /// The next client that wants to connect; `None` once the endpoint is closed. Cancel-safe.
+    /// Waits for the next client that wants to connect; `None` once the endpoint is closed.
+    /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
         let state = self.state();
         loop {
@@ -158,8 +159,8 @@ impl Endpoint {
         }
     }
 
-    /// Closes all connections and accepts no more. Wait with [`Self::wait_idle`] so that the peers
-    /// hear of it.
+    /// Closes all connections and accepts no more. Call [`Self::wait_idle`] afterwards, so that the
+    /// peers learn of it before the process ends.
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let state = self.state();
@@ -173,8 +174,8 @@ impl Endpoint {
         }
     }
 
-    /// Waits until no connection is left, including the time the protocol waits after a close.
-    /// Cancel-safe.
+    /// Waits until no connection is left. A closed connection stays for three probe timeouts, to
+    /// answer late packets. Cancel-safe.
     pub async fn wait_idle(&self) {
         let state = self.state();
         loop {
@@ -199,15 +200,15 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no socket now, as may be when
-    /// interfaces are gone.
+    /// [`NotConnected`](io::ErrorKind::NotConnected) if there is no socket now, for example because
+    /// all interfaces are down.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         let addresses = self.local_addrs();
         let first = addresses.first().copied();
         first.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Connections that are not over yet.
+    /// Number of connections that have not ended yet.
     pub fn open_connections(&self) -> usize {
         self.state().lock().open()
     }
@@ -218,21 +219,23 @@ impl Endpoint {
         self.state().lock().core.stats()
     }
 
-    /// Binds one more local address; client connections open paths from it. Port 0 takes any.
+    /// Binds one more local address; client connections open paths from it. With port 0, the system
+    /// chooses a free port. Returns the address with its port.
     ///
     /// Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
-    /// Those of binding a socket, as when the address is not of this machine.
+    /// If the socket cannot be bound, for example because the address is not one of this machine.
     pub fn add_local(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
         let local = start::bind(self.state(), addr, None)?;
         local_addresses::follow(self.state());
         Ok(local)
     }
 
-    /// Closes the socket with this address. Paths from it are abandoned; a connection's last path
-    /// stays and moves to the next local address that appears. False if there is no such socket.
+    /// Closes the socket with this address. Its paths are abandoned, but a connection's last path
+    /// stays and moves to the next local address that appears. Returns false if there is no such
+    /// socket.
     pub fn remove_local(&self, addr: SocketAddr) -> bool {
         let state = self.state();
         let removed = state.sockets.remove(|socket| socket.local() == addr);
@@ -243,10 +246,11 @@ impl Endpoint {
     }
 
     /// Replaces all sockets by one that the application has bound. Every path of a client moves to
-    /// it, as its server allows and once the handshake is confirmed. A server's paths go on only if
-    /// the new socket has the address of the old one: its clients know no other.
+    /// the new socket once the handshake is confirmed, if the server allows migration. A server's
+    /// paths go on only if the new socket has the address of the old one, because its clients know
+    /// no other.
     ///
-    /// To keep several local addresses, replace one at a time with [`Self::rebind_local`].
+    /// To keep several local addresses, replace sockets one at a time with [`Self::rebind_local`].
     ///
     /// Must be called within a tokio runtime.
     ///
@@ -258,7 +262,7 @@ impl Endpoint {
     }
 
     /// Replaces the socket with this address by one that the application has bound, as
-    /// [`Self::rebind`] does with all of them.
+    /// [`Self::rebind`] does for all sockets.
     ///
     /// Must be called within a tokio runtime.
     ///

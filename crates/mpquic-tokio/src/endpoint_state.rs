@@ -13,14 +13,14 @@ use crate::config::ClientConfig;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
 
-/// What the handles and the tasks of an endpoint share. `C` is the state of a connection, which
-/// refers to that of its endpoint.
+/// What the handles and the tasks of an endpoint share. `C` is the state of a connection. It is a
+/// parameter because that type names this one.
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
     pub(crate) sockets: Sockets,
-    /// An attempt can be taken from [`Registry::next_attempt`], or there will be none.
+    /// Notified when [`Registry::next_attempt`] has an attempt, or when no more will come.
     pub(crate) attempts: Notify,
-    /// No connection is left.
+    /// Notified when no connection is left.
     pub(crate) idle: Notify,
 }
 
@@ -48,9 +48,9 @@ impl<C> EndpointState<C> {
         }
     }
 
-    /// Exclusive access. Every task needs it to route datagrams, so it is held briefly: no
-    /// cryptography of connections and no call to the kernel. Locked after a connection's lock, never
-    /// before it.
+    /// Exclusive access. Every task needs it to route datagrams, so hold it briefly: no
+    /// cryptography of connections, and no call to the kernel. To lock both, lock the connection
+    /// first.
     pub(crate) fn lock(&self) -> LockedRegistry<'_, C> {
         LockedRegistry {
             guard: self.registry.lock().unwrap_or_else(PoisonError::into_inner),
@@ -66,7 +66,7 @@ impl<C> EndpointState<C> {
         }
     }
 
-    /// The last handle was dropped: what is left ends with the last connection.
+    /// The last handle was dropped: sockets and tasks end with the last connection.
     pub(crate) fn on_handles_gone(&self) {
         let mut registry = self.lock();
         registry.handles_gone = true;
@@ -85,21 +85,21 @@ impl<C> fmt::Debug for EndpointState<C> {
     }
 }
 
-/// Which connections an endpoint has, and which it may get: what its lock protects.
+/// What the endpoint's lock protects: its connections, and the attempts to connect.
 pub(crate) struct Registry<C> {
     pub(crate) core: mpquic_core::Endpoint,
-    /// By handle.
+    /// Indexed by handle.
     connections: Vec<Option<Arc<C>>>,
     open: usize,
-    /// Connections accepted that are not among `connections` yet.
+    /// Connections that are being accepted and are not in `connections` yet.
     starting: usize,
-    /// Connection attempts nobody has taken yet.
+    /// Connection attempts that the application has not taken yet.
     attempts: VecDeque<Incoming>,
     pub(crate) default_client: Option<ClientConfig>,
     /// Set once the application closed the endpoint.
     closed: Option<(VarInt, Bytes)>,
     handles_gone: bool,
-    /// Somebody must learn that no connection is left.
+    /// [`EndpointState::idle`] has to be notified.
     became_idle: bool,
 }
 
@@ -125,12 +125,12 @@ impl<C> Registry<C> {
         self.connections.iter().flatten().cloned().collect()
     }
 
-    /// Connections that are not over yet.
+    /// Number of connections that have not ended yet.
     pub(crate) fn open(&self) -> usize {
         self.open
     }
 
-    /// Takes what a connection tells its endpoint.
+    /// Handles what a connection tells its endpoint.
     pub(crate) fn handle_event(&mut self, handle: ConnectionHandle, event: EndpointEvent) {
         if event.is_drained() {
             self.remove(handle);
@@ -138,7 +138,7 @@ impl<C> Registry<C> {
         self.core.handle_event(handle, event);
     }
 
-    /// Drops a connection that nobody drives any more.
+    /// Drops a connection that no task runs any more.
     pub(crate) fn forget(&mut self, handle: ConnectionHandle, connection: &Arc<C>) {
         let known = self.connection(handle);
         if known.is_some_and(|known| Arc::ptr_eq(known, connection)) {
@@ -160,7 +160,7 @@ impl<C> Registry<C> {
         self.starting += 1;
     }
 
-    /// The connection is among the others by now, or will never be.
+    /// Ends what [`Self::begin_start`] began: the connection is in the list now, or it failed.
     pub(crate) fn end_start(&mut self) {
         self.starting -= 1;
         self.became_idle = self.is_idle();
@@ -176,7 +176,7 @@ impl<C> Registry<C> {
         self.handles_gone && self.is_idle()
     }
 
-    /// Takes no further attempts.
+    /// Accepts no further attempts.
     pub(crate) fn close(&mut self, error_code: VarInt, reason: Bytes) {
         self.closed = Some((error_code, reason));
         self.core.set_server_config(None);
@@ -187,8 +187,8 @@ impl<C> Registry<C> {
         self.closed.as_ref()
     }
 
-    /// Keeps an attempt for the application. If there is nobody to take it, it is refused: then what
-    /// is to be sent is in `response`.
+    /// Keeps an attempt for the application. If there is no application left to take it, it is
+    /// refused, and `response` holds what is to be sent.
     pub(crate) fn on_attempt(
         &mut self,
         incoming: Incoming,
@@ -201,19 +201,19 @@ impl<C> Registry<C> {
         None
     }
 
-    /// The oldest attempt that nobody has taken yet.
+    /// Takes the oldest attempt.
     pub(crate) fn next_attempt(&mut self) -> Option<Incoming> {
         self.attempts.pop_front()
     }
 
-    /// True if there are attempts that nobody has taken yet.
+    /// True if there are attempts to take.
     pub(crate) fn has_attempts(&self) -> bool {
         !self.attempts.is_empty()
     }
 }
 
-/// Exclusive access to an endpoint's connections; whoever waits for the last of them to end is told
-/// when it is released.
+/// Exclusive access to an endpoint's connections. When dropped, it notifies those who wait for the
+/// last connection to end.
 pub(crate) struct LockedRegistry<'a, C> {
     guard: MutexGuard<'a, Registry<C>>,
     endpoint: &'a EndpointState<C>,

@@ -15,8 +15,8 @@ use crate::connection::Connection;
 use crate::connection_state::SharedEndpoint;
 use crate::start;
 
-/// A client that wants to connect. Await it to accept, or decide with one of its methods; dropped,
-/// it is refused.
+/// A client that wants to connect. Await it to accept, or decide with one of its methods. If it is
+/// dropped, the client is refused.
 #[derive(Debug)]
 #[must_use = "dropping it refuses the connection"]
 pub struct Incoming(Option<Box<Undecided>>);
@@ -27,13 +27,13 @@ struct Undecided {
     endpoint: Arc<SharedEndpoint>,
 }
 
-/// The client's address was validated already: another retry would be pointless.
+/// The client's address is validated already, so another Retry would be pointless.
 #[derive(Debug, thiserror::Error)]
 #[error("the client's address is validated already")]
 pub struct RetryError(Box<Incoming>);
 
 impl RetryError {
-    /// The connection attempt, to be decided otherwise.
+    /// Gives the connection attempt back, to be decided otherwise.
     pub fn into_incoming(self) -> Incoming {
         *self.0
     }
@@ -44,12 +44,13 @@ impl Incoming {
         Self(Some(Box::new(Undecided { core, endpoint })))
     }
 
-    /// Accepts, with the configuration that was in force when the client came. This computes TLS's
-    /// first answer, which takes as long as a signature. Must be called within a tokio runtime.
+    /// Accepts, with the configuration that was in force when the client came. This computes the
+    /// first TLS messages of the server, which includes a signature. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     ///
-    /// If no connection can be started; what becomes of the handshake, [`Connecting`] tells.
+    /// If no connection can be started. Errors of the handshake come from [`Connecting`].
     pub fn accept(mut self) -> Result<Connecting, ConnectionError> {
         let Some(undecided) = self.0.take() else {
             return Err(ConnectionError::LocallyClosed);
@@ -58,8 +59,8 @@ impl Incoming {
         Ok(Connecting::new(connection))
     }
 
-    /// As [`Self::accept`], with another configuration. The endpoint does not bind the preferred
-    /// addresses in it.
+    /// Like [`Self::accept`], with another configuration. Preferred addresses in it are announced
+    /// but not bound by the endpoint.
     ///
     /// # Errors
     ///
@@ -86,11 +87,12 @@ impl Incoming {
         }
     }
 
-    /// Asks the client to prove that it receives at its address, and to come again.
+    /// Sends a Retry packet: the client has to try again with a token, which proves that it
+    /// receives at its address.
     ///
     /// # Errors
     ///
-    /// Gives the attempt back if [`Self::may_retry`] is false.
+    /// Returns the attempt if [`Self::may_retry`] is false.
     pub fn retry(mut self) -> Result<(), RetryError> {
         let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) else {
             return Ok(());
@@ -109,14 +111,14 @@ impl Incoming {
         }
     }
 
-    /// Forgets the attempt without an answer.
+    /// Drops the attempt without an answer.
     pub fn ignore(mut self) {
         if let Some(Undecided { core, endpoint }) = self.0.take().map(|undecided| *undecided) {
             endpoint.lock().core.ignore(core);
         }
     }
 
-    /// Between which addresses the client connects.
+    /// The addresses between which the client connects.
     pub fn four_tuple(&self) -> Option<FourTuple> {
         self.0.as_ref().map(|undecided| undecided.core.four_tuple())
     }
@@ -126,7 +128,8 @@ impl Incoming {
         self.four_tuple().map(|tuple| tuple.remote)
     }
 
-    /// Our IP address that the client sent to, if the system tells it or the socket has but one.
+    /// Our IP address that the client sent to; `None` if the socket is bound to all addresses and
+    /// the system does not report which one is used.
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.four_tuple()?.local.ip();
         Some(local).filter(|ip| !ip.is_unspecified())

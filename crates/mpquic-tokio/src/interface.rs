@@ -1,4 +1,4 @@
-//! Network interfaces: which addresses can start paths, and how they come and go.
+//! Network interfaces: the addresses from which paths can start, and how they change.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,11 +11,12 @@ use tokio::time::MissedTickBehavior;
 use crate::connection_state::SharedEndpoint;
 use crate::{local_addresses, start};
 
-/// How often the list of interfaces is read. A path over a vanished interface is suspect within
-/// that time at the latest; failing sends and probe timeouts tell earlier.
+/// How often the list of interfaces is read. That is the longest until a path over a vanished
+/// interface becomes suspect; mostly a failing send or a probe timeout is faster.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Bridges and links to containers and virtual machines: they lead nowhere a server could be.
+/// Bridges and links to containers and virtual machines, by the start of their names. No server is
+/// behind them.
 const VIRTUAL: [&str; 6] = ["docker", "br-", "veth", "virbr", "vnet", "lxc"];
 
 /// Which interfaces to use.
@@ -37,12 +38,12 @@ pub struct InterfaceAddress {
     pub ip: IpAddr,
 }
 
-/// The addresses a client can start paths from: one per interface and IP version, of interfaces
-/// that are up and lead beyond this machine.
+/// The addresses from which a client can start paths: one per interface and IP version, of the
+/// interfaces that are up and lead beyond this machine.
 ///
 /// # Errors
 ///
-/// If the system does not tell its interfaces.
+/// If the system does not list its interfaces.
 pub fn usable_addresses() -> io::Result<Vec<InterfaceAddress>> {
     usable(&Selection::All)
 }
@@ -82,7 +83,7 @@ fn choose(interfaces: Vec<if_addrs::Interface>, selection: &Selection) -> Vec<In
     chosen
 }
 
-/// Binds and closes sockets as addresses come and go, until the endpoint is gone.
+/// Binds and closes sockets as addresses appear and disappear, until the endpoint is gone.
 pub(crate) async fn watch(endpoint: Weak<SharedEndpoint>, selection: Selection) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -121,7 +122,7 @@ pub(crate) async fn watch(endpoint: Weak<SharedEndpoint>, selection: Selection) 
                 Some(&address.name),
             ) {
                 Ok(_) => changed = true,
-                // A fresh IPv6 address may be tentative still: the next tick tries again.
+                // A new IPv6 address may still be tentative: the next tick tries again.
                 Err(error) => tracing::debug!(%error, ?address, "cannot bind"),
             }
         }

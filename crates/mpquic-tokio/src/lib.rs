@@ -58,7 +58,7 @@
 //!
 //! | Feature | What it brings |
 //! |---|---|
-//! | `aws-lc-rs` (default), `ring` | the library that encrypts: one of the two. With both, aws-lc-rs is used, which is faster |
+//! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster |
 //! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`] |
 //! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
 //! | `self-signed` | `ServerConfig::self_signed` |
@@ -69,8 +69,9 @@
 //! Each socket has a task. It takes a batch of datagrams from the kernel (`recvmmsg` and GRO),
 //! routes each to its connection, and runs that connection to completion under one short lock:
 //! packets are opened in place, the application is woken, and what is due leaves in trains of up to
-//! 64 datagrams per call (GSO). Application calls that write much send at once in the same way;
-//! small writes are collected. No datagram crosses a channel or wakes a task of its own.
+//! 64 datagrams per call (GSO). An application's call that writes much sends at once in the same
+//! way; small writes are collected and sent together by the connection's task. No datagram passes
+//! through a channel between tasks.
 #![expect(
     clippy::disallowed_methods,
     reason = "this is the crate that reads the clock"
@@ -130,13 +131,15 @@ pub use mpquic_core::{
     TimeSource, TlsFailure, TokenStore, TransportError, TransportErrorCode, VarInt, Version,
     Written,
 };
-/// What schedulers and congestion controllers are written against.
+/// The traits of schedulers and congestion controllers, for writing your own.
 #[doc(no_inline)]
 pub use mpquic_core::{congestion, sched};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
+#[cfg(feature = "qlog")]
+pub use mpquic_qlog as qlog;
 
-/// TLS configurations of one's own, for [`ClientConfig::new`] and [`ServerConfig::new`].
+/// For TLS configurations of your own, which [`ClientConfig::new`] and [`ServerConfig::new`] take.
 pub mod crypto {
     pub use mpquic_core::crypto::{ClientCrypto, ServerCrypto};
 

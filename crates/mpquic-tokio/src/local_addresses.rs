@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::connection_state::SharedEndpoint;
 use crate::socket::Socket;
 
-/// Lets the paths of all connections follow the sockets that are there now.
+/// Adapts the paths of all connections to the sockets that exist now.
 pub(crate) fn follow(endpoint: &SharedEndpoint) {
     let locals = endpoint.sockets.all();
     let connections = endpoint.lock().connections();
@@ -44,7 +44,7 @@ pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Socket>], new: &S
             // Servers cannot move a path, nor can clients before the handshake is confirmed.
             let has_moved = new.reaches(four_tuple.remote)
                 && engine.core.set_local_address(now, path, local).is_ok();
-            // Fails only if the path was abandoned, so that nothing is sent there.
+            // Fails only if the path was abandoned: then nothing is sent on it anyway.
             let _ = engine.core.set_path_usable(now, path, has_moved);
             if let (true, Some(plan)) = (has_moved, &mut engine.plan) {
                 plan.on_local_changed(path, local);

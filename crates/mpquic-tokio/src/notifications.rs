@@ -3,10 +3,10 @@
 use mpquic_core::Dir;
 use tokio::sync::Notify;
 
-/// Who waits for what, other than for a single stream.
+/// Wakes those who wait for anything but a single stream.
 #[derive(Default)]
 pub(crate) struct Notifications {
-    /// The connection as a whole, which changes rarely: its handshake, its paths, its end.
+    /// Changes of the connection as a whole, which are rare: its handshake, its paths, its end.
     pub(crate) connection: Notify,
     opened: [Notify; 2],
     available: [Notify; 2],

@@ -11,12 +11,12 @@ use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::connection_ref::ConnectionRef;
 
-/// A path of a connection. It keeps the connection open, but closing it is up to
-/// [`Self::close`]; dropping the handle does nothing to the path.
+/// A handle to a path of a connection. It keeps the connection open. Dropping it does nothing to
+/// the path; [`Self::close`] closes the path.
 ///
 /// # Examples
 ///
-/// A path over a second interface that is kept for the case that the first one fails:
+/// Opens a path over a second interface, for use if the first one fails:
 ///
 /// ```
 /// use mpquic_tokio::PathStatus;
@@ -44,12 +44,12 @@ impl Path {
         Self { connection, id }
     }
 
-    /// Its ID, never used twice in a connection.
+    /// The path ID. It is never used twice in a connection.
     pub fn id(&self) -> PathId {
         self.id
     }
 
-    /// Our status of the path and the peer's, if it sent one.
+    /// The status that we announced for the path, and the one that the peer announced, if any.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Path {
         self.connection.lock().core.path_status(self.id)
     }
 
-    /// Tells the peer how to treat the path, and treats it so ourselves.
+    /// Sets the status of the path: we follow it when we send, and the peer is asked to do so.
     ///
     /// # Errors
     ///
@@ -75,14 +75,14 @@ impl Path {
         self.connection.lock().core.path_stats(self.id)
     }
 
-    /// Largest datagram that fits the path; `None` if it is closed or the peer takes none. Which path
-    /// carries a datagram is the scheduler's choice: see
+    /// Largest datagram that fits the path, in bytes; `None` if the path is closed or the peer
+    /// accepts no datagrams. The scheduler chooses which path carries a datagram: see
     /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
     pub fn max_datagram_size(&self) -> Option<usize> {
         self.connection.lock().core.max_datagram_size_on(self.id)
     }
 
-    /// Abandons the path. What was under way on it travels on the others.
+    /// Abandons the path. Data that was under way on it is sent again on other paths.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Path {
         self.close_with(TransportErrorCode::APPLICATION_ABANDON_PATH)
     }
 
-    /// As [`Self::close`], with a reason for the peer.
+    /// Like [`Self::close`], with an error code for the peer.
     ///
     /// # Errors
     ///
@@ -121,7 +121,7 @@ impl Path {
         Ok(())
     }
 
-    /// Between which addresses it runs.
+    /// The addresses between which the path runs.
     pub fn four_tuple(&self) -> Option<FourTuple> {
         self.stats().map(|stats| stats.four_tuple)
     }
@@ -137,9 +137,10 @@ impl Path {
     }
 }
 
-/// What happens to the paths of a connection.
+/// A subscription to what happens to the paths of a connection.
 ///
-/// A listener that is 64 events behind misses the oldest; [`Connection::paths`] tells the state.
+/// A listener that falls more than 64 events behind misses the oldest; [`Connection::paths`] shows
+/// the current state.
 ///
 /// [`Connection::paths`]: crate::Connection::paths
 #[derive(Debug)]
@@ -150,7 +151,7 @@ impl PathEvents {
         Self(receiver)
     }
 
-    /// The next event; `None` once the connection ended. Cancel-safe.
+    /// Waits for the next event; `None` once the connection ended. Cancel-safe.
     pub async fn next(&mut self) -> Option<PathEvent> {
         loop {
             match self.0.recv().await {

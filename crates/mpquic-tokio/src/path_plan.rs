@@ -1,9 +1,9 @@
 //! [`PathPlan`]: which paths a client wants, and when to try them.
 //!
-//! Every local address gets a path to every address of the server, nearest to the diagonal first,
-//! so that a low limit still spreads over all of both. The plan opens what is missing, waits when
-//! the peer allows no more, backs off from paths that failed, and follows local addresses that
-//! come and go.
+//! Every local address gets a path to every address of the server. The order is such that even with
+//! few paths as many addresses of both sides as possible are in use. The plan opens missing paths,
+//! waits while the peer allows no more, tries failed paths again after a growing time, and follows
+//! changes of the local addresses.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use mpquic_core::{
 
 use crate::socket::Socket;
 
-/// How long after its failure a path is tried again; doubles with each failure.
+/// How long after its first failure a path is tried again; the time doubles with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
-/// The longest that grows to.
+/// The longest such time.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// Which paths a client connection should have.
@@ -27,9 +27,10 @@ pub(crate) struct PathPlan {
     remotes: Vec<SocketAddr>,
     locals: Vec<Arc<Socket>>,
     targets: Vec<Target>,
-    /// Set from the confirmed handshake on, until opening is impossible for good.
+    /// True once the handshake is confirmed, unless it turned out that no path can be opened at
+    /// all.
     confirmed: bool,
-    /// Set while the peer allows no more paths.
+    /// True while the peer allows no more paths.
     is_blocked: bool,
     /// The server's address in the handshake, and the one it prefers, once a path moved there.
     preferred: Option<(SocketAddr, SocketAddr)>,
@@ -40,10 +41,10 @@ pub(crate) struct PathPlan {
 struct Target {
     four_tuple: FourTuple,
     path: Option<PathId>,
-    /// It failed, and is not to be tried before this time.
+    /// The path failed and is not to be tried again before this time.
     retry_at: Option<Instant>,
     backoff: Duration,
-    /// The peer will never take it, or the application does not want it.
+    /// The peer will never accept such a path, or the application does not want it.
     is_impossible: bool,
 }
 
@@ -64,7 +65,8 @@ impl Target {
 }
 
 impl PathPlan {
-    /// A plan whose path 0 is the handshake's; `server_addresses` are further targets.
+    /// A plan for a connection whose handshake runs on `first`; `server_addresses` are further
+    /// targets.
     pub(crate) fn new(first: FourTuple, server_addresses: &[SocketAddr]) -> Self {
         let mut remotes = vec![first.remote];
         for address in server_addresses {
@@ -84,8 +86,8 @@ impl PathPlan {
         }
     }
 
-    /// The local addresses there are now. Targets without a path follow them; those with one need
-    /// [`Self::follow`].
+    /// Sets the local addresses that exist now. This adapts targets without a path;
+    /// [`Self::follow`] does so for paths.
     pub(crate) fn set_locals(&mut self, locals: Vec<Arc<Socket>>) {
         self.locals = locals;
         let pairs = address_pairs(&self.locals, &self.remotes);
@@ -102,8 +104,8 @@ impl PathPlan {
         }
     }
 
-    /// Abandons paths whose local address is gone. If none would be left, one of them is kept, and
-    /// moves to a new local address as soon as there is one.
+    /// Abandons paths whose local address is gone. If no path would be left, one of them is kept
+    /// and moves to a new local address as soon as there is one.
     pub(crate) fn follow(&mut self, core: &mut Connection, now: Instant) {
         let locals = &self.locals;
         let is_gone = |target: &Target| !locals.iter().any(|s| s.owns(target.four_tuple.local));
@@ -118,7 +120,8 @@ impl PathPlan {
             };
             let remote = target.four_tuple.remote;
             let next = locals.iter().find(|socket| socket.reaches(remote));
-            // Abandoning tells the peer at once, by a path that works.
+            // Rather than let the path fail: abandoning it tells the peer at once, over a path that
+            // works.
             let reason = TransportErrorCode::APPLICATION_ABANDON_PATH;
             if alive && core.close_path(now, path, reason) != Err(ClosePathError::LastPath) {
                 target.path = None;
@@ -137,7 +140,7 @@ impl PathPlan {
                 }
                 None => core.set_path_usable(now, path, false),
             };
-            // An abandoned path is where we want it to be.
+            // Fails only if the path is abandoned already, which is what we want.
             let _ = result;
         }
         self.targets.retain(|target| {
@@ -145,7 +148,7 @@ impl PathPlan {
         });
     }
 
-    /// The handshake is confirmed: paths may be opened if the peer supports it.
+    /// The handshake is confirmed: paths may be opened if the peer supports multipath.
     pub(crate) fn on_confirmed(&mut self, core: &mut Connection) {
         self.confirmed = core.is_multipath();
     }
@@ -180,7 +183,7 @@ impl PathPlan {
         }
     }
 
-    /// A path has another local address, because the socket was replaced.
+    /// A path has a new local address, because its socket was replaced.
     pub(crate) fn on_local_changed(&mut self, path: PathId, local: SocketAddr) {
         if let Some(target) = self.target(path) {
             target.four_tuple.local = local;
@@ -188,8 +191,8 @@ impl PathPlan {
         self.drop_duplicates();
     }
 
-    /// A path moved. If that was to the server's preferred address, further paths lead there: the
-    /// one before may not work for long (MP-019).
+    /// A path moved. If it moved to the server's preferred address, further paths lead there as
+    /// well: the server's former address may not work for long (MP-019).
     fn on_migrated(&mut self, path: PathId, four_tuple: FourTuple) {
         let Some(target) = self.target(path) else {
             return;
@@ -219,7 +222,7 @@ impl PathPlan {
         self.drop_duplicates();
     }
 
-    /// Drops targets for addresses that another one has.
+    /// Drops targets with the same addresses as another one.
     fn drop_duplicates(&mut self) {
         let all: Vec<_> = self
             .targets
@@ -243,7 +246,7 @@ impl PathPlan {
             .find(|target| target.path == Some(path))
     }
 
-    /// The application closed or opened a path itself: the plan does not undo it.
+    /// The application opened or closed a path itself: the plan respects that.
     pub(crate) fn on_application(&mut self, four_tuple: FourTuple, path: Option<PathId>) {
         self.targets
             .retain(|target| target.four_tuple != four_tuple);
@@ -253,7 +256,7 @@ impl PathPlan {
         self.targets.push(target);
     }
 
-    /// When a path may be tried again.
+    /// When a failed path may be tried again.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if !self.confirmed || self.is_blocked {
             return None;
@@ -263,7 +266,7 @@ impl PathPlan {
         missing.filter_map(|target| target.retry_at).min()
     }
 
-    /// Opens what is due.
+    /// Opens the paths that are due.
     pub(crate) fn open(&mut self, core: &mut Connection, now: Instant) {
         if !self.confirmed || self.is_blocked {
             return;

@@ -1,9 +1,9 @@
-//! [`ReceiveBuffers`]: what a socket receives into.
+//! [`ReceiveBuffers`]: the memory that a socket receives into.
 //!
-//! Each lane owns a slab of memory. A received message is cut off its front, decrypted in place and
-//! handed out as `Bytes` slices; the slab is used again once all of them are dropped. Short messages
-//! are copied to another slab, so that a few bytes neither use up a lane nor keep much memory in
-//! use. Nothing is allocated once there are enough slabs.
+//! Each lane owns a slab of memory. A received message is cut off the front of the slab, decrypted
+//! in place and handed out as `Bytes` slices; the slab is used again once all of these are dropped.
+//! Short messages are copied to another slab, so that a few bytes neither use up a lane nor keep
+//! much memory alive. Nothing is allocated once there are enough slabs.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -11,20 +11,23 @@ use std::io::{self, IoSliceMut};
 use bytes::BytesMut;
 use quinn_udp::RecvMeta;
 
-/// Room one call to the kernel may fill in a lane: the largest UDP payload, coalesced or not.
+/// Bytes that one call to the kernel may fill in a lane: the largest UDP payload, coalesced or not.
 const MESSAGE: usize = 1 << 16;
-/// Bytes of a slab. Small enough to stay in a CPU cache, large enough to waste little at its end.
+/// Size of a slab, in bytes. Small enough to stay in a CPU cache, large enough to waste little at
+/// its end.
 const SLAB: usize = 4 * MESSAGE;
-/// Messages up to this length are copied: it costs less than the share of a slab they would use up.
+/// Messages up to this length, in bytes, are copied: that costs less than the part of a slab they
+/// would use up.
 const SHORT: usize = 4096;
-/// Messages taken from the kernel in one call, at most.
+/// The most messages taken from the kernel in one call.
 const MAX_LANES: usize = 8;
-/// Slabs whose slices are still in use and that are kept for later.
+/// The most slabs kept for later while slices of them are still in use.
 const MAX_RETIRED: usize = 64;
-/// How many of them are looked at for one that is free, from either end.
+/// How many of these are looked at, from each end, to find a free one.
 const LOOK_AT: usize = 4;
 
-/// Buffers for `recvmmsg`: one message per lane. Starts with one and grows when all are filled.
+/// Buffers for `recvmmsg`: one message per lane. Starts with one lane, and gets more when all are
+/// filled.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers {
     lanes: Vec<BytesMut>,
@@ -49,7 +52,8 @@ impl Default for ReceiveBuffers {
 }
 
 impl ReceiveBuffers {
-    /// Lets `receive` fill the lanes, then passes each message to `take`. Returns how many.
+    /// Lets `receive` fill the lanes, then passes each message to `take`. Returns the number of
+    /// messages.
     pub(crate) fn fill(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> io::Result<usize>,
@@ -103,9 +107,10 @@ fn retire(retired: &mut VecDeque<BytesMut>, mut used: BytesMut) {
     }
 }
 
-/// An empty slab nobody looks at any more.
+/// A retired slab none of whose slices is in use any more.
 fn reclaim(retired: &mut VecDeque<BytesMut>) -> Option<BytesMut> {
-    // The newest are in the cache still, the oldest free first; slow readers may hold the rest.
+    // The newest ones are still in the cache, and the oldest ones are the first to be free. Slow
+    // readers may keep those in between.
     let newest = (0..retired.len()).rev().take(LOOK_AT);
     let oldest = 0..retired.len().min(LOOK_AT);
     for index in newest.chain(oldest) {
@@ -119,7 +124,7 @@ fn reclaim(retired: &mut VecDeque<BytesMut>) -> Option<BytesMut> {
     None
 }
 
-/// A slab to receive into.
+/// An empty slab to receive into.
 fn fresh(retired: &mut VecDeque<BytesMut>) -> BytesMut {
     match reclaim(retired) {
         Some(mut slab) => {

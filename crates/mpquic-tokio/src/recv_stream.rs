@@ -14,7 +14,7 @@ use crate::connection_ref::ConnectionRef;
 
 /// The receiving half of a stream.
 ///
-/// Dropped before its end, the peer is asked to stop sending, with code 0.
+/// If it is dropped before its end, the peer is asked to stop sending, with code 0.
 ///
 /// # Examples
 ///
@@ -35,9 +35,9 @@ use crate::connection_ref::ConnectionRef;
 pub struct RecvStream {
     connection: ConnectionRef,
     id: StreamId,
-    /// Opened before it was known whether the server takes 0-RTT.
+    /// Opened as 0-RTT, before it was known whether the server accepts it.
     early: bool,
-    /// What is read may have been sent as 0-RTT.
+    /// The peer may have sent this stream as 0-RTT.
     is_0rtt: bool,
     end: Option<End>,
 }
@@ -48,14 +48,14 @@ enum End {
     /// All bytes were read.
     Finished,
     Reset(VarInt),
-    /// We do not want it.
+    /// We asked the peer to stop.
     Stopped,
 }
 
 /// Why nothing was read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
-    /// The peer gave the stream up.
+    /// The peer reset the stream with this code.
     #[error("stream reset by the peer: code {0}")]
     Reset(VarInt),
     /// The connection ended.
@@ -64,10 +64,10 @@ pub enum ReadError {
     /// The stream was stopped before.
     #[error("closed stream")]
     ClosedStream,
-    /// An ordered read after an unordered one.
+    /// Ordered reads are impossible after an unordered one.
     #[error("ordered read after an unordered one")]
     IllegalOrderedRead,
-    /// The stream was opened as 0-RTT, and the server did not take that: open another one.
+    /// The stream was opened as 0-RTT, which the server rejected: open another one.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
 }
@@ -89,7 +89,7 @@ pub enum ResetError {
     /// The connection ended.
     #[error("connection lost")]
     ConnectionLost(#[from] ConnectionError),
-    /// The stream was opened as 0-RTT, and the server did not take that.
+    /// The stream was opened as 0-RTT, which the server rejected.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
 }
@@ -117,7 +117,7 @@ pub enum ReadToEndError {
 }
 
 impl RecvStream {
-    /// A stream of our own, `early` if it was opened as 0-RTT.
+    /// A stream that we opened, as 0-RTT if `early`.
     pub(crate) fn opened(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
         Self {
             connection,
@@ -128,7 +128,7 @@ impl RecvStream {
         }
     }
 
-    /// A stream of the peer.
+    /// A stream that the peer opened.
     pub(crate) fn accepted(connection: ConnectionRef, id: StreamId, is_0rtt: bool) -> Self {
         Self {
             connection,
@@ -139,19 +139,19 @@ impl RecvStream {
         }
     }
 
-    /// True if the stream is from before the end of the handshake. On a server, what is read may
-    /// then be a replay of an earlier connection: act on it only if it may happen twice.
+    /// True if the stream was opened before the end of the handshake. On a server, what is read may
+    /// then be a replay of an earlier connection: do nothing that must not be done twice.
     pub fn is_0rtt(&self) -> bool {
         self.is_0rtt
     }
 
-    /// Its ID.
+    /// The stream's ID.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// The next bytes in order, as many as there are and `buf` holds; `None` at the end.
-    /// Cancel-safe.
+    /// Reads the next bytes in order, as many as there are and `buf` holds, and returns their
+    /// number; `None` at the end. Waits while there are none. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -165,11 +165,11 @@ impl RecvStream {
         Ok(Some(buf.filled().len()).filter(|read| *read > 0))
     }
 
-    /// Exactly as many bytes as `buf` holds. Not cancel-safe.
+    /// Reads exactly as many bytes as `buf` holds. Not cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the stream ends before, and as for [`Self::read`].
+    /// If the stream ends too early, and those of [`Self::read`].
     pub async fn read_exact(&mut self, buf: &mut [u8]) -> Result<(), ReadExactError> {
         let mut filled = 0;
         while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -181,12 +181,13 @@ impl RecvStream {
         Ok(())
     }
 
-    /// The next piece of at most `max_length` bytes, without copying; `None` at the end. Unordered,
-    /// pieces come as they arrive, which makes ordered reads impossible from then on. Cancel-safe.
+    /// Reads the next piece of at most `max_length` bytes without copying it; `None` at the end.
+    /// With `ordered` false, pieces come as they arrive, and ordered reads are impossible from then
+    /// on. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// As for [`Self::read`], or if the read is ordered after an unordered one.
+    /// Those of [`Self::read`], and if the read is ordered after an unordered one.
     pub async fn read_chunk(
         &mut self,
         max_length: usize,
@@ -226,11 +227,11 @@ impl RecvStream {
         .await
     }
 
-    /// All bytes up to the end of the stream, at most `size_limit`. Not cancel-safe.
+    /// Reads all bytes up to the end of the stream, at most `size_limit`. Not cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the stream is longer, and as for [`Self::read`].
+    /// If the stream is longer than `size_limit`, and those of [`Self::read`].
     pub async fn read_to_end(&mut self, size_limit: usize) -> Result<Vec<u8>, ReadToEndError> {
         let mut pieces: [Bytes; 32] = Default::default();
         let mut data = BytesMut::new();
@@ -246,7 +247,7 @@ impl RecvStream {
         Ok(data.into())
     }
 
-    /// Asks the peer to stop sending; what arrives is dropped.
+    /// Asks the peer to stop sending. What still arrives is dropped.
     ///
     /// # Errors
     ///
@@ -262,13 +263,13 @@ impl RecvStream {
         Ok(())
     }
 
-    /// Waits until the peer resets the stream (its code), or no reset can come any more (`None`):
-    /// all data has arrived, or the stream was stopped. What has arrived can still be read in the
-    /// latter case. Cancel-safe.
+    /// Waits until the peer resets the stream, and returns its code; or until no reset can come any
+    /// more, because all data has arrived or the stream was stopped (`None`). Data that has arrived
+    /// can still be read then. Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended before, or the stream was rejected with 0-RTT.
+    /// If the connection ended before, or the server rejected the stream together with 0-RTT.
     pub async fn received_reset(&mut self) -> Result<Option<VarInt>, ResetError> {
         poll_fn(|cx| {
             match self.end {
@@ -344,7 +345,8 @@ impl RecvStream {
         })
     }
 
-    /// Calls `read` until it has enough or there is no more for now; ready if it read anything.
+    /// Calls `read` until it has enough, or until there is no more for now. Ready if anything was
+    /// read.
     fn poll_pieces(
         &mut self,
         cx: &mut Context<'_>,
@@ -399,7 +401,7 @@ impl RecvStream {
     }
 }
 
-/// What one step of a read came to.
+/// The result of one step of a read.
 enum Step {
     Read,
     /// The reader has enough.
@@ -414,7 +416,7 @@ impl Drop for RecvStream {
             return;
         }
         let mut engine = self.connection.lock();
-        // The ID of a rejected stream may be in use again.
+        // The ID of a rejected stream may belong to a new stream.
         if engine.error.is_some() || engine.is_rejected(self.early) {
             return;
         }

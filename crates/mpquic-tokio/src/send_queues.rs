@@ -1,21 +1,22 @@
-//! [`SendQueues`]: what waits behind our sockets, in the kernel's queues and the network device.
+//! [`SendQueues`]: how much waits behind our sockets, in the kernel's queues and the network
+//! device.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Shortest time between two questions to the kernel.
+/// Shortest time between two requests to the kernel.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Asking takes no more than one part in this many of the time: each answer lists every UDP socket
-/// there is.
+/// Requests may take up to one part in this many of all time. They are not cheap: each answer lists
+/// every UDP socket of the machine.
 const SHARE: u32 = 50;
-/// The kernel's tables of UDP sockets, as this thread's network namespace has them.
+/// The kernel's tables of UDP sockets in this thread's network namespace.
 const TABLES: [&str; 2] = ["/proc/thread-self/net/udp", "/proc/thread-self/net/udp6"];
 
-/// The send queues of UDP sockets, as Linux lists them: memory of packets that were handed to the
-/// kernel and have not left the machine, in the queueing discipline, the driver or the device.
-/// That is more than the packets' bytes, up to twice as much for small ones.
+/// The send queues of UDP sockets as Linux lists them: the memory of packets that were handed to
+/// the kernel and have not left the machine, be they in the queueing discipline, the driver or the
+/// device. That is more than the bytes of the packets, up to twice as much if they are small.
 ///
-/// The list is text to read because asking for a single socket (`SIOCOUTQ`) takes `unsafe`.
+/// The list is read as text because the call for a single socket (`SIOCOUTQ`) needs `unsafe`.
 #[derive(Debug, Default)]
 pub(crate) struct SendQueues {
     /// Sockets with something waiting.
@@ -26,8 +27,8 @@ pub(crate) struct SendQueues {
 }
 
 impl SendQueues {
-    /// Asks the kernel if the last answer is too old. Returns when it was asked last; `None` on
-    /// systems that do not tell.
+    /// Asks the kernel again if the last answer is too old. Returns when it was asked last; `None`
+    /// on systems without such a list.
     pub(crate) fn refresh(&mut self, now: Instant) -> Option<Instant> {
         let due = self
             .asked
@@ -62,7 +63,7 @@ impl SendQueues {
     }
 }
 
-/// Address and send queue of a row, if anything waits.
+/// Address and send queue of one row, if anything waits.
 fn row(line: &str) -> Option<(SocketAddr, u64)> {
     let mut fields = line.split_ascii_whitespace();
     let local = address(fields.nth(1)?)?;
@@ -71,7 +72,8 @@ fn row(line: &str) -> Option<(SocketAddr, u64)> {
     (bytes > 0).then_some((local, bytes))
 }
 
-/// `0100007F:1F90` and its like: words of the address as this machine stores them.
+/// Parses addresses such as `0100007F:1F90`: the words of the IP address in this machine's byte
+/// order, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

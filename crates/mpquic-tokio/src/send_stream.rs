@@ -14,13 +14,13 @@ use tokio::io::AsyncWrite;
 
 use crate::connection_ref::ConnectionRef;
 
-/// Bytes copied under one lock, at most.
+/// The most bytes copied while the connection is locked once.
 const MAX_COPY: usize = 256 << 10;
 
 /// The sending half of a stream.
 ///
-/// Dropped, it is finished, unless it was finished or reset before: bytes written so far are
-/// delivered as long as the connection lives.
+/// If it is dropped, it is finished, unless it was finished or reset before: the bytes written so
+/// far are delivered as long as the connection lives.
 ///
 /// # Examples
 ///
@@ -41,16 +41,16 @@ const MAX_COPY: usize = 256 << 10;
 pub struct SendStream {
     connection: ConnectionRef,
     id: StreamId,
-    /// Opened before it was known whether the server takes 0-RTT.
+    /// Opened as 0-RTT, before it was known whether the server accepts it.
     early: bool,
-    /// Finished: there is nothing left to do on drop.
+    /// Finished or reset: there is nothing left to do on drop.
     finished: bool,
 }
 
 /// Why nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// The peer does not want the rest of the stream.
+    /// The peer asked us to stop sending, with this code.
     #[error("sending stopped by the peer: code {0}")]
     Stopped(VarInt),
     /// The connection ended.
@@ -59,7 +59,7 @@ pub enum WriteError {
     /// The stream was finished or reset before.
     #[error("closed stream")]
     ClosedStream,
-    /// The stream was opened as 0-RTT, and the server did not take that: open another one.
+    /// The stream was opened as 0-RTT, which the server rejected: open another one.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
 }
@@ -70,7 +70,7 @@ pub enum StoppedError {
     /// The connection ended.
     #[error("connection lost")]
     ConnectionLost(#[from] ConnectionError),
-    /// The stream was opened as 0-RTT, and the server did not take that.
+    /// The stream was opened as 0-RTT, which the server rejected.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
 }
@@ -95,13 +95,13 @@ impl SendStream {
         }
     }
 
-    /// Its ID.
+    /// The stream's ID.
     pub fn id(&self) -> StreamId {
         self.id
     }
 
-    /// Writes as many bytes as the send buffer and flow control take, at least one; waits while
-    /// they take none. Cancel-safe.
+    /// Writes as many bytes as send buffer and flow control allow, and returns their number, at
+    /// least one. Waits while they allow none. Cancel-safe.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl SendStream {
         poll_fn(|cx| self.poll_write(cx, data)).await
     }
 
-    /// Writes everything. Not cancel-safe: it may have written part of `data`.
+    /// Writes all of `data`. Not cancel-safe: part of it may have been written.
     ///
     /// # Errors
     ///
@@ -132,8 +132,9 @@ impl SendStream {
         self.write_all_chunks(&mut [chunk]).await
     }
 
-    /// Writes as many chunks as the send buffer and flow control take, without copying; waits while
-    /// they take none. A chunk taken in part is advanced. Cancel-safe.
+    /// Writes as many chunks as send buffer and flow control allow, without copying them. Waits
+    /// while they allow none. A chunk that was written in part keeps its unwritten rest.
+    /// Cancel-safe.
     ///
     /// # Errors
     ///
@@ -178,7 +179,8 @@ impl SendStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        // Copied in pieces: the lock is held briefly, and what is sent at once is in the cache.
+        // Copied in pieces, so that the lock is held briefly and what is sent next is still in the
+        // cache.
         let data = data.get(..MAX_COPY).unwrap_or(data);
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
@@ -186,7 +188,7 @@ impl SendStream {
         })
     }
 
-    /// Runs `write`, which returns its result and the bytes it took.
+    /// Calls `write`, which returns its result and the number of bytes it accepted.
     fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -236,12 +238,13 @@ impl SendStream {
                 Ok(())
             }
             Err(FinishError::ClosedStream) => Err(ClosedStream::default()),
-            // As if the bytes were lost: the peer does not want them.
+            // No error: the peer does not want the bytes, so it does not matter that they are not
+            // sent.
             Err(FinishError::Stopped(_)) => Ok(()),
         }
     }
 
-    /// Drops unsent bytes and tells the peer so.
+    /// Ends the stream with an error: bytes that were not sent or were lost are never sent.
     ///
     /// # Errors
     ///
@@ -257,12 +260,12 @@ impl SendStream {
     }
 
     /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
-    /// been written. It can be called again with a smaller size; the code stays the first one. Not
-    /// every peer takes it (draft-ietf-quic-reliable-stream-reset-11).
+    /// been written. It can be called again with a smaller size, but the first code stays. Not
+    /// every peer supports it (draft-ietf-quic-reliable-stream-reset-11).
     ///
     /// # Errors
     ///
-    /// If the peer does not take it, so much was never written, or the stream is closed.
+    /// If the peer does not support it, fewer bytes were written, or the stream is closed.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         let mut engine = self.connection.lock();
         if engine.error.is_some() || engine.is_rejected(self.early) {
@@ -274,7 +277,7 @@ impl SendStream {
         Ok(())
     }
 
-    /// Larger is more urgent; 0 is the default.
+    /// Sets the priority. Larger is more urgent; 0 is the default.
     ///
     /// # Errors
     ///
@@ -300,12 +303,12 @@ impl SendStream {
         engine.core.send_stream(self.id).priority()
     }
 
-    /// Waits until the peer stops the stream (its code), or has acknowledged all of a finished
-    /// stream (`None`). Cancel-safe.
+    /// Waits until the peer asks us to stop sending, and returns its code; or until it has
+    /// acknowledged all of a finished stream (`None`). Cancel-safe.
     ///
     /// # Errors
     ///
-    /// If the connection ended before, or the stream was rejected with 0-RTT.
+    /// If the connection ended before, or the server rejected the stream together with 0-RTT.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| {
             let mut engine = self.connection.lock();
@@ -333,7 +336,7 @@ impl Drop for SendStream {
             return;
         }
         let mut engine = self.connection.lock();
-        // The ID of a rejected stream may be in use again.
+        // The ID of a rejected stream may belong to a new stream.
         if engine.error.is_some() || engine.is_rejected(self.early) {
             return;
         }
@@ -342,7 +345,7 @@ impl Drop for SendStream {
         match engine.core.send_stream(self.id).finish() {
             Ok(()) => engine.wake_task(),
             Err(FinishError::Stopped(code)) => {
-                // Nobody wants the rest; a reset lets both sides forget the stream.
+                // The peer does not want the rest; a reset lets both sides forget the stream.
                 if engine.core.send_stream(self.id).reset(code).is_ok() {
                     engine.wake_task();
                 }

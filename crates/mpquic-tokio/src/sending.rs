@@ -14,41 +14,43 @@ use smallvec::SmallVec;
 use crate::socket::{Sent, Socket};
 use crate::sockets::Sockets;
 
-/// Largest payload of a UDP datagram over IPv4, and so of one train handed to the kernel.
+/// Largest payload of a UDP datagram over IPv4, which also limits a train of datagrams handed to
+/// the kernel in one call.
 const MAX_TRAIN: usize = 65_507;
-/// Trains of datagrams sent before others get a turn with the connection.
+/// Trains of datagrams sent before the connection is unlocked for others.
 const MAX_TRAINS: usize = 16;
-/// Trains kept for a socket whose buffer is full; more are dropped, as a full queue would.
+/// Trains kept for a socket whose buffer is full. More are dropped, as a full queue in the network
+/// would do.
 const MAX_UNSENT: usize = 8;
-/// How long a path is out of use that the kernel found no way for.
+/// How long a path is not used after the kernel had no route for it.
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Memory for the train being sent: connections that idle hold none.
+    /// Memory for the train being sent, shared so that idle connections need none.
     static TRAIN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Hands the datagrams of a connection to sockets, and keeps what they have no room for.
+/// Hands the datagrams of a connection to sockets, and keeps those for which a socket has no room.
 pub(crate) struct Sending {
-    /// Datagrams one train may have.
+    /// The most datagrams in one train.
     pub(crate) max_datagrams: usize,
     unsent: VecDeque<Unsent>,
-    /// Paths the kernel found no way for, and when to try them again.
+    /// Paths for which the kernel had no route, and when to try them again.
     unreachable: Vec<(PathId, Instant)>,
-    /// When the kernel was asked for what the scheduler knows of send queues.
+    /// When the kernel gave the information about send queues that the scheduler has.
     queues_told: Option<Instant>,
 }
 
-/// What is left to do after datagrams were sent.
+/// Whether anything is left to do after datagrams were sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing.
     Done,
-    /// More is due than fits one turn, or some socket had no room for what was.
+    /// More is due than one turn sends, or a socket had no room for some of it.
     More,
 }
 
-/// Datagrams a socket had no room for.
+/// Datagrams for which a socket had no room.
 struct Unsent {
     socket: Arc<Socket>,
     transmit: Transmit,
@@ -56,8 +58,8 @@ struct Unsent {
 }
 
 impl Sending {
-    /// For a connection with this transport configuration: its trains are as long as one call to
-    /// the kernel can take even of the largest datagrams.
+    /// For a connection with this transport configuration. Trains have as many datagrams as one
+    /// call to the kernel can take if all of them have the largest size.
     pub(crate) fn new(transport: &TransportConfig) -> Self {
         let largest = transport.max_mtu.max(transport.initial_mtu).max(1200);
         Self {
@@ -105,7 +107,7 @@ impl Sending {
         next
     }
 
-    /// Sends a train behind what its socket had no room for.
+    /// Sends a train after those that its socket had no room for.
     fn send(&mut self, socket: Arc<Socket>, transmit: Transmit, contents: &[u8]) -> Sent {
         let is_full = self
             .unsent
@@ -132,7 +134,7 @@ impl Sending {
         }
     }
 
-    /// Sends what sockets had no room for, in order.
+    /// Sends, in order, what sockets had no room for.
     fn resume(&mut self) {
         let mut blocked: SmallVec<[Arc<Socket>; 2]> = SmallVec::new();
         for _ in 0..self.unsent.len() {
@@ -154,13 +156,13 @@ impl Sending {
         }
     }
 
-    /// The sockets with no room for what is kept for them.
+    /// The sockets for which datagrams are kept.
     pub(crate) fn full_sockets(&self) -> impl Iterator<Item = (SocketAddr, &Arc<Socket>)> {
         let sockets = self.unsent.iter().map(|unsent| &unsent.socket);
         sockets.map(|socket| (socket.local(), socket))
     }
 
-    /// Tells the scheduler what waits behind each path's socket, if there is news.
+    /// Tells the scheduler how much waits behind each path's socket, if there is something new.
     fn tell_queues(&mut self, core: &mut Connection, sockets: &Sockets, now: Instant) {
         let mut queues = sockets.send_queues();
         let asked = queues.refresh(now);
@@ -187,7 +189,7 @@ impl Sending {
         }
     }
 
-    /// The kernel has no way for a path: its data moves to other paths at once instead of after a
+    /// The kernel has no route for a path: its data moves to other paths at once instead of after a
     /// probe timeout.
     fn on_unreachable(&mut self, core: &mut Connection, path: PathId, now: Instant) {
         let is_known = self.unreachable.iter().any(|(id, _)| *id == path);

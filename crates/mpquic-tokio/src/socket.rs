@@ -30,7 +30,7 @@ pub(crate) enum Sent {
         /// Offset of the first byte not taken.
         from: usize,
     },
-    /// The kernel has no way to the peer from this socket now.
+    /// The kernel has no route to the peer from this socket now.
     Unreachable,
 }
 
@@ -39,8 +39,8 @@ thread_local! {
     static MAY_SEND: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
 }
 
-/// While it lives, its thread must not send. In builds with debug assertions, [`Socket::send`]
-/// panics if it does.
+/// While a value of this type lives, its thread must not send: in builds with debug assertions,
+/// [`Socket::send`] panics then.
 pub(crate) struct NoSending(std::marker::PhantomData<*const ()>);
 
 impl NoSending {
@@ -59,8 +59,8 @@ impl Drop for NoSending {
 }
 
 impl Socket {
-    /// Binds to `local` and, where the system allows, to a network interface, so that packets leave
-    /// by that interface whatever the routing table prefers.
+    /// Binds to `local` and, where the system allows it, to a network interface, so that packets
+    /// leave by that interface whatever the routing table says.
     pub(crate) fn bind(
         local: SocketAddr,
         interface: Option<&str>,
@@ -71,7 +71,7 @@ impl Socket {
         if let Some(name) = interface
             && let Err(error) = socket.bind_device(Some(name.as_bytes()))
         {
-            // Older kernels ask for a privilege; the bound address then has to do.
+            // Older kernels require a privilege for this. Without it, only the address is bound.
             debug!(name, %error, "cannot bind to the interface, only to its address");
         }
         socket.bind(&local.into())?;
@@ -87,13 +87,13 @@ impl Socket {
         Self::from_std(socket.into(), None)
     }
 
-    /// Takes a socket that the application has bound.
+    /// Makes one of a socket that the application has bound.
     pub(crate) fn adopt(socket: std::net::UdpSocket, buffer_size: usize) -> io::Result<Self> {
         set_buffers(&socket2::SockRef::from(&socket), buffer_size);
         Self::from_std(socket, None)
     }
 
-    /// Takes a socket that is bound already.
+    /// Makes one of a socket that is bound already.
     fn from_std(socket: std::net::UdpSocket, interface: Option<String>) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let local = socket.local_addr()?;
@@ -181,8 +181,8 @@ impl Socket {
         })
     }
 
-    /// Between which addresses a received datagram travelled. IPv4 addresses that a dual-stack
-    /// socket shows as IPv6 ones come out as IPv4.
+    /// The addresses between which a received datagram travelled. IPv4 addresses that a dual-stack
+    /// socket shows as IPv6 ones are turned into IPv4.
     pub(crate) fn four_tuple(&self, meta: &RecvMeta) -> FourTuple {
         let remote = canonical(meta.addr);
         let local = match meta.dst_ip {
@@ -194,8 +194,9 @@ impl Socket {
         FourTuple::new(local, remote)
     }
 
-    /// Sends the datagrams of a transmit, as few calls as the kernel allows. Only a full send buffer
-    /// keeps bytes back: UDP may lose datagrams, and QUIC notices.
+    /// Sends the datagrams of a transmit in as few calls as the kernel allows. Only a full send
+    /// buffer stops it; after any other error it goes on, because UDP may lose datagrams and QUIC
+    /// repairs that.
     pub(crate) fn send(&self, transmit: &Transmit, contents: &[u8]) -> Sent {
         #[cfg(debug_assertions)]
         assert!(MAY_SEND.get(), "sends with the endpoint locked");
@@ -210,7 +211,7 @@ impl Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Sent::Blocked { from };
                 }
-                // The kernel or driver refused the train: `max_segments` is 1 from here on.
+                // The kernel or driver refused the train: `max_segments` is 1 from now on.
                 Err(error) if part.len() > segment && self.max_segments() == 1 => {
                     debug!(%error, "segmentation offload does not work, sending one by one");
                 }
@@ -218,7 +219,7 @@ impl Socket {
                     debug!(%error, local = %self.local, remote = %transmit.four_tuple.remote, "unreachable");
                     return Sent::Unreachable;
                 }
-                // Too large for the link (an MTU probe), or a passing fault.
+                // The datagram is too large for the link (an MTU probe), or the error will pass.
                 Err(error) => {
                     trace!(%error, local = %self.local, "datagram not sent");
                     from = end;
@@ -240,7 +241,8 @@ impl Socket {
             segment_size: (contents.len() > segment).then_some(segment),
             src_ip: (wildcard && !source.is_unspecified()).then_some(source),
         };
-        // Tried without asking the runtime first: a fresh socket is not yet known to be writable.
+        // Tried without asking the runtime first, which does not know yet that a new socket is
+        // writable.
         let result = self.state.try_send((&self.io).into(), &transmit);
         if let Err(error) = &result
             && error.kind() == io::ErrorKind::WouldBlock
@@ -277,7 +279,7 @@ fn new_socket(local: SocketAddr, buffer_size: usize) -> io::Result<socket2::Sock
 }
 
 fn set_buffers(socket: &socket2::Socket, size: usize) {
-    // The kernel silently takes less than asked for; a small buffer is not worth failing for.
+    // The kernel may silently grant less. A small buffer is no reason to fail.
     let _ = socket.set_recv_buffer_size(size);
     let _ = socket.set_send_buffer_size(size);
 }

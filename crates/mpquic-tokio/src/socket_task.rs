@@ -1,5 +1,5 @@
 //! The task of a socket: it takes a batch of datagrams from the kernel, routes them, and runs the
-//! connections they are for to completion.
+//! connections they belong to.
 
 use std::io;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         match reader.run(&endpoint, &socket) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // ICMP errors and such: nothing that concerns the next datagram.
+            // ICMP errors and the like do not concern the next datagram.
             Err(error) => tracing::debug!(%error, local = %socket.local(), "receive"),
         }
-        // Applications read a batch before the next one: it is in the cache still, and what is
-        // bounded in bytes, as DATAGRAMs are, does not overflow.
+        // Lets applications read this batch before the next one, while it is still in the cache and
+        // before buffers with a limit, like that of DATAGRAMs, overflow.
         tokio::task::yield_now().await;
     }
 }
@@ -46,13 +46,13 @@ struct Reader {
     batch: Batch,
 }
 
-/// What a batch of datagrams came to: runs of consecutive ones for the same connection, and answers
-/// to those of no connection.
+/// A batch of datagrams: runs of consecutive ones for the same connection, and answers to those
+/// that belong to no connection.
 #[derive(Default)]
 struct Batch {
     runs: Vec<(ConnectionHandle, Arc<ConnectionState>, usize)>,
     routed: Vec<Routed>,
-    /// Each with its bytes.
+    /// What to send, with its bytes.
     answers: Vec<(Transmit, Vec<u8>)>,
     /// Memory for the next answer.
     response: Vec<u8>,
@@ -65,7 +65,7 @@ enum Routed {
     Reset,
 }
 
-/// Datagrams of one size, but for the last, that arrived together.
+/// Datagrams that arrived together, all of one size except that the last may be shorter.
 struct Message {
     now: Instant,
     four_tuple: FourTuple,
@@ -75,10 +75,10 @@ struct Message {
 }
 
 impl Reader {
-    /// Takes one batch from the socket and runs the connections it is for.
+    /// Takes one batch from the socket and runs the connections it belongs to.
     fn run(&mut self, endpoint: &SharedEndpoint, socket: &Socket) -> io::Result<()> {
         let batch = &mut self.batch;
-        // Locked for routing alone, and not before something was received.
+        // Locked only for routing, and only once something was received.
         let mut registry = None;
         let mut now = None;
         self.buffers.fill(
@@ -100,7 +100,7 @@ impl Reader {
             endpoint.attempts.notify_one();
         }
         for (transmit, answer) in batch.answers.drain(..) {
-            // A full send buffer may cost the answer: whoever wants it asks again.
+            // If the send buffer is full, the answer is dropped: a peer that needs it asks again.
             socket.send(&transmit, &answer);
         }
         let Some(now) = now else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! [`Sockets`]: those of an endpoint.
+//! [`Sockets`]: the sockets of an endpoint.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use crate::send_queues::SendQueues;
 use crate::socket::Socket;
 
-/// The sockets of an endpoint, and what waits behind them.
+/// The sockets of an endpoint, and the send queues behind them.
 pub(crate) struct Sockets {
     open: RwLock<Vec<Arc<Socket>>>,
-    /// Bytes asked for as the kernel's buffers of each socket.
+    /// Size of the kernel buffers to request for each socket, in bytes.
     buffer_size: usize,
     send_queues: Mutex<SendQueues>,
 }
 
 impl Sockets {
-    /// No sockets yet; the kernel is to give each of them buffers of so many bytes.
+    /// No sockets yet. Kernel buffers of `buffer_size` bytes are requested for each that comes.
     pub(crate) fn new(buffer_size: usize) -> Self {
         Self {
             open: RwLock::default(),
@@ -25,13 +25,13 @@ impl Sockets {
         }
     }
 
-    /// Binds a socket as the others are. It is not among them before [`Self::insert`].
+    /// Binds a socket with the same settings as the others. [`Self::insert`] adds it to them.
     pub(crate) fn bind(&self, local: SocketAddr, interface: Option<&str>) -> io::Result<Socket> {
         Socket::bind(local, interface, self.buffer_size)
     }
 
-    /// Makes a socket of one the application has bound. It is not among the others before
-    /// [`Self::insert`].
+    /// Makes one of a socket that the application has bound. [`Self::insert`] adds it to the
+    /// others.
     pub(crate) fn adopt(&self, socket: std::net::UdpSocket) -> io::Result<Socket> {
         Socket::adopt(socket, self.buffer_size)
     }
@@ -53,7 +53,7 @@ impl Sockets {
         open.iter().map(|socket| socket.local()).collect()
     }
 
-    /// The socket that datagrams from `local` leave by.
+    /// The socket that sends datagrams from `local`.
     pub(crate) fn owner(&self, local: SocketAddr) -> Option<Arc<Socket>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let exact = open.iter().find(|socket| socket.local() == local);
@@ -68,7 +68,7 @@ impl Sockets {
         addresses.find(|local| local.ip() == ip)
     }
 
-    /// Closes those that `matches`, and returns them.
+    /// Closes the sockets for which `matches` is true, and returns them.
     pub(crate) fn remove(&self, matches: impl Fn(&Socket) -> bool) -> Vec<Arc<Socket>> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         let removed: Vec<_> = open.extract_if(.., |socket| matches(socket)).collect();
@@ -78,7 +78,7 @@ impl Sockets {
         removed
     }
 
-    /// What waits behind the sockets. Locked after a connection's lock.
+    /// The send queues behind the sockets. To lock both, lock the connection first.
     pub(crate) fn send_queues(&self) -> MutexGuard<'_, SendQueues> {
         self.send_queues
             .lock()

@@ -1,4 +1,4 @@
-//! What begins with a task: sockets that are read, and connections, connected and accepted.
+//! Starts what needs a task: reading sockets, and connections of clients and servers.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,18 +29,18 @@ pub enum ConnectError {
     /// No socket can reach the address.
     #[error("no local address is of the same family as {0}")]
     NoSocket(SocketAddr),
-    /// The name, the address or the version is not one that can be connected to.
+    /// The server name, the address or the version cannot be used to connect.
     #[error(transparent)]
     Invalid(#[from] mpquic_core::ConnectError),
 }
 
-/// Reads a socket from now on, and lets connections use it.
+/// Starts to read a socket, and lets connections use it.
 pub(crate) fn read(endpoint: &Arc<SharedEndpoint>, socket: Arc<Socket>) {
     tokio::spawn(read_socket(endpoint.clone(), socket.clone()));
     endpoint.sockets.insert(socket);
 }
 
-/// Binds a socket and reads it from now on.
+/// Binds a socket and starts to read it.
 pub(crate) fn bind(
     endpoint: &Arc<SharedEndpoint>,
     local: SocketAddr,
@@ -80,8 +80,8 @@ pub(crate) fn connect(
     Ok(start_task(connection))
 }
 
-/// Accepts a connection attempt. The endpoint is not locked while the connection starts, as that
-/// takes as long as TLS's first flight.
+/// Accepts a connection attempt. The endpoint is not locked while the connection starts, because
+/// TLS computes its first flight then.
 pub(crate) fn accept(
     endpoint: &Arc<SharedEndpoint>,
     incoming: Incoming,
@@ -107,7 +107,8 @@ pub(crate) fn accept(
     let handle = accepted.handle();
     let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, None);
     let connection = Arc::new(connection);
-    // Datagrams that come from here on wait until those that came meanwhile are handled.
+    // Locked before the endpoint knows the connection: datagrams that arrive from now on have to
+    // wait until those that arrived meanwhile are handled.
     let mut engine = connection.lock();
     let now = Instant::now();
     let mut registry = endpoint.lock();
@@ -130,13 +131,14 @@ pub(crate) fn accept(
     Ok(started)
 }
 
-/// Spawns the task of a connection that is among those of its endpoint.
+/// Spawns the task of a connection that its endpoint knows.
 fn start_task(connection: Arc<ConnectionState>) -> ConnectionRef {
     tokio::spawn(ConnectionTask::new(connection.clone()).run());
     ConnectionRef::new(connection)
 }
 
-/// Keeps the endpoint from being taken for idle, even if what it waits for panics.
+/// While it lives, the endpoint does not count as idle. Being dropped, it ends this even after a
+/// panic.
 struct Starting<'a>(&'a SharedEndpoint);
 
 impl Drop for Starting<'_> {
@@ -164,7 +166,7 @@ mod tests {
         Ok(endpoint)
     }
 
-    /// What was in force when a client came is what it gets.
+    /// A client gets the configuration that was in force when it came.
     #[tokio::test]
     async fn an_attempt_keeps_the_configuration_it_came_under() -> TestResult {
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
