@@ -50,7 +50,7 @@ pub(crate) enum Command {
 /// self-signed certificate, for the --pin option of `mpquic get`. Runs until interrupted.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
-    /// Directory to serve; nothing outside of it is ever sent
+    /// Directory to serve; nothing outside it is ever sent
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
     /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
@@ -73,12 +73,12 @@ pub(crate) struct Serve {
     /// Most paths a client may have open at a time; 0 turns multipath off
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
     pub(crate) max_paths: u32,
-    /// Ask clients to move to this address once they are connected, such as the server's own where
-    /// many share the other; once for IPv4, once for IPv6
+    /// Ask clients to move to this address of the server once they are connected, for example if
+    /// many servers share the address that clients connect to; once for IPv4, once for IPv6
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) preferred_address: Vec<SocketAddr>,
-    /// Have clients prove their address before anything else is done for them, at the price of a
-    /// round trip
+    /// Make clients prove their address (with a Retry packet) before anything else is done for
+    /// them; costs a round trip
     #[arg(long)]
     pub(crate) retry: bool,
     #[command(flatten)]
@@ -100,24 +100,24 @@ pub(crate) struct Get {
     /// Name the file as the URL does, in this directory (the default)
     #[arg(short = 'O', long)]
     pub(crate) remote_name: bool,
-    /// Name the file as the URL does, in that directory
+    /// Name the file as the URL does, in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
     /// Open a path from this local address or interface; repeat for several
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) local: Vec<Local>,
-    /// Connect here instead of where the URL's name leads; repeat for further addresses of the
-    /// same server
+    /// Connect to this address instead of that of the URL's host; repeat for further addresses of
+    /// the same server
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) server_addr: Vec<SocketAddr>,
-    /// Most paths to open
+    /// Open at most this many paths
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) paths: Option<u32>,
-    /// Fetch up to that many files at a time, those of one server over one connection
+    /// Fetch up to this many files at a time; files of one server share a connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) parallel: u16,
-    /// Make new connections on the way, which resume the TLS session of the one before: one for
-    /// each URL, or once, after the first
+    /// Use more than one connection, each resuming the TLS session of the one before: a new one for
+    /// each URL, or a second one after the first URL
     #[arg(
         long,
         value_name = "WHEN",
@@ -126,11 +126,11 @@ pub(crate) struct Get {
         default_missing_value = "each"
     )]
     pub(crate) reconnect: Option<Reconnect>,
-    /// Send requests to a known server with the first flight (0-RTT), which somebody in between
-    /// can repeat
+    /// Send requests to a known server with the first packets (0-RTT); an attacker on the network
+    /// can replay them
     #[arg(long, requires = "reconnect")]
     pub(crate) early_data: bool,
-    /// How long a server may take to complete the handshake
+    /// Give up if the handshake with the server takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) connect_timeout: u64,
     #[command(flatten)]
@@ -147,14 +147,14 @@ pub(crate) struct Get {
 
 /// Watch a download over two paths, all in this process
 ///
-/// A server and a client on loopback with two paths, from 127.0.0.1 and from 127.0.0.2, and
-/// generated data. Each path is held to a rate, as a link would; what arrives is checked.
+/// A server and a client run on loopback, with paths from 127.0.0.1 and 127.0.0.2, and transfer
+/// generated data. Each path is limited to a rate, as a link would be; what arrives is checked.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// How much to transfer, MiB
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) mib: u64,
-    /// Rate of each path, Mbit/s; 0 sends as fast as this machine can
+    /// Rate of each path, Mbit/s; 0 for as fast as this machine can
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub(crate) rate: u64,
     #[command(flatten)]
@@ -210,8 +210,8 @@ impl Policy {
 
 #[derive(Debug, Args)]
 pub(crate) struct Versions {
-    /// Versions of QUIC to speak, the preferred one first, of v1 and v2. A client begins with the
-    /// lowest and follows the server to another one; a server turns connections into the first one
+    /// Versions of QUIC to speak (v1, v2), the preferred one first. A client starts with the
+    /// lowest, and the server may switch to another; a server switches to the first of its versions
     /// that the client speaks too
     #[arg(
         long = "quic-version",
@@ -259,13 +259,13 @@ impl Qlog {
 #[derive(Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct TrustArgs {
-    /// Trust servers whose certificate was issued by one in this file, and no others
+    /// Trust only servers whose certificate was issued by one of the certificates in this file
     #[arg(long, value_name = "PEM")]
     ca: Option<PathBuf>,
-    /// Trust exactly the certificate with this SHA-256 fingerprint
+    /// Trust only the certificate with this SHA-256 fingerprint
     #[arg(long, value_name = "sha256:HEX")]
     pin: Option<Fingerprint>,
-    /// Trust every server: anybody in between can read and change the data
+    /// Trust every server: an attacker on the network can read and change the data
     #[arg(long)]
     insecure: bool,
 }
@@ -284,7 +284,7 @@ impl TrustArgs {
 /// An application protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Alpn {
-    /// HTTP/0.9 over QUIC, as interoperability tests use it
+    /// HTTP/0.9 over QUIC, as used by interoperability tests
     HqInterop,
 }
 
@@ -325,7 +325,7 @@ impl Cipher {
         }
     }
 
-    /// The TLS provider with the suites wanted: this one, or all.
+    /// The TLS provider with only this cipher suite, or with all of them.
     pub(crate) fn provider(wanted: Option<Self>) -> CryptoProvider {
         let mut provider = mpquic_core::crypto::rustls::provider();
         if let Some(wanted) = wanted {
@@ -389,7 +389,8 @@ fn parse_local(text: &str) -> Result<Local, String> {
         addresses.collect::<Vec<_>>().join(", ")
     };
     if let Ok(address) = text.parse::<IpAddr>() {
-        // Loopback has more addresses than its interface lists, so asking the system is the test.
+        // Loopback has more addresses than its interface lists, so the test is whether the system
+        // binds a socket to it.
         return match UdpSocket::bind((address, 0)) {
             Ok(_) => Ok(Local::Address(address)),
             Err(_) => Err(format!(

@@ -119,7 +119,7 @@ fn two_addresses(server: Option<ServerConfig>) -> Result<Endpoint, Failure> {
         .map_err(|error| Failure::other(format!("cannot bind on loopback: {error}")))
 }
 
-/// Data that no compression and no cache can help with, hashed as it is made.
+/// Pseudorandom data, which neither compression nor a cache can speed up; hashed as it is made.
 struct Generated {
     length: u64,
     sha256: Arc<OnceLock<[u8; 32]>>,

@@ -17,7 +17,7 @@ use crate::protocol::{Body, Client, RequestError, Response};
 use crate::report::{self, Report};
 use crate::sink::{Destination, Received, Sink};
 
-/// Pieces taken from the connection at a time.
+/// The most pieces taken from the stream in one call.
 const PIECES: usize = 64;
 
 /// A download that has begun.
@@ -29,7 +29,7 @@ pub(crate) struct Download<'a> {
     started: Instant,
     /// The paths' counters when it began; empty for a new connection.
     pub(crate) before: Vec<PathStats>,
-    /// Bytes to come, if that is known beforehand.
+    /// Length of the file, if it is known beforehand.
     pub(crate) length: Option<u64>,
 }
 
@@ -56,7 +56,8 @@ impl<'a> Download<'a> {
     pub(crate) async fn run(self, connection: &Connection) -> Result<Report, Failure> {
         let protocol = match connection.handshake_data() {
             Some(data) => data.protocol.unwrap_or_default(),
-            // 0-RTT goes on with the protocol of the connection before, and there is just one.
+            // 0-RTT continues with the protocol of the connection before, and this tool speaks only
+            // one.
             None => Alpn::HqInterop.bytes().to_vec(),
         };
         if protocol == Alpn::HqInterop.bytes() {

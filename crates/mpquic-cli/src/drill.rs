@@ -1,4 +1,4 @@
-//! What interoperability tests have a side do in the middle of a transfer, step by step.
+//! Steps that interoperability tests make one side take in the middle of a transfer.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use mpquic_tokio::{Connection, Endpoint, PathId, PathState, PathStatus};
 
-/// Bytes of datagrams, in both directions, before each step.
+/// Bytes of datagrams, both directions together, between two steps.
 const BYTES_BETWEEN: u64 = 512 << 10;
-/// How often a step's condition is looked at.
+/// How often it is checked whether the next step is due.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// One thing to do.
+/// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Nothing: as every step, it comes after some more data.
+    /// Nothing but the wait for more data that precedes every step.
     Wait,
     /// Update the keys.
     UpdateKeys,
@@ -51,7 +51,8 @@ impl FromStr for Step {
     }
 }
 
-/// Does the steps on a task of its own, each after some more data; it ends with the connection.
+/// Takes the steps on a task of its own, each after some more data. The task ends with the
+/// connection.
 pub(crate) fn start(connection: &Connection, endpoint: Option<&Endpoint>, steps: Vec<Step>) {
     if steps.is_empty() {
         return;
@@ -73,7 +74,7 @@ pub(crate) fn start(connection: &Connection, endpoint: Option<&Endpoint>, steps:
 
 struct Drill {
     connection: Connection,
-    /// A client's.
+    /// The client's endpoint; `None` on a server.
     endpoint: Option<Endpoint>,
 }
 

@@ -10,7 +10,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// The command could not be carried out. Exit code 1.
     Failed(String),
-    /// The same, and the user has been told already. Exit code 1.
+    /// The command could not be carried out, and the user has been told already. Exit code 1.
     Reported,
 }
 
@@ -23,7 +23,7 @@ impl Failure {
         Self::Failed(message.to_string())
     }
 
-    /// Adds what it was about.
+    /// Puts what the failure is about in front of the message.
     pub(crate) fn about(self, what: impl Display) -> Self {
         match self {
             Self::Failed(message) => Self::Failed(format!("{what}: {message}")),
@@ -56,7 +56,8 @@ impl From<mpquic_lab::Failure> for Failure {
     }
 }
 
-/// Peers may put anything into their reasons; control characters do not reach the terminal.
+/// The message on one line, without control characters: peers may put anything into their reasons,
+/// which must not reach the terminal.
 pub(crate) fn one_line(message: &str) -> String {
     message
         .chars()

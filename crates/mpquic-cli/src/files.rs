@@ -28,7 +28,7 @@ pub(crate) enum OpenError {
     Io(#[from] io::Error),
 }
 
-/// Finds what a request asks for.
+/// Where the content that requests ask for comes from.
 pub(crate) trait Source: Send + Sync {
     /// `path` is the target of the request, percent-encoded. May block.
     fn open(&self, path: &str) -> Result<Content, OpenError>;
@@ -50,7 +50,7 @@ impl Directory {
         Ok(Self { root })
     }
 
-    /// The file a request means, if it is one of ours.
+    /// The file that a request means, if it is in the directory.
     fn find(&self, target: &str) -> Option<PathBuf> {
         let path = target.split(['?', '#']).next()?.strip_prefix('/')?;
         let mut file = self.root.clone();
@@ -97,7 +97,7 @@ fn percent_decode(segment: &str) -> Option<String> {
     (!decoded.contains('\0')).then_some(decoded)
 }
 
-/// Opens and reads on a thread of its own, a little ahead of whoever takes the chunks.
+/// Opens and reads a file on a thread of its own, a few chunks ahead of the receiver.
 pub(crate) async fn read(
     source: std::sync::Arc<dyn Source>,
     path: String,

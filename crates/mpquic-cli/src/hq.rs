@@ -1,6 +1,6 @@
 //! HTTP/0.9 over QUIC, ALPN `hq-interop`: a request is `GET /path` and CRLF on a bidirectional
-//! stream, the answer is the bare file. There is no status: a file that cannot be had is answered
-//! with a reset of the stream.
+//! stream, the answer is the bare file. There is no status code: if a file cannot be sent, the
+//! stream is reset.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::protocol::{self, RequestError, Response};
 
 /// Longest request line we read.
 const MAX_REQUEST: usize = 8 << 10;
-/// Application codes of resets, after the status codes of HTTP.
+/// Application error codes of resets, named and numbered after HTTP's status codes.
 const BAD_REQUEST: u32 = 400;
 const NOT_FOUND: u32 = 404;
 const SERVER_ERROR: u32 = 500;
@@ -79,11 +79,11 @@ pub(crate) async fn serve(connection: Connection, source: Arc<dyn Source>) -> Co
     }
 }
 
-/// How a request ended that was not answered in full.
+/// Why a request was not answered in full.
 enum Refusal {
-    /// To be told with this code.
+    /// The stream is reset with this code.
     Reset(u32),
-    /// There is nobody to tell.
+    /// The client is gone or does not want the answer.
     Gone,
 }
 
@@ -124,8 +124,8 @@ async fn answer(mut send: SendStream, mut recv: RecvStream, source: Arc<dyn Sour
     read_rest(&mut recv).await;
 }
 
-/// Takes what follows a request, in most cases only the end of the stream: dropping it before that
-/// would tell the client to stop, which some take for a failure.
+/// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
+/// earlier would tell the client to stop sending, which some clients take for a failure.
 async fn read_rest(recv: &mut RecvStream) {
     let mut room = MAX_REQUEST;
     while room > 0
@@ -135,7 +135,7 @@ async fn read_rest(recv: &mut RecvStream) {
     }
 }
 
-/// The target of the request; `None` if it is none.
+/// The target of the request; `None` if it is not a valid request.
 async fn read_request(recv: &mut RecvStream) -> Option<String> {
     let mut request = Vec::new();
     while !request.contains(&b'\n') {
@@ -171,7 +171,8 @@ async fn send_file(
         send.write_chunk(chunk).await.map_err(|_| Refusal::Gone)?;
     }
     if sent < length {
-        // The file shrank: its end must not look like the end of what was promised.
+        // The file shrank while it was read: the client must not take its end for the end of the
+        // file as announced.
         return Err(Refusal::Reset(SERVER_ERROR));
     }
     send.finish().map_err(|_| Refusal::Gone)?;

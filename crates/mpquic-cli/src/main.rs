@@ -78,12 +78,12 @@ fn run(command: Command) -> Result<(), Failure> {
             }
         }
     });
-    // A thread may still read a file that nobody wants any more: do not wait for it.
+    // A thread may still be reading a file that is not wanted any more: do not wait for it.
     runtime.shutdown_background();
     result
 }
 
-/// Gives up when the user asks for it; what is dropped then cleans up after itself.
+/// Runs a command until it is done or the user interrupts it. Dropping the command cleans up.
 async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {

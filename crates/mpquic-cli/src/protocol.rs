@@ -1,4 +1,4 @@
-//! What a request looks like, whichever application protocol carries it.
+//! Requests and answers, independent of the application protocol.
 
 use std::future::Future;
 
@@ -37,7 +37,7 @@ pub(crate) trait Client: Sync {
 
 /// An answer.
 pub(crate) struct Response<B> {
-    /// Bytes to come, where the protocol tells.
+    /// Length of the body, if the protocol announces it.
     pub(crate) length: Option<u64>,
     pub(crate) body: B,
 }

@@ -1,5 +1,5 @@
-//! A congestion controller that sends no faster than a given rate on each path: what a link of
-//! that rate would do, on loopback, where there is none.
+//! A congestion controller that sends no faster than a given rate on each path, as if loopback were
+//! a link of that rate.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use mpquic_core::congestion::{
     Acked, CongestionEvent, Controller, ControllerFactory, Sent, factory,
 };
 
-/// Bounds what `inner` makes to `bytes_per_second` on each path.
+/// Makes controllers like those of `inner` that send at most `bytes_per_second` on each path.
 pub(crate) fn limited(
     inner: Arc<dyn ControllerFactory>,
     bytes_per_second: u64,

@@ -20,7 +20,7 @@ pub(crate) struct Report {
     pub(crate) early_data: bool,
     pub(crate) quic_version: String,
     pub(crate) protocol: String,
-    /// Where the file is; absent for standard output.
+    /// Where the file was written; absent for standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
 }
@@ -52,7 +52,7 @@ pub(crate) fn state_name(state: PathState) -> &'static str {
     }
 }
 
-/// What the paths did between two looks at their counters.
+/// What the paths did between two readings of their counters.
 pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport> {
     let report = |path: &PathStats| {
         let earlier = before.iter().find(|earlier| earlier.id == path.id);

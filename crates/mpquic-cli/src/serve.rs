@@ -19,7 +19,7 @@ use crate::trust::Fingerprint;
 
 /// Port used when none is named.
 const DEFAULT_PORT: u16 = 4433;
-/// How long a closing server waits for its clients to hear of it.
+/// How long a closing endpoint waits for its peers to learn of it.
 pub(crate) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// Runs until interrupted.
@@ -64,7 +64,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks clients to move to these addresses.
+/// Adds the addresses that clients are asked to move to.
 fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
     let (mut v4, mut v6) = (None, None);
     for address in addresses {
@@ -81,7 +81,7 @@ fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig
 }
 
 /// Serves every client on a task of its own until the endpoint is closed. With `retry`, clients
-/// have to prove their address first; `drill` is done on every connection.
+/// have to prove their address first. The steps of `drill` are taken on every connection.
 pub(crate) async fn accept(
     endpoint: &Endpoint,
     source: Arc<dyn Source>,
@@ -118,7 +118,7 @@ async fn serve_client(incoming: Incoming, source: Arc<dyn Source>, drill: Vec<St
         "no multipath"
     };
     tracing::info!("{client}: connected, {multipath}");
-    // One protocol so far; the next is chosen here, by the ALPN that was negotiated.
+    // There is one protocol so far; with more, the negotiated ALPN would decide here.
     let reason = hq::serve(connection, source).await;
     tracing::info!("{client}: {reason}");
 }
@@ -140,7 +140,7 @@ fn listen(
     let endpoint = if addresses.is_empty() {
         let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
         let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
-        // Where IPv6 is off.
+        // For systems without IPv6.
         bind(&[any]).or_else(|_| bind(&[v4]))
     } else {
         bind(addresses)
@@ -149,7 +149,7 @@ fn listen(
         .map_err(|error| Failure::other(format!("cannot listen: {error}; try another --listen")))
 }
 
-/// Who the server is.
+/// The server's certificate and key.
 struct Identity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -172,7 +172,7 @@ impl Identity {
         })
     }
 
-    /// With a new certificate for these addresses.
+    /// Makes a self-signed certificate for these addresses.
     fn make(addresses: &[SocketAddr]) -> Result<Self, Failure> {
         let mut names = vec!["localhost".to_owned()];
         names.extend(addresses.iter().map(|address| address.ip().to_string()));
@@ -191,7 +191,7 @@ impl Identity {
     }
 }
 
-/// With a new certificate for the addresses listened on.
+/// A configuration with a new self-signed certificate for the addresses listened on.
 pub(crate) fn self_signed(
     addresses: &[SocketAddr],
     cipher: Option<Cipher>,
@@ -208,8 +208,8 @@ pub(crate) fn all_protocols() -> Vec<&'static [u8]> {
     vec![Alpn::HqInterop.bytes()]
 }
 
-/// Resolves when the user or the system asks the process to end. From the call on, not from the
-/// first poll, such a request no longer ends the process by itself.
+/// Resolves when the user or the system asks the process to end. Such a request no longer ends the
+/// process by itself from this call on, not only from the first poll on.
 pub(crate) fn interrupted() -> impl Future<Output = ()> {
     #[cfg(unix)]
     let signals = {
@@ -225,7 +225,7 @@ pub(crate) fn interrupted() -> impl Future<Output = ()> {
             }
             return;
         }
-        // Without a handler the system ends the process itself.
+        // If no handler can be installed, the system ends the process.
         let _ = tokio::signal::ctrl_c().await;
     }
 }

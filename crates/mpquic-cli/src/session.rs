@@ -1,4 +1,4 @@
-//! A client's connections: one after the other, sharing TLS sessions.
+//! A client's connections, one after the other, which resume each other's TLS sessions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -28,21 +28,21 @@ pub(crate) struct Sessions<'a> {
     current: Mutex<Option<Session>>,
 }
 
-/// A connection, and what it is good for.
+/// A connection, with its server.
 struct Session {
     endpoint: Endpoint,
     connection: Connection,
     authority: String,
-    /// Whether the server took 0-RTT, if any was possible.
+    /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
     early: Option<Shared<ZeroRttAccepted>>,
 }
 
 /// A connection as a request gets it.
 pub(crate) struct Connected {
     pub(crate) connection: Connection,
-    /// An earlier request used it.
+    /// An earlier request has used this connection.
     pub(crate) is_old: bool,
-    /// Requests may leave as 0-RTT; whether the server takes it.
+    /// Set if requests may be sent as 0-RTT; resolves to whether the server accepts it.
     pub(crate) early: Option<Shared<ZeroRttAccepted>>,
 }
 
@@ -55,13 +55,13 @@ impl Session {
 
     async fn close(self) {
         self.connection.close(VarInt::from_u32(0), b"done");
-        // The server should hear of it, but need not.
+        // It is better if the server learns of the end, but not necessary.
         let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
     }
 }
 
 impl<'a> Sessions<'a> {
-    /// Unusable certificates and the like are found here, before anything is fetched.
+    /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
     pub(crate) fn new(args: &'a Get) -> Result<Self, Failure> {
         let provider = Cipher::provider(args.connections.cipher);
         let verifier = Verifier::new(&args.trust.trust(), provider)?;
@@ -77,14 +77,16 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// The connection to a URL's server: the last one, if it will do, or a new one.
+    /// A connection to a URL's server: the last one if it leads there and is still open, or a new
+    /// one.
     pub(crate) async fn connection(&self, url: &Uri) -> Result<Connected, Failure> {
         let mut current = self.current.lock().await;
         if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
             return Ok(Connected {
                 connection: session.connection.clone(),
                 is_old: true,
-                // Known already: the handshake is over.
+                // Once it is known whether the server accepted 0-RTT, the handshake is over, and
+                // nothing leaves as 0-RTT any more.
                 early: session.early.clone().filter(|early| early.peek().is_none()),
             });
         }
@@ -191,7 +193,7 @@ fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
             Local::Interface(name) => builder.bind_interface(name),
         };
     }
-    // A socket bound to an interface does not reach servers on this very machine.
+    // A socket bound to a network interface cannot reach a server on the same machine.
     if args.local.is_empty()
         && !is_ours(server.ip())
         && let Ok(endpoint) = start().all_interfaces().build()

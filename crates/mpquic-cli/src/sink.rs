@@ -1,5 +1,5 @@
-//! Where received bytes go: a file that appears only when it is whole, or standard output. Writing
-//! and hashing happen on a thread of their own, next to the network.
+//! Where received bytes go: to a file that appears only once it is complete, or to standard output.
+//! A separate thread writes and hashes, so that the network does not wait.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -59,7 +59,7 @@ impl Sink {
         })
     }
 
-    /// Takes the next bytes; waits while too many wait for the disk.
+    /// Accepts the next bytes; waits while too many are waiting for the disk.
     pub(crate) async fn write(&mut self, chunk: Bytes) -> io::Result<()> {
         self.batch_bytes += chunk.len();
         self.batch.push(chunk);
@@ -88,7 +88,7 @@ impl Sink {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Everything was written: puts the file in place.
+    /// Waits until everything is written, and gives the file its name.
     pub(crate) async fn finish(mut self) -> io::Result<Received> {
         self.flush().await?;
         self.send(Message::Finish).await?;
@@ -178,7 +178,7 @@ impl Output {
     }
 }
 
-/// `FILE.part`, which becomes `FILE` when it is whole and is removed otherwise.
+/// `FILE.part`, which is renamed to `FILE` once it is complete, or removed.
 struct PartFile {
     file: File,
     part: PathBuf,

@@ -1,4 +1,4 @@
-//! Whom a client trusts, and what it says when it does not.
+//! Which servers a client trusts, and what it tells the user about one that it does not trust.
 
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ impl FromStr for Fingerprint {
     }
 }
 
-/// Whom to trust.
+/// Which servers to trust.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trust {
     /// The certification authorities the operating system trusts.
@@ -64,7 +64,7 @@ pub(crate) enum Trust {
     Authorities(PathBuf),
     /// The one certificate with this fingerprint.
     Pin(Fingerprint),
-    /// Everybody.
+    /// Every server.
     Anybody,
 }
 

@@ -135,7 +135,7 @@ fn a_server_may_insist_on_a_retry() {
     assert_eq!(output.stdout, b"content");
 }
 
-/// RFC 9368: the server turns a connection into the version it prefers, unless there is but one.
+/// RFC 9368: the server switches a connection to the version it prefers, if both sides speak it.
 #[test]
 fn both_sides_say_which_versions_they_speak() {
     let (served, _) = directories(b"content");

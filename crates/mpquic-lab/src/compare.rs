@@ -29,7 +29,8 @@ pub(super) struct Compare {
     /// Compare by this metric instead of the scenario's own
     #[arg(long, value_name = "NAME")]
     metric: Option<String>,
-    /// Fail if the second results are worse than the first by more than this, beyond chance
+    /// Fail if the second results are worse than the first by more than this and the difference is
+    /// significant
     #[arg(long, value_name = "PERCENT", requires = "other")]
     tolerance: Option<f64>,
 }
@@ -67,7 +68,7 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
     }
 }
 
-/// A line of the comparison.
+/// One line of the comparison.
 struct Line {
     label: String,
     contender: String,

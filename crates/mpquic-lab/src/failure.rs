@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thiserror::Error;
 
-/// Why a command of the lab failed, in one line.
+/// Why a command of the lab failed. The message is one line.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
     /// The command line, or a file it names, is wrong.

@@ -14,8 +14,8 @@
 //! }
 //! ```
 //!
-//! `cargo run --release -- run all --add mine -o results` then runs every scenario with its own
-//! contenders and `mine`, and writes tables and a report.
+//! In your program, `cargo run --release -- run all --add mine -o results` then runs every scenario
+//! with its own contenders and `mine`, and writes tables and a report.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -68,7 +68,7 @@ enum Command {
 /// List the scenarios that come with the tool
 #[derive(Debug, Args)]
 struct List {
-    /// Only those whose name, title or paper contains all of these words
+    /// List only scenarios whose name, title or paper contains all of these words
     words: Vec<String>,
 }
 
@@ -85,10 +85,10 @@ struct Run {
     /// Names of scenarios (`etc-*` means several), files with scenarios, or `all`
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Compare these schedulers instead of the scenario's own; `all` for all there are
+    /// Compare these schedulers instead of the scenario's own; `all` for all built-in ones
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     schedulers: Vec<String>,
-    /// Compare these controllers instead; `all` for all there are
+    /// Compare these controllers instead of the scenario's own; `all` for all built-in ones
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     controllers: Vec<String>,
     /// Compare these schedulers with the scenario's own contenders
@@ -97,22 +97,22 @@ struct Run {
     /// Repeat each point this many times
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     runs: Option<u64>,
-    /// Use this many points of the space of drawn values
+    /// Use this many points, each with its own randomly drawn values
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     points: Option<u64>,
     /// Seed from which everything random is derived
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// At most four points and three repetitions
+    /// Run at most four points and three repetitions
     #[arg(long)]
     quick: bool,
-    /// Threads [default: one per core]
+    /// Number of threads [default: one per core]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Write results.json, runs.csv, summary.csv, traces.csv and report.html there
+    /// Write results.json, runs.csv, summary.csv, traces.csv and report.html to this directory
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Keep these runs over time: none, the first of each kind, or all
+    /// Record these runs over time: none, the first of each kind, or all
     #[arg(long, value_name = "WHICH", value_enum, default_value = "first")]
     traces: WhichTraces,
     /// Print all results as one JSON object instead of tables

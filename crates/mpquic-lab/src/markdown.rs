@@ -11,14 +11,14 @@ use crate::numbers::unit;
 use crate::terminal::print;
 use crate::{Failure, claims, results, table};
 
-/// From this many contenders on, each gets a row of its own.
+/// With this many contenders or more, each gets a row of its own.
 const MANY: usize = 8;
 const HEADER: &str = "| scenario | metric | published | here | | why it differs |\n\
                       | --- | --- | --- | --- | --- | --- |\n";
 const BEGIN: &str = "<!-- begin: mpquic lab table -->\n";
 const END: &str = "<!-- end: mpquic lab table -->\n";
 
-/// Print what was published beside what was found here, as Markdown
+/// Print published claims beside our results, as Markdown
 #[derive(Debug, Args)]
 pub(super) struct Table {
     /// Results: what `mpquic lab run -o` wrote; several are joined

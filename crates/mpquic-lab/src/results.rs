@@ -8,7 +8,7 @@ use mpquic_sim::experiment::{Results, Run, ScenarioResults, Trace};
 
 use crate::Failure;
 
-/// The file that holds all of them.
+/// The name of the file that holds all results.
 pub(crate) const FILE: &str = "results.json";
 
 /// Results as one JSON object.

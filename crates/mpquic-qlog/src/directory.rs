@@ -16,22 +16,22 @@ const BUFFER: usize = 64 << 10;
 
 /// Writes a file for each connection, named `<original destination connection ID>_client.sqlog` or
 /// `..._server.sqlog`, so that both sides may share the directory. A file is complete once its
-/// connection is closed. What a server sends before there is a connection, Retry and Version
-/// Negotiation packets, is in `endpoint_server.sqlog`. Existing files are left alone.
+/// connection is closed. Retry and Version Negotiation packets, which a server sends before there
+/// is a connection, are in `endpoint_server.sqlog`. Existing files are not overwritten.
 ///
-/// A file that has reached 1 GiB, or [`Self::max_file_size`], ends early: only the reason why the
-/// connection ended is added.
+/// A file ends early when it reaches 1 GiB, or the size set with [`Self::max_file_size`]; after
+/// that, only the reason why the connection ended is added.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
     limit: u64,
 }
 
-/// Files of endpoints in one directory.
+/// The most endpoint files in one directory; further endpoints write none.
 const MAX_ENDPOINTS: u32 = 1000;
 
 impl Directory {
-    /// Uses a directory, and makes it if it does not exist.
+    /// Uses a directory, and creates it if it does not exist.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::frame;
 use crate::words::{Members, hex, milliseconds, packet_type, version};
 
-/// packet_sent or packet_received, of a Retry or Version Negotiation packet.
+/// packet_sent or packet_received for a Retry or Version Negotiation packet.
 pub(crate) fn unnumbered(packet: &Unnumbered<'_>) -> Value {
     let mut header = json!({
         "scid": hex(packet.source),
@@ -39,7 +39,7 @@ pub(crate) fn unnumbered(packet: &Unnumbered<'_>) -> Value {
     data
 }
 
-/// version_information of a client that was told which versions a server speaks.
+/// version_information for a client that received a Version Negotiation packet.
 pub(crate) fn negotiated(packet: &Unnumbered<'_>) -> Option<Members> {
     let UnnumberedKind::VersionNegotiation {
         versions,
@@ -99,7 +99,7 @@ pub(crate) fn lost_packet(space: SpaceId, packet_number: u64) -> Value {
     } })
 }
 
-/// key_updated, but for the type of key.
+/// key_updated, without the type of key.
 pub(crate) fn updated_keys(
     packet_type: PacketType,
     generation: u32,
@@ -113,7 +113,7 @@ pub(crate) fn updated_keys(
     data
 }
 
-/// What 0-RTT and 1-RTT share is called after the latter.
+/// The space that 0-RTT and 1-RTT packets share is named after 1-RTT.
 fn space_packets(space: SpaceId) -> PacketType {
     match space {
         SpaceId::Initial => PacketType::Initial,
@@ -154,7 +154,7 @@ fn key_trigger(trigger: KeyTrigger) -> &'static str {
     }
 }
 
-/// recovery_metrics_updated, all of it.
+/// recovery_metrics_updated with all members.
 pub(crate) fn measured(metrics: &Metrics) -> Members {
     let mut members = Members::new();
     let rtt = &metrics.rtt;
@@ -197,7 +197,7 @@ pub(crate) fn closed_by_application(initiator: &str, error_code: u64, reason: &[
     })
 }
 
-/// Why a connection ended that its application did not close.
+/// connection_closed for a connection that ended without its application closing it.
 pub(crate) fn lost(error: &ConnectionError) -> Value {
     let mut data = match error {
         ConnectionError::ApplicationClosed(close) => {

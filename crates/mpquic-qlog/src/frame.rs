@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::words::{Members, hex, milliseconds, stream_type, transport_error};
 
-/// A frame as the schema has it; `ack_delay_exponent` is its sender's.
+/// A frame as the schema writes it; `ack_delay_exponent` is that of the frame's sender.
 pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
     match frame {
         Frame::Padding => json!({ "frame_type": "padding" }),
@@ -89,7 +89,8 @@ pub(crate) fn value(frame: &Frame, ack_delay_exponent: u8) -> Value {
     }
 }
 
-/// The schema wants the length field of a frame as `length`, and its data's as `payload_length`.
+/// The schema calls the length field of a frame `length`, and the length of its data
+/// `payload_length`.
 fn raw(length: usize) -> Value {
     json!({ "length": length, "payload_length": length })
 }
@@ -154,7 +155,7 @@ fn connection_close(close: &Close) -> Value {
     Value::Object(members)
 }
 
-/// A transport error under this name, with its code if it has no word.
+/// A transport error as the member `name`; with its numeric code if the schema has no word for it.
 pub(crate) fn error(name: &str, code: TransportErrorCode) -> Members {
     let word = transport_error(code);
     let mut members = Members::new();
@@ -272,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame of this type whose fields are all the same, if that can be.
+    /// A frame of this type whose fields are all the same, if there is one.
     fn frame(frame_type: u16) -> Option<Frame> {
         let frame_type = match frame_type {
             0..0x40 => vec![frame_type as u8],

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::words::{Members, hex};
 
-/// All parameters but those that are absent and have no default.
+/// All parameters, except absent ones without a default.
 pub(crate) fn members(parameters: &TransportParameters) -> Members {
     let mut members = Members::new();
     for (name, value) in numbers(parameters) {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use tables::{EVENTS, FRAMES, Field, HEAD, Kind};
 
-/// Contents of a log that follows the schemas.
+/// What a log that follows the schemas contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     /// How often each event occurs, by its full name, such as `quic:packet_sent`.

@@ -22,8 +22,8 @@ pub(crate) const RECORD_SEPARATOR: u8 = 0x1e;
 pub(crate) const DEFAULT_LIMIT: u64 = 1 << 30;
 
 /// Writes the events of one connection, or of a server's endpoint. Nothing is written after an
-/// error. Once the log has reached 1 GiB, or [`Self::limit`], only the reason why the connection
-/// ended is added.
+/// error. Once the log reaches 1 GiB, or the size set with [`Self::limit`], only the reason why the
+/// connection ended is added.
 pub struct Writer<W> {
     /// `None` after an error.
     out: Option<W>,
@@ -42,12 +42,12 @@ pub struct Writer<W> {
 #[derive(Debug, Default)]
 struct Logged {
     tuple_id: String,
-    /// Address changes.
+    /// How often the path's addresses have changed.
     changes: u32,
     four_tuple: Option<FourTuple>,
     metrics: Members,
     ecn: Option<EcnValidation>,
-    /// And whether larger ones are not tried.
+    /// The MTU, and whether discovery is done.
     mtu: Option<(u16, bool)>,
 }
 
@@ -63,21 +63,21 @@ impl<W: Write> Writer<W> {
     /// Writes the head of the file; times are relative to the start of the connection, at which
     /// `wall_clock` is noted.
     pub fn new(out: W, connection: &ConnectionStart, wall_clock: SystemTime) -> Self {
-        let mut writer = Self::empty(out, (connection.now, connection.side));
+        let mut writer = Self::empty(out, connection.now, connection.side);
         let vantage_point = match connection.side {
             Side::Client => "client",
             Side::Server => "server",
         };
         let group = connection.original_dcid.to_string();
-        writer.write_head((vantage_point, vantage_point), Some(group), wall_clock);
+        writer.write_head(vantage_point, vantage_point, Some(group), wall_clock);
         writer
     }
 
     /// Writes the head of the file for a server's endpoint, which sends packets before there are
     /// connections; each event names the connection it would have been part of.
     pub fn for_endpoint(out: W, now: Instant, wall_clock: SystemTime) -> Self {
-        let mut writer = Self::empty(out, (now, Side::Server));
-        writer.write_head(("endpoint", "server"), None, wall_clock);
+        let mut writer = Self::empty(out, now, Side::Server);
+        writer.write_head("endpoint", "server", None, wall_clock);
         writer
     }
 
@@ -88,7 +88,7 @@ impl<W: Write> Writer<W> {
         self
     }
 
-    fn empty(out: W, (start, side): (Instant, Side)) -> Self {
+    fn empty(out: W, start: Instant, side: Side) -> Self {
         Self {
             out: Some(out),
             start,
@@ -102,8 +102,13 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    fn write_head(&mut self, names: (&str, &str), group: Option<String>, wall_clock: SystemTime) {
-        let (title, vantage_point) = names;
+    fn write_head(
+        &mut self,
+        title: &str,
+        vantage_point: &str,
+        group: Option<String>,
+        wall_clock: SystemTime,
+    ) {
         let mut head = json!({
             "file_schema": "urn:ietf:params:qlog:file:sequential",
             "serialization_format": "application/qlog+json-seq",
@@ -198,7 +203,7 @@ impl<W: Write> Writer<W> {
         if let Some(source) = packet.source {
             header["scid"] = source.to_string().into();
         }
-        // What follows a malformed frame cannot be read.
+        // Stops at a malformed frame, because what follows cannot be read.
         let frames: Vec<_> = packet
             .frames
             .clone()
@@ -307,7 +312,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes an event for the keys of each side that has some.
+    /// Writes an event for the keys of each side that has keys of this type.
     fn on_keys(&mut self, now: Instant, name: &str, of: PacketType, more: &Members) {
         let level = packet_type(of).to_ascii_lowercase();
         let sides = match of {
@@ -436,7 +441,7 @@ impl<W: Write + Send> Sink for Writer<W> {
             Event::KeysDiscarded(packet_type) => {
                 self.on_keys(now, "quic:key_discarded", packet_type, &Members::new());
             }
-            // The core may tell more than the schema has a place for.
+            // The core may report events that the schema does not have.
             _ => {}
         }
     }

@@ -12,10 +12,10 @@ use crate::numbers::unit;
 const MIN_RUNS_FOR_DISTRIBUTION: usize = 8;
 /// A distribution of ratios is drawn from this many runs on.
 const MIN_RUNS_FOR_RATIOS: usize = 20;
-/// Distributions are drawn for at most so many combinations of swept values.
+/// Distributions are drawn for at most this many combinations of swept values.
 const MAX_SWEEPS_FOR_DISTRIBUTION: usize = 2;
 
-/// A chart with what it shows.
+/// A chart with its caption.
 pub(super) fn figure(plot: &Plot, svg: &str) -> String {
     let caption = escape(&plot.title);
     format!("<figure><figcaption>{caption}</figcaption>\n{svg}</figure>\n")
@@ -30,7 +30,7 @@ pub(super) fn sweep_name(scenario: &ScenarioResults, sweep: usize) -> String {
         .unwrap_or_default()
 }
 
-/// Which colour and pattern a contender has: its place in the list of all.
+/// A contender's place in the list of all, which decides its colour and pattern.
 pub(super) fn series(contenders: &[&str], name: &str) -> usize {
     contenders
         .iter()
@@ -89,7 +89,7 @@ pub(super) fn charts(scenarios: &[&ScenarioResults], contenders: &[&str]) -> Str
     html
 }
 
-/// The metric that counts, and those with published values.
+/// The scenario's main metric, and those with published values.
 fn shown_metrics(scenarios: &[&ScenarioResults]) -> Vec<String> {
     let mut metrics = Vec::new();
     for scenario in scenarios {

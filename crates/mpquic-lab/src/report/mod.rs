@@ -40,7 +40,7 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
 
 const STYLE: &str = include_str!("style.css");
 
-/// Scenarios that answer one figure of one paper.
+/// The scenarios that reproduce one figure of one paper.
 type Figure<'a> = Vec<&'a ScenarioResults>;
 
 /// Figures in the order of their first scenarios, those of one paper together.

@@ -5,13 +5,14 @@ use mpquic_sim::experiment::{ScenarioResults, Trace};
 use super::figures::{figure, series, title};
 use super::svg::{self, Line, Plot};
 
-/// Points of a line; more cannot be seen.
+/// The most points in a line; more could not be told apart.
 const POINTS: usize = 120;
-/// Points of a line of rates; over shorter times they only show single trains of packets.
+/// The most points in a line of rates: over shorter times, rates only show single trains of
+/// packets.
 const RATE_POINTS: usize = 40;
-/// A rate is taken over so many samples at least.
+/// A rate is taken over at least this many samples.
 const MIN_SAMPLES: usize = 2;
-/// Traces are drawn for at most so many combinations of swept values.
+/// Traces are drawn for at most this many combinations of swept values.
 const MAX_SWEEPS: usize = 2;
 
 fn samples(trace: &Trace) -> usize {

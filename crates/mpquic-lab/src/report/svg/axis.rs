@@ -13,7 +13,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    pub(super) fn new(values: impl Iterator<Item = f64>, (from, to): (f64, f64)) -> Self {
+    pub(super) fn new(values: impl Iterator<Item = f64>, from: f64, to: f64) -> Self {
         let bounds = values.filter(|value| value.is_finite());
         let (low, high) = bounds.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
             (low.min(value), high.max(value))
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn axes_have_a_few_round_ticks() {
-        let axis = |low: f64, high: f64| Axis::new([low, high].into_iter(), (0.0, 100.0));
+        let axis = |low: f64, high: f64| Axis::new([low, high].into_iter(), 0.0, 100.0);
         assert_eq!(axis(0.0, 10.0).ticks(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
         assert_eq!(axis(0.0, 1.1).ticks(), [0.0, 0.25, 0.5, 0.75, 1.0]);
         assert_eq!(axis(-1.0, 1.0).ticks().len(), 5);

@@ -32,7 +32,7 @@ pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> S
         let tops = values.map(|(value, half)| value + half);
         tops.chain(bars.published.iter().flatten().copied())
     });
-    let y = Axis::new(tops, (HEIGHT - BOTTOM, TOP)).including_zero();
+    let y = Axis::new(tops, HEIGHT - BOTTOM, TOP).including_zero();
     let mut svg = open(plot);
     vertical_axis(&mut svg, &y, &plot.y, WIDTH - RIGHT);
     let group_width = (WIDTH - LEFT - RIGHT) / groups.len().max(1) as f64;
@@ -48,7 +48,8 @@ pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> S
                 &y,
                 bars,
                 group,
-                (first + width * index as f64, width),
+                first + width * index as f64,
+                width,
             );
         }
         group_label(&mut svg, name, centre, group_width);
@@ -56,7 +57,7 @@ pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> S
     svg + "</svg>\n"
 }
 
-fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, f64)) {
+fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, x: f64, width: f64) {
     let Some((value, half)) = bars.values.get(group).copied().flatten() else {
         return;
     };
@@ -73,7 +74,7 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, (x, width): (f64, 
         escape(&label),
         short(half)
     );
-    error_bar(svg, y, x + width * 0.78, (value, half), "");
+    error_bar(svg, y, x + width * 0.78, value, half, "");
     if let Some(published) = bars.published.get(group).copied().flatten() {
         mark_published(svg, (x + width / 2.0, y.at(published)), published);
     }
@@ -109,7 +110,8 @@ fn group_label(svg: &mut String, name: &str, centre: f64, width: f64) {
     }
 }
 
-/// A name on lines of so many characters, broken after punctuation; what does not fit is cut off.
+/// Breaks a name into lines of at most `fits` characters, after punctuation; what does not fit is
+/// cut off.
 fn wrapped(name: &str, fits: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for part in name.split_inclusive(['-', ' ', ';', '=', '_', '.']) {

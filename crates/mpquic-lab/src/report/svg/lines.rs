@@ -10,9 +10,9 @@ use super::plot::{
 
 /// Names at the ends of lines are this far apart.
 const SPACING: f64 = 11.0;
-/// More lines than this are told apart by the legend alone.
+/// If there are more lines than this, only the legend names them.
 const MAX_NAMES: usize = 16;
-/// Names of lines are cut to so many characters.
+/// Names of lines are cut to this many characters.
 const MAX_NAME: usize = 20;
 
 /// A line.
@@ -21,7 +21,7 @@ pub(in super::super) struct Line {
     pub(in super::super) name: String,
     /// Which colour and pattern it has.
     pub(in super::super) series: usize,
-    /// It is drawn thin: not what the chart is about.
+    /// Whether it is drawn thin, as something beside the main subject of the chart.
     pub(in super::super) thin: bool,
     pub(in super::super) points: Vec<(f64, f64)>,
     /// Half the confidence interval of each point, or nothing.
@@ -45,12 +45,11 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
     let named = !plot.steps && lines.len() <= MAX_NAMES;
     let right = WIDTH - if named { name_width(lines) } else { RIGHT };
     let points = || lines.iter().flat_map(|line| &line.points);
-    let x =
-        Axis::new(points().map(|point| point.0), (LEFT, right)).or_logarithmic(plot.logarithmic);
+    let x = Axis::new(points().map(|point| point.0), LEFT, right).or_logarithmic(plot.logarithmic);
     let bounds = lines.iter().flat_map(Line::tops);
     let published = lines.iter().flat_map(|line| &line.published);
     let bounds = bounds.chain(points().chain(published).map(|point| point.1));
-    let y = Axis::new(bounds, (HEIGHT - BOTTOM, TOP)).including_zero();
+    let y = Axis::new(bounds, HEIGHT - BOTTOM, TOP).including_zero();
     let mut svg = open(plot);
     vertical_axis(&mut svg, &y, &plot.y, right);
     horizontal_axis(&mut svg, &x, &plot.x);
@@ -79,7 +78,8 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
                 &mut svg,
                 &y,
                 x.at(point.0),
-                (point.1, *half),
+                point.1,
+                *half,
                 &classes(line.series),
             );
         }

@@ -1,4 +1,4 @@
-//! What both kinds of chart are drawn of: the frame, its axes, and marks.
+//! The parts that both kinds of chart share: the frame, its axes, and marks.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ pub(super) const LEFT: f64 = 58.0;
 pub(super) const RIGHT: f64 = 12.0;
 pub(super) const TOP: f64 = 10.0;
 pub(super) const BOTTOM: f64 = 42.0;
-/// The width of a character of a small label, nearly.
+/// The approximate width of a character of a small label.
 pub(super) const CHARACTER: f64 = 5.8;
 
-/// Colours there are.
+/// Number of colours.
 pub(super) const COLOURS: usize = 8;
-/// Ways of drawing a line there are.
+/// Number of dash patterns for lines.
 const DASHES: usize = 4;
 
 /// What a chart shows on its axes.
@@ -32,7 +32,7 @@ pub(in super::super) struct Plot {
     pub(in super::super) steps: bool,
 }
 
-/// Text that HTML shows as it is.
+/// Escapes a text for HTML.
 pub(in super::super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -119,22 +119,16 @@ pub(super) fn mark_published(svg: &mut String, (x, y): (f64, f64), value: f64) {
 }
 
 /// A confidence interval, in the colour of a class.
-pub(super) fn error_bar(
-    svg: &mut String,
-    axis: &Axis,
-    x: f64,
-    (value, half): (f64, f64),
-    class: &str,
-) {
+pub(super) fn error_bar(svg: &mut String, axis: &Axis, x: f64, value: f64, half: f64, class: &str) {
     let (low, high) = (axis.at(value - half), axis.at(value + half));
     let (low, high) = (low.min(HEIGHT - BOTTOM), high.max(TOP));
-    // One that is not higher than its own ends says nothing.
+    // An interval no higher than its own end strokes would show nothing.
     if low - high > 1.0 {
         let (left, right) = (x - 2.5, x + 2.5);
         let path = format!(
             "M{x:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}H{right:.1}M{left:.1} {high:.1}H{right:.1}"
         );
-        // Seen on bars of any colour.
+        // A light line below the dark one can be seen on bars of any colour.
         let _ = writeln!(
             svg,
             "<path class=\"halo\" d=\"{path}\"/><path class=\"error {class}\" d=\"{path}\"/>"
