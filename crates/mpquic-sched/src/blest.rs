@@ -8,7 +8,7 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 use crate::choice::{fast_and_chosen, is_measured, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// Rounds of slow start the kernel form looks ahead at most.
+/// The most rounds of slow start that the kernel form looks ahead.
 const MAX_SLOW_START_ROUNDS: i32 = 16;
 
 /// Which estimate of the fast path's traffic [`Blest`] uses.
@@ -20,8 +20,8 @@ pub enum BlestForm {
     Kernel,
 }
 
-/// Lowest RTT first, except that a slower path is spared when what it carries could hold the
-/// connection's flow control window for so long that the fastest path runs out of it.
+/// Lowest RTT first, but leaves a slower path idle if data on it could occupy the connection's flow
+/// control window for so long that the fastest path would have nothing left to send.
 ///
 /// Source: Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking estimation-based MPTCP scheduler for
 /// heterogeneous networks", IFIP Networking 2016; `mptcp_blest.c`. Inputs: RTT, window, in flight,
@@ -38,7 +38,7 @@ pub struct Blest {
     /// Smallest and largest smoothed RTT of each path.
     extremes: PathMap<(Duration, Duration)>,
     correction: f64,
-    /// Flow control blocked since the correction was last changed.
+    /// True if flow control blocked sending since the correction was last changed.
     blocked: bool,
     corrected_at: Option<Instant>,
 }
@@ -147,7 +147,7 @@ impl Scheduler for Blest {
         {
             return wait;
         }
-        // What is in flight there counts: one packet at a time.
+        // Only one packet, because what is then in flight on this path changes the estimate.
         Decision::send(chosen.id)
     }
 

@@ -33,7 +33,7 @@ use crate::weighted_round_robin::WeightedRoundRobin;
 /// A built-in scheduler, as listed for people.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerInfo {
-    /// What [`by_name`] takes.
+    /// The name to pass to [`by_name`].
     pub name: &'static str,
     /// What it does, in one line.
     pub description: &'static str,
@@ -66,13 +66,13 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
     SchedulerInfo {
         name: "lrf-assume",
-        description: "lowest RTT first, taking the initial RTT for that of unmeasured paths",
+        description: "lowest RTT first; unmeasured paths count with the initial RTT",
         source: LRF,
         make: || Box::new(LowestRttFirst::new(Unmeasured::Assume)),
     },
     SchedulerInfo {
         name: "lrf-probe",
-        description: "lowest RTT first, no data on unmeasured paths while a measured one will have room",
+        description: "lowest RTT first; no data on unmeasured paths while a measured one can carry it",
         source: LRF,
         make: || Box::new(LowestRttFirst::new(Unmeasured::ProbeOnly)),
     },
@@ -108,7 +108,7 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
     SchedulerInfo {
         name: "etc-greedy",
-        description: "ETC that uses another path where the paper's waits for one of its plan",
+        description: "ETC that uses another path where the paper's version waits for a planned one",
         source: ETC,
         make: || {
             Box::new(Etc::new(EtcConfig {
@@ -125,13 +125,13 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
     SchedulerInfo {
         name: "blest",
-        description: "spares a slow path that could block the connection's window, as Linux does",
+        description: "leaves a slow path idle that could block the connection's window, as in Linux",
         source: BLEST,
         make: || Box::new(Blest::new(BlestForm::Kernel)),
     },
     SchedulerInfo {
         name: "blest-paper",
-        description: "spares a slow path that could block the connection's window, as published",
+        description: "leaves a slow path idle that could block the connection's window, as published",
         source: BLEST,
         make: || Box::new(Blest::new(BlestForm::Paper)),
     },
@@ -143,7 +143,7 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
     SchedulerInfo {
         name: "ecf-kernel",
-        description: "the same, taking every backlog for at least a window, as Linux does",
+        description: "the same, counting every backlog as at least one window, as in Linux",
         source: ECF,
         make: || Box::new(Ecf::new(EcfForm::Kernel)),
     },
@@ -203,7 +203,7 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
     SchedulerInfo {
         name: "dems",
-        description: "a chunk from its front on the fast path, from its end on others",
+        description: "sends a chunk of data from its front on the fast path, from its end on the others",
         source: "Guo et al., \"Accelerating Multipath Transport Through Balanced Subflow Completion\", MobiCom 2017",
         make: || Box::new(Dems::default()),
     },
@@ -233,7 +233,7 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
     SchedulerInfo {
         name: "nine-tails",
-        description: "lowest RTT first; the end of a transfer again on other paths",
+        description: "lowest RTT first; repeats the end of a transfer on other paths",
         source: "Vu and Walker, \"On the Latency of Multipath-QUIC in Real-time Applications\", WiMob 2020",
         make: || Box::new(NineTails::default()),
     },

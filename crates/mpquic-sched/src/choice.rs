@@ -1,14 +1,15 @@
-//! Questions that most schedulers ask of a view, and the answers they share.
+//! What most schedulers need to know of a view, and decisions that many of them make.
 
 use std::time::Duration;
 
 use mpquic_core::StreamId;
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, Sendable, View};
 
-/// How many datagrams one decision asks for at most: as many as one batched send call takes.
+/// The most datagrams one decision asks for: as many as one batched send call takes.
 const BATCH_DATAGRAMS: u64 = 64;
 
-/// Marks the packets a plan asked for, so that what leaves is charged to the plan.
+/// Tag of the packets that a plan asked for, so that they are charged to the plan when they are
+/// sent.
 pub(crate) const PLANNED: u64 = 1;
 
 /// Bytes to ask for on a path so that one decision fills a batch but never more than the window.
@@ -22,7 +23,7 @@ pub(crate) fn send_batch(path: &PathView) -> Decision {
     Decision::send_up_to(path.id, batch_bytes(path))
 }
 
-/// Sends whatever is next on a path, charged to a plan that has this many bytes left for it.
+/// Sends whatever is next on a path, charged to a plan that has this many bytes left for the path.
 pub(crate) fn send_planned(path: &PathView, left: u64) -> Decision {
     Decision::Send {
         path: path.id,
@@ -69,7 +70,7 @@ pub(crate) fn fast_and_chosen<'a>(view: &View<'a>) -> Option<(&'a PathView, &'a 
     Some((lowest_rtt(carriers(view))?, fastest_sendable(view)?))
 }
 
-/// Waits for a path, if that is certain to end.
+/// Waits for a path, if the wait is certain to end.
 pub(crate) fn wait_for(path: &PathView) -> Option<Decision> {
     let until = match path.sendable {
         Sendable::At(time) => Some(time),
@@ -80,7 +81,7 @@ pub(crate) fn wait_for(path: &PathView) -> Option<Decision> {
     path.usable.then_some(Decision::Wait { on, until })
 }
 
-/// Headers of a full datagram with one STREAM frame, at most.
+/// The most bytes that headers take in a full datagram with one STREAM frame.
 const HEADERS: u64 = 60;
 
 /// Stream bytes that certainly fit into one datagram of the path, if nothing else is in it.
@@ -93,12 +94,14 @@ pub(crate) fn seconds(rtt: Duration) -> f64 {
     rtt.as_secs_f64().max(1e-6)
 }
 
-/// One-way delay towards the peer in seconds: half the smoothed RTT, as nothing measures it.
+/// One-way delay towards the peer in seconds. It cannot be measured, so half the smoothed RTT
+/// stands in for it.
 pub(crate) fn one_way_delay(path: &PathView) -> f64 {
     seconds(path.rtt.smoothed) / 2.0
 }
 
-/// What a path delivers, bytes per second: measured, else a window per round trip. Never zero.
+/// What a path delivers in bytes per second: the measured rate, or a window per round trip before
+/// there is one. Never zero.
 pub(crate) fn rate(path: &PathView) -> f64 {
     match path.delivery_rate {
         Some(rate) if rate > 0 => rate as f64,
@@ -111,8 +114,8 @@ pub(crate) fn backlog(view: &View<'_>) -> u64 {
     view.queue.unsent.saturating_add(view.queue.retransmit)
 }
 
-/// True if what waits has no place in a plan for streams: control frames, data to be sent again,
-/// or the bare end of a stream.
+/// True if what waits is not part of any plan for streams: control frames, data to be sent again,
+/// or the end of a stream without data.
 pub(crate) fn is_outside_streams(view: &View<'_>) -> bool {
     view.queue.control || view.queue.retransmit > 0 || view.streams.is_empty()
 }

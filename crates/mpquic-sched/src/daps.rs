@@ -8,15 +8,17 @@ use mpquic_core::{PathId, PathMap};
 use crate::choice::{PLANNED, carriers, fastest_sendable, send_batch, send_planned, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// One-way delays are rounded to this many milliseconds, more if the schedule got too long.
+/// One-way delays are rounded to multiples of this many milliseconds, or of more if the schedule
+/// would get too long.
 const GRAIN: u64 = 4;
 /// Longest schedule, milliseconds.
 const MAX_PERIOD: u64 = 4096;
 /// Weight of the newest value in the smoothed window.
 const NEW: f64 = 1.0 / 8.0;
 
-/// Sends by a schedule: every path gets a window of packets as often as its delay fits into the
-/// schedule's length, in an order in which packets that leave one after the other arrive in order.
+/// Sends by a schedule in which every path gets a window of packets as often as its delay fits into
+/// the schedule's length. The order of the turns is such that packets arrive in the order in which
+/// they leave.
 ///
 /// Source: Sarwar, Boreli, Lochin, Mifdaoui and Smith, "Mitigating Receiver's Buffer Blocking by
 /// Delay Aware Packet Scheduling in Multipath Data Transfer", WAINA 2013; Kuhn et al., "DAPS:
@@ -24,8 +26,8 @@ const NEW: f64 = 1.0 / 8.0;
 /// window. Constants: delays in steps of 4 ms; a smoothed window that keeps seven eighths per round
 /// trip; a schedule of at most 4.1 s (coarser steps if it got longer).
 ///
-/// If the window of the path whose turn it is is full, it waits for that path. The schedule is made
-/// anew only when it ends or when paths change, so it reacts slowly, as published.
+/// It waits for the path whose turn it is if that path's window is full. As published, a new
+/// schedule is made only when the old one ends or paths change, so it reacts slowly.
 #[derive(Debug, Default)]
 pub struct Daps {
     cases: PlainCases,

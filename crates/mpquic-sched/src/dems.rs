@@ -11,23 +11,24 @@ use crate::choice::{
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
-/// Bytes of a chunk at most.
+/// The most bytes in a chunk.
 const MAX_CHUNK: u64 = 4_000_000;
-/// Datagrams of the others' tail repeated per chunk.
+/// The most datagrams repeated at the end of a chunk.
 const MAX_REPEATS: u32 = 10;
 
-/// Sends a chunk from both ends: the path of the lowest delay from the front, others from the back,
-/// until they meet. The slow ones stop early by what the fast one delivers in the difference of
-/// their delays, so that the last bytes of all arrive together. Then paths with room repeat a short
-/// tail of what others carry.
+/// Sends a chunk from both ends: the path with the lowest delay from the front, the others from the
+/// back, until they meet. A slow path stops early, by as many bytes as the fast one delivers in the
+/// difference of their delays, so that the last bytes of all paths arrive together. Then paths with
+/// room repeat a few of the oldest packets that others carry.
 ///
 /// Source: Guo, Ho, Gupta, Liu, Hamilton and Mao, "Accelerating Multipath Transport Through
 /// Balanced Subflow Completion", MobiCom 2017. Inputs: one-way delay, delivery rate, unsent bytes
 /// of the streams, flow control credit, unacknowledged ranges. Constants of our own: chunks of at
 /// most 4 MB that fit into the credit, ten repeated datagrams per chunk.
 ///
-/// The paper knows the size of a chunk beforehand; here a chunk is what is buffered of a stream
-/// when the last chunk ends. More than one slow path shares the back.
+/// In the paper the size of a chunk is known beforehand; here a chunk is what is buffered of a
+/// stream when the last chunk ends. If there are several slow paths, all of them send from the
+/// back.
 #[derive(Debug, Default)]
 pub struct Dems {
     cases: PlainCases,

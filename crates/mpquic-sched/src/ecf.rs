@@ -5,7 +5,7 @@ use mpquic_core::sched::{Decision, PathView, Scheduler, SchedulerEvent, View};
 use crate::choice::{backlog, fast_and_chosen, seconds, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// How much longer the wait may seem once waiting has begun.
+/// Once waiting has begun, it goes on even if the wait is longer by this share.
 const HYSTERESIS: f64 = 0.25;
 
 /// How [`Ecf`] counts the rounds a backlog takes.
@@ -96,7 +96,7 @@ impl Scheduler for Ecf {
         {
             return wait;
         }
-        // The verdict holds for this backlog: one packet at a time.
+        // Only one packet, because the comparison holds for this backlog.
         Decision::send(chosen.id)
     }
 

@@ -36,8 +36,8 @@ impl Default for EtcConfig {
     }
 }
 
-/// Splits a block of data so that all paths finish it at the same time, which it finds by
-/// simulating how their windows grow; the shares are then sent interleaved.
+/// Splits a block of data so that all paths finish their shares at the same time, and sends the
+/// shares interleaved. To find the shares, it simulates how the windows of the paths grow.
 ///
 /// Source: Zeng, Ma, Cui et al., "Optimizing multipath QUIC transmission over heterogeneous
 /// paths", Computer Networks 2022. Inputs: smoothed RTT, window, the controller's growth, backlog;
@@ -53,7 +53,7 @@ pub struct Etc {
     config: EtcConfig,
     cases: PlainCases,
     shares: Vec<Share>,
-    /// The windows of the simulation, as the controller wants them.
+    /// The windows in the simulation, in the form the controller takes.
     windows: Vec<(PathId, u64)>,
     stale: bool,
 }
@@ -65,7 +65,7 @@ struct Share {
     rtt: Duration,
     /// When the simulated path is done with what it got.
     finish: Duration,
-    /// Bytes of the window it starts with.
+    /// The window at the start, bytes.
     first: u64,
     planned: u64,
     sent: u64,

@@ -6,7 +6,8 @@ use mpquic_core::sched::{PathView, SchedulerEvent, View};
 /// Picks paths so that the bytes they carry follow weights: each path has a clock that runs slower
 /// the larger its weight is, and the one furthest behind is next.
 ///
-/// Bytes are those the core counts for a path, so nothing is asked for and not charged.
+/// It counts the bytes that the core reports as sent, not those it asked for, so nothing is charged
+/// that was not sent.
 #[derive(Debug, Default)]
 pub(crate) struct FairShare {
     clocks: PathMap<Clock>,
@@ -47,7 +48,7 @@ impl FairShare {
             }
         }
         let (path, time) = next?;
-        // A path that could not keep up has its window to make up for, not more.
+        // A path that could not keep up may make up for at most its window.
         for other in view.paths {
             let weight = weight(other);
             if let Some(clock) = self.clocks.get_mut(other.id).filter(|_| weight > 0.0) {

@@ -12,12 +12,12 @@ use crate::choice::{
 use crate::plain_cases::PlainCases;
 use crate::pstream::rate_share;
 
-/// Streams without data that are remembered.
+/// How many streams without data are remembered.
 const MAX_QUIET: usize = 256;
 
-/// Puts every stream as a whole on the path that finishes it first, given what other streams leave
-/// of the path, and serves the streams in the order of their priority. No stream uses more than
-/// one path, so none is reordered and none is sped up by aggregation.
+/// Puts every stream as a whole on the path that would finish it first, considering the rate that
+/// other streams leave on the path, and serves the streams in the order of their priority. As a
+/// stream uses only one path, it is not reordered, but not sped up by several paths either.
 ///
 /// Source: Shi et al., "FStream: Flexible Stream Scheduling and Prioritizing in Multipath-QUIC",
 /// ICPADS 2019, as described in PStream's paper. Inputs: one-way delay and delivery rate of the

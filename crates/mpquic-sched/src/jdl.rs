@@ -17,7 +17,7 @@ const RESELECT_AFTER: Duration = Duration::from_secs(1);
 /// The set is chosen anew when a score changes by this share.
 const RESELECT_CHANGE: f64 = 0.25;
 
-/// What the data on a connection asks of its paths; each bound is optional.
+/// What an application demands of the paths; each bound is optional.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Demand {
     /// Bytes per second the set should deliver together.
@@ -93,9 +93,9 @@ struct Best {
     loss: f64,
 }
 
-/// The loss rate of a path without what the view assumes while few packets are resolved: a path
-/// that carried next to nothing would count as lossy, stay out of the set, and never show what it
-/// is.
+/// The loss rate of a path, without the assumed losses that the view's value has while few packets
+/// are resolved. With these, a path that carried next to nothing would count as lossy, stay out of
+/// the set, and never show its true loss rate.
 fn loss_rate(path: &PathView) -> f64 {
     let resolved = (path.bytes_acked + path.bytes_lost) / u64::from(path.mtu.max(1));
     let assumed = 0.5 / (resolved.min(1000) + 1) as f64;

@@ -8,7 +8,7 @@
 //! | name | type | picks |
 //! |---|---|---|
 //! | `lrf` (default) | [`LowestRttFirst`] | the path with the lowest smoothed RTT that has room |
-//! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | the same, without copies for unmeasured paths |
+//! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | the same; other rules for unmeasured paths |
 //! | `round-robin` | [`RoundRobin`] | every path in turn |
 //! | `weighted-round-robin` | [`WeightedRoundRobin`] | paths in proportion to their rates |
 //! | `backup` | [`BackupOnly`] | one path; the others only when it fails |
@@ -16,7 +16,7 @@
 //! | `etc` | [`Etc`] | shares of a block that finish together, by simulated windows |
 //! | `jdl` | [`Jdl`] | a set of paths with low delay and loss |
 //! | `blest`, `blest-paper` | [`Blest`] | no slow path that could block the fast one |
-//! | `ecf`, `ecf-kernel` | [`Ecf`] | the fast path, later, if that delivers the backlog earlier |
+//! | `ecf`, `ecf-kernel` | [`Ecf`] | to wait for the fast path if that delivers the backlog earlier |
 //! | `qaware`, `qaware-paper` | [`QAware`] | the shortest time through local queue and network |
 //! | `sa-ecf` | [`SaEcf`] | earliest completion per stream, streams by weight |
 //! | `pstream` | [`PStream`] | parts of every stream that finish together |
@@ -27,8 +27,8 @@
 //! | `sttf` | [`Sttf`] | the same, with growing windows |
 //! | `dems` | [`Dems`] | both ends of a chunk on different paths |
 //! | `stms` | [`Stms`] | data further ahead on slower paths |
-//! | `msab`, `msab-split` | [`Msab`] | what a bandit learned from RTT and loss |
-//! | `peekaboo` | [`Peekaboo`] | to wait or not to wait, learned |
+//! | `msab`, `msab-split` | [`Msab`] | what an adversarial bandit learned from RTT and loss |
+//! | `peekaboo` | [`Peekaboo`] | the fast path or a slow one, as it learned when to wait |
 //! | `nine-tails` | [`NineTails`] | lowest RTT first, and the end of a transfer on all paths |
 //! | `split-ratio` | [`SplitRatio`] | by weights set from outside |
 //!

@@ -5,7 +5,7 @@ use mpquic_core::sched::{Decision, Scheduler, SchedulerEvent, View};
 use crate::choice::{carriers, fastest_sendable, lowest_rtt, send_batch, wait_for};
 use crate::plain_cases::PlainCases;
 
-/// What to do with a path whose RTT nobody has measured yet.
+/// What to do with a path that has no RTT sample yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Unmeasured {
     /// Use it only when no measured path can send, and send a copy of what it carries on another
@@ -14,12 +14,14 @@ pub enum Unmeasured {
     Duplicate,
     /// Assume the initial RTT, 333 ms if nothing else was configured.
     Assume,
-    /// Send no data on it while a measured path will have room: validation measures it soon.
+    /// Send no data on it while a measured path can carry data, now or later: path validation will
+    /// soon provide a sample.
     ProbeOnly,
 }
 
-/// Sends on the path with the lowest smoothed RTT that has room, and on the next one when that is
-/// full. It never declines to send (it is work-conserving) unless told to spare unmeasured paths.
+/// Sends on the path with the lowest smoothed RTT that has room in its window. It is
+/// work-conserving, that is, it never waits while a path has room, except with
+/// [`Unmeasured::ProbeOnly`].
 ///
 /// Source: De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017;
 /// `minRTT` in Multipath TCP (Paasch et al., CSWS 2014). Inputs: smoothed RTT, window, status.

@@ -16,11 +16,11 @@ const LOSS_WEIGHT: f64 = 0.1;
 const USED_WEIGHT: f64 = 0.1;
 /// Share of the probability that is spread evenly.
 const EXPLORATION: f64 = 0.05;
-/// The largest RTT of this many seconds bounds the scale.
+/// The scale for RTTs ends at the largest sample of this many seconds.
 const SCALE_SECONDS: usize = 10;
 /// Marks our packets.
 const OURS: u64 = 1 << 62;
-/// Epochs counted at most; the learning rate is next to nothing long before.
+/// The largest epoch number; the learning rate is close to zero long before.
 const MAX_EPOCH: u32 = 62;
 
 /// How [`Msab`] turns probabilities into packets.
@@ -52,7 +52,7 @@ pub struct Msab {
     cases: PlainCases,
     arms: PathMap<Arm>,
     epoch: u32,
-    /// Sum over all packets of how many were without feedback when they left.
+    /// For each packet, how many were without feedback when it left; the sum over all packets.
     missing_sum: u64,
     largest_rtt: WindowedMax,
 }
@@ -62,7 +62,7 @@ struct Arm {
     /// Accumulated estimate of the cost.
     cost: f64,
     probability: f64,
-    /// What the path is owed of the split.
+    /// What the path still has to get of the split.
     credit: f64,
     /// Packets without feedback.
     missing: u64,
@@ -201,7 +201,7 @@ impl Msab {
         }
     }
 
-    /// A packet's fate is known; `rtt` is `None` if it was lost.
+    /// A packet was acknowledged, or lost if `rtt` is `None`.
     fn on_feedback(&mut self, packet: &PacketInfo, rtt: Option<Duration>, view: &View<'_>) {
         let Some((epoch, probability)) = untag(packet.tag) else {
             return;

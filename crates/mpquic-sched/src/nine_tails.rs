@@ -6,8 +6,8 @@ use crate::choice::{fastest_sendable, lowest_rtt, send_batch};
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
-/// Lowest RTT first as long as there is data; when everything was sent, paths with room repeat what
-/// the others still carry, so that the end of a transfer depends on no single packet.
+/// Lowest RTT first as long as there is data. Once everything was sent, paths with room repeat what
+/// is still in flight on others, so that the end of a transfer does not depend on a single packet.
 ///
 /// Source: Vu and Walker, "On the Latency of Multipath-QUIC in Real-time Applications", WiMob
 /// 2020, as described by Hu et al. Inputs: RTT, window, backlog, unacknowledged ranges. Constants:

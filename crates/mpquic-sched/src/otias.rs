@@ -9,7 +9,7 @@ use crate::choice::{
 use crate::plain_cases::PlainCases;
 use crate::reservations::{Reservations, Run};
 
-/// How many datagrams a decision assigns at most; the next one assigns more.
+/// The most datagrams that one decision assigns to paths; the next decision continues.
 const MAX_PIECES: usize = 1024;
 
 /// Assigns every packet to the path on which it arrives first, counting the packets that wait for
@@ -26,7 +26,8 @@ pub struct Otias {
     reservations: Reservations,
 }
 
-/// Round trips until what waits for the path has left, then half a round trip, in seconds.
+/// When a packet would arrive, in seconds: the round trips until everything that waits for the path
+/// has left, and half a round trip.
 fn arrival(path: &PathView, queued: u64) -> f64 {
     let mtu = f64::from(path.mtu.max(1));
     let (window, room) = (

@@ -25,9 +25,9 @@ const MAX_PENDING: usize = 256;
 
 type Context = [f64; DIMENSIONS];
 
-/// Lowest RTT first while the fastest path has room. When it is full, learns from the state of both
-/// paths whether to use the slower one or to wait: a contextual bandit (LinUCB) for the two
-/// answers, which are followed most of the time and turned around at random otherwise.
+/// Lowest RTT first while the fastest path has room. When that path is full, a contextual bandit
+/// (LinUCB) decides from the state of both paths whether to use the slower one or to wait. Its
+/// answer is followed most of the time, and reversed at random otherwise.
 ///
 /// Source: Wu, Alay, Brunstrom, Ferlin and Caso, "Peekaboo: Learning-Based Multipath Scheduling for
 /// Dynamic Heterogeneous Environments", IEEE JSAC 38(10), 2020, after published ports. Inputs:
@@ -45,7 +45,7 @@ pub struct Peekaboo {
     cases: PlainCases,
     wait: Arm,
     send: Arm,
-    /// The decision to wait that the next packet on the fast path belongs to.
+    /// A decision to wait whose reward the next packet on the fast path will show.
     waiting: Option<(Context, Instant)>,
     /// By tag.
     pending: VecDeque<Pending>,
@@ -124,7 +124,7 @@ fn context(view: &View<'_>, fast: &PathView, slow: &PathView) -> Context {
 }
 
 impl Peekaboo {
-    /// Sends one packet on `path` and remembers which decision it stands for.
+    /// Sends one packet on `path` and remembers for which decision it will show the reward.
     fn send_for(
         &mut self,
         path: &PathView,
@@ -223,7 +223,7 @@ impl Scheduler for Peekaboo {
         match event {
             SchedulerEvent::Acked(packet, _) => self.on_fate(packet, view, true),
             SchedulerEvent::Lost(packet) => self.on_fate(packet, view, false),
-            // Which path is the fast one may change with the paths.
+            // Another path may be the fast one after these events.
             SchedulerEvent::PathRemoved(_) | SchedulerEvent::PathSuspect(_) => {
                 self.waiting = None;
             }

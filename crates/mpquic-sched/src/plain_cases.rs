@@ -5,15 +5,15 @@ use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{is_measured, send_batch};
 
-/// Copies sent on a path whose RTT is unknown end after this many datagrams, an initial window.
+/// At most this many datagrams (an initial window) of a path without an RTT sample are copied.
 const MAX_COPIES: u64 = 10;
 
-/// The cases no algorithm is needed for: no path can send, only one is usable, or no path that
-/// can send has an RTT yet.
+/// The cases that need no algorithm: no path can send, only one is usable, or no path that can send
+/// has an RTT sample yet.
 ///
-/// What a path without an RTT sample carries is duplicated on the least used other path that can
-/// send, for at most an initial window per path, so that data does not depend on a path nobody has
-/// measured (De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017).
+/// Data on a path without an RTT sample is duplicated on the least used other path that can send,
+/// for at most an initial window per path, so that it does not depend on a path that may be slow or
+/// broken (De Coninck and Bonaventure, "Multipath QUIC: Design and Evaluation", CoNEXT 2017).
 #[derive(Debug, Default)]
 pub(crate) struct PlainCases {
     /// Datagrams copied onto each path.

@@ -47,7 +47,7 @@ struct Flow {
     stream: StreamId,
     weight: u64,
     unsent: u64,
-    /// The shares sum up to what is unsent.
+    /// True if the shares sum up to the unsent bytes.
     is_planned: bool,
     shares: SmallVec<[Share; 8]>,
     /// The path of the last decision for this stream.
@@ -88,7 +88,8 @@ fn fill(paths: &mut [Fill], size: u64) {
         let next = paths.get(count).map(|path| path.delay);
         let filled = &mut paths[..count];
         let rates: f64 = filled.iter().map(|path| path.rate).sum();
-        // Level with the delay of the next path; the last level takes what is left.
+        // Fills the paths so far up to the delay of the next one; the last level takes what is
+        // left.
         let gap = next.map_or(f64::INFINITY, |next| next - filled[count - 1].delay);
         let bytes = rest.min(gap * rates);
         for path in filled {
@@ -117,8 +118,8 @@ impl Flow {
         self.shares.iter().any(|share| share.path == path)
     }
 
-    /// What was sent since the last time is no longer left: first on the path of the last
-    /// decision, then wherever there is most.
+    /// Takes off the shares what was sent since the last call: first from the path of the last
+    /// decision, then from the largest share.
     fn charge(&mut self) {
         let mut sent = self.left().saturating_sub(self.unsent);
         let last = self.last.take();
@@ -142,7 +143,8 @@ impl Flow {
 }
 
 impl PStream {
-    /// A scheduler in which a path counts with no more than a window per round trip, or not.
+    /// A scheduler; with `limit_to_window`, a path counts with no more than a window per round
+    /// trip.
     pub fn new(limit_to_window: bool) -> Self {
         Self {
             limit_to_window,

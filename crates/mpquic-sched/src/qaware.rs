@@ -10,10 +10,10 @@ use crate::plain_cases::PlainCases;
 
 /// Weight of the old value in the average queueing time.
 const KEEP: f64 = 0.8;
-/// Time between two looks at a queue.
+/// Time between two samples of a queue.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// How [`QAware`] adds up queue and network.
+/// How [`QAware`] combines the delays of queue and network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QAwareForm {
     /// As published: packets in the queue and the one to send, each taking a whole service time.
@@ -23,7 +23,7 @@ pub enum QAwareForm {
 }
 
 /// Sends where a packet would arrive first, counting what waits in the local socket or interface
-/// queue, of which the RTT tells only a round trip later.
+/// queue. The RTT shows that queue only a round trip later.
 ///
 /// Source: Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A Cross-Layer Approach to MPTCP
 /// Scheduling", IFIP Networking 2018. Inputs: bytes in the local queue and its drain rate, smoothed
@@ -50,7 +50,7 @@ struct Queue {
 }
 
 impl QAware {
-    /// A scheduler that adds up like this.
+    /// A scheduler with this formula.
     pub fn new(form: QAwareForm) -> Self {
         Self {
             form,
@@ -123,7 +123,7 @@ impl Scheduler for QAware {
                 });
         match first {
             None => Decision::Blocked,
-            // The queue grows with every packet: one at a time where it is known.
+            // Only one packet where the queue is known, because every packet makes it longer.
             Some((_, path)) if path.local_queue.is_some() => Decision::send(path.id),
             Some((_, path)) => send_batch(path),
         }

@@ -5,15 +5,15 @@ use mpquic_core::sched::{DataSelection, Decision, PathSet, Scheduler, View};
 use crate::choice::{fastest_sendable, send_batch};
 use crate::plain_cases::least_used;
 
-/// Sends everything on every usable path. The copy that arrives first counts: the delay is the
-/// lowest of all paths, the goodput about that of the best one.
+/// Sends everything on every usable path. As the copy that arrives first counts, the delay is the
+/// lowest of all paths, and the goodput about that of the best one.
 ///
 /// Source: `mptcp_redundant.c` (Pinedo, Lopez et al.). Inputs: RTT, window. Constants: none; a path
 /// may lag behind by as many copies as the core keeps for it.
 ///
-/// New data goes to the fastest path with room. Copies for the others wait for their windows, in
-/// order, and are dropped once the data arrived: every path works on the oldest data it has not
-/// carried and nobody has acknowledged.
+/// New data goes to the fastest path with room. Copies for the other paths wait in order for room
+/// in their windows, and are dropped once the data has arrived: every path sends the oldest data
+/// that it has not carried and that is not acknowledged.
 #[derive(Debug, Default)]
 pub struct Redundant;
 

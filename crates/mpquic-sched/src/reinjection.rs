@@ -11,7 +11,7 @@ use mpquic_core::{PathId, PathMap};
 use crate::choice::{is_measured, lowest_rtt};
 use crate::repeats::{REPEATED, Repeats};
 
-/// Least and largest age at which a range is repeated, whatever the RTTs are.
+/// Smallest and largest age at which a range is repeated, whatever the RTTs are.
 const MIN_DEADLINE: Duration = Duration::from_millis(20);
 const MAX_DEADLINE: Duration = Duration::from_millis(500);
 
@@ -47,13 +47,13 @@ pub struct ReinjectionInfo {
 static POLICIES: [ReinjectionInfo; 4] = [
     ReinjectionInfo {
         name: "opportunistic",
-        description: "when flow control blocks, the oldest bytes again on a much better path",
+        description: "when flow control blocks, repeats the oldest bytes on a much better path",
         source: "Raiciu et al., \"How Hard Can It Be?\", NSDI 2012",
         select: |policies| policies.opportunistic = true,
     },
     ReinjectionInfo {
         name: "penalise",
-        description: "with opportunistic: halve the window shown of the path that blocked",
+        description: "with opportunistic: schedulers see half the window of the path that blocked",
         source: "Raiciu et al., \"How Hard Can It Be?\", NSDI 2012",
         select: |policies| {
             policies.opportunistic = true;
@@ -62,13 +62,13 @@ static POLICIES: [ReinjectionInfo; 4] = [
     },
     ReinjectionInfo {
         name: "deadline",
-        description: "bytes older than 1.1 times the lowest RTT again on another path",
+        description: "repeats bytes older than 1.1 times the lowest RTT on another path",
         source: "xquic",
         select: |policies| policies.deadline = true,
     },
     ReinjectionInfo {
         name: "after-schedule",
-        description: "what is under way again on other paths when nothing else is left",
+        description: "repeats what is in flight on other paths when nothing else is left to send",
         source: "xquic",
         select: |policies| policies.after_schedule = true,
     },
@@ -90,15 +90,15 @@ impl ReinjectionPolicies {
     }
 }
 
-/// Repeats unacknowledged bytes on better paths, every packet once at most, and leaves everything
-/// else to another scheduler.
+/// Repeats unacknowledged bytes on better paths, each packet at most once, and leaves all other
+/// decisions to another scheduler.
 ///
 /// Sources: `mptcp_sched.c` (opportunistic retransmission and penalisation), xquic (deadline, after
-/// schedule). Inputs: unacknowledged ranges, RTT, window, flow control credit. What a path carries
-/// that fails or is abandoned needs no policy: the core moves it.
+/// schedule). Inputs: unacknowledged ranges, RTT, window, flow control credit. The core itself
+/// moves the data of a path that fails or is abandoned.
 ///
-/// Bit 63 of a tag belongs to this layer: the scheduler inside must leave it clear, and hears
-/// nothing of packets that have it.
+/// Bit 63 of a tag belongs to this layer: the inner scheduler must not set it, and gets no events
+/// of packets that have it.
 #[derive(Debug)]
 pub struct Reinjecting {
     inner: Box<dyn Scheduler>,
@@ -106,7 +106,7 @@ pub struct Reinjecting {
     repeats: Repeats,
     deadline: Option<Instant>,
     penalties: PathMap<Penalty>,
-    /// The paths as the scheduler inside sees them.
+    /// The paths as the inner scheduler sees them.
     shown: Vec<PathView>,
 }
 
@@ -165,8 +165,8 @@ impl Reinjecting {
             .insert(path.id, Penalty { window, changed_at });
     }
 
-    /// The oldest bytes that are overdue and have somewhere to go; otherwise notes when the next
-    /// are due.
+    /// Repeats the oldest bytes that are overdue and have another path to go to; otherwise notes
+    /// when the next ones are due.
     fn overdue(&mut self, view: &View<'_>) -> Option<Decision> {
         self.deadline = None;
         let measured = view.usable().filter(|path| is_measured(path));
@@ -199,7 +199,7 @@ impl Reinjecting {
         Some(self.repeat(range, target.id))
     }
 
-    /// Asks the scheduler inside, which sees penalised paths smaller than they are.
+    /// Asks the inner scheduler, which sees smaller windows on penalised paths.
     fn ask_inner(&mut self, view: &View<'_>) -> Decision {
         if self.penalties.is_empty() {
             return self.inner.select(view);

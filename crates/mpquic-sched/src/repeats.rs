@@ -15,16 +15,17 @@ fn position(range: &UnackedRange) -> Position {
     (range.sent_at, range.stream, range.offsets.start)
 }
 
-/// How far the unacknowledged ranges were repeated, by the path that carried them first or by the
-/// path that repeats them: what is repeated oldest first needs no more memory than this.
+/// How far the unacknowledged ranges were repeated. One position per path is enough, because ranges
+/// are repeated oldest first. The path is the one that carried them or the one that repeats them,
+/// as the policy chooses.
 #[derive(Debug, Default)]
 pub(crate) struct Repeats {
     reached: PathMap<Position>,
 }
 
 impl Repeats {
-    /// True if the range was not repeated yet on account of `path`. Copies and what the core moves
-    /// by itself are never repeated.
+    /// True if the range was not repeated yet, by the count of `path`. Copies, and what the core
+    /// moves by itself, are never repeated.
     pub(crate) fn is_due(&self, path: PathId, range: &UnackedRange) -> bool {
         let reached = self.reached.get(path);
         !range.reinjected
@@ -32,7 +33,7 @@ impl Repeats {
             && reached.is_none_or(|reached| position(range) > *reached)
     }
 
-    /// Repeats a range on `target` and notes it on account of `path`.
+    /// Repeats a range on `target` and notes it in the count of `path`.
     pub(crate) fn repeat(
         &mut self,
         path: PathId,

@@ -1,13 +1,13 @@
-//! Which path is to carry which bytes that wait.
+//! Which path is to carry which of the waiting bytes.
 
 use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
 use mpquic_core::{PathId, PathMap, StreamId};
 
 use crate::choice::find_stream;
 
-/// Separate runs of bytes kept at most; nothing more is reserved beyond.
+/// The most separate runs of bytes; nothing is reserved beyond that.
 const MAX_RUNS: usize = 256;
-/// Fewer bytes do not get a datagram of their own while others follow.
+/// Fewer bytes than this do not get a datagram of their own while others follow.
 const FRAGMENT: u64 = 600;
 
 /// Unsent bytes of streams assigned to paths, in the order in which they were assigned. Bytes of a
@@ -20,7 +20,8 @@ pub(crate) struct Reservations {
     queued: PathMap<u64>,
     /// Stream and path of the last decision.
     last: Option<(StreamId, PathId)>,
-    /// Everything is to be assigned anew, once what the last decision sent is accounted for.
+    /// Everything is to be assigned again, once the bytes that the last decision sent are accounted
+    /// for.
     release: bool,
     round: u64,
 }
@@ -28,7 +29,7 @@ pub(crate) struct Reservations {
 /// Consecutive bytes of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// `None` if they have to be assigned anew.
+    /// `None` if they have to be assigned again.
     path: Option<PathId>,
     stream: StreamId,
     start: u64,
@@ -42,7 +43,8 @@ struct Assigned {
     end: u64,
     /// Offset of the first unsent byte.
     offset: u64,
-    /// Bytes in runs and not assigned yet; more than `unsent` if some left since the last time.
+    /// Bytes in runs, and those not assigned yet; more than `unsent` if some were sent since the
+    /// last call.
     held: u64,
     unsent: u64,
     /// The last round in which the stream had data.
@@ -135,8 +137,7 @@ impl Reservations {
         self.runs = runs;
     }
 
-    /// What is left of a datagram's worth is not worth a datagram of its own: it goes with the bytes
-    /// that follow.
+    /// A rest that is too short for a datagram of its own goes with the bytes that follow.
     fn pass_on(&mut self, runs: &mut [Run], fragment: Run) {
         let follows = |run: &&mut Run| run.stream == fragment.stream && run.start == fragment.end;
         if let Some(next) = runs.iter_mut().find(follows) {
@@ -212,7 +213,7 @@ impl Reservations {
         }
     }
 
-    /// Everything has to be assigned anew.
+    /// Drops all assignments.
     pub(crate) fn release_all(&mut self) {
         self.release = true;
     }

@@ -8,16 +8,16 @@ use crate::ecf::{EcfForm, waits};
 use crate::plain_cases::PlainCases;
 
 /// Weighted round robin over the streams; for the stream whose turn it is, earliest completion
-/// first decides with what is left of that stream. A stream that would rather wait is passed over
-/// and the next one asked; only if all would wait is nothing sent.
+/// first decides with what is left of that stream. A stream for which waiting is better is passed
+/// over; only if it is better for all of them, nothing is sent.
 ///
 /// Source: Rabitsch, Hurtig and Brunstrom, "A Stream-Aware Multipath QUIC Scheduler for
 /// Heterogeneous Paths", EPIQ 2018. Inputs: those of ECF, priorities and unsent bytes of the
-/// streams. Constants: priorities are taken for HTTP/2 weights, 1 to 256.
+/// streams. Constants: priorities count as HTTP/2 weights, 1 to 256.
 ///
-/// One packet carries one stream. Optionally what other streams will interleave is counted as part
-/// of what is left. Control frames and data to be sent again belong to no turn and leave on the
-/// fastest path with room.
+/// One packet carries data of one stream. Optionally, the data of other streams that will be
+/// interleaved counts as left to send, too. Control frames and data to be sent again belong to no
+/// turn and leave on the fastest path with room.
 #[derive(Debug, Default)]
 pub struct SaEcf {
     count_interleaving: bool,
@@ -40,7 +40,8 @@ struct Turn {
 }
 
 impl SaEcf {
-    /// A scheduler that counts what other streams will interleave as left of a stream, or not.
+    /// A scheduler; with `count_interleaving`, the data of other streams that will be interleaved
+    /// counts as left to send, too.
     pub fn new(count_interleaving: bool) -> Self {
         Self {
             count_interleaving,

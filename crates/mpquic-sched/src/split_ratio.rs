@@ -12,8 +12,8 @@ use crate::choice::{fastest_sendable, send_batch};
 use crate::fair_share::FairShare;
 use crate::plain_cases::PlainCases;
 
-/// The weights of paths, shared between whoever sets them, at any time and from any thread, and the
-/// schedulers that follow them.
+/// The weights of paths. Clones share them: weights can be set at any time and from any thread, and
+/// the schedulers made with them follow.
 ///
 /// ```
 /// use mpquic_core::PathId;

@@ -32,7 +32,7 @@ pub struct Stms {
     slow: PathMap<Slow>,
     /// The stream whose acknowledgements are compared.
     stream: Option<StreamId>,
-    /// Highest offset acknowledged on the fast path.
+    /// The highest offset acknowledged on the fast path.
     reached: u64,
     fast: Option<PathId>,
 }
@@ -42,7 +42,7 @@ pub struct Stms {
 struct Slow {
     /// Bytes added to the gap by experience.
     correction: f64,
-    /// Where it has got to in the stream.
+    /// The offset of the path's next bytes in the stream.
     next: u64,
 }
 
@@ -82,7 +82,7 @@ impl Stms {
             return;
         };
         let suggested = suggested(fast, slow);
-        // News of the slow path are older by the difference of the delays.
+        // Acknowledgements of the slow path are older, by the difference of the delays.
         let error = self.reached as f64 - suggested - offset as f64;
         let limit = MAX_GAP * suggested;
         if let Some(slow) = self.slow.get_mut(path) {

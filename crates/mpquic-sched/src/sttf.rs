@@ -10,7 +10,7 @@ use crate::otias::dispatch;
 use crate::plain_cases::PlainCases;
 use crate::reservations::Reservations;
 
-/// Round trips looked ahead at most.
+/// The most round trips looked ahead.
 const MAX_ROUNDS: u32 = 64;
 /// Everything is assigned anew when an RTT changed by more than one part in this many.
 const RTT_CHANGE: u32 = 8;
