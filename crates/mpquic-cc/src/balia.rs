@@ -5,12 +5,13 @@ use mpquic_core::PathId;
 
 use crate::coupled::{Coupled, Coupling, Member, Members};
 
-/// Most of half the window a loss costs on the weaker paths.
+/// A loss halves the window of the fastest path. It costs slower paths at most this many times as
+/// much.
 const MAX_PENALTY: f64 = 1.5;
 
-/// Coupled congestion avoidance between LIA and OLIA: friendlier than the first, quicker to follow
-/// changes than the second. A loss halves the window of the fastest path and costs the others up
-/// to three quarters.
+/// Coupled congestion avoidance between LIA and OLIA: friendlier to other flows than LIA, and
+/// quicker to follow changes than OLIA. A loss halves the window of the fastest path, and reduces
+/// that of others by up to three quarters.
 pub type Balia = Coupled<BalancedLinkedAdaptation>;
 
 /// The rules of [`Balia`].
@@ -21,8 +22,8 @@ fn rate(member: &Member<'_, ()>) -> f64 {
     member.effective_window / member.rtt
 }
 
-/// How many times slower `path` is than the fastest path, at least 1. (Linux cuts it to a whole
-/// number, so that there a path up to twice as slow loses half its window like the fastest.)
+/// How many times slower `path` is than the fastest path, at least 1. (Linux rounds down to a whole
+/// number: there, a path up to twice as slow loses half its window like the fastest one.)
 fn slowness(path: &Member<'_, ()>, members: Members<'_, BalancedLinkedAdaptation>) -> f64 {
     let own = path.window / path.rtt;
     let fastest = members

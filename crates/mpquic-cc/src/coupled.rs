@@ -9,9 +9,9 @@ use mpquic_core::{PathId, PathMap};
 
 use crate::window::{Reaction, Window};
 
-/// What a loss leaves of the window unless the algorithm says otherwise.
+/// The factor by which a loss reduces the window, unless the algorithm has its own.
 const LOSS_FACTOR: f64 = 0.5;
-/// Shortest RTT in calculations, seconds; nothing divides by zero.
+/// Shortest RTT in calculations, in seconds, to avoid divisions by zero.
 const MIN_RTT: f64 = 1e-6;
 
 /// A coupled algorithm: congestion avoidance and the reaction to losses. Slow start, recovery
@@ -76,8 +76,8 @@ impl<S: Default> CoupledPath<S> {
         }
     }
 
-    /// The part of the window in use: a path that idles must not count with a window it once had
-    /// (RFC 6356 section 3.1 asks for the flight size then).
+    /// The part of the window in use. An idle path must not count with a window that it does not
+    /// use (RFC 6356 section 3.1 asks for the flight size then).
     fn effective_window(&self) -> f64 {
         let bytes = self.window.bytes;
         if self.app_limited || self.in_flight == 0 {
@@ -88,7 +88,7 @@ impl<S: Default> CoupledPath<S> {
     }
 }
 
-/// A path of the coupled set with what to calculate with.
+/// A path of the coupled set, with the numbers that algorithms need.
 #[derive(Debug, Clone, Copy)]
 pub struct Member<'a, S> {
     /// Which path.
@@ -97,7 +97,7 @@ pub struct Member<'a, S> {
     pub rtt: f64,
     /// The window, bytes; above 0.
     pub window: f64,
-    /// The part of it in use, bytes; above 0.
+    /// The part of the window in use, bytes; above 0.
     pub effective_window: f64,
     /// Largest datagram, bytes.
     pub mtu: f64,

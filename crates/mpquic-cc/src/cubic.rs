@@ -24,13 +24,13 @@ struct Stage {
     k: f64,
     /// Time in the stage during which the window was the limit (RFC 9438 section 5.8).
     elapsed: Duration,
-    /// Up to when time has been accounted for.
+    /// The time up to which `elapsed` has been counted.
     counted_until: Instant,
-    /// What Reno would have by now.
+    /// The window that Reno would have by now, bytes.
     w_est: f64,
 }
 
-/// What is put back when a loss proves spurious.
+/// The state that is restored when a loss proves spurious.
 #[derive(Debug, Clone, Copy)]
 struct Curve {
     /// The window the curve levels off at, bytes; 0 before the first loss.
@@ -40,8 +40,9 @@ struct Curve {
     stage: Option<Stage>,
 }
 
-/// Grows along a cubic curve of the time since the last loss: quickly back to where the loss was,
-/// carefully around it, then quickly again. Fair to Reno where Reno would be faster.
+/// Grows along a cubic curve of the time since the last loss: quickly back towards the window at
+/// which the loss happened, slowly around it, then quickly again. Where Reno would be faster, it
+/// grows like Reno.
 #[derive(Debug, Clone)]
 pub struct Cubic {
     window: Window,
@@ -92,7 +93,7 @@ impl Cubic {
         self.curve.stage = Some(stage);
     }
 
-    /// Leaves the time up to `now` out of the stage.
+    /// Does not count the time up to `now` as part of the stage.
     fn skip_until(&mut self, now: Instant) {
         if let Some(stage) = &mut self.curve.stage {
             stage.counted_until = now;
@@ -183,7 +184,7 @@ impl PathController for Cubic {
         } else {
             bytes
         };
-        // Where on the curve this window is, seconds from the level part.
+        // The position of this window on the curve, in seconds from its level part.
         let position = ((bytes - w_max) / (C * mtu)).cbrt();
         let ahead = position + self.smoothed_rtt.as_secs_f64();
         let cubic = C * mtu * ahead.powi(3) + w_max;

@@ -11,8 +11,8 @@ pub type Lia = Coupled<LinkedIncreases>;
 #[derive(Debug)]
 pub enum LinkedIncreases {}
 
-/// Aggressiveness of all paths together (RFC 6356 section 3). Made anew for each acknowledgement,
-/// as it is a handful of additions; the RFC allows to keep it for a round trip.
+/// Aggressiveness of all paths together (RFC 6356 section 3). Computed for each acknowledgement,
+/// because it takes only a few additions; the RFC allows to keep it for a round trip.
 fn alpha(total: f64, members: Members<'_, LinkedIncreases>) -> f64 {
     let (mut best, mut rate) = (0.0f64, 0.0);
     for member in members.iter() {

@@ -57,14 +57,14 @@ pub use wvegas::Wvegas;
 /// A built-in controller, as listed for people.
 #[derive(Debug, Clone, Copy)]
 pub struct ControllerInfo {
-    /// What [`by_name`] takes.
+    /// The name to pass to [`by_name`].
     pub name: &'static str,
     /// What it does, in one line.
     pub description: &'static str,
     /// The publication it comes from.
     pub source: &'static str,
-    /// The controller of a single path that a fair share is measured against: the algorithm it
-    /// couples, or itself.
+    /// The single-path controller to compare with when fairness is measured: the algorithm that
+    /// this one couples, or this one itself.
     pub single_path: &'static str,
     make: fn() -> Box<dyn Controller>,
 }
@@ -93,7 +93,7 @@ static CONTROLLERS: [ControllerInfo; 8] = [
     },
     ControllerInfo {
         name: "balia",
-        description: "coupled: between lia and olia, friendly and quick to follow changes",
+        description: "coupled: a compromise between lia and olia, friendly and quick to follow changes",
         source: "Peng et al., \"Multipath TCP: Analysis, Design, and Implementation\", IEEE/ACM ToN 2016",
         single_path: "newreno",
         make: || Box::new(Balia::default()),

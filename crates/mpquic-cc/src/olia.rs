@@ -7,9 +7,9 @@ use mpquic_core::congestion::Acked;
 use crate::coupled::{Coupled, Coupling, Member, Members};
 use crate::window::{Reaction, Window};
 
-/// Coupled congestion avoidance: all paths together grow about as fast as one Reno flow on the
-/// best of them, and traffic moves to the best paths. A path that others outdo may shrink without
-/// a loss. Slow start and the reaction to losses are Reno's, path by path.
+/// Coupled congestion avoidance: all paths together grow about as fast as one Reno flow on the best
+/// of them, and traffic moves to the best paths. The window of a path that is worse than others may
+/// shrink without a loss. Slow start and the reaction to losses are Reno's, path by path.
 pub type Olia = Coupled<OpportunisticLinkedIncreases>;
 
 /// The rules of [`Olia`].
@@ -25,9 +25,9 @@ pub struct LossIntervals {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct LossInterval {
-    /// Between the last two losses.
+    /// Bytes between the last two losses.
     previous: f64,
-    /// Since the last one, or since the start.
+    /// Bytes since the last loss, or since the start.
     current: f64,
 }
 
@@ -41,7 +41,7 @@ fn quality(member: &OliaMember<'_>) -> f64 {
     interval.previous.max(interval.current) / (member.rtt * member.rtt)
 }
 
-/// In whole packets: in bytes no two windows would ever be equal.
+/// The window in whole packets: in bytes, no two windows would ever be equal.
 fn packets(member: &OliaMember<'_>) -> u64 {
     (member.window / member.mtu) as u64
 }

@@ -18,9 +18,9 @@ pub(crate) struct RateReduction {
     in_flight: f64,
     /// Delivered by the last acknowledgement, bytes.
     newly_delivered: f64,
-    /// There is something to repair: it was a loss, not a mark.
+    /// A loss, not an ECN mark, began the period, so there is something to send again.
     is_loss: bool,
-    /// What may be in flight now, bytes.
+    /// Bytes that may be in flight now.
     limit: f64,
 }
 
@@ -59,7 +59,7 @@ impl RateReduction {
         self.update(target, mtu, true);
     }
 
-    /// More was lost: the last acknowledgement was not safe.
+    /// More was lost, so the last acknowledgement was not safe.
     pub(crate) fn on_loss(&mut self, event: &CongestionEvent, target: f64, mtu: f64) {
         self.in_flight = event.in_flight as f64;
         self.is_loss |= event.lost_bytes > 0;
@@ -78,7 +78,7 @@ impl RateReduction {
             }
             room.min(target - self.in_flight)
         };
-        // The repair of the first loss must not wait.
+        // The first lost packet must be sent again without delay.
         let is_repair_due = self.is_loss && self.sent == 0.0;
         let least = if is_repair_due { mtu } else { 0.0 };
         self.limit = self.in_flight + room.max(least);

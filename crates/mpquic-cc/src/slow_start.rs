@@ -10,7 +10,7 @@ const MIN_RTT_THRESHOLD: Duration = Duration::from_millis(4);
 const MAX_RTT_THRESHOLD: Duration = Duration::from_millis(16);
 /// The increase in between is this fraction of the RTT.
 const MIN_RTT_DIVISOR: u32 = 8;
-/// RTT samples that make a round's minimum meaningful.
+/// A round's minimum counts only with this many RTT samples.
 const RTT_SAMPLES_PER_ROUND: u32 = 8;
 /// Conservative slow start grows this many times slower than slow start,
 const CONSERVATIVE_GROWTH_DIVISOR: f64 = 4.0;
@@ -97,7 +97,7 @@ impl SlowStart {
         self.this_round = Some(smallest);
     }
 
-    /// Changes phase as the round's minimum says (RFC 9406 section 4.2).
+    /// Changes the phase, depending on the minimum RTT of the round (RFC 9406 section 4.2).
     fn step(&mut self) -> Step {
         let known = self.samples_in_round >= RTT_SAMPLES_PER_ROUND;
         match (self.phase, self.last_round, self.this_round) {

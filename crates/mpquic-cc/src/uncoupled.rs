@@ -6,7 +6,7 @@ use std::time::Instant;
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
 use mpquic_core::{PathId, PathMap};
 
-/// What a path may send, as its controller says.
+/// What a path's controller allows it to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PathLimits {
@@ -32,8 +32,8 @@ impl PathLimits {
     }
 }
 
-/// Congestion control of one path that needs to know nothing of the others. [`Uncoupled`] makes a
-/// [`Controller`] of it; the methods mean what they mean there.
+/// Congestion control of one path, independent of the others. [`Uncoupled`] makes a [`Controller`]
+/// of it; the methods mean what they mean there.
 ///
 /// ```
 /// use std::time::Instant;
@@ -86,9 +86,9 @@ pub trait PathController: fmt::Debug + Send {
     }
     /// Packets were acknowledged.
     fn on_ack(&mut self, ack: &Acked);
-    /// Loss, ECN-CE, persistent congestion, or the news that a loss was spurious.
+    /// Loss, ECN-CE, persistent congestion, or a loss that proved spurious.
     fn on_congestion_event(&mut self, event: &CongestionEvent);
-    /// What the path may send now.
+    /// What the path is allowed to send now.
     fn limits(&self) -> PathLimits;
     /// The window after one loss-free round trip, if it were `window` now.
     fn window_after_round(&self, window: u64) -> u64 {

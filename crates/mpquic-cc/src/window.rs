@@ -1,5 +1,5 @@
-//! What all window-based controllers share: limits of the window, slow start, recovery periods,
-//! and taking back the reaction to a loss that was none (RFC 9002 section 7).
+//! What all window-based controllers share: limits of the window, slow start, recovery periods, and
+//! undoing the reaction to a spurious loss (RFC 9002 section 7).
 
 use std::time::Instant;
 
@@ -15,13 +15,13 @@ const MAX_INITIAL_WINDOW: f64 = 14_720.0;
 /// What a congestion event did to a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
-    /// Nothing: it belongs to the recovery period under way, or there was nothing to take back.
+    /// Nothing: the event belongs to the current recovery period, or there was nothing to undo.
     None,
     /// The window was cut and a recovery period began.
     Cut,
     /// Persistent congestion: down to the minimum.
     Collapsed,
-    /// The last cut was taken back.
+    /// The last cut was undone.
     Restored,
 }
 
@@ -44,7 +44,7 @@ pub struct Window {
     slow_start: SlowStart,
     recovery_start: Option<Instant>,
     recovering: bool,
-    /// Leads what is in flight to the window during a recovery period.
+    /// During a recovery period, brings the bytes in flight down to the window.
     reduction: Option<RateReduction>,
     /// When bytes were last acknowledged, and how many.
     last_acked: Option<(Instant, f64)>,
@@ -72,14 +72,14 @@ impl Window {
         self.mtu
     }
 
-    /// What may be in flight now, in whole bytes: the window, or during a recovery period what
-    /// leads there (RFC 9937).
+    /// Bytes that may be in flight now, whole ones: the window, or during a recovery period the
+    /// limit on the way to it (RFC 9937).
     pub(crate) fn limit(&self) -> u64 {
         let limit = self.reduction.map_or(self.bytes, |prr| prr.limit());
         limit.max(self.minimum()) as u64
     }
 
-    /// What the path may send.
+    /// The limits of the path.
     pub(crate) fn limits(&self) -> PathLimits {
         let mut limits = PathLimits::new(self.limit());
         limits.slow_start_threshold = self.threshold();

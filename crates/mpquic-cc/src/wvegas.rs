@@ -16,19 +16,19 @@ const MIN_ALPHA: f64 = 2.0;
 const GAMMA: f64 = 1.0;
 /// A queue is drained once it is this many times as long as its shortest since the last draining.
 const DRAIN_THRESHOLD: u32 = 2;
-/// RTT samples that make a round's mean meaningful.
+/// A round's mean counts only with this many RTT samples.
 const SAMPLES_PER_ROUND: u32 = 3;
 
-/// Delay-based: each path keeps a few packets in the queue of its bottleneck, a faster path more
-/// of them, ten on all together. It moves traffic to where queues are short before anything is
-/// lost, and loses to loss-based flows, which fill the queues.
+/// Delay-based: each path keeps a few packets in the queue of its bottleneck, a faster path more of
+/// them, ten on all together. It moves traffic to paths with short queues before anything is lost,
+/// but yields to loss-based flows, which fill the queues.
 pub type Wvegas = Coupled<WeightedVegas>;
 
 /// The rules of [`Wvegas`].
 #[derive(Debug)]
 pub enum WeightedVegas {}
 
-/// What wVegas knows of a path.
+/// What wVegas remembers of a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Delays {
     /// Shortest RTT.
@@ -38,16 +38,17 @@ pub struct Delays {
     samples: u32,
     /// `RttSnapshot::samples` at the last sample taken.
     samples_seen: u64,
-    /// As many packets were in the queue as are to be kept there since it was drained.
+    /// True if, since the queue was last drained, it has held as many packets as are to be kept
+    /// there.
     is_settled: bool,
-    /// Shortest queueing delay of a round since then.
+    /// Shortest queueing delay of a round since the queue was last drained.
     shortest_queue: Option<Duration>,
     /// Mean RTT of the last round, seconds; 0 before there is one.
     mean: f64,
     verdict: Verdict,
 }
 
-/// What the acknowledgement under way leads to.
+/// What the current acknowledgement leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Verdict {
     /// The round goes on.

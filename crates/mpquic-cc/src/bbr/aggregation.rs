@@ -5,8 +5,9 @@ use std::time::Instant;
 /// Half of the ten round trips an excess is remembered for.
 const ROUNDS_PER_SLOT: u64 = 5;
 
-/// Bytes acknowledged beyond what the bandwidth explains, the most of the last ten round trips.
-/// So much more may be in flight, to bridge the silence between bursts.
+/// How many more bytes were acknowledged at once than the bandwidth explains; the maximum of the
+/// last ten round trips. So many more may be in flight, to bridge the silence between bursts of
+/// acknowledgements.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Aggregation {
     since: Instant,
@@ -31,7 +32,7 @@ impl Aggregation {
         current.max(previous)
     }
 
-    /// The path was idle; nothing was to be expected.
+    /// The path was idle, so no acknowledgements were expected.
     pub(super) fn restart(&mut self, now: Instant) {
         self.since = now;
         self.delivered = 0.0;

@@ -1,4 +1,4 @@
-//! How much the path delivers: the largest rate of late, and for a while less than that
+//! The rate at which the path delivers: the recent maximum, and lower bounds for a short time
 //! (draft-ietf-ccwg-bbr-06 sections 5.5.2 to 5.5.6 and 5.5.10.3).
 
 /// The largest delivery rate of this and the last cycle of probing, bytes per second.
@@ -9,7 +9,7 @@ pub(crate) struct MaxBandwidth {
 }
 
 impl MaxBandwidth {
-    /// A rate known before cycle number `cycles`.
+    /// Starts with a known rate, at cycle number `cycles`.
     pub(crate) fn starting_from(rate: f64, cycles: u64) -> Self {
         let rates = [rate, 0.0];
         Self { rates, cycles }
@@ -26,7 +26,7 @@ impl MaxBandwidth {
     }
 
     pub(crate) fn on_sample(&mut self, rate: f64, app_limited: bool) {
-        // A rate the application held down says little, unless it is larger all the same.
+        // A rate that the application limited counts only if it is larger all the same.
         if !app_limited || rate >= self.get() {
             self.rates[0] = self.rates[0].max(rate);
         }
@@ -49,31 +49,31 @@ impl MaxBandwidth {
     }
 }
 
-/// Whether sending faster still delivers faster (`full_bw` and its kin).
+/// Whether sending faster still increases the delivery rate (`full_bw` and related variables).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FullPipe {
     baseline: f64,
     flat_rounds: u32,
-    /// It does not (`full_bw_now`).
+    /// The rate no longer grows (`full_bw_now`).
     pub(super) is_full: bool,
-    /// It once did not (`full_bw_reached`).
+    /// The rate has once stopped growing (`full_bw_reached`).
     pub(super) was_full: bool,
 }
 
 impl FullPipe {
-    /// Growth that counts.
+    /// The factor that counts as growth.
     const GROWTH: f64 = 1.25;
-    /// Round trips without.
+    /// After this many round trips without growth, the pipe is full.
     const FLAT_ROUNDS: u32 = 3;
 
-    /// Looks for the limit anew, from a known rate on.
+    /// Starts to look for the limit again, from a known rate.
     pub(super) fn restart(&mut self, baseline: f64) {
         self.baseline = baseline;
         self.flat_rounds = 0;
         self.is_full = false;
     }
 
-    /// The rate at the end of a round trip that the application did not hold down.
+    /// The rate at the end of a round trip in which the application did not limit it.
     pub(super) fn on_round(&mut self, rate: f64) {
         if self.is_full {
             return;
@@ -88,7 +88,7 @@ impl FullPipe {
     }
 }
 
-/// What was delivered within a round trip: the largest rate, and the most between sending a packet
+/// The maxima of a round trip: the delivery rate, and the bytes delivered between sending a packet
 /// and its acknowledgement.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Latest {

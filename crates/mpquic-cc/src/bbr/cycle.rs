@@ -4,45 +4,47 @@ use std::time::{Duration, Instant};
 
 use super::{Bbr, Phase, Sample};
 
-/// Share of what may be in flight that is left to others (`Headroom`).
+/// Share of the bytes that may be in flight that is left free for other flows (`Headroom`).
 const HEADROOM: f64 = 0.15;
-/// Time between probes: from this,
+/// Time between two probes, in seconds: at least this,
 const MIN_WAIT: f64 = 2.0;
-/// to this much longer, seconds.
+/// and up to this much longer.
 const WAIT_SPREAD: f64 = 1.0;
-/// Probes come no rarer than Reno would need to grow by a bandwidth-delay product, in round trips.
+/// The most round trips between two probes: as many as Reno would need to grow by a bandwidth-delay
+/// product.
 const MAX_WAIT_ROUNDS: f64 = 63.0;
 /// How often growth may double.
 const MAX_DOUBLINGS: u32 = 30;
 
-/// What acknowledgements tell about a probe (`ack_phase`).
+/// What acknowledgements currently show of a probe (`ack_phase`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Feedback {
     /// Nothing.
     None,
     Refilling,
-    /// It began.
+    /// It has begun.
     Starting,
-    /// Its effects.
+    /// They show its effects.
     Probing,
-    /// It is over, its effects are still to be seen.
+    /// It is over, and its last effects are to come.
     Stopping,
 }
 
-/// What other paths of the connection ask of this one.
+/// What other paths that share the bottleneck ask of this one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Company {
-    /// Do not begin to probe now.
+    /// Do not start a probe now.
     pub(crate) wait: bool,
     /// Another path of the bottleneck began to probe: join it.
     pub(crate) join: bool,
-    /// Another is still filling its path: wait for it before going up.
+    /// Another path is still refilling: wait for it before going up.
     pub(crate) hold_refill: bool,
-    /// Another still finds more: stay up with it.
+    /// Another path still finds more bandwidth: stay up with it.
     pub(crate) hold_up: bool,
     /// Paths that probe together, this one included.
     pub(crate) count: f64,
-    /// The part of its largest bandwidth a path has when all together have most, 0 to 1.
+    /// The part of its largest bandwidth that a path has when the sum over all of them is largest,
+    /// 0 to 1.
     pub(crate) share: f64,
 }
 
@@ -72,7 +74,7 @@ pub(super) struct Cycle {
     wait: Duration,
     /// The last probe lost too much (`prev_probe_too_high`).
     pub(super) was_too_high: bool,
-    /// The last probe ended early, for that (`prev_probe_precautionary`).
+    /// The last probe ended early as a precaution (`prev_probe_precautionary`).
     was_precautionary: bool,
     /// The path was filled for a round trip.
     is_refilled: bool,
@@ -113,7 +115,7 @@ impl Bbr {
         self.phase == Phase::Refill && self.cycle.is_refilled
     }
 
-    /// Going up brings nothing more.
+    /// Sending faster delivers nothing more.
     pub(crate) fn is_saturated(&self) -> bool {
         self.phase == Phase::Up && self.full_pipe.is_full
     }
@@ -182,13 +184,14 @@ impl Bbr {
     }
 
     fn is_time_to_probe(&self, now: Instant) -> bool {
-        // As often as a Reno flow would fill the path, or all that share a bottleneck.
+        // As often as Reno would fill this path, or all paths that share the bottleneck.
         let target = self.target_in_flight() * self.count;
         let reno_rounds = (target / self.mtu).min(MAX_WAIT_ROUNDS);
         now > self.cycle.began + self.cycle.wait || self.cycle.rounds as f64 >= reno_rounds
     }
 
-    /// What is wanted in flight: the estimated product, or less if losses cut the window.
+    /// The bytes to have in flight: the estimated bandwidth-delay product, or less if losses have
+    /// reduced the window.
     pub(super) fn target_in_flight(&self) -> f64 {
         let product = self.bandwidth_delay_product().unwrap_or(f64::INFINITY);
         product.min(self.window)
@@ -208,7 +211,7 @@ impl Bbr {
             && sample.in_flight <= self.in_flight_for_max_bandwidth()
     }
 
-    /// The product of the largest bandwidth, whatever the short term says.
+    /// The bandwidth-delay product with the largest bandwidth, without regard to short-term bounds.
     fn in_flight_for_max_bandwidth(&self) -> f64 {
         let rtt = self.min_rtt.get().unwrap_or_default().as_secs_f64();
         let product = self.max_bandwidth() * rtt;
@@ -222,7 +225,7 @@ impl Bbr {
             return true;
         }
         if self.is_window_limited() && self.window >= long_term {
-            // The bound holds it, not the path.
+            // Our own bound limits the rate, not the path.
             self.full_pipe.restart(sample.rate.unwrap_or(0.0));
             return false;
         }
@@ -237,7 +240,7 @@ impl Bbr {
         self.cycle.acked_per_increment = acked * company.count;
     }
 
-    /// Raises the long-term bound by a datagram for every so many acknowledged.
+    /// Raises the long-term bound by a datagram for every `acked_per_increment` bytes acknowledged.
     fn probe_long_term_upward(&mut self, sample: &Sample, company: &Company) {
         if !self.is_window_limited() || self.window < self.bounds.long_term {
             return;
@@ -254,7 +257,7 @@ impl Bbr {
         }
     }
 
-    /// Follows a probe's feedback; true if that decided on the phase (`AdaptLongTermModel`).
+    /// Evaluates the feedback on a probe; true if it changed the phase (`AdaptLongTermModel`).
     fn adapt_long_term(&mut self, sample: &Sample, company: &Company) -> bool {
         let is_probing = self.phase.is_probe_bandwidth();
         if self.cycle.feedback == Feedback::Starting && self.rounds.just_ended {

@@ -1,4 +1,5 @@
-//! What losses and marks say (draft-ietf-ccwg-bbr-06 sections 5.3.1.3, 5.5.10 and 5.5.11).
+//! The reaction to losses and ECN marks (draft-ietf-ccwg-bbr-06 sections 5.3.1.3, 5.5.10 and
+//! 5.5.11).
 
 use std::time::Instant;
 
@@ -9,9 +10,9 @@ use super::{Bbr, Bounds, Phase, Sample};
 
 /// Share of losses in a round trip that shows too much in flight (`LossThresh`).
 pub(crate) const LOSS_THRESHOLD: f64 = 0.02;
-/// What a round trip with losses leaves at least (`Beta`).
+/// A round trip with losses leaves at least this factor of the bounds (`Beta`).
 const BETA: f64 = 0.7;
-/// What a round trip with marks leaves (as RFC 8511 leaves CUBIC).
+/// A round trip with ECN marks leaves this factor of the bounds, as in RFC 8511 for CUBIC.
 pub(super) const ECN_FACTOR: f64 = 0.85;
 /// Losses in a round trip that may end startup (`StartupFullLossCnt`),
 const STARTUP_LOSSES: u32 = 6;
@@ -22,7 +23,7 @@ const STARTUP_MARKED_ROUNDS: u32 = 2;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Losses {
     bytes: f64,
-    /// The round trip for losses began.
+    /// When the current round trip for counting losses began.
     began: Option<Instant>,
     has_ended: bool,
     round: LossRound,
@@ -61,7 +62,7 @@ impl Losses {
         }
     }
 
-    /// What a round trip lost, if the acknowledgement under way ended one.
+    /// The losses of a round trip, if the current acknowledgement ended one.
     pub(super) fn end_round(&mut self) -> Option<LossRound> {
         if !self.has_ended {
             return None;
@@ -74,7 +75,7 @@ impl Losses {
         Some(std::mem::take(&mut self.round))
     }
 
-    /// Something was lost or marked; true if it is the first of the round trip.
+    /// A loss or an ECN mark; true if it is the first in the round trip.
     fn on_event(&mut self, event: &CongestionEvent) -> bool {
         let is_first = self.round.events == 0 && !self.round.marked;
         if is_first {
@@ -97,7 +98,7 @@ impl Losses {
         is_first
     }
 
-    /// Forgets losses that were none.
+    /// Forgets losses that proved spurious.
     fn forgive(&mut self) {
         self.round.events = 0;
         self.round.lost = 0.0;
@@ -110,7 +111,7 @@ impl Losses {
     }
 }
 
-/// What to return to if losses prove spurious.
+/// The state to return to if losses prove spurious.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Undo {
     bounds: Bounds,
@@ -132,7 +133,8 @@ impl Default for Undo {
 }
 
 impl Bbr {
-    /// Lost since the newest acknowledged packet left: too much of what was in flight then.
+    /// True if too much of what was in flight when the newest acknowledged packet left has been
+    /// lost since.
     pub(super) fn is_in_flight_too_high(&self, sample: &Sample) -> bool {
         let lost = self.losses.bytes() - sample.at_departure.lost;
         lost > sample.at_departure.bytes * LOSS_THRESHOLD
@@ -165,8 +167,8 @@ impl Bbr {
         }
     }
 
-    /// Section 5.3.1.3. A round trip for losses begins with the first, so one that ends has seen
-    /// recovery all along.
+    /// Section 5.3.1.3. A round trip for counting losses begins with the first loss, so it lies
+    /// within recovery as a whole.
     pub(super) fn check_startup_losses(&mut self, sample: &Sample, round: &LossRound) {
         if self.full_pipe.was_full {
             return;
@@ -201,7 +203,7 @@ impl Bbr {
         if lost <= departure.bytes * LOSS_THRESHOLD {
             return;
         }
-        // Where in the batch the losses became too many.
+        // The point in the batch at which the losses became too many.
         let batch = event.lost_bytes as f64;
         let before = departure.bytes - batch;
         let lost_before = lost - batch;
@@ -209,7 +211,7 @@ impl Bbr {
         self.on_in_flight_too_high(event.now, before + prefix);
     }
 
-    /// A mark while probing says what too many losses say.
+    /// An ECN mark while probing counts like too many losses.
     pub(super) fn on_ecn(&mut self, event: &CongestionEvent) {
         self.note_loss(event);
         if self.cycle.is_probe_sample {

@@ -1,20 +1,20 @@
-//! The round trip without queues, and when to look for it (draft-ietf-ccwg-bbr-06 sections 5.3.4
-//! and 5.5.7).
+//! The round-trip time without queues, and when to measure it again (draft-ietf-ccwg-bbr-06
+//! sections 5.3.4 and 5.5.7).
 
 use std::time::{Duration, Instant};
 
 /// How long the shortest round trip is remembered.
 const FILTER_LENGTH: Duration = Duration::from_secs(10);
-/// How long until the path is emptied to measure it again.
+/// If no sample was as short for this long, the path is emptied to measure again.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The shortest round trip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MinRtt {
-    /// Of the last ten seconds; `None` before the first sample.
+    /// The minimum of the last ten seconds; `None` before the first sample.
     shortest: Option<Duration>,
     taken: Instant,
-    /// Of the last five seconds.
+    /// The minimum of the last five seconds.
     recent: Option<Duration>,
     recent_taken: Instant,
     /// No sample was as short for five seconds.
@@ -55,7 +55,7 @@ impl MinRtt {
         }
     }
 
-    /// The path was emptied: the next look is an interval away.
+    /// The path was emptied and measured: the next time is an interval away.
     pub(super) fn on_probed(&mut self, now: Instant) {
         self.recent_taken = now;
     }

@@ -1,11 +1,12 @@
 //! BBRv3 (draft-ietf-ccwg-bbr-06).
 //!
-//! A model of the path, the rate it delivers and the round trip without queues, says how fast to
-//! send and how much to have in flight; sending a little faster or slower now and then keeps the
-//! model right. Names are the draft's, in whole words: `inflight_longterm` is
+//! It models a path by the rate it delivers and its round-trip time without queues. The model gives
+//! the sending rate and the bytes in flight; to keep it up to date, the path sometimes sends a
+//! little faster or slower. Names are the draft's, in whole words: `inflight_longterm` is
 //! [`Bounds::long_term`], and so on.
 //!
-//! What the draft leaves open, or a [`Controller`](mpquic_core::congestion::Controller) cannot see:
+//! Where the draft leaves a choice, or needs what a
+//! [`Controller`](mpquic_core::congestion::Controller) cannot see:
 //!
 //! - ECN-CE (section 3.8): a round trip with a mark counts like one with too many losses while
 //!   probing, and costs [`ECN_FACTOR`] of what may be in flight otherwise. How many packets were
@@ -52,7 +53,7 @@ const UP_GAIN: f64 = 1.25;
 /// Windows, in bandwidth-delay products (`DefaultCwndGain`).
 const WINDOW_GAIN: f64 = 2.0;
 const UP_WINDOW_GAIN: f64 = 2.25;
-/// Sent a little slower than delivered (`PacingMarginPercent`).
+/// Pacing stays a little below the estimated bandwidth (`PacingMarginPercent`).
 const PACING_MARGIN: f64 = 0.99;
 /// The smallest window that keeps a path busy, datagrams (`MinPipeCwnd`).
 const MIN_PIPE: f64 = 4.0;
@@ -66,7 +67,7 @@ const MAX_QUANTUM: f64 = 65_536.0;
 pub(crate) enum Phase {
     /// Doubles the rate until it no longer helps.
     Startup,
-    /// Empties the queue that left.
+    /// Empties the queue that startup left.
     Drain,
     /// Sends slower than delivered.
     Down,
@@ -76,7 +77,7 @@ pub(crate) enum Phase {
     Refill,
     /// Sends faster than delivered, to see whether there is more.
     Up,
-    /// Has little in flight, to see the round trip without queues.
+    /// Keeps little in flight, to measure the round-trip time without queues.
     ProbeRtt,
 }
 
@@ -85,7 +86,7 @@ impl Phase {
         matches!(self, Self::Down | Self::Cruise | Self::Refill | Self::Up)
     }
 
-    /// More may be in flight than the model says: losses are no news.
+    /// True if more is in flight than the model allows, so that losses are expected.
     fn is_accelerating(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -109,10 +110,11 @@ impl Phase {
     }
 }
 
-/// What losses say may be in flight or sent; infinite while they say nothing.
+/// Bounds that follow from losses; infinite while there are none.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
-    /// Bytes in flight that probing found to be too many, or safe (`inflight_longterm`).
+    /// Bytes in flight, from the last probe: where it found too much, or what it found to be safe
+    /// (`inflight_longterm`).
     long_term: f64,
     /// Bytes in flight until the next probe (`inflight_shortterm`).
     short_term: f64,
@@ -133,19 +135,19 @@ impl Bounds {
     }
 }
 
-/// What an acknowledgement says (`RS`).
+/// What an acknowledgement tells (`RS`).
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     now: Instant,
     /// Delivery rate, bytes per second, if there is one.
     rate: Option<f64>,
-    /// Delivered between sending the newest packet and now, bytes.
+    /// Delivered between sending the newest acknowledged packet and now, bytes.
     delivered: f64,
     app_limited: bool,
     newly_acked: f64,
-    /// In flight now.
+    /// In flight now, bytes.
     in_flight: f64,
-    /// The path when the newest packet left.
+    /// The state of the path when the newest acknowledged packet left.
     at_departure: Flight,
     rtt: Option<Duration>,
 }
@@ -179,7 +181,7 @@ pub struct Bbr {
     smoothed_rtt: Duration,
     /// `RttSnapshot::samples` at the last sample taken.
     samples_seen: u64,
-    /// Sending starts after a pause.
+    /// Sending starts again after a pause.
     is_idle_restart: bool,
     /// When draining began, in round trips.
     drain_began: u64,
@@ -188,15 +190,16 @@ pub struct Bbr {
     noise: u64,
     /// Paths that share the bottleneck, this one included.
     count: f64,
-    /// The part of the largest bandwidth that this path had when all of them together had most.
+    /// The part of its largest bandwidth that this path had when the sum over the paths was
+    /// largest.
     share: f64,
-    /// The last delivery rate that the application did not hold down, bytes per second.
+    /// The last delivery rate that the application did not limit, bytes per second.
     last_rate: f64,
 }
 
 impl Bbr {
-    /// BBR that does not slow down while at most this share of the packets of a round trip, 0 to 1,
-    /// is lost: it assumes other reasons than a full queue.
+    /// BBR that does not slow down while at most this share (0 to 1) of the packets of a round trip
+    /// is lost, because such losses have other causes than a full queue.
     pub(crate) fn tolerating(tolerated_loss: f64, now: Instant, mtu: u16) -> Self {
         let mtu = f64::from(mtu);
         Self {
@@ -235,7 +238,7 @@ impl Bbr {
         self.phase
     }
 
-    /// What the path is thought to deliver, bytes per second.
+    /// The estimated bandwidth, bytes per second.
     fn bandwidth(&self) -> f64 {
         self.max_bandwidth().min(self.bounds.short_term_bandwidth)
     }
@@ -244,12 +247,12 @@ impl Bbr {
         self.max_bandwidth.get() * self.share
     }
 
-    /// The largest delivery rate of late, bytes per second.
+    /// The largest recent delivery rate, bytes per second.
     pub(crate) fn largest_bandwidth(&self) -> f64 {
         self.max_bandwidth.get()
     }
 
-    /// The last delivery rate that the application did not hold down, bytes per second.
+    /// The last delivery rate that the application did not limit, bytes per second.
     pub(crate) fn last_rate(&self) -> f64 {
         self.last_rate
     }
@@ -311,7 +314,7 @@ impl Bbr {
             rate.delivered.saturating_sub(rate.prior_delivered)
         });
         let app_limited = rate.is_none_or(|rate| {
-            // The low rates of `ProbeRtt` are our own doing.
+            // Low rates after `ProbeRtt` do not come from the path.
             rate.app_limited || rate.prior_delivered < self.probe_rtt.low_rate_until
         });
         Sample {
@@ -438,7 +441,7 @@ impl Bbr {
         self.window = self.window.max(self.prior_window);
     }
 
-    /// Takes an acknowledgement, minding the other paths.
+    /// Handles an acknowledgement, considering what other paths ask.
     pub(crate) fn on_ack_in(&mut self, ack: &Acked, company: &Company) {
         self.count = company.count;
         self.share = company.share;

@@ -1,5 +1,5 @@
-//! Emptying the path to see its round trip (draft-ietf-ccwg-bbr-06 section 5.3.4), and starting
-//! after a pause (section 5.4).
+//! Emptying the path to measure its round-trip time (draft-ietf-ccwg-bbr-06 section 5.3.4), and
+//! starting after a pause (section 5.4).
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,9 @@ use mpquic_core::congestion::Acked;
 
 use super::{Bbr, Phase, Sample};
 
-/// In flight meanwhile, in bandwidth-delay products (`ProbeRTTCwndGain`).
+/// In flight during the measurement, in bandwidth-delay products (`ProbeRTTCwndGain`).
 pub(super) const WINDOW_GAIN: f64 = 0.5;
-/// How long at least (`ProbeRTTDuration`).
+/// The shortest duration (`ProbeRTTDuration`).
 const DURATION: Duration = Duration::from_millis(200);
 
 /// One emptying of the path.
@@ -18,7 +18,8 @@ pub(super) struct ProbeRtt {
     /// When it may end; `None` until little enough is in flight.
     done_at: Option<Instant>,
     round_done: bool,
-    /// Samples of packets that left before so many bytes were delivered show our own restraint.
+    /// Rates of packets that were sent before this many bytes were delivered are low because we
+    /// sent little.
     pub(super) low_rate_until: u64,
 }
 
@@ -70,7 +71,7 @@ impl Bbr {
         self.restore_window();
         self.bounds.forget_short_term();
         if self.full_pipe.was_full {
-            // Little is in flight: there is nothing to slow down for.
+            // Little is in flight anyway, so there is no need to slow down.
             self.start_down(now);
             self.phase = Phase::Cruise;
         } else {
@@ -78,7 +79,7 @@ impl Bbr {
         }
     }
 
-    /// A packet leaves and nothing was in flight.
+    /// A packet is sent while nothing is in flight.
     pub(super) fn restart_from_idle(&mut self, now: Instant) {
         self.is_idle_restart = true;
         self.aggregation.restart(now);

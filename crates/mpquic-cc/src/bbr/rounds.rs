@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-/// Counts round trips: one ends when a packet that left after it began is acknowledged. The draft
-/// tells that by bytes delivered; as both grow with time, so does the time of leaving.
+/// Counts round trips: one ends when a packet that was sent after its beginning is acknowledged.
+/// The draft compares bytes delivered; sending times grow in the same order, so they do as well.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rounds {
     began: Option<Instant>,
     /// Round trips so far.
     pub(super) count: u64,
-    /// The acknowledgement under way ended one.
+    /// The current acknowledgement ended one.
     pub(super) just_ended: bool,
 }
 

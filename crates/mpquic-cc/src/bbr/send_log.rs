@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Entries per round trip: what is in flight changes by less than a percent from one to the next.
 const ENTRIES_PER_ROUND: u32 = 32;
-/// Losses are noticed long before this many entries have passed.
+/// The most entries kept; losses are noticed long before so many have been added.
 const MAX_ENTRIES: usize = 256;
 
 /// The state of the path at a time, bytes.
@@ -17,8 +17,8 @@ pub(super) struct Flight {
     pub(super) lost: f64,
 }
 
-/// Remembers [`Flight`]s by time. The draft keeps them with each packet; as packets of a path leave
-/// in order, a few per round trip tell the same.
+/// Remembers [`Flight`]s by time. The draft keeps one with each packet; as packets of a path leave
+/// in order, a few per round trip are enough.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SendLog {
     entries: VecDeque<(Instant, Flight)>,
@@ -39,7 +39,7 @@ impl SendLog {
         self.entries.push_back((now, flight));
     }
 
-    /// What was so when a packet left at `sent_at`; the oldest known if that is too long ago.
+    /// The state when a packet left at `sent_at`; the oldest one known if that is too long ago.
     pub(super) fn at(&self, sent_at: Instant) -> Flight {
         let after = self.entries.partition_point(|(since, _)| *since <= sent_at);
         let entry = self.entries.get(after.saturating_sub(1));

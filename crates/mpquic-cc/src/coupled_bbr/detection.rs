@@ -11,20 +11,21 @@ use mpquic_core::PathId;
 
 /// Samples that make a mean.
 const MIN_SAMPLES: f64 = 4.0;
-/// The least growth of a queue that tells anything, seconds.
+/// A queue must grow by at least this many seconds for a conclusion.
 const MIN_RISE: f64 = 0.001;
 /// Growth must exceed its standard error by this factor.
 const SIGNIFICANCE: f64 = 4.0;
-/// Share of losses that shows a full queue where delay does not, and that which shows none.
+/// A share of losses above this shows a full queue even if delays do not grow; below the second
+/// one, it shows none.
 const HEAVY_LOSS: f64 = 0.02;
 const LIGHT_LOSS: f64 = 0.005;
 /// Paths are taken to share a bottleneck above this mean response,
 const SHARED: f64 = 0.5;
-/// and no longer below this one.
+/// and to have separate ones below this.
 const SEPARATE: f64 = 0.25;
-/// Trials before anything is concluded.
+/// The fewest trials for a conclusion.
 const MIN_TRIALS: u32 = 2;
-/// What a new trial counts at least.
+/// The smallest weight of a new trial in the mean.
 const MIN_WEIGHT: f64 = 0.25;
 /// The effects of a probe are over after this time, whatever the round trips.
 const LONGEST_AFTERMATH: Duration = Duration::from_secs(1);
@@ -60,10 +61,10 @@ struct Reading {
     /// Round trips before the probe and when the queue is longest.
     before: Samples,
     after: Samples,
-    /// Bytes since the probe began.
+    /// Bytes acknowledged since the probe began.
     acked: f64,
     lost: f64,
-    /// Something else happened on the path.
+    /// Something else happened on the path that makes the reading useless.
     is_disturbed: bool,
 }
 
@@ -101,10 +102,10 @@ impl Reading {
     }
 }
 
-/// How far a trial is.
+/// The stages of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The path is being filled: this is what to compare with.
+    /// The path is being refilled: these round trips are the reference.
     Before,
     /// The path probes.
     Probing,
@@ -112,7 +113,7 @@ enum Stage {
     After(Instant),
 }
 
-/// A probe that is watched.
+/// A probe that is being observed.
 #[derive(Debug)]
 struct Trial {
     prober: PathId,
@@ -124,7 +125,7 @@ struct Trial {
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     paths: [PathId; 2],
-    /// Mean response of either to the other.
+    /// Mean response of each to the other.
     response: f64,
     trials: u32,
     is_shared: bool,
@@ -159,19 +160,19 @@ pub(super) struct Observation {
 pub(super) struct Detector {
     pairs: Vec<Pair>,
     trial: Option<Trial>,
-    /// Of the trial under way, by path.
+    /// Readings of the current trial, by path.
     readings: Vec<(PathId, Reading)>,
     /// How long its aftermath lasts.
     aftermath: Duration,
 }
 
 impl Detector {
-    /// True if these two were found to share a bottleneck.
+    /// True if these two paths were found to share a bottleneck.
     pub(super) fn is_shared(&self, a: PathId, b: PathId) -> bool {
         self.find(a, b).is_some_and(|pair| pair.is_shared)
     }
 
-    /// True if it is not known yet whether these two share one.
+    /// True if it is not known yet whether these two paths share one.
     pub(super) fn is_open(&self, a: PathId, b: PathId) -> bool {
         self.find(a, b).is_none_or(|pair| pair.trials < MIN_TRIALS)
     }
@@ -227,7 +228,7 @@ impl Detector {
         }
     }
 
-    /// A path fills up before it probes, alone: watches it, unless another is being watched.
+    /// A path refills before it probes alone: observes it, unless another path is being observed.
     pub(super) fn begin(&mut self, prober: PathId, now: Instant) {
         if self.trial.is_none() {
             self.readings.clear();
@@ -259,7 +260,7 @@ impl Detector {
         }
     }
 
-    /// A path does something else.
+    /// A path does something that makes its reading useless.
     pub(super) fn on_disturbed(&mut self, path: PathId) {
         match &self.trial {
             Some(trial) if trial.prober == path => self.trial = None,

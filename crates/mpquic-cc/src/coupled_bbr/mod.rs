@@ -1,14 +1,15 @@
 //! Coupled BBR: rate control on every path, as one flow where paths share a bottleneck.
 //!
-//! What a BBR flow gets of a bottleneck depends on how it probes: whoever sends a quarter more for
-//! a moment takes from all others, its own connection's other paths included, and they take it back
-//! when they probe. Paths that probe in turn thus get a share each. Paths that probe at the same
-//! moment take nothing from each other, and from others only what a single flow as large as all of
-//! them would take. So coupling is keeping time: paths of one bottleneck fill up, probe and stop
-//! together, at the pace of the slowest, and stop at once when one of them loses too much. Nothing
-//! else changes, and a path that was coupled by mistake still finds all the bandwidth it has.
+//! What a BBR flow gets of a bottleneck depends on how it probes. A flow that sends a quarter more
+//! for a moment takes bandwidth from all others, including the other paths of its connection, and
+//! they take it back when they probe. So paths that probe one after the other get a full share
+//! each. Paths that probe at the same moment take nothing from each other, and take from others
+//! only what a single flow as large as all of them would take. Coupling therefore means
+//! synchronising: paths of one bottleneck refill, probe and stop together, at the pace of the
+//! slowest, and stop at once when one of them loses too much. Nothing else changes, and a path that
+//! was coupled by mistake still finds all the bandwidth it has.
 //!
-//! Which paths share a bottleneck is found out by [`detection`].
+//! [`detection`] finds out which paths share a bottleneck.
 //!
 //! On each path this is [`Bbr`] with one difference: round trips with fewer losses than probing
 //! tolerates (2 %) do not slow it down. Such losses do not come from a full queue, and on a long
@@ -25,7 +26,7 @@ use crate::bbr::{Bbr, Company, LOSS_THRESHOLD, MaxBandwidth, Phase};
 use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
 
-/// One in this many probes of a bottleneck is made by one path alone, to see whether the others
+/// One in this many probes of a bottleneck is made by one path alone, to check whether the others
 /// still share it.
 const PROBES_PER_TRIAL: u32 = 4;
 /// How long to wait for other paths, at most, in round trips of the slowest.
@@ -39,15 +40,16 @@ struct CoupledPath {
     bbr: Bbr,
     /// The path with the lowest ID of those that share its bottleneck, possibly itself.
     group: PathId,
-    /// The same before groups were last formed.
+    /// Its group before groups were last formed.
     former_group: PathId,
-    /// The most all paths of the group delivered at one time; kept by the one it is named after.
+    /// The most that all paths of the group delivered at one time; kept by the path that names the
+    /// group.
     joint_bandwidth: MaxBandwidth,
     /// It probes together with others.
     is_joint: bool,
-    /// Since when it waits for others.
+    /// When it began to wait for others.
     waits_since: Option<Instant>,
-    /// Probes it led.
+    /// How many probes it started.
     probes: u32,
     last_ack: Instant,
     app_limited: bool,
@@ -151,7 +153,8 @@ impl CoupledBbr {
         members.map(|(_, path)| value(&path.bbr)).sum()
     }
 
-    /// What to take of the largest bandwidths: paths need not have had theirs at the same time.
+    /// The factor to apply to the largest bandwidths, because paths may have had theirs at
+    /// different times.
     fn share(&self, path: PathId) -> f64 {
         let first = self.group_of(path).and_then(|group| self.paths.get(group));
         let Some(first) = first else {
@@ -179,7 +182,8 @@ impl CoupledBbr {
         }
     }
 
-    /// True if a probe of `path` now would spoil a trial, or if another path should begin it.
+    /// True if a probe of `path` now would disturb a trial, or if another path should start the
+    /// probe.
     fn must_wait(&self, path: PathId, now: Instant) -> bool {
         let spoils = self.detector.prober().is_some_and(|prober| {
             prober != path
@@ -224,7 +228,7 @@ impl CoupledBbr {
         }
     }
 
-    /// Joins paths that share a bottleneck, directly or by way of others.
+    /// Puts paths into one group that share a bottleneck, directly or through others.
     fn regroup(&mut self) {
         for (id, path) in self.paths.iter_mut() {
             path.former_group = std::mem::replace(&mut path.group, id);
@@ -255,7 +259,7 @@ impl CoupledBbr {
         })
     }
 
-    /// New groups start from what each path had.
+    /// New groups start with the sum of the bandwidths of their paths.
     fn restart_joint_bandwidths(&mut self) {
         let ids: Vec<_> = self.paths.iter().map(|(id, _)| id).collect();
         for id in ids {
@@ -266,7 +270,7 @@ impl CoupledBbr {
         }
     }
 
-    /// Stops the probe `path` shared with others: it lost too much.
+    /// Stops the joint probe of `path` and others, because it lost too much.
     fn stop_others(&mut self, path: PathId, event: &CongestionEvent) {
         let Some(group) = self.group_of(path) else {
             return;
