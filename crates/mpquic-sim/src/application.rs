@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use mpquic_core::{Connection, Event};
 
-/// Uses a connection. Implement it to study workloads of your own; [`crate::Transfers`] moves
-/// bulk data.
+/// An application that uses a connection. Implement this trait to study workloads of your own;
+/// [`crate::Transfers`] moves bulk data.
 pub trait Application {
     /// Something happened to the connection.
     fn on_event(&mut self, now: Instant, connection: &mut Connection, event: &Event);

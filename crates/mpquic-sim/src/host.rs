@@ -47,7 +47,7 @@ pub struct Hosted<A> {
     events: Vec<(Instant, Event)>,
     drained: bool,
     dirty: bool,
-    /// The wake-up that was asked for; stale if the connection's own is later.
+    /// The wake-up that was asked for; outdated if the connection's next timeout is later now.
     wake: Option<Instant>,
     pub(crate) invariants: Invariants,
     observer: Observer,
@@ -113,18 +113,18 @@ impl<A: Application> Host<A> {
         self.accept = accept;
     }
 
-    /// Checks invariants after each event; on unless turned off.
+    /// Sets whether invariants are checked after each event. On by default.
     pub fn set_checks(&mut self, checks: bool) {
         self.checks = checks;
     }
 
-    /// Tells connections what waits on the first link of each path, as if it were the queue of the
-    /// host's own interface. Off unless turned on.
+    /// Sets whether connections are told how much waits on the first link of each path, as if it
+    /// were the queue of the host's own interface. Off by default.
     pub fn show_queues(&mut self, show: bool) {
         self.shows_queues = show;
     }
 
-    /// Crashes the host: it takes and sends nothing until [`Self::restart`].
+    /// Crashes the host: it receives and sends nothing until [`Self::restart`].
     pub fn crash(&mut self) {
         self.up = false;
     }
@@ -275,7 +275,7 @@ impl<A: Application> Host<A> {
     /// Calls what is due at `now` for a connection, if it is still due.
     pub(crate) fn wake(&mut self, now: Instant, index: usize) {
         let hosted = &mut self.connections[index];
-        // Moved to another time since: this wake-up is stale or already done.
+        // The timeout has moved since, or this wake-up was served already.
         if hosted.wake.is_none_or(|wake| wake > now) {
             return;
         }

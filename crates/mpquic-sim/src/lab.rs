@@ -31,7 +31,7 @@ pub(crate) fn epoch() -> Instant {
 
 /// Hosts with endpoints, joined by a network, in virtual time.
 ///
-/// Time passes in [`Self::step`] alone, which handles all events of the next instant that has any.
+/// Time passes only in [`Self::step`], which handles all events of the next instant that has any.
 /// Equal seeds and equal calls give equal runs.
 pub struct Lab<A> {
     now: Instant,

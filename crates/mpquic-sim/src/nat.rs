@@ -1,4 +1,4 @@
-//! [`Nat`]: an address translator that forgets on request.
+//! [`Nat`]: an address translator that can be told to drop its bindings.
 
 use std::net::{IpAddr, SocketAddr};
 

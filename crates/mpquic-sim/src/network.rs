@@ -13,7 +13,7 @@ use crate::nat::Nat;
 use crate::packet::Packet;
 use crate::traffic::{Source, Traffic};
 
-/// Where cross traffic comes from and goes to.
+/// The address that cross traffic comes from and goes to.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 /// Bytes of IP and UDP headers in front of the payload of cross traffic.
 const HEADERS: usize = 28;
@@ -56,7 +56,7 @@ pub struct Network {
     routes: Vec<Route>,
     /// From source and destination IP to a route.
     table: BTreeMap<(IpAddr, IpAddr), usize>,
-    /// When links want to be looked at; entries that `scheduled` does not confirm are stale.
+    /// When links have something due; an entry that differs from `scheduled` is outdated.
     events: BinaryHeap<Reverse<(Instant, usize)>>,
     scheduled: Vec<Option<Instant>>,
     sources: Vec<Source>,
@@ -135,7 +135,7 @@ impl Network {
         packet.route = route;
         packet.hop = 0;
         if self.forward(now, packet).is_some() {
-            // A route without links would deliver before it is asked to.
+            // A route needs at least one link: otherwise the packet would arrive during this call.
             self.unroutable += 1;
         }
     }
@@ -176,7 +176,7 @@ impl Network {
             .min()
     }
 
-    /// Sends the packets of cross traffic that are due before anything else is.
+    /// Sends the packets of cross traffic that are due before any other event.
     fn run_sources(&mut self, now: Instant) {
         while let Some((time, index)) = self.next_source() {
             let link = self.events.peek().map(|Reverse((time, _))| *time);

@@ -1,4 +1,5 @@
-//! Crypto without cryptography: the handshake's messages and levels, and nothing secret.
+//! A replacement for TLS without cryptography: it has the messages and levels of a handshake, but
+//! no secrets.
 //!
 //! Packets are not encrypted. The tag holds what the nonce and the key would depend on (level,
 //! direction, generation, path, packet number), so a packet opened with the wrong key or on the
@@ -173,7 +174,7 @@ fn salt(version: Version) -> u32 {
     }
 }
 
-/// FNV-1a: spreads, hides nothing.
+/// A hash (FNV-1a) that spreads values but hides nothing.
 fn digest(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)

@@ -1,4 +1,4 @@
-//! Rules that an observer of the wire can check, whatever the connection itself believes.
+//! Rules that an observer of the wire can check, without the connection's own state.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,8 +13,8 @@ const TAG_LENGTH: usize = 16;
 struct Exchange {
     received: u64,
     sent: u64,
-    /// A datagram came after one had left: the client may have proven that it had the address, even
-    /// if its NAT gave it another one since (RFC 9000 section 8.2.3).
+    /// A datagram arrived after one was sent, so the client may have proven that it has the
+    /// address, even if its NAT has given it another one since (RFC 9000 section 8.2.3).
     answered: bool,
 }
 
@@ -83,7 +83,8 @@ impl Observer {
         assert!(self.tags.insert(tag), "a nonce or a path ID was used twice");
     }
 
-    /// RFC 9000 sections 8 and 9.3: three times what came, until the address can have been proven.
+    /// RFC 9000 sections 8 and 9.3: at most three times what was received, until the client can
+    /// have proven its address.
     fn check_amplification(&mut self, transmit: &Transmit) {
         let exchange = self.exchanges.entry(transmit.four_tuple).or_default();
         exchange.sent += transmit.size as u64;

@@ -1,4 +1,4 @@
-//! [`Packet`]: what links carry.
+//! [`Packet`]: a packet as links carry it.
 
 use std::net::SocketAddr;
 

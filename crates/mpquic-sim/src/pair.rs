@@ -30,7 +30,7 @@ const ALPN: &[u8] = b"mpquic-sim";
 /// How packets are protected.
 #[derive(Debug, Clone, Default)]
 pub enum Crypto {
-    /// Not at all: fast, and enough to study transport behaviour.
+    /// No protection: fast, and enough to study transport behaviour.
     #[default]
     Null,
     /// TLS 1.3 as on the wire. Give two pairs clones of one [`Tls`] and the second can resume.

@@ -33,7 +33,7 @@ pub struct UnknownPolicy {
     added: Vec<&'static str>,
 }
 
-/// Two policies that were added are equal if their names are.
+/// Added policies are compared by their names.
 impl PartialEq for Policies {
     fn eq(&self, other: &Self) -> bool {
         names(&self.schedulers).eq(names(&other.schedulers))
@@ -45,7 +45,7 @@ fn names<T>(added: &[(&'static str, T)]) -> impl Iterator<Item = &'static str> {
     added.iter().map(|(name, _)| *name)
 }
 
-/// The one added last wins.
+/// Finds a policy by name, the one added last if there are several.
 fn find<'a, T>(added: &'a [(&'static str, T)], name: &str) -> Option<&'a T> {
     let found = added.iter().rfind(|(other, _)| *other == name);
     found.map(|(_, factory)| factory)
@@ -79,8 +79,7 @@ impl Policies {
         self
     }
 
-    /// The controller a flow over one path has when it stands beside this one: what it couples,
-    /// or itself.
+    /// The single-path controller to compare this one with: the algorithm it couples, or itself.
     pub(crate) fn single_path<'a>(&self, controller: &'a str) -> &'a str {
         let built_in = || {
             mpquic_cc::list()

@@ -26,8 +26,8 @@ const KEY: [u8; 48] = {
     key
 };
 
-/// The certificate of that key, which names it and does not end before the year 4096. Made once: who
-/// only simulates needs no means to make certificates.
+/// A certificate for that key, valid until the year 4096. It is part of the source so that
+/// simulations need no library that makes certificates.
 const CERTIFICATE: &[u8] = include_bytes!("certificate.der");
 
 /// TLS configuration of both sides: the client trusts the server's certificate.

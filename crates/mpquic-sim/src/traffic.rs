@@ -29,7 +29,7 @@ pub struct Traffic {
     pub to: Option<Instant>,
 }
 
-/// Cross traffic under way.
+/// Cross traffic that is being sent.
 pub(crate) struct Source {
     traffic: Traffic,
     pub(crate) route: usize,

@@ -175,7 +175,7 @@ impl Transfers {
                 Err(WriteError::ClosedStream) => return,
             }
         }
-        // Already finished when a late event comes.
+        // Fails if the stream was finished before, as when an event comes late.
         let _ = stream.finish();
     }
 
@@ -257,7 +257,8 @@ impl Application for Transfers {
             Event::Stream(event) => self.on_stream_event(now, connection, *event),
             Event::Connected { .. } => {
                 if connection.zero_rtt() == ZeroRtt::Rejected {
-                    // What was sent as 0-RTT is lost, and the streams with it: once more.
+                    // The data sent as 0-RTT is lost together with its streams: starts the
+                    // transfers again.
                     let lost = std::mem::take(&mut self.outgoing);
                     self.waiting.extend(lost.values().map(|out| out.size));
                 }

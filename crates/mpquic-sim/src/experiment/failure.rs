@@ -3,14 +3,14 @@
 use std::any::Any;
 use std::panic::resume_unwind;
 
-/// What [`fail_run`] unwinds with.
+/// The payload with which [`fail_run`] unwinds.
 struct Reason(String);
 
-/// Ends the run that calls it as [`State::Failed`](super::State::Failed), with this reason: for
-/// schedulers and controllers that cannot go on, because what they work with outside of the
-/// simulation is gone, and whose results must not be taken for real ones.
+/// Ends the run that calls it as [`State::Failed`](super::State::Failed), with this reason. It is
+/// for schedulers and controllers that cannot go on, for example because a program outside the
+/// simulation that they ask is gone, and whose results must not count.
 ///
-/// Unwinds, so it is for runs of an [`Experiment`](super::Experiment) alone.
+/// It unwinds, so it may only be called in runs of an [`Experiment`](super::Experiment).
 pub fn fail_run(reason: impl Into<String>) -> ! {
     resume_unwind(Box::new(Reason(reason.into())))
 }

@@ -7,9 +7,9 @@ use mpquic_core::{SendStream, StreamId, WriteError};
 use super::plan::Request;
 use crate::pattern;
 
-/// A source of constant rate produces this much at a time, at least.
+/// The fewest bytes that a source of constant rate produces at a time.
 const MIN_BURST: f64 = 1200.0;
-/// A source of constant rate produces at most so often.
+/// The shortest time between two bursts of a source of constant rate, seconds.
 const MIN_GAP: f64 = 1e-3;
 
 /// Where the bytes of a stream come from.
@@ -58,7 +58,8 @@ impl Feed {
         self.source.as_ref().map(ConstantRate::next)
     }
 
-    /// Writes what there is and the stream takes. True if that was all, or the stream is gone.
+    /// Writes as much of what is there as the stream accepts. True if everything was written, or
+    /// the stream is gone.
     pub(super) fn write(
         &mut self,
         now: Instant,
@@ -73,7 +74,7 @@ impl Feed {
             source.produced += 1;
             bursts += 1;
         }
-        // What the stream does not take now is lost: the source does not wait.
+        // The source does not wait: what the stream does not accept now is lost.
         let bytes = bursts * source.burst;
         self.write_up_to(bytes, id, stream)
     }

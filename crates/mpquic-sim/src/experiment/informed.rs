@@ -7,8 +7,9 @@ use mpquic_core::sched::{
     Decision, Needs, PathView, Scheduler, SchedulerEvent, SchedulerFactory, View,
 };
 
-/// A scheduler that sees the true rate of a path where nothing higher was measured. Some
-/// publications give their algorithm such knowledge, so their results can be repeated with it only.
+/// A scheduler that sees the true rate of a path unless a higher one was measured. Some
+/// publications give their algorithms this knowledge, so their results can only be repeated with
+/// it.
 #[derive(Debug)]
 pub(super) struct Informed {
     inner: Box<dyn Scheduler>,

@@ -152,7 +152,7 @@ fn goodput(client: &Client, times: &[(Progress, Option<Instant>)], completion: f
     bytes as f64 * 8.0 / 1e6 / completion.max(1e-9)
 }
 
-/// What can be said of the network: loss, delay, and bytes beyond those asked for.
+/// Metrics of the network: loss, delay, and bytes beyond those asked for.
 fn add_network(stage: &Stage, metrics: &mut BTreeMap<String, f64>) {
     let (mut dropped, mut packets, mut delay) = (0, 0, 0.0);
     for path in &stage.flows[0].paths {

@@ -65,11 +65,11 @@ use trace::Tracer;
 /// How often a run checks whether its workload is done.
 const SLICE: Duration = Duration::from_millis(20);
 
-/// A run and how it went over time.
+/// Runs by index, each with its trace if one was recorded.
 type Outcomes = BTreeMap<usize, (Run, Option<Trace>)>;
 
-/// Does all runs of several experiments in this many threads, and calls `progress` after each.
-/// `done` gets the results of each experiment, in order, as soon as they and those of all earlier
+/// Does all runs of several experiments in this many threads, and calls `progress` after each run.
+/// `done` gets the results of each experiment, in order, as soon as these and those of all earlier
 /// experiments are complete. The results do not depend on the number of threads.
 pub fn run_all(
     experiments: &[Experiment],
@@ -123,7 +123,7 @@ pub struct Experiment {
     traces: Traces,
 }
 
-/// Which runs of an experiment are kept over time.
+/// Which runs of an experiment are recorded over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Traces {
     /// None.
@@ -146,7 +146,7 @@ impl Experiment {
         }
     }
 
-    /// Keeps these runs over time.
+    /// Records these runs over time.
     pub fn set_traces(&mut self, traces: Traces) {
         self.traces = traces;
     }
@@ -162,7 +162,7 @@ impl Experiment {
         self.points.sweeps() * self.points.points() * self.scenario.runs * contenders
     }
 
-    /// The run with an index. Runs that differ in the contender alone follow each other.
+    /// The run with this index. Runs that differ only in the contender have consecutive indices.
     fn case(&self, index: usize) -> Case {
         let contenders = self.scenario.contenders.len();
         let (index, contender) = (index / contenders, index % contenders);
@@ -199,7 +199,7 @@ impl Experiment {
             Ok(Err(reason)) => reason,
             Err(panic) => failure::reason(&*panic),
         };
-        // It counts as the worst there is, so that statistics do not leave it out.
+        // A failed run counts with the worst value, so that statistics do not leave it out.
         let metric = self.metric();
         let worst = if is_lower_better(&metric) {
             self.scenario.limit.as_secs_f64()

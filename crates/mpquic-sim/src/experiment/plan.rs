@@ -1,4 +1,4 @@
-//! [`Plan`]: what a client asks for and when, with all numbers settled.
+//! [`Plan`]: what a client asks for and when, with all numbers fixed for one run.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::scenario::{Kind, Page, Workload};
 /// Size of an object that never ends.
 pub(super) const ENDLESS: u64 = 1 << 60;
 
-/// Something to transfer on a stream of its own.
+/// An object that is transferred on a stream of its own.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Object {
     /// Index into the names of the plan.
@@ -109,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// As much as possible, until it is stopped.
+    /// Transfers as much as possible, until it is stopped.
     pub(super) fn competitor() -> Self {
         let request = Request {
             size: ENDLESS,
@@ -154,7 +154,7 @@ fn page_objects(page: &Page, values: &[f64]) -> Vec<Object> {
     objects
 }
 
-/// How far an object is.
+/// When an object was asked for, and how far its transfer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Progress {
     pub(super) requested: Option<Instant>,

@@ -35,14 +35,14 @@ pub struct Run {
     pub values: Vec<f64>,
     /// The measured values by metric; the end of a metric's name is its unit.
     pub metrics: BTreeMap<String, f64>,
-    /// Numbers of each path that the contender used.
+    /// Measurements of each path that the contender used.
     pub paths: Vec<PathResult>,
     /// Throughput of each connection from the warm-up on, Mbit/s: the measured one first, then the
     /// competitors.
     pub flows: Vec<f64>,
 }
 
-/// Numbers of one path in one run.
+/// Measurements of one path in one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathResult {
     /// Index into [`ScenarioResults::paths`].
@@ -61,7 +61,7 @@ pub struct PathResult {
     pub rtt_ms: f64,
 }
 
-/// How a run went over time.
+/// A run over time: samples at equal intervals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// Index into [`ScenarioResults::contenders`].
@@ -109,7 +109,7 @@ pub struct ScenarioResults {
     pub paths: Vec<String>,
     /// Names of the competitors.
     pub competitors: Vec<String>,
-    /// Names of the numbers that differ between runs.
+    /// Names of the parameters: numbers that differ between runs.
     pub parameters: Vec<String>,
     /// The combinations of swept values: name, label.
     pub sweeps: Vec<Vec<(String, String)>>,

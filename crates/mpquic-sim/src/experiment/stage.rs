@@ -22,7 +22,7 @@ use crate::traffic::{Arrivals, Traffic};
 
 const CLIENT_PORT: u16 = 50_000;
 const SERVER_PORT: u16 = 4433;
-/// Streams a client may have open; pages have hundreds of objects.
+/// How many streams a client may have open; pages have hundreds of objects.
 const MAX_STREAMS: u64 = 1000;
 
 /// A connection of a run, from both ends.
@@ -81,7 +81,8 @@ fn four_tuple(flow: usize, path: usize) -> FourTuple {
 }
 
 impl Stage {
-    /// Builds a scenario up; nothing has been sent yet. Equal arguments give equal runs.
+    /// Builds everything a run of the scenario needs; nothing has been sent yet. Equal arguments
+    /// give equal runs.
     pub(super) fn new(
         scenario: &Scenario,
         contender: &Contender,
@@ -103,7 +104,7 @@ impl Stage {
             scheduler = Informed::factory(scheduler, rates.collect());
         }
         let main = setup(scenario, scheduler, &contender.controller)?;
-        stage.add_main(scenario, contender, (values, used), main.seed(seed));
+        stage.add_main(scenario, contender, values, used, main.seed(seed));
         for (index, competitor) in scenario.competitors.iter().enumerate() {
             let scheduler = self::scheduler(scenario, &competitor.scheduler)?;
             let alike = || scenario.policies.single_path(&contender.controller);
@@ -186,7 +187,8 @@ impl Stage {
         &mut self,
         scenario: &Scenario,
         contender: &Contender,
-        (values, paths): (&[f64], Vec<usize>),
+        values: &[f64],
+        paths: Vec<usize>,
         setup: Setup,
     ) {
         let workload = &scenario.workload;

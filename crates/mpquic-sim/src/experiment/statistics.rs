@@ -8,7 +8,7 @@ const STUDENT: [f64; 30] = [
     2.052, 2.048, 2.045, 2.042,
 ];
 
-/// What a number of values have in common.
+/// Statistics of a set of values.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Statistics {
     /// How many values there are.
@@ -30,7 +30,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Of these values.
+    /// The statistics of these values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -68,7 +68,7 @@ fn student(degrees: usize) -> f64 {
         .unwrap_or_else(further)
 }
 
-/// A quantile of sorted values, between the two nearest.
+/// A quantile of sorted values, interpolated between the two nearest.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let position = share.clamp(0.0, 1.0) * sorted.len().saturating_sub(1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);

@@ -1,4 +1,4 @@
-//! Results condensed: statistics per contender, comparisons with the baseline, published claims.
+//! Summaries of results: statistics per contender, and comparisons with the baseline.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::is_lower_better;
 use super::results::{Run, ScenarioResults, State};
 use super::statistics::Statistics;
 
-/// One contender with one combination of swept values: the runs of a cell differ in points and
-/// repetitions only.
+/// One contender with one combination of swept values. The runs of a cell differ only in points and
+/// repetitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cell {
     /// Index into [`ScenarioResults::sweeps`].
@@ -46,7 +46,7 @@ impl Comparison {
         self.paired_interval.0 > 1.0 || self.paired_interval.1 < 1.0
     }
 
-    /// Of pairs of values: the contender's and the other's.
+    /// Compares pairs of values: the contender's and the other's.
     pub fn of(pairs: &[(f64, f64)], lower_is_better: bool) -> Option<Self> {
         let ours = Statistics::of(pairs.iter().map(|(ours, _)| *ours));
         let theirs = Statistics::of(pairs.iter().map(|(_, theirs)| *theirs));

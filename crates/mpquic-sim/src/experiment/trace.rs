@@ -9,7 +9,7 @@ use super::stage::Stage;
 use crate::scenario::metric::{CROSSOVER, WINDOW_GAP};
 use crate::scenario::{Kind, Scenario, Swap};
 
-/// What paths carry is compared over this time.
+/// The bytes that paths carry are compared over intervals of this length.
 const CROSSOVER_WINDOW: Duration = Duration::from_millis(200);
 
 /// Samples are this far apart at first.
@@ -62,7 +62,7 @@ impl Tracer {
         };
         for path in 0..self.paths {
             let [sender, receiver] = stats.get(&path).cloned().unwrap_or_default();
-            // A path that was closed keeps what it had carried.
+            // A closed path keeps the values it had.
             let last = self
                 .samples
                 .last()
@@ -86,7 +86,7 @@ impl Tracer {
         }
     }
 
-    /// What can only be told from a run over time.
+    /// Metrics that need the course of a run over time.
     pub(super) fn metrics(&self, scenario: &Scenario) -> Vec<(String, f64)> {
         let mut metrics = Vec::new();
         if let (Kind::Bulk { .. }, Some(gap)) = (&scenario.workload.kind, self.window_gap()) {

@@ -7,7 +7,7 @@ use crate::scenario::{Claim, Published};
 
 /// A published ratio agrees with ours if they differ by no more than this.
 pub const TOLERANCE: f64 = 0.10;
-/// Contenders closer than this are not put in an order, however sure the difference is.
+/// Contenders that differ by less than this count as equal, however significant the difference is.
 const NEGLIGIBLE: f64 = 0.01;
 
 /// Whether our runs confirm a published claim.
@@ -52,7 +52,7 @@ impl Finding {
         }
     }
 
-    /// Of numbers, whose mean counts.
+    /// The finding for a number per combination of swept values, of which the mean decides.
     fn of(values: Vec<f64>, agrees: impl Fn(f64) -> bool) -> Self {
         if values.is_empty() {
             return Self::bare(Outcome::NotRun);
@@ -94,7 +94,7 @@ impl Finding {
 }
 
 impl Results {
-    /// What our runs say to a published claim of one of the scenarios.
+    /// Compares a published claim of one of the scenarios with our runs.
     pub fn finding(&self, of: &ScenarioResults, published: &Published) -> Finding {
         if let Claim::Change {
             contender,
@@ -114,7 +114,7 @@ impl Results {
 }
 
 fn close(ours: f64, published: f64) -> bool {
-    // A hair more, because decimal fractions are not exact.
+    // Slightly more, because decimal fractions are not exact.
     (ours - published).abs() <= TOLERANCE + 1e-9
 }
 
@@ -148,7 +148,7 @@ impl ScenarioResults {
         self.comparison(Cell { sweep, contender }, self.contender(theirs)?, metric)
     }
 
-    /// What the runs say to a claim that is about this scenario alone.
+    /// Compares a claim that concerns only this scenario with its runs.
     pub fn finding(&self, published: &Published) -> Finding {
         let metric = &published.metric;
         let sweeps = || self.sweeps_of(published);

@@ -9,7 +9,7 @@ const TRUST: f64 = 0.9;
 /// Segments the throughput is averaged over.
 const MEMORY: usize = 3;
 
-/// A video player: how far it is, and what it asks for next.
+/// A video player: its position, and what it asks for next.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Video {
     /// Bit/s, rising.
@@ -53,7 +53,7 @@ impl Video {
             return None;
         }
         let ahead = MAX_AHEAD.max(self.segment);
-        // Before the first segment there is nothing to wait for: any time in the past will do.
+        // The first segment is asked for at once, so any time in the past will do.
         self.plays_until
             .map(|until| until.checked_sub(ahead).unwrap_or(until))
     }

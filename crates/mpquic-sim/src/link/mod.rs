@@ -4,8 +4,8 @@
 //! send -> drop-tail queue -> serialisation at the rate -> outage, loss -> delay -> receive
 //! ```
 //!
-//! Departures are computed for their exact times whenever the link is next looked at, so it costs
-//! one event per packet however long its queue is.
+//! When the link is used, it first computes the exact times of all departures since it was last
+//! used. So it costs one event per packet, however long its queue is.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ impl Link {
         let bytes = self.queue_bytes + size as u64;
         let packets = self.queue.len() + 1;
         let rate = self.current.rate;
-        // A packet that finds the queue empty is never too large for it.
+        // A packet that finds the queue empty always fits.
         if packets > 1 && self.current.queue_limit().is_exceeded(bytes, packets, rate) {
             self.counters.dropped_queue += 1;
             return;
@@ -120,7 +120,7 @@ impl Link {
         });
     }
 
-    /// When to call [`Self::receive`] next; it may then return nothing, but nothing is due before.
+    /// When to call [`Self::receive`] next. Nothing is due before, but it may return nothing then.
     pub fn next_arrival(&self) -> Option<Instant> {
         let flying = self.flying.front().map(|packet| packet.due);
         if self.queue.is_empty() {
@@ -183,7 +183,7 @@ impl Link {
         self.queue_bytes
     }
 
-    /// Brings schedule and queue to `now`.
+    /// Applies the schedule and serialises packets up to `now`.
     fn advance(&mut self, now: Instant) {
         while let Some(time) = self.next_scheduled().filter(|time| *time <= now) {
             self.depart_until(time);

@@ -180,7 +180,8 @@ pub struct Competitor {
 }
 
 const TIME: Limits = Limits::new(0.0, 1e5, "s");
-/// As the controller of a competitor: the single-path counterpart of the contender's.
+/// The value of a competitor's `controller` that stands for the single-path counterpart of the
+/// contender's.
 const SINGLE_PATH: &str = "single-path";
 
 /// Reads the list of `[[competitor]]`.

@@ -1,4 +1,4 @@
-//! What is measured, by name; the end of a name is the unit.
+//! The names of metrics. The end of a name is the unit.
 
 use super::model::Scenario;
 use super::points::Points;
@@ -36,7 +36,7 @@ fn reported(kind: &Kind) -> impl Iterator<Item = &PageObject> {
     objects.filter(|object| object.reported)
 }
 
-/// The metric that counts for a kind of workload.
+/// The main metric of a kind of workload.
 pub fn default_metric(kind: &Kind) -> String {
     match kind {
         Kind::File { .. } => COMPLETION.into(),
@@ -80,7 +80,7 @@ impl Scenario {
         names
     }
 
-    /// Refuses metrics nobody measures.
+    /// Refuses metrics that are not measured.
     pub(super) fn check_metrics(&self, root: &Table<'_>) -> Result<()> {
         let names = self.metrics();
         let names: Vec<_> = names.iter().map(|name| (name.as_str(), ())).collect();

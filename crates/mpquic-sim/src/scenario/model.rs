@@ -56,7 +56,7 @@ pub struct Scenario {
     pub published: Vec<Published>,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
-    /// The schedulers and controllers that may be named.
+    /// The schedulers and controllers that the scenario may name.
     pub policies: Policies,
 }
 

@@ -11,7 +11,7 @@ const CANDIDATES_PER_POINT: usize = 50;
 /// Halvings in the search for the distance that gives the wanted number of points.
 const SEARCH_STEPS: usize = 30;
 
-/// Where the values of a run come from: equal for all contenders.
+/// What decides on the values of a run's parameters; the same for all contenders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
     /// Index of the combination of swept values.
@@ -35,7 +35,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// Those of a scenario.
+    /// The points of a scenario.
     pub fn new(scenario: &Scenario) -> Self {
         let parameters = scenario.parameters.clone();
         let is_drawn = |parameter: &&Parameter| !matches!(parameter.source, Source::Swept(_));
@@ -130,9 +130,9 @@ fn combinations(parameters: &[Parameter], zip: bool) -> Vec<Vec<usize>> {
     combinations
 }
 
-/// `count` points of the unit cube, far from each other, by the method of Wootton, Sergent and
-/// Phan-Tan-Luu (WSP): from a random crowd, keep a point, remove all that are too close to it, go
-/// on with the nearest that is left.
+/// Chooses `count` points of the unit cube that are far from each other, by the method of Wootton,
+/// Sergent and Phan-Tan-Luu (WSP): of many random points, keep one, remove all that are too close
+/// to it, and continue with the nearest one left.
 fn space_filling(dimensions: usize, count: usize, seed: u64) -> Vec<Vec<f64>> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x5753_5000);
     let crowd: Vec<Vec<f64>> = (0..count.max(4) * CANDIDATES_PER_POINT)

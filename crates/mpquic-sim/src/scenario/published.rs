@@ -67,8 +67,8 @@ pub enum Claim {
         against: String,
         /// The share, 0 to 1.
         share: f64,
-        /// Better by this much at least: 0.2 means that the other one's value is 1.2 times this
-        /// one's where less is better, and the other way round where more is.
+        /// By how much it must be better: with 0.2, the other one's value is at least 1.2 times
+        /// this one's if less is better, and this one's 1.2 times the other's if more is better.
         by: f64,
     },
 }
@@ -166,7 +166,7 @@ pub(super) fn read_published(root: &Table<'_>, contenders: &[Contender]) -> Resu
             let keys = "`text`, `order`, `equal`, `ratio`, `better_pct` or `value` is missing";
             return Err(table.error(keys));
         }
-        // Asked for above, but only where they mean something.
+        // Fields that are read above only for some kinds of claims.
         table.also_known(&["contender", "against", "scenario", "by_pct", "or_better"]);
         table.finish()?;
         Ok(published)

@@ -1,4 +1,4 @@
-//! Reading TOML so that every mistake is answered with file, line, field and what is accepted.
+//! Reads TOML, and reports every mistake with file, line, field and the accepted values.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -63,7 +63,7 @@ fn one_line(message: &str) -> String {
     message.lines().collect::<Vec<_>>().join(", ")
 }
 
-/// A TOML table: fields are taken by name, and what is left over is a mistake.
+/// A TOML table. Fields are read by name, and any field that was not read is a mistake.
 pub(super) struct Table<'a> {
     text: &'a Text<'a>,
     table: &'a DeTable<'a>,
@@ -131,7 +131,7 @@ impl<'a> Table<'a> {
         &self.place
     }
 
-    /// Names fields that exist though they were not asked for.
+    /// Marks fields as known that were not read.
     pub(super) fn also_known(&self, keys: &[&'static str]) {
         self.known.borrow_mut().extend(keys);
     }
