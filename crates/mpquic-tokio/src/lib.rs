@@ -136,8 +136,6 @@ pub use mpquic_core::{
 pub use mpquic_core::{congestion, sched};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
-#[cfg(feature = "qlog")]
-pub use mpquic_qlog as qlog;
 
 /// For TLS configurations of your own, which [`ClientConfig::new`] and [`ServerConfig::new`] take.
 pub mod crypto {
