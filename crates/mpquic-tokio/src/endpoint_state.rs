@@ -172,6 +172,7 @@ impl<C> Registry<C> {
     }
 
     /// True once there is neither a handle nor a connection.
+    #[cfg(feature = "interfaces")]
     pub(crate) fn is_over(&self) -> bool {
         self.handles_gone && self.is_idle()
     }
