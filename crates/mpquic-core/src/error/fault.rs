@@ -202,6 +202,8 @@ faults! {
     TransportErrorCode::CRYPTO_BUFFER_EXCEEDED => {
         /// RFC 9000 section 7.5.
         CryptoBeyondBuffer = "more CRYPTO data than is buffered";
+        /// CRYPTO data has more gaps than we keep track of (RFC 9000 section 7.5 lets us refuse).
+        CryptoGaps = "too many gaps in CRYPTO data";
     }
     TransportErrorCode::KEY_UPDATE_ERROR => {
         /// RFC 9001 section 6.2.

@@ -8,6 +8,16 @@ use super::assembler::Assembler;
 use super::flow::ReceiveCredit;
 use crate::error::{Fault, TransportError};
 
+/// Received data that the application has not read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Held {
+    pub(crate) bytes: u64,
+    /// Slices of datagrams and copies of them.
+    pub(crate) pieces: usize,
+    /// Gaps before data that was received out of order.
+    pub(crate) gaps: usize,
+}
+
 /// The receiving half of a stream.
 #[derive(Debug)]
 pub(crate) struct RecvHalf {
@@ -70,9 +80,13 @@ impl RecvHalf {
         self.assembler.trim();
     }
 
-    /// Pieces and runs held: what costs memory beside the bytes.
-    pub(crate) fn footprint(&self) -> (usize, usize) {
-        (self.assembler.pieces(), self.assembler.runs())
+    /// What is held for the reader.
+    pub(crate) fn footprint(&self) -> Held {
+        Held {
+            bytes: self.assembler.unread(),
+            pieces: self.assembler.pieces(),
+            gaps: self.assembler.runs(),
+        }
     }
 
     /// True unless the stream was reset by the peer or stopped by us.

@@ -10,7 +10,7 @@ use slab::Slab;
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
 use super::receive_window::ReceiveWindow;
-use super::recv::RecvHalf;
+use super::recv::{Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
 use super::{RecvStream, SendStream, StreamEvent};
@@ -25,12 +25,13 @@ const MAX_STREAM_VIEWS: usize = 64;
 /// Pieces of received data held before short slices are gathered.
 const CROWDED: usize = 1024;
 
-/// Bytes of receive window for each gap that may be open in received data. Each costs about 200
-/// bytes to keep track of.
-const WINDOW_PER_GAP: u64 = 1024;
+/// Gaps that may be open in received data however little of it there is. Each costs about 300 bytes.
+const MIN_GAPS: usize = 4096;
 
-/// Gaps that may be open however small the window.
-const MIN_GAPS: u64 = 4096;
+/// Bytes held for each further gap. Peers that fill their packets leave one gap for about twice as
+/// much, also when the packets of two paths arrive in turns; a peer that sends single bytes to make
+/// us hold hundreds is stopped (RFC 9000 section 21.6).
+const BYTES_PER_GAP: u64 = 512;
 
 /// Part of the send window that must be free before blocked writers are woken, one in this many.
 const WAKE_SHARE: u64 = 8;
@@ -41,12 +42,6 @@ const WAKE_IDLE: u64 = 16 << 10;
 /// Streams the peer may have open at a time, at most: their count stays below 2^60 however many come
 /// and go.
 const MAX_CONCURRENT: u64 = MAX_STREAM_COUNT / 2;
-
-/// Gaps that may be open in received data with receive windows of up to so many bytes.
-fn max_gaps(max_window: u64) -> usize {
-    let gaps = (max_window / WINDOW_PER_GAP).max(MIN_GAPS);
-    usize::try_from(gaps).unwrap_or(usize::MAX)
-}
 
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
@@ -86,9 +81,8 @@ pub(crate) struct Streams {
     /// What all sending halves hold.
     pub(super) total: Backlog,
     pub(super) send_window: u64,
-    /// Pieces and runs all receiving halves hold.
-    held: (usize, usize),
-    max_gaps: usize,
+    /// What all receiving halves hold.
+    held: Held,
     initial_stream_window: u64,
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
@@ -134,8 +128,7 @@ impl Streams {
             takes_reset_at: config.reset_stream_at,
             total: Backlog::default(),
             send_window: config.send_window,
-            held: (0, 0),
-            max_gaps: max_gaps(config.max_receive_window),
+            held: Held::default(),
             initial_stream_window: config.initial_stream_receive_window,
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
@@ -217,7 +210,6 @@ impl Streams {
     /// streams only stop growing there, as their sum cannot exceed the connection's.
     pub(crate) fn set_max_receive_window(&mut self, bytes: u64) {
         self.max_window = bytes;
-        self.max_gaps = max_gaps(bytes);
         let wanted = self.recv_credit.window().max(self.receive_window.target());
         self.recv_credit.set_window(wanted.min(bytes));
         self.stream_window = self
@@ -411,7 +403,7 @@ impl Streams {
     pub(super) fn drop_recv(&mut self, key: u32) {
         self.recv_control.remove(key);
         if let Some(recv) = self.recvs.try_remove(key as usize) {
-            self.count_held(recv.footprint(), (0, 0));
+            self.count_held(recv.footprint(), Held::default());
             if self.table_of(recv.id).close_recv(recv.id.index()) {
                 self.on_stream_closed(recv.id);
             }
@@ -425,19 +417,21 @@ impl Streams {
     }
 
     /// Counts what a receiving half holds now instead of before.
-    pub(super) fn count_held(&mut self, before: (usize, usize), after: (usize, usize)) {
-        self.held.0 = self.held.0 - before.0 + after.0;
-        self.held.1 = self.held.1 - before.1 + after.1;
+    pub(super) fn count_held(&mut self, before: Held, after: Held) {
+        self.held.bytes = self.held.bytes - before.bytes + after.bytes;
+        self.held.pieces = self.held.pieces - before.pieces + after.pieces;
+        self.held.gaps = self.held.gaps - before.gaps + after.gaps;
     }
 
     /// True if so many pieces are held that short slices should not pin datagrams.
     pub(super) fn is_crowded(&self) -> bool {
-        self.held.0 > CROWDED
+        self.held.pieces > CROWDED
     }
 
     /// True if the peer left more gaps than we keep track of.
     pub(super) fn has_too_many_gaps(&self) -> bool {
-        self.held.1 > self.max_gaps
+        let further = self.held.gaps.saturating_sub(MIN_GAPS) as u64;
+        further > self.held.bytes / BYTES_PER_GAP
     }
 
     /// Bytes that may be written before the send window is full.

@@ -36,6 +36,37 @@ fn the_buffer_is_bounded() {
     assert_eq!(stream.on_crypto(crypto(140, 10), 100), Ok(()));
 }
 
+/// RFC 9000 sections 7.5 and 21.6: whoever sends single bytes does not make us hold hundreds for each.
+#[test]
+fn gaps_are_bounded() {
+    let mut stream = CryptoStream::default();
+    let mut gaps = 0;
+    let result = loop {
+        let byte = Crypto {
+            offset: 1 + 2 * gaps,
+            data: Bytes::from_static(&[0]),
+        };
+        match stream.on_crypto(byte, 64 << 10) {
+            Ok(()) => gaps += 1,
+            Err(error) => break Err::<(), _>(error),
+        }
+    };
+    fails_with(result, Fault::CryptoGaps);
+    assert_eq!(gaps, 256);
+}
+
+#[test]
+fn bytes_that_wait_pin_no_datagram() {
+    let datagram = Bytes::from(vec![0; 64 << 10]);
+    let mut stream = CryptoStream::default();
+    let frame = Crypto {
+        offset: 1,
+        data: datagram.slice(100..1200),
+    };
+    assert_eq!(stream.on_crypto(frame, 4096), Ok(()));
+    assert!(datagram.is_unique());
+}
+
 #[test]
 fn a_small_packet_takes_a_part() {
     let mut sender = CryptoStream::default();
