@@ -9,6 +9,7 @@ use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathDelivery};
 use crate::packet::writer::FrameWriter;
+use crate::wire::buf::VARINT_MAX;
 use crate::wire::frame::NewConnectionId;
 
 /// Retirements the peer has not acknowledged that are always tolerated (MP-107).
@@ -278,7 +279,8 @@ impl PeerCids {
     /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
     /// (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {
-        if self.has_unused() || self.abandoned {
+        // After the last sequence number there is nothing to ask for, nor a varint to ask with.
+        if self.has_unused() || self.abandoned || self.next_sequence > VARINT_MAX {
             return;
         }
         let pending = self.pending.get_or_insert_default();

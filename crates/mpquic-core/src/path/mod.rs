@@ -193,11 +193,11 @@ impl Path {
         Some(*other.as_ref().or(own.peer_cid.as_ref())?.cid())
     }
 
-    /// The next addresses that a challenge is due for.
-    fn challenged(&self) -> Option<FourTuple> {
-        let mut tuples = self.proven_tuples();
-        let tuple = tuples.find(|tuple| tuple.validation.wants_to_send())?;
-        Some(tuple.four_tuple)
+    /// The addresses that a challenge is due for.
+    fn challenged(&self) -> impl Iterator<Item = FourTuple> {
+        self.proven_tuples()
+            .filter(|tuple| tuple.validation.wants_to_send())
+            .map(|tuple| tuple.four_tuple)
     }
 
     /// Bytes that may be sent to an address now (RFC 9000 section 8).

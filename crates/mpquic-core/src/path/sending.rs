@@ -54,12 +54,10 @@ impl Path {
 
     /// A challenge or a response that is due.
     fn validation_plan(&self) -> Option<(Plan, FourTuple)> {
-        let target = self.responses.next_four_tuple();
-        let target = target.or_else(|| self.challenged())?;
-        let budget = self.budget_for(target);
-        if budget < MIN_CHALLENGE {
-            return None;
-        }
+        // An address whose budget is used up holds up no other.
+        let targets = self.responses.four_tuples().chain(self.challenged());
+        let mut targets = targets.map(|target| (target, self.budget_for(target)));
+        let (target, budget) = targets.find(|(_, budget)| *budget >= MIN_CHALLENGE)?;
         let mut plan = Plan::new(self.id, budget.min(MIN_DATAGRAM));
         plan.validation = Some(target);
         plan.probing = self.is_elsewhere(target);

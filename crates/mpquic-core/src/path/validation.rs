@@ -202,9 +202,9 @@ impl Responses {
         self.queue.push_back((four_tuple, data));
     }
 
-    /// The four-tuple to answer on next.
-    pub(crate) fn next_four_tuple(&self) -> Option<FourTuple> {
-        self.queue.front().map(|owed| owed.0)
+    /// The four-tuples to answer on, the one that has waited longest first.
+    pub(crate) fn four_tuples(&self) -> impl Iterator<Item = FourTuple> {
+        self.queue.iter().map(|owed| owed.0)
     }
 
     /// Writes what is owed to `four_tuple`, each response once (RFC 9000 section 8.2.2). A lost

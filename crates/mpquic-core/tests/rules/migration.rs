@@ -84,6 +84,30 @@ fn rfc_9000_8_2_2_a_challenge_is_answered_where_it_came_from() {
     }
 }
 
+/// A challenge from an address that is forgotten meanwhile, so that nothing may be sent there, holds
+/// up neither the answer to another (RFC 9000 section 8.2.2) nor the validation of a new address
+/// (section 9.3).
+#[test]
+fn rfc_9000_8_2_2_an_answer_that_cannot_be_sent_holds_up_no_other() {
+    let mut net = Net::connected(Options::default());
+    let third: SocketAddr = ([203, 0, 113, 8], 6000).into();
+    let first = forged(&net, 5000, &[Frame::PathChallenge([1; 8]), Frame::Padding]);
+    let second = forged(&net, 5001, &[Frame::PathChallenge([2; 8]), Frame::Padding]);
+    net.give(from(first, elsewhere()));
+    net.give(from(second, third));
+    let sent = net.take(Side::Server);
+    let response = Frame::PathResponse([2; 8]);
+    assert!(
+        to(&sent, third)
+            .iter()
+            .any(|sent| sent.has(|frame| *frame == response))
+    );
+    let moved = forged(&net, 5002, &[Frame::Ping]);
+    net.give(from(moved, third));
+    let sent = net.take(Side::Server);
+    assert!(to(&sent, third).iter().any(|sent| sent.has(is_challenge)));
+}
+
 /// RFC 9000 section 9.3: only the newest packet moves the path, and only if it is more than a
 /// probe.
 #[test]

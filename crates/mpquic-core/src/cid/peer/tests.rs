@@ -265,6 +265,15 @@ fn lost_retirements_are_repeated_until_acknowledged() {
 }
 
 #[test]
+fn after_the_last_sequence_number_nothing_is_asked_for() {
+    let mut user = open(1);
+    assert!(user.receive(&frame((1 << 62) - 1, (1 << 62) - 1)).is_ok());
+    assert_eq!(user.current(), Some(cid((1 << 62) - 1)));
+    user.cids.request();
+    assert!((user.frames().iter()).all(|frame| matches!(frame, Frame::PathRetireConnectionId(_))));
+}
+
+#[test]
 fn mp_101_an_empty_path_asks_once_per_state_of_affairs() {
     let mut user = User::new(PATH, LIMIT);
     user.cids.request();

@@ -177,11 +177,11 @@ fn mp_077_responses_leave_on_the_four_tuple_of_their_challenge() {
     responses.on_path_challenge(four_tuple(1), [1; 8]);
     responses.on_path_challenge(four_tuple(2), [2; 8]);
     responses.on_path_challenge(four_tuple(1), [3; 8]);
-    assert_eq!(responses.next_four_tuple(), Some(four_tuple(1)));
+    assert_eq!(responses.four_tuples().next(), Some(four_tuple(1)));
     let expected = [Frame::PathResponse([1; 8]), Frame::PathResponse([3; 8])];
     assert_eq!(answer(&mut responses, 1), expected);
     assert_eq!(answer(&mut responses, 1), []);
-    assert_eq!(responses.next_four_tuple(), Some(four_tuple(2)));
+    assert_eq!(responses.four_tuples().next(), Some(four_tuple(2)));
     assert_eq!(answer(&mut responses, 2), [Frame::PathResponse([2; 8])]);
     assert!(!responses.wants_to_send());
 }
@@ -221,7 +221,7 @@ fn a_path_at_rest_keeps_no_memory_for_responses() {
     }
     responses.trim();
     assert_eq!(
-        responses.next_four_tuple(),
+        responses.four_tuples().next(),
         Some(four_tuple(0)),
         "still owed"
     );
