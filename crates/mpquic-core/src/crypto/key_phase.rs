@@ -107,7 +107,8 @@ impl OneRttKeys {
     /// cannot make it (MP-041).
     pub(crate) fn choose(
         &mut self,
-        (phase, packet_number): (bool, u64),
+        phase: bool,
+        packet_number: u64,
         path: PathId,
         session: &mut dyn Session,
     ) -> Option<KeyChoice> {

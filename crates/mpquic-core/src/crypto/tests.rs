@@ -128,9 +128,15 @@ fn initial_keys_of(version: TlsVersion, side: rustls::Side, dcid: &ConnectionId)
 }
 
 /// Seals a packet with a packet number of a given length, which no builder would choose.
-fn seal(header: &PacketHeader, number: (u64, usize), frames: &[u8], keys: &Keys) -> Vec<u8> {
+fn seal(
+    header: &PacketHeader,
+    number: u64,
+    number_length: usize,
+    frames: &[u8],
+    keys: &Keys,
+) -> Vec<u8> {
     let mut packet = Vec::new();
-    let encoded = header.encode(&mut packet, number.0, number.1);
+    let encoded = header.encode(&mut packet, number, number_length);
     let header_length = packet.len();
     packet.extend_from_slice(frames);
     packet.resize(packet.len() + keys.packet.local.tag_length(), 0);
@@ -138,7 +144,7 @@ fn seal(header: &PacketHeader, number: (u64, usize), frames: &[u8], keys: &Keys)
     encoded.set_length(&mut packet, end);
     keys.packet
         .local
-        .encrypt(PathId::ZERO, number.0, &mut packet, header_length);
+        .encrypt(PathId::ZERO, number, &mut packet, header_length);
     keys.header
         .local
         .encrypt(encoded.packet_number_offset, &mut packet);
@@ -171,7 +177,7 @@ fn rfc_9001_a2_client_initial() {
         scid: ConnectionId::new(&[]),
         token: Bytes::new(),
     };
-    let packet = seal(&header, (2, 4), &frames, &keys);
+    let packet = seal(&header, 2, 4, &frames, &keys);
     assert_eq!(packet, hex(CLIENT_INITIAL));
 
     let server = server_config().initial_keys(Version::V1, Side::Server, &client_dcid());
@@ -190,7 +196,7 @@ fn rfc_9001_a3_server_initial() {
     };
     let frames = hex(SERVER_FRAMES);
     let server = initial_keys(rustls::Side::Server, &client_dcid());
-    let packet = seal(&header, (1, 2), &frames, &server);
+    let packet = seal(&header, 1, 2, &frames, &server);
     assert_eq!(packet, hex(SERVER_INITIAL));
 
     let keys = initial_keys(rustls::Side::Client, &client_dcid());

@@ -138,8 +138,8 @@ impl<P: Fn() -> Duration> OpeningKeys for UpdatableKeys<'_, P> {
     ) -> Result<Bytes, Refusal> {
         let keys = &mut *self.keys;
         let gone = Refusal::Dropped(DropReason::KeyUnavailable);
-        let phase = (unprotected.key_phase(), unprotected.packet_number);
-        let Some(choice) = keys.choose(phase, path, self.session) else {
+        let (phase, number) = (unprotected.key_phase(), unprotected.packet_number);
+        let Some(choice) = keys.choose(phase, number, path, self.session) else {
             return Err(gone);
         };
         let copy = keys.outdated(choice).map(|_| packet.clone());

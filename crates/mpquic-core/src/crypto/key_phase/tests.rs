@@ -87,8 +87,8 @@ impl Test {
 
     /// The generation of the key a packet would be opened with.
     fn key_for(&mut self, phase: bool, number: u64, path: PathId) -> usize {
-        let choice = (phase, number);
-        let choice = self.keys.choose(choice, path, &mut self.session).unwrap();
+        let choice = self.keys.choose(phase, number, path, &mut self.session);
+        let choice = choice.unwrap();
         let generation = self.keys.key(choice).unwrap().tag_length();
         assert_eq!(generation as u32, self.keys.generation_of(choice));
         generation
@@ -96,8 +96,8 @@ impl Test {
 
     /// A packet was opened with the key it calls for; true if it updated the keys.
     fn receive(&mut self, phase: bool, number: u64, path: PathId) -> bool {
-        let choice = (phase, number);
-        let choice = self.keys.choose(choice, path, &mut self.session).unwrap();
+        let choice = self.keys.choose(phase, number, path, &mut self.session);
+        let choice = choice.unwrap();
         self.keys
             .on_opened(choice, self.now, &mut self.session, || PTO)
     }

@@ -72,7 +72,7 @@ fn rfc_9369_a2_client_initial() {
         scid: ConnectionId::new(&[]),
         token: Bytes::new(),
     };
-    let packet = seal(&header, (2, 4), &frames, &keys);
+    let packet = seal(&header, 2, 4, &frames, &keys);
     assert_eq!(packet, hex(PROTECTED_CLIENT_INITIAL));
 
     let server = server_config().initial_keys(Version::V2, Side::Server, &client_dcid());
@@ -99,7 +99,7 @@ fn rfc_9369_a3_server_initial() {
     };
     let frames = hex(SERVER_FRAMES);
     let server = initial_keys_of(TlsVersion::V2, rustls::Side::Server, &client_dcid());
-    let packet = seal(&header, (1, 2), &frames, &server);
+    let packet = seal(&header, 1, 2, &frames, &server);
     assert_eq!(packet, hex(PROTECTED_SERVER_INITIAL));
 }
 
@@ -127,7 +127,7 @@ fn rfc_9369_a5_chacha20_short_header() {
         spin: false,
         key_phase: false,
     };
-    let packet = seal(&header, (654_360_564, 3), &[1], &keys);
+    let packet = seal(&header, 654_360_564, 3, &[1], &keys);
     assert_eq!(packet, hex("5558b1c60ae7b6b932bc27d786f4bc2bb20f2162ba"));
 }
 
