@@ -1,4 +1,4 @@
-//! When the peer is asked for rarer acknowledgements: a review of all paths once in a round trip.
+//! Asking the peer for fewer acknowledgements: once in a round trip, all paths are reviewed.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use crate::congestion::Controller;
 use crate::recovery::ack_frequency::Conditions;
 
 impl Paths {
-    /// The peer is known to acknowledge 1-RTT packets within this time.
+    /// The longest time the peer may take to acknowledge a 1-RTT packet.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         self.shared.peer_max_ack_delay()
     }
 
-    /// Looks at what the peer is asked for, once in a round trip.
+    /// Reviews, once in a round trip, what the peer is asked for.
     pub(crate) fn review_ack_frequency(&mut self, now: Instant, controller: &dyn Controller) {
         let shared = &self.shared;
         if shared.config.ack_frequency.is_none()

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::error::{Fault, TransportError};
 use crate::rate::TokenBucket;
 
-/// Frames at once; an honest peer sends a few for each path.
+/// How many such frames may come at once; an honest peer sends a few for each path.
 const BURST: u32 = 1000;
-/// Each such time allows one more.
+/// One more frame is allowed after each such interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Rate limit for advisory frames, which a peer could send without cost: PATHS_BLOCKED,
-/// PATH_CIDS_BLOCKED, MAX_PATH_ID, path statuses and abandonments (RFC 9000 section 21.9, MP-175).
+/// Rate limit for advisory frames: PATHS_BLOCKED, PATH_CIDS_BLOCKED, MAX_PATH_ID, path statuses and
+/// abandonments. A peer could send these without cost to itself (RFC 9000 section 21.9, MP-175).
 #[derive(Debug)]
 pub(super) struct AdvisoryFrameLimit(TokenBucket);
 

@@ -1,4 +1,4 @@
-//! [`Amplification`]: how much may be sent to an address nobody has proven to own.
+//! [`Amplification`]: how much may be sent to an address that the peer has not proven to own.
 
 /// Bytes that may be sent per byte received (RFC 9000 section 8).
 const FACTOR: u64 = 3;
@@ -12,8 +12,8 @@ pub(crate) struct Amplification {
 }
 
 impl Amplification {
-    /// The budget towards an address that is not validated. A client needs none towards the server
-    /// it chose: it uses [`Self::validated`].
+    /// The budget towards an address that is not validated. A client needs no limit towards the
+    /// server that it chose, and uses [`Self::validated`].
     pub(crate) fn unvalidated() -> Self {
         Self {
             received: 0,

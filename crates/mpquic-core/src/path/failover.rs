@@ -1,5 +1,5 @@
-//! Failover: a path is suspect after a probe timeout; what it carries leaves on the other paths at
-//! once, and the path is used again when it answers.
+//! Failover: after a probe timeout a path is suspect. What it carries is sent on the other paths at
+//! once, and the path is used again as soon as it answers.
 
 use super::Path;
 use super::set::Paths;
@@ -9,12 +9,13 @@ use crate::ids::{PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::packet::delivery::{Delivery, StreamDelivery};
 
-/// Packets whose content a probe of the only path repeats.
+/// How many packets' content a probe repeats if no other path carries it.
 const PROBE_PACKETS: usize = 2;
 
 impl Path {
-    /// Has what is unacknowledged sent on other paths; each packet once. The packets stay in flight:
-    /// an acknowledgement that comes after all is as good as one of the copy.
+    /// Queues the content of unacknowledged packets to be sent on other paths, once for each
+    /// packet. The packets stay in flight: if they are acknowledged after all, that counts like an
+    /// acknowledgement of the copy.
     pub(super) fn reinject(&mut self, outbox: &mut Outbox) {
         for (_, packet) in self.space.sent.iter_mut() {
             if packet.reinjected || packet.mtu_probe {
@@ -26,7 +27,7 @@ impl Path {
         }
     }
 
-    /// Bounds what is kept of a path that never answers.
+    /// Bounds the memory for packets of a path that never answers.
     fn forget_unanswered(&mut self, outbox: &mut Outbox) {
         for packet in self.recovery.forget_unanswered(&mut self.space) {
             if !packet.reinjected {
@@ -35,9 +36,10 @@ impl Path {
         }
     }
 
-    /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4), and
-    /// every statement under way, as it is now. The peer may hear us although we do not hear it, and
-    /// wait for one of them: that its only path is abandoned, for example.
+    /// The only path is silent: its probes repeat the oldest content (RFC 9002 section 6.2.4) and
+    /// the current state of every control frame in flight. The peer may hear us although we do not
+    /// hear it, and may be waiting for one of them, for example for the PATH_ABANDON of another
+    /// path.
     fn repeat_content(&self, outbox: &mut Outbox) {
         let packets = self.space.sent.iter();
         let eliciting = packets.filter(|(_, packet)| packet.ack_eliciting);
@@ -78,8 +80,8 @@ impl Paths {
         }
     }
 
-    /// The driver says that a path's interface is gone or back. One that is gone counts as suspect at
-    /// once.
+    /// The driver says that a path's interface is gone or back. A path whose interface is gone is
+    /// suspect at once.
     pub(crate) fn set_interface_up(
         &mut self,
         id: PathId,
@@ -97,8 +99,8 @@ impl Paths {
         Ok(())
     }
 
-    /// While none of the available paths answers, the backup paths that stand in for them are
-    /// available to the peer as well (MP-115).
+    /// While none of the available paths answers, the peer is told that the backup paths, which
+    /// stand in for them, are available (MP-115).
     pub(super) fn review_backups(&mut self) {
         let mut available = self
             .slots()

@@ -1,4 +1,4 @@
-//! Frames about paths: from the peer to their owners, and from their owners to packets.
+//! Frames about paths: received ones go to their owners, and owners write theirs into packets.
 
 use std::time::Instant;
 
@@ -71,7 +71,7 @@ impl Paths {
         new: &NewConnectionId,
         outbox: &mut Outbox,
     ) -> Result<(), TransportError> {
-        // MP-051: a path that was abandoned or forgotten is past.
+        // MP-051: frames about a path that was abandoned or forgotten are ignored.
         if self.is_past(id) {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl Paths {
         Ok(())
     }
 
-    /// PATHS_BLOCKED. Our limit rises by itself as paths close; the frame is only checked.
+    /// PATHS_BLOCKED is only checked: our limit rises by itself as paths close.
     pub(crate) fn on_paths_blocked(
         &mut self,
         now: Instant,
@@ -229,7 +229,7 @@ impl Paths {
         Ok(())
     }
 
-    /// True if path management has something to send.
+    /// True if a frame about paths waits to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
         self.shared.ack_frequencies.wants_to_send()
             || self.ids.wants_to_send()
@@ -243,7 +243,7 @@ impl Paths {
             })
     }
 
-    /// Writes what path management has to say.
+    /// Writes the frames about paths that wait to be sent.
     pub(crate) fn write_frames(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -255,17 +255,18 @@ impl Paths {
         let limit = self.ids.limit();
         self.ids.write_frames(writer);
         if self.shared.side == Side::Client && self.ids.limit() > limit {
-            // MAX_PATH_ID leaves: our own limit does not bind any more.
+            // MAX_PATH_ID is sent: our own limit no longer keeps paths from being opened.
             outbox.path_event(PathEvent::Available);
         }
     }
 
-    /// Writes what is to be said of each path; MP-091 chooses the frame types.
+    /// Writes the frames about each path; MP-091 decides which types are used.
     fn write_slots(&mut self, writer: &mut FrameWriter<'_>, carrier: PathId) {
         let multipath = self.ids.is_multipath();
         for slot in self.slots_mut() {
             match &mut slot.abandon {
-                // On another path: the abandoned one sends nothing more (MP-121, MP-122).
+                // Written on another path, because nothing more is sent on the abandoned one
+                // (MP-121, MP-122).
                 Some(abandon) if abandon.progress.is_queued() && slot.id != carrier => {
                     let frame = Frame::PathAbandon(PathAbandon {
                         path_id: slot.id,
@@ -285,7 +286,7 @@ impl Paths {
         }
     }
 
-    /// Routes the fate of a frame about one path.
+    /// Tells the owner of a frame about one path what became of it.
     pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
         if let Some(slot) = self.slot_mut(delivery.path()) {
             slot.on_delivery(delivery, fate);

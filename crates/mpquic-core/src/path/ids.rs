@@ -1,4 +1,4 @@
-//! [`PathIds`]: which path IDs may be used, by whom, and which never again.
+//! [`PathIds`]: which path IDs may be used, are in use, or may never be used again.
 
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
@@ -7,31 +7,31 @@ use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
 use crate::wire::frame::Frame;
 
-/// Path IDs in all: they have 32 bits (MP-005).
+/// Number of possible path IDs: they have 32 bits (MP-005).
 const PATH_IDS: u64 = 1 << 32;
 
-/// The path IDs of a connection: both sides' limits, and who used what.
+/// The path IDs of a connection: both sides' limits, and the state of each ID.
 ///
 /// An ID is *unused*, then *open*, then *closed*, and never anything else again (MP-037). Our limit
-/// follows the closed ones, so that always the same number of IDs is unused or open (MP-131); that
-/// also bounds the memory held here and by paths.
+/// rises by one for each closed ID, so that the number of unused and open IDs stays the same
+/// (MP-131). That also bounds the memory held here and by paths.
 #[derive(Debug)]
 pub(crate) struct PathIds {
     /// IDs that may be unused or open at one time; 0 turns multipath off.
     max_concurrent: u32,
     /// Number of IDs at or below our limit.
     local_count: u64,
-    /// What the peer was told of `local_count`.
+    /// The value of `local_count` that the peer was last told.
     announced_count: u64,
     progress: Progress,
     /// The peer's limit; `None` until multipath is negotiated.
     peer: Option<PeerLimit>,
-    /// IDs that were open once.
+    /// IDs that are or were open.
     used: RangeSet,
     /// IDs whose path is gone.
     closed: RangeSet,
     closed_count: u64,
-    /// PATHS_BLOCKED: the peer's limit it names.
+    /// A PATHS_BLOCKED frame: the peer's limit that it names.
     blocked: Option<(PathId, Progress)>,
 }
 
@@ -43,7 +43,7 @@ struct PeerLimit {
 }
 
 impl PathIds {
-    /// Path 0 is open. Up to `max_concurrent` paths may be open at one time; 0 means that
+    /// Starts with path 0 open. Up to `max_concurrent` paths may be open at one time; 0 means that
     /// multipath is not offered.
     pub(crate) fn new(max_concurrent: u32) -> Self {
         let count = u64::from(max_concurrent).max(1);
@@ -68,7 +68,7 @@ impl PathIds {
         self.max_concurrent.checked_sub(1).map(PathId)
     }
 
-    /// The peer's `initial_max_path_id`, once the handshake is complete (MP-003). Says whether
+    /// The peer's `initial_max_path_id`, once the handshake is complete (MP-003). Returns whether
     /// multipath is negotiated (MP-001).
     pub(crate) fn set_peer_parameter(&mut self, initial_max_path_id: Option<PathId>) -> bool {
         if self.max_concurrent > 0 {
@@ -95,7 +95,7 @@ impl PathIds {
         }
     }
 
-    /// True if the ID was opened at some time, be it closed by now or not.
+    /// True if the ID is or was open.
     pub(crate) fn is_used(&self, path: PathId) -> bool {
         self.used.contains(path.into())
     }
@@ -148,8 +148,8 @@ impl PathIds {
         self.used.insert_one(path.into());
     }
 
-    /// All state of an abandoned path is gone: its ID is spent, and our limit rises by one in
-    /// exchange (MP-131). `path` must have passed [`Self::check`].
+    /// All state of an abandoned path is dropped: its ID is never used again, and our limit rises
+    /// by one in exchange (MP-131). `path` must have passed [`Self::check`].
     pub(crate) fn close(&mut self, path: PathId) {
         self.used.insert_one(path.into());
         if !self.closed.insert_one(path.into()) {
@@ -163,13 +163,14 @@ impl PathIds {
         }
     }
 
-    /// True if the ID is spent: frames that name it are ignored (MP-051).
+    /// True if the path is gone and its ID never used again: frames that name it are ignored
+    /// (MP-051).
     pub(crate) fn is_closed(&self, path: PathId) -> bool {
         self.closed.contains(path.into())
     }
 
-    /// The client would open a path and no unused ID is left: tells the peer if its limit is the
-    /// one that binds, once per limit (MP-097, MP-144). Ours rises by itself.
+    /// The client wants to open a path and no unused ID is left. If the peer's limit is the reason,
+    /// the peer is told so, once per limit (MP-097, MP-144). Our limit rises by itself.
     pub(crate) fn request(&mut self) {
         let Some(peer) = self.peer else {
             return;
@@ -225,8 +226,8 @@ impl PathIds {
         }
     }
 
-    /// What became of MAX_PATH_ID or PATHS_BLOCKED. A lost frame that is out of date is not
-    /// repeated.
+    /// A MAX_PATH_ID or PATHS_BLOCKED frame was acknowledged or lost. A lost frame that is out of
+    /// date is not sent again.
     pub(crate) fn on_delivery(&mut self, delivery: PathLimitDelivery, fate: Fate) {
         match delivery {
             PathLimitDelivery::MaxPathId(limit) => {

@@ -19,39 +19,41 @@ use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
 use crate::sched::SchedulerEvent;
 
-/// Connection IDs kept ready on a path that is open, one of them in use, and on one that is not
-/// (MP-093).
+/// How many of our connection IDs the peer should have for an open path, one of them in use, and
+/// for a path that is not open yet (MP-093).
 const CIDS_PER_PATH: u64 = 2;
 const CIDS_PER_UNUSED_PATH: u64 = 1;
-/// The same on path 0 of a server with a preferred address, in addition.
+/// How many more it should have for path 0 of a server with a preferred address.
 const CIDS_FOR_PREFERRED: u64 = 2;
-/// A new path's first challenge is repeated after so many of the largest PTO of the others.
+/// The first challenge on a new path is repeated after this many times the largest PTO of the other
+/// paths.
 const KNOWN_TIMEOUTS: u32 = 3;
-/// State of a path that both sides abandoned stays for this many of the largest PTO (MP-124).
+/// The state of a path that both sides abandoned is kept for this many times the largest PTO
+/// (MP-124).
 const DRAIN_TIMEOUTS: u32 = 3;
 
-/// What became of the wish to abandon a path.
+/// The result of abandoning a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Abandonment {
-    /// It is or was abandoned.
+    /// The path is abandoned, now or since earlier.
     Done,
     /// There is no other path: the connection is to be closed with NO_VIABLE_PATH (MP-128).
     NoOtherPath,
 }
 
-/// What path 0 begins with.
+/// The initial state of path 0.
 #[derive(Debug)]
 pub(crate) struct FirstPath {
     pub(crate) now: Instant,
     pub(crate) four_tuple: FourTuple,
-    /// The peer has proven its address, or was chosen by us.
+    /// The peer has proven its address, or we chose it.
     pub(crate) validated: bool,
-    /// It uses the latency spin bit.
+    /// The path uses the latency spin bit.
     pub(crate) spins: bool,
-    /// Our connection ID of the handshake.
+    /// Our connection ID in the handshake.
     pub(crate) local_cid: ConnectionId,
-    /// The peer's.
+    /// The peer's connection ID in the handshake.
     pub(crate) peer_cid: ConnectionId,
 }
 
@@ -108,7 +110,7 @@ impl Paths {
             return Err(OpenPathError::PathsBlocked);
         };
         let slot = self.slot_or_new(id);
-        // MP-072: a fresh connection ID of the unused path ID.
+        // MP-072: a connection ID that the peer issued for this path ID.
         let Some(cid) = slot.peer_cids.take(outbox) else {
             slot.peer_cids.request();
             return Err(OpenPathError::NoConnectionId);
@@ -118,8 +120,8 @@ impl Paths {
         Ok(id)
     }
 
-    /// True if the peer may open a path there. Only the client does (MP-070), and an abandoned ID is
-    /// never used again (MP-037).
+    /// True if the peer may open this path. Only the client opens paths (MP-070), and an abandoned
+    /// ID is never used again (MP-037).
     fn may_be_opened(&self, slot: &PathSlot) -> bool {
         self.shared.side == Side::Server
             && self.ids.is_multipath()
@@ -127,8 +129,8 @@ impl Paths {
             && slot.abandon.is_none()
     }
 
-    /// True if the client seems to open the path, and its PATH_NEW_CONNECTION_ID is still on its way,
-    /// perhaps over a slower path. The answer waits for it (MP-083).
+    /// True if the client seems to open the path, but its PATH_NEW_CONNECTION_ID is still on its
+    /// way, perhaps over a slower path. The packet has to wait for it (MP-083).
     pub(crate) fn lacks_peer_cid(&self, id: PathId) -> bool {
         let lacks = |slot: &PathSlot| self.may_be_opened(slot) && !slot.peer_cids.has_unused();
         self.slot(id).is_some_and(lacks)
@@ -150,7 +152,7 @@ impl Paths {
             return false;
         };
         self.create(arrival.now, id, arrival.four_tuple, cid, outbox);
-        // The path did not exist yet when its first datagram was counted.
+        // When the datagram was counted, the path did not exist yet: count it now.
         self.on_datagram_received(arrival, outbox);
         true
     }
@@ -167,12 +169,12 @@ impl Paths {
         if !self.ids.open(id) {
             return;
         }
-        // A four-tuple that another path has validated needs no validation of its own.
+        // If another path has validated the same four-tuple, this one counts as validated, too.
         let validated = self
             .iter()
             .any(|path| path.is_usable() && path.tuple.four_tuple == four_tuple);
-        // A lost challenge is repeated as soon as the other paths' experience suggests, not only
-        // after the second or more that an unknown path would be given.
+        // The round-trip times of other paths tell when a lost challenge should be repeated.
+        // Without them, an unknown path is given a second or more.
         let known = KNOWN_TIMEOUTS * self.largest_pto();
         let shared = &mut self.shared;
         let config = &shared.config;
@@ -184,16 +186,16 @@ impl Paths {
         path.mtu.limit_to(shared.peer.max_udp_payload_size);
         path.space.skip_numbers(shared.random.bytes());
         path.spins = config.spin_bit && shared.random.random_ratio(15, 16);
-        // Also on a validated tuple: the challenge checks that full datagrams pass (MP-079) and
-        // makes the client's new path known to the server.
+        // A challenge is sent even if the tuple is validated: it checks that full datagrams pass
+        // (MP-079) and makes the client's new path known to the server.
         let pto = path.recovery.pto(shared.peer_max_ack_delay()).min(known);
         let initial_pto = shared.config.initial_pto();
         path.tuple.validation.start(now, pto, initial_pto);
         outbox.controller.on_path_opened(id, now, path.mtu.mtu());
         path.report_tuple(outbox);
         path.report_mtu(outbox);
-        // A client waits for the response all the same: until then the server may lack a connection
-        // ID to answer with, and drop what it gets.
+        // A client waits for the response even so: before it comes, the server may have no
+        // connection ID to answer with, and drop what it receives.
         if validated && shared.side == Side::Server {
             path.establish(shared, outbox);
         }
@@ -207,8 +209,8 @@ impl Paths {
     /// (MP-093, MP-094, MP-096).
     pub(crate) fn issue_cids(&mut self, outbox: &mut Outbox) {
         let limit = self.shared.peer.active_connection_id_limit;
-        // A client that moves to the preferred address and has to change its own meanwhile needs
-        // one for each pair of addresses (RFC 9000 section 9.6.3).
+        // A client that moves to the preferred address while its own address changes needs a
+        // connection ID for each pair of addresses (RFC 9000 section 9.6.3).
         let announced = self.shared.side == Side::Server && self.shared.preferred.is_some();
         let for_moves = if announced { CIDS_FOR_PREFERRED } else { 0 };
         let open = self.iter().map(|path| match path.id {
@@ -232,7 +234,7 @@ impl Paths {
         }
     }
 
-    /// Our status of an open path and the peer's, if it sent one.
+    /// Our status for an open path, and the peer's if it announced one.
     pub(crate) fn status(
         &self,
         id: PathId,
@@ -242,7 +244,7 @@ impl Paths {
         Ok((statuses.local(), statuses.peer()))
     }
 
-    /// The application's status of a path: for the peer and for ourselves.
+    /// The application sets the status of a path; the peer is told, and our own scheduler sees it.
     pub(crate) fn set_status(
         &mut self,
         id: PathId,
@@ -256,8 +258,8 @@ impl Paths {
         Ok(())
     }
 
-    /// Stops using a path: sends PATH_ABANDON, retires the peer's connection IDs, moves what was
-    /// in flight to other paths (MP-120, MP-121).
+    /// Stops using a path: queues PATH_ABANDON, retires the peer's connection IDs, and moves what
+    /// was in flight to other paths (MP-120, MP-121).
     pub(crate) fn abandon(
         &mut self,
         id: PathId,
@@ -285,18 +287,18 @@ impl Paths {
             });
             path.reinject(outbox);
         }
-        // MP-125: an ID that was never used is spent all the same.
+        // MP-125: even if the ID was never used, it is not used from now on.
         self.ids.abandon(id);
         Abandonment::Done
     }
 
-    /// How long what was sent may still arrive: state of an abandoned path is kept for that long
-    /// (MP-124), and closing and draining take that long (MP-146).
+    /// How long packets sent before may still arrive. The state of an abandoned path is kept for
+    /// that long (MP-124), and closing and draining take that long (MP-146).
     pub(crate) fn drain_period(&self) -> Duration {
         DRAIN_TIMEOUTS * self.largest_pto()
     }
 
-    /// Drops the state of abandoned paths whose time is over (MP-127).
+    /// Drops the state of abandoned paths whose drain period is over (MP-127).
     pub(crate) fn discard_abandoned(&mut self, now: Instant, outbox: &mut Outbox) {
         let is_over = |slot: &&PathSlot| slot.drain_deadline().is_some_and(|at| at <= now);
         while let Some(id) = self.slots().iter().find(is_over).map(|slot| slot.id) {
@@ -312,7 +314,7 @@ impl Paths {
             path.reinject(outbox);
             outbox.path_event(PathEvent::Discarded(id));
         }
-        // MP-131: the ID is spent, and our limit rises in exchange.
+        // MP-131: the ID is never used again, and our limit rises in exchange.
         self.ids.close(id);
         for cid in slot.local_cids.drain() {
             outbox.endpoint_event(RouteChange::ConnectionIdRetired(cid));

@@ -1,4 +1,4 @@
-//! [`Liveness`]: whether a path answers, and who is told when that changes.
+//! [`Liveness`]: whether a path answers; application and scheduler are told when that changes.
 
 use crate::event::PathEvent;
 use crate::ids::PathId;
@@ -8,7 +8,7 @@ use crate::sched::SchedulerEvent;
 /// Whether a path answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Liveness {
-    /// As far as is known.
+    /// The path answers, as far as is known.
     Live,
     /// A probe timeout passed and nothing was acknowledged since.
     Suspect,
@@ -17,7 +17,7 @@ pub(super) enum Liveness {
 }
 
 impl Liveness {
-    /// True while a datagram that carries nothing urgent should stay away from the path.
+    /// True if data should be sent on other paths instead.
     pub(super) fn is_suspect(self) -> bool {
         self != Self::Live
     }
@@ -29,8 +29,8 @@ impl Liveness {
         }
     }
 
-    /// An acknowledgement shows that the path works, unless the interface is gone by now. True if the
-    /// path was suspect.
+    /// An acknowledgement shows that the path works, unless its interface is gone by now. True if
+    /// the path was suspect.
     pub(super) fn on_answered(&mut self, path: PathId, outbox: &mut Outbox) -> bool {
         let was_suspect = *self == Self::Suspect;
         if was_suspect {
@@ -39,7 +39,8 @@ impl Liveness {
         was_suspect
     }
 
-    /// The driver says that the interface is there or gone. One that is back has yet to answer.
+    /// The driver says that the path's interface is there or gone. When it is back, the path stays
+    /// suspect until it answers.
     pub(super) fn set_interface_up(&mut self, up: bool, path: PathId, outbox: &mut Outbox) {
         match (up, *self) {
             (false, _) => self.set(Self::Down, path, outbox),
@@ -48,15 +49,15 @@ impl Liveness {
         }
     }
 
-    /// The path has other addresses now, of which nothing bad is known; through the same interface
-    /// or another one.
+    /// The path has moved to other addresses, about which nothing bad is known. If they belong to
+    /// the same interface, a path that is down stays down.
     pub(super) fn on_moved(&mut self, same_interface: bool, path: PathId, outbox: &mut Outbox) {
         if *self != Self::Down || !same_interface {
             self.set(Self::Live, path, outbox);
         }
     }
 
-    /// The one place that changes it: application and scheduler hear whether the path is suspect.
+    /// The only place that changes the state, so that application and scheduler are always told.
     fn set(&mut self, liveness: Self, path: PathId, outbox: &mut Outbox) {
         let was_suspect = self.is_suspect();
         *self = liveness;

@@ -21,14 +21,15 @@ use crate::sched::SchedulerEvent;
 
 impl Shared {
     fn accepts_migration(&self, arrival: &Arrival) -> bool {
-        // RFC 9000 section 18.2: disable_active_migration is about the handshake's address.
+        // RFC 9000 section 18.2: disable_active_migration concerns only the address used in the
+        // handshake.
         self.side == Side::Client
             || self.handshake_confirmed
                 && (self.allows_migration || self.is_preferred(arrival.four_tuple.local))
     }
 
-    /// Server: true for a packet from other addresses than the path's, of a client that was told to
-    /// stay. It is dropped (RFC 9000 section 9).
+    /// Server: true for a packet that must be dropped because it came from other addresses than the
+    /// path's although the client was told not to migrate (RFC 9000 section 9).
     pub(super) fn is_unwanted_migration(&self, path: &Path, arrival: &Arrival) -> bool {
         self.handshake_confirmed
             && !self.accepts_migration(arrival)
@@ -37,7 +38,7 @@ impl Shared {
 }
 
 impl Path {
-    /// The path works: tells application and scheduler.
+    /// Path validation succeeded: tells application and scheduler.
     pub(super) fn establish(&mut self, shared: &mut Shared, outbox: &mut Outbox) {
         if !self.established {
             self.established = true;
@@ -47,8 +48,8 @@ impl Path {
         }
     }
 
-    /// Runs between other addresses from now on. Those it left are returned, unless they stay to fall
-    /// back to until the new ones are proven.
+    /// Moves the path to other addresses. If the new ones are not validated yet, the old ones are
+    /// kept to fall back to. Returns addresses that are no longer kept.
     pub(super) fn replace_tuple(&mut self, tuple: Tuple) -> Option<Tuple> {
         // RFC 9000 section 17.4
         self.spin = false;
@@ -61,7 +62,8 @@ impl Path {
         }
     }
 
-    /// What was learned of other addresses does not hold (RFC 9000 section 9.4).
+    /// Forgets what was measured between the old addresses, as it does not hold for the new ones
+    /// (RFC 9000 section 9.4).
     pub(super) fn forget_network(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) {
         let config = &shared.config;
         self.recovery
@@ -72,20 +74,20 @@ impl Path {
             .on_path_opened(self.id, now, config.initial_mtu);
     }
 
-    /// Validates the addresses it has moved to (RFC 9000 section 9.3).
+    /// Starts to validate the addresses that the path has moved to (RFC 9000 section 9.3).
     fn start_anew(&mut self, now: Instant, left: FourTuple, shared: &Shared, outbox: &mut Outbox) {
         let four_tuple = self.tuple.four_tuple;
         let pto = self.recovery.pto(shared.peer_max_ack_delay());
         let initial_pto = shared.config.initial_pto();
         self.tuple.validation.start(now, pto, initial_pto);
-        // RFC 9000 section 9.3.3: ask at the old address too, the new one may have been spoofed. A
-        // client knows that it moved.
+        // RFC 9000 section 9.3.3: a server validates the old address as well, because the new one
+        // may be spoofed. A client knows that it moved.
         if let (Side::Server, Some(previous)) = (shared.side, &mut self.previous) {
             previous.validation.start(now, pto, initial_pto);
         }
         let is_same_host = |old: &Tuple| old.four_tuple.remote.ip() == four_tuple.remote.ip();
         let same_host = self.previous.as_deref().is_some_and(is_same_host);
-        // RFC 9000 section 9.4: a new port alone may keep the estimates.
+        // RFC 9000 section 9.4: if only the peer's port changed, the estimates may be kept.
         if !same_host || shared.side == Side::Client {
             self.forget_network(now, shared, outbox);
         }
@@ -98,7 +100,7 @@ impl Path {
 }
 
 impl PathSlot {
-    /// A PATH_CHALLENGE: the response leaves on the four-tuple it came on (MP-077).
+    /// PATH_CHALLENGE: the response is sent on the four-tuple that the challenge came on (MP-077).
     pub(super) fn on_path_challenge(
         &mut self,
         arrival: &Arrival,
@@ -117,8 +119,8 @@ impl PathSlot {
         self.set_cid_aside(arrival, shared, outbox);
     }
 
-    /// Server: the client probes from addresses of its own choice. They get a connection ID of their
-    /// own if there is one (RFC 9000 section 9.5), which stays theirs if the path moves there.
+    /// Server: the client probes from other addresses. These get a connection ID of their own if
+    /// there is one (RFC 9000 section 9.5), and keep it if the path moves there.
     fn set_cid_aside(&mut self, arrival: &Arrival, shared: &Shared, outbox: &mut Outbox) {
         let Some((path, cids)) = self.open_and_cids() else {
             return;
@@ -126,7 +128,7 @@ impl PathSlot {
         let is_new = |tuple: &&mut Box<Tuple>| {
             tuple.peer_cid.is_none() && tuple.four_tuple == arrival.four_tuple
         };
-        // That of the preferred address is not taken away.
+        // Addresses that are being validated for the preferred address keep their place.
         let is_free = shared.side == Side::Server && path.candidate.is_none();
         if let Some(tuple) = path.unknown.as_mut().filter(is_new)
             && is_free
@@ -136,8 +138,8 @@ impl PathSlot {
         }
     }
 
-    /// A PATH_RESPONSE: may arrive anywhere, names the challenge by its data. True if the path has
-    /// moved.
+    /// PATH_RESPONSE: it may arrive on any four-tuple; its data says which challenge it answers.
+    /// True if the path has moved.
     pub(super) fn on_path_response(
         &mut self,
         now: Instant,
@@ -175,7 +177,7 @@ impl PathSlot {
         false
     }
 
-    /// After a 1-RTT packet: adopts a change of addresses that the packet proves.
+    /// Follows a change of addresses that a 1-RTT packet shows.
     pub(super) fn on_addresses(
         &mut self,
         arrival: &Arrival,
@@ -191,7 +193,8 @@ impl PathSlot {
             return false;
         }
         if known.matches(&arrival.four_tuple) {
-            // The operating system has chosen the address that was left open.
+            // The local address was unspecified until now; the packet shows which one the operating
+            // system chose.
             if !arrival.four_tuple.local.ip().is_unspecified() {
                 path.tuple.four_tuple.local = arrival.four_tuple.local;
                 path.report_tuple(outbox);
@@ -229,7 +232,8 @@ impl PathSlot {
         if shared.peer.disable_active_migration && left.remote == shared.handshake_address {
             return Err(MigrateError::AddressForbidden);
         }
-        // RFC 9000 section 9.5: another connection ID, so that the addresses cannot be linked.
+        // RFC 9000 section 9.5: a different connection ID, so that observers cannot link the
+        // addresses.
         if !cids.rotate(&mut path.tuple.peer_cid, outbox) {
             cids.request();
             return Err(MigrateError::NoConnectionId);
@@ -257,8 +261,8 @@ impl PathSlot {
             tuple.amplification.on_received(arrival.size);
             tuple
         });
-        // RFC 9000 section 9.5: if there is another connection ID, the client's addresses cannot be
-        // linked by ours. Addresses it had before have theirs.
+        // RFC 9000 section 9.5: a different connection ID, if there is one, so that observers
+        // cannot link the client's addresses. Addresses that it had before have one already.
         if next.peer_cid.is_none() && !next.validated && cids.may_retire() {
             next.peer_cid = cids.take(outbox);
         }
@@ -267,8 +271,8 @@ impl PathSlot {
         path.start_anew(arrival.now, left, shared, outbox);
     }
 
-    /// Validation of the path's tuple failed: falls back to the one before (MP-084). False if there
-    /// is none, so that the path is to be abandoned.
+    /// Validation of the path's tuple failed: falls back to the previous one (MP-084). False if
+    /// there is none, so that the path has to be abandoned.
     fn fall_back(&mut self, shared: &Shared, outbox: &mut Outbox) -> bool {
         let Some((path, cids)) = self.open_and_cids() else {
             return false;
@@ -280,7 +284,8 @@ impl PathSlot {
         match shared.side {
             // RFC 9000 section 9.3.2
             Side::Server => path.share_cids(failed, cids, outbox),
-            // RFC 9000 section 9.5: the connection ID in use was sent from the other address.
+            // RFC 9000 section 9.5: the connection ID in use has been sent from the other address,
+            // so it is replaced.
             Side::Client => {
                 let mut cid = failed.as_mut().and_then(|failed| failed.peer_cid.take());
                 let rotated = cids.rotate(&mut cid, outbox);
@@ -294,8 +299,8 @@ impl PathSlot {
         true
     }
 
-    /// The time of a validation has come. False if the path is to be abandoned: also if the address
-    /// was proven, but no full datagram passes (MP-079).
+    /// A timer of path validation has expired. False if the path has to be abandoned, which
+    /// includes the case that the address was proven but no full datagram passes (MP-079).
     pub(super) fn on_validation_timeout(
         &mut self,
         now: Instant,
@@ -315,17 +320,18 @@ impl PathSlot {
 }
 
 impl Path {
-    /// What is known of addresses that the path moves to.
+    /// Takes what is known of the addresses that the path moves to.
     fn take_tuple(&mut self, four_tuple: FourTuple) -> Option<Tuple> {
         let is_there = |tuple: &mut Box<Tuple>| tuple.four_tuple == four_tuple;
-        // Back to where it was before: no need to prove it again.
+        // The path returns to addresses that it had before: no need to prove them again.
         let known = self.previous.take_if(is_there);
         let known = known.or_else(|| self.unknown.take_if(is_there));
         known.map(|tuple| *tuple)
     }
 
-    /// Sees to it that the path's addresses have a connection ID after a change, if need be that of
-    /// those it left; `forgotten` are addresses it will not fall back to.
+    /// After a change of addresses, makes sure that the path has a connection ID of the peer: if
+    /// necessary, that of the addresses it left. `forgotten` are addresses that it will not fall
+    /// back to.
     pub(super) fn share_cids(
         &mut self,
         mut forgotten: Option<Tuple>,

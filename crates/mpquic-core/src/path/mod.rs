@@ -1,9 +1,9 @@
 //! Paths: validation, connection IDs, MTU, status, and the IDs themselves.
 //!
 //! "Path" has two meanings in the RFCs and two types here: a [`Path`] is what a path ID names, with
-//! its packet number space and recovery; a [`Tuple`] is a pair of addresses such a path runs
-//! between, with its validation and its 3x budget. NAT rebinding and migration replace the tuple
-//! and keep the path.
+//! its packet number space and recovery; a [`Tuple`] is the pair of addresses between which such a
+//! path runs, with its validation and its anti-amplification limit. NAT rebinding and migration
+//! replace the tuple and keep the path.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -65,12 +65,12 @@ struct Counters {
 pub(crate) struct Path {
     pub(crate) id: PathId,
     tuple: Tuple,
-    /// While a new tuple is validated: the one to fall back to.
+    /// The tuple to fall back to while a new one is being validated.
     previous: Option<Box<Tuple>>,
     candidate: Option<Box<Candidate>>,
-    /// Addresses that sent something on the path without having become its own.
+    /// Addresses that packets of this path came from, but that are not the path's own.
     unknown: Option<Box<Tuple>>,
-    /// PATH_RESPONSEs owed.
+    /// PATH_RESPONSEs to be sent.
     responses: Responses,
     pub(crate) space: PacketNumberSpace,
     pub(crate) recovery: Recovery,
@@ -78,14 +78,15 @@ pub(crate) struct Path {
     /// The application was told that the path is established.
     established: bool,
     liveness: Liveness,
-    /// What the driver said of the queue it sends into, and the bytes sent by then.
+    /// The length of the local queue that the driver last reported, and the path's sent bytes at
+    /// that time.
     local_queue: Option<(LocalQueue, u64)>,
-    /// A packet was as large as the MTU allows: larger ones would be of use.
+    /// A packet was as large as the MTU allows, so larger ones would be useful.
     filled_packet: bool,
     /// A PING is to be sent.
     ping: bool,
-    /// The latency spin bit, and whether it is used: not on one path in sixteen, so that those who
-    /// turn it off do not stand out (RFC 9000 section 17.4).
+    /// The latency spin bit, and whether it is used. It is not used on one path in sixteen, so that
+    /// connections that turn it off do not stand out (RFC 9000 section 17.4).
     spin: bool,
     spins: bool,
     /// When a packet was last received or an ack-eliciting one sent.
@@ -123,27 +124,28 @@ impl Path {
         }
     }
 
-    /// The addresses it runs between.
+    /// The addresses between which the path runs.
     pub(crate) fn four_tuple(&self) -> FourTuple {
         self.tuple.four_tuple
     }
 
-    /// True if the peer has answered where it is now.
+    /// True if the current addresses are validated.
     pub(crate) fn is_validated(&self) -> bool {
         self.tuple.validated
     }
 
-    /// The peer's address is proven by other means than validation.
+    /// The peer's address is proven by other means than path validation.
     pub(crate) fn set_validated(&mut self) {
         self.tuple.set_validated();
     }
 
-    /// True if nothing may be sent until more arrives (RFC 9000 section 8).
+    /// True if the anti-amplification limit forbids sending until more is received (RFC 9000
+    /// section 8).
     pub(crate) fn is_amplification_limited(&self) -> bool {
         self.tuple.amplification.is_blocked(1)
     }
 
-    /// The path was validated and may carry data.
+    /// True if the path was validated and may carry data.
     pub(crate) fn is_usable(&self) -> bool {
         self.tuple.validated && self.established
     }
@@ -153,7 +155,7 @@ impl Path {
         self.proven_tuples().chain(self.unknown.as_deref())
     }
 
-    /// Addresses that are or may be in validation.
+    /// The tuples that are or may be in validation.
     fn proven_tuples(&self) -> impl Iterator<Item = &Tuple> {
         std::iter::once(&self.tuple)
             .chain(self.previous.as_deref())
@@ -169,13 +171,13 @@ impl Path {
             .chain(self.unknown.as_deref_mut())
     }
 
-    /// True if the peer may be at this address.
+    /// True if the peer is known to use this address, or may use it.
     fn knows_remote(&self, remote: SocketAddr) -> bool {
         self.proven_tuples()
             .any(|tuple| tuple.four_tuple.remote == remote)
     }
 
-    /// True if packets between these addresses are to be probes only.
+    /// True if only probes may be sent between these addresses.
     fn is_elsewhere(&self, four_tuple: FourTuple) -> bool {
         let mut used = std::iter::once(&self.tuple).chain(self.previous.as_deref());
         !used.any(|tuple| tuple.four_tuple == four_tuple)
@@ -193,7 +195,7 @@ impl Path {
         Some(*other.as_ref().or(own.peer_cid.as_ref())?.cid())
     }
 
-    /// The addresses that a challenge is due for.
+    /// The addresses to which a PATH_CHALLENGE is due.
     fn challenged(&self) -> impl Iterator<Item = FourTuple> {
         self.proven_tuples()
             .filter(|tuple| tuple.validation.wants_to_send())
@@ -209,8 +211,8 @@ impl Path {
             })
     }
 
-    /// A datagram for the path arrived from these addresses. Returns others that are forgotten because
-    /// of that.
+    /// A datagram for the path arrived from these addresses. Returns a tuple that is forgotten to
+    /// make room for them.
     fn on_datagram_received(
         &mut self,
         four_tuple: FourTuple,
@@ -236,7 +238,7 @@ impl Path {
         forgotten
     }
 
-    /// Datagrams left for an address.
+    /// Datagrams were sent to an address.
     pub(crate) fn on_datagram_sent(&mut self, four_tuple: FourTuple, size: usize) {
         self.counters.bytes_sent += size as u64;
         for tuple in self
@@ -267,7 +269,7 @@ impl Path {
         self.filled_packet = true;
     }
 
-    /// What the driver says of the queue it sends into.
+    /// The driver reports the length of the local queue that the path sends into.
     pub(crate) fn set_local_queue(&mut self, queue: Option<LocalQueue>) {
         self.local_queue = queue.map(|queue| (queue, self.counters.bytes_sent));
     }

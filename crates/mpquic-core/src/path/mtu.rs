@@ -4,27 +4,28 @@ use std::time::{Duration, Instant};
 
 use crate::wire::buf::MIN_DATAGRAM;
 
-/// What every QUIC path carries, bytes (RFC 9000 section 14; BASE_PLPMTU of RFC 8899).
+/// Datagram size that every QUIC path must support, bytes (RFC 9000 section 14; BASE_PLPMTU of RFC
+/// 8899).
 pub(crate) const BASE_MTU: u16 = MIN_DATAGRAM as u16;
 
-/// Lost probes that exclude a size (MAX_PROBES of RFC 8899 section 5.1.2).
+/// A size is excluded after this many lost probes (MAX_PROBES of RFC 8899 section 5.1.2).
 const MAX_PROBES: u8 = 3;
 
 /// A search ends when it could gain less than this, bytes.
 const STEP: u16 = 16;
 
-/// How long after a search the next one looks for a larger size (PMTU_RAISE_TIMER of RFC 8899
-/// section 5.1.1).
+/// Time from the end of a search to the next one (PMTU_RAISE_TIMER of RFC 8899 section 5.1.1).
 const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Losses of large packets alone, with none of them passing in between, that make a black hole.
+/// A black hole is assumed after this many losses of large packets only, if none of them passed in
+/// between.
 const BLACK_HOLE_LOSSES: u8 = 3;
 
-/// The MTU of one path: UDP payload bytes that pass, as far as is known (MP-157).
+/// The MTU of one path: the largest UDP payload known to pass, bytes (MP-157).
 ///
 /// A search tries the ceiling once and then halves the interval between the largest size that
-/// passed and the smallest that was lost three times. Loss of a probe is no sign of congestion
-/// (RFC 9000 section 14.4). Probes belong on validated paths only.
+/// passed and the smallest that was lost three times. Loss of a probe is no sign of congestion (RFC
+/// 9000 section 14.4). Probes are sent only on validated paths.
 #[derive(Debug)]
 pub(crate) struct MtuDiscovery {
     initial: u16,
@@ -37,7 +38,7 @@ pub(crate) struct MtuDiscovery {
 #[derive(Debug)]
 enum State {
     Searching(Search),
-    /// Nothing larger passes, for now.
+    /// The search is over: nothing larger passes for now.
     Complete {
         next_search: Instant,
     },
@@ -47,12 +48,12 @@ enum State {
 struct Search {
     /// Largest size that is not excluded.
     upper: u16,
-    /// Size of the probe under way.
+    /// Size of the probe in flight.
     in_flight: Option<u16>,
-    /// How often the present size was lost.
+    /// How often a probe of the current size was lost.
     lost: u8,
-    /// True until the first probe is answered, which tries the ceiling on the chance that it
-    /// passes; its loss excludes nothing.
+    /// True until the fate of the first probe is known. It tries the ceiling, which may well pass;
+    /// its loss excludes nothing.
     optimistic: bool,
 }
 
@@ -80,7 +81,7 @@ impl Search {
 }
 
 impl MtuDiscovery {
-    /// Takes `initial` for granted, at least 1200 bytes, and looks for sizes up to `max`.
+    /// Assumes that `initial` bytes pass, at least 1200, and searches up to `max`.
     pub(crate) fn new(initial: u16, max: u16) -> Self {
         let initial = initial.max(BASE_MTU);
         let ceiling = max.max(initial);
@@ -194,19 +195,19 @@ impl MtuDiscovery {
         }
     }
 
-    /// A packet that was no probe was acknowledged: `size` bytes of datagram.
+    /// A packet that was not a probe was acknowledged; `size` is that of its datagram in bytes.
     pub(crate) fn on_acked(&mut self, packet_number: u64, size: u16) {
         if size > BASE_MTU {
             self.black_hole.on_large_acked(packet_number, size);
         }
     }
 
-    /// Packets that were no probes were declared lost at one moment: number and datagram size of
-    /// each. True if the MTU fell back to 1200 because a black hole was detected (RFC 8899 section
-    /// 4.3); the losses were then no sign of congestion.
+    /// Packets that were not probes were declared lost together: number and datagram size of each.
+    /// True if the MTU fell back to 1200 because a black hole was detected (RFC 8899 section 4.3);
+    /// the losses were then no sign of congestion.
     ///
-    /// It takes small packets that pass to tell a black hole from a dead path: a probe timeout must
-    /// send no more than 1200 bytes per datagram.
+    /// Only small packets that pass can tell a black hole from a dead path. Therefore a probe after
+    /// a timeout must not be larger than 1200 bytes.
     pub(crate) fn on_lost(&mut self, lost: impl IntoIterator<Item = (u64, u16)>) -> bool {
         if self.current <= BASE_MTU || !self.black_hole.on_lost(lost) {
             return false;
@@ -218,14 +219,14 @@ impl MtuDiscovery {
     }
 }
 
-/// Notices that only packets above 1200 bytes vanish.
+/// Detects that only packets above 1200 bytes are lost.
 #[derive(Debug, Default)]
 struct BlackHoleDetector {
-    /// Suspicious losses since a large packet last passed.
+    /// Losses of large packets since one last passed.
     losses: u8,
-    /// Largest number lost in them.
+    /// Largest packet number among these.
     last_lost: u64,
-    /// Smallest size lost in them.
+    /// Smallest size among these.
     smallest_lost: Option<u16>,
     /// The latest packet above 1200 bytes that passed: number and size.
     passed: Option<(u64, u16)>,

@@ -1,4 +1,4 @@
-//! What acknowledgements and losses change on a path.
+//! What acknowledgements and losses of packets change on a path.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::recovery::AckOutcome;
 use crate::space::SentPacket;
 
 impl Path {
-    /// Nothing sent on the path is waited for any more; returns what it was.
+    /// Stops waiting for acknowledgements on the path; returns the packets that were in flight.
     pub(crate) fn forget_sent(&mut self) -> Vec<(u64, SentPacket)> {
         let mut forgotten = Vec::new();
         self.recovery.discard_space(&mut self.space, &mut forgotten);
@@ -35,7 +35,7 @@ impl Path {
         }
     }
 
-    /// A packet in the path's care was declared lost.
+    /// A packet sent on the path was declared lost.
     pub(crate) fn on_packet_lost(
         &mut self,
         now: Instant,
@@ -50,8 +50,8 @@ impl Path {
         }
     }
 
-    /// Lets MTU discovery look at 1-RTT packets that were lost together; true if they were too large
-    /// for the path. That is no sign of congestion.
+    /// Lets MTU discovery check 1-RTT packets that were lost together. True if they were too large
+    /// for the path, which is no sign of congestion.
     pub(crate) fn find_mtu_black_hole(
         &mut self,
         outcome: &mut AckOutcome,
@@ -72,7 +72,7 @@ impl Path {
         black_hole
     }
 
-    /// Tells the controller of congestion on the open path.
+    /// Tells the controller about congestion on an open path.
     pub(crate) fn on_congestion(&mut self, outcome: &AckOutcome, outbox: &mut Outbox) {
         for event in &outcome.congestion {
             let before = outbox.controller.window(self.id);
@@ -86,7 +86,7 @@ impl Path {
 }
 
 impl Paths {
-    /// Nothing sent on any path is waited for any more.
+    /// Stops waiting for acknowledgements on all paths.
     pub(crate) fn forget_sent(&mut self) {
         let paths = self.slots_mut().iter_mut();
         for path in paths.filter_map(|slot| slot.path.as_deref_mut()) {

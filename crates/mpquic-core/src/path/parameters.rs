@@ -1,4 +1,4 @@
-//! What the peer's transport parameters mean to paths.
+//! What paths take from the peer's transport parameters.
 
 use quinn_proto::Side;
 
@@ -9,8 +9,8 @@ use crate::outbox::Outbox;
 use crate::wire::transport_parameters::TransportParameters;
 
 impl Paths {
-    /// Takes the peer's parameters. Multipath takes effect only if we announced it, too: a server
-    /// facing a zero-length connection ID does not (MP-010).
+    /// Handles the peer's parameters. Multipath takes effect only if we announced it, too; a server
+    /// whose client uses zero-length connection IDs does not (MP-010).
     pub(crate) fn set_peer_parameters(
         &mut self,
         peer: &TransportParameters,

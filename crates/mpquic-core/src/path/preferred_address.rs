@@ -1,8 +1,9 @@
 //! The server's preferred address (RFC 9000 section 9.6): path 0 moves there, and keeps its ID
 //! (MP-018).
 //!
-//! The client proves the address before it uses it. The server proves the way back, and follows
-//! when the client uses it. Until then everything but probes travels between the old addresses.
+//! The client validates the address before it uses it. The server validates the way back, and
+//! follows when the client uses the address. Until then, only probes are sent between the new
+//! addresses.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::packet::arrival::Arrival;
 use crate::wire::transport_parameters::PreferredAddress;
 
 impl PreferredAddress {
-    /// The address of the same family as another one.
+    /// The preferred address of the same family as `other`.
     fn of_family(&self, other: SocketAddr) -> Option<SocketAddr> {
         match other {
             SocketAddr::V4(_) => self.ipv4.map(SocketAddr::V4),
@@ -30,16 +31,16 @@ impl PreferredAddress {
 }
 
 impl Shared {
-    /// True if one of our addresses is the one we told the client to prefer.
+    /// True if a local address is the one that we told the client to prefer.
     pub(super) fn is_preferred(&self, local: SocketAddr) -> bool {
         let announced = self.preferred.as_ref();
         announced.and_then(|preferred| preferred.of_family(local)) == Some(local)
     }
 }
 
-/// All of it concerns path 0.
+/// Called for path 0 only.
 impl PathSlot {
-    /// Client: the handshake is confirmed; probes the address the server would rather be used at.
+    /// Client: the handshake is confirmed; probes the server's preferred address.
     pub(super) fn prefer_address(
         &mut self,
         now: Instant,
@@ -60,8 +61,8 @@ impl PathSlot {
         }
     }
 
-    /// Client: its own address is another one now, so that the preferred one is to be proven from
-    /// there (RFC 9000 section 9.6.3).
+    /// Client: its own address has changed, so the preferred address has to be validated from the
+    /// new one (RFC 9000 section 9.6.3).
     pub(super) fn prefer_address_from(
         &mut self,
         now: Instant,
@@ -78,8 +79,8 @@ impl PathSlot {
         }
     }
 
-    /// Begins to prove addresses for path 0. A client needs a connection ID for that (RFC 9000
-    /// section 9.5), which preferred_address brings.
+    /// Starts to validate addresses for path 0. A client needs a connection ID for that (RFC 9000
+    /// section 9.5), which comes with the preferred_address parameter.
     fn probe(&mut self, now: Instant, four_tuple: FourTuple, shared: &Shared, outbox: &mut Outbox) {
         let side = shared.side;
         let Some((path, cids)) = self.open_and_cids() else {
@@ -88,7 +89,7 @@ impl PathSlot {
         if side == Side::Client && !(cids.has_unused() && cids.may_retire()) {
             return;
         }
-        // What came from there counts for the 3x limit.
+        // Bytes received from there before count for the anti-amplification limit.
         let is_there = |known: &mut Box<Tuple>| known.four_tuple == four_tuple;
         let known = path.unknown.take_if(is_there);
         let mut tuple = known.map_or_else(|| Tuple::new(four_tuple, side), |known| *known);
@@ -104,13 +105,13 @@ impl PathSlot {
         tuple
             .validation
             .start(now, pto, shared.config.initial_pto());
-        // A client has decided to move; a server waits until the client does.
+        // A client wants to move; a server waits until the client has moved.
         let wanted = side == Side::Client;
         path.candidate = Some(Box::new(Candidate { tuple, wanted }));
         tracing::debug!(%four_tuple, "probes the preferred address");
     }
 
-    /// Server: true if path 0 is not where the client should use it, and a packet is.
+    /// Server: true if a packet came to the preferred address while path 0 is still at another one.
     fn arrived_at_preferred(&self, arrival: &Arrival, shared: &Shared) -> bool {
         let local = arrival.four_tuple.local;
         shared.side == Side::Server
@@ -121,7 +122,7 @@ impl PathSlot {
                 .is_some_and(|path| path.tuple.four_tuple.local != local)
     }
 
-    /// Server: the client probes the preferred address; so do we (RFC 9000 section 9.6.2).
+    /// Server: the client probes the preferred address, so we probe back (RFC 9000 section 9.6.2).
     pub(super) fn on_probed(&mut self, arrival: &Arrival, shared: &Shared, outbox: &mut Outbox) {
         if !self.arrived_at_preferred(arrival, shared) {
             return;
@@ -133,9 +134,9 @@ impl PathSlot {
         }
     }
 
-    /// Server: true if a packet from other addresses than path 0 has is no matter of migration: it came
-    /// to the preferred address, or the path is there and has left the old one for good (RFC 9000
-    /// section 9.6.2).
+    /// Server: true if a packet between other addresses than those of path 0 is not a migration of
+    /// the client: it came to the preferred address, or the path has moved there and has left the
+    /// old address for good (RFC 9000 section 9.6.2).
     pub(super) fn concerns_preferred(&self, arrival: &Arrival, shared: &Shared) -> bool {
         let has_left = || {
             self.open().is_some_and(|path| {
@@ -165,7 +166,7 @@ impl PathSlot {
         self.adopt_candidate(arrival.now, shared, outbox)
     }
 
-    /// Moves path 0 if the address is proven and the client uses it. Says whether it did.
+    /// Moves path 0 if the address is validated and the client uses it. Returns whether it moved.
     pub(super) fn adopt_candidate(
         &mut self,
         now: Instant,
@@ -195,8 +196,8 @@ impl PathSlot {
         true
     }
 
-    /// The time of the candidate's validation has come. If it failed, everything stays as it is (RFC
-    /// 9000 section 9.6.2).
+    /// A timer of the candidate's validation has expired. If validation failed, the path stays
+    /// where it is (RFC 9000 section 9.6.2).
     pub(super) fn on_candidate_timeout(&mut self, now: Instant, outbox: &mut Outbox) {
         let Some((path, cids)) = self.open_and_cids() else {
             return;

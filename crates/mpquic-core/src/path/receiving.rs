@@ -1,4 +1,4 @@
-//! What paths learn from packets that arrive, whatever their frames say.
+//! What paths learn from packets that arrive, apart from their frames.
 
 use quinn_proto::Side;
 
@@ -13,7 +13,8 @@ impl Paths {
         let remote = arrival.four_tuple.remote;
         let is_known = || {
             self.any(arrival.path).is_some_and(|path| {
-                // Packets from the handshake's address may be late once path 0 has left it.
+                // Late packets may still come from the handshake's address after path 0 has left
+                // it.
                 path.id == PathId::ZERO && remote == self.shared.handshake_address
                     || path.knows_remote(remote)
             })
@@ -21,7 +22,7 @@ impl Paths {
         self.shared.side == Side::Server || is_known()
     }
 
-    /// A 1-RTT packet is new and may be processed; true if none with a higher number came before.
+    /// A new 1-RTT packet is about to be processed; true if none with a higher number came before.
     #[inline]
     pub(crate) fn on_packet_opened(&mut self, opened: &Opened) -> bool {
         let side = self.shared.side;
@@ -35,7 +36,8 @@ impl Paths {
         is_newest
     }
 
-    /// The frames of a packet were processed; those of 1-RTT and 0-RTT are acknowledged from here.
+    /// The frames of a packet were processed. If it is a 1-RTT or 0-RTT packet, it is now to be
+    /// acknowledged.
     #[inline]
     pub(crate) fn on_packet_processed(
         &mut self,

@@ -1,4 +1,4 @@
-//! What a path tells of itself: statistics, and events for qlog.
+//! Statistics of a path, and its events for qlog.
 
 use super::Path;
 use super::set::Paths;
@@ -10,7 +10,7 @@ use crate::qlog::{EcnValidation, Event, Metrics};
 use crate::recovery::ecn::Validation;
 
 impl Path {
-    /// Logs where the path runs.
+    /// Logs the addresses of the path.
     pub(super) fn report_tuple(&self, outbox: &mut Outbox) {
         let (path, four_tuple) = (self.id, self.tuple.four_tuple);
         outbox
@@ -18,7 +18,7 @@ impl Path {
             .event(|| Event::TupleAssigned { path, four_tuple });
     }
 
-    /// Logs what MTU discovery knows.
+    /// Logs the state of MTU discovery.
     pub(super) fn report_mtu(&self, outbox: &mut Outbox) {
         outbox.log.event(|| Event::MtuUpdated {
             path: self.id,
@@ -27,7 +27,7 @@ impl Path {
         });
     }
 
-    /// Logs the measurements.
+    /// Logs the path's metrics.
     #[inline]
     pub(crate) fn report_metrics(&self, outbox: &mut Outbox) {
         if outbox.log.is_on() {
@@ -45,8 +45,8 @@ impl Path {
         }
     }
 
-    /// What the application is told. Without a controller for a path that is abandoned: its window is
-    /// no longer kept.
+    /// The statistics for the application. `controller` is `None` for a path that is abandoned,
+    /// whose window is no longer kept.
     pub(super) fn stats(&self, controller: Option<&dyn Controller>) -> PathStats {
         let rtt = self.recovery.rtt.snapshot();
         let state = if controller.is_none() {
@@ -82,7 +82,7 @@ impl Path {
 }
 
 impl Paths {
-    /// Logs where open paths run, and what MTU discovery knows of them.
+    /// Logs the addresses and the state of MTU discovery of all open paths.
     pub(crate) fn report(&self, outbox: &mut Outbox) {
         for path in self.iter() {
             path.report_tuple(outbox);

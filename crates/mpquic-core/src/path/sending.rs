@@ -1,5 +1,5 @@
-//! What paths have to send themselves, which is not the scheduler's business: validation, probes,
-//! PINGs, acknowledgements. Packets are planned here and built by the connection.
+//! Packets that are bound to a path, so that the scheduler is not asked: validation, probes, PINGs,
+//! acknowledgements. They are planned here and built by the connection.
 
 use std::time::Instant;
 
@@ -18,24 +18,24 @@ use crate::sched::{DataSelection, PathView, SchedulerEvent};
 use crate::space::{AckState, SentPacket};
 use crate::wire::buf::MIN_DATAGRAM;
 
-/// A datagram with a challenge or a response and little else.
+/// Size of a datagram with a PATH_CHALLENGE or PATH_RESPONSE and little else, bytes.
 const MIN_CHALLENGE: usize = 64;
 /// Our `ack_delay_exponent`: the default.
 const ACK_DELAY_EXPONENT: u8 = 3;
 
-/// What paths are told when they are asked for packets of their own.
+/// What paths need to know when they plan packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlanContext<'a> {
     pub(crate) now: Instant,
     pub(crate) controller: &'a dyn Controller,
-    /// Larger packets would be of use even if none was full so far.
+    /// Larger packets would be useful even if none was full so far.
     pub(crate) size_matters: bool,
-    /// A test wants to send frames of its own on this path.
+    /// A path on which a test wants to send frames of its own.
     pub(crate) injects: Option<PathId>,
 }
 
 impl Path {
-    /// A packet that must be acknowledged, as large as the path carries.
+    /// A PING, with room for as much data as the path carries.
     fn ping_plan(&self) -> Plan {
         let budget = self.budget_for(self.tuple.four_tuple);
         let mut plan = Plan::new(self.id, self.datagram_size().min(budget));
@@ -43,8 +43,8 @@ impl Path {
         plan
     }
 
-    /// A probe (RFC 9002 section 6.2.4), small enough to tell a dead path from one whose MTU fell (RFC
-    /// 8899 section 4.3).
+    /// A probe (RFC 9002 section 6.2.4). It is small, so that it passes even if the path's MTU has
+    /// shrunk (RFC 8899 section 4.3).
     fn probe_plan(&self) -> Plan {
         let mut plan = self.ping_plan();
         plan.size = plan.size.min(MIN_DATAGRAM);
@@ -52,7 +52,7 @@ impl Path {
         plan
     }
 
-    /// A challenge or a response that is due.
+    /// A PATH_CHALLENGE or PATH_RESPONSE that is due.
     fn validation_plan(&self) -> Option<(Plan, FourTuple)> {
         // An address whose budget is used up holds up no other.
         let targets = self.responses.four_tuples().chain(self.challenged());
@@ -61,18 +61,20 @@ impl Path {
         let mut plan = Plan::new(self.id, budget.min(MIN_DATAGRAM));
         plan.validation = Some(target);
         plan.probing = self.is_elsewhere(target);
-        // RFC 9000 section 8.2.1: whole datagrams, unless the 3x limit forbids.
+        // RFC 9000 section 8.2.1: at least 1200 bytes, unless the anti-amplification limit forbids
+        // it.
         plan.pad = budget >= MIN_DATAGRAM;
         Some((plan, target))
     }
 
-    /// A PING that is due, or a probe for larger packets.
+    /// A PING that is due, or an MTU probe.
     fn ping_or_mtu_plan(&mut self, cx: &PlanContext<'_>, established: bool) -> Option<Plan> {
         let mut plan = self.ping_plan();
         if cx.injects == Some(self.id) || std::mem::take(&mut self.ping) {
             return Some(plan);
         }
-        // Most connections are short: a probe is worth its bytes once larger packets would be used.
+        // Most connections are short, so MTU probes are sent only once larger packets would be
+        // useful.
         let wanted = self.filled_packet || cx.size_matters;
         if !established || !self.tuple.validated || self.is_suspect() || !wanted {
             return None;
@@ -88,7 +90,7 @@ impl Path {
         })
     }
 
-    /// The packet of 1-RTT or 0-RTT sent last.
+    /// The last 1-RTT or 0-RTT packet that was sent.
     pub(crate) fn last_sent(&self) -> Option<&SentPacket> {
         let (_, packet) = self.space.sent.iter().next_back()?;
         Some(packet)
@@ -146,8 +148,8 @@ impl Path {
 }
 
 impl Paths {
-    /// The next packet that the path in this place has to send itself: validation, probes that
-    /// carry data, PINGs, MTU probes. Nothing waits for the congestion window but the last.
+    /// The next packet bound to the path at this index: validation, probes that carry data, PINGs,
+    /// MTU probes. Of these, only MTU probes wait for the congestion window.
     pub(crate) fn own_plan(
         &mut self,
         index: usize,
@@ -171,7 +173,8 @@ impl Paths {
         Some((plan, four_tuple))
     }
 
-    /// The probe of a suspect path that carries nothing, but what has to be said if no path answers.
+    /// A probe of a suspect path whose data another path carries. It has no data; only if no path
+    /// answers, it carries control frames.
     pub(crate) fn suspect_plan(
         &mut self,
         index: usize,
@@ -182,14 +185,16 @@ impl Paths {
         let path = self.open(id)?;
         (path.space.wants_probe()).then(|| {
             let mut plan = path.probe_plan();
-            // RFC 9000 section 14.2: a path that carries less than this is of no use.
+            // RFC 9000 section 14.2: a path that does not carry a datagram of this size cannot be
+            // used.
             plan.pad = true;
             plan.management = nobody_answers;
             (plan, path.tuple.four_tuple)
         })
     }
 
-    /// An acknowledgement that is due on the path in this place and found no other packet.
+    /// An acknowledgement that is due for the path at this index and that no other packet has
+    /// carried.
     pub(crate) fn ack_plan(
         &mut self,
         index: usize,
@@ -200,8 +205,8 @@ impl Paths {
         if path.space.received.ack_state(cx.now) != AckState::Due {
             return None;
         }
-        // The path itself keeps RTT samples of one path apart (MP-153); one that is abandoned
-        // or silent lets another speak for it (MP-064).
+        // Acknowledgements travel on the path they are for, so that RTT samples are those of one
+        // path (MP-153). If that path is abandoned or suspect, another one carries them (MP-064).
         let able = slot.abandon.is_none() && !path.is_suspect();
         let carrier = if able {
             Some(slot.id)
@@ -220,15 +225,15 @@ impl Paths {
         Some((plan, four_tuple))
     }
 
-    /// The path that carries a suspect path's data meanwhile, if any.
+    /// The path that carries the data of a suspect path meanwhile, if any.
     fn relief_of(&self, id: PathId) -> Option<&Path> {
         let suspect = self.open(id)?.is_suspect();
         let relief = suspect.then(|| self.alternative(id)).flatten()?;
         self.open(relief)
     }
 
-    /// Acknowledges what came in on a path; with `orphans` also for paths that cannot speak for
-    /// themselves. True if the path's own acknowledgement is among what was written.
+    /// Writes acknowledgements for a path; with `orphans`, also those for paths that cannot carry
+    /// their own. True if the path's own acknowledgement was written.
     pub(crate) fn write_acks(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -256,7 +261,7 @@ impl Paths {
         acked
     }
 
-    /// Challenges and responses for these addresses.
+    /// Writes the challenges and responses for these addresses.
     pub(crate) fn write_validation(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -275,14 +280,14 @@ impl Paths {
         }
     }
 
-    /// Datagrams of a path left for these addresses.
+    /// Datagrams of a path were sent to these addresses.
     pub(crate) fn on_datagrams_sent(&mut self, id: PathId, to: FourTuple, bytes: usize) {
         if let Some(path) = self.any_mut(id) {
             path.on_datagram_sent(to, bytes);
         }
     }
 
-    /// What a scheduler sees of each usable path.
+    /// Fills in what a scheduler sees of each usable path.
     pub(crate) fn fill_views(
         &mut self,
         now: Instant,
@@ -298,7 +303,8 @@ impl Paths {
         }
     }
 
-    /// The windows had room and nothing used it (RFC 9002 section 7.8).
+    /// Nothing is left to send although windows have room: these paths are limited by the
+    /// application (RFC 9002 section 7.8).
     pub(crate) fn note_app_limited(&mut self, controller: &dyn Controller) {
         for path in self.iter_mut() {
             let used = path.recovery.bytes_in_flight() + u64::from(path.mtu.mtu());
@@ -310,7 +316,7 @@ impl Paths {
 }
 
 impl Path {
-    /// Acknowledges what came in, if anything waits for that.
+    /// Writes an acknowledgement of what was received, if one is wanted.
     fn write_ack(&mut self, writer: &mut FrameWriter<'_>, now: Instant, named: bool) -> bool {
         let named = named.then_some(self.id);
         let received = &mut self.space.received;

@@ -35,7 +35,7 @@ impl Paths {
     }
 
     fn position(&self, id: PathId) -> Result<usize, usize> {
-        // IDs are used in order: unless some are forgotten, each is in the place it names.
+        // IDs are used in order, so unless some are forgotten, each slot is at the index of its ID.
         let place = id.0 as usize;
         match self.slots.get(place) {
             Some(slot) if slot.id == id => Ok(place),
@@ -55,7 +55,8 @@ impl Paths {
     pub(super) fn slot_or_new(&mut self, id: PathId) -> &mut PathSlot {
         let index = self.position(id).unwrap_or_else(|index| {
             if self.slots.len() == self.slots.capacity() {
-                // As many as are likely to be needed: one for each ID that both sides allow.
+                // Room for as many slots as are likely to be needed: one for each ID that both
+                // sides allow.
                 let unused = self.ids.issuable().count();
                 self.slots.reserve_exact(unused.max(1));
             }
@@ -108,28 +109,28 @@ impl Paths {
         self.slot_mut(id)?.open_mut()
     }
 
-    /// The path, open or abandoned, and what it shares with the others.
+    /// The path, open or abandoned, and what all paths share.
     pub(super) fn any_and_shared(&mut self, id: PathId) -> Option<(&mut Path, &mut Shared)> {
         let index = self.position(id).ok()?;
         let path = self.slots[index].path.as_deref_mut()?;
         Some((path, &mut self.shared))
     }
 
-    /// What is known of a path ID, and what it shares with the others.
+    /// The slot of a path ID, and what all paths share.
     pub(super) fn slot_and_shared(&mut self, id: PathId) -> Option<(&mut PathSlot, &mut Shared)> {
         let index = self.position(id).ok()?;
         Some((&mut self.slots[index], &mut self.shared))
     }
 
-    /// What the handshake's packets are sent to from now on.
+    /// Sets the destination connection ID of the handshake's packets.
     pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
         if let Some(slot) = self.slot_mut(PathId::ZERO) {
             slot.set_handshake_cid(cid);
         }
     }
 
-    /// A datagram for a path arrived: its bytes raise the 3x limit of the addresses it came from (RFC
-    /// 9000 section 8.1).
+    /// A datagram for a path arrived: its bytes raise the anti-amplification limit of the addresses
+    /// it came from (RFC 9000 section 8.1).
     pub(crate) fn on_datagram_received(&mut self, arrival: &Arrival, outbox: &mut Outbox) {
         if let Some((slot, shared)) = self.slot_and_shared(arrival.path) {
             let (four_tuple, size) = (arrival.four_tuple, arrival.size);
@@ -137,25 +138,26 @@ impl Paths {
         }
     }
 
-    /// A connection ID of ours for a path, not used on any path so far (MP-095).
+    /// A new connection ID of ours that is not used on any path (MP-095).
     pub(super) fn new_cid(&mut self) -> Option<ConnectionId> {
         let slots = &self.slots;
         self.shared.cids.generate(|cid| is_issued(slots, cid))
     }
 
-    /// True if a datagram that ends so is a stateless reset of the connection (MP-108).
+    /// True if a datagram that ends with this token is a stateless reset of the connection
+    /// (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         self.slots.iter().any(|slot| slot.is_reset_token(token))
     }
 
-    /// Server: true for a packet that its path does not take, because the client was told to stay (RFC
-    /// 9000 section 9).
+    /// Server: true for a packet that must be dropped because the client was told not to migrate
+    /// (RFC 9000 section 9).
     pub(crate) fn is_unwanted_migration(&self, arrival: &Arrival) -> bool {
         let path = self.open(arrival.path);
         path.is_some_and(|path| self.shared.is_unwanted_migration(path, arrival))
     }
 
-    /// After a 1-RTT packet: its path follows a change of addresses that the packet proves.
+    /// A 1-RTT packet was processed: its path follows a change of addresses that the packet shows.
     pub(crate) fn on_addresses(
         &mut self,
         arrival: &Arrival,
@@ -199,7 +201,8 @@ impl Paths {
         self.slots.iter_mut().filter_map(PathSlot::open_mut)
     }
 
-    /// The largest PTO of all open paths: how long the network may still deliver (MP-124, MP-146).
+    /// The largest PTO of all open paths. It tells how long packets may still arrive (MP-124,
+    /// MP-146).
     pub(crate) fn largest_pto(&self) -> Duration {
         let max_ack_delay = self.peer_max_ack_delay();
         self.iter()
@@ -219,7 +222,7 @@ impl Paths {
             .unwrap_or_default()
     }
 
-    /// An open validated path other than `not`, preferring ones that answer.
+    /// An open validated path other than `not`, preferably one that answers.
     pub(crate) fn alternative(&self, not: PathId) -> Option<PathId> {
         let validated = || {
             self.iter()
@@ -232,7 +235,7 @@ impl Paths {
             .map(id)
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         for path in self.slots.iter_mut().filter_map(|slot| slot.path.as_mut()) {
             path.space.trim();
@@ -241,7 +244,7 @@ impl Paths {
     }
 }
 
-/// True if `cid` is one of ours, on whichever path.
+/// True if we issued `cid`, for whichever path.
 fn is_issued(slots: &[PathSlot], cid: &ConnectionId) -> bool {
     let mut issued = slots.iter().flat_map(|slot| slot.local_cids.active());
     issued.any(|known| known == cid)

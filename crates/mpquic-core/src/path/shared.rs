@@ -24,31 +24,31 @@ pub(crate) struct Shared {
     pub(crate) random: SeededRandom,
     /// Our `active_connection_id_limit`.
     pub(crate) cid_limit: u64,
-    /// Where the handshake runs to.
+    /// The peer's address in the handshake.
     pub(crate) handshake_address: SocketAddr,
     pub(crate) handshake_complete: bool,
     pub(crate) handshake_confirmed: bool,
     /// Server: the client may leave the address of the handshake.
     pub(crate) allows_migration: bool,
-    /// Client: it moves to the address the server prefers.
+    /// Client: it moves to the server's preferred address.
     pub(crate) uses_preferred_address: bool,
     /// Server: the preferred address it announced. Client: the one it received and has not used yet.
     pub(crate) preferred: Option<Box<PreferredAddress>>,
     pub(crate) peer: Peer,
-    /// We take and send packets whose QUIC bit is cleared (RFC 9287).
+    /// We accept packets whose QUIC bit is cleared, and may send them (RFC 9287).
     pub(crate) greases_quic_bit: bool,
     pub(crate) ack_frequencies: AckFrequencies,
-    /// The peer proved another address of its own.
+    /// The peer has proven another address of its own.
     pub(crate) address_validated: bool,
 }
 
 impl Shared {
-    /// The peer is known to acknowledge 1-RTT packets within this time.
+    /// The longest time the peer may take to acknowledge a 1-RTT packet.
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         self.ack_frequencies.peer_max_ack_delay()
     }
 
-    /// True if the peer proved another address of its own since the last call.
+    /// True if the peer has proven another address of its own since the last call.
     pub(crate) fn take_address_validated(&mut self) -> bool {
         std::mem::take(&mut self.address_validated)
     }

@@ -1,7 +1,7 @@
 //! [`PathSlot`]: what is known of one path ID.
 //!
-//! Connection IDs and status are exchanged for a path before it opens, and acknowledgements after
-//! it was abandoned, so a slot outlives its [`Path`] on both ends.
+//! Connection IDs and status are exchanged before a path opens, and acknowledgements after it was
+//! abandoned, so a slot exists before its [`Path`] and after it.
 
 use std::time::Instant;
 
@@ -26,8 +26,9 @@ pub(super) struct Abandon {
     pub(super) error_code: TransportErrorCode,
     /// How far our PATH_ABANDON has come.
     pub(super) progress: Progress,
-    /// When the rest of the state may be dropped; known once the peer's PATH_ABANDON arrived.
-    /// Dropping it earlier would answer a peer that does not know yet with a stateless reset.
+    /// When the rest of the state may be dropped; known once the peer's PATH_ABANDON has arrived.
+    /// If it were dropped earlier, packets of a peer that does not know of the end would be
+    /// answered with a stateless reset.
     deadline: Option<Instant>,
 }
 
@@ -57,12 +58,12 @@ impl PathSlot {
         }
     }
 
-    /// What each side told the other about using the path.
+    /// The statuses that both sides have announced for the path.
     pub(super) fn statuses(&self) -> &PathStatuses {
         self.statuses.as_deref().unwrap_or(&SILENCE)
     }
 
-    /// What each side told the other about using the path.
+    /// The statuses that both sides have announced for the path.
     pub(super) fn statuses_mut(&mut self) -> &mut PathStatuses {
         self.statuses
             .get_or_insert_with(|| Box::new(PathStatuses::new()))
@@ -98,7 +99,7 @@ impl PathSlot {
         }
     }
 
-    /// The path, unless it was abandoned, and the peer's connection IDs it does not use yet.
+    /// The path, unless it was abandoned, and the peer's connection IDs that are not in use.
     pub(super) fn open_and_cids(&mut self) -> Option<(&mut Path, &mut PeerCids)> {
         if self.abandon.is_some() {
             return None;
@@ -107,8 +108,8 @@ impl PathSlot {
         Some((path, &mut self.peer_cids))
     }
 
-    /// Path 0: what the handshake's packets are sent to. A client calls it again when the server
-    /// chooses another connection ID (RFC 9000 section 7.2).
+    /// Path 0: sets the destination connection ID of the handshake's packets. A client calls it
+    /// again when the server chooses another one (RFC 9000 section 7.2).
     pub(super) fn set_handshake_cid(&mut self, cid: ConnectionId) {
         let cid = self.peer_cids.of_handshake(cid);
         if let Some(path) = &mut self.path {
@@ -159,7 +160,7 @@ impl PathSlot {
                 .on_new_connection_id(new, &mut in_use, outbox)
         };
         if path.tuple.peer_cid != before {
-            // RFC 9000 section 17.4: another connection ID is in use.
+            // RFC 9000 section 17.4: the spin bit is reset when the connection ID changes.
             path.spin = false;
         }
         result
@@ -185,7 +186,7 @@ impl PathSlot {
         }
     }
 
-    /// What became of a frame about the path.
+    /// A frame about the path was acknowledged or lost.
     pub(super) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
         match delivery {
             PathDelivery::NewConnectionId { .. } => self.local_cids.on_delivery(delivery, fate),
@@ -201,8 +202,8 @@ impl PathSlot {
         }
     }
 
-    /// Starts the end of the path: the peer's connection IDs are retired, and what was to be said about
-    /// the path is forgotten. False if the end had started.
+    /// Abandons the path: the peer's connection IDs are retired, and frames about the path that
+    /// wait to be sent are dropped. False if it was abandoned before.
     pub(super) fn abandon(&mut self, error_code: TransportErrorCode, outbox: &mut Outbox) -> bool {
         if self.abandon.is_some() {
             return false;
@@ -233,8 +234,8 @@ impl PathSlot {
         }
     }
 
-    /// When the state is dropped. Not before the peer has our PATH_ABANDON, which it may wait for
-    /// and which nobody else would repeat (MP-123).
+    /// When the state is dropped. That is not before the peer has acknowledged our PATH_ABANDON: it
+    /// may be waiting for the frame, and only this state can repeat it (MP-123).
     pub(super) fn drain_deadline(&self) -> Option<Instant> {
         let abandon = self.abandon.as_ref()?;
         abandon

@@ -1,4 +1,4 @@
-//! [`PathStatuses`]: what each side told the other about using a path.
+//! [`PathStatuses`]: the statuses that both sides have announced for a path.
 
 use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
@@ -9,9 +9,9 @@ use crate::wire::frame::{self, Frame};
 /// in use, too (MP-113).
 #[derive(Debug)]
 pub(crate) struct PathStatuses {
-    /// What the application wants.
+    /// The status that the application wants.
     wish: PathStatus,
-    /// What the peer is told.
+    /// The status that the peer is told.
     local: PathStatus,
     /// Sequence number and progress of the newest frame about `local`; `None` before the first.
     announced: Option<(u64, Progress)>,
@@ -22,7 +22,7 @@ pub(crate) struct PathStatuses {
 }
 
 impl PathStatuses {
-    /// Nothing said by either side; ours counts as available.
+    /// Neither side has announced a status; ours counts as available.
     pub(crate) const fn new() -> Self {
         Self {
             wish: PathStatus::Available,
@@ -57,7 +57,7 @@ impl PathStatuses {
         self.wish
     }
 
-    /// A backup path stands in for available ones that fail, or no longer does: the peer is told
+    /// A backup path stands in for available ones that fail, or no longer does so: the peer is told
     /// (MP-115).
     pub(crate) fn stand_in(&mut self, stands_in: bool) {
         let told = match (self.wish, stands_in) {
@@ -69,8 +69,9 @@ impl PathStatuses {
         }
     }
 
-    /// Sets our status and queues it for the peer, unless we said that last. Saying nothing is not
-    /// the same as available (MP-110), so a first available is said, too.
+    /// Sets our status and queues it for the peer, unless it was the last one announced. Having
+    /// announced nothing is not the same as available (MP-110), so a first "available" is
+    /// announced, too.
     pub(crate) fn set_local(&mut self, status: PathStatus) {
         self.wish = status;
         self.tell(status);
@@ -118,8 +119,8 @@ impl PathStatuses {
         }
     }
 
-    /// What became of a status of this path. Only the newest one is sent again
-    /// (RFC 10069 section 4.3).
+    /// A status frame of this path was acknowledged or lost. Only the newest one is sent again (RFC
+    /// 10069 section 4.3).
     pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
         if let PathDelivery::Status { sequence, .. } = delivery
             && let Some((newest, progress)) = &mut self.announced

@@ -1,5 +1,5 @@
-//! The timers that are a path's own: of its end, of acknowledgements, of validation and keep-alive. Those
-//! of recovery need the handshake's packet number spaces as well.
+//! The timers of a single path: of its end, of acknowledgements, of validation and of keep-alive.
+//! Those of recovery need the handshake's packet number spaces as well and are elsewhere.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use crate::recovery::pto::MAX_BACKOFF;
 const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// Until the handshake is confirmed, its own probes keep the path alive, and nothing may put them
-    /// off.
+    /// `None` until the handshake is confirmed: before that, its probes keep the path alive, and a
+    /// PING must not delay them.
     fn keep_alive_interval(&self) -> Option<Duration> {
         let interval = self.config.keep_alive_interval;
         interval.filter(|_| self.handshake_confirmed)
@@ -48,16 +48,16 @@ impl PathSlot {
 }
 
 impl Path {
-    /// The earliest time validation wants attention.
+    /// The earliest timer of validation.
     pub(super) fn validation_timeout(&self) -> Option<Instant> {
         self.proven_tuples()
             .filter_map(|tuple| tuple.validation.next_timeout())
             .min()
     }
 
-    /// The path was silent for the keep-alive interval. While packets wait for acknowledgement, a
-    /// PING would put off their probe timeout, again and again; once one has passed, a probe leaves
-    /// instead, with what may be lost. True for a probe.
+    /// The path was silent for the keep-alive interval. While packets wait for acknowledgement, no
+    /// PING is sent, because each one would delay their probe timeout. If a probe timeout has
+    /// passed, a probe is sent instead, with data that may be lost. True for a probe.
     fn keep_alive(&mut self, now: Instant) -> bool {
         self.last_activity = now;
         if self.space.sent.ack_eliciting() == 0 {
@@ -81,7 +81,7 @@ impl Path {
 }
 
 impl Paths {
-    /// Acknowledgements that are due stay so until something can carry them; their timers do not.
+    /// Acknowledgements whose timer has expired stay due until a packet can carry them.
     pub(crate) fn on_ack_timeout(&mut self, now: Instant) {
         let paths = self.slots_mut().iter_mut();
         for path in paths.filter_map(|slot| slot.path.as_deref_mut()) {
@@ -89,7 +89,7 @@ impl Paths {
         }
     }
 
-    /// Keeps a path alive if its time has come. True if a probe is to leave.
+    /// Keeps a path alive if its keep-alive timer has expired. True if a probe has to be sent.
     pub(crate) fn on_keep_alive_timeout(&mut self, now: Instant, id: PathId) -> bool {
         let Some(interval) = self.shared.keep_alive_interval() else {
             return false;
@@ -99,8 +99,8 @@ impl Paths {
         path.is_some_and(|path| path.keep_alive(now))
     }
 
-    /// The time of a path's validation may have come. One that failed ends the path, unless it has
-    /// addresses to fall back to.
+    /// A timer of path validation may have expired. If validation failed, the path is abandoned
+    /// unless it has addresses to fall back to.
     pub(crate) fn on_validation_timeout(
         &mut self,
         now: Instant,
@@ -115,8 +115,8 @@ impl Paths {
         Some(self.abandon(id, code, false, outbox))
     }
 
-    /// Longest time between probes of a path. Where data can go elsewhere, a short probe now and then
-    /// costs little and notices soon that the path is back.
+    /// Longest time between probes of a path. While another path carries its data, a small probe
+    /// now and then costs little, and shows soon when the path works again.
     pub(crate) fn max_backoff(&self, path: &Path) -> Duration {
         if path.is_suspect() && self.alternative(path.id).is_some() {
             SUSPECT_PROBE_INTERVAL

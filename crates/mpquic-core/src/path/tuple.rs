@@ -1,4 +1,4 @@
-//! [`Tuple`]: a pair of addresses that a path runs between, or may.
+//! [`Tuple`]: a pair of addresses between which a path runs or may run.
 
 use quinn_proto::Side;
 
@@ -11,9 +11,9 @@ use crate::ids::FourTuple;
 #[derive(Debug)]
 pub(super) struct Tuple {
     pub(super) four_tuple: FourTuple,
-    /// The peer's connection ID that datagrams between these addresses carry, which no others do (RFC
-    /// 9000 section 9.5). `None` if there was none to spare: then that of the path's own addresses
-    /// serves, and these may lack one until the peer issues it.
+    /// The peer's connection ID for datagrams between these addresses, and for no others (RFC 9000
+    /// section 9.5). `None` if the peer had issued too few: then the one of the path's own
+    /// addresses is used, and these may have none until the peer issues another.
     pub(super) peer_cid: Option<PeerCid>,
     /// The peer has answered here.
     pub(super) validated: bool,
@@ -22,8 +22,8 @@ pub(super) struct Tuple {
 }
 
 impl Tuple {
-    /// A tuple not validated yet. Only servers are held by the 3x limit: a client's peer is where
-    /// the client chose to go.
+    /// A tuple not validated yet. The anti-amplification limit applies only to servers, because a
+    /// client has chosen its peer's address.
     pub(super) fn new(four_tuple: FourTuple, side: Side) -> Self {
         let amplification = match side {
             Side::Client => Amplification::validated(),
@@ -44,10 +44,11 @@ impl Tuple {
     }
 }
 
-/// Addresses that are proven before a path moves to them: those of a server's preferred address.
+/// Addresses that are validated before a path moves to them, as is done for a server's preferred
+/// address.
 #[derive(Debug)]
 pub(super) struct Candidate {
     pub(super) tuple: Tuple,
-    /// The path moves as soon as they are proven.
+    /// The path moves as soon as they are validated.
     pub(super) wanted: bool,
 }

@@ -1,4 +1,4 @@
-//! [`Validation`]: proving that a four-tuple works. [`Responses`]: answering the peer's proofs.
+//! [`Validation`]: proves that a four-tuple works. [`Responses`]: answers the peer's challenges.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,7 +10,8 @@ use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
 
-/// Challenges a response may still answer. The doubling interval keeps far below it.
+/// Limit for challenges that a response may still answer. As the interval between challenges
+/// doubles, there are far fewer in practice.
 const MAX_OUTSTANDING: usize = 16;
 
 /// PATH_RESPONSEs kept for one four-tuple.
@@ -44,11 +45,11 @@ struct Round {
     timeout: Duration,
     /// When validation has failed.
     deadline: Instant,
-    /// Until the next challenge; doubles with each.
+    /// Time until the next challenge; doubles with each.
     interval: Duration,
-    /// When the next challenge is due, `None` while one is.
+    /// When the next challenge is due; `None` while one waits to be sent.
     resend_at: Option<Instant>,
-    /// Those a response may answer, oldest first.
+    /// The challenges that a response may answer, oldest first.
     outstanding: SmallVec<[Challenge; 4]>,
 }
 
@@ -64,8 +65,8 @@ impl Validation {
         Self::default()
     }
 
-    /// Starts validation, anew if it is running. `pto` is the path's probe timeout, `initial_pto`
-    /// the one that follows from the initial RTT.
+    /// Starts validation, or restarts it. `pto` is the path's probe timeout, `initial_pto` the one
+    /// that follows from the initial RTT.
     pub(crate) fn start(&mut self, now: Instant, pto: Duration, initial_pto: Duration) {
         let pto = pto.max(GRANULARITY);
         // RFC 9000 section 8.2.4
@@ -93,8 +94,8 @@ impl Validation {
             .is_some_and(|round| round.resend_at.is_none())
     }
 
-    /// The peer was heard on the four-tuple and is about to be answered: a challenge goes along, for
-    /// earlier ones or their responses may be lost.
+    /// The peer was heard on the four-tuple and is about to be answered: a challenge goes along,
+    /// because earlier ones or their responses may be lost.
     pub(crate) fn on_heard(&mut self) {
         if let Some(round) = &mut self.round {
             round.resend_at = None;
@@ -104,7 +105,7 @@ impl Validation {
 
     /// Writes a challenge if one is due and fits. `data` are fresh unpredictable bytes, new for
     /// each call; `full_size` says that the datagram will have at least
-    /// [`VALIDATION_DATAGRAM_SIZE`] bytes. Says whether `data` was used.
+    /// [`VALIDATION_DATAGRAM_SIZE`] bytes. Returns whether `data` was used.
     pub(crate) fn write_frames(
         &mut self,
         w: &mut FrameWriter<'_>,
@@ -140,8 +141,8 @@ impl Validation {
             self.round = None;
             return Some(Validated::Path);
         }
-        // RFC 9000 section 8.2.1, MP-079: a second validation. The response to a full-sized
-        // challenge already under way counts for it.
+        // RFC 9000 section 8.2.1, MP-079: a second validation, with full-sized datagrams. The
+        // response to such a challenge already in flight counts for it.
         round.outstanding.retain(|c| c.full_size);
         if round.outstanding.is_empty() {
             round.resend_at = None;
@@ -160,7 +161,8 @@ impl Validation {
         })
     }
 
-    /// Time has come. True if validation failed: nobody answered (MP-084 says what follows).
+    /// The timer has expired. True if validation failed because no response came (MP-084 says what
+    /// follows).
     pub(crate) fn on_timeout(&mut self, now: Instant) -> bool {
         let Some(round) = &mut self.round else {
             return false;
@@ -176,7 +178,8 @@ impl Validation {
     }
 }
 
-/// The PATH_RESPONSEs a path owes, each bound to the four-tuple its challenge came on (MP-077).
+/// The PATH_RESPONSEs that a path has to send, each bound to the four-tuple its challenge came on
+/// (MP-077).
 #[derive(Debug, Default)]
 pub(crate) struct Responses {
     /// Oldest first.
@@ -184,13 +187,13 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
-    /// Owes nothing.
+    /// No responses to send.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// PATH_CHALLENGE. When too many are owed, the oldest is forgotten: the peer repeats what it
-    /// still wants to know.
+    /// PATH_CHALLENGE. If there are too many, the oldest is dropped: the peer repeats a challenge
+    /// that it still needs.
     pub(crate) fn on_path_challenge(&mut self, four_tuple: FourTuple, data: [u8; 8]) {
         let same = |owed: &&(FourTuple, [u8; 8])| owed.0 == four_tuple;
         if self.queue.iter().filter(same).count() >= MAX_RESPONSES_PER_FOUR_TUPLE {
@@ -207,27 +210,27 @@ impl Responses {
         self.queue.iter().map(|owed| owed.0)
     }
 
-    /// Writes what is owed to `four_tuple`, each response once (RFC 9000 section 8.2.2). A lost
-    /// response is not repeated: another challenge follows.
+    /// Writes the responses for `four_tuple`, each once (RFC 9000 section 8.2.2). A lost response
+    /// is not repeated, because the peer sends another challenge.
     pub(crate) fn write_frames(&mut self, w: &mut FrameWriter<'_>, four_tuple: &FourTuple) {
         self.queue.retain(|(owed, data)| {
             owed != four_tuple || !w.try_write(&Frame::PathResponse(*data), Delivery::Nothing)
         });
     }
 
-    /// True if anything is owed.
+    /// True if there are responses to send.
     #[cfg(test)]
     pub(crate) fn wants_to_send(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Responses there is memory for.
+    /// Number of responses for which memory is allocated.
     #[cfg(test)]
     pub(crate) fn capacity(&self) -> usize {
         self.queue.capacity()
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.queue.shrink_to_fit();
     }

@@ -58,7 +58,7 @@ impl Path {
         }
     }
 
-    /// Bytes the pacer lets go now, or when it opens.
+    /// Bytes that the pacer allows to be sent now, or when it will allow some.
     pub(crate) fn pacing_budget(
         &mut self,
         now: Instant,
