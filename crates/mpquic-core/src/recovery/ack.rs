@@ -10,7 +10,7 @@ use crate::ids::SpaceId;
 use crate::space::LostPacket;
 use crate::wire::frame::Ack;
 
-/// Losses are remembered for this many probe timeouts.
+/// Lost packets are remembered for this many probe timeouts.
 const LOSS_MEMORY: u32 = 3;
 
 /// Sums over newly acknowledged packets.
@@ -26,10 +26,10 @@ struct Totals {
 }
 
 impl Recovery {
-    /// An ACK or PATH_ACK for `space` arrived. Clears `out` first.
+    /// ACK or PATH_ACK for `space`. Clears `out` first.
     ///
-    /// The cost depends on the packets that are acknowledged and on the ranges above the oldest
-    /// one under way, not on the numbers the frame names.
+    /// The cost depends on the number of newly acknowledged packets and of ranges above the oldest
+    /// packet in flight, not on how many numbers the frame names.
     ///
     /// # Errors
     /// PROTOCOL_VIOLATION if it names a packet that was never sent (MP-055).
@@ -55,13 +55,14 @@ impl Recovery {
         }
         let totals = self.add_up(cx, out);
         self.take_rtt_sample(space, ack, &totals, cx, out);
-        // RFC 9000 section 13.4.2.1: a reordered acknowledgement says nothing about ECN
+        // RFC 9000 section 13.4.2.1: ECN counts of a reordered acknowledgement are ignored
         if is_largest {
             self.check_ecn(space, ack, &totals, cx, out);
         }
         self.summarise(&totals, cx, out);
         self.find_lost(space, cx, out);
-        // RFC 9002 section 6.2.1: not while a client does not know whether it was validated
+        // RFC 9002 section 6.2.1: not while a client is unsure whether the server has validated its
+        // address
         if cx.peer_validated_address {
             self.pto_count = 0;
             self.last_probe_timeout = None;
@@ -72,7 +73,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Moves what the frame acknowledges into `out`.
+    /// Moves the packets that the frame acknowledges into `out`.
     fn take_acknowledged(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -87,7 +88,8 @@ impl Recovery {
         let first_lost = space.lost.first_number().unwrap_or(u64::MAX);
         let first = first_sent.min(first_lost);
         for range in ack.ranges() {
-            // RFC 9000 section 21.4: whoever acknowledges a skipped number has not seen the rest
+            // RFC 9000 section 21.4: a peer that acknowledges a skipped number acknowledges packets
+            // it has not seen
             if space.skipped.is_some_and(|number| range.contains(&number)) {
                 return Err(unsent());
             }
@@ -207,7 +209,7 @@ fn unsent() -> TransportError {
     TransportError::new(Fault::AckOfUnsent)
 }
 
-/// The delay the peer reports, as far as it can be believed (RFC 9002 section 5.3).
+/// The delay that the peer reports, limited to what it may be (RFC 9002 section 5.3).
 fn ack_delay(space: SpaceId, ack: &Ack, cx: &AckContext) -> Duration {
     if space == SpaceId::Initial {
         return Duration::ZERO;

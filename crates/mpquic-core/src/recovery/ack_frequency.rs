@@ -1,5 +1,6 @@
 //! How often acknowledgements are sent: what the peer asks of us, and what we ask of the peer
-//! (draft-ietf-quic-ack-frequency-14). The frames name no path, so each side has one setting for all.
+//! (draft-ietf-quic-ack-frequency-14). The frames name no path, so each side has one setting for
+//! all paths.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ use crate::space::AckPolicy;
 use crate::wire::frame::{AckFrequency, Frame};
 use crate::wire::transport_parameters::TransportParameters;
 
-/// Acknowledgements asked for in each window of the path with the smallest one, at least.
+/// The fewest acknowledgements to ask for in each congestion window of the path with the smallest
+/// one.
 const ACKS_PER_WINDOW: u64 = 4;
 
 /// Both directions of the extension.
@@ -23,19 +25,19 @@ pub(crate) struct AckFrequencies {
     min_delay: Option<Duration>,
     /// The largest sequence number the peer used.
     largest_sequence: Option<u64>,
-    /// The peer's `min_ack_delay`, if it takes requests.
+    /// The peer's `min_ack_delay`, if it accepts requests.
     peer_min_delay: Option<Duration>,
     /// The peer's `max_ack_delay`.
     announced_delay: Duration,
-    /// The delay the peer is known to keep to: that, or what it has been asked for.
+    /// The delay that the peer is known to keep: the announced one, or the one it was asked for.
     peer_delay: Duration,
-    /// The last request. There is no other until the peer has it.
+    /// The last request. No other is sent until the peer has acknowledged it.
     request: Option<(AckFrequency, Progress)>,
-    /// When the request is looked at again.
+    /// When the request is reviewed.
     review_at: Option<Instant>,
 }
 
-/// What a request follows from.
+/// What a request depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Conditions {
     /// The smallest smoothed round-trip time of the usable paths.
@@ -70,13 +72,13 @@ impl AckFrequencies {
         &self.policy
     }
 
-    /// True if the peer reads IMMEDIATE_ACK.
+    /// True if the peer supports IMMEDIATE_ACK.
     pub(crate) fn peer_answers_at_once(&self) -> bool {
         self.peer_min_delay.is_some()
     }
 
-    /// The peer may delay acknowledgements for so long: until it has a request, the longer of the
-    /// delays before and after it (section 7).
+    /// The longest time the peer may delay acknowledgements. Until it has acknowledged a request,
+    /// the longer of the delays before and after the request counts (section 7).
     pub(crate) fn peer_max_ack_delay(&self) -> Duration {
         match &self.request {
             Some((request, Progress::Queued | Progress::Sent)) => {
@@ -94,7 +96,8 @@ impl AckFrequencies {
     /// ACK_FREQUENCY arrived.
     pub(crate) fn on_ack_frequency(&mut self, asked: &AckFrequency) -> Result<(), TransportError> {
         let min_delay = self.announced()?;
-        // Section 4: longer than any max_ack_delay, or shorter than we can do
+        // Section 4: the delay is longer than any max_ack_delay may be, or shorter than what we
+        // announced
         if delay(asked) > MAX_ACK_DELAY || delay(asked) < min_delay {
             return Err(Fault::AckDelayNotValid.into());
         }
@@ -125,8 +128,8 @@ impl AckFrequencies {
         settled && self.peer_min_delay.is_some() && self.review_at.is_none_or(|at| at <= now)
     }
 
-    /// Asks for what fits the paths as they are now, if that is something else than before. Until
-    /// `next` there is no other review.
+    /// Asks for what suits the paths now, if that differs from the last request. The next review is
+    /// at `next`.
     pub(crate) fn review(&mut self, config: &TransportConfig, paths: Conditions, next: Instant) {
         self.review_at = Some(next);
         let (Some(wanted), Some(min_delay)) = (&config.ack_frequency, self.peer_min_delay) else {
@@ -170,7 +173,7 @@ impl AckFrequencies {
         }
     }
 
-    /// Takes the fate of a request.
+    /// A request was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, sequence: u64, fate: Fate) {
         if let Some((request, progress)) = &mut self.request
             && request.sequence_number == sequence
@@ -187,7 +190,8 @@ fn delay(frame: &AckFrequency) -> Duration {
     Duration::from_micros(frame.requested_max_ack_delay)
 }
 
-/// True if a change is worth a frame: not for every ripple of a window or a round-trip time.
+/// True if a change is large enough for a frame; windows and round-trip times change a little all
+/// the time.
 fn differs(before: &AckFrequency, after: &AckFrequency) -> bool {
     let moved = |before: u64, after: u64| before.abs_diff(after) > before / 4;
     moved(

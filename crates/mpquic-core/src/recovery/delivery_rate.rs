@@ -16,7 +16,7 @@ pub(super) struct DeliveryRateEstimator {
     first_sent_time: Instant,
     /// Packets sent before this many bytes are delivered count as application-limited.
     app_limited_until: u64,
-    /// The newest packet of the acknowledgement under way.
+    /// The newest packet of the current acknowledgement.
     newest: Option<Newest>,
     /// Once a packet sent after this many bytes were delivered is acknowledged, a round trip ends.
     round_end: u64,
@@ -43,7 +43,8 @@ impl DeliveryRateEstimator {
         }
     }
 
-    /// What to remember with a packet that leaves while `in_flight` other bytes are under way.
+    /// The state to remember with a packet that is sent while `in_flight` other bytes are in
+    /// flight.
     pub(super) fn on_packet_sent(&mut self, now: Instant, in_flight: u64) -> SendState {
         if in_flight == 0 {
             self.first_sent_time = now;
@@ -73,7 +74,7 @@ impl DeliveryRateEstimator {
         }
     }
 
-    /// A packet thought lost had been delivered.
+    /// A packet declared lost had been delivered.
     pub(super) fn on_late_packet(&mut self, packet: &SentPacket) {
         self.delivered += u64::from(packet.bytes);
     }
@@ -100,7 +101,7 @@ impl DeliveryRateEstimator {
         let bytes = u128::from(self.delivered.saturating_sub(sent.delivered));
         let rate = bytes * 1_000_000_000 / interval.as_nanos();
         let bytes_per_second = u64::try_from(rate).unwrap_or(u64::MAX);
-        // A sample that the application held down only counts if it is larger all the same.
+        // A sample that the application limited counts only if it is larger all the same.
         if !sent.app_limited || self.max().is_none_or(|max| bytes_per_second > max) {
             self.rounds[0] = self.rounds[0].max(bytes_per_second);
         }
@@ -112,7 +113,7 @@ impl DeliveryRateEstimator {
         })
     }
 
-    /// The sender runs out of data while `in_flight` bytes are under way.
+    /// The sender runs out of data while `in_flight` bytes are in flight.
     pub(super) fn set_app_limited(&mut self, in_flight: u64) {
         self.app_limited_until = (self.delivered + in_flight).max(1);
     }

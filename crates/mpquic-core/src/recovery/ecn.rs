@@ -5,11 +5,11 @@ use quinn_proto::EcnCodepoint;
 use super::PacketNumberSpace;
 use crate::wire::frame::EcnCounts;
 
-/// Packets marked to find out whether the path supports it (RFC 9000 A.4).
+/// How many packets are marked to find out whether the path supports ECN (RFC 9000 A.4).
 const TESTING_PACKETS: u32 = 10;
 
-/// Probe timeouts in a row after which marking is suspended while marked packets test the path: it
-/// may drop them.
+/// While the path is tested, marking stops after this many probe timeouts in a row, because the
+/// path may drop marked packets.
 const TESTING_TIMEOUTS: u32 = 2;
 
 /// Whether packets of a path are marked ECT(0).
@@ -22,11 +22,11 @@ pub(crate) struct EcnState {
 pub(crate) enum Validation {
     /// The first packets are marked.
     Testing { sent: u32, lost: u32 },
-    /// Enough were marked; nothing is known yet, so no more are.
+    /// Enough packets were marked; no more are until the result is known.
     Unknown { lost: u32 },
-    /// Marks arrive and are reported.
+    /// Marks arrive, and the peer reports them.
     Capable,
-    /// The path or the peer spoils marks, or marking is turned off.
+    /// The path or the peer corrupts marks, or ECN is turned off.
     Failed,
 }
 
@@ -50,12 +50,12 @@ impl EcnState {
         }
     }
 
-    /// For the log.
+    /// The state of validation, for the log.
     pub(crate) fn validation(&self) -> Validation {
         self.validation
     }
 
-    /// True once the path was found to carry marks.
+    /// True if the path was found to support ECN.
     #[cfg(test)]
     pub(crate) fn is_capable(&self) -> bool {
         self.validation == Validation::Capable

@@ -1,4 +1,4 @@
-//! Which packets are lost (RFC 9002 sections 6.1 and 7.6), and which were not after all.
+//! Which packets are lost (RFC 9002 sections 6.1 and 7.6), and which losses were spurious.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ struct Tolerance {
 }
 
 impl Thresholds {
-    /// How far tolerance grows. More packets would make acknowledgements walk over more slots.
+    /// The largest tolerance. With more packets, processing an acknowledgement would take longer.
     const LIMIT: Tolerance = Tolerance {
         packets: 128,
         time: 128,
@@ -42,7 +42,7 @@ impl Thresholds {
     pub(super) fn new(config: &TransportConfig) -> Self {
         let configured = Tolerance {
             packets: config.packet_threshold.max(1),
-            // Between one and sixteen RTTs, whatever is configured.
+            // Limited to between one and sixteen RTTs.
             time: ((config.time_threshold * 64.0).round() as u32).clamp(64, 1024),
         };
         Self {
@@ -71,11 +71,11 @@ impl Thresholds {
     }
 }
 
-/// Losses that a controller answers with one reduction of its window: those of packets sent before
-/// the first of them was noticed.
+/// Losses for which a controller reduces its window only once: those of packets sent before the
+/// first of them was detected.
 #[derive(Debug, Clone)]
 pub(super) struct LossEvent {
-    /// When the first loss was noticed.
+    /// When the first loss was detected.
     started: Instant,
     /// When the newest lost packet was sent.
     sent_at: Instant,
@@ -83,11 +83,11 @@ pub(super) struct LossEvent {
     bytes: u64,
     /// Lost packets not acknowledged since.
     missing: u32,
-    /// Some were acknowledged since.
+    /// Some were acknowledged since, so that the tolerance was raised.
     raised: bool,
 }
 
-/// Losses noticed at one time.
+/// Losses detected at the same time.
 #[derive(Debug, Default)]
 struct Batch {
     bytes: u64,
@@ -108,8 +108,8 @@ impl Recovery {
         self.find_lost(space, cx, out);
     }
 
-    /// Declares packets lost. Whatever is lost is older than everything that is not, so only the
-    /// front of the ring is looked at.
+    /// Declares packets lost. Lost packets are older than all others, so only the front of the ring
+    /// has to be examined.
     pub(super) fn find_lost(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -139,7 +139,7 @@ impl Recovery {
                 break;
             };
             self.on_packet_lost(space, number, &packet, cx, &mut batch);
-            // Nobody waits for bare acknowledgements.
+            // ACK-only packets carry nothing to repair, so they are not reported.
             if packet.ack_eliciting || packet.in_flight {
                 out.lost.push((number, packet));
             }
@@ -210,7 +210,7 @@ impl Recovery {
         }
     }
 
-    /// Another ack-eliciting packet of an unbroken run is lost; true if the run has become
+    /// Another ack-eliciting packet in an unbroken run of losses; true if the run now means
     /// persistent congestion (RFC 9002 section 7.6.2).
     fn extend_lost_run(
         &mut self,
@@ -259,8 +259,8 @@ impl Recovery {
         }
     }
 
-    /// A packet declared lost was acknowledged: tolerate more reordering, and if the whole loss
-    /// event was spurious, say so.
+    /// A packet declared lost was acknowledged: more reordering is tolerated from now on, and if
+    /// the whole loss event was spurious, it is reported.
     pub(super) fn on_late_packet(&mut self, lost: &LostPacket, now: Instant, out: &mut AckOutcome) {
         if lost.packet.mtu_probe || !lost.packet.in_flight {
             return;

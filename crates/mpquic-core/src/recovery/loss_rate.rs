@@ -1,6 +1,6 @@
 //! Share of packets lost recently.
 
-/// Packets the share is taken over.
+/// How many packets the share is taken over.
 const WINDOW: usize = 1000;
 
 /// Fate of the last packets, one bit each.
@@ -19,7 +19,8 @@ impl LossRate {
             let bits = self.lost_bits.get_or_insert_default();
             let word = &mut bits[self.position / 64];
             let bit = 1 << (self.position % 64);
-            // The bit still tells the fate of the packet WINDOW packets ago; 0 if there was none.
+            // The bit still holds the fate of the packet WINDOW packets ago, or 0 if there was
+            // none.
             self.lost -= usize::from(*word & bit != 0);
             self.lost += usize::from(is_lost);
             *word = if is_lost { *word | bit } else { *word & !bit };

@@ -27,7 +27,8 @@ use crate::congestion::{Acked, CongestionEvent};
 use crate::ids::PathId;
 use crate::space::SentPacket;
 
-/// However slow the controller, two datagrams leave in this time or a round trip.
+/// However low the controller's rate, two datagrams may be sent in this time, or in a round trip if
+/// that is shorter.
 const SLOWEST_PACE: Duration = Duration::from_millis(100);
 
 /// What the connection knows when it processes an acknowledgement or a loss timer.
@@ -46,15 +47,16 @@ pub(crate) struct AckContext {
     pub(crate) peer_validated_address: bool,
 }
 
-/// What an acknowledgement or a timeout changed. Reused, so that it need not be allocated again.
+/// What an acknowledgement or a timeout changed. The value is reused, so that nothing has to be
+/// allocated.
 #[derive(Debug, Default)]
 pub(crate) struct AckOutcome {
     /// Newly acknowledged packets: highest range first, numbers rising within a range.
     pub(crate) acked: Vec<(u64, SentPacket)>,
     /// Packets declared lost, oldest first.
     pub(crate) lost: Vec<(u64, SentPacket)>,
-    /// Packets declared lost earlier and acknowledged now: the loss was spurious. They are already
-    /// out of every count; their frames are delivered.
+    /// Packets declared lost earlier and acknowledged now, so that the loss was spurious. They are
+    /// no longer part of any count; their frames were delivered.
     pub(crate) late: Vec<(u64, SentPacket)>,
     /// For the controller, if packets in flight were newly acknowledged.
     pub(crate) summary: Option<Acked>,
@@ -81,32 +83,32 @@ impl AckOutcome {
 pub(crate) struct Recovery {
     /// Round-trip time.
     pub(crate) rtt: RttEstimator,
-    /// Token bucket.
+    /// Paces packets.
     pub(crate) pacer: Pacer,
     /// ECN validation.
     pub(crate) ecn: EcnState,
     bytes_in_flight: u64,
     pto_count: u32,
     last_probe_timeout: Option<Instant>,
-    /// When an ack-eliciting packet last left, something was newly acknowledged, or a probe
+    /// When an ack-eliciting packet was last sent, something was newly acknowledged, or a probe
     /// timeout passed.
     last_activity: Instant,
     delivery_rate: DeliveryRateEstimator,
     loss_rate: LossRate,
     is_app_limited: bool,
-    /// No congestion was noticed yet.
+    /// No congestion was detected yet.
     is_starting: bool,
     thresholds: Thresholds,
     loss_event: Option<LossEvent>,
-    /// When the address last changed.
+    /// When the path's addresses last changed.
     address_since: Option<Instant>,
-    /// The path the last acknowledgement came on, and whether it was another one before.
+    /// The path on which the last acknowledgement came.
     ack_path: Option<PathId>,
     ack_path_changed: bool,
 }
 
 impl Recovery {
-    /// A path nothing was sent on.
+    /// A path on which nothing was sent yet.
     pub(crate) fn new(config: &TransportConfig, now: Instant) -> Self {
         Self {
             rtt: RttEstimator::new(config.initial_rtt),
@@ -148,10 +150,10 @@ impl Recovery {
         self.delivery_rate.max()
     }
 
-    /// The connection has nothing more to send on this path although its window has room. It holds
-    /// until the next packet in flight leaves; acknowledgements that arrive meanwhile are reported
-    /// as `app_limited`. A path held by its window or its pacer is not application-limited (RFC
-    /// 9002 section 7.8).
+    /// The connection has nothing more to send on this path although its window has room. This
+    /// holds until the next packet that counts as in flight is sent; acknowledgements that arrive
+    /// meanwhile are reported as `app_limited`. A path limited by its window or its pacer is not
+    /// application-limited (RFC 9002 section 7.8).
     pub(crate) fn set_app_limited(&mut self) {
         if !self.is_app_limited {
             self.is_app_limited = true;
@@ -161,8 +163,8 @@ impl Recovery {
 
     /// The rate for [`Pacer::available`], bytes per second: the controller's, or 1.25 windows per
     /// smoothed RTT (RFC 9002 section 7.7); 2 windows until congestion is first noticed, so that
-    /// slow start can double. Two datagrams leave in a round trip or [`SLOWEST_PACE`] whatever the
-    /// controller says.
+    /// slow start can double. Two datagrams may be sent in a round trip or [`SLOWEST_PACE`],
+    /// however low the controller's rate is.
     pub(crate) fn pacing_rate(&self, window: u64, controller_rate: Option<u64>, mtu: u16) -> u64 {
         let smoothed = self.rtt.smoothed();
         if let Some(rate) = controller_rate {
@@ -176,8 +178,8 @@ impl Recovery {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
-    /// A packet left with a number from this space's `take_packet_number`. Every packet is
-    /// reported, also those that only acknowledge (RFC 9002 A.5).
+    /// A packet was sent with a number from this space's `take_packet_number`. Every packet must be
+    /// reported here, ACK-only ones included (RFC 9002 A.5).
     pub(crate) fn on_packet_sent(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -205,16 +207,16 @@ impl Recovery {
         space.sent.insert(packet_number, packet);
     }
 
-    /// The acknowledgement about to be reported came on this path. When that changes, the smallest
-    /// RTT is of another pair of ways and starts over with the next sample (MP-154).
+    /// The acknowledgement about to be reported came on this path. When the path changes, the
+    /// smallest RTT no longer applies and starts over with the next sample (MP-154).
     pub(crate) fn on_ack_path(&mut self, path: PathId) {
         let before = self.ack_path.replace(path);
         self.ack_path_changed |= before.is_some_and(|before| before != path);
     }
 
     /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a
-    /// Retry arrived or the path is gone. They are appended to `drained`, neither acknowledged nor
-    /// lost; the space itself remains usable (RFC 9002 A.11).
+    /// Retry arrived or the path is gone. They are appended to `drained` and count neither as
+    /// acknowledged nor as lost; the space itself remains usable (RFC 9002 A.11).
     pub(crate) fn discard_space(
         &mut self,
         space: &mut PacketNumberSpace,
@@ -232,8 +234,8 @@ impl Recovery {
         self.last_probe_timeout = None;
     }
 
-    /// The path's address changed: RTT, ECN and pacing start over, and packets sent before count
-    /// neither for the RTT nor for congestion control (RFC 9000 section 9.4).
+    /// The path's addresses changed: RTT, ECN and pacing start over, and packets sent before do not
+    /// count for the RTT or for congestion control (RFC 9000 section 9.4).
     pub(crate) fn reset_for_new_address(
         &mut self,
         space: &mut PacketNumberSpace,

@@ -2,23 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-/// Datagrams that may always leave at once: an initial window's worth.
+/// This many datagrams may always be sent at once: an initial window.
 const MIN_BURST: u64 = 10;
-/// Datagrams that may leave at once at most.
+/// The most datagrams that may be sent at once.
 const MAX_BURST: u64 = 256;
-/// What collects in this time may leave at once: timers fire late by about as much.
+/// What accumulates in this time may be sent at once, because timers may be late by about as much.
 const BURST_TIME: Duration = Duration::from_millis(2);
-/// An empty bucket is asked again when this much has collected: one timer serves a batch.
+/// An empty bucket waits until the bytes of this time have accumulated, so that one timer serves a
+/// batch.
 const BATCH_TIME: Duration = Duration::from_millis(1);
-/// Datagrams in a batch at most.
+/// The most datagrams in a batch.
 const MAX_BATCH: u64 = 64;
 
 /// A token bucket.
 #[derive(Debug, Clone)]
 pub(crate) struct Pacer {
-    /// Bytes that may leave.
+    /// Bytes that may be sent.
     tokens: u64,
-    /// Up to when tokens were added.
+    /// The time up to which tokens were added.
     filled: Instant,
 }
 
@@ -31,8 +32,8 @@ impl Pacer {
         }
     }
 
-    /// Bytes that may leave now (at least one `mtu`), or when to ask again. `rate` is in bytes per
-    /// second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate).
+    /// Bytes that may be sent now (at least one `mtu`), or when to ask again. `rate` is in bytes
+    /// per second, see [`Recovery::pacing_rate`](super::Recovery::pacing_rate).
     pub(crate) fn available(&mut self, now: Instant, rate: u64, mtu: u16) -> Result<u64, Instant> {
         let rate = rate.max(1);
         let mtu = u64::from(mtu.max(1));
@@ -44,7 +45,7 @@ impl Pacer {
             self.filled = now;
         } else if earned > 0 {
             self.tokens += earned;
-            // The time of a fraction of a byte is kept for the next call.
+            // The rest of the time, which makes a fraction of a byte, counts for the next call.
             self.filled += time_for(earned, rate).min(elapsed);
         }
         if self.tokens >= mtu {
@@ -56,7 +57,7 @@ impl Pacer {
         Err(self.filled + wait)
     }
 
-    /// A packet that counts as in flight left.
+    /// A packet that counts as in flight was sent.
     pub(crate) fn on_sent(&mut self, bytes: u64) {
         self.tokens = self.tokens.saturating_sub(bytes);
     }
@@ -67,7 +68,7 @@ fn bytes_in(time: Duration, rate: u64) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Rounded down.
+/// The time for `bytes` at `rate`, rounded down.
 fn time_for(bytes: u64, rate: u64) -> Duration {
     // One datagram at one byte per second takes less than a day; larger values are cut off there.
     const LONGEST: u128 = 86_400 * 1_000_000_000;

@@ -7,13 +7,13 @@ use super::Recovery;
 use crate::ids::SpaceId;
 use crate::space::SentPacket;
 
-/// Backoff ends here: a path that came back is noticed within a minute (as RFC 6298 section 2.5
-/// allows for TCP).
+/// The longest backoff, so that a path that works again is noticed within a minute (RFC 6298
+/// section 2.5 allows the same for TCP).
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// After so many probe timeouts in a row, only the newest packets are kept.
+/// After this many probe timeouts in a row, only the newest packets are kept.
 const PATIENCE: u32 = 16;
-/// Ack-eliciting packets kept then.
+/// The number of ack-eliciting packets kept then.
 const KEPT_WHEN_SILENT: usize = 64;
 
 /// What the connection knows when a path's recovery timer is set.
@@ -29,7 +29,8 @@ pub(crate) struct TimeoutContext {
     pub(crate) amplification_limited: bool,
     /// Probe timeouts back off to no more than this, unless one alone is longer.
     pub(crate) max_backoff: Duration,
-    /// Handshake keys are there: a client with nothing in flight probes with a Handshake packet.
+    /// Handshake keys are available: a client with nothing in flight probes with a Handshake
+    /// packet.
     pub(crate) has_handshake_keys: bool,
 }
 
@@ -61,8 +62,8 @@ impl Recovery {
     }
 
     /// The earliest timeout of the path's spaces: a loss timer if there is one, else the probe
-    /// timeout (RFC 9002 A.8). With nothing in flight there is one only for a client whose peer may
-    /// be held by the anti-amplification limit.
+    /// timeout (RFC 9002 A.8). With nothing in flight, there is one only for a client whose server
+    /// may be stopped by the anti-amplification limit.
     pub(crate) fn next_timeout<'a, I>(
         &self,
         spaces: I,
@@ -113,16 +114,17 @@ impl Recovery {
         let waiting = space.waiting_since.max(self.last_probe_timeout)?;
         let timeout = self.backed_off(self.pto(max_ack_delay), cx.max_backoff);
         Some(RecoveryTimeout {
-            // RFC 9002 section 6.2.1 starts anew with every packet. Who sends a little all the time
-            // would learn of a dead path when the window is full: twice the timeout is enough.
+            // RFC 9002 section 6.2.1 restarts the timer with every packet sent, so a sender that
+            // sends a little all the time would notice a dead path only once its window is full.
+            // Therefore it waits at most twice the timeout since packets have been waiting.
             at: (since + timeout).min(waiting + 2 * timeout),
             space: space.id(),
             kind: TimeoutKind::Probe,
         })
     }
 
-    /// When a client must send something, lest the server wait for it forever (RFC 9002 section
-    /// 6.2.2.1).
+    /// When a client must send something, so that the server does not wait for it forever (RFC 9002
+    /// section 6.2.2.1).
     fn deadlock_timeout(&self, cx: &TimeoutContext) -> Option<RecoveryTimeout> {
         if cx.peer_validated_address {
             return None;
@@ -140,7 +142,7 @@ impl Recovery {
 
     fn backed_off(&self, pto: Duration, limit: Duration) -> Duration {
         let factor = 1u32.checked_shl(self.pto_count).unwrap_or(u32::MAX);
-        // An RTT beyond the limit still waits one whole PTO.
+        // If one PTO is longer than the limit, it is waited for in full.
         pto.saturating_mul(factor).min(limit.max(pto))
     }
 
@@ -151,13 +153,13 @@ impl Recovery {
         self.last_probe_timeout = Some(now);
         self.last_activity = now;
         self.ecn.on_probe_timeout(self.pto_count);
-        // RFC 9002 section 6.2.4: one or two, and never more than what might be missing
+        // RFC 9002 section 6.2.4: one or two, but not more than there are unacknowledged packets
         space.probes = space.sent.ack_eliciting().clamp(1, 2) as u8;
     }
 
-    /// A path that has been silent for many probe timeouts: takes out all but its newest packets, so
-    /// that probes and PINGs without an answer do not pile up. Who sent their content should send it
-    /// again; should they be acknowledged after all, nobody notices.
+    /// If the path has been silent for many probe timeouts, removes all but its newest packets, so
+    /// that unanswered probes and PINGs do not accumulate. Their content has to be sent again. If
+    /// they are acknowledged after all, that is ignored.
     pub(crate) fn forget_unanswered(
         &mut self,
         space: &mut PacketNumberSpace,

@@ -21,7 +21,7 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     /// No sample yet: `initial` is assumed (RFC 9002 section 6.2.2).
     pub(crate) fn new(initial: Duration) -> Self {
-        // Any multiple of it must remain a time.
+        // Limited, so that multiples of it do not overflow.
         let initial = initial.min(Duration::from_secs(3600));
         Self {
             latest: initial,
@@ -57,8 +57,8 @@ impl RttEstimator {
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
     }
 
-    /// Measures the minimum afresh from the latest sample: after persistent congestion (RFC 9002
-    /// section 5.2), or when acknowledgements change their path (MP-154).
+    /// Restarts the minimum with the latest sample: after persistent congestion (RFC 9002 section
+    /// 5.2), or when acknowledgements come over another path (MP-154).
     pub(crate) fn restart_min(&mut self) {
         self.min = self.latest;
     }

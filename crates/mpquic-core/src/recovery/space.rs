@@ -1,5 +1,5 @@
-//! [`PacketNumberSpace`]: numbers, what was received, what was sent. One per path, plus Initial
-//! and Handshake.
+//! [`PacketNumberSpace`]: packet numbers, what was received and what was sent. There is one per
+//! path, and those for Initial and Handshake packets.
 
 use std::time::Instant;
 
@@ -18,20 +18,20 @@ pub(crate) struct PacketNumberSpace {
     pub(crate) sent: SentPackets,
     next: u64,
     skipping: Option<Skipping>,
-    /// The number left out last.
+    /// The packet number that was last skipped.
     pub(super) skipped: Option<u64>,
     pub(super) largest_acked: Option<u64>,
-    /// What was declared lost not long ago.
+    /// Packets that were declared lost recently.
     pub(super) lost: LostPackets,
     /// When the oldest packet below the largest acknowledged one counts as lost by time.
     pub(super) loss_time: Option<Instant>,
-    /// When the first ack-eliciting packet left of an unbroken run of lost ones (RFC 9002 section
-    /// 7.6).
+    /// When the first ack-eliciting packet of an unbroken run of lost ones was sent (RFC 9002
+    /// section 7.6).
     pub(super) lost_since: Option<Instant>,
     pub(super) last_ack_eliciting_sent: Option<Instant>,
-    /// Since when ack-eliciting packets are under way and none was acknowledged.
+    /// Since when ack-eliciting packets have been in flight without any acknowledgement.
     pub(super) waiting_since: Option<Instant>,
-    /// Ack-eliciting packets to send now whatever the congestion window says, because a probe
+    /// Ack-eliciting packets to send now, regardless of the congestion window, because a probe
     /// timeout passed (RFC 9002 section 6.2.4). Each one sent is subtracted.
     pub(super) probes: u8,
     pub(super) ecn: SpaceEcn,
@@ -42,7 +42,7 @@ pub(crate) struct PacketNumberSpace {
 pub(super) struct SpaceEcn {
     /// Packets sent with ECT(0).
     pub(super) marked: u64,
-    /// What the peer reported last.
+    /// The counts that the peer reported last.
     pub(super) reported: EcnCounts,
 }
 
@@ -72,8 +72,8 @@ impl PacketNumberSpace {
         self.id
     }
 
-    /// From now on skips a number at unpredictable distances, so that a peer that acknowledges
-    /// packets it has not seen is caught (RFC 9000 section 21.4). `seed` must be secret.
+    /// From now on, skips packet numbers at unpredictable distances, to detect a peer that
+    /// acknowledges packets it has not seen (RFC 9000 section 21.4). `seed` must be secret.
     pub(crate) fn skip_numbers(&mut self, seed: [u8; 32]) {
         self.skipping = Some(Skipping::new(seed, self.next));
     }
@@ -97,13 +97,13 @@ impl PacketNumberSpace {
         number
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.sent.trim();
         self.lost.trim();
     }
 
-    /// True if a probe is to be sent now, whatever the congestion window says.
+    /// True if a probe is to be sent now, regardless of the congestion window.
     pub(crate) fn wants_probe(&self) -> bool {
         self.probes > 0
     }
@@ -119,12 +119,12 @@ impl PacketNumberSpace {
     }
 }
 
-/// When to leave out a packet number.
+/// Which packet numbers to skip.
 #[derive(Debug)]
 struct Skipping {
-    /// The peer sees all earlier distances and must not be able to tell the next one from them.
+    /// The peer sees all earlier distances and must not be able to predict the next one from them.
     random: SeededRandom,
-    /// The next number to leave out.
+    /// The next number to skip.
     at: u64,
     /// Distances lie between this and twice as much.
     distance: u64,
@@ -144,7 +144,7 @@ impl Skipping {
         skipping
     }
 
-    /// Picks the number to leave out after `next`.
+    /// Chooses the number to skip after `next`.
     fn plan(&mut self, next: u64) {
         let random = u64::from_le_bytes(self.random.bytes());
         self.at = next + self.distance + random % self.distance;

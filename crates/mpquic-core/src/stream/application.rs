@@ -9,7 +9,8 @@ use super::set::Streams;
 use super::{ReadStreamError, RecvStream, ResetAtError, SendStream, Written};
 
 impl SendStream<'_> {
-    /// Takes as much of `data` as flow control and the send buffer allow. `Blocked` if nothing.
+    /// Writes as much of `data` as flow control and the send buffer allow, and returns how much.
+    /// `Blocked` if they allow nothing.
     pub fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
         self.streams.write(self.id, data.len(), |send, room| {
             let length = room.min(data.len());
@@ -18,8 +19,8 @@ impl SendStream<'_> {
         })
     }
 
-    /// Takes chunks without copying, as many as flow control and the send buffer allow. `Blocked`
-    /// if nothing.
+    /// Writes chunks without copying them, as many as flow control and the send buffer allow.
+    /// `Blocked` if they allow nothing.
     pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
         let offered = chunks.iter().map(Bytes::len).sum();
         let mut written = Written::default();
@@ -40,7 +41,7 @@ impl SendStream<'_> {
         Ok(written)
     }
 
-    /// The code the peer stopped the stream with, if it did.
+    /// The code with which the peer asked us to stop sending, if it did.
     pub fn stopped(&self) -> Result<Option<VarInt>, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.stopped())
@@ -61,7 +62,8 @@ impl SendStream<'_> {
         result.unwrap_or(Err(FinishError::ClosedStream))
     }
 
-    /// Drops unsent bytes and tells the peer. After [`Self::reset_at`], the code stays the first one.
+    /// Resets the stream: bytes that were not sent or were lost are never sent. After
+    /// [`Self::reset_at`], the first code stays.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let done = self
             .streams
@@ -71,7 +73,7 @@ impl SendStream<'_> {
     }
 
     /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
-    /// been written. It can be called again with a smaller size; the code stays the first one
+    /// been written. It can be called again with a smaller size, but the first code stays
     /// (draft-ietf-quic-reliable-stream-reset-11).
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         if !self.streams.peer_takes_reset_at {
@@ -88,7 +90,7 @@ impl SendStream<'_> {
         result.unwrap_or(Err(ResetAtError::ClosedStream))
     }
 
-    /// Larger is more urgent; 0 is the default.
+    /// Sets the priority. Larger is more urgent; 0 is the default.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), ClosedStream> {
         self.streams.set_priority(self.id, priority)
     }
@@ -101,7 +103,8 @@ impl SendStream<'_> {
 }
 
 impl RecvStream<'_> {
-    /// The next bytes, at most `max_length`, without copying; `None` at the end of the stream.
+    /// Reads the next bytes, at most `max_length`, without copying them; `None` at the end of the
+    /// stream.
     pub fn read_chunk(
         &mut self,
         max_length: usize,
@@ -110,8 +113,9 @@ impl RecvStream<'_> {
         self.streams.read_chunk(self.id, max_length, ordered)
     }
 
-    /// The code the peer reset the stream with, if it did; the stream is closed then. A reset that
-    /// lets the beginning of the stream through counts once that was read.
+    /// The code with which the peer reset the stream, if it did; the stream is closed then. If the
+    /// beginning of the stream is delivered in spite of the reset, the reset counts once that was
+    /// read.
     ///
     /// # Errors
     ///
@@ -131,7 +135,7 @@ impl Streams {
         self.sends.get(self.send_key(id)? as usize)
     }
 
-    /// A sending half takes no more writes, and less of the send window.
+    /// A sending half was reset: it accepts no more writes and uses less of the send window.
     fn after_reset(&mut self, id: StreamId) {
         if let Some(key) = self.send_key(id)
             && self
@@ -152,7 +156,8 @@ impl Streams {
         Some(result)
     }
 
-    /// Lets `take` move up to so many bytes into a stream's buffer; `offered` are there to take.
+    /// Lets `take` move bytes into a stream's buffer, as many as are allowed; `offered` is how many
+    /// there are.
     fn write(
         &mut self,
         id: StreamId,

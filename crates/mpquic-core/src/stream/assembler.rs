@@ -8,22 +8,22 @@ use quinn_proto::Chunk;
 
 use crate::range_set::RangeSet;
 
-/// Slices shorter than this are worth copying when many wait, so that they do not pin the
-/// datagrams they came in.
+/// When many slices are held, those shorter than this are copied, so that they do not keep the
+/// datagrams they came in alive. In bytes.
 pub(super) const SMALL_SLICE: usize = 600;
 
-/// Longest piece that short slices are gathered into, bytes.
+/// Short slices are gathered into pieces of at most this many bytes.
 const GATHERED: usize = 16 << 10;
 
-/// Emptied lists kept for reuse.
+/// How many empty lists are kept for reuse.
 const SPARE_LISTS: usize = 32;
 
-/// Received bytes of one stream. Bytes in order are taken and given in constant time and without a
-/// copy. Bytes beyond a gap are kept as runs: data that came in order over one path is one run,
-/// however many frames it took.
+/// Received bytes of one stream. Bytes in order are stored and read in constant time and without a
+/// copy. Bytes beyond a gap are kept as runs: data that arrived in order over one path is one run,
+/// however many frames it came in.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
-    /// What an ordered read gives next, without a gap.
+    /// The bytes that ordered reads return next, without a gap.
     ready: VecDeque<Piece>,
     /// Offset of the first ready byte.
     offset: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Assembler {
     end: u64,
     /// Where the first run begins; `None` if there are none.
     next_run: Option<u64>,
-    /// What lies beyond the first gap, by offset. Runs neither overlap nor touch.
+    /// The bytes beyond the first gap, by offset. Runs neither overlap nor touch.
     runs: BTreeMap<u64, Run>,
     /// Bytes held.
     unread: u64,
@@ -39,7 +39,8 @@ pub(crate) struct Assembler {
     read: u64,
     /// Pieces held.
     pieces: usize,
-    /// Once reads are unordered: what was given to the reader. Everything held is then in `runs`.
+    /// `Some` once reads are unordered: the bytes given to the reader. Everything held is in `runs`
+    /// then.
     delivered: Option<Box<RangeSet>>,
     spare: Vec<VecDeque<Piece>>,
 }
@@ -82,7 +83,7 @@ impl Piece {
 }
 
 impl Assembler {
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.ready.shrink_to_fit();
         self.spare = Vec::new();
@@ -98,7 +99,7 @@ impl Assembler {
         self.read
     }
 
-    /// Pieces held; each may pin a datagram.
+    /// Pieces held; each may keep a datagram alive.
     pub(crate) fn pieces(&self) -> usize {
         self.pieces
     }
@@ -108,7 +109,7 @@ impl Assembler {
         self.runs.len()
     }
 
-    /// Offset of the first byte an ordered reader has not got.
+    /// Offset of the first byte that an ordered reader has not read.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
@@ -131,7 +132,8 @@ impl Assembler {
         self.delivered.is_some()
     }
 
-    /// Takes bytes; those received before are left out. `gather` copies short slices together.
+    /// Stores received bytes, except those received before. With `gather`, short slices are copied
+    /// together.
     pub(crate) fn insert(&mut self, offset: u64, data: Bytes, gather: bool) {
         let end = offset + data.len() as u64;
         let in_order = offset == self.end
@@ -144,7 +146,7 @@ impl Assembler {
         }
     }
 
-    /// Appends to the ready bytes what does not reach beyond the first run.
+    /// Appends bytes to the ready ones, up to the first run.
     fn extend_ready(&mut self, data: Bytes, gather: bool) {
         self.end += data.len() as u64;
         self.unread += data.len() as u64;
@@ -181,7 +183,7 @@ impl Assembler {
         }
     }
 
-    /// Keeps what was neither given to the reader nor is held.
+    /// Stores the bytes that are not held and were not given to the reader.
     fn insert_unordered(
         &mut self,
         delivered: &RangeSet,
@@ -200,12 +202,12 @@ impl Assembler {
         self.insert_runs(offset, data, gather);
     }
 
-    /// Puts bytes among the runs, filling gaps and leaving out what is held.
+    /// Adds bytes to the runs, without those that are held already.
     fn insert_runs(&mut self, mut offset: u64, mut data: Bytes, gather: bool) {
         if data.is_empty() {
             return;
         }
-        // Mostly the newest bytes follow the last run, or start one.
+        // New bytes mostly follow the last run, or start another one behind it.
         match self.runs.last_entry() {
             Some(mut last) if offset == last.get().end => {
                 let run = last.get_mut();
@@ -338,7 +340,7 @@ impl Assembler {
         }
     }
 
-    /// Throws away what is held.
+    /// Drops all bytes held.
     pub(crate) fn clear(&mut self) {
         let (offset, end, read) = (self.offset, self.end, self.read);
         *self = Self {

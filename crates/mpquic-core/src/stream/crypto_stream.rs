@@ -22,9 +22,9 @@ pub(crate) struct CryptoStream {
 }
 
 impl CryptoStream {
-    /// Takes a frame; at most `limit` bytes may lie between what was read and its end. Anybody can
-    /// send these, before any proof of an address, so what is held for them is small: bytes that wait
-    /// are copied and pin no datagram.
+    /// CRYPTO. The frame may end at most `limit` bytes beyond what was read. Anybody can send these
+    /// before any proof of an address, so little is held for them: bytes that have to wait are copied
+    /// and keep no datagram in memory.
     pub(crate) fn on_crypto(&mut self, frame: Crypto, limit: usize) -> Result<(), TransportError> {
         let end = frame.offset.saturating_add(frame.data.len() as u64);
         // RFC 9000 section 7.5
@@ -43,7 +43,7 @@ impl CryptoStream {
         Ok(())
     }
 
-    /// True if a frame brings bytes beyond those that were read.
+    /// True if a frame has bytes beyond those that were read.
     pub(crate) fn extends(&self, frame: &Crypto) -> bool {
         frame.offset.saturating_add(frame.data.len() as u64) > self.assembler.offset()
     }
@@ -94,7 +94,7 @@ impl CryptoStream {
         self.buffer.next_resend().or_else(|| self.buffer.next_new())
     }
 
-    /// Takes the fate of a frame of this level.
+    /// A frame of this level was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, delivery: CryptoDelivery, fate: Fate) {
         let CryptoDelivery { offset, length } = delivery;
         let offsets = offset..offset + u64::from(length);
@@ -114,7 +114,7 @@ impl CryptoStream {
         self.buffer.buffered() > 0
     }
 
-    /// Queues everything not acknowledged again: after Retry, or to probe with it.
+    /// Queues all unacknowledged bytes again: after a Retry, or for a probe.
     pub(crate) fn resend(&mut self) {
         self.buffer.on_lost(0..self.buffer.sent());
     }

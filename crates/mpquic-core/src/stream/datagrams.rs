@@ -14,11 +14,11 @@ use crate::wire::buf::varint_size;
 use crate::wire::frame::DatagramHeader;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// What a queued payload costs beside its bytes.
+/// The memory a queued payload takes besides its bytes, in bytes.
 const OVERHEAD: usize = 64;
 
-/// Payloads waiting to be read before small ones are copied, so that they do not pin the UDP
-/// datagrams they came in.
+/// If more payloads than this wait to be read, small ones are copied, so that they do not keep the
+/// UDP datagrams they came in alive.
 const CROWDED: usize = 64;
 
 /// DATAGRAM frames waiting to be sent and to be read. They are neither repeated nor subject to flow
@@ -27,17 +27,17 @@ const CROWDED: usize = 64;
 pub(crate) struct Datagrams {
     incoming: Queue,
     outgoing: Queue,
-    /// The `max_datagram_frame_size` we announced; 0 if we take none.
+    /// The `max_datagram_frame_size` we announced; 0 if we accept none.
     limit: u64,
     /// The peer's `max_datagram_frame_size`.
     peer_limit: u64,
-    /// A `send` failed for want of room.
+    /// A `send` failed because there was no room.
     sender_waits: bool,
-    /// The application wants to know how much fits.
+    /// The application asked for the largest size, so it wants to send datagrams.
     size_matters: Cell<bool>,
 }
 
-/// Payloads and what they cost, with a bound on it.
+/// Payloads, and the memory they take, which is bounded.
 #[derive(Debug, Default)]
 struct Queue {
     payloads: VecDeque<Bytes>,
@@ -67,7 +67,7 @@ impl Queue {
 }
 
 impl Datagrams {
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.incoming.trim();
         self.outgoing.trim();
@@ -76,7 +76,7 @@ impl Datagrams {
     /// Empty queues with the configured bounds.
     pub(crate) fn new(config: &TransportConfig) -> Self {
         let bounded = |bound: usize| Queue {
-            // One payload always fits.
+            // There is always room for one payload.
             bound: bound.saturating_add(OVERHEAD),
             ..Queue::default()
         };
@@ -90,13 +90,13 @@ impl Datagrams {
         }
     }
 
-    /// Takes the peer's `max_datagram_frame_size`; 0 means it takes none.
+    /// Sets the peer's `max_datagram_frame_size`; with 0, it accepts no datagrams.
     pub(crate) fn set_peer_parameters(&mut self, peer: &TransportParameters) {
         self.peer_limit = peer.max_datagram_frame_size;
     }
 
-    /// Largest payload the peer takes in a packet with `room` bytes for frames; `None` if it takes
-    /// no datagrams.
+    /// Largest payload that the peer accepts and that fits a packet with `room` bytes for frames;
+    /// `None` if the peer accepts no datagrams.
     pub(crate) fn max_payload(&self, room: usize) -> Option<usize> {
         self.size_matters.set(true);
         // RFC 9221 section 3: the limit counts the frame's type and length as well.
@@ -105,7 +105,7 @@ impl Datagrams {
         }
         let limit = usize::try_from(self.peer_limit).unwrap_or(usize::MAX);
         let limit = limit.saturating_sub(1 + varint_size(self.peer_limit));
-        // In a packet of its own a frame needs no length.
+        // A frame alone in its packet needs no length field.
         Some(limit.min(room.saturating_sub(1)))
     }
 
@@ -114,8 +114,8 @@ impl Datagrams {
         self.size_matters.get()
     }
 
-    /// Takes a received payload. The oldest ones make room for it; true if the reader must be told
-    /// (nothing was waiting before).
+    /// Queues a received payload; if necessary, the oldest ones are dropped to make room. True if
+    /// nothing was waiting before, so that the reader must be told.
     pub(crate) fn on_datagram(&mut self, data: Bytes) -> Result<bool, TransportError> {
         // RFC 9221 section 3: a frame has a type besides its payload.
         if data.len() as u64 >= self.limit {
@@ -124,7 +124,7 @@ impl Datagrams {
         let was_empty = self.incoming.payloads.is_empty();
         while !self.incoming.has_room(&data) {
             if self.incoming.pop().is_none() {
-                // Larger than the whole buffer.
+                // It is larger than the whole buffer.
                 return Ok(false);
             }
         }
@@ -142,10 +142,10 @@ impl Datagrams {
         self.incoming.pop()
     }
 
-    /// Queues a payload whose size the caller checked with [`Self::max_payload`]. Gives it back if
+    /// Queues a payload whose size the caller has checked with [`Self::max_payload`]. Returns it if
     /// the buffer is full; [`Self::take_unblocked`] then tells when there is room.
     pub(crate) fn send(&mut self, data: Bytes) -> Result<(), Bytes> {
-        // A payload larger than the whole buffer may go alone.
+        // A payload larger than the whole buffer is accepted if the buffer is empty.
         if !self.outgoing.has_room(&data) && !self.outgoing.payloads.is_empty() {
             self.sender_waits = true;
             return Err(data);
@@ -178,7 +178,7 @@ impl Datagrams {
                 length: Some(length as u64),
             };
             if header.size() + length > room {
-                // Without a length it must end the packet.
+                // A frame without a length field must be the last one in the packet.
                 header.length = None;
                 let Some(padding) = room.checked_sub(header.size() + length) else {
                     return;
@@ -198,8 +198,8 @@ impl Datagrams {
         !self.outgoing.payloads.is_empty()
     }
 
-    /// Drops queued payloads that no packet with `room` bytes for frames can carry (the MTU fell);
-    /// returns how many.
+    /// Drops queued payloads that do not fit a packet with `room` bytes for frames, because the MTU
+    /// has shrunk; returns how many.
     pub(crate) fn drop_oversized(&mut self, room: usize) -> usize {
         let before = self.outgoing.payloads.len();
         let fits = |payload: &Bytes| payload.len() < room;

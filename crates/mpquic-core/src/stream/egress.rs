@@ -1,4 +1,4 @@
-//! What streams send, and what becomes of it.
+//! What streams send, and what follows when it is acknowledged or lost.
 
 use std::ops::Range;
 
@@ -15,8 +15,8 @@ use crate::wire::frame::{
     StreamsBlocked,
 };
 
-/// A packet's last bytes are not worth a frame of their own if it would carry less than this and
-/// leave more behind.
+/// No STREAM frame is added to a packet if it would carry fewer bytes than this and not all that
+/// wait.
 const MIN_FRAGMENT: u64 = 16;
 
 impl Streams {
@@ -33,7 +33,7 @@ impl Streams {
     /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, RESET_STREAM_AT, STOP_SENDING
     /// and the BLOCKED frames that are due.
     pub(crate) fn write_control(&mut self, writer: &mut FrameWriter<'_>) {
-        // What does not fit stays due.
+        // A frame that does not fit stays due.
         let _all_written = self.write_limits(writer)
             && self.write_receivers_control(writer)
             && self.write_senders_control(writer)
@@ -192,7 +192,7 @@ impl Streams {
             DataSelection::Range { id, offsets } => {
                 self.write_stream(writer, *id, max_bytes, |send, _, from| {
                     let rest = from.max(offsets.start)..offsets.end;
-                    send.buffer.under_way_in(rest)
+                    send.buffer.in_flight_in(rest)
                 })
             }
         };
@@ -227,8 +227,8 @@ impl Streams {
         max_bytes - left
     }
 
-    /// Writes frames of one stream as long as `choose` finds ranges, given the connection's credit
-    /// and the end of the last frame.
+    /// Writes frames of one stream as long as `choose` returns a range; it is given the
+    /// connection's credit and the end of the last frame.
     fn write_stream(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -255,14 +255,14 @@ impl Streams {
         max_bytes - left
     }
 
-    /// The peer is to know if its MAX_DATA is what stops us.
+    /// Tells the peer if its MAX_DATA is what stops us.
     fn note_blocked(&mut self) {
         if self.send_credit.available() == 0 && !self.fresh.is_empty() {
             self.send_credit.on_blocked();
         }
     }
 
-    /// Takes the fate of a frame written here; others are ignored.
+    /// A frame about streams was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, delivery: StreamDelivery, fate: Fate) {
         match delivery {
             StreamDelivery::Data {
@@ -296,7 +296,7 @@ impl Streams {
         }
     }
 
-    /// A lost frame is due again with what is true now (RFC 9000 section 13.3).
+    /// A lost control frame is due again, with the current values (RFC 9000 section 13.3).
     fn on_control_lost(&mut self, delivery: StreamDelivery) {
         match delivery {
             StreamDelivery::MaxData => self.recv_credit.on_lost(),
@@ -333,11 +333,11 @@ impl Streams {
     }
 }
 
-/// A frame that was written.
+/// A STREAM frame that was written.
 struct WrittenData {
     /// Bytes of stream data.
     length: usize,
-    /// Credit of the connection it used.
+    /// How much of the connection's credit it used.
     new: u64,
 }
 
@@ -361,7 +361,7 @@ fn write_frame(
         return None;
     }
     let length = if wanted > 0 && wanted >= room {
-        // It takes the rest of the packet: no length field.
+        // It fills the rest of the packet, so it has no length field.
         room
     } else {
         let length = wanted.min(room.checked_sub(varint_size(wanted) as u64)?);

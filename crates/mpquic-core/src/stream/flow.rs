@@ -1,9 +1,9 @@
-//! Credit (RFC 9000 section 4), written once for the connection's bytes, a stream's bytes and the
+//! Credit (RFC 9000 section 4): the same code for the connection's bytes, a stream's bytes and the
 //! number of streams.
 
 use crate::wire::buf::VARINT_MAX;
 
-/// Share of a window that must have become free before the peer is told: one part in this many.
+/// The peer is told of a new limit when one part in this many of the window has become free.
 const UPDATE_SHARE: u64 = 4;
 
 /// Credit we give the peer.
@@ -11,13 +11,13 @@ const UPDATE_SHARE: u64 = 4;
 pub(crate) struct ReceiveCredit {
     /// The limit the peer knows.
     announced: u64,
-    /// What it has used.
+    /// How much of it the peer has used.
     received: u64,
-    /// What the application has taken, or we have thrown away.
+    /// How much the application has read, or we have dropped.
     consumed: u64,
     /// How far the peer may be ahead of the application.
     window: u64,
-    /// The limit is to be announced, however little it rose.
+    /// The limit has to be announced even if it rose by little.
     due: bool,
 }
 
@@ -34,7 +34,7 @@ impl ReceiveCredit {
         }
     }
 
-    /// What the peer may still use.
+    /// How much the peer may still use.
     pub(crate) fn available(&self) -> u64 {
         self.announced - self.received
     }
@@ -45,12 +45,12 @@ impl ReceiveCredit {
         self.announced
     }
 
-    /// What the peer has used.
+    /// How much the peer has used.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Takes what the peer used of its credit; false if it had not that much.
+    /// The peer used `amount` of its credit; false if it did not have that much.
     #[must_use]
     pub(crate) fn on_received(&mut self, amount: u64) -> bool {
         if amount > self.available() {
@@ -60,7 +60,7 @@ impl ReceiveCredit {
         true
     }
 
-    /// The application took `amount`.
+    /// The application consumed `amount`.
     pub(crate) fn on_consumed(&mut self, amount: u64) {
         self.consumed += amount;
         debug_assert!(self.consumed <= self.received);
@@ -71,8 +71,8 @@ impl ReceiveCredit {
         self.received - self.consumed
     }
 
-    /// Changes the window. If it becomes larger, the peer hears of it at once; if smaller, the limit
-    /// stays where it is until more was consumed.
+    /// Changes the window. If it becomes larger, the peer is told at once; if it becomes smaller,
+    /// the limit stays until enough was consumed.
     pub(crate) fn set_window(&mut self, window: u64) {
         self.window = window.min(VARINT_MAX);
         self.due |= self.limit() > self.announced;
@@ -111,7 +111,8 @@ impl ReceiveCredit {
         self.due = true;
     }
 
-    /// The peer says that the limit stops it: it is told at once if it may go on.
+    /// The peer says that the limit stops it: if the limit has risen since, the peer is told at
+    /// once.
     pub(crate) fn on_peer_blocked(&mut self) {
         self.due |= self.limit() > self.announced;
     }
@@ -122,19 +123,19 @@ impl ReceiveCredit {
 pub(crate) struct SendCredit {
     limit: u64,
     used: u64,
-    /// The limit the peer was told, or is to be told, to be in our way.
+    /// The limit that stopped us, of which the peer was told or is to be told.
     blocked_at: Option<u64>,
-    /// It is to be told.
+    /// The peer is to be told of it.
     wants_report: bool,
 }
 
 impl SendCredit {
-    /// What we may still use.
+    /// How much we may still use.
     pub(crate) fn available(&self) -> u64 {
         self.limit.saturating_sub(self.used)
     }
 
-    /// Takes a new limit; says whether it rose. Smaller ones are old news.
+    /// Sets a new limit; returns whether it rose. A smaller one is outdated and ignored.
     pub(crate) fn raise(&mut self, limit: u64) -> bool {
         let rises = limit > self.limit;
         if rises {
@@ -149,7 +150,7 @@ impl SendCredit {
         self.used += amount;
     }
 
-    /// We would send if we had credit: the peer is told once for each limit.
+    /// We have something to send but no credit: the peer is told, once for each limit.
     pub(crate) fn on_blocked(&mut self) {
         if !self.is_blocked() {
             self.blocked_at = Some(self.limit);
@@ -172,7 +173,7 @@ impl SendCredit {
         self.wants_report = false;
     }
 
-    /// Such a frame was lost: told again if it still holds (RFC 9000 section 13.3).
+    /// Such a frame was lost: it is sent again if the limit still stops us (RFC 9000 section 13.3).
     pub(crate) fn on_report_lost(&mut self) {
         self.wants_report = self.is_blocked();
     }

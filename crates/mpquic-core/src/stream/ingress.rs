@@ -1,4 +1,4 @@
-//! What the peer's frames do to streams.
+//! The peer's frames about streams.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
 impl Streams {
-    /// Takes STREAM, and lets receive windows grow to what keeps all paths busy.
+    /// STREAM; receive windows grow to what keeps all paths busy.
     pub(crate) fn receive(
         &mut self,
         frame: frame::Stream,
@@ -73,7 +73,7 @@ impl Streams {
         })
     }
 
-    /// RESET_STREAM_AT; with a reliable size of 0, it is as good as RESET_STREAM.
+    /// RESET_STREAM_AT; with a reliable size of 0, it means the same as RESET_STREAM.
     pub(crate) fn on_reset_stream_at(
         &mut self,
         frame: &frame::ResetStreamAt,
@@ -214,7 +214,8 @@ impl Streams {
         Ok(())
     }
 
-    /// The receiving half a frame is for; `None` if it is closed, so that the frame is old news.
+    /// The receiving half that a frame is for; `None` if it is closed, so that the frame is
+    /// outdated.
     fn receiving(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.4, 19.8 and 19.13
         if self.is_local(id) && id.dir() == Dir::Uni {
@@ -224,7 +225,7 @@ impl Streams {
         Ok(self.recv_key(id))
     }
 
-    /// The sending half a frame is for; `None` if it is closed.
+    /// The sending half that a frame is for; `None` if it is closed.
     fn sending(&mut self, id: StreamId) -> Result<Option<u32>, TransportError> {
         // RFC 9000 sections 19.5 and 19.10
         if !self.is_local(id) && id.dir() == Dir::Uni {
@@ -234,7 +235,8 @@ impl Streams {
         Ok(self.send_key(id))
     }
 
-    /// Any frame opens the peer's stream; ours must have been opened by us.
+    /// Opens the stream that a frame names if it is one of the peer's. Those of ours must be open
+    /// already.
     fn ensure_open(&mut self, id: StreamId) -> Result<(), TransportError> {
         if self.was_opened(id) {
             return Ok(());
@@ -253,7 +255,7 @@ impl Streams {
     }
 }
 
-/// An application's code. It came as a varint, so nothing is cut off.
+/// An application's error code. It was read from a variable-length integer, so it fits.
 fn application_code(code: u64) -> VarInt {
     VarInt::from_u64(code).unwrap_or(VarInt::MAX)
 }

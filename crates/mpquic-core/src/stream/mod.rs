@@ -24,41 +24,41 @@ mod tests;
 /// Something happened to streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent {
-    /// The peer opened at least one stream of this kind.
+    /// The peer opened at least one stream of this direction.
     Opened {
-        /// Which kind.
+        /// The direction.
         dir: Dir,
     },
     /// A stream has data, its end or a reset to read.
     Readable {
-        /// Which.
+        /// The stream.
         id: StreamId,
     },
     /// A blocked write may go on.
     Writable {
-        /// Which.
+        /// The stream.
         id: StreamId,
     },
     /// All bytes and the end of a stream were acknowledged.
     Finished {
-        /// Which.
+        /// The stream.
         id: StreamId,
     },
     /// The peer asks us to stop sending.
     Stopped {
-        /// Which.
+        /// The stream.
         id: StreamId,
         /// The peer's application error code.
         error_code: VarInt,
     },
-    /// More streams of this kind may be opened, after `open` had failed.
+    /// More streams of this direction may be opened, after an attempt to open one failed.
     Available {
-        /// Which kind.
+        /// The direction.
         dir: Dir,
     },
 }
 
-/// Why a stream gave no data.
+/// Why nothing was read from a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReadStreamError {
     /// Nothing to read now; a [`StreamEvent::Readable`] will follow.
@@ -79,32 +79,32 @@ pub enum ReadStreamError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ResetAtError {
     /// The peer does not know RESET_STREAM_AT.
-    #[error("the peer cannot take the beginning of a reset stream")]
+    #[error("the peer does not support resetting a stream after its beginning")]
     UnsupportedByPeer,
-    /// So many bytes were not written, or would not have been delivered after an earlier reset.
+    /// Fewer bytes were written, or an earlier reset delivers fewer bytes.
     #[error("no more than what was written can be delivered")]
     TooLong,
-    /// The stream was delivered, stopped, or reset after no more bytes.
+    /// The stream was delivered or stopped, or was already reset after this many bytes or fewer.
     #[error("closed stream")]
     ClosedStream,
 }
 
-/// What a vectored write took.
+/// How much a vectored write accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Written {
-    /// Bytes taken.
+    /// Bytes accepted.
     pub bytes: usize,
-    /// Chunks taken whole; the first chunk not taken whole was advanced.
+    /// Chunks accepted whole. The first chunk that was not accepted whole keeps its unwritten rest.
     pub chunks: usize,
 }
 
-/// The sending half of a stream, lent by a connection.
+/// The sending half of a stream, borrowed from a connection.
 pub struct SendStream<'a> {
     streams: &'a mut set::Streams,
     id: StreamId,
 }
 
-/// The receiving half of a stream, lent by a connection.
+/// The receiving half of a stream, borrowed from a connection.
 pub struct RecvStream<'a> {
     streams: &'a mut set::Streams,
     id: StreamId,

@@ -1,10 +1,10 @@
-//! [`Pending`]: byte ranges that wait to be sent, and how many bytes they are.
+//! [`Pending`]: byte ranges that wait to be sent, and the number of their bytes.
 
 use std::ops::Range;
 
 use crate::range_set::RangeSet;
 
-/// A set of offsets that knows its size.
+/// A set of offsets that keeps track of its size.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     ranges: RangeSet,

@@ -1,10 +1,11 @@
-//! [`StreamQueue`]: which stream is next. The most urgent one, and round robin among equals.
+//! [`StreamQueue`]: decides which stream is next: the most urgent one, with round robin among those
+//! of equal priority.
 
 /// No stream.
 const NONE: u32 = u32::MAX;
 
-/// An ordered set of keys with a priority each. Every operation takes constant time as long as
-/// priorities are few; nothing is allocated once the largest key was seen.
+/// A queue of keys, each with a priority. Every operation takes constant time as long as there are
+/// few different priorities; nothing is allocated once the largest key was seen.
 #[derive(Debug, Default)]
 pub(crate) struct StreamQueue {
     /// One node per key ever seen: lists linked through indices.
@@ -38,7 +39,7 @@ struct Level {
 }
 
 impl StreamQueue {
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         if self.is_empty() {
             self.nodes = Vec::new();
@@ -61,7 +62,7 @@ impl StreamQueue {
         self.levels.first().map(|level| level.first)
     }
 
-    /// Queues `key` behind its equals. One that is queued already keeps its place.
+    /// Queues `key` behind those of equal priority. A key that is queued already keeps its place.
     pub(crate) fn insert(&mut self, key: u32, priority: i32) {
         let index = key as usize;
         if index >= self.nodes.len() {
@@ -95,7 +96,7 @@ impl StreamQueue {
         self.nodes[index] = node;
     }
 
-    /// Takes `key` out, if it is queued.
+    /// Removes `key`, if it is queued.
     pub(crate) fn remove(&mut self, key: u32) {
         let Some(node) = self.nodes.get_mut(key as usize).filter(|n| n.queued) else {
             return;
@@ -122,7 +123,7 @@ impl StreamQueue {
         }
     }
 
-    /// Puts `key` in or takes it out.
+    /// Queues `key` or removes it.
     pub(crate) fn set(&mut self, key: u32, priority: i32, queued: bool) {
         if queued != self.contains(key) {
             if queued {
@@ -133,7 +134,7 @@ impl StreamQueue {
         }
     }
 
-    /// Puts `key` behind its equals, if it is queued.
+    /// Moves `key` behind those of equal priority, if it is queued.
     pub(crate) fn rotate(&mut self, key: u32) {
         if let Some(node) = self.nodes.get(key as usize).copied()
             && node.queued

@@ -2,18 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-/// Round trips below this are measured over this long, so that a measurement has some packets in it.
+/// The shortest time to measure over, so that a measurement includes several packets even if the
+/// round trip is shorter.
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Round trips' worth of bytes that fit the window.
+/// The window holds the bytes that arrive in this many round trips.
 const ROUND_TRIPS: f64 = 4.0;
 
 /// Measures how fast stream bytes arrive on all paths together.
 ///
 /// A window of [`ROUND_TRIPS`] times the bytes that arrive in the slowest path's round trip keeps
-/// all paths busy: the application's credit travels back in one, and what is lost is repaired in
-/// another while all that follows waits for it, or in two if the repair is lost as well. While the
-/// window is the bottleneck, each round trip doubles it, even if it repairs a loss.
+/// all paths busy. New credit takes one round trip to reach the peer. A loss takes another to be
+/// repaired, during which all later bytes have to wait, or two if the repair is lost as well. While
+/// the window is the bottleneck, it doubles in each round trip, even in one with a loss.
 #[derive(Debug)]
 pub(crate) struct ReceiveWindow {
     start: Instant,

@@ -26,14 +26,15 @@ pub(crate) struct RecvHalf {
     assembler: Assembler,
     /// Where the stream ends, once known.
     final_size: Option<u64>,
-    /// The peer reset the stream after its beginning.
+    /// Set if the peer reset the stream but delivers its beginning.
     cut: Option<Cut>,
     state: State,
-    /// The reader found nothing and is to be told when that changes.
+    /// The reader found nothing, and is to be told when there is something.
     reader_waits: bool,
 }
 
-/// A reset that lets the first bytes through (draft-ietf-quic-reliable-stream-reset-11).
+/// A reset in spite of which the first bytes are delivered
+/// (draft-ietf-quic-reliable-stream-reset-11).
 #[derive(Debug, Clone, Copy)]
 struct Cut {
     error_code: VarInt,
@@ -46,7 +47,7 @@ enum State {
     Open,
     /// The peer reset the stream; the reader does not know yet.
     Reset(VarInt),
-    /// The reader has no interest; we wait for the final size. `due` while STOP_SENDING is to be
+    /// The reader wants no more; we wait for the final size. `due` while STOP_SENDING has to be
     /// sent.
     Stopped { error_code: VarInt, due: bool },
 }
@@ -75,7 +76,7 @@ impl RecvHalf {
         }
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.assembler.trim();
     }
@@ -94,8 +95,8 @@ impl RecvHalf {
         self.state == State::Open
     }
 
-    /// Takes note that the peer sent up to `end`, the final size if `fin`, and takes what is new
-    /// off both credits. After an error nothing has changed.
+    /// The peer has sent up to offset `end`, which is the final size if `fin`. New bytes use credit
+    /// of the stream and the connection. After an error nothing has changed.
     pub(crate) fn on_offset(
         &mut self,
         end: u64,
@@ -126,7 +127,7 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// Takes bytes that [`Self::on_offset`] let pass.
+    /// Stores bytes after [`Self::on_offset`] has accepted them.
     pub(crate) fn on_data(&mut self, offset: u64, mut data: Bytes, gather: bool) {
         if self.state != State::Open {
             return;
@@ -138,7 +139,7 @@ impl RecvHalf {
         self.assembler.insert(offset, data, gather);
     }
 
-    /// Takes a reset after the first `reliable_size` bytes; 0 for RESET_STREAM.
+    /// A reset after the first `reliable_size` bytes; 0 for RESET_STREAM.
     pub(crate) fn on_reset(
         &mut self,
         error_code: VarInt,
@@ -167,15 +168,15 @@ impl RecvHalf {
         Ok(())
     }
 
-    /// The code of a reset whose beginning was read.
+    /// The code of a reset, once the bytes before it were read.
     fn finished_cut(&self) -> Option<VarInt> {
         let cut = self.cut.as_ref()?;
         let is_read = self.assembler.is_read_up_to(cut.reliable_size);
         is_read.then_some(cut.error_code)
     }
 
-    /// The code of a reset, once nothing is to be read before it. An error if there can be none any
-    /// more: all data is here, or nobody wants it.
+    /// The code of a reset, once no bytes are left to be read before it. An error if no reset can
+    /// come any more, because all data is here or the stream was stopped.
     pub(crate) fn received_reset(&mut self) -> Result<Option<VarInt>, ClosedStream> {
         match self.state {
             State::Reset(error_code) => return Ok(Some(error_code)),
@@ -194,13 +195,14 @@ impl RecvHalf {
         Ok(None)
     }
 
-    /// True once all data up to the end is here: a reset changes nothing then (RFC 9000 section 3.2).
+    /// True once all data up to the end is here, so that a reset changes nothing (RFC 9000 section
+    /// 3.2).
     fn is_complete(&self) -> bool {
         let held = self.assembler.bytes_read() + self.assembler.unread();
         self.final_size == Some(held) && self.cut.is_none()
     }
 
-    /// Bytes nobody will read any more: their credit goes back to the connection.
+    /// Number of bytes that will never be read: their credit goes back to the connection.
     pub(crate) fn take_unwanted(&mut self) -> u64 {
         if self.state == State::Open {
             return 0;
@@ -210,7 +212,7 @@ impl RecvHalf {
         unwanted
     }
 
-    /// True once, when there is something for a reader who found nothing.
+    /// True once, when there is something to read for a reader that had found nothing.
     pub(crate) fn take_readable(&mut self) -> bool {
         self.reader_waits && self.is_readable() && {
             self.reader_waits = false;
@@ -230,12 +232,13 @@ impl RecvHalf {
         }
     }
 
-    /// True if nobody needs the half any more though its end was not read.
+    /// True if the half is not needed any more although its end was not read.
     pub(crate) fn is_done(&self) -> bool {
         matches!(self.state, State::Stopped { .. }) && self.final_size.is_some()
     }
 
-    /// The next bytes for the application, at most `max_length`; it may take `window` more then.
+    /// The next bytes for the application, at most `max_length`. The stream's window is `window`
+    /// from then on.
     pub(crate) fn read(
         &mut self,
         max_length: usize,
@@ -274,7 +277,7 @@ impl RecvHalf {
         }
     }
 
-    /// The application wants no more. False if it had said so before.
+    /// The application wants no more bytes. False if it had stopped before.
     pub(crate) fn stop(&mut self, error_code: VarInt) -> bool {
         if matches!(self.state, State::Stopped { .. }) {
             return false;
@@ -298,7 +301,7 @@ impl RecvHalf {
         }
     }
 
-    /// STOP_SENDING was sent, or lost.
+    /// STOP_SENDING was sent (`false`) or lost (`true`).
     pub(crate) fn set_stop_due(&mut self, is_due: bool) {
         if let State::Stopped { due, .. } = &mut self.state {
             *due = is_due;

@@ -16,21 +16,21 @@ pub(crate) struct SendHalf {
     pub(super) id: StreamId,
     pub(super) priority: i32,
     pub(super) buffer: SendBuffer,
-    /// The peer's MAX_STREAM_DATA; used by what was written, so that all that is buffered may go
-    /// as far as the stream is concerned.
+    /// The peer's MAX_STREAM_DATA. Written bytes use it at once, so that all buffered bytes may be
+    /// sent as far as the stream's limit is concerned.
     pub(super) credit: SendCredit,
-    /// A write failed for want of that credit; the writer is to be told.
+    /// A write failed because there was no such credit; the writer is to be told when there is.
     pub(super) writer_waits: bool,
-    /// What of this half is counted in the connection's totals.
+    /// The part of the connection's totals that comes from this half.
     pub(super) counted: Backlog,
-    /// How far the scheduler knows the half to be.
+    /// The progress that the scheduler was last told of.
     reported: Progress,
     fin: Fin,
     reset: Option<Reset>,
     stopped: Option<Stopped>,
 }
 
-/// How far a half is, as far as schedulers care.
+/// The progress of a half, as far as it matters to schedulers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Open,
@@ -43,9 +43,9 @@ enum Progress {
 enum Fin {
     /// Not known yet.
     Open,
-    /// To be sent with, or after, the last byte.
+    /// It waits to be sent, with the last byte or after it.
     Due,
-    /// Under way.
+    /// It is in flight.
     Sent,
     Acked,
 }
@@ -53,7 +53,8 @@ enum Fin {
 #[derive(Debug, Clone, Copy)]
 struct Reset {
     error_code: VarInt,
-    /// Bytes that are delivered all the same; with any, it is RESET_STREAM_AT.
+    /// Bytes that are delivered in spite of the reset; if there are any, the frame is
+    /// RESET_STREAM_AT.
     reliable_size: u64,
     due: bool,
     acked: bool,
@@ -62,23 +63,23 @@ struct Reset {
 #[derive(Debug, Clone, Copy)]
 struct Stopped {
     error_code: VarInt,
-    /// The application knows.
+    /// The application knows of it.
     told: bool,
 }
 
 /// What a half has in its buffer, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Backlog {
-    /// Not acknowledged, or after such a byte.
+    /// From the first unacknowledged byte on.
     pub(crate) buffered: u64,
     /// Never sent.
     pub(crate) unsent: u64,
-    /// Lost, not sent again since.
+    /// Lost and not sent again since.
     pub(crate) lost: u64,
 }
 
 impl Backlog {
-    /// Replaces one part of a total.
+    /// Replaces the part of one half in a total.
     pub(crate) fn replace(&mut self, before: Self, after: Self) {
         self.buffered = self.buffered - before.buffered + after.buffered;
         self.unsent = self.unsent - before.unsent + after.unsent;
@@ -105,7 +106,7 @@ impl SendHalf {
         }
     }
 
-    /// What the scheduler should hear of the half, if there is news.
+    /// What the scheduler has to be told of the half, if there is anything new.
     pub(crate) fn take_news(&mut self) -> Option<SchedulerEvent> {
         let is_cut = self.reset.is_some() && self.buffer.buffered() == 0;
         let progress = if is_cut || self.is_finished() {
@@ -144,12 +145,12 @@ impl SendHalf {
         self.fin == Fin::Open && self.reset.is_none()
     }
 
-    /// The code the peer stopped the stream with.
+    /// The code with which the peer stopped the stream.
     pub(crate) fn stopped(&self) -> Option<VarInt> {
         self.stopped.map(|stopped| stopped.error_code)
     }
 
-    /// The code the peer stopped the stream with; from now on the application knows it.
+    /// The code with which the peer stopped the stream, for the application: it counts as told.
     pub(crate) fn tell_stopped(&mut self) -> Option<VarInt> {
         let stopped = self.stopped.as_mut()?;
         stopped.told = true;
@@ -170,8 +171,8 @@ impl SendHalf {
         self.cut(error_code, 0)
     }
 
-    /// The application resets the stream after its first `reliable_size` bytes, of which there must
-    /// be so many. False if it was reset after no more bytes before.
+    /// The application resets the stream after its first `reliable_size` bytes, which must have
+    /// been written. False if it was reset before after this many bytes or fewer.
     pub(crate) fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> bool {
         if self.stopped.is_some() {
             return self.reset(error_code);
@@ -179,7 +180,7 @@ impl SendHalf {
         self.cut(error_code, reliable_size)
     }
 
-    /// The peer wants no more; says whether the application must hear of it.
+    /// STOP_SENDING; returns whether the application must be told.
     pub(crate) fn on_stop_sending(&mut self, error_code: VarInt) -> bool {
         if self.reset.is_some() {
             // The peer does not want the beginning either.
@@ -188,15 +189,16 @@ impl SendHalf {
         }
         self.stopped = Some(Stopped {
             error_code,
-            // An application that has finished may never look at the stream again.
+            // An application that has finished the stream may never look at it again, so it counts
+            // as told.
             told: self.fin != Fin::Open,
         });
         // RFC 9000 section 3.5: the answer is a reset with the same code.
         self.cut(error_code, 0)
     }
 
-    /// Resets the stream after its first `reliable_size` bytes, or after fewer than before. The code
-    /// of the first time stays (draft-ietf-quic-reliable-stream-reset-11 section 5.2).
+    /// Resets the stream after its first `reliable_size` bytes, or reduces that number if it is
+    /// reset already. The first code stays (draft-ietf-quic-reliable-stream-reset-11 section 5.2).
     fn cut(&mut self, error_code: VarInt, reliable_size: u64) -> bool {
         let before = self.reset;
         if before.is_some_and(|reset| reset.reliable_size <= reliable_size) {
@@ -213,8 +215,9 @@ impl SendHalf {
         true
     }
 
-    /// What RESET_STREAM_AT says, if it is due, or RESET_STREAM if the reliable size is 0: not
-    /// before all that is to be delivered was sent, so that the final size has its credit.
+    /// The RESET_STREAM_AT frame that is due, if any; with a reliable size of 0 it stands for
+    /// RESET_STREAM. It is due only once all bytes to be delivered were sent, because the final
+    /// size needs credit.
     pub(crate) fn reset_due(&self) -> Option<ResetStreamAt> {
         let reset = self.reset.filter(|reset| reset.due)?;
         let final_size = self.buffer.end();
@@ -233,7 +236,7 @@ impl SendHalf {
         }
     }
 
-    /// The fate of RESET_STREAM, or of RESET_STREAM_AT with this size.
+    /// RESET_STREAM, or RESET_STREAM_AT with this size, was acknowledged or lost.
     pub(crate) fn on_reset_delivery(&mut self, reliable_size: u64, fate: Fate) {
         if let Some(reset) = &mut self.reset
             && reset.reliable_size == reliable_size
@@ -253,24 +256,24 @@ impl SendHalf {
         self.credit.report().filter(|_| self.is_open())
     }
 
-    /// True if something can go without credit of the connection.
+    /// True if something can be sent without credit of the connection.
     pub(crate) fn can_resend(&self) -> bool {
         self.buffer.has_resend() || self.bare_fin().is_some()
     }
 
-    /// True if there are bytes above all that were sent.
+    /// True if there are bytes beyond the highest offset sent.
     pub(crate) fn has_new(&self) -> bool {
         self.buffer.next_new().is_some()
     }
 
-    /// The end of the stream on its own.
+    /// The end of the stream without data, if it has to be sent that way.
     fn bare_fin(&self) -> Option<Range<u64>> {
         let end = self.buffer.end();
         (self.fin == Fin::Due && self.reset.is_none() && self.buffer.sent() == end)
             .then_some(end..end)
     }
 
-    /// What to send next, with `credit` of the connection for new bytes.
+    /// The bytes to send next, with `credit` of the connection for new ones.
     pub(crate) fn next(&self, credit: u64) -> Option<Range<u64>> {
         self.buffer
             .next_resend()
@@ -282,7 +285,8 @@ impl SendHalf {
             .or_else(|| self.bare_fin())
     }
 
-    /// What of `offsets` is not acknowledged, with `credit` of the connection for new bytes.
+    /// The first bytes of `offsets` that are not acknowledged, with `credit` of the connection for
+    /// new ones.
     pub(crate) fn next_in(&self, offsets: Range<u64>, credit: u64) -> Option<Range<u64>> {
         let range = self.buffer.unacked_in(offsets)?;
         let end = range.end.min(self.buffer.sent().saturating_add(credit));
@@ -305,7 +309,8 @@ impl SendHalf {
         self.buffer.on_sent(range)
     }
 
-    /// The fate of a frame. Fates of bytes thrown away, and repeated ones, change nothing.
+    /// A STREAM frame was acknowledged or lost. This may be reported more than once, and for bytes
+    /// that were dropped; then nothing changes.
     pub(crate) fn on_delivery(&mut self, range: Range<u64>, fin: bool, fate: Fate) {
         match fate {
             Fate::Acked => self.buffer.on_acked(range),
@@ -325,16 +330,16 @@ impl SendHalf {
         self.fin == Fin::Acked && self.reset.is_none() && self.buffer.buffered() == 0
     }
 
-    /// True if nobody needs the half any more.
+    /// True if the half is not needed any more.
     pub(crate) fn is_done(&self) -> bool {
         let delivered = self.buffer.buffered() == 0;
         let reset = self.reset.is_some_and(|reset| reset.acked && delivered);
         self.is_finished() || reset && self.stopped.is_none_or(|stopped| stopped.told)
     }
 
-    /// True if any byte of `offsets` is under way or lost.
+    /// True if any byte of `offsets` is in flight or lost.
     pub(crate) fn is_unacked(&self, offsets: Range<u64>) -> bool {
-        self.buffer.under_way_in(offsets).is_some()
+        self.buffer.in_flight_in(offsets).is_some()
     }
 
     /// The stream as schedulers see it.

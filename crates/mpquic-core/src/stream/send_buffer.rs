@@ -12,27 +12,29 @@ use crate::range_set::RangeSet;
 const SEGMENT_MIN: usize = 1 << 10;
 const SEGMENT_MAX: usize = 64 << 10;
 
-/// Chunks shorter than this are copied: keeping them apart would cost more.
+/// Chunks shorter than this, in bytes, are copied, because that costs less than a segment of their
+/// own.
 const SMALL_CHUNK: usize = 256;
 
-/// The bytes of a stream from the first unacknowledged one to the last written one, and what
-/// became of each: never sent, under way, lost, or acknowledged.
+/// The bytes of a stream from the first unacknowledged one to the last written one, and the state
+/// of each: never sent, in flight, lost, or acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct SendBuffer {
     segments: VecDeque<Segment>,
-    /// Every byte below was acknowledged.
+    /// Every byte below this offset was acknowledged.
     base: u64,
-    /// Every byte sent is below.
+    /// Every byte sent is below this offset.
     sent: u64,
     /// End of the bytes written.
     end: u64,
-    /// What was acknowledged above `base`.
+    /// Acknowledged bytes above `base`.
     acked: RangeSet,
-    /// What was lost and not sent again since.
+    /// Bytes that were lost and not sent again since.
     lost: Pending,
-    /// What was passed over by sending from a later offset: never sent, though below `sent`.
+    /// Bytes that were never sent although they are below `sent`, because later ones were sent
+    /// first.
     skipped: Pending,
-    /// Where bytes were last taken from.
+    /// Index of the segment that bytes were last copied from.
     cursor: usize,
 }
 
@@ -62,7 +64,7 @@ impl Segment {
 }
 
 impl SendBuffer {
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.segments.shrink_to_fit();
     }
@@ -73,17 +75,17 @@ impl SendBuffer {
         self.base
     }
 
-    /// Offset above every byte sent.
+    /// Offset after the highest byte sent.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Offset above every byte written.
+    /// Offset after the last byte written.
     pub(crate) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Bytes held for the sake of the first unacknowledged one and all that follow.
+    /// Number of bytes from the first unacknowledged one to the last one written.
     pub(crate) fn buffered(&self) -> u64 {
         self.end - self.base
     }
@@ -145,7 +147,7 @@ impl SendBuffer {
         });
     }
 
-    /// The next bytes that can go without new credit: lost ones, else passed over ones.
+    /// The next bytes that need no new credit: lost ones first, then skipped ones.
     pub(crate) fn next_resend(&self) -> Option<Range<u64>> {
         self.lost.first().or_else(|| self.skipped.first())
     }
@@ -155,12 +157,13 @@ impl SendBuffer {
         !self.lost.is_empty() || !self.skipped.is_empty()
     }
 
-    /// The bytes above everything sent.
+    /// The bytes after the highest one sent.
     pub(crate) fn next_new(&self) -> Option<Range<u64>> {
         (self.sent < self.end).then_some(self.sent..self.end)
     }
 
-    /// The first part of `offsets` that is held and not acknowledged, sent before or not.
+    /// The first part of `offsets` that was written and is not acknowledged, whether or not it was
+    /// sent.
     pub(crate) fn unacked_in(&self, offsets: Range<u64>) -> Option<Range<u64>> {
         let mut start = offsets.start.max(self.base);
         let mut end = offsets.end.min(self.end);
@@ -178,7 +181,7 @@ impl SendBuffer {
     }
 
     /// The first part of `offsets` that was sent and is not acknowledged.
-    pub(crate) fn under_way_in(&self, mut offsets: Range<u64>) -> Option<Range<u64>> {
+    pub(crate) fn in_flight_in(&self, mut offsets: Range<u64>) -> Option<Range<u64>> {
         offsets.end = offsets.end.min(self.sent);
         while let Some(mut range) = self.unacked_in(offsets.clone()) {
             let Some(unsent) = self.skipped.first_in(&range) else {
@@ -222,7 +225,7 @@ impl SendBuffer {
             .partition_point(|segment| segment.end() <= offset)
     }
 
-    /// Bytes of `range` were sent. Returns by how many the highest offset sent rose: that is what
+    /// Bytes of `range` were sent. Returns by how much the highest offset sent rose, which is what
     /// flow control counts.
     pub(crate) fn on_sent(&mut self, range: Range<u64>) -> u64 {
         self.lost.remove(range.clone());
@@ -262,7 +265,7 @@ impl SendBuffer {
         }
     }
 
-    /// Bytes of `range` were lost; those that were acknowledged since do not matter.
+    /// Bytes of `range` were lost, except those acknowledged since.
     pub(crate) fn on_lost(&mut self, range: Range<u64>) {
         let mut start = range.start.max(self.base);
         let end = range.end.min(self.sent);
@@ -280,7 +283,7 @@ impl SendBuffer {
         }
     }
 
-    /// Throws away the bytes from `length` on: those not sent yet never will be, and the others
+    /// Drops the bytes from offset `length` on: those not sent yet are never sent, and the others
     /// count as acknowledged.
     pub(crate) fn truncate(&mut self, length: u64) {
         self.end = self.end.min(self.sent.max(length));

@@ -1,4 +1,4 @@
-//! [`Streams`]: all streams of a connection. It knows no path.
+//! [`Streams`]: all streams of a connection. It knows nothing of paths.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -19,10 +19,10 @@ use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::frame::MAX_STREAM_COUNT;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// Streams a scheduler sees at most.
+/// The most streams that a scheduler sees.
 const MAX_STREAM_VIEWS: usize = 64;
 
-/// Pieces of received data held before short slices are gathered.
+/// If more pieces of received data than this are held, short ones are copied together.
 const CROWDED: usize = 1024;
 
 /// Gaps that may be open in received data however little of it there is. Each costs about 300 bytes.
@@ -33,14 +33,13 @@ const MIN_GAPS: usize = 4096;
 /// us hold hundreds is stopped (RFC 9000 section 21.6).
 const BYTES_PER_GAP: u64 = 512;
 
-/// Part of the send window that must be free before blocked writers are woken, one in this many.
+/// Blocked writers are woken when one part in this many of the send window is free.
 const WAKE_SHARE: u64 = 8;
 
-/// Free bytes that wake writers when nothing is left to send.
+/// If nothing is left to send, writers are woken when this many bytes are free.
 const WAKE_IDLE: u64 = 16 << 10;
 
-/// Streams the peer may have open at a time, at most: their count stays below 2^60 however many come
-/// and go.
+/// The most streams the peer may have open at a time, so that stream counts stay below 2^60.
 const MAX_CONCURRENT: u64 = MAX_STREAM_COUNT / 2;
 
 /// All streams of a connection, their flow control, and what of them is sent next.
@@ -51,8 +50,8 @@ pub(crate) struct Streams {
     pub(super) recvs: Slab<RecvHalf>,
     /// By initiator (ours first) and direction.
     tables: [[StreamTable; 2]; 2],
-    /// Halves with something to send that needs no credit of the connection: lost bytes, bytes
-    /// passed over, a bare end of stream.
+    /// Halves with something to send that needs no credit of the connection: lost bytes, skipped
+    /// bytes, or the end of a stream without data.
     pub(super) resend: StreamQueue,
     /// Halves with new bytes.
     pub(super) fresh: StreamQueue,
@@ -61,7 +60,7 @@ pub(crate) struct Streams {
     pub(super) recv_control: StreamQueue,
     /// Halves whose writers wait for room in the send window.
     pub(super) blocked_writers: StreamQueue,
-    /// The peer's MAX_DATA; used by what was sent.
+    /// The peer's MAX_DATA; sent bytes use it.
     pub(super) send_credit: SendCredit,
     /// Our MAX_DATA.
     pub(super) recv_credit: ReceiveCredit,
@@ -74,9 +73,9 @@ pub(crate) struct Streams {
     /// Initial limits of our streams, by direction, and of those the peer opens.
     initial_local: [u64; 2],
     initial_peer: u64,
-    /// The peer announced that it takes RESET_STREAM_AT.
+    /// The peer announced support for RESET_STREAM_AT.
     pub(super) peer_takes_reset_at: bool,
-    /// We take RESET_STREAM_AT.
+    /// We announced support for RESET_STREAM_AT.
     pub(super) takes_reset_at: bool,
     /// What all sending halves hold.
     pub(super) total: Backlog,
@@ -89,9 +88,9 @@ pub(crate) struct Streams {
     max_window: u64,
     pub(super) receive_window: ReceiveWindow,
     events: VecDeque<StreamEvent>,
-    /// What the scheduler was not told yet.
+    /// Events that the scheduler was not told of yet.
     news: Vec<SchedulerEvent>,
-    /// The peer opened streams the application was not told of.
+    /// The peer opened streams that the application was not told of yet, by direction.
     opened: [bool; 2],
 }
 
@@ -139,7 +138,7 @@ impl Streams {
         }
     }
 
-    /// Takes the peer's limits: the remembered ones for 0-RTT, then those of the handshake. Limits
+    /// Sets the peer's limits: the remembered ones for 0-RTT, then those of the handshake. Limits
     /// only rise.
     pub(crate) fn set_peer_parameters(&mut self, parameters: &TransportParameters) {
         self.initial_local = [
@@ -167,8 +166,8 @@ impl Streams {
         }
     }
 
-    /// Forgets everything done in 0-RTT: its streams never existed and the remembered limits do
-    /// not hold (RFC 9001 section 4.6.2). The parameters of the handshake are to follow.
+    /// Forgets everything done in 0-RTT: its streams never existed, and the remembered limits do
+    /// not hold (RFC 9001 section 4.6.2). The handshake's parameters must be set afterwards.
     pub(crate) fn on_zero_rtt_rejected(&mut self) {
         for dir in [Dir::Bi, Dir::Uni] {
             for index in 0..self.table(self.side, dir).opened() {
@@ -182,7 +181,7 @@ impl Streams {
             }
             self.tables[0][slot(dir)] = StreamTable::default();
         }
-        // Events of those streams are of no use to anybody.
+        // Events of those streams are dropped as well.
         let side = self.side;
         self.events.retain(|event| match *event {
             StreamEvent::Readable { id }
@@ -227,7 +226,7 @@ impl Streams {
             .max(self.initial_stream_window);
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         for queue in [
             &mut self.resend,
@@ -260,12 +259,12 @@ impl Streams {
         &mut self.tables[usize::from(!self.is_local(id))][slot(id.dir())]
     }
 
-    /// True if we opened, or may open, the stream.
+    /// True if the stream is one that we open.
     pub(super) fn is_local(&self, id: StreamId) -> bool {
         id.initiator() == self.side
     }
 
-    /// True if the stream was opened, by whomever.
+    /// True if the stream was opened, by either side.
     pub(super) fn was_opened(&self, id: StreamId) -> bool {
         id.index() < self.table(id.initiator(), id.dir()).opened()
     }
@@ -332,18 +331,18 @@ impl Streams {
         Some(StreamId::new(!self.side, dir, index))
     }
 
-    /// Lends the sending half of a stream.
+    /// The sending half of a stream.
     pub(crate) fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
         SendStream { streams: self, id }
     }
 
-    /// Lends the receiving half of a stream.
+    /// The receiving half of a stream.
     pub(crate) fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
         RecvStream { streams: self, id }
     }
 
-    /// Brings totals and queues up to date after a sending half changed, and frees it when nobody
-    /// needs it any more.
+    /// Updates totals and queues after a sending half has changed, and frees the half if it is not
+    /// needed any more.
     pub(super) fn settle_send(&mut self, key: u32) {
         let Some(send) = self.sends.get_mut(key as usize) else {
             return;
@@ -386,8 +385,8 @@ impl Streams {
         }
     }
 
-    /// Brings queues up to date after a receiving half changed, returns to the connection the
-    /// credit of bytes nobody will read, and frees the half when nobody needs it any more.
+    /// Updates queues after a receiving half has changed, returns the credit of bytes that will
+    /// never be read to the connection, and frees the half if it is not needed any more.
     pub(super) fn settle_recv(&mut self, key: u32) {
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return;
@@ -423,7 +422,7 @@ impl Streams {
         self.held.gaps = self.held.gaps - before.gaps + after.gaps;
     }
 
-    /// True if so many pieces are held that short slices should not pin datagrams.
+    /// True if so many pieces are held that short ones should be copied.
     pub(super) fn is_crowded(&self) -> bool {
         self.held.pieces > CROWDED
     }
@@ -439,8 +438,8 @@ impl Streams {
         self.send_window.saturating_sub(self.total.buffered)
     }
 
-    /// Wakes blocked writers once it is worth their while: not for every acknowledgement, unless
-    /// there is nothing else to send.
+    /// Wakes blocked writers once enough of the send window is free, and not for every
+    /// acknowledgement; or earlier, if nothing else is left to send.
     pub(super) fn wake_writers(&mut self) {
         if self.blocked_writers.is_empty() {
             return;
@@ -476,7 +475,8 @@ impl Streams {
         self.events.pop_front()
     }
 
-    /// Streams that were opened or are over, and sizes that became known, for the scheduler.
+    /// Events for the scheduler: streams that were opened or have ended, and sizes that became
+    /// known.
     pub(crate) fn drain_news(&mut self) -> impl Iterator<Item = SchedulerEvent> + '_ {
         self.news.drain(..)
     }
@@ -486,7 +486,7 @@ impl Streams {
         self.total.unsent
     }
 
-    /// The streams' part of the scheduler's view; `control` is the caller's to fill.
+    /// The streams' part of the scheduler's view; the caller has to fill in `control`.
     pub(crate) fn queue_view(&self) -> QueueView {
         let Backlog {
             buffered,
@@ -525,7 +525,7 @@ impl Streams {
             .is_some_and(|send| send.is_unacked(offsets))
     }
 
-    /// Number of halves, sending and receiving, whose state is still held.
+    /// Number of sending and of receiving halves whose state is still held.
     #[cfg(test)]
     pub(crate) fn open_halves(&self) -> (usize, usize) {
         (self.sends.len(), self.recvs.len())

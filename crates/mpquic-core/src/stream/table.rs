@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Streams on one page.
 const PAGE: u64 = 128;
 
-/// Where the halves of a stream are; `None` for one that is closed or never was.
+/// The keys of a stream's halves; `None` for a half that is closed or never existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Halves {
     /// Key of the sending half.
@@ -20,9 +20,9 @@ impl Halves {
     }
 }
 
-/// Streams are opened in order, so a lookup is two indices: no hash a peer could play with. A page
-/// goes when all its streams are closed; one old stream costs no more than its page and a pointer
-/// for each later one.
+/// Finds the halves of a stream. Streams are opened in order, so a lookup needs only two indices,
+/// and no hash that a peer could attack. A page is freed when all its streams are closed; a stream
+/// that stays open for long costs its page, and a pointer for each later page.
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable {
     pages: VecDeque<Option<Box<Page>>>,
@@ -48,9 +48,9 @@ impl Default for Page {
 }
 
 impl StreamTable {
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
-        // Others go when their last stream closes.
+        // All other pages are freed when their last stream closes.
         if let Some(page) = self.pages.back_mut()
             && page.as_ref().is_some_and(|page| page.live == 0)
         {
