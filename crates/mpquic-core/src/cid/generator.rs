@@ -11,18 +11,18 @@ use thiserror::Error;
 use crate::random::SeededRandom;
 use crate::wire::buf::MAX_CID_LENGTH;
 
-/// Shortest connection ID we issue: shorter ones would soon be used up.
+/// Shortest connection ID we issue, bytes: there are too few shorter ones.
 const MIN_LENGTH: usize = 4;
 
-/// Tries before a generator counts as exhausted.
+/// A generator counts as exhausted after this many attempts to make an unused connection ID.
 const ATTEMPTS: usize = 64;
 
 type Factory = dyn Fn([u8; 32]) -> Box<dyn ConnectionIdGenerator> + Send + Sync;
 
-/// How an endpoint and its connections make the connection IDs they issue.
+/// Makes the connection IDs that an endpoint and its connections issue.
 ///
-/// The endpoint has a generator of its own, for the first connection ID of each connection, for
-/// Retry and for preferred addresses, and each connection has one, for the further ones of all its
+/// The endpoint has one generator: for the first connection ID of each connection, for Retry, and
+/// for preferred addresses. Each connection has another one, for further connection IDs on all its
 /// paths.
 ///
 /// # Examples
@@ -68,33 +68,33 @@ pub struct ConnectionIds {
 
 /// Connection IDs of this many bytes cannot be issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("connection IDs of {0} bytes: 4 to 20 are possible")]
+#[error("connection IDs of {0} bytes are not possible; choose a length from 4 to 20")]
 pub struct InvalidConnectionIdLength(pub usize);
 
 impl ConnectionIds {
-    /// Bytes of connection IDs unless another length is asked for.
+    /// Default length of connection IDs, bytes.
     const DEFAULT_LENGTH: usize = 8;
 
-    /// Random connection IDs of so many bytes, 4 to 20.
+    /// Random connection IDs of `length` bytes, from 4 to 20.
     ///
     /// # Errors
     ///
-    /// If there can be none of this length.
+    /// If the length is not from 4 to 20 bytes.
     pub fn random(length: usize) -> Result<Self, InvalidConnectionIdLength> {
         Self::new(move |seed| SeededGenerator::new(seed, length))
     }
 
-    /// Connection IDs of one's own: `factory` makes a generator for the endpoint and one for each
-    /// connection. Whatever is random in a generator should come from its seed, which no other one
-    /// has; then a connection is as repeatable as the seed of its endpoint makes it.
+    /// Connection IDs of your own: `factory` makes a generator for the endpoint and one for each
+    /// connection. All randomness in a generator should come from its seed, which no other
+    /// generator has, so that equal seeds of the endpoint give equal connections.
     ///
-    /// All connection IDs have the length that the generators give, 4 to 20 bytes. Two generators
-    /// must not make the same one, so that a datagram finds its connection. `validate` and
-    /// `cid_lifetime` of a generator are not used.
+    /// All generators must make connection IDs of the same length, from 4 to 20 bytes. Two
+    /// generators must not make the same connection ID, because it is what leads a datagram to its
+    /// connection. `validate` and `cid_lifetime` of a generator are not used.
     ///
     /// # Errors
     ///
-    /// If there can be none of this length.
+    /// If the length is not from 4 to 20 bytes.
     pub fn new<G: ConnectionIdGenerator + 'static>(
         factory: impl Fn([u8; 32]) -> G + Send + Sync + 'static,
     ) -> Result<Self, InvalidConnectionIdLength> {
@@ -106,12 +106,12 @@ impl ConnectionIds {
         Ok(Self { factory, length })
     }
 
-    /// Bytes of each connection ID.
+    /// The length of each connection ID, bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Makes the connection IDs of the endpoint or of one connection.
+    /// A source of connection IDs for the endpoint or for one connection.
     pub(crate) fn source(&self, seed: [u8; 32]) -> CidSource {
         CidSource {
             generator: (self.factory)(seed),
@@ -138,7 +138,7 @@ impl fmt::Debug for ConnectionIds {
     }
 }
 
-/// Random connection IDs that a seed determines.
+/// Makes random connection IDs, which depend only on a seed.
 struct SeededGenerator {
     random: SeededRandom,
     length: usize,
@@ -170,16 +170,16 @@ impl ConnectionIdGenerator for SeededGenerator {
     }
 }
 
-/// The only maker of connection IDs we issue: any generator, with the promise that no value is
-/// handed out while it is in use (MP-095).
+/// All connection IDs that we issue come from here. It wraps a generator and makes sure that no
+/// value is issued while it is in use (MP-095).
 pub(crate) struct CidSource {
     generator: Box<dyn ConnectionIdGenerator>,
     length: usize,
 }
 
 impl CidSource {
-    /// A connection ID that is not in use; `None` if the generator keeps repeating itself, or makes
-    /// such as could not be told from the rest of a packet.
+    /// A connection ID that is not in use; `None` if the generator keeps repeating itself or makes
+    /// connection IDs of another length than it said.
     pub(crate) fn generate(
         &mut self,
         is_in_use: impl Fn(&ConnectionId) -> bool,

@@ -9,7 +9,7 @@ use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::{Frame, NewConnectionId, PathNewConnectionId};
 
-/// Connection IDs we keep active on a path at most, however many the peer would store.
+/// The most connection IDs we keep active on a path, even if the peer would store more.
 const MAX_ACTIVE: u64 = 8;
 
 #[derive(Debug, Clone)]
@@ -23,11 +23,11 @@ struct Issued {
 /// The connection IDs we issued for one path: packets with one of them as destination belong to
 /// the path.
 ///
-/// The peer decides when one is retired; we only replace what it retired.
+/// The peer decides when one is retired; we only replace those it retired.
 #[derive(Debug)]
 pub(crate) struct LocalCids {
     path: PathId,
-    /// Those the peer may use, by sequence number.
+    /// The connection IDs that the peer may use, by sequence number.
     active: SmallVec<[Issued; 1]>,
     next_sequence: u64,
     /// True if one of `active` may be queued.
@@ -47,8 +47,8 @@ impl LocalCids {
         }
     }
 
-    /// Adds a connection ID that the peer learns of without a frame: the one of the handshake,
-    /// sequence number 0, and after it that of preferred_address, 1 (RFC 9000 section 5.1.1).
+    /// Adds a connection ID that the peer learns without a frame: that of the handshake, with
+    /// sequence number 0, or after it that of preferred_address, with 1 (RFC 9000 section 5.1.1).
     pub(crate) fn add_announced(&mut self, cid: ConnectionId, reset_token: [u8; 16]) {
         self.push(cid, reset_token, Progress::Delivered);
     }
@@ -83,8 +83,8 @@ impl LocalCids {
     }
 
     /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID for this path, in a packet addressed to
-    /// `destination`. Returns the connection ID that routes no more packets, or `None` if it had
-    /// been retired before.
+    /// `destination`. Returns the connection ID, to which no more packets are routed, or `None` if
+    /// it was retired before.
     pub(crate) fn on_retire(
         &mut self,
         sequence: u64,
@@ -104,7 +104,7 @@ impl LocalCids {
         Ok(Some(self.active.remove(index).cid))
     }
 
-    /// Checks PATH_CIDS_BLOCKED. One that is out of date is no fault (MP-144).
+    /// Checks PATH_CIDS_BLOCKED. An outdated one is no fault (MP-144).
     pub(crate) fn on_cids_blocked(&self, next_sequence: u64) -> Result<(), TransportError> {
         // MP-143
         if next_sequence > self.next_sequence {
@@ -146,7 +146,7 @@ impl LocalCids {
         self.queued = false;
     }
 
-    /// What became of NEW_CONNECTION_ID of this path.
+    /// A NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID frame of this path was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
         let PathDelivery::NewConnectionId { sequence, .. } = delivery else {
             return;
@@ -170,14 +170,15 @@ impl LocalCids {
         self.active.iter().map(|issued| &issued.cid)
     }
 
-    /// The path is abandoned: nothing more is announced (MP-130), but packets to our connection
-    /// IDs are still taken until [`Self::drain`] (MP-124).
+    /// The path is abandoned: no more connection IDs are announced (MP-130), but packets to the
+    /// existing ones are received until [`Self::drain`] (MP-124).
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
         self.queued = false;
     }
 
-    /// Ends the path: returns the connection IDs that route no more packets.
+    /// The state of the path is dropped: returns the connection IDs, to which no more packets are
+    /// routed.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = ConnectionId> + '_ {
         self.abandon();
         self.active.drain(..).map(|issued| issued.cid)

@@ -1,5 +1,6 @@
-//! [`PeerCids`]: the connection IDs the peer issued for one path that wait for their use, and what is to
-//! be said about those that had it. One that is in use is kept with the addresses it is used for.
+//! [`PeerCids`]: the connection IDs that the peer issued for one path and that are not in use yet,
+//! and the frames that retire used ones. A connection ID in use is kept with the addresses it is
+//! used for.
 
 use quinn_proto::ConnectionId;
 use smallvec::SmallVec;
@@ -12,19 +13,19 @@ use crate::packet::writer::FrameWriter;
 use crate::wire::buf::VARINT_MAX;
 use crate::wire::frame::NewConnectionId;
 
-/// Retirements the peer has not acknowledged that are always tolerated (MP-107).
+/// This many unacknowledged retirements are always tolerated (MP-107).
 const MIN_RETIREMENTS: usize = 32;
 
-/// Gaps in the sequence numbers that are tolerated beyond `active_connection_id_limit`. An honest
-/// peer has fewer: it counts up by one and issues no more than the limit.
+/// How many gaps in the sequence numbers are tolerated beyond `active_connection_id_limit`. An
+/// honest peer causes fewer, because it counts up by one and issues no more than the limit.
 const EXTRA_GAPS: usize = 16;
 
-/// Whoever watches for stateless resets (MP-108): told of a token when the connection ID it belongs to
-/// comes into use, and when it is retired.
+/// Watches for stateless resets (MP-108). It is told of a reset token when the token's connection
+/// ID comes into use, and when it is retired.
 pub(crate) trait ResetTokens {
     /// Datagrams that end in the token reset the connection from now on.
     fn add(&mut self, token: [u8; 16]);
-    /// They no longer do.
+    /// Datagrams that end in the token no longer reset the connection.
     fn remove(&mut self, token: [u8; 16]);
 }
 
@@ -33,7 +34,7 @@ pub(crate) trait ResetTokens {
 pub(crate) struct PeerCid {
     sequence: u64,
     cid: ConnectionId,
-    /// Unknown for a client's handshake connection ID.
+    /// `None` for the handshake's connection ID of a client, which has no token.
     reset_token: Option<[u8; 16]>,
 }
 
@@ -63,26 +64,26 @@ impl PeerCid {
     }
 }
 
-/// The connection IDs the peer issued for one path and nothing was sent to yet, and the retirements
-/// of others.
+/// The connection IDs that the peer issued for one path and that are not in use yet, and the
+/// retirements of others.
 ///
-/// Only the reset tokens of those in use count: RFC 9000 section 10.3.1 forbids looking for tokens of
-/// connection IDs that were not used or are retired (MP-108). So [`ResetTokens`] is told
-/// when one is taken and when it is retired.
+/// Only reset tokens of connection IDs in use count: RFC 9000 section 10.3.1 forbids looking for
+/// those of unused or retired ones (MP-108). So [`ResetTokens`] is told when a connection ID is
+/// taken into use and when it is retired.
 #[derive(Debug)]
 pub(crate) struct PeerCids {
     path: PathId,
     /// Our `active_connection_id_limit`.
     limit: u32,
-    /// By sequence number.
+    /// Unused connection IDs by sequence number.
     unused: SmallVec<[PeerCid; 1]>,
-    /// All below are retired, or are to be when they arrive.
+    /// All lower sequence numbers are retired, or will be as soon as they arrive.
     retire_prior_to: u64,
-    /// Above every sequence number that arrived.
+    /// One more than the highest sequence number that arrived.
     next_sequence: u64,
-    /// Exists while there is any: most paths never have, and many are kept ready.
+    /// `Some` while there are any. Most paths never have any, so this saves memory.
     pending: Option<Box<PendingRetirements>>,
-    /// True if something of what is pending may be queued.
+    /// True if a frame in `pending` may be queued.
     queued: bool,
     abandoned: bool,
 }
@@ -102,7 +103,7 @@ impl PeerCids {
         }
     }
 
-    /// Path 0: the connection ID to send to during the handshake, sequence number 0. A client
+    /// Path 0: the destination connection ID of the handshake, with sequence number 0. A client
     /// calls it again when the server chooses another one (RFC 9000 section 7.2).
     pub(crate) fn of_handshake(&mut self, cid: ConnectionId) -> PeerCid {
         self.note_seen(0);
@@ -113,7 +114,8 @@ impl PeerCids {
         }
     }
 
-    /// Path 0 of a client: the connection ID of `preferred_address`, sequence number 1 (MP-018).
+    /// Path 0 of a client: the connection ID in `preferred_address`, with sequence number 1
+    /// (MP-018).
     pub(crate) fn add_preferred(&mut self, cid: ConnectionId, token: [u8; 16]) {
         self.note_seen(1);
         self.add_unused(PeerCid {
@@ -123,19 +125,19 @@ impl PeerCids {
         });
     }
 
-    /// True if there is a connection ID to take.
+    /// True if there is an unused connection ID.
     pub(crate) fn has_unused(&self) -> bool {
         !self.unused.is_empty()
     }
 
-    /// True if `cid` waits for its use here.
+    /// True if `cid` is among the unused ones.
     pub(crate) fn contains(&self, cid: &ConnectionId) -> bool {
         self.unused.iter().any(|known| known.cid == *cid)
     }
 
-    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path. `in_use` are the places of those in
-    /// use: one that the peer wants back is taken away, and the first place is given another as soon
-    /// as there is one.
+    /// NEW_CONNECTION_ID or PATH_NEW_CONNECTION_ID for this path. `in_use` are the places of the
+    /// connection IDs in use. One that the peer wants retired is removed from its place; the first
+    /// place then gets another one as soon as there is one.
     pub(crate) fn on_new_connection_id(
         &mut self,
         frame: &NewConnectionId,
@@ -161,7 +163,7 @@ impl PeerCids {
                 }
             }
         } else {
-            // MP-104: a late frame of a connection ID that was retired already
+            // MP-104: a late frame about a connection ID that is retired already
             self.queue_retirement(frame.sequence_number);
         }
         if frame.retire_prior_to > self.retire_prior_to {
@@ -236,13 +238,13 @@ impl PeerCids {
         limit.saturating_mul(2).max(MIN_RETIREMENTS)
     }
 
-    /// True while another retirement keeps within what is tolerated: our own changes of connection
-    /// IDs stop there (MP-107).
+    /// True while one more retirement would be tolerated. If not, we do not change connection IDs
+    /// ourselves (MP-107).
     pub(crate) fn may_retire(&self) -> bool {
         self.retirements() < self.max_retirements()
     }
 
-    /// Begins to use the connection ID with the lowest sequence number.
+    /// Takes the connection ID with the lowest sequence number into use.
     #[must_use]
     pub(crate) fn take(&mut self, tokens: &mut impl ResetTokens) -> Option<PeerCid> {
         let next = (!self.unused.is_empty()).then(|| self.unused.remove(0))?;
@@ -252,14 +254,14 @@ impl PeerCids {
         Some(next)
     }
 
-    /// The connection ID is used no more; the peer is told.
+    /// Stops using a connection ID; the peer is told.
     pub(crate) fn retire(&mut self, cid: PeerCid, tokens: &mut impl ResetTokens) {
         forget_token(cid, tokens);
         self.queue_retirement(cid.sequence);
     }
 
-    /// Changes the connection ID in use for the next one. False if there is none, or if too many
-    /// retirements are under way already (MP-107).
+    /// Replaces the connection ID in use by the next one. False if there is none, or if too many
+    /// retirements are unacknowledged (MP-107).
     #[must_use]
     pub(crate) fn rotate(
         &mut self,
@@ -276,8 +278,8 @@ impl PeerCids {
         true
     }
 
-    /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, once per state of affairs
-    /// (MP-101, MP-144). Only after multipath is negotiated.
+    /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, unless it was asked since the last
+    /// one arrived (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {
         // After the last sequence number there is nothing to ask for, nor a varint to ask with.
         if self.has_unused() || self.abandoned || self.next_sequence > VARINT_MAX {
@@ -297,7 +299,7 @@ impl PeerCids {
         self.queued = pending.is_some_and(|it| !it.write_frames(w, self.path, multipath));
     }
 
-    /// What became of RETIRE_CONNECTION_ID or PATH_CIDS_BLOCKED of this path.
+    /// A RETIRE_CONNECTION_ID or PATH_CIDS_BLOCKED frame of this path was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, delivery: PathDelivery, fate: Fate) {
         let Some(pending) = &mut self.pending else {
             return;
@@ -324,8 +326,8 @@ impl PeerCids {
         self.queued
     }
 
-    /// The path is abandoned: all its connection IDs are retired at once, without frames (MP-121),
-    /// those in use included, and what was to be said about them is forgotten (MP-130).
+    /// The path is abandoned: all its connection IDs, those in use included, are retired at once
+    /// and without frames (MP-121), and queued frames about them are dropped (MP-130).
     pub(crate) fn abandon(
         &mut self,
         in_use: impl Iterator<Item = PeerCid>,
@@ -393,7 +395,7 @@ impl PeerCids {
     }
 }
 
-/// The endpoint need not look for the reset token of a connection ID any more.
+/// Stops watching for the reset token of a connection ID.
 fn forget_token(cid: PeerCid, tokens: &mut impl ResetTokens) {
     if let Some(token) = cid.reset_token {
         tokens.remove(token);

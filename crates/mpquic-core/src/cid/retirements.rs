@@ -1,4 +1,4 @@
-//! [`PendingRetirements`]: what is to be said about the peer's connection IDs of one path.
+//! [`PendingRetirements`]: frames to be sent about the peer's connection IDs of one path.
 
 use crate::ids::PathId;
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
@@ -18,11 +18,11 @@ struct Blocked {
     progress: Progress,
 }
 
-/// Retirements the peer does not know of yet, and what else is under way besides the connection IDs
-/// themselves.
+/// Retirements that the peer has not acknowledged, PATH_CIDS_BLOCKED, and gaps in the sequence
+/// numbers.
 #[derive(Debug, Default)]
 pub(super) struct PendingRetirements {
-    /// Sequence numbers that did not arrive, though higher ones did.
+    /// Sequence numbers that have not arrived although higher ones have.
     pub(super) missing: RangeSet,
     /// Retirements the peer has not acknowledged.
     retirements: Vec<Retirement>,
@@ -30,7 +30,7 @@ pub(super) struct PendingRetirements {
 }
 
 impl PendingRetirements {
-    /// True if nothing is under way any more.
+    /// True if nothing is left to send or to wait for.
     pub(super) fn is_over(&self) -> bool {
         self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()
     }
@@ -50,8 +50,8 @@ impl PendingRetirements {
         }
     }
 
-    /// Queues PATH_CIDS_BLOCKED with the next sequence number expected, unless it was sent for the same
-    /// one.
+    /// Queues PATH_CIDS_BLOCKED with the next sequence number expected, unless it was already sent
+    /// with the same one.
     pub(super) fn queue_blocked(&mut self, next_sequence: u64) {
         let blocked = self.blocked.as_ref();
         if blocked.is_none_or(|blocked| blocked.next_sequence != next_sequence) {
@@ -121,7 +121,7 @@ impl PendingRetirements {
         true
     }
 
-    /// What became of the retirement of this sequence number.
+    /// The retirement of this sequence number was acknowledged or lost.
     pub(super) fn on_retirement_delivery(&mut self, sequence: u64, fate: Fate) {
         match fate {
             Fate::Acked => self.retirements.retain(|r| r.sequence != sequence),
@@ -134,7 +134,7 @@ impl PendingRetirements {
         }
     }
 
-    /// What became of PATH_CIDS_BLOCKED with this next sequence number.
+    /// A PATH_CIDS_BLOCKED frame with this next sequence number was acknowledged or lost.
     pub(super) fn on_blocked_delivery(&mut self, next_sequence: u64, fate: Fate) {
         if let Some(blocked) = &mut self.blocked
             && blocked.next_sequence == next_sequence

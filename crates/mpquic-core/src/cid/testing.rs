@@ -10,7 +10,7 @@ use crate::outbox::Outbox;
 use crate::packet::writer::written;
 use crate::wire::frame::{Frame, NewConnectionId};
 
-/// A path's connection IDs: those that wait, and two places of those in use.
+/// A path's connection IDs: the unused ones, and two places for those in use.
 pub(crate) struct User {
     pub(crate) cids: PeerCids,
     pub(crate) own: Option<PeerCid>,
@@ -59,13 +59,13 @@ impl User {
         self.own.map(|own| *own.cid())
     }
 
-    /// True for a connection ID in use or waiting for its use.
+    /// True if a connection ID is in use or unused.
     pub(crate) fn knows(&self, cid: &ConnectionId) -> bool {
         let mut in_use = [&self.own, &self.other].into_iter().flatten();
         self.cids.contains(cid) || in_use.any(|used| used.cid() == cid)
     }
 
-    /// What is to be said.
+    /// The frames to be sent.
     pub(crate) fn frames(&mut self) -> Vec<Frame> {
         written(1200, |w| self.cids.write_frames(w, true)).0
     }

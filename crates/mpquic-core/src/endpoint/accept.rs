@@ -1,4 +1,4 @@
-//! Connection attempts, decided on.
+//! Accepting, refusing, retrying and ignoring connection attempts.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -24,24 +24,24 @@ use crate::ids::PathId;
 use crate::packet::Transmit;
 use crate::wire::transport_parameters::{PreferredAddress, TransportParameters};
 
-/// Why an incoming connection failed at once.
+/// A connection attempt could not be accepted.
 #[derive(Debug, Error)]
 #[error("the connection could not be accepted")]
 pub struct AcceptError {
-    /// Why.
+    /// The reason.
     #[source]
     pub cause: ConnectionError,
-    /// Send the bytes in `buf`.
+    /// What to send to the client: the bytes are in `buf`.
     pub response: Option<Transmit>,
 }
 
-/// An attempt that was accepted, with all that its connection needs of the endpoint: see
+/// An attempt that was accepted, with everything its connection needs from the endpoint: see
 /// [`Endpoint::begin_accept`](super::Endpoint::begin_accept).
 #[must_use = "an attempt that is dropped is ignored"]
 pub struct Accepting {
     pub(super) reserved: Accepted,
     pub(super) setup: ConnectionSetup,
-    /// What has arrived so far, the client's first datagram first.
+    /// The datagrams received so far, the client's first one first.
     pub(super) datagrams: Vec<UnroutedDatagram>,
 }
 
@@ -51,9 +51,9 @@ impl Accepting {
         self.reserved.handle
     }
 
-    /// Starts the connection: it processes what the client has sent so far, and answers it with
-    /// TLS's first flight. That takes as long as a signature, and whatever else a certificate
-    /// resolver does; the endpoint is not needed for it and can route other datagrams meanwhile.
+    /// Starts the connection: it processes what the client has sent so far, and TLS computes its
+    /// first flight. That includes a signature and the work of the certificate resolver, so it may
+    /// take long. The endpoint is not needed for it and can route other datagrams meanwhile.
     pub fn start(self) -> (Connection, Accepted) {
         let now = self.setup.now;
         let mut connection = Connection::new(self.setup);
@@ -73,7 +73,7 @@ impl fmt::Debug for Accepting {
     }
 }
 
-/// A connection that has started, and that its endpoint is to be told of:
+/// A connection that has started but that its endpoint does not know yet: pass it to
 /// [`Endpoint::finish_accept`](super::Endpoint::finish_accept).
 #[derive(Debug)]
 #[must_use = "no datagram reaches the connection before finish_accept"]
@@ -91,10 +91,10 @@ impl Accepted {
 }
 
 impl Endpoint {
-    /// Accepts: the connection has already processed what the client has sent so far.
+    /// Accepts an attempt. The connection has processed what the client has sent so far.
     ///
-    /// A driver whose other tasks wait for the endpoint takes the three steps of this one at a
-    /// time, as TLS takes long: [`Self::begin_accept`], [`Accepting::start`] and
+    /// As TLS takes long, a driver with other tasks that wait for the endpoint should call the
+    /// three steps of this method one by one: [`Self::begin_accept`], [`Accepting::start`] and
     /// [`Self::finish_accept`].
     ///
     /// # Errors
@@ -115,13 +115,13 @@ impl Endpoint {
         Ok((handle, connection))
     }
 
-    /// The first step of [`Self::accept`]: reserves what the connection needs of the endpoint. What
-    /// the client sends before the last step, the endpoint keeps, within bounds.
+    /// The first step of [`Self::accept`]: reserves what the connection needs from the endpoint.
+    /// Until the last step, the endpoint keeps what the client sends, within bounds.
     ///
     /// # Errors
     ///
-    /// [`ConnectionError::CidsExhausted`] if no connection ID is free, with an answer in `buf` that
-    /// refuses the client.
+    /// [`ConnectionError::CidsExhausted`] if no connection ID is free; then `buf` has an answer
+    /// that refuses the client.
     #[expect(clippy::result_large_err, reason = "rare, and moved once")]
     pub fn begin_accept(
         &mut self,
@@ -147,7 +147,7 @@ impl Endpoint {
         let kept = self
             .attempts
             .start(now, &incoming.place, initial.dcid, handle);
-        // The route is gone if the decision took too long.
+        // The attempt may have been forgotten because the decision took too long.
         self.routes
             .insert_attempt(initial.dcid, incoming.place.key());
         self.stats.accepted_handshakes += 1;
@@ -181,7 +181,7 @@ impl Endpoint {
         })
     }
 
-    /// The transport parameters of a server's connection, but for the preferred address.
+    /// The transport parameters of a server's connection, without the preferred address.
     fn server_parameters(
         &mut self,
         incoming: &Incoming,
@@ -201,7 +201,8 @@ impl Endpoint {
         parameters
     }
 
-    /// Where a client is to move, with a connection ID for it; `None` if it is there already.
+    /// The preferred address for a client, with a connection ID; `None` if the client uses it
+    /// already.
     fn preferred_address(
         &mut self,
         handle: ConnectionHandle,
@@ -234,8 +235,8 @@ impl Endpoint {
         datagrams.map(|kept| kept.into_datagram(now)).collect()
     }
 
-    /// Refuses with CONNECTION_REFUSED. `None` if there is nothing to send, as without a connection
-    /// ID to send it from.
+    /// Refuses with CONNECTION_REFUSED. `None` if nothing can be sent, for example because no
+    /// connection ID is free.
     pub fn refuse(&mut self, incoming: Incoming, buf: &mut Vec<u8>) -> Option<Transmit> {
         buf.clear();
         self.forget(&incoming);
@@ -244,12 +245,11 @@ impl Endpoint {
         self.close(&incoming.initial, incoming.four_tuple(), code, buf)
     }
 
-    /// Asks the client to prove its address.
+    /// Asks the client to prove its address with a Retry packet.
     ///
     /// # Errors
     ///
-    /// Gives the attempt back if its client has answered a Retry already, or no connection ID is
-    /// free.
+    /// Returns the attempt if the client has answered a Retry already, or no connection ID is free.
     #[expect(
         clippy::result_large_err,
         reason = "the attempt goes back to its owner"
@@ -275,13 +275,13 @@ impl Endpoint {
         Ok(Transmit::without_connection(incoming.four_tuple(), buf))
     }
 
-    /// Forgets the attempt silently.
+    /// Drops the attempt without an answer.
     pub fn ignore(&mut self, incoming: Incoming) {
         self.forget(&incoming);
         self.stats.ignored_handshakes += 1;
     }
 
-    /// Forgets an attempt that was decided on.
+    /// Drops the state of an attempt that was decided on.
     fn forget(&mut self, incoming: &Incoming) {
         let key = incoming.place.key();
         self.routes.remove_attempt(&incoming.initial.dcid, key);

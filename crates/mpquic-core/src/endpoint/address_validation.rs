@@ -10,25 +10,25 @@ use super::initial::FirstInitial;
 use super::server::Server;
 use crate::crypto::tokens::{Token, is_fresh};
 
-/// What a client's first Initial says about the client.
+/// What the token in a client's first Initial tells about the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Admission {
     /// Destination connection ID of the client's very first Initial.
     pub(super) original_dcid: ConnectionId,
     /// Source connection ID of our Retry, if there was one.
     pub(super) retry_scid: Option<ConnectionId>,
-    /// The client receives what is sent to its address.
+    /// The client has proven that it receives at its address.
     pub(super) address_validated: bool,
 }
 
-/// The token is from a Retry and not good. That closes the attempt: a client that answers a Retry
-/// cannot do without its token (RFC 9000 section 8.1.3).
+/// The token is from a Retry but not valid. The attempt is closed then: a client that answers a
+/// Retry needs a valid token (RFC 9000 section 8.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct InvalidToken;
 
 impl Admission {
-    /// Judges the token of a client's first Initial. A token that is not ours, or from a NEW_TOKEN
-    /// frame and not good, counts as none (RFC 9000 section 8.1.3).
+    /// Checks the token of a client's first Initial. A token that is not ours, or an invalid one
+    /// from a NEW_TOKEN frame, counts as none (RFC 9000 section 8.1.3).
     pub(super) fn new(
         initial: &FirstInitial,
         token: &[u8],
@@ -85,8 +85,9 @@ impl Admission {
     }
 }
 
-/// Remembers NEW_TOKEN tokens, so that each is good once (RFC 9000 section 8.1.4). When memory runs
-/// out, the older half is forgotten and with it all tokens as old as the forgotten ones.
+/// Remembers used NEW_TOKEN tokens, so that each is accepted only once (RFC 9000 section 8.1.4).
+/// When it is full, the older half is forgotten, and all tokens as old as the forgotten ones are
+/// refused from then on.
 #[derive(Debug)]
 pub(super) struct UsedTokens {
     newer: HashSet<u128>,
@@ -109,7 +110,7 @@ impl UsedTokens {
         }
     }
 
-    /// Uses a token up; false if it was used before, or may have been.
+    /// Marks a token as used; false if it was used before, or may have been.
     fn insert(&mut self, nonce: u128, issued: SystemTime) -> bool {
         if issued <= self.floor || self.older.contains(&nonce) || self.newer.contains(&nonce) {
             return false;

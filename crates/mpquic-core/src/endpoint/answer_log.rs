@@ -6,7 +6,8 @@ use std::time::Instant;
 use super::server::Server;
 use crate::qlog::{Event, Sink, Unnumbered};
 
-/// Logs what an endpoint answers by itself. The sink is asked for at the first answer.
+/// Logs the answers that an endpoint sends without a connection. The log is created at the first
+/// answer.
 #[derive(Default)]
 pub(super) struct AnswerLog {
     sink: Option<Box<dyn Sink>>,

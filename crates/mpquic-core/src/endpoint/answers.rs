@@ -1,4 +1,5 @@
-//! What an endpoint answers by itself: Version Negotiation, Retry and stateless resets.
+//! Answers that an endpoint sends without a connection: Version Negotiation, Retry and stateless
+//! resets.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +21,7 @@ use crate::rate::TokenBucket;
 use crate::version::Version;
 use crate::wire::header::{self, Peek};
 
-/// Writes answers that no connection is needed for. Each is all of a buffer that was empty.
+/// Writes answers that need no connection. Each is written to an empty buffer.
 pub(super) struct Answers {
     random: StdRng,
     reset_key: Arc<ResetKey>,
@@ -48,7 +49,7 @@ impl Answers {
         buf: &mut Vec<u8>,
     ) {
         let mut versions: Vec<_> = supported.iter().map(|version| version.to_u32()).collect();
-        // RFC 9000 section 6.3: a version nobody speaks, other than the client's
+        // RFC 9000 section 6.3: a reserved version, other than the client's
         let reserved = Version::reserved(self.random.random());
         versions.push(match reserved == peek.version {
             true => reserved ^ 0x1000_0000,

@@ -9,17 +9,18 @@ use quinn_proto::ConnectionId;
 use super::routes::ConnectionHandle;
 use super::unrouted::UnroutedDatagram;
 
-/// Bytes kept of what follows the first datagram of an attempt.
+/// The most bytes kept of datagrams that follow the first one of an attempt.
 const MAX_BUFFERED: usize = 32 << 10;
 /// The same for all attempts together.
 const MAX_BUFFERED_TOTAL: usize = 8 << 20;
-/// A client has given up after this time, so the attempt no longer counts.
+/// An attempt is dropped after this time, because the client will have given up.
 const LIFETIME: Duration = Duration::from_secs(30);
 
-/// The place of an attempt among an endpoint's [`Attempts`], held by whoever is to decide on it.
+/// The place of an attempt among an endpoint's [`Attempts`], held by the value that the application
+/// decides on.
 ///
-/// Dropped, it is freed at the endpoint's next look at its attempts: a value that cannot reach its
-/// endpoint can do no more than leave word.
+/// If it is dropped, it sends a message to the endpoint, as it cannot reach it otherwise; the place
+/// is freed when the endpoint next looks at its attempts.
 #[derive(Debug)]
 pub(super) struct Place {
     key: u64,
@@ -27,7 +28,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Names the attempt.
+    /// The key of the attempt.
     pub(super) fn key(&self) -> u64 {
         self.key
     }
@@ -40,21 +41,21 @@ impl Drop for Place {
     }
 }
 
-/// An attempt nobody holds any more.
+/// An attempt whose place was dropped, or that has expired.
 #[derive(Debug)]
 pub(super) struct Abandoned {
     pub(super) key: u64,
     pub(super) initial_dcid: ConnectionId,
-    /// The connection it would have become.
+    /// The handle reserved for its connection, if it was accepted.
     pub(super) handle: Option<ConnectionHandle>,
 }
 
-/// What is kept of an attempt by its endpoint.
+/// What the endpoint keeps of an attempt.
 #[derive(Debug)]
 struct Attempt {
     initial_dcid: ConnectionId,
     since: Instant,
-    /// What arrived after the first datagram.
+    /// Datagrams that arrived after the first one.
     datagrams: Vec<UnroutedDatagram>,
     bytes: usize,
 }
@@ -73,15 +74,15 @@ impl Attempt {
 /// All attempts that have not become connections.
 #[derive(Debug)]
 pub(super) struct Attempts {
-    /// Those to be decided on, oldest first.
+    /// Attempts that wait for a decision, oldest first.
     waiting: BTreeMap<u64, Attempt>,
-    /// Those accepted, whose connections are being started.
+    /// Accepted attempts, whose connections are being started.
     starting: BTreeMap<u64, (ConnectionHandle, Attempt)>,
     next_key: u64,
     bytes: usize,
     /// Keys of dropped places, also of attempts that were decided on before.
     dropped: Receiver<u64>,
-    /// For new places.
+    /// Cloned into each new place.
     drops: Sender<u64>,
 }
 
@@ -98,7 +99,7 @@ impl Attempts {
         }
     }
 
-    /// Attempts to be decided on.
+    /// Number of attempts that wait for a decision.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -129,14 +130,15 @@ impl Attempts {
         true
     }
 
-    /// Takes out an attempt that is decided on; returns what arrived for it, unless it has expired.
+    /// Removes an attempt that was decided on; returns the datagrams that arrived for it, unless it
+    /// has expired.
     pub(super) fn remove(&mut self, place: &Place) -> Vec<UnroutedDatagram> {
         let attempt = self.waiting.remove(&place.key);
         self.release(attempt)
     }
 
-    /// An attempt is to become this connection. Returns what arrived for it; what arrives from now
-    /// on is kept for [`Self::finish`].
+    /// The connection of an attempt is about to start. Returns the datagrams that arrived for it;
+    /// those that arrive from now on are kept for [`Self::finish`].
     pub(super) fn start(
         &mut self,
         now: Instant,
@@ -150,7 +152,8 @@ impl Attempts {
         datagrams
     }
 
-    /// An attempt has become its connection. Returns what arrived since [`Self::start`].
+    /// The connection of an attempt has started. Returns the datagrams that arrived since
+    /// [`Self::start`].
     pub(super) fn finish(&mut self, place: &Place) -> Vec<UnroutedDatagram> {
         let starting = self.starting.remove(&place.key);
         self.release(starting.map(|(_, attempt)| attempt))
@@ -164,7 +167,7 @@ impl Attempts {
         attempt.datagrams
     }
 
-    /// Takes out an attempt whose place was dropped, or that waited too long for a decision.
+    /// Removes an attempt whose place was dropped, or that waited too long for a decision.
     pub(super) fn take_abandoned(&mut self, now: Instant) -> Option<Abandoned> {
         while let Ok(key) = self.dropped.try_recv() {
             let (handle, attempt) = match self.starting.remove(&key) {

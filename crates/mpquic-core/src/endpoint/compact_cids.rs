@@ -1,10 +1,11 @@
-//! Connection IDs in tables and lists, in little memory: an endpoint may have millions.
+//! Maps and lists of connection IDs that take little memory: an endpoint may have millions.
 
 use std::collections::HashMap;
 
 use quinn_proto::ConnectionId;
 
-/// A map from connection IDs. Those of eight bytes, as they are by default, take half the room.
+/// A map from connection IDs. Those of eight bytes, the default length, take half the memory of
+/// others.
 #[derive(Debug)]
 pub(super) struct CidMap<V> {
     eight: HashMap<u64, V>,
@@ -53,7 +54,7 @@ impl<V> CidMap<V> {
     }
 }
 
-/// Room made at a time, in connection IDs: lists hardly change after the handshake.
+/// Lists grow by this many connection IDs at a time, as they hardly change after the handshake.
 const AT_A_TIME: usize = 5;
 
 /// A short list of connection IDs, oldest first: each as its length and its bytes.
@@ -71,7 +72,7 @@ impl CidList {
         self.0.extend_from_slice(cid);
     }
 
-    /// Removes one; says whether it was there.
+    /// Removes a connection ID; returns whether it was there.
     pub(super) fn remove(&mut self, cid: &ConnectionId) -> bool {
         let mut start = 0;
         let found = self.iter().find_map(|known| {
@@ -88,7 +89,7 @@ impl CidList {
         }
     }
 
-    /// Takes out the oldest if there are more than `max`.
+    /// Removes and returns the oldest if there are more than `max`.
     pub(super) fn overflow(&mut self, max: usize) -> Option<ConnectionId> {
         let oldest = self.iter().next().map(ConnectionId::new)?;
         if self.iter().count() <= max {

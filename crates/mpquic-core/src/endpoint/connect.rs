@@ -17,7 +17,8 @@ use crate::handshake::{Versions, local_parameters};
 use crate::ids::FourTuple;
 use crate::version::Version;
 
-/// Bytes of the destination connection ID a client makes up (RFC 9000 section 7.2).
+/// Length of the destination connection ID that a client chooses for its first packet, bytes (RFC
+/// 9000 section 7.2).
 const INITIAL_DCID_LENGTH: usize = 8;
 
 /// Why a connection could not be started.
@@ -28,9 +29,9 @@ pub enum ConnectError {
     #[error(transparent)]
     InvalidServerName(#[from] InvalidServerName),
     /// The remote address has no port or is unspecified.
-    #[error("{0} is not an address one can connect to")]
+    #[error("cannot connect to {0}: it has no port, or is the unspecified address")]
     InvalidRemoteAddress(SocketAddr),
-    /// The configured length leaves no connection ID free.
+    /// No connection ID of the configured length is free.
     #[error("connection IDs are exhausted")]
     CidsExhausted,
     /// The endpoint does not speak this version.
@@ -43,8 +44,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// If the name or the address cannot be those of a server, the version is none of the
-    /// endpoint's, or no connection ID is free.
+    /// If the server name or the address is not valid, the endpoint does not speak the version, or
+    /// no connection ID is free.
     pub fn connect(
         &mut self,
         now: Instant,

@@ -16,35 +16,35 @@ use crate::version::Version;
 
 /// A client's first datagram, waiting for a decision: [`accept`](super::Endpoint::accept),
 /// [`refuse`](super::Endpoint::refuse), [`retry`](super::Endpoint::retry) or
-/// [`ignore`](super::Endpoint::ignore). Dropped, it is ignored.
+/// [`ignore`](super::Endpoint::ignore). If it is dropped, the attempt is ignored.
 #[must_use = "an attempt that is dropped is ignored"]
 pub struct Incoming {
     pub(super) place: Place,
     pub(super) first: UnroutedDatagram,
     pub(super) initial: FirstInitial,
     pub(super) admission: Admission,
-    /// As it was when the attempt arrived.
+    /// The server configuration when the attempt arrived, unless it was replaced.
     pub(super) server: Arc<Server>,
 }
 
 impl Incoming {
-    /// Between which addresses.
+    /// The addresses between which the datagram travelled.
     pub fn four_tuple(&self) -> FourTuple {
         self.first.four_tuple
     }
 
-    /// The version of the client's first packet. The connection may turn into another one.
+    /// The version of the client's first packet. The connection may switch to another one.
     pub fn version(&self) -> Version {
         self.initial.version
     }
 
-    /// What the connection is started with: the endpoint's configuration when the attempt
-    /// arrived.
+    /// The configuration for the connection: that of the endpoint when the attempt arrived, unless
+    /// it was replaced.
     pub fn server_config(&self) -> &Arc<ServerConfig> {
         &self.server.config
     }
 
-    /// Replaces what the connection is started with.
+    /// Replaces the configuration for the connection.
     pub fn set_server_config(&mut self, config: Arc<ServerConfig>) {
         self.server = Server::new(config);
     }

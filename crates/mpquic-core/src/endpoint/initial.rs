@@ -1,4 +1,4 @@
-//! A client's first Initial, and the Initial that turns it down.
+//! A client's first Initial, and the Initial that refuses it.
 
 use bytes::{Bytes, BytesMut};
 use quinn_proto::{ConnectionId, Side};
@@ -18,16 +18,16 @@ use crate::wire::header::{self, Header, PacketHeader};
 /// An authentic first Initial.
 pub(super) struct FirstInitial {
     pub(super) version: Version,
-    /// The destination connection ID the client made up, or that of our Retry.
+    /// The destination connection ID that the client chose, or that of our Retry.
     pub(super) dcid: ConnectionId,
-    /// The client's own.
+    /// The client's source connection ID.
     pub(super) scid: ConnectionId,
     pub(super) keys: Keys,
 }
 
 impl FirstInitial {
-    /// Opens the Initial at the start of a datagram, so that noise never becomes an attempt. Returns
-    /// its token, too.
+    /// Opens the Initial at the start of a datagram, so that random bytes never become an attempt.
+    /// Returns its token as well.
     pub(super) fn open(datagram: BytesMut, crypto: &dyn ServerCrypto) -> Option<(Self, Bytes)> {
         let mut datagram = datagram;
         let mut packet = header::next_packet(&mut datagram, 0).ok()?;
@@ -55,7 +55,7 @@ impl FirstInitial {
         Some((initial, token))
     }
 
-    /// Appends an Initial that closes the connection before it began.
+    /// Appends an Initial with CONNECTION_CLOSE, without a connection.
     pub(super) fn close(
         &self,
         four_tuple: FourTuple,

@@ -1,4 +1,4 @@
-//! Who gets a datagram.
+//! Finds the connection, or attempt, that a datagram belongs to.
 
 use std::collections::HashMap;
 
@@ -9,11 +9,11 @@ use super::compact_cids::{CidList, CidMap};
 use crate::event::RouteChange;
 use crate::ids::PathId;
 
-/// Names a connection within its endpoint; reused after the connection is drained.
+/// Identifies a connection within its endpoint. It is reused after the connection is drained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle(pub usize);
 
-/// Where Initial and 0-RTT packets go that still carry the connection ID the client made up.
+/// Where Initial and 0-RTT packets go that still have the connection ID chosen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InitialRoute {
     /// To an attempt that waits for a decision, or for its connection to start.
@@ -30,8 +30,8 @@ const MAX_RETIRED: usize = 32;
 pub(super) enum Route {
     /// To this path of a connection.
     Path(ConnectionHandle, PathId),
-    /// Nowhere: the peer has retired the connection ID, but a packet sent before may be late. We
-    /// have state, so it gets no stateless reset (RFC 9000 section 11).
+    /// Nowhere: the peer has retired the connection ID, and the packet is late. It gets no
+    /// stateless reset, because we have state for it (RFC 9000 section 11).
     Retired,
 }
 
@@ -50,7 +50,7 @@ impl Place {
         path: PathId::ZERO,
     };
 
-    /// `None` for a connection beyond 2^32 - 1 of them.
+    /// `None` if the handle is larger than 2^32 - 1.
     fn new(handle: ConnectionHandle, path: PathId) -> Option<Self> {
         let handle = u32::try_from(handle.0).ok()?;
         (handle != Self::RETIRED.handle).then_some(Self { handle, path })
@@ -65,19 +65,19 @@ impl Place {
     }
 }
 
-/// What an endpoint knows of its connections. The maps are bounded by what each connection issues
-/// or stores, and are never iterated.
+/// What an endpoint needs to route datagrams. The size of the maps is bounded by what each
+/// connection issues or stores; they are never iterated.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
     cids: CidMap<Place>,
-    /// What was looked up last in `cids`: datagrams come in runs.
+    /// The last result of a lookup in `cids`, because datagrams of a connection come in runs.
     recent: Option<(ConnectionId, Route)>,
     initial: HashMap<ConnectionId, InitialRoute>,
     reset_tokens: HashMap<[u8; 16], ConnectionHandle>,
 }
 
-/// What is to be forgotten with a connection.
+/// Everything registered for a connection, to be removed with it.
 #[derive(Debug, Default)]
 struct Registered {
     cids: CidList,
@@ -99,7 +99,7 @@ impl Routes {
         handle
     }
 
-    /// Registers a server's connection under the connection ID its client made up.
+    /// Registers a server's connection under the connection ID that its client chose.
     pub(super) fn set_initial(&mut self, handle: ConnectionHandle, dcid: ConnectionId) {
         if let Some(registered) = self.connections.get_mut(handle.0) {
             registered.initial_dcid = Some(dcid);
@@ -107,7 +107,7 @@ impl Routes {
         }
     }
 
-    /// Where packets with a connection ID, of 20 bytes at most, go, if it is or was one of ours.
+    /// Where packets with this connection ID (at most 20 bytes) go, if it is or was one of ours.
     pub(super) fn route(&mut self, dcid: &[u8]) -> Option<Route> {
         if let Some((cid, route)) = &self.recent
             && cid[..] == *dcid
@@ -129,7 +129,7 @@ impl Routes {
         self.initial.get(dcid).copied()
     }
 
-    /// The connection whose peer would end a stateless reset with this token.
+    /// The connection that a datagram resets, if it ends with a stateless reset token.
     pub(super) fn reset(&self, datagram: &[u8]) -> Option<ConnectionHandle> {
         self.reset_tokens.get(datagram.last_chunk()?).copied()
     }
@@ -139,7 +139,7 @@ impl Routes {
             .insert(initial_dcid, InitialRoute::Attempt(key));
     }
 
-    /// Removes the route to an attempt, unless it leads elsewhere by now.
+    /// Removes the route to an attempt, unless the route leads elsewhere by now.
     pub(super) fn remove_attempt(&mut self, initial_dcid: &ConnectionId, key: u64) {
         if self.initial(initial_dcid) == Some(InitialRoute::Attempt(key)) {
             self.initial.remove(initial_dcid);
@@ -162,7 +162,7 @@ impl Routes {
                 }
             }
             RouteChange::ResetTokenAdded(token) => {
-                // A token that is known already stays with the connection it was first told to.
+                // A token that is known already stays with the connection that registered it first.
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && !self.reset_tokens.contains_key(&token)
                 {
@@ -226,14 +226,14 @@ impl Routes {
     }
 }
 
-/// Removes the memory of a retired connection ID, unless it was issued again.
+/// Forgets a retired connection ID, unless it was issued again.
 fn forget_retired(cids: &mut CidMap<Place>, cid: &[u8]) {
     if cids.get(cid) == Some(&Place::RETIRED) {
         cids.remove(cid);
     }
 }
 
-/// Removes one value; says whether it was there.
+/// Removes a value; returns whether it was there.
 fn remove_from<T: PartialEq>(list: &mut Vec<T>, value: &T) -> bool {
     match list.iter().position(|known| known == value) {
         Some(index) => {

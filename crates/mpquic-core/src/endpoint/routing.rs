@@ -1,4 +1,4 @@
-//! [`Endpoint`], and whose a datagram is.
+//! [`Endpoint`], and how it routes datagrams.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,30 +30,32 @@ use crate::version::Version;
 use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::header::{self, PacketKind, Peek};
 
-/// Shortest destination connection ID a client may make up (RFC 9000 section 7.2).
+/// Shortest destination connection ID that a client may choose for its first packet, bytes (RFC
+/// 9000 section 7.2).
 const MIN_INITIAL_DCID: usize = 8;
-/// NEW_TOKEN tokens remembered as used, twice.
+/// Half the number of used NEW_TOKEN tokens that are remembered.
 const USED_TOKENS: usize = 1 << 16;
 
-/// What became of a datagram.
+/// What to do about a datagram.
 #[derive(Debug)]
 pub enum DatagramEvent {
     /// Give it to this connection.
     Connection(ConnectionHandle, Datagram),
     /// A client wants to connect.
     NewConnection(Incoming),
-    /// Send the bytes in `buf`: a Version Negotiation, close or stateless reset.
+    /// Send the bytes in `buf`: a Version Negotiation packet, a CONNECTION_CLOSE or a stateless
+    /// reset.
     Response(Transmit),
     /// The peer of this connection lost its state (RFC 9000 section 10.3): call
     /// [`Connection::handle_stateless_reset`](crate::Connection::handle_stateless_reset).
     StatelessReset(ConnectionHandle),
 }
 
-/// A datagram that nobody hears of.
+/// A datagram that needs no action of the caller.
 enum Silent {
-    /// It waits for its connection to be accepted.
+    /// It is kept until its connection is accepted.
     Kept,
-    /// It belongs to nobody, and gets no answer.
+    /// It belongs to no connection and gets no answer.
     Dropped,
 }
 
@@ -61,7 +63,7 @@ enum Silent {
 pub struct Endpoint {
     pub(super) config: Arc<EndpointConfig>,
     pub(super) server: Option<Arc<Server>>,
-    /// New connections are refused; `server` is what they are refused with.
+    /// New connections are refused, with the keys of `server`.
     pub(super) is_refusing: bool,
     pub(super) reset_key: Arc<ResetKey>,
     pub(super) random: StdRng,
@@ -74,8 +76,8 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// An endpoint; without `server` it takes no incoming connections. Everything random derives
-    /// from `seed`.
+    /// An endpoint; without `server` it accepts no connections. All its randomness is derived from
+    /// `seed`.
     pub fn new(
         config: Arc<EndpointConfig>,
         server: Option<Arc<ServerConfig>>,
@@ -102,7 +104,7 @@ impl Endpoint {
         }
     }
 
-    /// Finds out whose a datagram is. Responses are written to `buf`, which is cleared first.
+    /// Routes a datagram. Responses are written to `buf`, which is cleared first.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -174,7 +176,7 @@ impl Endpoint {
         }
     }
 
-    /// False for packets of versions that are not ours, or not configured.
+    /// False for packets of versions that are not known or not configured.
     fn speaks(&self, peek: &Peek<'_>) -> bool {
         match Version::from_u32(peek.version) {
             Some(version) => self.config.supported_versions.contains(&version),
@@ -182,7 +184,8 @@ impl Endpoint {
         }
     }
 
-    /// Whatever ends in a reset token is a reset, however it begins (RFC 9000 section 10.3).
+    /// A datagram that ends with a reset token is a stateless reset, however it begins (RFC 9000
+    /// section 10.3).
     fn find_reset(&self, data: &[u8]) -> Option<DatagramEvent> {
         if data.len() < MIN_RESET {
             return None;
@@ -190,7 +193,7 @@ impl Endpoint {
         self.routes.reset(data).map(DatagramEvent::StatelessReset)
     }
 
-    /// Takes an Initial or 0-RTT packet to a connection ID that is not ours.
+    /// Routes an Initial or 0-RTT packet whose destination connection ID is not one of ours.
     fn route_initial(
         &mut self,
         now: Instant,
@@ -214,7 +217,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes what may be the first Initial of a client.
+    /// Handles a datagram that may be the first one of a client.
     fn take_attempt(
         &mut self,
         now: Instant,
@@ -264,12 +267,12 @@ impl Endpoint {
         close.map(DatagramEvent::Response).ok_or(Silent::Dropped)
     }
 
-    /// Takes what a connection tells its endpoint.
+    /// Handles what a connection tells its endpoint.
     pub fn handle_event(&mut self, connection: ConnectionHandle, event: EndpointEvent) {
         self.routes.on_change(connection, event.0);
     }
 
-    /// Connections not yet drained, and those being accepted.
+    /// Number of connections that are not drained yet, or are being accepted.
     pub fn open_connections(&self) -> usize {
         self.routes.len()
     }
@@ -287,7 +290,7 @@ impl Endpoint {
         }
     }
 
-    /// Forgets attempts that nobody decided on in time, or that were dropped.
+    /// Drops attempts that were not decided on in time, or whose value was dropped.
     pub(super) fn forget_abandoned(&mut self, now: Instant) {
         while let Some(abandoned) = self.attempts.take_abandoned(now) {
             self.routes
@@ -299,7 +302,7 @@ impl Endpoint {
         }
     }
 
-    /// Turns a client down.
+    /// Closes a client's attempt.
     pub(super) fn close(
         &mut self,
         initial: &FirstInitial,
@@ -307,12 +310,12 @@ impl Endpoint {
         code: TransportErrorCode,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        // Nothing comes back to it, so that it may be in use.
+        // No answer is expected, so it does not matter if this connection ID is in use.
         let server_cid = self.cids.generate(|_| false)?;
         initial.close(four_tuple, server_cid, code, buf)
     }
 
-    /// Answers a packet of another version, if it might begin a connection.
+    /// Answers a packet of another version, if it could begin a connection.
     fn negotiate_version(
         &mut self,
         now: Instant,
@@ -320,7 +323,8 @@ impl Endpoint {
         peek: &Peek<'_>,
         buf: &mut Vec<u8>,
     ) -> Result<DatagramEvent, Silent> {
-        // RFC 9000 sections 5.2.2 and 14.1: no answer to what would be no connection attempt
+        // RFC 9000 sections 5.2.2 and 14.1: no answer if we are no server or the datagram is too
+        // small
         let server = self.server.as_ref();
         let server = server.filter(|_| datagram.data.len() >= MIN_DATAGRAM);
         let server = server.ok_or(Silent::Dropped)?;

@@ -1,11 +1,11 @@
-//! [`Server`]: a server configuration with the key made from it.
+//! [`Server`]: a server configuration with the token key made from it.
 
 use std::sync::Arc;
 
 use crate::config::ServerConfig;
 use crate::crypto::tokens::{TokenIssuer, TokenKey};
 
-/// A server configuration and the key made from it.
+/// A server configuration and the token key made from it.
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) config: Arc<ServerConfig>,
@@ -18,7 +18,7 @@ impl Server {
         Arc::new(Self { config, token_key })
     }
 
-    /// What seals NEW_TOKEN tokens, if they are to be sent.
+    /// Makes NEW_TOKEN tokens; `None` if none are sent.
     pub(super) fn token_issuer(&self) -> Option<TokenIssuer> {
         let time_source = self.config.time_source.clone();
         (!self.config.token_lifetime.is_zero())

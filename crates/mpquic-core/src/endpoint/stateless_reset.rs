@@ -6,26 +6,27 @@ use rand::{Rng, RngExt};
 
 use crate::rate::TokenBucket;
 
-/// Shortest datagram that could be a stateless reset.
+/// Size of the shortest stateless reset, bytes.
 pub(super) const MIN_RESET: usize = 21;
-/// From this size on, a reset cannot be told from a packet with a connection ID of any length.
+/// A reset of this size or more cannot be told from a packet with a connection ID of any length.
 const UNREMARKABLE_RESET: usize = 42;
-/// Larger ones would not look more like packets.
+/// The largest reset; a larger one would look no more like a packet.
 const MAX_RESET: usize = 128;
 const TOKEN_LENGTH: usize = 16;
 
-/// Resets that may leave at once, and then one more in each interval.
+/// This many resets may be sent at once, and then one more in each interval.
 const BURST: u32 = 64;
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Limits how many resets leave, as whoever spoofs addresses could ask for any number.
+/// Limits how many resets are sent, because an attacker with spoofed addresses could provoke any
+/// number.
 pub(super) const fn limit() -> TokenBucket {
     TokenBucket::new(BURST, INTERVAL)
 }
 
-/// Bytes of a reset in answer to a datagram: always less than that, so that two endpoints without
-/// state do not answer each other for ever (RFC 9000 section 10.3.3). `None` if that leaves no
-/// room.
+/// The size of a reset in answer to a datagram, bytes: always less than the datagram's, so that two
+/// endpoints without state do not answer each other forever (RFC 9000 section 10.3.3). `None` if
+/// the datagram is too small for an answer.
 pub(super) fn reset_size(trigger: usize, rng: &mut impl Rng) -> Option<usize> {
     match trigger {
         0..=MIN_RESET => None,

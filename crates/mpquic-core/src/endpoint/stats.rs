@@ -1,4 +1,4 @@
-//! [`EndpointStats`].
+//! [`EndpointStats`]: the counters of an endpoint.
 
 /// What an endpoint has done since it was made. Counters only rise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct EndpointStats {
     /// Connection attempts that got no answer: ignored or dropped by the application, or not decided
     /// on in time.
     pub ignored_handshakes: u64,
-    /// Connection attempts that were closed because the token in them was not good.
+    /// Connection attempts that were closed because their token was not valid.
     pub invalid_tokens: u64,
     /// Retry packets sent.
     pub retries: u64,

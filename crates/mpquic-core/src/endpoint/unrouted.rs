@@ -1,4 +1,4 @@
-//! [`UnroutedDatagram`].
+//! [`UnroutedDatagram`]: a datagram without a connection.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use quinn_proto::EcnCodepoint;
 use crate::event::Datagram;
 use crate::ids::{FourTuple, PathId};
 
-/// A datagram whose connection is not known, or does not exist yet.
+/// A datagram whose connection is not known or does not exist yet.
 #[derive(Debug)]
 pub(super) struct UnroutedDatagram {
     pub(super) four_tuple: FourTuple,
@@ -17,7 +17,7 @@ pub(super) struct UnroutedDatagram {
 }
 
 impl UnroutedDatagram {
-    /// A copy to keep, in a buffer of its own: it pins no larger one.
+    /// A copy in a buffer of its own, so that no larger buffer has to be kept.
     pub(super) fn detached(&self) -> Self {
         Self {
             data: BytesMut::from(&self.data[..]),
@@ -25,7 +25,7 @@ impl UnroutedDatagram {
         }
     }
 
-    /// For its connection, now that there is one.
+    /// The datagram for its connection, now that there is one.
     pub(super) fn into_datagram(self, now: Instant) -> Datagram {
         Datagram {
             now,

@@ -14,7 +14,7 @@ use crate::stream::crypto_stream::CryptoStream;
 use crate::wire::frame::Crypto;
 
 impl Handshake {
-    /// A level that is not over.
+    /// The level of a space; `None` if it is discarded.
     pub(crate) fn level(&self, space: SpaceId) -> Option<&Level> {
         match space {
             SpaceId::Initial => self.initial.as_deref(),
@@ -23,7 +23,7 @@ impl Handshake {
         }
     }
 
-    /// A level that is not over.
+    /// The level of a space; `None` if it is discarded.
     pub(crate) fn level_mut(&mut self, space: SpaceId) -> Option<&mut Level> {
         match space {
             SpaceId::Initial => self.initial.as_deref_mut(),
@@ -32,21 +32,21 @@ impl Handshake {
         }
     }
 
-    /// The levels that are not over.
+    /// The levels that are not discarded.
     pub(crate) fn levels(&self) -> impl Iterator<Item = &Level> + Clone {
         [&self.initial, &self.handshake]
             .into_iter()
             .filter_map(|level| level.as_deref())
     }
 
-    /// The levels that are not over.
+    /// The levels that are not discarded.
     pub(crate) fn levels_mut(&mut self) -> impl Iterator<Item = &mut Level> {
         [&mut self.initial, &mut self.handshake]
             .into_iter()
             .filter_map(|level| level.as_deref_mut())
     }
 
-    /// The level TLS expects bytes at.
+    /// The level at which TLS expects to read.
     fn reading_level(&self) -> SpaceId {
         if self.complete {
             SpaceId::Data(PathId::ZERO)
@@ -57,7 +57,7 @@ impl Handshake {
         }
     }
 
-    /// The level of what TLS writes.
+    /// The level at which TLS writes.
     pub(super) fn writing_level(&self) -> SpaceId {
         match (&self.one_rtt, &self.handshake, &self.initial) {
             (None, Some(_), _) => SpaceId::Handshake,
@@ -66,7 +66,7 @@ impl Handshake {
         }
     }
 
-    /// The CRYPTO stream of any level that is not over.
+    /// The CRYPTO stream of any level that is not discarded.
     pub(super) fn crypto_mut(&mut self, space: SpaceId) -> Option<&mut CryptoStream> {
         match space {
             SpaceId::Data(_) => self.crypto.as_deref_mut(),
@@ -76,7 +76,7 @@ impl Handshake {
         }
     }
 
-    /// A CRYPTO frame arrived. [`Self::drive`] is due once its packet is done.
+    /// CRYPTO. [`Self::drive`] has to be called once its packet is processed.
     pub(crate) fn on_crypto(
         &mut self,
         space: SpaceId,
@@ -95,13 +95,14 @@ impl Handshake {
             }
             stream.on_crypto(frame, limit)?;
         } else if let (SpaceId::Data(_), false) = (space, frame.data.is_empty()) {
-            // TLS is over, and says so.
+            // TLS is done and reports an error.
             self.session.read_handshake(&frame.data)?;
         }
         Ok(())
     }
 
-    /// The frames of a packet were processed; Initial and Handshake are acknowledged at once.
+    /// The frames of a packet were processed; Initial and Handshake packets are acknowledged at
+    /// once.
     pub(crate) fn on_frames_processed(
         &mut self,
         arrival: &Arrival,
@@ -114,7 +115,7 @@ impl Handshake {
         }
     }
 
-    /// Gives the fate of a CRYPTO frame to the level's stream.
+    /// A CRYPTO frame was acknowledged or lost: tells the level's stream.
     pub(crate) fn on_crypto_delivery(
         &mut self,
         space: SpaceId,
@@ -131,9 +132,9 @@ impl Handshake {
         }
     }
 
-    /// A probe timeout passed at a level (RFC 9002 section 6.2.4): also sends again what the other
-    /// one has in flight. Initial packets alone would not help a peer that has them and misses the
-    /// others.
+    /// A probe timeout passed at a level (RFC 9002 section 6.2.4): data in flight at both levels is
+    /// sent again. Initial packets alone would not help a peer that has received them and lacks the
+    /// Handshake packets.
     pub(crate) fn on_probe_timeout(&mut self) {
         for level in self.levels_mut() {
             level.crypto.resend();
@@ -141,8 +142,8 @@ impl Handshake {
         }
     }
 
-    /// A client whose address the server may not know as valid must keep probing (RFC 9002 section
-    /// 6.2.2.1).
+    /// True if the server may not have validated our address yet, so that a client must keep
+    /// probing (RFC 9002 section 6.2.2.1).
     pub(crate) fn peer_may_be_blocked(&self) -> bool {
         let is_acked = |level: &Level| level.space.largest_acked().is_some();
         matches!(self.role, Role::Client(_))
@@ -150,7 +151,7 @@ impl Handshake {
             && !self.handshake.as_deref().is_some_and(is_acked)
     }
 
-    /// Drops a level with its keys.
+    /// Discards a level with its keys.
     pub(crate) fn discard_level(&mut self, space: SpaceId, outbox: &mut Outbox) {
         let level = match space {
             SpaceId::Initial => self.initial.take(),

@@ -1,4 +1,4 @@
-//! Moves the handshake on: bytes to and from TLS, and what they achieve.
+//! Advances the handshake: passes bytes to and from TLS, and notes the steps that follow.
 
 use bytes::Bytes;
 
@@ -31,8 +31,8 @@ impl Handshake {
         Ok(())
     }
 
-    /// Moves bytes between TLS and the CRYPTO streams until nothing changes. What that achieves is
-    /// in [`Self::take_steps`], also if it fails in the end.
+    /// Passes bytes between TLS and the CRYPTO streams until nothing changes. [`Self::take_steps`]
+    /// then returns the steps that were made, even if this fails in the end.
     pub(crate) fn drive(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         self.read_first_flight(outbox)?;
         if self.first_flight.is_some() {
@@ -48,7 +48,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// A Retry or Version Negotiation packet arrived. False if it is to be dropped.
+    /// Handles a Retry or Version Negotiation packet. False if it has to be dropped.
     pub(crate) fn on_unnumbered(
         &mut self,
         packet: &ProtectedPacket,
@@ -79,7 +79,8 @@ impl Handshake {
         ] {
             while let Some(data) = self.crypto_mut(space).and_then(CryptoStream::read) {
                 self.session.read_handshake(&data)?;
-                // Each piece may unlock keys that the next one needs.
+                // After each piece, because TLS may then write or give keys that the next piece
+                // needs.
                 self.write_handshake(outbox)?;
             }
         }
@@ -117,7 +118,8 @@ impl Handshake {
         }
     }
 
-    /// TLS moves on to the next level: it must have read all of this one (RFC 9001 section 4.1.3).
+    /// TLS continues with the next level, so it must have read all bytes of this one (RFC 9001
+    /// section 4.1.3).
     fn check_consumed(&mut self, space: SpaceId) -> Result<(), TransportError> {
         match self.crypto_mut(space) {
             Some(crypto) if crypto.unread() > 0 => Err(Fault::CryptoLeftOver.into()),
@@ -157,7 +159,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// A HANDSHAKE_DONE frame arrived.
+    /// HANDSHAKE_DONE.
     pub(crate) fn on_handshake_done(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         if matches!(self.role, Role::Server(_)) {
             // RFC 9000 section 19.20

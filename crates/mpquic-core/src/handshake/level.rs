@@ -48,18 +48,18 @@ impl Level {
         })
     }
 
-    /// Packets of another version can be opened, too.
+    /// From now on, packets of another version can be opened, too.
     pub(super) fn also_open(&mut self, version: Version, keys: Keys) {
         self.other = Some((version, keys));
     }
 
-    /// Goes on in another version; packets of the one before can still be opened.
+    /// Continues in another version; packets of the previous one can still be opened.
     pub(super) fn change_version(&mut self, version: Version, keys: Keys) {
         let before = std::mem::replace(&mut self.keys, keys);
         self.other = Some((std::mem::replace(&mut self.version, version), before));
     }
 
-    /// Goes on in the other version whose packets can be opened, and in that one only.
+    /// Continues in the other version whose packets can be opened, and only in that one.
     pub(super) fn follow_version(&mut self) {
         if let Some((version, keys)) = self.other.take() {
             self.version = version;

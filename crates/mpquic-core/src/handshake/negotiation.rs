@@ -1,4 +1,4 @@
-//! Choosing the version, and following it (RFC 9368, RFC 9369 section 4).
+//! Choosing the version, and following the peer's choice (RFC 9368, RFC 9369 section 4).
 
 use quinn_proto::{ConnectionId, Side};
 use rand::{Rng, RngExt};
@@ -21,8 +21,8 @@ use crate::wire::header::{Header, ProtectedPacket};
 const INITIAL_DCID_LENGTH: usize = 8;
 
 impl Handshake {
-    /// Server: reads what came of the ClientHello. Once it is whole, chooses the version and starts
-    /// TLS.
+    /// Server: reads the received part of the ClientHello. Once it is complete, chooses the version
+    /// and starts TLS.
     pub(super) fn read_first_flight(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         let (Role::Server(server), Some(flight), Some(level), Some(parameters)) = (
             &self.role,
@@ -42,7 +42,7 @@ impl Handshake {
         let offered = client.and_then(|client| client.version_information);
         let version = self.versions.choose(offered.as_ref());
         if version != self.versions.original() {
-            // What the client sends before it knows is still in the original version.
+            // Until the client knows of the change, it sends in the original version.
             level.change_version(
                 version,
                 crypto.initial_keys(version, Side::Server, &self.cids.initial),
@@ -56,7 +56,7 @@ impl Handshake {
         self.session.read_handshake(&flight)
     }
 
-    /// True if an Initial packet of this version can be opened, as far as we know.
+    /// True if an Initial packet of this version may be opened.
     pub(super) fn takes_initial_of(&mut self, version: Version) -> bool {
         let Some(level) = &mut self.initial else {
             return version == self.versions.current();
@@ -73,7 +73,7 @@ impl Handshake {
         level.keys_of(version).is_some()
     }
 
-    /// Client: the server answers in another version, which is the one to use from now on.
+    /// Client: the server answers in another version, which is used from now on.
     pub(super) fn follow_version(&mut self, version: Version) {
         if let Some(level) = &mut self.initial {
             level.follow_version();
@@ -82,8 +82,8 @@ impl Handshake {
         self.session.set_version(version);
     }
 
-    /// Client: a Version Negotiation packet arrived. Starts over in a version the server speaks (RFC
-    /// 9368 section 2.1). False if the packet is to be dropped.
+    /// Client: handles a Version Negotiation packet. Starts over in a version that the server
+    /// speaks (RFC 9368 section 2.1). False if the packet has to be dropped.
     pub(super) fn on_version_negotiation(
         &mut self,
         packet: &ProtectedPacket,
@@ -119,8 +119,8 @@ impl Handshake {
         Ok(true)
     }
 
-    /// RFC 9000 section 6.2, RFC 9368 section 4: not once another packet was processed, and not if
-    /// the server speaks the version attempted.
+    /// RFC 9000 section 6.2, RFC 9368 section 4: false once another packet was processed, and if
+    /// the server speaks the version that was attempted.
     fn accepts_version_negotiation(&self, offered: &[u32]) -> bool {
         let is_late = self.cids.peer.is_some()
             || self.cids.retry.is_some()
@@ -128,7 +128,7 @@ impl Handshake {
         !is_late && !offered.contains(&self.versions.original().to_u32())
     }
 
-    /// Client: makes another first flight, in a version that the server speaks.
+    /// Client: makes a new first flight, in a version that the server speaks.
     fn start_over(
         &mut self,
         version: Version,

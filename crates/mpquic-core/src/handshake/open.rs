@@ -1,4 +1,4 @@
-//! Which packets are opened, and with which keys.
+//! Decides which packets are opened, and with which keys.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use crate::wire::header::{Header, ProtectedPacket};
 
 impl Handshake {
     /// Opens a 1-RTT packet, or buffers it until the handshake is complete. `space` is that of the
-    /// path its connection ID names (MP-035), if there is one already.
+    /// path which the packet's connection ID names (MP-035), if the path exists already.
     pub(crate) fn open_one_rtt(
         &mut self,
         arrival: &Arrival,
@@ -77,8 +77,8 @@ impl Handshake {
         }
     }
 
-    /// The first buffered packet that can be handled by now: the handshake is complete, and
-    /// `is_ready` says so of its path.
+    /// The first buffered packet that can be processed now: the handshake is complete, and
+    /// `is_ready` is true for the packet's path.
     pub(crate) fn take_buffered(
         &mut self,
         is_ready: impl Fn(PathId) -> bool,
@@ -138,7 +138,7 @@ impl Handshake {
         }
     }
 
-    /// Type and version of a packet with a long header that may be opened; or why it may not.
+    /// Type and version of a packet with a long header that may be opened, or why it may not.
     fn admit_long(
         &mut self,
         arrival: &Arrival,
@@ -175,13 +175,14 @@ impl Handshake {
         }
     }
 
-    /// RFC 9000 section 7.2: the peer's first source connection ID is final.
+    /// RFC 9000 section 7.2: true for a packet whose source connection ID is not the peer's first
+    /// one.
     fn is_foreign(&self, scid: &ConnectionId) -> bool {
         self.cids.peer.is_some_and(|known| known != *scid)
     }
 
-    /// Servers send no tokens (RFC 9000 section 17.2.2), and clients no small datagrams with Initial
-    /// packets (section 14.1).
+    /// Checks rules for Initial packets: servers must not send a token (RFC 9000 section 17.2.2),
+    /// and clients no small datagrams (section 14.1).
     fn may_be_initial(&self, arrival: &Arrival, token: &[u8]) -> bool {
         match self.role {
             Role::Client(_) => token.is_empty(),
@@ -209,8 +210,8 @@ impl Handshake {
         }
     }
 
-    /// A Handshake packet proves the client's address and ends Initial keys on the server (RFC 9000
-    /// section 8.1, RFC 9001 section 4.9.1).
+    /// On a server, a Handshake packet proves the client's address, and Initial keys are discarded
+    /// (RFC 9000 section 8.1, RFC 9001 section 4.9.1).
     fn on_handshake_packet(&mut self, outbox: &mut Outbox) {
         if matches!(self.role, Role::Server(_)) {
             self.steps.push(Step::AddressValidated);

@@ -49,13 +49,13 @@ pub(crate) fn local_parameters(
     }
 }
 
-/// The connection IDs of the first packets, which both sides announce so that nobody can change them
-/// unnoticed (RFC 9000 section 7.3).
+/// The connection IDs of the first packets. Both sides announce them in transport parameters, so
+/// that an attacker cannot change them unnoticed (RFC 9000 section 7.3).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FirstCids {
     /// Our first source connection ID.
     pub(super) local: ConnectionId,
-    /// Destination of the client's Initial packets, which the Initial keys derive from.
+    /// Destination of the client's Initial packets, from which the Initial keys are derived.
     pub(super) initial: ConnectionId,
     /// The same before a Retry.
     pub(super) original: ConnectionId,

@@ -10,13 +10,14 @@ use crate::qlog::{self, Initiator};
 use crate::wire::transport_parameters::TransportParameters;
 
 impl Handshake {
-    /// Takes the peer's transport parameters once TLS has them; on a server, before it sends
-    /// 0.5-RTT data.
+    /// Handles the peer's transport parameters once TLS has them; on a server, that is before it
+    /// sends 0.5-RTT data.
     pub(super) fn take_peer_parameters(
         &mut self,
         outbox: &mut Outbox,
     ) -> Result<(), TransportError> {
-        // Until then a resumed client session shows the remembered ones (RFC 9001 section 4.6.3).
+        // Before, a resumed session of a client has only the remembered ones (RFC 9001 section
+        // 4.6.3).
         let is_current = matches!(self.role, Role::Server(_)) || !self.session.is_handshaking();
         if self.parameters_known || !is_current {
             return Ok(());
@@ -31,7 +32,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Checks the peer's parameters against what the handshake showed.
+    /// Checks the peer's parameters against what was seen in the handshake.
     fn check_parameters(&self, peer: &TransportParameters) -> Result<(), TransportError> {
         self.cids.check(&self.role, peer)?;
         self.versions.check(self.role.side(), peer)?;
@@ -55,7 +56,7 @@ impl Handshake {
         self.announces_multipath
     }
 
-    /// Logs what we announce; a server knows it once it has chosen the version.
+    /// Logs the parameters that we announce; a server knows them once it has chosen the version.
     pub(super) fn log_local_parameters(&self, outbox: &mut Outbox) {
         if let Some(parameters) = &self.local_parameters {
             outbox.log.event(|| qlog::Event::ParametersSet {

@@ -1,4 +1,4 @@
-//! Retry, and the tokens that spare one (RFC 9000 section 8.1).
+//! Retry, and the tokens that make it unnecessary (RFC 9000 section 8.1).
 
 use std::net::IpAddr;
 
@@ -16,8 +16,8 @@ use crate::wire::frame::PacketType;
 use crate::wire::header::{Header, ProtectedPacket};
 
 impl Handshake {
-    /// A Retry packet arrived: starts over with its connection ID and token if it is genuine (RFC
-    /// 9000 section 17.2.5). False if it is to be dropped.
+    /// Handles a Retry packet: if it is genuine, starts over with its connection ID and token (RFC
+    /// 9000 section 17.2.5). False if it has to be dropped.
     pub(super) fn on_retry(&mut self, packet: &ProtectedPacket, outbox: &mut Outbox) -> bool {
         let Header::Retry {
             version,
@@ -81,7 +81,7 @@ impl Handshake {
         self.steps.push(Step::Retried);
     }
 
-    /// A NEW_TOKEN frame arrived.
+    /// NEW_TOKEN.
     pub(crate) fn on_new_token(&mut self, token: Bytes) -> Result<(), TransportError> {
         match &self.role {
             // RFC 9000 section 19.7
@@ -94,8 +94,8 @@ impl Handshake {
         }
     }
 
-    /// Server: seals a token that is good for these addresses of the client, all of them validated
-    /// (MP-087).
+    /// Server: makes a token that is valid for these addresses of the client, all of which are
+    /// validated (MP-087).
     pub(crate) fn offer_token(
         &mut self,
         addresses: impl Iterator<Item = IpAddr>,

@@ -1,4 +1,4 @@
-//! What the sending side asks of the handshake: headers, 1-RTT keys, and frames of its own.
+//! What sending needs of the handshake: headers, 1-RTT keys, and the handshake's own frames.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
 
-/// The key generation of a 0-RTT packet: its acknowledgement confirms no 1-RTT key.
+/// Stands for the key generation of a 0-RTT packet, whose acknowledgement confirms no 1-RTT key.
 pub(crate) const NOT_ONE_RTT: u32 = u32::MAX;
 
 impl Handshake {
@@ -50,7 +50,7 @@ impl Handshake {
         self.one_rtt.is_some()
     }
 
-    /// Key updates so far.
+    /// The number of key updates so far; `None` without 1-RTT keys.
     pub(crate) fn key_generation(&self) -> Option<u32> {
         self.one_rtt.as_ref().map(OneRttKeys::generation)
     }
@@ -80,19 +80,19 @@ impl Handshake {
         }
     }
 
-    /// True if a key update should be started: the keys are nearly used up.
+    /// True if a key update should be started, because the keys have nearly reached their limits.
     pub(crate) fn wants_key_update(&self) -> bool {
         self.one_rtt.as_ref().is_some_and(OneRttKeys::wants_update)
     }
 
-    /// When keys are to be dropped.
+    /// When old keys have to be dropped.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let one_rtt = self.one_rtt.as_ref().and_then(OneRttKeys::next_timeout);
         let zero_rtt = self.zero_rtt.as_ref().and_then(|keys| keys.discard_at);
         one_rtt.into_iter().chain(zero_rtt).min()
     }
 
-    /// Drops keys whose time has come. Fails if nothing may be sealed with those that are left.
+    /// Drops old keys that are due. Fails if no more packets may be sealed with the current ones.
     pub(crate) fn on_timeout(
         &mut self,
         now: Instant,
@@ -111,12 +111,12 @@ impl Handshake {
         Ok(())
     }
 
-    /// True if HANDSHAKE_DONE or NEW_TOKEN waits.
+    /// True if HANDSHAKE_DONE or NEW_TOKEN waits to be sent.
     pub(crate) fn wants_to_send_frames(&self) -> bool {
         self.done_pending || self.new_token.is_some()
     }
 
-    /// HANDSHAKE_DONE and NEW_TOKEN.
+    /// Writes HANDSHAKE_DONE and NEW_TOKEN.
     pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
         if self.done_pending
             && writer.try_write(&Frame::HandshakeDone, HandshakeDelivery::HandshakeDone)
@@ -133,8 +133,8 @@ impl Handshake {
         }
     }
 
-    /// Takes the fate of HANDSHAKE_DONE or NEW_TOKEN. True if there should be another token: see
-    /// [`Self::offer_token`].
+    /// HANDSHAKE_DONE or NEW_TOKEN was acknowledged or lost. True if another token should be
+    /// offered: see [`Self::offer_token`].
     pub(crate) fn on_delivery(&mut self, delivery: HandshakeDelivery, fate: Fate) -> bool {
         match (delivery, fate) {
             (_, Fate::Acked) => false,
@@ -146,7 +146,7 @@ impl Handshake {
         }
     }
 
-    /// True if CRYPTO of the 1-RTT level is to be sent.
+    /// True if CRYPTO of the 1-RTT level waits to be sent.
     pub(crate) fn wants_to_send_crypto(&self) -> bool {
         self.crypto
             .as_ref()

@@ -22,20 +22,21 @@ pub(crate) struct ConnectionSetup {
     pub(crate) transport: Arc<TransportConfig>,
     /// What differs between client and server.
     pub(crate) role: Role,
-    /// A client's, started with `local_parameters`.
+    /// The TLS session; a client's is started with `local_parameters`.
     pub(crate) session: Box<dyn Session>,
-    /// What the session announces to the peer.
+    /// The parameters that the session announces to the peer.
     pub(crate) local_parameters: TransportParameters,
-    /// The version of the client's first packet, and those it may become.
+    /// The version of the client's first packet, and those that the connection may switch to.
     pub(crate) versions: Versions,
     /// Keys for Initial packets, derived from `initial_dcid`.
     pub(crate) initial_keys: Keys,
-    /// Destination connection ID of the client's Initial: the one of the Initial being accepted,
-    /// so on a server after Retry, the Retry's source connection ID.
+    /// Destination connection ID of the client's Initial. On a server, that is the one of the
+    /// Initial being accepted, which after a Retry is the Retry's source connection ID.
     pub(crate) initial_dcid: ConnectionId,
     /// Our connection ID, sequence number 0 of path 0.
     pub(crate) local_cid: ConnectionId,
-    /// Where to send to first: a server's client's source connection ID; on a client, `initial_dcid`.
+    /// The first destination connection ID of our packets: on a server, the client's source
+    /// connection ID; on a client, `initial_dcid`.
     pub(crate) peer_cid: ConnectionId,
     /// Derives the stateless reset token of every connection ID we issue.
     pub(crate) reset_key: Arc<ResetKey>,
@@ -64,15 +65,15 @@ pub(crate) struct ClientSetup {
     /// Checks Retry packets and derives Initial keys again after one.
     pub(crate) crypto: Arc<dyn ClientCrypto>,
     pub(crate) server_name: Arc<str>,
-    /// Takes tokens of NEW_TOKEN frames.
+    /// Stores tokens of NEW_TOKEN frames.
     pub(crate) tokens: TokenDrawer,
-    /// Move to the server's preferred address.
+    /// Whether to move to the server's preferred address.
     pub(crate) use_preferred_address: bool,
     /// Token for the first Initial, empty if there is none.
     pub(crate) token: Bytes,
 }
 
-/// A server's part of a client's token store.
+/// The part of a client's token store that belongs to one server.
 pub(crate) struct TokenDrawer {
     store: Option<Arc<dyn TokenStore>>,
     server_name: Arc<str>,
@@ -86,7 +87,7 @@ impl TokenDrawer {
         }
     }
 
-    /// A token is good in the version it came in (RFC 9369 section 5).
+    /// A token is valid only in the version in which it was issued (RFC 9369 section 5).
     fn key(&self, version: Version) -> Arc<str> {
         match version {
             Version::V1 => self.server_name.clone(),
@@ -113,6 +114,6 @@ pub(crate) struct ServerSetup {
     pub(crate) config: Arc<ServerConfig>,
     /// A token proved the client's address: no anti-amplification limit on path 0.
     pub(crate) address_validated: bool,
-    /// Seals NEW_TOKEN tokens; `None` if none are to be sent.
+    /// Makes tokens for NEW_TOKEN; `None` if none are sent.
     pub(crate) token_issuer: Option<TokenIssuer>,
 }

@@ -1,4 +1,4 @@
-//! [`Handshake`]: what it is made of, and what can be asked of it.
+//! [`Handshake`]: its fields, and the questions that it answers.
 
 use bytes::Bytes;
 use quinn_proto::ConnectionId;
@@ -20,53 +20,54 @@ use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// Bytes of CRYPTO data buffered out of order at least (RFC 9000 section 7.5).
+/// The smallest buffer for CRYPTO data out of order, bytes (RFC 9000 section 7.5).
 const MIN_CRYPTO_BUFFER: usize = 4096;
 
-/// Something the handshake achieved, for the rest of the connection to act on.
+/// Progress of the handshake that the rest of the connection has to act on.
 pub(crate) enum Step {
-    /// The peer is reached with this connection ID from now on.
+    /// The destination connection ID of our packets from now on.
     PeerCid(ConnectionId),
     /// The client's address is proven.
     AddressValidated,
     /// Client: 0-RTT may be sent under these limits of the earlier connection.
     ZeroRttOffered(Box<TransportParameters>),
-    /// Client: 0-RTT never happened (RFC 9001 section 4.6.2).
+    /// Client: the server rejected 0-RTT, so what was sent never happened (RFC 9001 section 4.6.2).
     ZeroRttRejected,
-    /// Client: the server kept nothing of what was sent, and 0-RTT is to be sent again (RFC 9000
+    /// Client: after a Retry, the server has kept nothing, and 0-RTT has to be sent again (RFC 9000
     /// section 17.2.5.3).
     Retried,
     /// Client: the server speaks none of our versions.
     VersionMismatch,
-    /// The peer's parameters hold.
+    /// The peer's parameters are known and valid.
     PeerParameters(Box<TransportParameters>),
-    /// TLS is done (RFC 9001 section 4.1.1).
+    /// The handshake is complete (RFC 9001 section 4.1.1).
     Complete,
-    /// So it is at the peer (RFC 9001 section 4.1.2).
+    /// The handshake is confirmed (RFC 9001 section 4.1.2).
     Confirmed,
-    /// A level is over, and what it had in flight with it (RFC 9002 section 6.4).
+    /// A level is discarded, with all it had in flight (RFC 9002 section 6.4).
     LevelDiscarded(Box<Level>),
 }
 
-/// The state of the handshake, and what outlives it: TLS and the 1-RTT keys.
+/// The state of the handshake. TLS and the 1-RTT keys stay here after it, too.
 pub(crate) struct Handshake {
     pub(super) role: Role,
     pub(super) session: Box<dyn Session>,
     pub(super) versions: Versions,
-    /// Server: CRYPTO bytes that came before the version is chosen and the session started.
+    /// Server: CRYPTO bytes received before the version is chosen and the session started.
     pub(super) first_flight: Option<Vec<u8>>,
     pub(super) initial: Option<Box<Level>>,
     pub(super) handshake: Option<Box<Level>>,
     pub(super) one_rtt: Option<OneRttKeys>,
-    /// CRYPTO of the 1-RTT level: session tickets. `None` once a server's have arrived.
+    /// CRYPTO of the 1-RTT level, for session tickets. `None` on a server once its tickets have
+    /// arrived.
     pub(super) crypto: Option<Box<CryptoStream>>,
     /// Bytes of CRYPTO data buffered out of order.
     pub(super) crypto_buffer: usize,
-    /// 1-RTT packets that cannot be handled yet.
+    /// 1-RTT packets that cannot be processed yet.
     pub(super) buffered: BufferedPackets,
     pub(super) zero_rtt: Option<Box<ZeroRttKeys>>,
     pub(super) zero_rtt_state: ZeroRtt,
-    /// What we announce; `None` once the handshake is complete.
+    /// The parameters that we announce; `None` once the handshake is complete.
     pub(super) local_parameters: Option<Box<TransportParameters>>,
     pub(super) announces_multipath: bool,
     pub(super) cids: FirstCids,
@@ -81,7 +82,7 @@ pub(crate) struct Handshake {
     pub(super) data_reported: bool,
     pub(super) parameters_known: bool,
     pub(super) is_tls_over: bool,
-    /// What was achieved and not acted on yet.
+    /// Steps that were not acted on yet.
     pub(super) steps: Vec<Step>,
 }
 
@@ -127,17 +128,17 @@ impl Handshake {
         }
     }
 
-    /// What was achieved since the last call, in order.
+    /// The steps made since the last call, in order.
     pub(crate) fn take_steps(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
     }
 
-    /// True once TLS is done (RFC 9001 section 4.1.1).
+    /// True once the handshake is complete (RFC 9001 section 4.1.1).
     pub(crate) fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// True once TLS is done at the peer, too (RFC 9001 section 4.1.2).
+    /// True once the handshake is confirmed (RFC 9001 section 4.1.2).
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
     }
@@ -165,7 +166,7 @@ impl Handshake {
         self.session.export_keying_material(output, label, context)
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.buffered.trim();
     }

@@ -1,4 +1,4 @@
-//! [`Versions`]: which version a connection uses (RFC 9368).
+//! [`Versions`]: the version that a connection uses, and those it may use (RFC 9368).
 
 use quinn_proto::Side;
 
@@ -7,25 +7,25 @@ use crate::error::{Fault, TransportError};
 use crate::version::Version;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
-/// Which version a connection uses, and which it may turn into.
+/// The version that a connection uses, and those it may switch to.
 #[derive(Debug, Clone)]
 pub(crate) struct Versions {
-    /// Of our packets, but for 0-RTT.
+    /// The version of our packets, except for 0-RTT.
     current: Version,
-    /// Of the client's first packets.
+    /// The version of the client's first packets.
     original: Version,
-    /// The preferred one first.
+    /// The versions we speak, the preferred one first.
     supported: Vec<Version>,
-    /// A number to offer that stands for nothing (RFC 9000 section 15).
+    /// A reserved version number to offer, which no one speaks (RFC 9000 section 15).
     reserved: u32,
-    /// `current` is final.
+    /// True if `current` will not change any more.
     is_fixed: bool,
     /// Client: it chose `original` from a Version Negotiation packet.
     is_second_choice: bool,
 }
 
 impl Versions {
-    /// The client's first packet is `original`.
+    /// For a client whose first packet has the version `original`.
     pub(crate) fn new(config: &EndpointConfig, original: Version, seed: u32) -> Self {
         Self {
             current: original,
@@ -46,7 +46,7 @@ impl Versions {
         self.original
     }
 
-    /// What we announce.
+    /// The version information that we announce.
     pub(crate) fn information(&self) -> VersionInformation {
         let supported = self.supported.iter().map(|version| version.to_u32());
         VersionInformation {
@@ -55,7 +55,7 @@ impl Versions {
         }
     }
 
-    /// The preferred one first.
+    /// The versions we speak, the preferred one first.
     pub(super) fn supported(&self) -> &[Version] {
         &self.supported
     }
@@ -73,7 +73,7 @@ impl Versions {
         self.is_second_choice = true;
     }
 
-    /// No other version will follow.
+    /// The version will not change any more.
     pub(super) fn fix(&mut self, version: Version) {
         self.current = version;
         self.is_fixed = true;
@@ -84,7 +84,8 @@ impl Versions {
         !self.is_fixed && self.supported.contains(&version)
     }
 
-    /// Server: the version to go on in. Faults of the client's are found later.
+    /// Server: chooses the version to continue in. Faults in the client's information are found
+    /// later.
     pub(super) fn choose(&self, client: Option<&VersionInformation>) -> Version {
         let offered = client.filter(|client| client.chosen == self.original.to_u32());
         offered
@@ -111,7 +112,8 @@ impl Versions {
     }
 
     fn check_server(&self, announced: Option<&VersionInformation>) -> Result<(), TransportError> {
-        // RFC 9368 section 8: what a server means that knows version 1 only.
+        // RFC 9368 section 8: what the absence of version information means: a server that speaks
+        // only version 1.
         let version_1 = VersionInformation {
             chosen: 1,
             available: vec![1],

@@ -17,7 +17,7 @@ use crate::wire::transport_parameters::TransportParameters;
 const KEEP_TIMEOUTS: u32 = 3;
 
 impl Handshake {
-    /// 1-RTT keys, or a client's 0-RTT keys before there are any.
+    /// The keys for sealing: 1-RTT keys, or before there are any, a client's 0-RTT keys.
     pub(crate) fn sealing(&self) -> Option<Sealing<'_>> {
         if let Some(keys) = &self.one_rtt {
             let (header, packet, key_phase) = keys.sealing();
@@ -35,12 +35,12 @@ impl Handshake {
         })
     }
 
-    /// What became of 0-RTT.
+    /// The state of 0-RTT.
     pub(crate) fn zero_rtt_state(&self) -> ZeroRtt {
         self.zero_rtt_state
     }
 
-    /// Client: lets data leave under the limits of the connection it resumes.
+    /// Client: lets data be sent under the limits of the connection that is resumed.
     pub(super) fn offer_zero_rtt(&mut self, outbox: &mut Outbox) {
         let Some((header, packet)) = self.session.zero_rtt_keys() else {
             return;
@@ -63,8 +63,8 @@ impl Handshake {
         }));
     }
 
-    /// Client: the handshake told whether the server took 0-RTT. The server's parameters are `peer`,
-    /// not applied yet.
+    /// Client: the handshake shows whether the server accepted 0-RTT. `peer` are the server's
+    /// parameters, which are not applied yet.
     pub(super) fn resolve_zero_rtt(
         &mut self,
         peer: &TransportParameters,
@@ -85,20 +85,22 @@ impl Handshake {
         Ok(())
     }
 
-    /// RFC 9001 section 4.6.2: as if nothing had been sent, but numbers are not used twice.
+    /// RFC 9001 section 4.6.2: as if nothing had been sent, except that packet numbers are not used
+    /// twice.
     fn reject_zero_rtt(&mut self) {
         self.zero_rtt_state = ZeroRtt::Rejected;
         self.steps.push(Step::ZeroRttRejected);
     }
 
-    /// Client: starts over in another version, in which the session cannot be resumed.
+    /// Client: the connection starts over in another version, in which the session cannot be
+    /// resumed.
     pub(super) fn abandon_zero_rtt(&mut self, outbox: &mut Outbox) {
         if self.take_zero_rtt(outbox).is_some() {
             self.reject_zero_rtt();
         }
     }
 
-    /// Server: takes the keys once TLS has read the ClientHello and accepted.
+    /// Server: installs the keys once TLS has read the ClientHello and accepted 0-RTT.
     pub(super) fn accept_zero_rtt(&mut self, outbox: &mut Outbox) {
         if matches!(self.role, Role::Client(_))
             || self.zero_rtt.is_some()
@@ -119,7 +121,7 @@ impl Handshake {
         }
     }
 
-    /// Server: the handshake is complete, so the client sends 0-RTT no more.
+    /// Server: the handshake is complete, so the client sends no more 0-RTT.
     pub(crate) fn retire_zero_rtt(&mut self, now: Instant, largest_pto: Duration) {
         if let (Role::Server(_), Some(keys)) = (&self.role, &mut self.zero_rtt) {
             keys.discard_at = Some(now + KEEP_TIMEOUTS * largest_pto);
@@ -133,8 +135,8 @@ impl Handshake {
     }
 }
 
-/// A server that takes 0-RTT must not go back on what the client relied on (RFC 9000 section
-/// 7.4.1, RFC 9221 section 3).
+/// A server that accepts 0-RTT must not reduce the limits that the client relied on (RFC 9000
+/// section 7.4.1, RFC 9221 section 3).
 fn check_limits(
     remembered: &TransportParameters,
     peer: &TransportParameters,

@@ -1,4 +1,4 @@
-//! [`ZeroRttKeys`].
+//! [`ZeroRttKeys`]: the keys of 0-RTT packets.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::crypto::{HeaderKey, PacketKey};
 use crate::protect::FixedKeys;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// 0-RTT keys: a client's seal, a server's open.
+/// The keys with which a client seals 0-RTT packets and a server opens them.
 pub(super) struct ZeroRttKeys {
     pub(super) header: Box<dyn HeaderKey>,
     pub(super) packet: Box<dyn PacketKey>,

@@ -1,15 +1,15 @@
-//! [`BufferedPackets`]: 1-RTT packets that overtook what it takes to handle them, which RFC 9001
-//! section 5.7 lets an endpoint buffer.
+//! [`BufferedPackets`]: 1-RTT packets that arrived too early. RFC 9001 section 5.7 allows to buffer
+//! them.
 
 use crate::ids::PathId;
 use crate::packet::arrival::Arrival;
 use crate::wire::header::ProtectedPacket;
 
-/// Packets kept at a time.
+/// The most packets kept.
 const MAX_PACKETS: usize = 16;
 
-/// 1-RTT packets that came before the end of the handshake, or before the connection ID to answer
-/// with on the path they open.
+/// 1-RTT packets that came before the handshake was complete, or that open a path before we have a
+/// connection ID to answer with.
 #[derive(Debug, Default)]
 pub(crate) struct BufferedPackets(Vec<(Arrival, ProtectedPacket)>);
 
@@ -37,7 +37,7 @@ impl BufferedPackets {
         Some(self.0.remove(index))
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.0.shrink_to_fit();
     }

@@ -1,4 +1,4 @@
-//! Takes the protection off packets that arrive: one way for every kind (RFC 9001 section 5).
+//! Removes the protection of received packets, in the same way for every type (RFC 9001 section 5).
 
 pub(crate) mod buffered;
 
@@ -16,18 +16,19 @@ use crate::qlog::DropReason;
 use crate::recovery::PacketNumberSpace;
 use crate::wire::header::ProtectedPacket;
 
-/// What became of a packet that arrived.
+/// The result of opening a packet.
 #[derive(Debug)]
 pub(crate) enum Opening {
-    /// It is authentic and new; with its payload.
+    /// The packet is authentic and new; with its payload.
     Opened(Opened, Bytes),
-    /// It has no number and no protection, and the handshake acted on it.
+    /// The packet has no number and no protection (Retry, Version Negotiation), and the handshake
+    /// has handled it.
     Unnumbered,
-    /// It is kept until it can be handled (RFC 9001 section 5.7).
+    /// The packet is kept until it can be processed (RFC 9001 section 5.7).
     Buffered,
-    /// It is of no use.
+    /// The packet is dropped, for this reason.
     Dropped(DropReason),
-    /// The connection ends because of it.
+    /// The connection has to be closed because of the packet.
     Fault(TransportError),
 }
 
@@ -58,10 +59,10 @@ impl From<OpenError> for Refusal {
 
 /// The keys that received packets of one kind are opened with.
 pub(crate) trait OpeningKeys {
-    /// The mask of their headers.
+    /// The key of header protection.
     fn header(&self) -> &dyn HeaderKey;
 
-    /// Opens a packet whose header is unmasked.
+    /// Opens a packet after header protection was removed.
     fn open(
         &mut self,
         packet: &mut ProtectedPacket,
@@ -70,8 +71,8 @@ pub(crate) trait OpeningKeys {
     ) -> Result<Bytes, Refusal>;
 }
 
-/// Opens a packet. `space` is the one its number belongs to; there is none while nothing can have
-/// been received in it.
+/// Opens a packet. `space` is the packet number space it belongs to; `None` if nothing can have
+/// been received in that space before.
 #[inline]
 pub(crate) fn open(
     packet: &mut ProtectedPacket,
@@ -113,14 +114,14 @@ impl OpeningKeys for FixedKeys<'_> {
 /// The keys of 1-RTT packets, which the peer may update (RFC 9001 section 6).
 pub(crate) struct UpdatableKeys<'a, P> {
     pub(crate) keys: &'a mut OneRttKeys,
-    /// Makes the next keys.
+    /// Provides the next keys.
     pub(crate) session: &'a mut dyn Session,
     pub(crate) now: Instant,
-    /// Tells the largest probe timeout of all paths.
+    /// Returns the largest probe timeout of all paths.
     pub(crate) largest_pto: P,
-    /// Key updates before the key of the packet that was opened.
+    /// Number of key updates before the key with which the packet was opened.
     pub(crate) generation: u32,
-    /// The packet made us follow the peer's update.
+    /// The packet showed that the peer has updated its keys, and we followed.
     pub(crate) updated: bool,
 }
 

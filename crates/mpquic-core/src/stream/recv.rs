@@ -237,8 +237,8 @@ impl RecvHalf {
         matches!(self.state, State::Stopped { .. }) && self.final_size.is_some()
     }
 
-    /// The next bytes for the application, at most `max_length`. The stream's window is `window`
-    /// from then on.
+    /// The next bytes for the application, at most `max_length`. The peer may then be `window`
+    /// bytes ahead of the reader.
     pub(crate) fn read(
         &mut self,
         max_length: usize,
