@@ -396,7 +396,7 @@ fn rfc_9369_version_2_protects_all_packets() {
     }
 }
 
-/// Decision D17.
+/// The core has no clock and no randomness of its own.
 #[test]
 fn equal_seeds_give_equal_runs() {
     let run = |seed| {

@@ -380,7 +380,7 @@ fn a_path_that_cannot_be_validated_is_abandoned() {
     pair.close(Side::Client);
 }
 
-/// Decision D12: a silent path's data moves to the others within a few probe timeouts.
+/// A silent path's data moves to the others within a few probe timeouts.
 #[test]
 fn a_black_hole_costs_little_and_the_path_comes_back() {
     for from in SIDES {
@@ -561,8 +561,8 @@ fn congestion_marks_keep_queues_short_without_loss() {
     assert_eq!(up.dropped_queue, 0);
 }
 
-/// Decision D12 for who sends a little all the time: each packet starts the probe timeout anew (RFC
-/// 9002 section 6.2.1), and the window would be full only after seconds.
+/// Even if a little is sent all the time, so that each packet restarts the probe timeout (RFC
+/// 9002 section 6.2.1) and the window would be full only after seconds.
 #[test]
 fn a_steady_trickle_leaves_a_dead_path_within_two_probe_timeouts() {
     let topology = Topology::new()

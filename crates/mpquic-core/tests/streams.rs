@@ -78,7 +78,7 @@ fn many_streams_pass_a_small_limit() {
     pair.close(Side::Client);
 }
 
-/// Decision D11: windows hold back a sender whose reader sleeps, and memory stays bounded.
+/// Windows hold back a sender whose reader sleeps, and memory stays bounded.
 #[test]
 fn a_reader_that_sleeps_stops_the_sender_without_stopping_the_connection() {
     let setup = Setup::new().transport(|transport| {

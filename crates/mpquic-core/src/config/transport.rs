@@ -57,7 +57,7 @@ pub struct TransportConfig {
     /// Concurrent unidirectional streams the peer may open.
     pub max_concurrent_uni_streams: u64,
     /// Receive window of a stream at the start, bytes. It grows to four times the bandwidth-delay
-    /// product of all paths (decision D11) as long as the hard cap allows.
+    /// product of all paths as long as `max_receive_window` allows.
     pub initial_stream_receive_window: u64,
     /// Receive window of the connection at the start, bytes.
     pub initial_receive_window: u64,
