@@ -49,11 +49,11 @@ impl Default for RttSnapshot {
     }
 }
 
-/// A packet that left.
+/// A packet that was sent.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Sent {
-    /// When.
+    /// When it was sent.
     pub now: Instant,
     /// The packet's number in its space.
     pub packet_number: u64,
@@ -64,7 +64,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// A packet of `bytes`, with which `in_flight` bytes are in flight.
+    /// A packet of `bytes`; with it, `in_flight` bytes are in flight.
     pub fn new(now: Instant, packet_number: u64, bytes: u64, in_flight: u64) -> Self {
         Self {
             now,
@@ -81,7 +81,7 @@ impl Sent {
 pub struct Acked {
     /// When the acknowledgement arrived.
     pub now: Instant,
-    /// When the newest acknowledged packet had left.
+    /// When the newest acknowledged packet was sent.
     pub sent_at: Instant,
     /// Largest packet number newly acknowledged.
     pub largest: u64,
@@ -89,7 +89,7 @@ pub struct Acked {
     pub bytes: u64,
     /// Bytes in flight on the path after the acknowledgement.
     pub in_flight: u64,
-    /// True if the window was not what limited sending: no window growth (RFC 9002 section 7.8).
+    /// True if the window did not limit sending, so that it must not grow (RFC 9002 section 7.8).
     pub app_limited: bool,
     /// A delivery rate sample in bytes per second, when there is one.
     pub delivery_rate: Option<DeliveryRate>,
@@ -98,8 +98,8 @@ pub struct Acked {
 }
 
 impl Acked {
-    /// An acknowledgement of `bytes` by which nothing remains in flight, of packets up to number 0,
-    /// without a delivery rate sample, while the window was the limit.
+    /// An acknowledgement of `bytes` in packets up to number 0, while the window was the limit.
+    /// Nothing remains in flight, and there is no delivery rate sample.
     pub fn new(now: Instant, sent_at: Instant, bytes: u64, rtt: RttSnapshot) -> Self {
         Self {
             now,
@@ -141,7 +141,7 @@ impl DeliveryRate {
     }
 }
 
-/// Why a path is told to slow down.
+/// What kind of congestion was detected on a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CongestionKind {
@@ -151,18 +151,18 @@ pub enum CongestionKind {
     Ecn,
     /// Persistent congestion (RFC 9002 section 7.6).
     Persistent,
-    /// An earlier loss event was wrong: all its packets were acknowledged after all.
+    /// An earlier loss event was spurious: all its packets were acknowledged after all.
     Spurious,
 }
 
-/// A congestion event on one path. The core reports every batch of losses; starting at most one
-/// recovery period per round trip (RFC 9002 section 7.3.2) is decided by `sent_at`.
+/// A congestion event on one path. The core reports every batch of losses. With `sent_at`, a
+/// controller can start at most one recovery period per round trip (RFC 9002 section 7.3.2).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CongestionEvent {
     /// What happened.
     pub kind: CongestionKind,
-    /// When it was noticed.
+    /// When it was detected.
     pub now: Instant,
     /// When the newest affected packet was sent.
     pub sent_at: Instant,
@@ -188,7 +188,7 @@ impl CongestionEvent {
     }
 }
 
-/// The largest window that counts, bytes.
+/// Larger windows are treated as this, bytes.
 pub const MAX_WINDOW: u64 = 1 << 32;
 
 /// Congestion control for all paths of one connection.
@@ -283,13 +283,13 @@ pub trait Controller: fmt::Debug + Send {
     fn on_path_closed(&mut self, path: PathId);
     /// The path's maximum datagram size changed.
     fn on_mtu_update(&mut self, path: PathId, mtu: u16);
-    /// A packet that counts as in flight left.
+    /// A packet that counts as in flight was sent.
     fn on_packet_sent(&mut self, path: PathId, sent: &Sent) {
         let _ = (path, sent);
     }
     /// Packets were acknowledged.
     fn on_ack(&mut self, path: PathId, ack: &Acked);
-    /// Loss, ECN-CE, persistent congestion, or the news that a loss was spurious.
+    /// Loss, ECN-CE, persistent congestion, or a loss that proved spurious.
     fn on_congestion_event(&mut self, path: PathId, event: &CongestionEvent);
     /// Bytes the path may have in flight; never below two datagrams.
     fn window(&self, path: PathId) -> u64;

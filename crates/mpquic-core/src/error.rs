@@ -1,4 +1,4 @@
-//! What can go wrong: codes that travel on the wire, and what the application is told.
+//! Errors of connections: those sent on the wire, and those that the application gets.
 
 use std::fmt;
 
@@ -42,7 +42,7 @@ impl TransportError {
         self.fault.reason()
     }
 
-    /// Names the frame type at fault, unless one is already named.
+    /// Sets the frame type at fault, unless it is set already.
     #[must_use]
     pub const fn in_frame(mut self, frame_type: u64) -> Self {
         if self.frame_type == 0 {
@@ -65,7 +65,7 @@ pub struct ConnectionClose {
     pub code: TransportErrorCode,
     /// The frame type the peer blames, 0 if unknown.
     pub frame_type: u64,
-    /// The peer's words, possibly empty.
+    /// The peer's reason phrase, possibly empty.
     pub reason: Bytes,
 }
 
@@ -104,7 +104,7 @@ pub enum ConnectionError {
     /// Our application closed the connection.
     #[error("closed by this application")]
     LocallyClosed,
-    /// No connection IDs can be made.
+    /// No unused connection ID can be made.
     #[error("connection IDs are exhausted")]
     CidsExhausted,
 }

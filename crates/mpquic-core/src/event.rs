@@ -1,4 +1,4 @@
-//! What a connection tells: events for the application and the endpoint, errors, statistics.
+//! What a connection reports: events for the application and the endpoint, errors, statistics.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::stream::StreamEvent;
 pub struct Datagram {
     /// When it arrived.
     pub now: Instant,
-    /// Between which addresses.
+    /// The addresses between which it travelled.
     pub four_tuple: FourTuple,
     /// Its ECN codepoint.
     pub ecn: Option<EcnCodepoint>,
@@ -26,7 +26,7 @@ pub struct Datagram {
     pub data: BytesMut,
 }
 
-/// Something the application should know.
+/// An event for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// ALPN and server name are known.
@@ -72,7 +72,7 @@ pub enum PathEvent {
     /// Nothing was heard for a probe timeout, or the driver said that the interface is gone: the
     /// path's data moved to other paths.
     Suspect(PathId),
-    /// A suspect path was heard of again, or has other addresses now.
+    /// A suspect path answers again, or has moved to other addresses.
     Recovered(PathId),
     /// The peer set a status for the path.
     RemoteStatus(PathId, PathStatus),
@@ -83,7 +83,7 @@ pub enum PathEvent {
 }
 
 /// What a connection tells its endpoint, from [`Connection::poll_endpoint_event`] to
-/// [`Endpoint::handle_event`]. What it says is theirs alone: some of it is secret.
+/// [`Endpoint::handle_event`]. Its content is opaque, because some of it is secret.
 ///
 /// [`Connection::poll_endpoint_event`]: crate::Connection::poll_endpoint_event
 /// [`Endpoint::handle_event`]: crate::Endpoint::handle_event
@@ -91,13 +91,13 @@ pub enum PathEvent {
 pub struct EndpointEvent(pub(crate) RouteChange);
 
 impl EndpointEvent {
-    /// The event of a connection that is over. A driver that gives a connection up before it says so
-    /// itself tells the endpoint with this.
+    /// The event of a connection that is drained. A driver that drops a connection before passes
+    /// this to the endpoint.
     pub fn drained() -> Self {
         Self(RouteChange::Drained)
     }
 
-    /// True if the connection is over: the endpoint forgets it, and so should the driver.
+    /// True if the connection is drained: the endpoint forgets it, and so should the driver.
     pub fn is_drained(&self) -> bool {
         self.0 == RouteChange::Drained
     }
@@ -112,17 +112,17 @@ impl fmt::Debug for EndpointEvent {
 }
 
 /// How the routes of an endpoint to one of its connections change.
-// No log shall tell reset tokens; tests may.
+// Reset tokens are secret, so only tests may print them.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum RouteChange {
     /// Datagrams to this connection ID belong to the connection, on this path.
     ConnectionIdIssued(ConnectionId, PathId),
-    /// Datagrams to this connection ID belong to nobody any more.
+    /// Datagrams to this connection ID no longer belong to any connection.
     ConnectionIdRetired(ConnectionId),
     /// A datagram ending in this token is a stateless reset of the connection.
     ResetTokenAdded([u8; 16]),
-    /// It no longer is.
+    /// Datagrams that end in this token are no longer a reset of the connection.
     ResetTokenRemoved([u8; 16]),
     /// The connection is over; forget it.
     Drained,
@@ -135,7 +135,7 @@ pub enum TimeoutReason {
     LossDetection(PathId),
     /// An acknowledgement is due.
     AckDelay(PathId),
-    /// The pacer opens.
+    /// The pacer allows more to be sent.
     Pacing(PathId),
     /// Path validation is to be repeated or has failed.
     PathValidation(PathId),
@@ -151,7 +151,7 @@ pub enum TimeoutReason {
     KeyDiscard,
     /// The scheduler asked to be called.
     Scheduler,
-    /// An idle connection gives memory back.
+    /// An idle connection frees memory.
     Rest,
 }
 
@@ -173,8 +173,8 @@ pub enum OpenPathError {
     /// No connection ID for the path has arrived yet; retry after [`PathEvent::Available`].
     #[error("no connection ID for a new path has arrived yet")]
     NoConnectionId,
-    /// The peer does not take further paths to this address (MP-017).
-    #[error("the peer does not take further paths to this address")]
+    /// The peer accepts no further paths to this address (MP-017).
+    #[error("the peer accepts no further paths to this address")]
     AddressForbidden,
     /// The connection is closed.
     #[error("the connection is closed")]
@@ -193,11 +193,12 @@ pub enum MigrateError {
     /// The handshake is not confirmed yet.
     #[error("the handshake is not confirmed yet")]
     NotConfirmed,
-    /// The peer takes no other address of ours at this address of its own (RFC 9000 section 18.2).
-    #[error("the peer does not take another address at its handshake address")]
+    /// The peer does not allow migration at the address used in the handshake (RFC 9000 section
+    /// 18.2).
+    #[error("the peer does not allow migration at the address of the handshake")]
     AddressForbidden,
-    /// The peer has issued no unused connection ID for the path, and one may not be sent from two
-    /// addresses (RFC 9000 section 9.5). One was asked for.
+    /// The peer has issued no unused connection ID for the path, and the same one must not be sent
+    /// from two addresses (RFC 9000 section 9.5). The peer was asked for one.
     #[error("no unused connection ID for the path")]
     NoConnectionId,
 }
@@ -209,7 +210,7 @@ pub enum ClosePathError {
     /// The path does not exist, or was abandoned already.
     #[error("no such open path")]
     NoSuchPath,
-    /// No other path is open: without any there is no connection.
+    /// No other path is open, and a connection needs at least one.
     #[error("it is the last open path: close the connection")]
     LastPath,
 }
@@ -226,19 +227,18 @@ pub struct PathStats {
     pub id: PathId,
     /// Its addresses.
     pub four_tuple: FourTuple,
-    /// Where it is in its life.
+    /// The state of the path.
     pub state: PathState,
     /// Smoothed RTT, or the assumed one before the first sample.
     pub rtt: Duration,
     /// Smallest RTT.
     pub min_rtt: Duration,
-    /// Congestion window, bytes; 0 of an abandoned path.
+    /// Congestion window, bytes; 0 for an abandoned path.
     pub window: u64,
-    /// Window, bytes, above which it grows slowly, if the congestion controller has such a threshold
-    /// and has reached it once.
+    /// Slow start threshold, bytes, if the congestion controller has one and it has been set.
     pub slow_start_threshold: Option<u64>,
-    /// Bytes per second at which packets leave, if the congestion controller sets a rate of its own
-    /// rather than spread its window over a round trip.
+    /// Pacing rate, bytes per second, if the congestion controller sets one. Otherwise its window
+    /// is spread over a round trip.
     pub pacing_rate: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
@@ -260,7 +260,7 @@ pub struct PathStats {
     pub probe_timeouts: u64,
 }
 
-/// Where a path is in its life.
+/// The state of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathState {
     /// Being validated.
@@ -290,13 +290,13 @@ pub struct ConnectionStats {
     pub bytes_reinjected: u64,
 }
 
-/// Why DATAGRAM was not sent.
+/// Why a DATAGRAM was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SendDatagramError {
-    /// The peer takes no DATAGRAM frames.
-    #[error("the peer takes no datagrams")]
+    /// The peer does not accept DATAGRAM frames.
+    #[error("the peer does not accept datagrams")]
     UnsupportedByPeer,
-    /// Larger than any usable path carries now.
+    /// It does not fit the packets of every usable path.
     #[error("the datagram is larger than a packet")]
     TooLarge,
     /// The send buffer is full; a [`Event::DatagramsUnblocked`] will follow.
@@ -304,16 +304,16 @@ pub enum SendDatagramError {
     Blocked,
 }
 
-/// What became of 0-RTT (RFC 9001 section 4.6).
+/// The state of 0-RTT (RFC 9001 section 4.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroRtt {
-    /// The connection resumes nothing, or the server takes no 0-RTT.
+    /// The connection does not resume a session, or the server did not allow 0-RTT.
     NotOffered,
-    /// Client: data written now leaves at once, as 0-RTT.
+    /// Client: data written now is sent at once, as 0-RTT.
     Offered,
-    /// The server takes it.
+    /// The server accepted 0-RTT.
     Accepted,
-    /// The server did not take it: the streams opened early are closed, and what was written to
+    /// The server rejected 0-RTT: the streams opened before are closed, and what was written to
     /// them is lost.
     Rejected,
 }

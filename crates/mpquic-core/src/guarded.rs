@@ -1,5 +1,5 @@
-//! The connection's scheduler and controller, wrapped so that a wrong one does no harm: what they
-//! answer is held to limits, and one that panics is not asked again.
+//! The connection's scheduler and controller, wrapped so that a wrong one does no harm: answers are
+//! limited to allowed values, and a policy that panics is not asked again.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,11 +18,11 @@ const MIN_WINDOW: u64 = 2;
 /// A policy that may panic.
 struct Contained<T: ?Sized> {
     policy: Box<T>,
-    /// What it is, for the log.
+    /// Which policy it is, for the log.
     role: &'static str,
-    /// Its panics end here.
+    /// Whether panics are caught.
     contain: bool,
-    /// It panicked.
+    /// Whether it has panicked.
     broken: Cell<bool>,
 }
 
@@ -36,7 +36,7 @@ impl<T: ?Sized> Contained<T> {
         }
     }
 
-    /// Its answer, or `otherwise` once it panicked.
+    /// Its answer, or `otherwise` if it has panicked.
     fn ask<R>(&self, otherwise: R, question: impl FnOnce(&T) -> R) -> R {
         if !self.contain {
             return question(&self.policy);
@@ -44,7 +44,7 @@ impl<T: ?Sized> Contained<T> {
         if self.broken.get() {
             return otherwise;
         }
-        // Nobody looks into a policy again that panicked halfway.
+        // The policy is not used again after a panic, so a broken state does not matter.
         let answer = catch_unwind(AssertUnwindSafe(|| question(&self.policy)));
         answer.unwrap_or_else(|_| self.fail(otherwise))
     }

@@ -1,4 +1,4 @@
-//! The names everything else is built on: path IDs, path status, addresses, packet number spaces.
+//! Basic types: path IDs, path status, addresses, packet number spaces.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -93,8 +93,8 @@ impl SpaceId {
         }
     }
 
-    /// The space a plain ACK frame speaks of when it arrives in this one: ACK in the application
-    /// space always means path 0 (MP-060).
+    /// The space that a plain ACK frame acknowledges if it arrives in this one: in the application
+    /// space, ACK always means path 0 (MP-060).
     pub(crate) fn for_plain_ack(self) -> Self {
         match self {
             Self::Initial | Self::Handshake => self,

@@ -20,15 +20,16 @@
 //!
 //! # Policies
 //!
-//! Which path carries what is decided by a [`sched::Scheduler`], how much each path has in flight by
-//! a [`congestion::Controller`]. The core has no default of either: [`config::TransportConfig::new`]
-//! demands both. It checks their answers, so a wrong policy costs speed, never correctness.
+//! A [`sched::Scheduler`] decides which path carries what, and a [`congestion::Controller`] how
+//! much each path may have in flight. The core has no default for either:
+//! [`config::TransportConfig::new`] takes both. It checks their answers, so a wrong policy costs
+//! speed, never correctness.
 //!
 //! # Paths
 //!
 //! A path is what a path ID names: a packet number space with its own RTT, congestion window and
 //! connection IDs, between two addresses that may change. The client opens paths with
-//! [`Connection::open_path`]; either side abandons them. Path 0 is the one of the handshake and is
+//! [`Connection::open_path`]; either side abandons them. Path 0 is the path of the handshake, and
 //! otherwise like any other. Lost data may be sent again on any path.
 //!
 //! # Deviations
@@ -37,7 +38,7 @@
 //! | --- | --- | --- |
 //! | RFC 9002 section 6.2.1 | probe timeouts back off to 60 s at most; to 2 s on a silent path while another one works | a path that returns is noticed soon, and a probe is one small packet |
 
-// A new frame, event or state must not be ignored in silence. Tests pick out what they look for.
+// A wildcard arm would silently ignore a new frame, event or state. Tests may use one.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod cid;

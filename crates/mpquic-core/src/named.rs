@@ -1,4 +1,4 @@
-//! [`Named`]: a closure that makes policies, with a name to be shown by.
+//! [`Named`]: a closure that makes policies, with a name for `Debug`.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
-//! [`Outbox`]: what the components of a connection tell the world.
+//! [`Outbox`]: collects what the components of a connection tell others.
 //!
-//! A component is handed the outbox with the call that changes it, so that it can speak without
-//! knowing its siblings or the connection.
+//! A component gets the outbox with each call that changes it, so it need not know the other
+//! components or the connection.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -25,9 +25,9 @@ pub(crate) struct Outbox {
     events: VecDeque<Event>,
     endpoint_events: VecDeque<EndpointEvent>,
     scheduler_events: VecDeque<SchedulerEvent>,
-    /// Frames whose owners are to send them again, because a path does not get them through.
+    /// Frames that their owners have to send again, because a path does not deliver them.
     repeated: Vec<Delivery>,
-    /// The scheduler wants to hear of every packet.
+    /// The scheduler wants an event for every packet.
     packet_events: bool,
     pub(crate) controller: GuardedController,
     pub(crate) log: Recorder,
@@ -48,30 +48,30 @@ impl Outbox {
         }
     }
 
-    /// What is logged from here on happens now.
+    /// Sets the time of everything that is logged from now on.
     #[inline]
     pub(crate) fn set_time(&mut self, now: Instant) {
         self.log.set_time(now);
     }
 
-    /// Something the application should know.
+    /// Queues an event for the application.
     pub(crate) fn event(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// Something the application should know of a path.
+    /// Queues an event about a path for the application.
     pub(crate) fn path_event(&mut self, event: PathEvent) {
         self.event(Event::Path(event));
     }
 
-    /// The application is told that the connection is over.
+    /// Tells the application that the connection ended.
     pub(crate) fn connection_lost(&mut self, reason: ConnectionError) {
         self.log.event(|| qlog::Event::ConnectionLost(&reason));
         self.event(Event::ConnectionLost { reason });
     }
 
-    /// Counts and logs a packet that is not processed. A duplicate is not counted: nothing is wrong
-    /// with it.
+    /// Counts and logs a packet that is not processed. Duplicates are not counted, because nothing
+    /// is wrong with them.
     pub(crate) fn drop_packet(&mut self, path: PathId, dropped: Dropped, reason: DropReason) {
         if reason != DropReason::Duplicate {
             self.stats.packets_dropped += 1;
@@ -84,12 +84,12 @@ impl Outbox {
         });
     }
 
-    /// Something the endpoint must know.
+    /// Queues an event for the endpoint.
     pub(crate) fn endpoint_event(&mut self, change: RouteChange) {
         self.endpoint_events.push_back(EndpointEvent(change));
     }
 
-    /// Something the scheduler should know before it decides again.
+    /// Queues an event that the scheduler gets before it decides again.
     pub(crate) fn scheduler_event(&mut self, event: SchedulerEvent) {
         self.scheduler_events.push_back(event);
     }
@@ -99,8 +99,7 @@ impl Outbox {
         self.scheduler_event(SchedulerEvent::Congestion(path, kind));
     }
 
-    /// A packet was sent, acknowledged or lost, or the round-trip time measured: for schedulers
-    /// that ask for that.
+    /// Queues an event about a packet or an RTT sample, for schedulers that ask for those.
     #[inline]
     pub(crate) fn packet_event(&mut self, event: impl FnOnce() -> SchedulerEvent) {
         if self.packet_events {
@@ -108,17 +107,17 @@ impl Outbox {
         }
     }
 
-    /// Frames that their owners are to send again.
+    /// Queues frames that their owners have to send again.
     pub(crate) fn repeat(&mut self, frames: impl IntoIterator<Item = Delivery>) {
         self.repeated.extend(frames);
     }
 
-    /// What was given to [`Self::repeat`]; the memory comes back with [`Self::set_repeated`].
+    /// Takes the frames given to [`Self::repeat`]; [`Self::set_repeated`] returns the memory.
     pub(crate) fn take_repeated(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.repeated)
     }
 
-    /// Takes back memory for the next ones.
+    /// Takes memory back for the next frames.
     pub(crate) fn set_repeated(&mut self, mut memory: Vec<Delivery>) {
         memory.clear();
         self.repeated = memory;
@@ -133,13 +132,13 @@ impl Outbox {
     pub(crate) fn next_endpoint_event(&mut self) -> Option<EndpointEvent> {
         let event = self.endpoint_events.pop_front();
         if event.is_none() && self.endpoint_events.capacity() > 0 {
-            // They are rare after the handshake, and many at its end.
+            // There are many at the end of the handshake and few later, so the memory is not kept.
             self.endpoint_events = VecDeque::new();
         }
         event
     }
 
-    /// What the scheduler has not been told yet.
+    /// Events that the scheduler was not told yet.
     pub(crate) fn scheduler_events(&mut self) -> &mut VecDeque<SchedulerEvent> {
         &mut self.scheduler_events
     }
@@ -149,7 +148,7 @@ impl Outbox {
         (&mut self.scheduler_events, &self.controller)
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.events.shrink_to_fit();
         self.scheduler_events.shrink_to_fit();

@@ -1,4 +1,4 @@
-//! [`PathMap`]: a value for each path, for the handful of paths a connection has.
+//! [`PathMap`]: a value for each of the few paths of a connection.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! What a connection tells a log: the events of qlog's QUIC schema
-//! (draft-ietf-quic-qlog-quic-events-13), with the path ID where multipath needs it.
+//! The events that a connection reports to a log: those of qlog's QUIC schema
+//! (draft-ietf-quic-qlog-quic-events-13), with a path ID where multipath needs it.
 //!
 //! The core neither formats nor writes. A [`Factory`] in
 //! [`TransportConfig::qlog`](crate::config::TransportConfig::qlog) gives each connection a
@@ -42,10 +42,10 @@ pub trait Factory: fmt::Debug + Send + Sync {
     }
 }
 
-/// Takes the events of one connection, in order of time. Called on the path of packets, so it
-/// should be quick.
+/// Receives the events of one connection, in order of time. It is called while packets are
+/// processed, so it should be fast.
 pub trait Sink: fmt::Debug + Send {
-    /// Takes an event.
+    /// An event happened.
     fn on_event(&mut self, now: Instant, event: &Event<'_>);
 }
 
@@ -72,25 +72,25 @@ pub enum Event<'a> {
         four_tuple: FourTuple,
         /// Our connection ID.
         local_cid: ConnectionId,
-        /// The peer's, as far as it is known.
+        /// The peer's connection ID, as far as it is known.
         peer_cid: ConnectionId,
     },
     /// Our application closed the connection.
     LocallyClosed {
         /// Its error code.
         error_code: u64,
-        /// Its words.
+        /// Its reason phrase.
         reason: &'a [u8],
     },
     /// The connection ended for another reason.
     ConnectionLost(&'a ConnectionError),
     /// TLS agreed on an application protocol.
     ProtocolChosen(&'a [u8]),
-    /// The version is settled.
+    /// The version is final.
     VersionChosen {
         /// What we announced.
         local: Option<&'a VersionInformation>,
-        /// What the peer announced, if it knows how to.
+        /// What the peer announced, if it did.
         peer: Option<&'a VersionInformation>,
         /// The version in use.
         version: Version,
@@ -109,11 +109,11 @@ pub enum Event<'a> {
         /// Its addresses.
         four_tuple: FourTuple,
     },
-    /// A packet is about to leave.
+    /// A packet is about to be sent.
     PacketSent(&'a Packet),
     /// A packet was opened; its frames are not processed yet.
     PacketReceived(&'a Packet),
-    /// A Retry or Version Negotiation packet leaves, in answer to a client.
+    /// A Retry or Version Negotiation packet is sent in answer to a client.
     UnnumberedSent(&'a Unnumbered<'a>),
     /// A Retry or Version Negotiation packet arrived, and the client acts on it.
     UnnumberedReceived(&'a Unnumbered<'a>),
@@ -121,7 +121,7 @@ pub enum Event<'a> {
     PacketDropped {
         /// The path of the connection ID it was sent to.
         path: PathId,
-        /// What it looks like, if that can be told.
+        /// The type it appears to have, if that can be told.
         packet_type: Option<PacketType>,
         /// Its bytes.
         size: usize,
@@ -148,7 +148,7 @@ pub enum Event<'a> {
         path: PathId,
         /// UDP payload bytes of the largest datagrams.
         mtu: u16,
-        /// Larger ones are not tried for now.
+        /// True if larger ones are not tried for now.
         done: bool,
     },
     /// Both sides' keys for a type of packet were made; those of 0-RTT are the client's alone.
@@ -185,20 +185,20 @@ pub struct Unnumbered<'a> {
 /// Kinds of packets without a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnnumberedKind<'a> {
-    /// The client is to prove its address (RFC 9000 section 8.1.2).
+    /// The client has to prove its address (RFC 9000 section 8.1.2).
     Retry {
         /// Version of the connection.
         version: Version,
-        /// What the client is to send back.
+        /// The token that the client has to send back.
         token: &'a [u8],
     },
     /// The server does not speak the client's version (RFC 9000 section 6).
     VersionNegotiation {
-        /// Those that it speaks, and perhaps reserved ones.
+        /// The versions that the server speaks, and perhaps reserved ones.
         versions: &'a [u32],
-        /// Client: those that it speaks itself.
+        /// Client: the versions that it speaks itself.
         spoken: &'a [Version],
-        /// Client: the one that it goes on with, if any.
+        /// Client: the version in which it starts over, if any.
         chosen: Option<Version>,
     },
 }
@@ -244,7 +244,7 @@ pub enum DropReason {
     Invalid,
     /// A packet with this number was processed before.
     Duplicate,
-    /// Its connection ID names nothing any more.
+    /// Its connection ID is not in use any more.
     ConnectionUnknown,
     /// It could not be opened.
     DecryptionFailure,
@@ -283,14 +283,14 @@ pub struct Metrics {
     pub ecn: EcnValidation,
 }
 
-/// How far ECN validation of a path is (RFC 9000 appendix A.4).
+/// The state of ECN validation of a path (RFC 9000 appendix A.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EcnValidation {
     /// The first packets are marked.
     Testing,
-    /// Enough were marked to tell; no more are until then.
+    /// Enough packets were marked; no more are until the result is known.
     Unknown,
-    /// The path or the peer spoils marks, or marking is turned off.
+    /// The path or the peer corrupts marks, or ECN is turned off.
     Failed,
     /// Marks arrive and are reported.
     Capable,

@@ -1,13 +1,13 @@
-//! Randomness from a seed, in little memory: `rand`'s generators hold hundreds of bytes ready, which
-//! is much for a connection that idles.
+//! Randomness from a seed, in little memory: the generators of `rand` keep hundreds of bytes, which
+//! is much for an idle connection.
 
 use std::convert::Infallible;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng, TryRng};
 
-/// Unpredictable values that a seed determines. Each costs about as much as sealing a small packet:
-/// for connection IDs, challenges and the like.
+/// Unpredictable values that depend only on a seed, for connection IDs, challenges and the like.
+/// Each costs about as much as sealing a small packet.
 #[derive(Debug)]
 pub(crate) struct SeededRandom {
     seed: [u8; 32],
@@ -19,7 +19,8 @@ impl SeededRandom {
         Self { seed, drawn: 0 }
     }
 
-    /// So many bytes at the price of one value: `random` draws each element of an array by itself.
+    /// `N` bytes at the cost of one value. (`random` would draw each element of an array
+    /// separately.)
     pub(crate) fn bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.fill_bytes(&mut bytes);
@@ -54,9 +55,10 @@ impl TryRng for SeededRandom {
     }
 }
 
-/// SplitMix64: evenly spread values in a few instructions. Whoever sees some of them can compute the
-/// others. They are only for choices that attackers may foresee: what a scheduler is given, and the
-/// QUIC bit of packets (RFC 9287). Everything else takes [`SeededRandom`].
+/// SplitMix64: evenly spread values in a few instructions. Anybody who sees some of them can
+/// compute the others, so they are only for choices that an attacker may predict: the random number
+/// for schedulers, and the QUIC bit of packets (RFC 9287). Use [`SeededRandom`] for everything
+/// else.
 #[derive(Debug)]
 pub(crate) struct QuickRandom(u64);
 

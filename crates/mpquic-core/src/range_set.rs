@@ -21,7 +21,7 @@ impl RangeSet {
         }
     }
 
-    /// Adds every integer of `range`; says whether any of them was missing.
+    /// Adds every integer of `range`; returns whether any of them was missing.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;
@@ -69,12 +69,12 @@ impl RangeSet {
         true
     }
 
-    /// Adds one integer below `u64::MAX`; says whether it was missing.
+    /// Adds one integer below `u64::MAX`; returns whether it was missing.
     pub fn insert_one(&mut self, value: u64) -> bool {
         self.insert(value..value.saturating_add(1))
     }
 
-    /// Takes every integer of `range` out; says whether any of them was there.
+    /// Removes every integer of `range`; returns whether any of them was there.
     pub fn remove(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;
@@ -108,7 +108,7 @@ impl RangeSet {
         true
     }
 
-    /// Takes every integer below `bound` out.
+    /// Removes every integer below `bound`.
     pub fn remove_below(&mut self, bound: u64) {
         while let Some(lowest) = self.ranges.front_mut() {
             if lowest.end > bound {
@@ -124,7 +124,7 @@ impl RangeSet {
         self.range_around(value).is_some_and(|r| r.start <= value)
     }
 
-    /// True if every integer of `range` is in the set; so for an empty range.
+    /// True if every integer of `range` is in the set; true for an empty range.
     pub fn contains_range(&self, range: Range<u64>) -> bool {
         range.is_empty()
             || self
@@ -181,12 +181,12 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// Takes the lowest range out.
+    /// Removes and returns the lowest range.
     pub fn pop_min(&mut self) -> Option<Range<u64>> {
         self.ranges.pop_front()
     }
 
-    /// Takes everything out; keeps the memory.
+    /// Removes everything, but keeps the memory.
     pub fn clear(&mut self) {
         self.ranges.clear();
     }

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// Lets a number of things happen at once, and then one more in each interval.
+/// Allows a number of events at once, and one more after each interval.
 #[derive(Debug)]
 pub(crate) struct TokenBucket {
     capacity: u32,
     interval: Duration,
     tokens: u32,
-    /// Tokens were added for the time until then. `None` before the first question.
+    /// The time up to which tokens were added. `None` before the first use.
     filled: Option<Instant>,
 }
 

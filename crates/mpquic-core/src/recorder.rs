@@ -1,4 +1,4 @@
-//! [`Recorder`]: makes events for qlog, only while a sink is set.
+//! [`Recorder`]: makes events for qlog, but only if there is a sink.
 
 use std::time::Instant;
 
@@ -36,8 +36,8 @@ impl Recorder {
         self.sink.is_some()
     }
 
-    /// Everything that is logged until the next call happens now. Datagrams of several sockets may
-    /// be given a little out of order; the log is not.
+    /// Sets the time of all events until the next call. Datagrams of several sockets may come
+    /// slightly out of order, but the log must not go back in time.
     #[inline]
     pub(crate) fn set_time(&mut self, now: Instant) {
         self.now = self.now.max(now);
@@ -122,7 +122,7 @@ impl Recorder {
     }
 }
 
-/// What can be told of a packet that is dropped.
+/// What is known of a packet that is dropped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dropped {
     pub(crate) packet_type: Option<PacketType>,
@@ -149,7 +149,7 @@ impl Dropped {
         }
     }
 
-    /// A datagram that nothing is known of.
+    /// A datagram of which nothing is known.
     pub(crate) fn unknown(size: usize) -> Self {
         Self {
             packet_type: None,

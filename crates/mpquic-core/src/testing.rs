@@ -1,5 +1,5 @@
-//! Doors into the core for benchmarks and fuzzing (feature `testing`). No part of the interface:
-//! anything here may change at any time.
+//! Access to parts of the core for benchmarks and fuzzing (feature `testing`). It is no part of the
+//! interface: anything here may change at any time.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::space::{AckPolicy, AckState, Received, SentPacket};
 use crate::wire::frame::Ack;
 use crate::wire::header::{PacketHeader, ProtectedPacket};
 
-/// The sending half of a path: what is under way, and what acknowledgements make of it.
+/// The sending half of a path: packets in flight, and what acknowledgements change.
 #[derive(Debug)]
 pub struct Sender {
     recovery: Recovery,

@@ -1,8 +1,8 @@
-//! Wire formats as the tests, benchmarks and fuzz targets around the core need them. No part of the
-//! interface: anything here may change at any time, without notice.
+//! Wire formats for tests, benchmarks and fuzz targets outside this crate. This module is no part
+//! of the interface: anything here may change at any time, without notice.
 //!
-//! What programs may name lies elsewhere: the frames that logs show in [`qlog`](crate::qlog), the
-//! transport parameters that crypto providers carry at the root.
+//! Programs find what they need elsewhere: the frames in logs in [`qlog`](crate::qlog), the
+//! transport parameters for crypto providers at the crate's root.
 
 pub use crate::range_set::RangeSet;
 

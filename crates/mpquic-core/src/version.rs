@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 /// A version of QUIC.
 ///
-/// Both mean the same to an application and work with multiple paths; they differ in keys and in
-/// the numbers of packet types. Each can turn into the other while a connection starts (RFC 9369
-/// section 4).
+/// The versions are equal for an application, and both work with multiple paths; they differ in
+/// keys and in the numbers of packet types. A connection can switch from one to the other while it
+/// starts (RFC 9369 section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Version {
@@ -39,14 +39,14 @@ impl Version {
         }
     }
 
-    /// The first of `preferred` that `offered` has.
+    /// The first of `preferred` that is in `offered`.
     pub(crate) fn select(preferred: &[Self], offered: &[u32]) -> Option<Self> {
         let is_offered = |version: &&Self| offered.contains(&version.to_u32());
         preferred.iter().find(is_offered).copied()
     }
 
-    /// A number that is no version and never will be one (RFC 9000 section 15); which one depends
-    /// on the random `seed`.
+    /// A reserved number that will never be a version (RFC 9000 section 15), chosen by the random
+    /// `seed`.
     pub(crate) const fn reserved(seed: u32) -> u32 {
         seed & 0xf0f0_f0f0 | 0x0a0a_0a0a
     }

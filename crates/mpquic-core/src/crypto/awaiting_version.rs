@@ -1,9 +1,10 @@
-//! [`AwaitingVersion`].
+//! [`AwaitingVersion`]: a stand-in for a TLS session.
 
 use super::{KeyPair, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 
-/// A server's session before the version is chosen: it knows nothing and says nothing.
+/// Stands in for a server's TLS session before the version is chosen. It knows nothing and sends
+/// nothing.
 pub(crate) struct AwaitingVersion;
 
 impl Session for AwaitingVersion {

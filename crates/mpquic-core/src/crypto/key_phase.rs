@@ -9,24 +9,25 @@ use super::{HeaderKey, KeyPair, Keys, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 
-/// Packets left under a key when an update becomes urgent.
+/// A key update is started when fewer packets than this may still be sealed with the key.
 const UPDATE_MARGIN: u64 = 1 << 16;
-/// After an update, old keys stay and the next update waits this many probe timeouts (RFC 9001
-/// sections 6.1 and 6.5).
+/// After an update, old keys are kept for this many probe timeouts, and the next update waits as
+/// long (RFC 9001 sections 6.1 and 6.5).
 const PROBE_TIMEOUTS_AFTER_UPDATE: u32 = 3;
-/// Packets opened under a key before the one after it is made.
+/// The next key is made after the current one has opened this many packets.
 const OPENED_BEFORE_NEXT: u32 = 64;
 
 /// All 1-RTT keys.
 pub(crate) struct OneRttKeys {
     header: KeyPair<Box<dyn HeaderKey>>,
     current: KeyPair<Box<dyn PacketKey>>,
-    /// The keys after `current`. How long a packet takes must not tell its key phase (RFC 9001 section
-    /// 6.3), so they are there before a peer is likely to update: `current` has opened
-    /// [`OPENED_BEFORE_NEXT`] packets. Before that, a packet of the other phase makes them, and so does
-    /// any packet that cannot be opened. Connections that idle do without, which saves memory.
+    /// The keys after `current`. The time it takes to process a packet must not reveal its key
+    /// phase (RFC 9001 section 6.3), so they are made before a peer is likely to update its keys:
+    /// when `current` has opened [`OPENED_BEFORE_NEXT`] packets. Before that, a packet of the other
+    /// phase makes them, and so does any packet that cannot be opened. Idle connections do not have
+    /// them, which saves memory.
     next: Option<KeyPair<Box<dyn PacketKey>>>,
-    /// Packets the current key opened, until there were enough to make `next`.
+    /// Packets that the current key has opened; counted until `next` is made.
     opened: u32,
     previous: Option<Box<Previous>>,
     phase: bool,
@@ -38,7 +39,7 @@ pub(crate) struct OneRttKeys {
     update: NextUpdate,
 }
 
-/// The keys before the last update, for packets that were under way.
+/// The keys before the last update, for packets that were in flight.
 struct Previous {
     key: Box<dyn PacketKey>,
     /// Known once a packet of the current phase has arrived.
@@ -56,7 +57,7 @@ enum NextUpdate {
     At(Instant),
 }
 
-/// Which key a packet is to be opened with; give it back to [`OneRttKeys::on_opened`].
+/// The key with which a packet is to be opened; pass it to [`OneRttKeys::on_opened`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyChoice {
     key: Key,
@@ -88,7 +89,7 @@ impl OneRttKeys {
         }
     }
 
-    /// The mask of received packets; the same in all phases.
+    /// The header protection key of received packets; the same in all phases.
     pub(crate) fn remote_header(&self) -> &dyn HeaderKey {
         &*self.header.remote
     }
@@ -98,13 +99,13 @@ impl OneRttKeys {
         (&*self.header.local, &*self.current.local, self.phase)
     }
 
-    /// Counts key updates; belongs in the record of every packet sent.
+    /// Number of key updates; has to be recorded with every packet sent.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// Which key a received packet is sealed with; `None` if we do not have that key any more, or
-    /// cannot make it (MP-041).
+    /// Chooses the key with which a received packet was sealed; `None` if we do not have it any
+    /// more, or cannot make it (MP-041).
     pub(crate) fn choose(
         &mut self,
         phase: bool,
@@ -151,8 +152,8 @@ impl OneRttKeys {
         Some(&*previous.key)
     }
 
-    /// The generation a choice stands for: a packet of generation `g` that acknowledges one of ours
-    /// of a later generation is a KEY_UPDATE_ERROR (RFC 9001 section 6.2).
+    /// The generation of a chosen key. A packet that acknowledges one of ours with a later
+    /// generation than its own is a KEY_UPDATE_ERROR (RFC 9001 section 6.2).
     pub(crate) fn generation_of(&self, choice: KeyChoice) -> u32 {
         match choice.key {
             Key::Previous => self.generation.wrapping_sub(1),
@@ -161,7 +162,8 @@ impl OneRttKeys {
         }
     }
 
-    /// A packet was authenticated. Commits the peer's key update if it was one; says whether.
+    /// A packet was authenticated. If it shows that the peer updated its keys, follows the update.
+    /// Returns whether it did.
     pub(crate) fn on_opened(
         &mut self,
         choice: KeyChoice,
@@ -195,7 +197,7 @@ impl OneRttKeys {
         choice.key == Key::Next
     }
 
-    /// A packet could not be authenticated. Fails once there were too many.
+    /// A packet could not be authenticated. Fails after too many of them.
     pub(crate) fn on_open_failed(
         &mut self,
         session: &mut dyn Session,
@@ -215,7 +217,7 @@ impl OneRttKeys {
         self.sealed += 1;
     }
 
-    /// True if [`Self::initiate`] should be called: the key is nearly used up.
+    /// True if [`Self::initiate`] should be called, because the key has nearly reached its limit.
     pub(crate) fn wants_update(&self) -> bool {
         let limit = self.current.local.confidentiality_limit();
         self.sealed >= limit - limit.min(UPDATE_MARGIN).min(limit / 2)
@@ -248,7 +250,8 @@ impl OneRttKeys {
         largest_pto: impl FnOnce() -> Duration,
     ) {
         if self.update == NextUpdate::AwaitsAck && generation == self.generation {
-            // MP-040; the keys of the handshake replaced none, so no packets of older keys are awaited.
+            // MP-040; there are no keys before those of the handshake, so no late packets have to
+            // be waited for.
             let wait = match self.generation {
                 0 => Duration::ZERO,
                 _ => PROBE_TIMEOUTS_AFTER_UPDATE * largest_pto(),
@@ -269,7 +272,7 @@ impl OneRttKeys {
         }
     }
 
-    /// False if the session has no further keys.
+    /// Switches to the next keys. False if the session has none.
     fn update(&mut self, session: &mut dyn Session) -> bool {
         prepare(&mut self.next, session);
         let Some(next) = self.next.take() else {
@@ -299,7 +302,7 @@ fn prepare(next: &mut Option<KeyPair<Box<dyn PacketKey>>>, session: &mut dyn Ses
 
 impl Previous {
     /// True if a packet of the current phase with a lower number arrived on the path, so that this
-    /// one cannot be older than the update.
+    /// one was not sealed before the update.
     fn is_overtaken(&self, packet_number: u64, path: PathId) -> bool {
         self.lowest_in_phase
             .iter()

@@ -1,7 +1,7 @@
-//! What the core asks of TLS and of packet protection.
+//! What the core needs from TLS and packet protection.
 //!
-//! [`rustls`] implements these traits; the simulator has a null implementation. They know nothing
-//! of connections, so both can be tested alone.
+//! [`rustls`] implements these traits; the simulator has a null implementation. The traits know
+//! nothing of connections, so implementations can be tested alone.
 
 use std::sync::Arc;
 
@@ -23,8 +23,7 @@ pub(crate) mod tokens;
 
 pub(crate) use awaiting_version::AwaitingVersion;
 
-/// The TLS state of one connection. What has a default can be left out by sessions that do not do
-/// it, or not any more.
+/// The TLS state of one connection. Methods with a default are for sessions that support them.
 pub trait Session: Send {
     /// What was negotiated so far: ALPN and, on a server, the name the client asked for.
     fn handshake_data(&self) -> Option<HandshakeData> {
@@ -38,36 +37,36 @@ pub trait Session: Send {
     fn zero_rtt_keys(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
         None
     }
-    /// Client: whether the server took the 0-RTT data; `None` until known.
+    /// Client: whether the server accepted 0-RTT data; `None` until it is known.
     fn zero_rtt_accepted(&self) -> Option<bool> {
         None
     }
     /// True until the TLS handshake is complete.
     fn is_handshaking(&self) -> bool;
-    /// Takes CRYPTO bytes in order.
+    /// Reads received CRYPTO bytes, in order.
     ///
     /// # Errors
     ///
-    /// TLS fails: CRYPTO_ERROR with the alert (RFC 9001 section 4.8), or a rule of QUIC about TLS
-    /// messages is broken.
+    /// If TLS fails, CRYPTO_ERROR with the alert (RFC 9001 section 4.8); or another error if a
+    /// message breaks a rule of QUIC.
     fn read_handshake(&mut self, data: &[u8]) -> Result<(), TransportError>;
     /// The peer's transport parameters once they arrived.
     ///
     /// # Errors
     ///
-    /// The peer's parameters are malformed.
+    /// If the peer's parameters are malformed.
     fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
         Ok(None)
     }
-    /// Appends CRYPTO bytes to send at the current level. When it returns keys, they are for the
-    /// next level (Handshake first, then 1-RTT) and bytes of later calls belong to that level.
+    /// Appends CRYPTO bytes to send at the current level. If it returns keys, they are for the next
+    /// level (Handshake, then 1-RTT), and the bytes of later calls belong to that level.
     fn write_handshake(&mut self, buf: &mut Vec<u8>) -> Option<Keys> {
         let _ = buf;
         None
     }
-    /// Client: the server chose another version than the one the session was started with (RFC
-    /// 9369 section 4.1). Comes before any bytes of the server; all keys are those of `version`
-    /// from then on, but for 0-RTT.
+    /// Client: the server chose another version than the one the session was started with (RFC 9369
+    /// section 4.1). It is called before any bytes of the server are read. All keys but those of
+    /// 0-RTT are of `version` from then on.
     fn set_version(&mut self, version: Version) {
         let _ = version;
     }
@@ -109,17 +108,17 @@ pub struct HandshakeData {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError {
-    /// The handshake is not complete: nobody has shown who they are yet.
+    /// The handshake is not complete, so the peer is not authenticated.
     #[error("keying material cannot be exported before the handshake is complete")]
     HandshakeIncomplete,
-    /// The output is empty, or longer than 255 times the hash of the cipher suite, which is 32
-    /// bytes at least (RFC 5869 section 2.3).
+    /// The output is empty, or longer than 255 times the hash of the cipher suite, which has at
+    /// least 32 bytes (RFC 5869 section 2.3).
     #[error("keying material of this length cannot be exported")]
     OutputLength,
     /// The label is empty or longer than 249 bytes (RFC 8446 section 7.1).
     #[error("the label for keying material must have 1 to 249 bytes")]
     LabelLength,
-    /// The crypto of the connection exports nothing.
+    /// The crypto implementation of the connection does not support it.
     #[error("this kind of crypto exports no keying material")]
     Unsupported,
 }
@@ -180,7 +179,7 @@ pub trait HeaderKey: Send + Sync {
     fn encrypt(&self, offset: usize, packet: &mut [u8]);
 }
 
-/// Protection of packets whose keys anybody can make: Initial and Retry packets.
+/// Protection of packets whose keys are public: Initial and Retry packets.
 pub trait InitialCrypto: Send + Sync {
     /// One side's Initial keys for the client's first destination connection ID (RFC 9001 section
     /// 5.2).
@@ -212,11 +211,11 @@ pub trait ClientCrypto: InitialCrypto {
     ) -> Result<Box<dyn Session>, InvalidServerName>;
 }
 
-/// What the CRYPTO bytes of a client's Initial packets say to a server that has not chosen a
-/// version yet.
+/// What a server that has not chosen a version yet can read from the CRYPTO bytes of a client's
+/// Initial packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FirstFlight {
-    /// Not enough yet: ask again when more bytes have arrived.
+    /// There are not enough bytes yet: ask again when more have arrived.
     Incomplete,
     /// The client's transport parameters. `None` if they are missing or malformed, which the session
     /// will report.

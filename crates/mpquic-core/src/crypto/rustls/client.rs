@@ -1,4 +1,4 @@
-//! [`QuicClientConfig`].
+//! [`QuicClientConfig`]: TLS of clients.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::crypto::{ClientCrypto, InitialCrypto, InvalidServerName, Keys, Sessio
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// Session tickets a client keeps of each version.
+/// How many session tickets a client keeps for each version.
 const TICKETS: usize = 256;
 
 /// A client's TLS configuration.
@@ -34,7 +34,7 @@ const TICKETS: usize = 256;
 /// # Ok::<_, mpquic_core::crypto::rustls::TlsConfigError>(())
 /// ```
 pub struct QuicClientConfig {
-    /// For connections in version 1 of QUIC that keep to it.
+    /// For connections in version 1 of QUIC that cannot switch to another one.
     pub(super) v1: Arc<rustls::ClientConfig>,
     /// The same in version 2.
     v2: Arc<rustls::ClientConfig>,
@@ -53,7 +53,8 @@ impl QuicClientConfig {
     /// [`TlsConfigError`] if its provider or its versions of TLS are not fit for multipath QUIC.
     pub fn new(inner: Arc<rustls::ClientConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
-        // Whatever else rustls may find fault with shows here instead of at every connection.
+        // Makes a session, so that anything else that rustls rejects is reported here and not by
+        // every connection.
         let name = ServerName::try_from("mpquic.invalid").map_err(|_| {
             TlsConfigError::Tls(rustls::Error::General("no server name".to_owned()))
         })?;
@@ -68,7 +69,7 @@ impl QuicClientConfig {
         })
     }
 
-    /// Keeps so many session tickets in memory, for each version of QUIC.
+    /// Keeps `count` session tickets in memory for each version of QUIC.
     #[must_use]
     pub fn with_sessions(mut self, count: usize) -> Self {
         let tickets = ClientTickets::new(count);

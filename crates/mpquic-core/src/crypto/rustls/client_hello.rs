@@ -1,5 +1,5 @@
-//! What a server must know of a ClientHello before TLS may see it: the transport parameters, which
-//! name the versions the client offers.
+//! Reads what a server must know of a ClientHello before TLS starts: the transport parameters,
+//! which have the versions that the client offers.
 
 use quinn_proto::Side;
 
@@ -10,7 +10,7 @@ use crate::wire::transport_parameters::TransportParameters;
 const CLIENT_HELLO: u8 = 1;
 /// Extension quic_transport_parameters (RFC 9001 section 8.2).
 const TRANSPORT_PARAMETERS: u16 = 0x39;
-/// Longest ClientHello that is waited for; TLS refuses those that are longer.
+/// Longest ClientHello that is waited for, bytes; TLS rejects longer ones.
 const MAX_LENGTH: usize = 1 << 16;
 
 /// Reads the transport parameters of a ClientHello, which may not have arrived in full yet. Faults

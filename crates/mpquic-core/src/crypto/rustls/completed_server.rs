@@ -1,4 +1,4 @@
-//! [`CompletedServer`].
+//! [`CompletedServer`]: a server's session after the handshake.
 
 use rustls::pki_types::CertificateDer;
 
@@ -7,7 +7,8 @@ use super::session::NextSecrets;
 use crate::crypto::{ExportError, HandshakeData, KeyPair, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 
-/// A server's session after the handshake: rustls keeps several kilobytes that only a handshake needs.
+/// A server's session after the handshake. It replaces that of rustls, which keeps several
+/// kilobytes that only a handshake needs.
 pub(super) struct CompletedServer {
     pub(super) data: Option<HandshakeData>,
     pub(super) peer_certificates: Option<Vec<CertificateDer<'static>>>,
@@ -28,7 +29,7 @@ impl Session for CompletedServer {
         false
     }
 
-    /// In QUIC, clients have nothing more to say (RFC 9001 sections 4.4 and 6).
+    /// In QUIC, clients send no TLS messages after the handshake (RFC 9001 sections 4.4 and 6).
     fn read_handshake(&mut self, _: &[u8]) -> Result<(), TransportError> {
         Err(Fault::TlsAfterHandshake.into())
     }

@@ -1,4 +1,4 @@
-//! [`Exporter`]: keying material from the one secret it takes (RFC 8446 section 7.5).
+//! [`Exporter`]: exports keying material (RFC 8446 section 7.5).
 
 use rustls::Tls13CipherSuite;
 use rustls::crypto::tls13::OkmBlock;
@@ -52,7 +52,7 @@ impl Exporter {
     }
 }
 
-/// Says whether a label is one: rustls leaves that to us.
+/// Checks a label, which rustls does not do.
 pub(super) fn check_label(label: &[u8]) -> Result<(), ExportError> {
     if (1..=MAX_LABEL_LENGTH).contains(&label.len()) {
         Ok(())

@@ -1,8 +1,8 @@
-//! QUIC keys from given traffic secrets, for a version that rustls did not know of when it started.
+//! QUIC keys from given traffic secrets, for another version than the one the session started with.
 //!
-//! rustls fixes the version of QUIC when a session starts. Afterwards it makes keys of any version
-//! only for Initial packets, from a connection ID. [`suite_with_given_secrets`] returns a cipher suite
-//! that makes it use our traffic secrets there instead.
+//! rustls fixes the version of QUIC when a session starts. After that, the only keys it makes for
+//! any version are those of Initial packets, from a connection ID. [`suite_with_given_secrets`]
+//! returns a cipher suite with which it uses our traffic secrets instead.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -60,7 +60,7 @@ pub fn provider() -> CryptoProvider {
     provider
 }
 
-/// rustls' name of a version.
+/// A version as rustls names it.
 fn tls_version(version: Version) -> quic::Version {
     match version {
         Version::V1 => quic::Version::V1,
@@ -69,8 +69,8 @@ fn tls_version(version: Version) -> quic::Version {
 }
 
 /// The suite of Initial packets (RFC 9001 section 5), from the compiled-in provider if this one
-/// leaves it out, once all suites have shown that they know path IDs: rustls lets a provider leave
-/// that out, and then fails at every packet.
+/// does not have it. First checks that all suites support path IDs: rustls does not demand that of
+/// a provider, and would fail at every packet.
 fn checked_initial_suite(wanted: &CryptoProvider) -> Result<Suite, TlsConfigError> {
     for suite in &wanted.cipher_suites {
         let Some(quic) = suite.tls13().and_then(|suite| suite.quic_suite()) else {

@@ -1,5 +1,5 @@
-//! [`PostHandshakeMessages`]: what QUIC forbids servers to say after the handshake, and TLS does
-//! not.
+//! [`PostHandshakeMessages`]: checks for messages after the handshake that TLS allows but QUIC
+//! forbids.
 
 use crate::error::{Fault, TransportError};
 
@@ -12,7 +12,7 @@ const CERTIFICATE_REQUEST: u8 = 13;
 /// The extension early_data (RFC 8446 section 4.2.10).
 const EARLY_DATA: [u8; 2] = [0, 42];
 
-/// Looks at each message that a client gets after the handshake.
+/// Checks each message that a client receives after the handshake.
 #[derive(Debug, Default)]
 pub(super) struct PostHandshakeMessages {
     /// The beginning of a message whose end has not arrived.
@@ -49,7 +49,7 @@ impl PostHandshakeMessages {
     }
 }
 
-/// What a ticket says of early data (RFC 8446 section 4.6.1), if it can be read.
+/// The limit of early data in a ticket (RFC 8446 section 4.6.1), if it has one.
 fn max_early_data(ticket: &[u8]) -> Option<u32> {
     // Lifetime and age_add come first.
     let (_, rest) = ticket.split_at_checked(8)?;

@@ -1,5 +1,5 @@
-//! [`SecretLog`]: rustls shows some secrets to nobody but the log for debugging, so that is where they
-//! are taken from.
+//! [`SecretLog`]: rustls gives some secrets only to its key log for debugging, so they are taken
+//! from there.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ pub(super) const EXPORTER: &str = "EXPORTER_SECRET";
 
 /// The log of one session, which keeps the secrets with certain names.
 pub(super) struct SecretLog {
-    /// Where all secrets go as well.
+    /// The configured log, which gets all secrets as well.
     log: Arc<dyn KeyLog>,
     kept: Mutex<Vec<(&'static str, Option<OkmBlock>)>>,
 }

@@ -1,4 +1,4 @@
-//! [`QuicServerConfig`].
+//! [`QuicServerConfig`]: TLS of servers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,7 +69,8 @@ impl QuicServerConfig {
         })
     }
 
-    /// Shows this certificate, takes 0-RTT and speaks the given protocols, the preferred one first.
+    /// Identifies the server by this certificate, accepts 0-RTT and speaks the given protocols, the
+    /// preferred one first.
     ///
     /// # Errors
     ///
@@ -82,7 +83,7 @@ impl QuicServerConfig {
         Self::with_provider(Arc::new(provider()), chain, key, alpn)
     }
 
-    /// As [`Self::with_certificate`], with the cipher suites of this provider.
+    /// Like [`Self::with_certificate`], with the cipher suites of this provider.
     ///
     /// # Errors
     ///
@@ -132,7 +133,8 @@ impl ServerCrypto for QuicServerConfig {
             Version::V1 => &self.v1,
             Version::V2 => &self.v2,
         };
-        // rustls shows this secret to none but the log, which is the same for all connections.
+        // rustls gives this secret only to its key log, which connections would share, so each gets
+        // a configuration of its own.
         let mut config = rustls::ServerConfig::clone(config);
         let secrets = Arc::new(SecretLog::new(config.key_log, &[secret_log::EXPORTER]));
         config.key_log = secrets.clone();

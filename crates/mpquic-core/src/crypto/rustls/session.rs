@@ -22,7 +22,7 @@ use crate::wire::transport_parameters::TransportParameters;
 /// The TLS state of one connection.
 pub(super) struct TlsSession {
     inner: Connection,
-    /// What later 1-RTT keys derive from.
+    /// The secrets from which later 1-RTT keys are derived.
     next_secrets: Option<NextSecrets>,
     /// Client that offers several versions.
     switch: Option<VersionSwitch>,
