@@ -29,7 +29,7 @@ fn passing_over_bytes_leaves_them_to_be_sent() {
     assert_eq!((buffer.unsent(), buffer.first_unsent()), (80, 0));
     assert_eq!(buffer.next_resend(), Some(0..60));
     assert_eq!(buffer.next_new(), Some(80..100));
-    assert_eq!(buffer.under_way_in(0..100), Some(60..80));
+    assert_eq!(buffer.in_flight_in(0..100), Some(60..80));
     assert_eq!(buffer.on_sent(0..30), 0);
     assert_eq!(buffer.next_resend(), Some(30..60));
     buffer.on_acked(60..80);
@@ -37,7 +37,7 @@ fn passing_over_bytes_leaves_them_to_be_sent() {
     assert_eq!(buffer.base(), 30);
     assert_eq!(buffer.unacked_in(0..100), Some(30..60));
     assert_eq!(buffer.unacked_in(65..100), Some(80..100));
-    assert_eq!(buffer.under_way_in(0..100), None);
+    assert_eq!(buffer.in_flight_in(0..100), None);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn check(buffer: &SendBuffer, model: &[Byte]) {
         first(&[Byte::Unsent, Byte::Sent, Byte::Lost])
     );
     assert_eq!(
-        buffer.under_way_in(0..u64::MAX).map(|r| r.start as usize),
+        buffer.in_flight_in(0..u64::MAX).map(|r| r.start as usize),
         first(&[Byte::Sent, Byte::Lost])
     );
     assert_eq!(
