@@ -79,7 +79,9 @@ impl Connection {
         planner: Planner,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        for index in 0..self.paths.slots().len() {
+        let mut next = 0;
+        while let Some(index) = self.paths.next_path(next) {
+            next = index + 1;
             let cx = PlanContext {
                 now,
                 controller: &self.outbox.controller,

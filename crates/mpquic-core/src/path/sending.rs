@@ -69,9 +69,8 @@ impl Path {
 
     /// A PING that is due, or an MTU probe.
     fn ping_or_mtu_plan(&mut self, cx: &PlanContext<'_>, established: bool) -> Option<Plan> {
-        let mut plan = self.ping_plan();
         if cx.injects == Some(self.id) || std::mem::take(&mut self.ping) {
-            return Some(plan);
+            return Some(self.ping_plan());
         }
         // Most connections are short, so MTU probes are sent only once larger packets would be
         // useful.
@@ -82,6 +81,7 @@ impl Path {
         let probe = self.mtu.probe_size(cx.now)?;
         let in_flight = self.recovery.bytes_in_flight() + u64::from(probe);
         (in_flight <= cx.controller.window(self.id)).then(|| {
+            let mut plan = self.ping_plan();
             plan.size = usize::from(probe);
             plan.pad = true;
             plan.mtu_probe = true;
@@ -155,15 +155,15 @@ impl Paths {
         index: usize,
         cx: &PlanContext<'_>,
     ) -> Option<(Plan, FourTuple)> {
-        let id = self.slots().get(index)?.id;
-        let relieved = self.relief_of(id).is_some();
+        let path = self.slots().get(index)?.open()?;
+        let probes = path.space.wants_probe() && self.relief_of(path).is_none();
         let established = self.shared.side == Side::Client || self.shared.handshake_confirmed;
-        let path = self.open_mut(id)?;
+        let path = self.slots_mut().get_mut(index)?.open_mut()?;
         if let Some(validation) = path.validation_plan() {
             return Some(validation);
         }
         let four_tuple = path.tuple.four_tuple;
-        if path.space.wants_probe() && !relieved {
+        if probes {
             let mut plan = path.probe_plan();
             plan.data = Some(DataSelection::Next);
             plan.management = true;
@@ -180,9 +180,8 @@ impl Paths {
         index: usize,
         _cx: &PlanContext<'_>,
     ) -> Option<(Plan, FourTuple)> {
-        let id = self.slots().get(index)?.id;
-        let nobody_answers = self.relief_of(id)?.is_suspect();
-        let path = self.open(id)?;
+        let path = self.slots().get(index)?.open()?;
+        let nobody_answers = self.relief_of(path)?.is_suspect();
         (path.space.wants_probe()).then(|| {
             let mut plan = path.probe_plan();
             // RFC 9000 section 14.2: a path that does not carry a datagram of this size cannot be
@@ -226,10 +225,11 @@ impl Paths {
     }
 
     /// The path that carries the data of a suspect path meanwhile, if any.
-    fn relief_of(&self, id: PathId) -> Option<&Path> {
-        let suspect = self.open(id)?.is_suspect();
-        let relief = suspect.then(|| self.alternative(id)).flatten()?;
-        self.open(relief)
+    fn relief_of(&self, path: &Path) -> Option<&Path> {
+        if !path.is_suspect() {
+            return None;
+        }
+        self.open(self.alternative(path.id)?)
     }
 
     /// Writes acknowledgements for a path; with `orphans`, also those for paths that cannot carry

@@ -79,6 +79,13 @@ impl Paths {
         &mut self.slots
     }
 
+    /// The place of the first path, open or abandoned, that is not before this one: most slots may
+    /// be kept ready for paths that nobody opens.
+    pub(crate) fn next_path(&self, index: usize) -> Option<usize> {
+        let mut rest = self.slots.get(index..)?.iter();
+        Some(index + rest.position(|slot| slot.path.is_some())?)
+    }
+
     /// The path, open or abandoned.
     pub(crate) fn any(&self, id: PathId) -> Option<&Path> {
         self.slot(id)?.path.as_deref()
