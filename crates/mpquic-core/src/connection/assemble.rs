@@ -9,6 +9,7 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::plan::Plan;
 use crate::packet::writer::FrameWriter;
+use crate::path::Path;
 use crate::sched::DataSelection;
 use crate::space::SentPacket;
 use crate::wire::frame::Frame;
@@ -47,7 +48,10 @@ impl Connection {
             && self.datagrams.wants_to_send()
             && builder.sealed_size(buf) + MAX_ALIGNMENT >= plan.size;
         let pad_to = (plan.pad || align).then_some(start + plan.size);
-        let (size, generation) = self.seal_packet(builder, plan, buf, pad_to)?;
+        if self.outbox.log.is_on() {
+            self.log_packet(&builder, plan, buf, pad_to);
+        }
+        let (size, generation) = self.handshake.seal(builder, buf, pad_to)?;
         let mut packet = SentPacket::new(now, u16::try_from(size).unwrap_or(u16::MAX));
         packet.ack_eliciting = ack_eliciting;
         packet.in_flight = ack_eliciting || plan.pad;
@@ -68,25 +72,23 @@ impl Connection {
         })
     }
 
-    /// Logs a packet and seals it; returns its size and the generation of the key.
-    pub(super) fn seal_packet(
+    /// Logs a packet that is about to be sealed.
+    pub(super) fn log_packet(
         &mut self,
-        builder: PacketBuilder,
+        builder: &PacketBuilder,
         plan: &Plan,
         buf: &mut Vec<u8>,
         pad_to: Option<usize>,
-    ) -> Option<(usize, u32)> {
-        if self.outbox.log.is_on()
-            && let Some(header) = self.packet_header(plan.path, plan.validation)
+    ) {
+        if let Some(path) = self.paths.any(plan.path)
+            && let Some(sealing) = self.handshake.sealing()
+            && let Some(header) = self.packet_header(path, sealing.key_phase, plan.validation)
         {
             let multipath = self.paths.ids.is_multipath();
             self.outbox
                 .log
-                .packet_sent(&header, &builder, buf, pad_to, multipath);
+                .packet_sent(&header, builder, buf, pad_to, multipath);
         }
-        let keys = self.handshake.sealing()?;
-        let size = builder.finish(buf, keys.header, keys.packet, pad_to);
-        Some((size, self.handshake.on_sealed()))
     }
 
     /// Starts a packet of a path, to other addresses than the path's if `to` says so.
@@ -97,14 +99,15 @@ impl Connection {
         limit: usize,
         buf: &mut Vec<u8>,
     ) -> Option<PacketBuilder> {
-        let header = self.packet_header(id, to)?;
         let path = self.paths.any(id)?;
+        let sealing = self.handshake.sealing()?;
+        let header = self.packet_header(path, sealing.key_phase, to)?;
         let start = PacketStart {
             header: &header,
             space: SpaceId::Data(id),
             packet_number: path.space.next_packet_number(),
             largest_acked: path.space.largest_acked(),
-            tag_length: self.handshake.sealing()?.packet.tag_length(),
+            tag_length: sealing.packet.tag_length(),
             limit,
             // RFC 9287 section 3
             clear_quic_bit: self.paths.shared.may_clear_quic_bit() && self.scheduling.toss(),
@@ -112,12 +115,16 @@ impl Connection {
         PacketBuilder::start(buf, start)
     }
 
-    /// The header of a path's next 1-RTT packet, or 0-RTT packet if there are no other keys.
+    /// The header of a path's next 1-RTT packet, or 0-RTT packet if there is no key phase.
     #[inline]
-    fn packet_header(&self, id: PathId, to: Option<FourTuple>) -> Option<PacketHeader> {
-        let path = self.paths.any(id)?;
-        let dcid = path.destination(to)?;
-        Some(match self.handshake.sealing()?.key_phase {
+    fn packet_header(
+        &self,
+        path: &Path,
+        key_phase: Option<bool>,
+        to: Option<FourTuple>,
+    ) -> Option<PacketHeader> {
+        let dcid = *path.destination(to)?;
+        Some(match key_phase {
             Some(key_phase) => PacketHeader::Short {
                 dcid,
                 spin: path.spin(),

@@ -112,8 +112,13 @@ impl Connection {
         let plan = Plan::new(id, limit);
         if !write_close(&mut writer, &frame) {
             builder.abandon(buf);
-        } else if let (Some(_), Some(path)) = (
-            self.seal_packet(builder, &plan, buf, None),
+            return;
+        }
+        if self.outbox.log.is_on() {
+            self.log_packet(&builder, &plan, buf, None);
+        }
+        if let (Some(_), Some(path)) = (
+            self.handshake.seal(builder, buf, None),
             self.paths.any_mut(id),
         ) {
             path.space.take_packet_number();

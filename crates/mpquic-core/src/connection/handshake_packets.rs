@@ -117,7 +117,7 @@ impl Connection {
     }
 
     fn peer_cid(&self) -> Option<ConnectionId> {
-        self.paths.any(PathId::ZERO)?.destination(None)
+        self.paths.any(PathId::ZERO)?.destination(None).copied()
     }
 
     pub(super) fn long_header(&self, space: SpaceId) -> Option<PacketHeader> {

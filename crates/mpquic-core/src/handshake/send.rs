@@ -9,6 +9,7 @@ use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
 use crate::ids::SpaceId;
 use crate::outbox::Outbox;
+use crate::packet::builder::PacketBuilder;
 use crate::packet::delivery::{Fate, HandshakeDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::wire::frame::Frame;
@@ -55,16 +56,25 @@ impl Handshake {
         self.one_rtt.as_ref().map(OneRttKeys::generation)
     }
 
-    /// A packet was sealed with the keys of [`Self::sealing`]; returns their generation.
+    /// Seals a packet with the keys of [`Self::sealing`]; returns its size and the generation of the
+    /// keys.
     #[inline]
-    pub(crate) fn on_sealed(&mut self) -> u32 {
-        match &mut self.one_rtt {
+    pub(crate) fn seal(
+        &mut self,
+        builder: PacketBuilder,
+        buf: &mut Vec<u8>,
+        pad_to: Option<usize>,
+    ) -> Option<(usize, u32)> {
+        let keys = self.sealing()?;
+        let size = builder.finish(buf, keys.header, keys.packet, pad_to);
+        let generation = match &mut self.one_rtt {
             Some(keys) => {
                 keys.on_sealed();
                 keys.generation()
             }
             None => NOT_ONE_RTT,
-        }
+        };
+        Some((size, generation))
     }
 
     /// A 1-RTT packet of this key generation was acknowledged.

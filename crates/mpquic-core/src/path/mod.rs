@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use quinn_proto::{ConnectionId, Side};
 
+use crate::cid::peer::PeerCid;
 use crate::config::TransportConfig;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::recovery::PacketNumberSpace;
@@ -185,14 +186,21 @@ impl Path {
 
     /// The peer's connection ID for a datagram to the path's own addresses, or to others.
     #[inline]
-    pub(crate) fn destination(&self, to: Option<FourTuple>) -> Option<ConnectionId> {
-        let own = &self.tuple;
-        let other = to.filter(|to| *to != own.four_tuple).and_then(|to| {
-            let other = self.tuples().skip(1).find(|other| other.four_tuple == to);
-            other?.peer_cid
-        });
+    pub(crate) fn destination(&self, to: Option<FourTuple>) -> Option<&ConnectionId> {
+        let other = to.and_then(|to| self.destination_elsewhere(to));
         // MP-073: a connection ID of the same path ID.
-        Some(*other.as_ref().or(own.peer_cid.as_ref())?.cid())
+        let cid = other.or(self.tuple.peer_cid.as_ref())?;
+        Some(cid.cid())
+    }
+
+    /// The peer's connection ID for other addresses than the path's own.
+    fn destination_elsewhere(&self, to: FourTuple) -> Option<&PeerCid> {
+        if to == self.tuple.four_tuple {
+            return None;
+        }
+        let mut others = self.tuples().skip(1);
+        let other = others.find(|other| other.four_tuple == to)?;
+        other.peer_cid.as_ref()
     }
 
     /// The addresses to which a PATH_CHALLENGE is due.

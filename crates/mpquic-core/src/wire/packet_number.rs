@@ -14,7 +14,11 @@ pub(crate) fn encoded_length(packet_number: u64, largest_acked: Option<u64>) -> 
 /// Appends the low `length` bytes, 1 to 4, of `packet_number`.
 pub(crate) fn put(out: &mut Vec<u8>, packet_number: u64, length: usize) {
     debug_assert!((1..=4).contains(&length));
-    out.extend_from_slice(&(packet_number as u32).to_be_bytes()[4 - length.clamp(1, 4)..]);
+    let length = length.clamp(1, 4);
+    // Four bytes are cheaper to append than a number of them that only the running program knows.
+    let leading = (packet_number as u32) << (8 * (4 - length));
+    out.extend_from_slice(&leading.to_be_bytes());
+    out.truncate(out.len() - (4 - length));
 }
 
 /// The packet number closest to `expected_next`, the largest one opened plus one, whose low
