@@ -131,6 +131,7 @@ impl PeerCids {
     }
 
     /// True if `cid` is among the unused ones.
+    #[inline]
     pub(crate) fn contains(&self, cid: &ConnectionId) -> bool {
         self.unused.iter().any(|known| known.cid == *cid)
     }

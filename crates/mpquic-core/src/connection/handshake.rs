@@ -40,7 +40,7 @@ impl Connection {
 
     /// Does what follows from what the handshake achieved.
     pub(super) fn follow_handshake_steps(&mut self, now: Instant) {
-        for step in self.handshake.take_steps() {
+        while let Some(step) = self.handshake.next_step() {
             match step {
                 Step::PeerCid(cid) => self.paths.set_handshake_cid(cid),
                 Step::AddressValidated => {

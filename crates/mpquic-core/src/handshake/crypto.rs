@@ -160,7 +160,7 @@ impl Handshake {
         };
         if let Some(level) = level {
             outbox.log.keys_discarded(packet_type(space));
-            self.steps.push(Step::LevelDiscarded(level));
+            self.steps.push_back(Step::LevelDiscarded(level));
         }
     }
 }

@@ -31,7 +31,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Passes bytes between TLS and the CRYPTO streams until nothing changes. [`Self::take_steps`]
+    /// Passes bytes between TLS and the CRYPTO streams until nothing changes. [`Self::next_step`]
     /// then returns the steps that were made, even if this fails in the end.
     pub(crate) fn drive(&mut self, outbox: &mut Outbox) -> Result<(), TransportError> {
         self.read_first_flight(outbox)?;
@@ -146,7 +146,7 @@ impl Handshake {
         self.check_consumed(SpaceId::Handshake)?;
         self.complete = true;
         self.local_parameters = None;
-        self.steps.push(Step::Complete);
+        self.steps.push_back(Step::Complete);
         if matches!(self.role, Role::Server(_)) {
             // RFC 9001 section 4.1.2: complete means confirmed on a server.
             self.done_pending = true;
@@ -175,7 +175,7 @@ impl Handshake {
             // RFC 9001 section 4.9.2
             self.discard_level(SpaceId::Handshake, outbox);
             self.discard_level(SpaceId::Initial, outbox);
-            self.steps.push(Step::Confirmed);
+            self.steps.push_back(Step::Confirmed);
         }
     }
 }

@@ -114,7 +114,7 @@ impl Handshake {
         self.log_unnumbered(scid, packet.data.len(), kind, outbox);
         match chosen {
             Some(version) => self.start_over(version, random, outbox)?,
-            None => self.steps.push(Step::VersionMismatch),
+            None => self.steps.push_back(Step::VersionMismatch),
         }
         Ok(true)
     }
@@ -142,7 +142,7 @@ impl Handshake {
         let dcid = ConnectionId::new(&dcid);
         self.cids.initial = dcid;
         self.cids.original = dcid;
-        self.steps.push(Step::PeerCid(dcid));
+        self.steps.push_back(Step::PeerCid(dcid));
         self.versions.start_over(version, random.random());
         let (Role::Client(client), Some(parameters)) = (&self.role, &mut self.local_parameters)
         else {

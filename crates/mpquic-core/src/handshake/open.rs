@@ -206,7 +206,7 @@ impl Handshake {
     fn learn_peer_cid(&mut self, scid: ConnectionId) {
         if self.cids.peer.is_none() {
             self.cids.peer = Some(scid);
-            self.steps.push(Step::PeerCid(scid));
+            self.steps.push_back(Step::PeerCid(scid));
         }
     }
 
@@ -214,7 +214,7 @@ impl Handshake {
     /// (RFC 9000 section 8.1, RFC 9001 section 4.9.1).
     fn on_handshake_packet(&mut self, outbox: &mut Outbox) {
         if matches!(self.role, Role::Server(_)) {
-            self.steps.push(Step::AddressValidated);
+            self.steps.push_back(Step::AddressValidated);
             self.discard_level(SpaceId::Initial, outbox);
         }
     }

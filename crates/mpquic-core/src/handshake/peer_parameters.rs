@@ -27,7 +27,7 @@ impl Handshake {
             self.parameters_known = true;
             self.resolve_zero_rtt(&peer, outbox)?;
             self.log_peer_parameters(&peer, outbox);
-            self.steps.push(Step::PeerParameters(Box::new(peer)));
+            self.steps.push_back(Step::PeerParameters(Box::new(peer)));
         }
         Ok(())
     }

@@ -77,8 +77,8 @@ impl Handshake {
                     .initial_keys(level.version(), Side::Client, &scid),
             );
         }
-        self.steps.push(Step::PeerCid(scid));
-        self.steps.push(Step::Retried);
+        self.steps.push_back(Step::PeerCid(scid));
+        self.steps.push_back(Step::Retried);
     }
 
     /// NEW_TOKEN.

@@ -1,5 +1,7 @@
 //! [`Handshake`]: its fields, and the questions that it answers.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
 use quinn_proto::ConnectionId;
 use rustls::pki_types::CertificateDer;
@@ -83,7 +85,7 @@ pub(crate) struct Handshake {
     pub(super) parameters_known: bool,
     pub(super) is_tls_over: bool,
     /// Steps that were not acted on yet.
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: VecDeque<Step>,
 }
 
 impl Handshake {
@@ -124,13 +126,13 @@ impl Handshake {
             data_reported: false,
             parameters_known: false,
             is_tls_over: false,
-            steps: Vec::new(),
+            steps: VecDeque::new(),
         }
     }
 
-    /// The steps made since the last call, in order.
-    pub(crate) fn take_steps(&mut self) -> Vec<Step> {
-        std::mem::take(&mut self.steps)
+    /// The next of the steps made and not acted on yet, in order.
+    pub(crate) fn next_step(&mut self) -> Option<Step> {
+        self.steps.pop_front()
     }
 
     /// True once the handshake is complete (RFC 9001 section 4.1.1).
@@ -169,6 +171,7 @@ impl Handshake {
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.buffered.trim();
+        self.steps.shrink_to_fit();
     }
 
     /// The version in use. A client knows it once the handshake is complete.

@@ -54,7 +54,7 @@ impl Handshake {
         outbox.log.handshake_keys(PacketType::ZeroRtt);
         self.zero_rtt_state = ZeroRtt::Offered;
         self.steps
-            .push(Step::ZeroRttOffered(Box::new(remembered.clone())));
+            .push_back(Step::ZeroRttOffered(Box::new(remembered.clone())));
         self.zero_rtt = Some(Box::new(ZeroRttKeys {
             header,
             packet,
@@ -89,7 +89,7 @@ impl Handshake {
     /// twice.
     fn reject_zero_rtt(&mut self) {
         self.zero_rtt_state = ZeroRtt::Rejected;
-        self.steps.push(Step::ZeroRttRejected);
+        self.steps.push_back(Step::ZeroRttRejected);
     }
 
     /// Client: the connection starts over in another version, in which the session cannot be

@@ -139,6 +139,7 @@ impl PathSlot {
 
     /// True if `cid` is one of the peer's for this path: the same bytes on another path would be a
     /// fault of the peer (MP-095).
+    #[inline]
     pub(super) fn knows_peer_cid(&self, cid: &ConnectionId) -> bool {
         self.peer_cids.contains(cid) || self.used_cids().any(|used| used.cid() == cid)
     }
