@@ -120,6 +120,7 @@ impl Path {
     }
 
     /// Records a 1-RTT or 0-RTT packet that was sent.
+    #[inline]
     pub(crate) fn on_packet_sent(&mut self, packet: SentPacket, outbox: &mut Outbox) {
         let (now, bytes) = (packet.time_sent, packet.bytes);
         let (in_flight, ack_eliciting) = (packet.in_flight, packet.ack_eliciting);

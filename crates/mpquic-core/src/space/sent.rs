@@ -132,7 +132,7 @@ impl SentPackets {
         if let Some(last) = self.slots.back() {
             debug_assert!(last.number < number, "packet numbers must rise");
             let gap = last.number + 1..number;
-            if gap.end - gap.start <= MAX_FILLED_GAP {
+            if !gap.is_empty() && gap.end - gap.start <= MAX_FILLED_GAP {
                 self.slots.extend(gap.map(|number| Slot {
                     number,
                     content: Content::Skipped,
