@@ -107,7 +107,7 @@ impl Pipe {
             pipe.settle();
         }
         assert_eq!(pipe.client.connection().paths().count(), paths.into());
-        let stream = pipe.server.connection().open(Dir::Uni);
+        let stream = pipe.server.connection().streams().open(Dir::Uni);
         pipe.stream = stream.expect("the client allows streams");
         pipe
     }
@@ -130,7 +130,7 @@ impl Pipe {
     pub fn streams(&mut self, count: usize, bytes: usize) {
         let payload = self.piece.slice(..bytes);
         for _ in 0..count {
-            let id = self.server.connection().open(Dir::Uni);
+            let id = self.server.connection().streams().open(Dir::Uni);
             let id = id.expect("the client allows as many");
             self.server.say(id, &payload);
         }
@@ -138,7 +138,7 @@ impl Pipe {
         while left > 0 {
             let moved = self.round();
             let before = left;
-            while let Some(id) = self.client.connection().accept(Dir::Uni) {
+            while let Some(id) = self.client.connection().streams().accept(Dir::Uni) {
                 left -= self.client.read(id);
             }
             for index in 0..self.client.events.len() {
@@ -166,14 +166,15 @@ impl Pipe {
                 && self
                     .server
                     .connection()
-                    .send_datagram(payload.clone())
+                    .datagrams()
+                    .send(payload.clone())
                     .is_ok()
             {
                 left -= 1;
             }
             let moved = self.round();
             let before = received;
-            while self.client.connection().recv_datagram().is_some() {
+            while self.client.connection().datagrams().recv().is_some() {
                 received += 1;
             }
             assert!(
@@ -194,7 +195,7 @@ impl Pipe {
         let mut open = Vec::new();
         while answered < count {
             while asked < count.min(answered + concurrency) {
-                let Some(id) = self.client.connection().open(Dir::Bi) else {
+                let Some(id) = self.client.connection().streams().open(Dir::Bi) else {
                     break;
                 };
                 self.client.say(id, &payload);
@@ -202,7 +203,7 @@ impl Pipe {
                 asked += 1;
             }
             let moved = self.round();
-            while let Some(id) = self.server.connection().accept(Dir::Bi) {
+            while let Some(id) = self.server.connection().streams().accept(Dir::Bi) {
                 self.server.read(id);
                 self.server.say(id, &payload);
             }

@@ -203,6 +203,12 @@ pub enum MigrateError {
     NoConnectionId,
 }
 
+impl From<ClosedPath> for MigrateError {
+    fn from(_: ClosedPath) -> Self {
+        Self::Closed
+    }
+}
+
 /// Why a path was not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -75,7 +75,7 @@ pub mod unstable_wire;
 mod version;
 mod wire;
 
-pub use connection::Connection;
+pub use connection::{Connection, Datagrams};
 pub use endpoint::{
     AcceptError, Accepted, Accepting, ConnectError, ConnectionHandle, DatagramEvent, Endpoint,
     EndpointStats, Incoming,
@@ -89,12 +89,15 @@ pub use event::{
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use packet::Transmit;
+pub use path::handle::PathMut;
 pub use path_map::PathMap;
 pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, ConnectionIdGenerator, Dir, EcnCodepoint,
     FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
 };
-pub use stream::{ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Written};
+pub use stream::{
+    ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams, Written,
+};
 pub use version::{UnknownVersion, Version};
 pub use wire::transport_parameters::{
     PreferredAddress, ReservedParameter, TransportParameters, VersionInformation,

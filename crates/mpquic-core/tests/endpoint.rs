@@ -379,7 +379,7 @@ fn read(connection: &mut Connection, id: StreamId) -> (Vec<u8>, bool) {
 
 /// Opens a stream and writes to it.
 fn write(connection: &mut Connection, bytes: &[u8]) -> StreamId {
-    let id = connection.open(Dir::Uni).unwrap();
+    let id = connection.streams().open(Dir::Uni).unwrap();
     let mut stream = connection.send_stream(id);
     assert_eq!(stream.write(bytes), Ok(bytes.len()));
     stream.finish().unwrap();
@@ -404,7 +404,7 @@ fn rfc_9001_4_6_early_data_arrives_with_the_first_flight() {
     let accepted = &mut server.as_mut().unwrap().1;
     assert!(accepted.is_handshaking());
     assert_eq!(accepted.zero_rtt(), ZeroRtt::Accepted);
-    assert_eq!(accepted.accept(Dir::Uni), Some(id));
+    assert_eq!(accepted.streams().accept(Dir::Uni), Some(id));
     assert_eq!(read(accepted, id), (text, true));
 
     test.exchange(&mut client, &mut server);
@@ -441,7 +441,7 @@ fn rfc_9001_5_6_a_client_drops_zero_rtt_packets() {
     };
     client.1.handle_datagram(datagram);
     assert_eq!(client.1.stats().packets_dropped, before + 1);
-    assert_eq!(client.1.accept(Dir::Uni), None);
+    assert_eq!(client.1.streams().accept(Dir::Uni), None);
     assert_eq!(lost(&mut client.1), None);
 }
 
@@ -505,7 +505,7 @@ fn rfc_9001_9_2_replayed_early_data_is_not_taken() {
         }
         let accepted = &mut server.as_mut().unwrap().1;
         assert_eq!(accepted.zero_rtt(), expected);
-        let stream = accepted.accept(Dir::Uni);
+        let stream = accepted.streams().accept(Dir::Uni);
         assert_eq!(stream.is_some(), expected == ZeroRtt::Accepted);
     }
 }
@@ -556,7 +556,7 @@ fn datagrams_that_overtake_the_start_of_their_connection_are_kept() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(connection.accept(Dir::Uni), Some(id));
+    assert_eq!(connection.streams().accept(Dir::Uni), Some(id));
     assert_eq!(read(&mut connection, id), (text, true));
     let mut server = Some((handle, connection));
     test.exchange(&mut client, &mut server);
@@ -639,7 +639,7 @@ fn rfc_9001_4_6_2_rejected_early_data_never_happened() {
 
     let accepted = &mut server.as_mut().unwrap().1;
     assert_eq!(accepted.zero_rtt(), ZeroRtt::NotOffered);
-    assert_eq!(accepted.accept(Dir::Uni), None);
+    assert_eq!(accepted.streams().accept(Dir::Uni), None);
     // The same stream ID is free again.
     assert_eq!(test.write_again(&mut client, &mut server), id);
     assert_eq!(lost(&mut client.1), None);
@@ -750,7 +750,7 @@ fn rfc_9001_5_7_packets_that_overtake_the_handshake_are_kept() {
         test.give_server(&mut server, data);
     }
     let accepted = &mut server.as_mut().unwrap().1;
-    assert_eq!(accepted.accept(Dir::Uni), Some(id));
+    assert_eq!(accepted.streams().accept(Dir::Uni), Some(id));
     assert_eq!(read(accepted, id), (b"early bird".to_vec(), true));
 }
 
@@ -781,7 +781,7 @@ fn a_reset_after_the_beginning_may_be_early_data() {
     let mut test = Test::new();
     test.visit();
     let mut client = test.connect();
-    let id = client.1.open(Dir::Uni).unwrap();
+    let id = client.1.streams().open(Dir::Uni).unwrap();
     let mut stream = client.1.send_stream(id);
     stream.write(b"early words").unwrap();
     stream.reset_at(VarInt::from_u32(4), 5).unwrap();

@@ -436,8 +436,9 @@ fn stale_frames_are_ignored() {
     assert_eq!(fate(&pair, Side::Server), None);
     let status = pair
         .server()
-        .path_status(PathId::ZERO)
-        .expect("path 0 is open");
+        .path_mut(PathId::ZERO)
+        .expect("path 0 is open")
+        .status();
     assert_eq!(status.1, Some(PathStatus::Backup));
     pair.transfer(Side::Server, 100_000, Duration::from_secs(2));
 }
@@ -462,7 +463,7 @@ fn multipath_frames_are_unknown_to_a_peer_without_multipath() {
 fn reset_stream_at_is_unknown_to_a_peer_that_did_not_announce_it() {
     let setup = Setup::new().transport(|config| config.reset_stream_at = false);
     let mut pair = Pair::connected(&topology(), setup);
-    let id = pair.client().open(Dir::Uni).expect("credit");
+    let id = pair.client().streams().open(Dir::Uni).expect("credit");
     let mut stream = pair.client().send_stream(id);
     assert_eq!(
         stream.reset_at(VarInt::from_u32(1), 0),

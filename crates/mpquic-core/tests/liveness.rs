@@ -113,7 +113,11 @@ fn a_suspect_path_that_moves_has_recovered() {
     pair.drive(200 * MS);
     silent(&mut pair, "old", &heard);
     let (now, local) = (pair.now(), pair.four_tuple(1).local);
-    pair.client().set_local_address(now, FIRST, local).unwrap();
+    pair.client()
+        .path_mut(FIRST)
+        .unwrap()
+        .set_local_address(now, local)
+        .unwrap();
     pair.drive(SECOND);
     for side in SIDES {
         assert_eq!(agreed(&mut pair, side, &heard), [true, false], "{side:?}");
@@ -145,7 +149,7 @@ fn a_suspect_path_that_moves_to_the_preferred_address_has_recovered() {
     pair.drive(200 * MS);
     // Only the client sends: the server does not learn that its acknowledgements are lost.
     pair.set_outage("shared", true);
-    pair.client().ping_path(FIRST).unwrap();
+    pair.client().path_mut(FIRST).unwrap().ping();
     pair.drive(300 * MS);
     let before = agreed(&mut pair, Side::Client, &heard);
     assert_eq!(before.last(), Some(&true));
@@ -197,10 +201,14 @@ fn mp_115_a_backup_no_longer_stands_in_for_a_path_that_moved() {
     let backup = pair.open_path("other", PathStatus::Backup).unwrap();
     pair.drive(500 * MS);
     silent(&mut pair, "old", &heard);
-    let status = |pair: &mut Pair| pair.server().path_status(backup).unwrap().1;
+    let status = |pair: &mut Pair| pair.server().path_mut(backup).unwrap().status().1;
     assert_eq!(status(&mut pair), Some(PathStatus::Available));
     let (now, local) = (pair.now(), pair.four_tuple(1).local);
-    pair.client().set_local_address(now, FIRST, local).unwrap();
+    pair.client()
+        .path_mut(FIRST)
+        .unwrap()
+        .set_local_address(now, local)
+        .unwrap();
     pair.drive(SECOND);
     assert_eq!(agreed(&mut pair, Side::Client, &heard), [true, false]);
     assert_eq!(status(&mut pair), Some(PathStatus::Backup));

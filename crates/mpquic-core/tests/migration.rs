@@ -130,7 +130,9 @@ fn the_client_moves_a_path_to_another_local_address() {
     pair.set_outage("old", true);
     let (now, local) = (pair.now(), pair.four_tuple(1).local);
     pair.client()
-        .set_local_address(now, PathId::ZERO, local)
+        .path_mut(PathId::ZERO)
+        .unwrap()
+        .set_local_address(now, local)
         .unwrap();
     pair.run_transfers(20 * SECOND).unwrap();
     assert_eq!(remote(&mut pair, PathId::ZERO), local);

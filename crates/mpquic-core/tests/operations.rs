@@ -224,7 +224,7 @@ impl Run {
             }
             Operation::Datagram(side, size) => {
                 let datagram = vec![1; *size].into();
-                let _may_be_refused = self.pair.connection(*side).send_datagram(datagram);
+                let _may_be_refused = self.pair.connection(*side).datagrams().send(datagram);
             }
             Operation::Reset(side, index) => {
                 let streams = self.pair.hosted(*side).unwrap().application.outgoing();
@@ -296,8 +296,10 @@ impl Run {
         let open = stats.filter(|stats| stats.state != PathState::Abandoned);
         let last = open.count() == 1;
         let _may_be_closed = match what {
-            OnPath::Status(status) => connection.set_path_status(path, *status),
-            OnPath::Ping => connection.ping_path(path),
+            OnPath::Status(status) => connection
+                .path_mut(path)
+                .map(|mut path| path.set_status(*status)),
+            OnPath::Ping => connection.path_mut(path).map(|mut path| path.ping()),
             OnPath::DownAndUp => {
                 let down = connection.set_path_usable(now, path, false);
                 self.pair.drive(50 * MS);

@@ -167,7 +167,7 @@ fn mp_115_a_backup_that_stands_in_is_announced() {
     let mut pair = Pair::connected(&two_paths(), Setup::new());
     let backup = pair.open_path("second", PathStatus::Backup).unwrap();
     pair.drive(500 * MS);
-    let told = |pair: &mut Pair| pair.server().path_status(backup).unwrap().1;
+    let told = |pair: &mut Pair| pair.server().path_mut(backup).unwrap().status().1;
     assert_eq!(told(&mut pair), Some(PathStatus::Backup));
     pair.send(Side::Client, 5_000_000);
     pair.drive(200 * MS);
@@ -191,20 +191,22 @@ fn a_status_change_moves_traffic() {
     pair.drive(SECOND);
     // The client asks the server to treat path 0 as a backup.
     pair.client()
-        .set_path_status(PathId(0), PathStatus::Backup)
-        .unwrap();
+        .path_mut(PathId(0))
+        .unwrap()
+        .set_status(PathStatus::Backup);
     pair.drive(500 * MS);
     assert_eq!(
-        pair.server().path_status(PathId(0)),
-        Ok((PathStatus::Available, Some(PathStatus::Backup)))
+        pair.server().path_mut(PathId(0)).unwrap().status(),
+        (PathStatus::Available, Some(PathStatus::Backup))
     );
     let before = delivered(&pair, "first");
     pair.drive(SECOND);
     let used = delivered(&pair, "first") - before;
     assert!(used < 300_000, "{used} bytes on a backup path");
     pair.client()
-        .set_path_status(PathId(0), PathStatus::Available)
-        .unwrap();
+        .path_mut(PathId(0))
+        .unwrap()
+        .set_status(PathStatus::Available);
     pair.drive(SECOND);
     assert!(delivered(&pair, "first") - before > 2_000_000);
 }
@@ -577,7 +579,7 @@ fn a_steady_trickle_leaves_a_dead_path_within_two_probe_timeouts() {
             pair.set_outage("fast", true);
         }
         let payload = vec![1; 100].into();
-        pair.client().send_datagram(payload).unwrap();
+        pair.client().datagrams().send(payload).unwrap();
         for _ in 0..20 {
             pair.drive(MS);
             let server = pair.hosted(Side::Server).unwrap();

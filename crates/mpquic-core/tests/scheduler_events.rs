@@ -68,7 +68,7 @@ fn finished(id: StreamId) -> SchedulerEvent {
 #[test]
 fn a_stream_is_opened_gets_its_size_and_is_acknowledged() {
     let (mut pair, [client, server]) = pair();
-    let id = pair.client().open(Dir::Bi).unwrap();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
     pair.client().send_stream(id).write(b"one").unwrap();
     pair.drive(50 * MS);
     assert_eq!(take(&client), [opened(id)]);
@@ -90,7 +90,7 @@ fn a_stream_is_opened_gets_its_size_and_is_acknowledged() {
 #[test]
 fn both_sides_may_send_on_a_bidirectional_stream() {
     let (mut pair, [client, server]) = pair();
-    let ids = [(); 2].map(|()| pair.client().open(Dir::Bi).unwrap());
+    let ids = [(); 2].map(|()| pair.client().streams().open(Dir::Bi).unwrap());
     // The second one opens the first one with it.
     pair.client()
         .send_stream(ids[1])
@@ -109,7 +109,7 @@ fn both_sides_may_send_on_a_bidirectional_stream() {
 #[test]
 fn a_reset_ends_a_stream_whoever_asks_for_it() {
     let (mut pair, [client, _]) = pair();
-    let ids = [(); 3].map(|()| pair.client().open(Dir::Bi).unwrap());
+    let ids = [(); 3].map(|()| pair.client().streams().open(Dir::Bi).unwrap());
     for id in ids {
         pair.client().send_stream(id).write(&[7; 5000]).unwrap();
     }
@@ -132,7 +132,7 @@ fn a_reset_ends_a_stream_whoever_asks_for_it() {
 #[test]
 fn a_stream_cut_short_has_another_size() {
     let (mut pair, [client, _]) = pair();
-    let id = pair.client().open(Dir::Bi).unwrap();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
     pair.client().send_stream(id).write(&[7; 5000]).unwrap();
     pair.client().send_stream(id).finish().unwrap();
     let code = 1u32.into();

@@ -37,12 +37,12 @@ fn read(pair: &mut Pair, side: Side, id: StreamId, into: &mut Vec<u8>) -> bool {
 #[test]
 fn a_bidirectional_stream_carries_a_question_and_an_answer() {
     let mut pair = connected(Setup::new().tls());
-    let id = pair.client().open(Dir::Bi).unwrap();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
     pair.client().send_stream(id).write(b"question").unwrap();
     pair.client().send_stream(id).finish().unwrap();
     let mut accepted = None;
     pair.run_until(SECOND, |pair| {
-        accepted = pair.server().accept(Dir::Bi);
+        accepted = pair.server().streams().accept(Dir::Bi);
         accepted.is_some()
     })
     .unwrap();
@@ -169,7 +169,7 @@ fn priorities_order_streams() {
 #[test]
 fn unordered_reads_give_every_byte_once() {
     let mut pair = connected(Setup::new());
-    let id = pair.client().open(Dir::Bi).unwrap();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
     let data: Bytes = (0..100_000u32).flat_map(u32::to_be_bytes).collect();
     let mut rest = data.clone();
     let mut seen = vec![false; data.len()];
@@ -208,15 +208,15 @@ fn unordered_reads_give_every_byte_once() {
 #[test]
 fn datagrams_arrive_whole_on_any_path() {
     let mut pair = connected(Setup::new());
-    let size = pair.client().max_datagram_size().unwrap();
+    let size = pair.client().datagrams().max_size().unwrap();
     assert!(size > 1100, "{size}");
     for number in 0..100u8 {
         let datagram = Bytes::from(vec![number; size]);
-        pair.client().send_datagram(datagram).unwrap();
+        pair.client().datagrams().send(datagram).unwrap();
         pair.drive(MS);
     }
     let too_large = Bytes::from(vec![0; 70_000]);
-    let refused = pair.client().send_datagram(too_large);
+    let refused = pair.client().datagrams().send(too_large);
     assert_eq!(refused, Err(SendDatagramError::TooLarge));
     pair.drive(SECOND);
     let received = pair.hosted(Side::Server).unwrap().application.datagrams();
@@ -233,16 +233,16 @@ fn datagrams_arrive_whole_on_any_path() {
 fn datagrams_of_one_size_leave_in_one_train() {
     for question in [&b""[..], b"question"] {
         let mut pair = connected(Setup::new());
-        pair.server().max_datagram_size().unwrap();
+        pair.server().datagrams().max_size().unwrap();
         pair.drive(SECOND);
         if !question.is_empty() {
             let question = Bytes::copy_from_slice(question);
-            pair.client().send_datagram(question).unwrap();
+            pair.client().datagrams().send(question).unwrap();
             pair.drive(10 * MS);
         }
         for size in [1000; 5].into_iter().chain([600, 1000]) {
             let datagram = Bytes::from(vec![1; size]);
-            pair.server().send_datagram(datagram).unwrap();
+            pair.server().datagrams().send(datagram).unwrap();
         }
         let (now, mut train) = (pair.now(), Vec::new());
         let sent = pair.server().poll_transmit(now, 64, &mut train).unwrap();
@@ -261,26 +261,27 @@ fn the_size_of_datagrams_follows_the_paths() {
         .path("wide", link.clone())
         .path("narrow", link.mtu(1300));
     let mut pair = Pair::connected(&topology, Setup::new());
-    let at_first = pair.client().max_datagram_size().unwrap();
+    let at_first = pair.client().datagrams().max_size().unwrap();
     assert!((1150..1200).contains(&at_first), "{at_first}");
     pair.drive(SECOND);
-    let wide = pair.client().max_datagram_size_on(PathId(0)).unwrap();
+    let wide = pair.client().datagrams().max_size_on(PathId(0)).unwrap();
     assert!(wide > 1380, "{wide}");
-    assert_eq!(pair.client().max_datagram_size(), Some(wide));
-    assert_eq!(pair.client().max_datagram_size_on(PathId(1)), None);
+    assert_eq!(pair.client().datagrams().max_size(), Some(wide));
+    assert_eq!(pair.client().datagrams().max_size_on(PathId(1)), None);
     pair.open_all_paths();
     pair.drive(SECOND);
-    let narrow = pair.client().max_datagram_size_on(PathId(1)).unwrap();
+    let narrow = pair.client().datagrams().max_size_on(PathId(1)).unwrap();
     assert!((1150..1240).contains(&narrow), "{narrow}");
-    assert_eq!(pair.client().max_datagram_size(), Some(narrow));
+    assert_eq!(pair.client().datagrams().max_size(), Some(narrow));
     let too_large = pair
         .client()
-        .send_datagram(Bytes::from(vec![0; narrow + 1]));
+        .datagrams()
+        .send(Bytes::from(vec![0; narrow + 1]));
     assert_eq!(too_large, Err(SendDatagramError::TooLarge));
     let now = pair.now();
     let code = mpquic_core::TransportErrorCode::NO_ERROR;
     pair.client().close_path(now, PathId(1), code).unwrap();
-    assert_eq!(pair.client().max_datagram_size(), Some(wide));
+    assert_eq!(pair.client().datagrams().max_size(), Some(wide));
 }
 
 /// What only a path that is gone could carry must not hold up the rest.
@@ -294,10 +295,11 @@ fn datagrams_too_large_for_the_remaining_paths_are_dropped() {
     pair.drive(SECOND);
     pair.open_path("narrow", mpquic_core::PathStatus::Available)
         .unwrap();
-    let size = pair.client().max_datagram_size().unwrap();
+    let size = pair.client().datagrams().max_size().unwrap();
     for _ in 0..50 {
         pair.client()
-            .send_datagram(Bytes::from(vec![1; size]))
+            .datagrams()
+            .send(Bytes::from(vec![1; size]))
             .unwrap();
     }
     pair.run_until(SECOND, |pair| pair.is_established(PathId(1)))
@@ -305,13 +307,15 @@ fn datagrams_too_large_for_the_remaining_paths_are_dropped() {
     for _ in 0..400 {
         let _full = pair
             .client()
-            .send_datagram(Bytes::from(vec![1; size.min(1100)]));
+            .datagrams()
+            .send(Bytes::from(vec![1; size.min(1100)]));
     }
     let now = pair.now();
     let code = mpquic_core::TransportErrorCode::NO_ERROR;
     pair.client().close_path(now, PathId(0), code).unwrap();
     pair.client()
-        .send_datagram(Bytes::from_static(b"last"))
+        .datagrams()
+        .send(Bytes::from_static(b"last"))
         .unwrap();
     pair.drive(SECOND);
     let received = pair.hosted(Side::Server).unwrap().application.datagrams();
@@ -324,13 +328,13 @@ fn datagrams_are_refused_when_the_peer_takes_none_and_when_the_buffer_is_full() 
     setup.server.datagram_receive_buffer = None;
     setup.server.datagram_send_buffer = 10_000;
     let mut pair = connected(setup);
-    assert_eq!(pair.client().max_datagram_size(), None);
-    let refused = pair.client().send_datagram(Bytes::from_static(b"hello"));
+    assert_eq!(pair.client().datagrams().max_size(), None);
+    let refused = pair.client().datagrams().send(Bytes::from_static(b"hello"));
     assert_eq!(refused, Err(SendDatagramError::UnsupportedByPeer));
     let datagram = Bytes::from(vec![1; 1000]);
     let mut sent = 0;
     let error = loop {
-        match pair.server().send_datagram(datagram.clone()) {
+        match pair.server().datagrams().send(datagram.clone()) {
             Ok(()) => sent += 1,
             Err(error) => break error,
         }
@@ -339,7 +343,7 @@ fn datagrams_are_refused_when_the_peer_takes_none_and_when_the_buffer_is_full() 
     assert!((9..=11).contains(&sent), "{sent}");
     pair.drive(SECOND);
     assert!(pair.has_event(Side::Server, &Event::DatagramsUnblocked));
-    assert!(pair.server().send_datagram(datagram).is_ok());
+    assert!(pair.server().datagrams().send(datagram).is_ok());
 }
 
 /// draft-ietf-quic-reliable-stream-reset-11: the beginning of a reset stream arrives in full, over
@@ -354,7 +358,7 @@ fn the_beginning_of_a_reset_stream_arrives_over_two_paths() {
     let mut pair = Pair::connected(&topology, Setup::new());
     pair.open_all_paths();
     let data: Vec<u8> = (0..SIZE).map(|i| (i / 7) as u8).collect();
-    let id = pair.client().open(Dir::Bi).unwrap();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
     let mut written = 0;
     let mut received = Vec::new();
     let mut end = None;

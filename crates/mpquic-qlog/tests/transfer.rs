@@ -321,7 +321,7 @@ fn zero_rtt_keys_come_and_go() {
     pair.transfer(Side::Client, 10_000, Duration::from_secs(10));
     // The connection goes on, so that the server has no other reason to forget its keys.
     for _ in 0..50 {
-        pair.client().ping_path(PathId::ZERO).unwrap();
+        pair.client().path_mut(PathId::ZERO).unwrap().ping();
         pair.drive(10 * MS);
     }
     drop(pair);

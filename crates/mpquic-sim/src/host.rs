@@ -430,7 +430,9 @@ fn tell_queues(now: Instant, connection: &mut Connection, network: &mut Network)
         let FourTuple { local, remote } = stats.four_tuple;
         let queue = network.local_queue(now, local, remote);
         // A path that was closed sends nothing more, so its queue is of no use.
-        let _ = connection.set_local_queue(path, queue);
+        if let Ok(mut path) = connection.path_mut(path) {
+            path.set_local_queue(queue);
+        }
     }
 }
 

@@ -74,7 +74,7 @@ impl Transfers {
         connection: &mut Connection,
         size: u64,
     ) -> Option<StreamId> {
-        let Some(id) = connection.open(Dir::Uni) else {
+        let Some(id) = connection.streams().open(Dir::Uni) else {
             self.waiting.push(size);
             return None;
         };
@@ -180,7 +180,7 @@ impl Transfers {
     }
 
     fn accept(&mut self, now: Instant, connection: &mut Connection) {
-        while let Some(id) = connection.accept(Dir::Uni) {
+        while let Some(id) = connection.streams().accept(Dir::Uni) {
             let incoming = Incoming {
                 received: 0,
                 started: now,
@@ -267,7 +267,7 @@ impl Application for Transfers {
                 }
             }
             Event::DatagramReceived => {
-                while let Some(datagram) = connection.recv_datagram() {
+                while let Some(datagram) = connection.datagrams().recv() {
                     self.datagrams.push(datagram);
                 }
             }

@@ -103,7 +103,7 @@ impl Application for Voice {
                 self.start = Some(now);
             }
             Event::DatagramReceived => {
-                while let Some(datagram) = connection.recv_datagram() {
+                while let Some(datagram) = connection.datagrams().recv() {
                     let sent = u64::from_be_bytes(datagram[..8].try_into().unwrap());
                     let start = self.start.unwrap();
                     let sent = Duration::from_nanos(sent);
@@ -123,7 +123,7 @@ impl Application for Voice {
         let since = (now - self.start.unwrap()).as_nanos() as u64;
         let mut datagram = vec![0; 160];
         datagram[..8].copy_from_slice(&since.to_be_bytes());
-        connection.send_datagram(datagram.into()).unwrap();
+        connection.datagrams().send(datagram.into()).unwrap();
         self.next = Some(now + FRAME);
     }
 }

@@ -144,7 +144,7 @@ impl Connection {
             Some(error) => Some(Err(error.clone())),
             None => {
                 let early = engine.core.zero_rtt() == ZeroRtt::Offered;
-                let id = engine.core.open(dir);
+                let id = engine.core.streams().open(dir);
                 if id.is_none() {
                     engine.wake_task(); // STREAMS_BLOCKED may be due.
                 }
@@ -159,8 +159,8 @@ impl Connection {
         let notify = self.0.notifications.opened(dir);
         let attempt = |engine: &mut LockedConnection<'_>| {
             // Streams that arrived before the end can still be read.
-            if let Some(id) = engine.core.accept(dir) {
-                if engine.core.wants_control() {
+            if let Some(id) = engine.core.streams().accept(dir) {
+                if engine.core.streams().wants_control() {
                     engine.wake_task(); // MAX_STREAMS is due.
                 }
                 let is_0rtt = engine.core.is_handshaking();
@@ -177,7 +177,7 @@ impl Connection {
     ///
     /// If the connection ended, but only once all datagrams that had arrived are read.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
-        let attempt = |engine: &mut LockedConnection<'_>| match engine.core.recv_datagram() {
+        let attempt = |engine: &mut LockedConnection<'_>| match engine.core.datagrams().recv() {
             Some(data) => Some(Ok(data)),
             None => engine.error.clone().map(Err),
         };
@@ -216,12 +216,12 @@ impl Connection {
     /// with the MTU and the set of paths. From the first call on, MTU discovery runs on all paths,
     /// even on those where no packet was ever full.
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.0.lock().core.max_datagram_size()
+        self.0.lock().core.datagrams().max_size()
     }
 
     /// Size of the largest datagram for which the send buffer has room now, in bytes.
     pub fn datagram_send_buffer_space(&self) -> usize {
-        self.0.lock().core.datagram_send_buffer_space()
+        self.0.lock().core.datagrams().send_buffer_space()
     }
 
     /// Closes the connection at once; the peer's application receives code and reason. Data that is
@@ -337,7 +337,8 @@ fn try_send_datagram(
     let bytes = data.len();
     engine
         .core
-        .send_datagram(data)
+        .datagrams()
+        .send(data)
         .map_err(|error| match error {
             mpquic_core::SendDatagramError::UnsupportedByPeer => {
                 SendDatagramError::UnsupportedByPeer

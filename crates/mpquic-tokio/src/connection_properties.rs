@@ -116,7 +116,8 @@ impl Connection {
         let mut engine = self.0.lock();
         engine
             .core
-            .set_max_concurrent_streams(dir, count.into_inner());
+            .streams()
+            .set_max_concurrent(dir, count.into_inner());
         engine.wake_task(); // MAX_STREAMS may be due.
     }
 
@@ -126,7 +127,10 @@ impl Connection {
     /// allowed.
     pub fn set_receive_window(&self, bytes: VarInt) {
         let mut engine = self.0.lock();
-        engine.core.set_max_receive_window(bytes.into_inner());
+        engine
+            .core
+            .streams()
+            .set_max_receive_window(bytes.into_inner());
         engine.wake_task(); // MAX_DATA may be due.
     }
 
@@ -134,7 +138,7 @@ impl Connection {
     /// [`TransportConfig::send_window`](crate::TransportConfig::send_window).
     pub fn set_send_window(&self, bytes: u64) {
         let mut engine = self.0.lock();
-        engine.core.set_send_window(bytes);
+        engine.core.streams().set_send_window(bytes);
         engine.wake_task(); // Writers may be waiting.
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use mpquic_core::PathMut;
+
 use crate::connection_state::SharedEndpoint;
 use crate::socket::Socket;
 
@@ -42,8 +44,9 @@ pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Socket>], new: &S
             }
             let local = new.local_towards(four_tuple.remote);
             // Servers cannot move a path, nor can clients before the handshake is confirmed.
-            let has_moved = new.reaches(four_tuple.remote)
-                && engine.core.set_local_address(now, path, local).is_ok();
+            let core = &mut engine.core;
+            let moves = |mut path: PathMut<'_>| path.set_local_address(now, local).is_ok();
+            let has_moved = new.reaches(four_tuple.remote) && core.path_mut(path).is_ok_and(moves);
             // Fails only if the path was abandoned: then nothing is sent on it anyway.
             let _ = engine.core.set_path_usable(now, path, has_moved);
             if let (true, Some(plan)) = (has_moved, &mut engine.plan) {

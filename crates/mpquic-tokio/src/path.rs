@@ -55,7 +55,7 @@ impl Path {
     ///
     /// If the path is closed.
     pub fn status(&self) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
-        self.connection.lock().core.path_status(self.id)
+        Ok(self.connection.lock().core.path_mut(self.id)?.status())
     }
 
     /// Sets the status of the path: we follow it when we send, and the peer is asked to do so.
@@ -65,7 +65,7 @@ impl Path {
     /// If the path is closed.
     pub fn set_status(&self, status: PathStatus) -> Result<(), ClosedPath> {
         let mut engine = self.connection.lock();
-        engine.core.set_path_status(self.id, status)?;
+        engine.core.path_mut(self.id)?.set_status(status);
         engine.wake_task();
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Path {
     /// accepts no datagrams. The scheduler chooses which path carries a datagram: see
     /// [`Connection::max_datagram_size`](crate::Connection::max_datagram_size).
     pub fn max_datagram_size(&self) -> Option<usize> {
-        self.connection.lock().core.max_datagram_size_on(self.id)
+        self.connection.lock().core.datagrams().max_size_on(self.id)
     }
 
     /// Abandons the path. Data that was under way on it is sent again on other paths.
@@ -116,7 +116,7 @@ impl Path {
     /// If the path is closed.
     pub fn ping(&self) -> Result<(), ClosedPath> {
         let mut engine = self.connection.lock();
-        engine.core.ping_path(self.id)?;
+        engine.core.path_mut(self.id)?.ping();
         engine.wake_task();
         Ok(())
     }

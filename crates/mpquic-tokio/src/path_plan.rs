@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::{
-    ClosePathError, Connection, FourTuple, OpenPathError, PathEvent, PathId, PathStatus,
+    ClosePathError, Connection, FourTuple, OpenPathError, PathEvent, PathId, PathMut, PathStatus,
     TransportErrorCode,
 };
 
@@ -130,7 +130,8 @@ impl PathPlan {
             let result = match next {
                 Some(socket) => {
                     let local = socket.local_towards(remote);
-                    let has_moved = core.set_local_address(now, path, local).is_ok();
+                    let moves = |mut path: PathMut<'_>| path.set_local_address(now, local).is_ok();
+                    let has_moved = core.path_mut(path).is_ok_and(moves);
                     if has_moved {
                         alive = true;
                         target.four_tuple.local = local;

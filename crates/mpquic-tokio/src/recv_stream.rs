@@ -376,7 +376,7 @@ impl RecvStream {
                 Err(error) => break Some(error),
             }
         };
-        if engine.core.wants_control() {
+        if engine.core.streams().wants_control() {
             engine.wake_task(); // MAX_DATA, MAX_STREAM_DATA or MAX_STREAMS is due.
         }
         Poll::Ready(match error {

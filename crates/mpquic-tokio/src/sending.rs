@@ -185,7 +185,9 @@ impl Sending {
             let queue = LocalQueue::new(bytes, None);
             tracing::trace!(path = path.0, bytes = queue.bytes, "local queue");
             // A path that was closed sends nothing more.
-            let _ = core.set_local_queue(path, Some(queue));
+            if let Ok(mut path) = core.path_mut(path) {
+                path.set_local_queue(Some(queue));
+            }
         }
     }
 

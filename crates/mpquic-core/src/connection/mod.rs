@@ -4,12 +4,10 @@
 //! calls. Output: `poll_transmit`, `poll_timeout`, `poll` and `poll_endpoint_event`. Nothing is sent
 //! from inside a handler; `now` never goes backwards.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
-use quinn_proto::{Dir, Side, StreamId};
+use quinn_proto::{Side, StreamId};
 use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
@@ -18,15 +16,15 @@ use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
 use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
 use crate::event::{
-    ClosePathError, ClosedPath, ConnectionStats, EndpointEvent, Event, MigrateError, OpenPathError,
-    PathStats, SendDatagramError, ZeroRtt,
+    ClosePathError, ClosedPath, ConnectionStats, EndpointEvent, Event, OpenPathError, PathStats,
+    ZeroRtt,
 };
 use crate::guarded::GuardedController;
 use crate::handshake::Handshake;
 use crate::handshake::setup::{ConnectionSetup, Role};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
-use crate::path::Path;
+use crate::path::handle::PathMut;
 use crate::path::life::{Abandonment, FirstPath};
 use crate::path::set::Paths;
 use crate::path::shared::{Peer, Shared};
@@ -35,17 +33,17 @@ use crate::random::SeededRandom;
 use crate::recorder::Recorder;
 use crate::recovery::AckOutcome;
 use crate::recovery::ack_frequency::AckFrequencies;
-use crate::sched::{LocalQueue, SchedulerEvent};
-use crate::stream::datagrams::Datagrams;
-use crate::stream::set::Streams;
-use crate::stream::{RecvStream, SendStream};
+use crate::sched::SchedulerEvent;
+use crate::stream::datagrams::DatagramQueues;
+use crate::stream::set::StreamSet;
+use crate::stream::{RecvStream, SendStream, Streams};
 use crate::version::Version;
-use crate::wire::buf::{MAX_CID_LENGTH, MIN_DATAGRAM};
 use crate::wire::transport_parameters::TransportParameters;
 
 mod assemble;
 mod close_packets;
 mod closing;
+mod datagrams;
 mod dispatch;
 mod egress;
 mod handshake;
@@ -60,19 +58,10 @@ mod state;
 mod timers;
 mod views;
 
+pub use datagrams::Datagrams;
 use idle::IdleTimer;
 use scheduling::SchedulerHost;
 use state::State;
-
-/// Bytes of a 1-RTT packet around its frames, at most: first byte, connection ID, packet number, tag.
-const PACKET_OVERHEAD: usize = 1 + MAX_CID_LENGTH + 4 + 16;
-/// Bytes for frames in a packet that every path carries.
-const MIN_FRAME_ROOM: usize = MIN_DATAGRAM - PACKET_OVERHEAD;
-
-/// Bytes for frames in the largest packet of a path.
-fn frame_room(path: &Path) -> usize {
-    path.datagram_size().saturating_sub(PACKET_OVERHEAD)
-}
 
 /// The paths of a new connection: path 0, with the connection IDs of the handshake.
 fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
@@ -130,8 +119,8 @@ pub struct Connection {
     random: SeededRandom,
     handshake: Handshake,
     paths: Paths,
-    streams: Streams,
-    datagrams: Datagrams,
+    streams: StreamSet,
+    datagrams: DatagramQueues,
     scheduling: SchedulerHost,
     state: State,
     idle: IdleTimer,
@@ -176,8 +165,8 @@ impl Connection {
             side,
             endpoint_config: setup.endpoint.clone(),
             paths,
-            streams: Streams::new(side, &config, now),
-            datagrams: Datagrams::new(&config),
+            streams: StreamSet::new(side, &config, now),
+            datagrams: DatagramQueues::new(&config),
             scheduling,
             outbox,
             state: State::Open,
@@ -208,18 +197,10 @@ impl Connection {
         self.outbox.next_endpoint_event()
     }
 
-    /// Opens a stream if the peer's limit allows.
-    pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
-        if self.state.is_open() {
-            self.streams.open(dir)
-        } else {
-            None
-        }
-    }
-
-    /// The next stream the peer opened.
-    pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
-        self.streams.accept(dir)
+    /// Lends the streams: to open and accept them, and to change their limits.
+    #[inline]
+    pub fn streams(&mut self) -> Streams<'_> {
+        Streams::new(&mut self.streams, self.state.is_open())
     }
 
     /// Lends the sending half of a stream.
@@ -232,59 +213,10 @@ impl Connection {
         self.streams.recv_stream(id)
     }
 
-    /// True if reading, accepting or stopping streams made something due, such as MAX_DATA: only
-    /// then need a driver call [`Self::poll_transmit`] after a read.
-    pub fn wants_control(&self) -> bool {
-        self.streams.wants_control()
-    }
-
-    /// Queues a DATAGRAM.
-    pub fn send_datagram(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        let max = self
-            .max_datagram_size()
-            .ok_or(SendDatagramError::UnsupportedByPeer)?;
-        if data.len() > max {
-            return Err(SendDatagramError::TooLarge);
-        }
-        self.datagrams
-            .send(data)
-            .map_err(|_| SendDatagramError::Blocked)
-    }
-
-    /// The next received DATAGRAM.
-    pub fn recv_datagram(&mut self) -> Option<Bytes> {
-        self.datagrams.recv()
-    }
-
-    /// Largest DATAGRAM payload that fits the largest packet of every usable path; `None` if the
-    /// peer takes none. Once asked for, paths look for larger packets even if none was ever full.
-    pub fn max_datagram_size(&self) -> Option<usize> {
-        let smallest = self.frame_rooms().min();
-        self.datagrams
-            .max_payload(smallest.unwrap_or(MIN_FRAME_ROOM))
-    }
-
-    /// Largest DATAGRAM payload that fits the largest packet of a path; `None` if the path is closed
-    /// or the peer takes none. Which path carries a datagram is the scheduler's choice.
-    pub fn max_datagram_size_on(&self, path: PathId) -> Option<usize> {
-        let room = frame_room(self.paths.open(path)?);
-        self.datagrams.max_payload(room)
-    }
-
-    /// Bytes for frames in the largest packet of each usable path.
-    fn frame_rooms(&self) -> impl Iterator<Item = usize> {
-        let usable = self.paths.iter().filter(|path| path.is_usable());
-        usable.map(frame_room)
-    }
-
-    /// Drops queued DATAGRAMs that are too large for every path by now.
-    fn drop_oversized_datagrams(&mut self) {
-        if let Some(room) = self.frame_rooms().max() {
-            let dropped = self.datagrams.drop_oversized(room);
-            if dropped > 0 {
-                tracing::debug!(dropped, "no path carries these datagrams any more");
-            }
-        }
+    /// Lends the DATAGRAMs.
+    #[inline]
+    pub fn datagrams(&mut self) -> Datagrams<'_> {
+        Datagrams::new(&mut self.datagrams, &self.paths)
     }
 
     /// Opens a path (client only). It carries data once [`PathEvent::Established`](crate::PathEvent::Established) was
@@ -323,29 +255,14 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells the peer how to treat the path, and treats it so ourselves.
-    pub fn set_path_status(&mut self, path: PathId, status: PathStatus) -> Result<(), ClosedPath> {
-        self.paths.set_status(path, status, &mut self.outbox)
-    }
-
-    /// Our status of the path and the peer's, if it sent one.
-    pub fn path_status(
-        &self,
-        path: PathId,
-    ) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
-        self.paths.status(path)
-    }
-
-    /// Tells a client that its local address for a path changed (an interface came back with
-    /// another one): the path migrates to it.
-    pub fn set_local_address(
-        &mut self,
-        now: Instant,
-        path: PathId,
-        local: SocketAddr,
-    ) -> Result<(), MigrateError> {
-        self.outbox.set_time(now);
-        self.paths.migrate(now, path, local, &mut self.outbox)
+    /// Lends an open path.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedPath`] if there is no such path, or it was abandoned.
+    #[inline]
+    pub fn path_mut(&mut self, path: PathId) -> Result<PathMut<'_>, ClosedPath> {
+        PathMut::new(path, &mut self.paths, &mut self.outbox)
     }
 
     /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path
@@ -365,28 +282,6 @@ impl Connection {
     /// True if the scheduler looks at local queues: the driver should tell of them.
     pub fn needs_local_queues(&self) -> bool {
         self.scheduling.needs().local_queue
-    }
-
-    /// Hint from the driver: what waits in the queue the path sends into. Bytes sent since are
-    /// added, so the hint is best repeated as often as it can be had.
-    ///
-    /// # Errors
-    ///
-    /// [`ClosedPath`] if there is no such path any more.
-    pub fn set_local_queue(
-        &mut self,
-        path: PathId,
-        queue: Option<LocalQueue>,
-    ) -> Result<(), ClosedPath> {
-        let open = self.paths.open_mut(path).ok_or(ClosedPath)?;
-        open.set_local_queue(queue);
-        Ok(())
-    }
-
-    /// Sends a PING on the path.
-    pub fn ping_path(&mut self, path: PathId) -> Result<(), ClosedPath> {
-        self.paths.open_mut(path).ok_or(ClosedPath)?.request_ping();
-        Ok(())
     }
 
     /// Paths that are not discarded, in order of ID.
@@ -481,37 +376,14 @@ impl Connection {
         self.handshake.is_confirmed()
     }
 
-    /// Changes how many streams of a direction the peer may have open at the same time. Those it was
-    /// allowed before stay allowed.
-    pub fn set_max_concurrent_streams(&mut self, dir: Dir, count: u64) {
-        self.streams.set_max_concurrent(dir, count);
-    }
-
-    /// Changes how large receive windows may become, bytes: see
-    /// [`TransportConfig::max_receive_window`]. If the connection's window is larger already, it
-    /// shrinks as data is read: what the peer was allowed to send stays allowed.
-    pub fn set_max_receive_window(&mut self, bytes: u64) {
-        self.streams.set_max_receive_window(bytes);
-    }
-
-    /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block: see
-    /// [`TransportConfig::send_window`].
-    pub fn set_send_window(&mut self, bytes: u64) {
-        self.streams.set_send_window(bytes);
-    }
-
-    /// Bytes of the largest DATAGRAM payload for which the send buffer has room now.
-    pub fn datagram_send_buffer_space(&self) -> usize {
-        self.datagrams.send_buffer_space()
-    }
-
     /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
     /// there are none, that is the end.
     fn after_abandonment(&mut self, now: Instant, abandonment: Abandonment, by_peer: bool) {
         match abandonment {
             Abandonment::Done => {
                 self.repeat_frames();
-                self.drop_oversized_datagrams();
+                self.datagrams
+                    .drop_oversized(self.paths.largest_frame_room());
             }
             Abandonment::NoOtherPath if self.state.is_open() => {
                 let error = TransportError::new(Fault::NoPathLeft);

@@ -13,7 +13,7 @@ use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
 use crate::random::QuickRandom;
 use crate::sched::{DataSelection, Decision, Needs, PathSet, PathView, SchedulerEvent, View};
-use crate::stream::set::Streams;
+use crate::stream::set::StreamSet;
 
 /// Copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
@@ -195,7 +195,7 @@ impl SchedulerHost {
         now: Instant,
         demand: Demand,
         paths: &mut Paths,
-        streams: &mut Streams,
+        streams: &mut StreamSet,
         outbox: &mut Outbox,
     ) -> bool {
         self.pacing = None;
@@ -228,7 +228,7 @@ impl SchedulerHost {
     }
 
     /// A copy whose path has room. One whose original arrived is dropped.
-    pub(super) fn next_copy(&mut self, streams: &Streams) -> Option<Assignment> {
+    pub(super) fn next_copy(&mut self, streams: &StreamSet) -> Option<Assignment> {
         while let Some(index) = self
             .copies
             .iter()
@@ -253,7 +253,7 @@ impl SchedulerHost {
         &mut self,
         now: Instant,
         demand: Demand,
-        streams: &Streams,
+        streams: &StreamSet,
         outbox: &mut Outbox,
     ) -> Option<Assignment> {
         let mut queue = streams.queue_view();

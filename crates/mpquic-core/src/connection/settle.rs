@@ -164,7 +164,8 @@ impl Connection {
             && let Some(path) = self.paths.open_mut(id)
             && path.find_mtu_black_hole(&mut outcome, &mut self.outbox)
         {
-            self.drop_oversized_datagrams();
+            self.datagrams
+                .drop_oversized(self.paths.largest_frame_room());
         }
         for (number, packet) in outcome.lost.drain(..) {
             self.on_packet_lost(now, space, number, &packet);

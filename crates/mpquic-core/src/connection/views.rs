@@ -7,7 +7,7 @@ use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
 use crate::sched::{Needs, PathView, Sendable, StreamView, UnackedRange};
-use crate::stream::set::Streams;
+use crate::stream::set::StreamSet;
 
 /// Unacknowledged ranges shown of one path.
 const MAX_UNACKED_RANGES: usize = 64;
@@ -27,7 +27,7 @@ impl Views {
         now: Instant,
         needs: Needs,
         paths: &mut Paths,
-        streams: &Streams,
+        streams: &StreamSet,
         controller: &dyn Controller,
     ) {
         if self.paths.capacity() == 0 {
@@ -52,7 +52,7 @@ impl Views {
         }
     }
 
-    fn fill_unacked(&mut self, paths: &Paths, streams: &Streams) {
+    fn fill_unacked(&mut self, paths: &Paths, streams: &StreamSet) {
         for path in paths.iter() {
             let start = self.unacked.len();
             for (_, packet) in path.space.sent.iter() {

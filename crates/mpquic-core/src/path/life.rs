@@ -13,7 +13,7 @@ use super::slot::PathSlot;
 use crate::cid::peer::PeerCid;
 use crate::congestion::Controller as _;
 use crate::error::TransportErrorCode;
-use crate::event::{ClosedPath, OpenPathError, PathEvent, RouteChange};
+use crate::event::{OpenPathError, PathEvent, RouteChange};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
@@ -232,30 +232,6 @@ impl Paths {
                 outbox.endpoint_event(RouteChange::ConnectionIdIssued(cid, id));
             }
         }
-    }
-
-    /// Our status for an open path, and the peer's if it announced one.
-    pub(crate) fn status(
-        &self,
-        id: PathId,
-    ) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
-        let slot = self.slot(id).filter(|slot| slot.open().is_some());
-        let statuses = slot.ok_or(ClosedPath)?.statuses();
-        Ok((statuses.local(), statuses.peer()))
-    }
-
-    /// The application sets the status of a path; the peer is told, and our own scheduler sees it.
-    pub(crate) fn set_status(
-        &mut self,
-        id: PathId,
-        status: PathStatus,
-        outbox: &mut Outbox,
-    ) -> Result<(), ClosedPath> {
-        let slot = self.slot_mut(id).filter(|slot| slot.open().is_some());
-        slot.ok_or(ClosedPath)?.statuses_mut().set_local(status);
-        self.review_backups();
-        outbox.scheduler_event(SchedulerEvent::PathStatus(id, status));
-        Ok(())
     }
 
     /// Stops using a path: queues PATH_ABANDON, retires the peer's connection IDs, and moves what

@@ -16,12 +16,14 @@ use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::recovery::PacketNumberSpace;
 use crate::recovery::Recovery;
 use crate::sched::LocalQueue;
+use crate::wire::buf::MAX_CID_LENGTH;
 
 mod ack_frequency;
 mod advisory_frame_limit;
 mod amplification;
 mod failover;
 mod frames;
+pub(crate) mod handle;
 pub(crate) mod ids;
 pub(crate) mod life;
 mod liveness;
@@ -46,6 +48,9 @@ use liveness::Liveness;
 use mtu::MtuDiscovery;
 use tuple::{Candidate, Tuple};
 use validation::Responses;
+
+/// Bytes of a 1-RTT packet around its frames, at most: first byte, connection ID, packet number, tag.
+const PACKET_OVERHEAD: usize = 1 + MAX_CID_LENGTH + 4 + 16;
 
 /// Counters of one path.
 #[derive(Debug, Clone, Copy, Default)]
@@ -260,6 +265,11 @@ impl Path {
     /// Largest datagram, bytes.
     pub(crate) fn datagram_size(&self) -> usize {
         usize::from(self.mtu.mtu())
+    }
+
+    /// Bytes for frames in its largest packet.
+    pub(crate) fn frame_room(&self) -> usize {
+        self.datagram_size().saturating_sub(PACKET_OVERHEAD)
     }
 
     /// True while a datagram that carries nothing urgent should stay away from the path.

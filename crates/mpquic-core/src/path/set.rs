@@ -1,19 +1,19 @@
 //! [`Paths`]: every path ID that is not forgotten, open or not.
 
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use quinn_proto::ConnectionId;
 
-use super::Path;
 use super::advisory_frame_limit::AdvisoryFrameLimit;
 use super::ids::PathIds;
 use super::shared::Shared;
 use super::slot::PathSlot;
-use crate::event::{ClosePathError, MigrateError};
+use super::{PACKET_OVERHEAD, Path};
+use crate::event::ClosePathError;
 use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::packet::arrival::Arrival;
+use crate::wire::buf::MIN_DATAGRAM;
 
 /// All paths of a connection.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl Paths {
         }
     }
 
-    fn position(&self, id: PathId) -> Result<usize, usize> {
+    pub(super) fn position(&self, id: PathId) -> Result<usize, usize> {
         // IDs are used in order, so unless some are forgotten, each slot is at the index of its ID.
         let place = id.0 as usize;
         match self.slots.get(place) {
@@ -129,6 +129,11 @@ impl Paths {
         Some((&mut self.slots[index], &mut self.shared))
     }
 
+    /// What is known of the path ID in this place, and what it shares with the others.
+    pub(super) fn slot_at_and_shared(&mut self, index: usize) -> (&mut PathSlot, &mut Shared) {
+        (&mut self.slots[index], &mut self.shared)
+    }
+
     /// Sets the destination connection ID of the handshake's packets.
     pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
         if let Some(slot) = self.slot_mut(PathId::ZERO) {
@@ -178,19 +183,6 @@ impl Paths {
         }
     }
 
-    /// Moves a client's path to another local address.
-    pub(crate) fn migrate(
-        &mut self,
-        now: Instant,
-        id: PathId,
-        local: SocketAddr,
-        outbox: &mut Outbox,
-    ) -> Result<(), MigrateError> {
-        let slot = self.slot_and_shared(id);
-        let (slot, shared) = slot.ok_or(MigrateError::Closed)?;
-        slot.move_to(now, local, shared, outbox)
-    }
-
     /// Client: the handshake is confirmed; probes the address the server would rather be used at.
     pub(crate) fn prefer_address(&mut self, now: Instant, outbox: &mut Outbox) {
         if let Some((slot, shared)) = self.slot_and_shared(PathId::ZERO) {
@@ -206,6 +198,22 @@ impl Paths {
     /// Open paths in order of ID.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
         self.slots.iter_mut().filter_map(PathSlot::open_mut)
+    }
+
+    /// Bytes for frames in the largest packet that every usable path carries.
+    pub(crate) fn smallest_frame_room(&self) -> usize {
+        let smallest = self.frame_rooms().min();
+        smallest.unwrap_or(MIN_DATAGRAM - PACKET_OVERHEAD)
+    }
+
+    /// The same of the usable path with the largest packets; `None` without such a path.
+    pub(crate) fn largest_frame_room(&self) -> Option<usize> {
+        self.frame_rooms().max()
+    }
+
+    fn frame_rooms(&self) -> impl Iterator<Item = usize> {
+        let usable = self.iter().filter(|path| path.is_usable());
+        usable.map(Path::frame_room)
     }
 
     /// The largest PTO of all open paths. It tells how long packets may still arrive (MP-124,

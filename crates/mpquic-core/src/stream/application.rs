@@ -1,12 +1,92 @@
 //! What the application does with streams.
 
 use bytes::Bytes;
-use quinn_proto::{Chunk, ClosedStream, FinishError, StreamId, VarInt, WriteError};
+use quinn_proto::{Chunk, ClosedStream, Dir, FinishError, StreamId, VarInt, WriteError};
 
+use super::error::{ReadStreamError, ResetAtError};
 use super::recv::Read;
 use super::send::SendHalf;
-use super::set::Streams;
-use super::{ReadStreamError, RecvStream, ResetAtError, SendStream, Written};
+use super::set::StreamSet;
+
+/// The streams of a connection, borrowed from it.
+pub struct Streams<'a> {
+    set: &'a mut StreamSet,
+    may_open: bool,
+}
+
+/// The sending half of a stream, borrowed from a connection.
+pub struct SendStream<'a> {
+    streams: &'a mut StreamSet,
+    id: StreamId,
+}
+
+/// The receiving half of a stream, borrowed from a connection.
+pub struct RecvStream<'a> {
+    streams: &'a mut StreamSet,
+    id: StreamId,
+}
+
+/// How much a vectored write accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Bytes accepted.
+    pub bytes: usize,
+    /// Chunks accepted whole. The first chunk that was not accepted whole keeps its unwritten rest.
+    pub chunks: usize,
+}
+
+impl<'a> Streams<'a> {
+    /// Of a connection that `may_open` more, because it is not closed.
+    #[inline]
+    pub(crate) fn new(set: &'a mut StreamSet, may_open: bool) -> Self {
+        Self { set, may_open }
+    }
+
+    /// Opens a stream if the peer's limit allows and the connection is not closed. Otherwise a
+    /// [`StreamEvent::Available`](super::StreamEvent::Available) follows once the limit has risen.
+    #[inline]
+    pub fn open(&mut self, dir: Dir) -> Option<StreamId> {
+        if self.may_open {
+            self.set.open(dir)
+        } else {
+            None
+        }
+    }
+
+    /// The next stream the peer opened.
+    #[inline]
+    pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
+        self.set.accept(dir)
+    }
+
+    /// True if reading, accepting or stopping streams made something due, such as MAX_DATA: only
+    /// then need a driver call [`Connection::poll_transmit`](crate::Connection::poll_transmit) after
+    /// a read.
+    #[inline]
+    pub fn wants_control(&self) -> bool {
+        self.set.wants_control()
+    }
+
+    /// Changes how many streams of a direction the peer may have open at the same time. Those it was
+    /// allowed before stay allowed.
+    pub fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
+        self.set.set_max_concurrent(dir, count);
+    }
+
+    /// Changes how large receive windows may become, bytes: see
+    /// [`TransportConfig::max_receive_window`](crate::config::TransportConfig::max_receive_window). If
+    /// the connection's window is larger already, it shrinks as data is read: what the peer was
+    /// allowed to send stays allowed.
+    pub fn set_max_receive_window(&mut self, bytes: u64) {
+        self.set.set_max_receive_window(bytes);
+    }
+
+    /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block: see
+    /// [`TransportConfig::send_window`](crate::config::TransportConfig::send_window).
+    pub fn set_send_window(&mut self, bytes: u64) {
+        self.set.set_send_window(bytes);
+    }
+}
 
 impl SendStream<'_> {
     /// Writes as much of `data` as flow control and the send buffer allow, and returns how much.
@@ -130,7 +210,19 @@ impl RecvStream<'_> {
     }
 }
 
-impl Streams {
+impl StreamSet {
+    /// Lends the sending half of a stream.
+    #[inline]
+    pub(crate) fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
+        SendStream { streams: self, id }
+    }
+
+    /// Lends the receiving half of a stream.
+    #[inline]
+    pub(crate) fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
+        RecvStream { streams: self, id }
+    }
+
     fn sending_half(&self, id: StreamId) -> Option<&SendHalf> {
         self.sends.get(self.send_key(id)? as usize)
     }

@@ -1,4 +1,4 @@
-//! [`Datagrams`]: the queues of RFC 9221.
+//! [`DatagramQueues`]: the queues of RFC 9221.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ const CROWDED: usize = 64;
 /// DATAGRAM frames waiting to be sent and to be read. They are neither repeated nor subject to flow
 /// control.
 #[derive(Debug)]
-pub(crate) struct Datagrams {
+pub(crate) struct DatagramQueues {
     incoming: Queue,
     outgoing: Queue,
     /// The `max_datagram_frame_size` we announced; 0 if we accept none.
@@ -66,7 +66,7 @@ impl Queue {
     }
 }
 
-impl Datagrams {
+impl DatagramQueues {
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.incoming.trim();
@@ -198,9 +198,12 @@ impl Datagrams {
         !self.outgoing.payloads.is_empty()
     }
 
-    /// Drops queued payloads that do not fit a packet with `room` bytes for frames, because the MTU
-    /// has shrunk; returns how many.
-    pub(crate) fn drop_oversized(&mut self, room: usize) -> usize {
+    /// Drops queued payloads that fit no packet, because the MTU has shrunk: the largest packet has
+    /// `room` bytes for frames. `None` means that there is no path; payloads wait then.
+    pub(crate) fn drop_oversized(&mut self, room: Option<usize>) {
+        let Some(room) = room else {
+            return;
+        };
         let before = self.outgoing.payloads.len();
         let fits = |payload: &Bytes| payload.len() < room;
         let queue = &mut self.outgoing;
@@ -208,6 +211,9 @@ impl Datagrams {
         queue.cost = (queue.payloads.iter())
             .map(|payload| payload.len() + OVERHEAD)
             .sum();
-        before - queue.payloads.len()
+        let dropped = before - queue.payloads.len();
+        if dropped > 0 {
+            tracing::debug!(dropped, "no path carries these datagrams any more");
+        }
     }
 }

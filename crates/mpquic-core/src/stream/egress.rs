@@ -5,7 +5,7 @@ use std::ops::Range;
 use quinn_proto::{Dir, StreamId};
 
 use super::send::SendHalf;
-use super::set::{Streams, slot};
+use super::set::{StreamSet, slot};
 use crate::packet::delivery::{Fate, StreamDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
@@ -19,7 +19,7 @@ use crate::wire::frame::{
 /// wait.
 const MIN_FRAGMENT: u64 = 16;
 
-impl Streams {
+impl StreamSet {
     /// True if [`Self::write_control`] has something to write.
     pub(crate) fn wants_control(&self) -> bool {
         self.recv_credit.wants_update()

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, StreamId, VarInt};
 
-use super::StreamEvent;
-use super::set::{Streams, slot};
+use super::event::StreamEvent;
+use super::set::{StreamSet, slot};
 use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
-impl Streams {
+impl StreamSet {
     /// STREAM; receive windows grow to what keeps all paths busy.
     pub(crate) fn receive(
         &mut self,

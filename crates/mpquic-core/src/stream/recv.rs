@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use quinn_proto::{Chunk, ClosedStream, StreamId, VarInt};
 
-use super::ReadStreamError;
 use super::assembler::Assembler;
+use super::error::ReadStreamError;
 use super::flow::ReceiveCredit;
 use crate::error::{Fault, TransportError};
 

@@ -1,4 +1,4 @@
-//! [`Streams`]: all streams of a connection. It knows nothing of paths.
+//! [`StreamSet`]: all streams of a connection. It knows nothing of paths.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -7,13 +7,13 @@ use std::time::Instant;
 use quinn_proto::{Dir, Side, StreamId};
 use slab::Slab;
 
+use super::event::StreamEvent;
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
 use super::receive_window::ReceiveWindow;
 use super::recv::{Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
-use super::{RecvStream, SendStream, StreamEvent};
 use crate::config::TransportConfig;
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::frame::MAX_STREAM_COUNT;
@@ -44,7 +44,7 @@ const MAX_CONCURRENT: u64 = MAX_STREAM_COUNT / 2;
 
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
-pub(crate) struct Streams {
+pub(crate) struct StreamSet {
     side: Side,
     pub(super) sends: Slab<SendHalf>,
     pub(super) recvs: Slab<RecvHalf>,
@@ -99,7 +99,7 @@ pub(super) fn slot(dir: Dir) -> usize {
     dir as usize
 }
 
-impl Streams {
+impl StreamSet {
     /// No streams, and no credit from the peer until [`Self::set_peer_parameters`].
     pub(crate) fn new(side: Side, config: &TransportConfig, now: Instant) -> Self {
         let count = |streams: u64| ReceiveCredit::new(streams.min(MAX_CONCURRENT));
@@ -329,16 +329,6 @@ impl Streams {
         }
         self.next_accept[slot(dir)] += 1;
         Some(StreamId::new(!self.side, dir, index))
-    }
-
-    /// The sending half of a stream.
-    pub(crate) fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
-        SendStream { streams: self, id }
-    }
-
-    /// The receiving half of a stream.
-    pub(crate) fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
-        RecvStream { streams: self, id }
     }
 
     /// Updates totals and queues after a sending half has changed, and frees the half if it is not

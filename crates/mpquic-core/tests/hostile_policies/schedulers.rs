@@ -139,8 +139,9 @@ fn a_backup_nobody_needs_carries_nothing() {
     let scheduler = of(|_, _| Decision::send(PathId(1)));
     let mut pair = pair(scheduler, mpquic_cc::default(), 1);
     pair.client()
-        .set_path_status(PathId(1), PathStatus::Backup)
-        .unwrap();
+        .path_mut(PathId(1))
+        .unwrap()
+        .set_status(PathStatus::Backup);
     pair.drive(SECOND);
     let before = pair.client().path_stats(PathId(1)).unwrap().bytes_sent;
     transfer(&mut pair, SECOND);
@@ -319,9 +320,12 @@ fn preferring_one_stream_to_all_else() {
     let mut pair = pair(scheduler, mpquic_cc::default(), 1);
     pair.send(Side::Client, 1 << 40);
     pair.drive(100 * MS);
-    let id = pair.client().open(Dir::Bi).unwrap();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
     pair.client().send_stream(id).reset(5u32.into()).unwrap();
-    pair.client().send_datagram(b"datagram"[..].into()).unwrap();
+    pair.client()
+        .datagrams()
+        .send(b"datagram"[..].into())
+        .unwrap();
     pair.run_until(SECOND, |pair| {
         let is_reset = pair.server().recv_stream(id).read_chunk(1, true)
             == Err(ReadStreamError::Reset(5u32.into()));

@@ -82,6 +82,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("set", "advisory_frame_limit ids mod shared slot"),
             ("ack_frequency", "mod set"),
             ("failover", "mod set slot"),
+            ("handle", "set slot"),
             ("life", "mod set shared slot"),
             ("frames", "life set"),
             ("outcome", "mod set"),
@@ -171,9 +172,6 @@ pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/recovery/loss.rs",
     "mpquic-core/src/recovery/mod.rs",
     "mpquic-core/src/recovery/pto.rs",
-    "mpquic-core/src/stream/mod.rs",
-    "mpquic-core/src/stream/recv.rs",
-    "mpquic-core/src/stream/set.rs",
 ];
 
 /// Files that share the methods of one type and call each other in a circle. Known faults; none may come.
@@ -231,16 +229,16 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 111,
+    limit: 96,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 3141,
+    limit: 3100,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 506,
+    limit: 450,
     slack: 50,
 };

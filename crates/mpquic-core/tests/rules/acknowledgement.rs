@@ -397,7 +397,11 @@ fn rfc_9000_17_4_the_spin_bit_starts_over_with_another_connection_id() {
     }
     assert!(spun, "this path spins");
     let (now, local) = (net.now, super::harness::address(Side::Client, 4));
-    net.client().set_local_address(now, ZERO, local).unwrap();
+    net.client()
+        .path_mut(ZERO)
+        .unwrap()
+        .set_local_address(now, local)
+        .unwrap();
     let moved = net.take(Side::Client);
     assert!(!moved.is_empty());
     for packet in packets(&moved) {
@@ -511,7 +515,7 @@ fn mp_040_a_key_update_waits_for_the_slowest_path() {
     let start = pair.now();
     // Both sides go on talking in the new phase.
     while !update(&mut pair) {
-        pair.client().ping_path(ZERO).unwrap();
+        pair.client().path_mut(ZERO).unwrap().ping();
         pair.drive(10 * MS);
         assert!(pair.now() - start < 20 * SECOND);
     }

@@ -60,7 +60,7 @@ fn larger_packets_are_looked_for_once_they_are_of_use() {
         net.write(side, 1000);
         assert!(!has_probe(&net.wait(SECOND)));
         if ask {
-            assert!(net.connection(side).max_datagram_size().unwrap() < 1200);
+            assert!(net.connection(side).datagrams().max_size().unwrap() < 1200);
             net.write(side, 100);
         } else {
             net.write(side, 3000);

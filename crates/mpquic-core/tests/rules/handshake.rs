@@ -220,7 +220,7 @@ fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
     ));
     net.give(early);
     assert!(net.server().is_handshaking());
-    assert_eq!(net.server().recv_datagram(), None);
+    assert_eq!(net.server().datagrams().recv(), None);
     for sent in net.take(Side::Server) {
         let packets = sent.packets();
         assert!(!packets.iter().any(Packet::is_one_rtt), "{packets:?}");
@@ -228,7 +228,10 @@ fn rfc_9001_5_7_early_one_rtt_packets_wait_for_the_handshake() {
     let finished = net.take(Side::Client);
     net.give_all(finished);
     assert!(!net.server().is_handshaking());
-    assert_eq!(net.server().recv_datagram().as_deref(), Some(&b"early"[..]));
+    assert_eq!(
+        net.server().datagrams().recv().as_deref(),
+        Some(&b"early"[..])
+    );
 }
 
 /// RFC 9001 sections 4.9.1 and 4.9.2: keys go when they are no longer needed, and with them all
@@ -541,7 +544,7 @@ fn rfc_9000_12_2_coalesced_packets_have_one_connection_id() {
     net.write(Side::Client, 20_000);
     let path = net.open_path(1).unwrap();
     log.extend(net.exchange());
-    net.client().ping_path(path).unwrap();
+    net.client().path_mut(path).unwrap().ping();
     net.write(Side::Server, 20_000);
     log.extend(net.wait(SECOND));
     let mut coalesced = 0;

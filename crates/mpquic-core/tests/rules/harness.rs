@@ -773,7 +773,7 @@ impl Net {
     /// Opens a stream and writes `size` bytes to it.
     pub(crate) fn write(&mut self, from: Side, size: usize) -> StreamId {
         let connection = self.connection(from);
-        let id = connection.open(Dir::Uni).expect("a stream");
+        let id = connection.streams().open(Dir::Uni).expect("a stream");
         let mut stream = connection.send_stream(id);
         assert_eq!(stream.write(&vec![7; size]), Ok(size));
         stream.finish().expect("open");

@@ -171,7 +171,11 @@ fn rfc_9000_9_5_each_address_has_its_own_connection_id() {
     let before = net.dcid(Side::Server, ZERO);
     let (now, local) = (net.now, address(Side::Client, 3));
     let client_before = net.dcid(Side::Client, ZERO);
-    net.client().set_local_address(now, ZERO, local).unwrap();
+    net.client()
+        .path_mut(ZERO)
+        .unwrap()
+        .set_local_address(now, local)
+        .unwrap();
     let moved = net.take(Side::Client);
     let destination = |sent: &Sent| *sent.packets()[0].header.dcid();
     for sent in &moved {
@@ -247,24 +251,48 @@ fn rfc_9000_9_a_client_moves_only_when_it_may() {
     let local = address(Side::Client, 3);
     let mut net = Net::connecting(Options::default());
     let now = net.now;
-    let early = net.client().set_local_address(now, ZERO, local);
+    let early = net
+        .client()
+        .path_mut(ZERO)
+        .unwrap()
+        .set_local_address(now, local);
     assert_eq!(early, Err(MigrateError::NotConfirmed));
     net.exchange();
     net.wait(SECOND);
     let now = net.now;
-    let by_server = net.server().set_local_address(now, ZERO, local);
+    let by_server = net
+        .server()
+        .path_mut(ZERO)
+        .unwrap()
+        .set_local_address(now, local);
     assert_eq!(by_server, Err(MigrateError::ServerSide));
     // The spare one, and then none until the server issues another.
-    assert_eq!(net.client().set_local_address(now, ZERO, local), Ok(()));
+    assert_eq!(
+        net.client()
+            .path_mut(ZERO)
+            .unwrap()
+            .set_local_address(now, local),
+        Ok(())
+    );
     let again = address(Side::Client, 4);
-    let refused = net.client().set_local_address(now, ZERO, again);
+    let refused = net
+        .client()
+        .path_mut(ZERO)
+        .unwrap()
+        .set_local_address(now, again);
     assert_eq!(refused, Err(MigrateError::NoConnectionId));
     let sent = net.take(Side::Client);
     assert!(sent.iter().all(|sent| sent.source == local));
     net.give_all(sent);
     net.wait(SECOND);
     let now = net.now;
-    assert_eq!(net.client().set_local_address(now, ZERO, again), Ok(()));
+    assert_eq!(
+        net.client()
+            .path_mut(ZERO)
+            .unwrap()
+            .set_local_address(now, again),
+        Ok(())
+    );
 
     // RFC 9000 section 18.2
     let mut net = Net::connected(Options {
@@ -272,7 +300,11 @@ fn rfc_9000_9_a_client_moves_only_when_it_may() {
         ..Options::default()
     });
     let now = net.now;
-    let forbidden = net.client().set_local_address(now, ZERO, local);
+    let forbidden = net
+        .client()
+        .path_mut(ZERO)
+        .unwrap()
+        .set_local_address(now, local);
     assert_eq!(forbidden, Err(MigrateError::AddressForbidden));
 }
 

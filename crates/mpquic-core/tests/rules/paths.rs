@@ -374,7 +374,9 @@ fn mp_100_a_retired_connection_id_is_replaced() {
     let before = net.issued(Side::Server, PathId::ZERO).len();
     let (now, local) = (net.now, address(Side::Client, 3));
     net.client()
-        .set_local_address(now, PathId::ZERO, local)
+        .path_mut(PathId::ZERO)
+        .unwrap()
+        .set_local_address(now, local)
         .unwrap();
     let log = net.wait(SECOND);
     let retired = |frame: &Frame| {
@@ -446,8 +448,8 @@ fn mp_113_a_status_may_come_before_its_path() {
     net.wait(50 * MS);
     net.open_path(1).unwrap();
     net.wait(200 * MS);
-    let status = net.server().path_status(ONE);
-    assert_eq!(status.map(|(_, peer)| peer), Ok(Some(PathStatus::Backup)));
+    let (_, status) = net.server().path_mut(ONE).unwrap().status();
+    assert_eq!(status, Some(PathStatus::Backup));
 }
 
 /// MP-150: each path has a window of its own and keeps to it.
@@ -509,7 +511,7 @@ fn mp_147_any_path_keeps_the_connection_from_idling() {
     });
     let mut net = Net::with_two_paths(options);
     for _ in 0..10 {
-        net.client().ping_path(ONE).unwrap();
+        net.client().path_mut(ONE).unwrap().ping();
         let log = net.wait(SECOND);
         assert!(log.iter().all(|sent| sent.path() == Some(ONE)));
     }
@@ -557,7 +559,7 @@ fn forged_packets_are_taken_for_genuine_ones() {
         let kind = Kind::OneRtt(PathId::ZERO);
         let forged = net.forge(&Forgery::new(from, kind, number, &frames));
         net.give(forged);
-        let received = net.connection(!from).recv_datagram();
+        let received = net.connection(!from).datagrams().recv();
         assert_eq!(received.as_deref(), Some(&b"hello"[..]));
     }
 }
@@ -594,14 +596,15 @@ fn mp_057_any_open_path_carries_what_is_about_another() {
         assert_eq!(on_path(&sent, !side, carrier).len(), 2);
         assert_eq!(on_path(&sent, !side, other).len(), 1);
         net.give_all(sent);
-        let backup = net.connection(side).path_status(other).unwrap().1;
+        let backup = net.connection(side).path_mut(other).unwrap().status().1;
         assert_eq!(backup, Some(PathStatus::Backup));
 
         // The other path is for emergencies now: what concerns it leaves here as well, but the
         // response stays.
         net.connection(side)
-            .set_path_status(other, PathStatus::Backup)
-            .unwrap();
+            .path_mut(other)
+            .unwrap()
+            .set_status(PathStatus::Backup);
         net.write(side, 100);
         let sent = net.take(side);
         let carried = |wanted: &dyn Fn(&Frame) -> bool| -> Vec<_> {

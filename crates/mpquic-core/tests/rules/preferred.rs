@@ -179,7 +179,7 @@ fn rfc_9000_9_6_2_copied_packets_move_no_server() {
         use_preferred: false,
         ..options()
     });
-    net.client().ping_path(ZERO).unwrap();
+    net.client().path_mut(ZERO).unwrap().ping();
     for sent in net.take(Side::Client) {
         net.give(Sent {
             destination: preferred(),
@@ -244,7 +244,13 @@ fn rfc_9000_18_2_a_client_may_migrate_once_it_has_moved() {
         });
         net.wait(SECOND);
         let now = net.now;
-        assert_eq!(net.client().set_local_address(now, ZERO, other), allowed);
+        assert_eq!(
+            net.client()
+                .path_mut(ZERO)
+                .unwrap()
+                .set_local_address(now, other),
+            allowed
+        );
         net.wait(SECOND);
         let seen = net.server().path_stats(ZERO).unwrap().four_tuple;
         let expected = if use_preferred {
@@ -268,7 +274,11 @@ fn rfc_9000_9_6_3_the_client_may_change_its_address_meanwhile() {
         assert_eq!(probes.len(), 1);
         let other = address(Side::Client, 7);
         let now = net.now;
-        net.client().set_local_address(now, ZERO, other).unwrap();
+        net.client()
+            .path_mut(ZERO)
+            .unwrap()
+            .set_local_address(now, other)
+            .unwrap();
         let sent = net.take(Side::Client);
         let challenged = |destination| {
             let mut there = sent.iter().filter(|sent| sent.destination == destination);

@@ -183,7 +183,7 @@ impl Player {
             return false;
         };
         let dir = if client.upload { Dir::Uni } else { Dir::Bi };
-        let Some(id) = connection.open(dir) else {
+        let Some(id) = connection.streams().open(dir) else {
             return false;
         };
         client.streams.insert(id, index);
@@ -295,7 +295,7 @@ impl Player {
     fn on_stream_event(&mut self, now: Instant, connection: &mut Connection, event: StreamEvent) {
         match event {
             StreamEvent::Opened { dir } => {
-                while let Some(id) = connection.accept(dir) {
+                while let Some(id) = connection.streams().accept(dir) {
                     self.read(now, connection, id);
                 }
             }

@@ -24,7 +24,7 @@ struct Transfer {
 
 impl Transfer {
     /// Sometimes changes its mind: fewer bytes, or none, need to arrive.
-    fn cut_shorter(&mut self, streams: &mut Streams, rng: &mut StdRng) {
+    fn cut_shorter(&mut self, streams: &mut StreamSet, rng: &mut StdRng) {
         let Some(size) = self.reliable.filter(|_| rng.random_range(0..20) == 0) else {
             return;
         };
@@ -41,7 +41,7 @@ impl Transfer {
 
 /// One end and what it has on the way to the other.
 struct End {
-    streams: Streams,
+    streams: StreamSet,
     /// In flight towards the other end.
     channel: VecDeque<Packet>,
     /// Arrived or not; the sender will learn a fate of each, some of them twice.
@@ -50,7 +50,7 @@ struct End {
 }
 
 impl End {
-    fn new(streams: Streams) -> Self {
+    fn new(streams: StreamSet) -> Self {
         Self {
             streams,
             channel: VecDeque::new(),

@@ -5,19 +5,19 @@ use quinn_proto::WriteError;
 use super::*;
 use crate::wire::frame;
 
-fn opened(streams: &mut Streams, count: usize) -> Vec<StreamId> {
+fn opened(streams: &mut StreamSet, count: usize) -> Vec<StreamId> {
     (0..count)
         .map(|_| streams.open(Dir::Uni).expect("credit"))
         .collect()
 }
 
-fn write(streams: &mut Streams, id: StreamId, length: u64) {
+fn write(streams: &mut StreamSet, id: StreamId, length: u64) {
     let data = bytes_of(0..length);
     assert_eq!(streams.send_stream(id).write(&data), Ok(data.len()));
 }
 
 fn send(
-    streams: &mut Streams,
+    streams: &mut StreamSet,
     room: usize,
     selection: &DataSelection,
     max: usize,
@@ -40,7 +40,7 @@ fn stream_frames(packet: &Packet) -> Vec<frame::Stream> {
 }
 
 /// The streams that the next packets carry.
-fn order(streams: &mut Streams, room: usize) -> Vec<u64> {
+fn order(streams: &mut StreamSet, room: usize) -> Vec<u64> {
     std::iter::from_fn(|| send(streams, room, &DataSelection::Next, usize::MAX))
         .flat_map(|packet| stream_frames(&packet))
         .map(|frame| frame.stream_id.index())
@@ -300,7 +300,7 @@ fn a_full_send_window_blocks_writers_until_a_part_is_free() {
         let written = streams.send_stream(id).write(&[0; 900]);
         assert_eq!(written, Err(WriteError::Blocked));
     }
-    let ack = |streams: &mut Streams, bytes| {
+    let ack = |streams: &mut StreamSet, bytes| {
         let packet = send(streams, 1200, &DataSelection::Next, bytes).expect("data");
         packet.report(streams, Fate::Acked);
     };

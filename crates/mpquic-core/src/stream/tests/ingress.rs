@@ -186,7 +186,7 @@ fn stream_counts_that_no_stream_id_could_name() {
 }
 
 /// Gives every second piece of this length until that fails; returns how many were taken.
-fn every_second_piece(streams: &mut Streams, length: usize, most: u64) -> (u64, Option<Fault>) {
+fn every_second_piece(streams: &mut StreamSet, length: usize, most: u64) -> (u64, Option<Fault>) {
     let piece = vec![0; length];
     for count in 0..most {
         let offset = (1 + 2 * count) * length as u64;

@@ -6,7 +6,7 @@ use super::*;
 use crate::stream::ReadStreamError;
 
 /// Exchanges packets without loss until neither side has anything to say.
-fn settle(a: &mut Streams, b: &mut Streams) {
+fn settle(a: &mut StreamSet, b: &mut StreamSet) {
     loop {
         let packets = (next_packet(a, 1200), next_packet(b, 1200));
         if let Some(packet) = &packets.0 {
@@ -23,7 +23,7 @@ fn settle(a: &mut Streams, b: &mut Streams) {
     }
 }
 
-fn read_all(streams: &mut Streams, id: StreamId) -> Vec<u8> {
+fn read_all(streams: &mut StreamSet, id: StreamId) -> Vec<u8> {
     let mut data = Vec::new();
     while let Some(chunk) = streams.recv_stream(id).read_chunk(777, true).expect("data") {
         data.extend_from_slice(&chunk.bytes);
@@ -234,7 +234,7 @@ fn readers_are_told_once_until_they_find_nothing() {
         client.send_stream(id).write(b"x").expect("room");
         settle(&mut client, &mut server);
     }
-    let told = |streams: &mut Streams| {
+    let told = |streams: &mut StreamSet| {
         let readable = StreamEvent::Readable { id };
         events(streams)
             .into_iter()

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use quinn_proto::{Dir, Side, StreamId, VarInt};
 
 use super::StreamEvent;
-use super::set::Streams;
+use super::set::StreamSet;
 use crate::config::TransportConfig;
 use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Fate;
@@ -54,15 +54,15 @@ fn parameters(config: &TransportConfig) -> TransportParameters {
 }
 
 /// A client whose peer has the same configuration.
-fn client(config: &TransportConfig) -> Streams {
-    let mut streams = Streams::new(Side::Client, config, crate::recovery::testing::start());
+fn client(config: &TransportConfig) -> StreamSet {
+    let mut streams = StreamSet::new(Side::Client, config, crate::recovery::testing::start());
     streams.set_peer_parameters(&parameters(config));
     streams
 }
 
 /// A client and a server.
-fn pair(config: &TransportConfig) -> (Streams, Streams) {
-    let mut server = Streams::new(Side::Server, config, crate::recovery::testing::start());
+fn pair(config: &TransportConfig) -> (StreamSet, StreamSet) {
+    let mut server = StreamSet::new(Side::Server, config, crate::recovery::testing::start());
     server.set_peer_parameters(&parameters(config));
     (client(config), server)
 }
@@ -80,13 +80,13 @@ impl Packet {
             .expect("frames we wrote ourselves")
     }
 
-    fn give_to(&self, streams: &mut Streams) -> Result<(), TransportError> {
+    fn give_to(&self, streams: &mut StreamSet) -> Result<(), TransportError> {
         self.frames()
             .into_iter()
             .try_for_each(|frame| give(streams, frame))
     }
 
-    fn report(&self, streams: &mut Streams, fate: Fate) {
+    fn report(&self, streams: &mut StreamSet, fate: Fate) {
         for &delivery in &self.deliveries {
             streams.on_delivery(delivery.of_stream(), fate);
         }
@@ -107,7 +107,7 @@ fn packet(room: usize, write: impl FnOnce(&mut FrameWriter<'_>)) -> Option<Packe
 }
 
 /// The next packet as a connection would build it.
-fn next_packet(streams: &mut Streams, room: usize) -> Option<Packet> {
+fn next_packet(streams: &mut StreamSet, room: usize) -> Option<Packet> {
     packet(room, |writer| {
         streams.write_control(writer);
         streams.write_data(writer, &DataSelection::Next, room);
@@ -115,17 +115,17 @@ fn next_packet(streams: &mut Streams, room: usize) -> Option<Packet> {
 }
 
 /// Takes everything out that can be sent, as frames.
-fn drain(streams: &mut Streams) -> Vec<Frame> {
+fn drain(streams: &mut StreamSet) -> Vec<Frame> {
     std::iter::from_fn(|| next_packet(streams, 1200))
         .flat_map(|packet| packet.frames())
         .collect()
 }
 
-fn events(streams: &mut Streams) -> Vec<StreamEvent> {
+fn events(streams: &mut StreamSet) -> Vec<StreamEvent> {
     std::iter::from_fn(|| streams.poll()).collect()
 }
 
-fn give(streams: &mut Streams, frame: Frame) -> Result<(), TransportError> {
+fn give(streams: &mut StreamSet, frame: Frame) -> Result<(), TransportError> {
     match frame {
         Frame::Stream(frame) => streams.on_stream(frame),
         Frame::ResetStream(frame) => streams.on_reset_stream(&frame),

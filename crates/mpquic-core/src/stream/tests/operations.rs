@@ -62,7 +62,7 @@ fn frame(rng: &mut StdRng) -> Frame {
     }
 }
 
-fn application(streams: &mut Streams, rng: &mut StdRng) {
+fn application(streams: &mut StreamSet, rng: &mut StdRng) {
     let id = stream_id(rng);
     let length = rng.random_range(0..200);
     match rng.random_range(0..13) {
@@ -80,7 +80,7 @@ fn application(streams: &mut Streams, rng: &mut StdRng) {
     }
 }
 
-fn network(streams: &mut Streams, sent: &mut Vec<Packet>, rng: &mut StdRng) {
+fn network(streams: &mut StreamSet, sent: &mut Vec<Packet>, rng: &mut StdRng) {
     let id = stream_id(rng);
     let offset = number(rng);
     let selection = match rng.random_range(0..6) {
@@ -107,7 +107,7 @@ fn network(streams: &mut Streams, sent: &mut Vec<Packet>, rng: &mut StdRng) {
     }
 }
 
-fn check(streams: &Streams) {
+fn check(streams: &StreamSet) {
     let halves = streams.sends.iter().map(|(_, send)| send.backlog());
     let (mut buffered, mut unsent, mut lost) = (0, 0, 0);
     for half in halves {

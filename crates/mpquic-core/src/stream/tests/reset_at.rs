@@ -25,7 +25,7 @@ fn whole(id: StreamId, error_code: u64, final_size: u64) -> Frame {
 }
 
 /// A client with one stream of its own, on which so many bytes were written.
-fn writing(bytes: u64) -> (Streams, StreamId) {
+fn writing(bytes: u64) -> (StreamSet, StreamId) {
     let mut client = client(&config());
     let id = client.open(Dir::Uni).expect("credit");
     let mut stream = client.send_stream(id);
@@ -34,7 +34,7 @@ fn writing(bytes: u64) -> (Streams, StreamId) {
 }
 
 /// A client to which the server has sent bytes on its first stream.
-fn reading(bytes: u64) -> (Streams, StreamId) {
+fn reading(bytes: u64) -> (StreamSet, StreamId) {
     let mut client = client(&config());
     let id = peer_uni(0);
     give(&mut client, stream_frame(id, 0, &bytes_of(0..bytes), false)).expect("valid");
@@ -42,7 +42,7 @@ fn reading(bytes: u64) -> (Streams, StreamId) {
 }
 
 /// Bytes that can be read, and how it ends.
-fn read(streams: &mut Streams, id: StreamId, ordered: bool) -> (u64, Option<ReadStreamError>) {
+fn read(streams: &mut StreamSet, id: StreamId, ordered: bool) -> (u64, Option<ReadStreamError>) {
     let mut bytes = 0;
     loop {
         match streams.recv_stream(id).read_chunk(100, ordered) {
@@ -225,7 +225,7 @@ fn section_5_4_stop_sending_is_answered_with_a_plain_reset() {
 #[test]
 fn section_3_a_peer_that_did_not_announce_it_gets_none() {
     let config = config();
-    let mut client = Streams::new(Side::Client, &config, crate::recovery::testing::start());
+    let mut client = StreamSet::new(Side::Client, &config, crate::recovery::testing::start());
     client.set_peer_parameters(&TransportParameters {
         reset_stream_at: false,
         ..parameters(&config)

@@ -8,7 +8,7 @@ use crate::wire::frame::{ResetStream, ResetStreamAt};
 #[test]
 fn more_streams_are_allowed_at_once_and_fewer_as_streams_end() {
     let (mut client, mut server) = pair(&config());
-    let max_streams_to_client = |server: &mut Streams| {
+    let max_streams_to_client = |server: &mut StreamSet| {
         let limits = drain(server).into_iter();
         limits
             .filter_map(|frame| match frame {
@@ -59,7 +59,7 @@ fn writers_go_on_when_the_send_window_is_widened() {
 fn the_receive_window_follows_its_cap() {
     let config = config();
     let mut client = client(&config);
-    let max_data = |client: &mut Streams| {
+    let max_data = |client: &mut StreamSet| {
         let limits = drain(client).into_iter();
         limits
             .filter_map(|frame| match frame {
@@ -86,7 +86,7 @@ fn the_receive_window_follows_its_cap() {
 fn a_reset_is_told_without_reading() {
     let mut client = client(&config());
     let id = peer_uni(0);
-    let received = |client: &mut Streams| client.recv_stream(id).received_reset();
+    let received = |client: &mut StreamSet| client.recv_stream(id).received_reset();
     give(&mut client, stream_frame(id, 0, &[1; 100], false)).expect("valid");
     assert_eq!(received(&mut client), Ok(None));
     let reset = ResetStream {

@@ -1,0 +1,40 @@
+//! What the application hears of streams.
+
+use quinn_proto::{Dir, StreamId, VarInt};
+
+/// Something happened to streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// The peer opened at least one stream of this direction.
+    Opened {
+        /// The direction.
+        dir: Dir,
+    },
+    /// A stream has data, its end or a reset to read.
+    Readable {
+        /// The stream.
+        id: StreamId,
+    },
+    /// A blocked write may go on.
+    Writable {
+        /// The stream.
+        id: StreamId,
+    },
+    /// All bytes and the end of a stream were acknowledged.
+    Finished {
+        /// The stream.
+        id: StreamId,
+    },
+    /// The peer asks us to stop sending.
+    Stopped {
+        /// The stream.
+        id: StreamId,
+        /// The peer's application error code.
+        error_code: VarInt,
+    },
+    /// More streams of this direction may be opened, after an attempt to open one failed.
+    Available {
+        /// The direction.
+        dir: Dir,
+    },
+}
