@@ -47,8 +47,9 @@ pub struct TransportConfig {
     pub scheduler: Arc<dyn SchedulerFactory>,
     /// Limits what each path has in flight.
     pub controller: Arc<dyn ControllerFactory>,
-    /// Highest path ID ever allowed at one time plus one; 0 turns multipath off. As paths close,
-    /// MAX_PATH_ID rises so that this many can be open.
+    /// How many paths may be open at once; 0 turns multipath off. One less is announced as
+    /// `initial_max_path_id`, and as paths close, MAX_PATH_ID rises so that this many can be open
+    /// again.
     pub max_concurrent_paths: u32,
     /// `active_connection_id_limit`, per path (MP-016). At least 2.
     pub active_connection_id_limit: u64,

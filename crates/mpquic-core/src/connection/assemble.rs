@@ -15,7 +15,7 @@ use crate::space::SentPacket;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
 
-/// Pad by up to this much rather than end a GSO train early, bytes.
+/// Packets are padded by up to this many bytes so that a GSO train need not end early.
 const MAX_ALIGNMENT: usize = 64;
 
 /// A packet that was built.
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Starts a packet of a path, to other addresses than the path's if `to` says so.
+    /// Starts a packet of a path; `to` are its addresses if they are not the path's own.
     pub(super) fn start_packet(
         &mut self,
         id: PathId,
@@ -170,7 +170,7 @@ impl Connection {
         }
     }
 
-    /// What any path may carry, the most urgent first.
+    /// Writes what any path may carry, the most urgent first.
     fn write_next(&mut self, writer: &mut FrameWriter<'_>, max_data: usize) {
         self.handshake.write_crypto(writer);
         self.streams.write_control(writer);

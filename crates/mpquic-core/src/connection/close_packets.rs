@@ -16,7 +16,8 @@ use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::{Close, Frame};
 
 impl Connection {
-    /// Sends CONNECTION_CLOSE at every level the peer may read (RFC 9000 section 10.2.3).
+    /// Sends CONNECTION_CLOSE at every level that the peer may be able to read (RFC 9000 section
+    /// 10.2.3).
     pub(super) fn transmit_close(&mut self, now: Instant, buf: &mut Vec<u8>) -> Option<Transmit> {
         let frame = self.state.take_frame()?;
         let id = self
@@ -30,7 +31,7 @@ impl Connection {
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
         if !self.handshake.is_confirmed() && id == PathId::ZERO {
             let early = conceal(&frame);
-            // RFC 9000 section 14.1: the last packet fills the datagram.
+            // RFC 9000 section 14.1: the last packet is padded to fill the datagram.
             let pad = self.side == Side::Client && self.handshake.level(SpaceId::Initial).is_some();
             let last = self.handshake.level(SpaceId::Handshake).is_none();
             self.close_handshake(SpaceId::Initial, &early, limit, pad && last, buf);
@@ -94,8 +95,8 @@ impl Connection {
         }
     }
 
-    /// Closes, and acknowledges what came on that path: an application that read everything and is
-    /// done leaves no doubt that it arrived.
+    /// Writes a 1-RTT packet with CONNECTION_CLOSE and an acknowledgement for its path. So if an
+    /// application has read everything and closes, its peer learns that all data arrived.
     fn close_one_rtt(
         &mut self,
         now: Instant,
@@ -132,8 +133,8 @@ fn write_close(writer: &mut FrameWriter<'_>, frame: &Close) -> bool {
     writer.try_write(&Frame::ConnectionClose(frame), Delivery::Nothing)
 }
 
-/// The application's words may not be readable by others during the handshake (RFC 9000 section
-/// 10.2.3).
+/// Removes the application's code and reason, which others could read during the handshake (RFC
+/// 9000 section 10.2.3).
 fn conceal(frame: &Close) -> Close {
     match frame {
         Close::Connection(_) => frame.clone(),

@@ -22,17 +22,17 @@ impl Connection {
             let frame = Close::Application(ApplicationClose { error_code, reason });
             let until = now + self.closing_period();
             self.state = State::closing(frame, until);
-            // What a connection on its way out no longer needs.
+            // A connection that is ending no longer needs it.
             self.paths.forget_sent();
         }
     }
 
-    /// Closing and draining take this long (MP-146).
+    /// How long closing and draining take (MP-146).
     pub(super) fn closing_period(&self) -> Duration {
         self.paths.drain_period()
     }
 
-    /// Takes the endpoint's word that the peer sent a stateless reset (RFC 9000 section 10.3).
+    /// The endpoint received a stateless reset from the peer (RFC 9000 section 10.3).
     pub fn handle_stateless_reset(&mut self, now: Instant) {
         self.outbox.set_time(now);
         if matches!(self.state, State::Open | State::Closing(_)) {
@@ -45,7 +45,7 @@ impl Connection {
         }
     }
 
-    /// A CONNECTION_CLOSE frame arrived.
+    /// CONNECTION_CLOSE.
     pub(super) fn on_close(&mut self, now: Instant, close: Close) {
         let period = self.closing_period();
         self.state.drain(now, period);
@@ -56,7 +56,7 @@ impl Connection {
         self.lose(reason);
     }
 
-    /// Ends the connection because of a fault and tells the application.
+    /// If `result` is an error, closes the connection and tells the application.
     pub(super) fn close_on_error(&mut self, now: Instant, result: Result<(), TransportError>) {
         if let Err(error) = result
             && self.state.is_open()
@@ -68,10 +68,10 @@ impl Connection {
         }
     }
 
-    /// Tells the application that the connection is over.
+    /// Tells the application that the connection ended.
     pub(super) fn lose(&mut self, reason: ConnectionError) {
         self.outbox.connection_lost(reason);
-        // What a connection on its way out no longer needs.
+        // A connection that is ending no longer needs it.
         self.paths.forget_sent();
     }
 }

@@ -1,4 +1,4 @@
-//! The frames of a packet: the one match that gives each to its owner.
+//! Passes each frame of a packet to its owner, in a single match.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::packet::arrival::{Arrival, Content, Opened};
 use crate::wire::frame::{Frame, FrameIter, PacketType, PathAck};
 
 impl Connection {
-    /// Gives every frame to its owner, then records the packet as received.
+    /// Passes every frame to its owner, then records the packet as received.
     pub(super) fn process(
         &mut self,
         arrival: &Arrival,
@@ -47,8 +47,8 @@ impl Connection {
         Ok(content)
     }
 
-    /// Outside of 1-RTT packets the frames of RFC 10069 are out of place rather than unknown as
-    /// soon as we announced that we know them (MP-004).
+    /// Outside of 1-RTT packets, the frames of RFC 10069 are not allowed; they count as known,
+    /// rather than as unknown, as soon as we have announced multipath (MP-004).
     fn reads_multipath(&self, packet_type: PacketType) -> bool {
         match packet_type {
             PacketType::OneRtt => self.paths.ids.is_multipath(),

@@ -1,11 +1,11 @@
-//! `poll_transmit`: what leaves next and in which order.
+//! `poll_transmit`: what is sent next, in this order:
 //!
 //! 1. CONNECTION_CLOSE
 //! 2. Initial and Handshake packets
-//! 3. what is bound to a path: validation, probes, PING
-//! 4. what any path may carry, where the scheduler says
-//! 5. probes of suspect paths, which carry nothing
-//! 6. acknowledgements that found nothing to ride on
+//! 3. packets bound to a path: validation, probes, PING
+//! 4. what any path may carry, on the path that the scheduler chooses
+//! 5. probes of suspect paths, which carry no data
+//! 6. acknowledgements that no other packet has carried
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::path::sending::PlanContext;
 use crate::path::set::Paths;
 use crate::sched::DataSelection;
 
-/// Asks the path in one place for a packet of its own.
+/// Asks the path at an index for a packet that is bound to it.
 type Planner = fn(&mut Paths, usize, &PlanContext<'_>) -> Option<(Plan, FourTuple)>;
 
 impl Connection {
@@ -67,12 +67,13 @@ impl Connection {
         }
         self.transmit_planned(now, Paths::own_plan, buf)
             .or_else(|| self.transmit_scheduled(now, max_datagrams, buf))
-            // After the data: where both share a queue with little room, the data gets it.
+            // After the data, because both may share a queue with little room, and data is more
+            // important.
             .or_else(|| self.transmit_planned(now, Paths::suspect_plan, buf))
             .or_else(|| self.transmit_planned(now, Paths::ack_plan, buf))
     }
 
-    /// Sends one datagram for the first path that has something of this kind to send itself.
+    /// Sends one datagram for the first path that has a packet of this kind.
     fn transmit_planned(
         &mut self,
         now: Instant,
@@ -108,12 +109,13 @@ impl Connection {
         None
     }
 
-    /// True if something waits that any path may carry. Asked for every packet: the likeliest first.
+    /// True if something waits that any path may carry. It is called for every packet, so the
+    /// likeliest is checked first.
     pub(super) fn has_demand(&self) -> bool {
         self.streams.can_send_data() || self.has_control()
     }
 
-    /// True if anything but stream data is part of that.
+    /// True if anything but stream data waits that any path may carry.
     fn has_control(&self) -> bool {
         self.streams.wants_control()
             || self.datagrams.wants_to_send()
@@ -121,7 +123,7 @@ impl Connection {
             || self.wants_management()
     }
 
-    /// True if connection or paths have frames of their own to send.
+    /// True if control frames wait to be sent.
     fn wants_management(&self) -> bool {
         self.handshake.wants_to_send_frames() || self.paths.wants_to_send()
     }
@@ -230,7 +232,8 @@ impl Connection {
             filled |= built.size >= full_size;
             plan.management = plan.management && self.wants_management();
             if count == 1 && self.datagrams.wants_to_send() {
-                // The next payload found no room: others of this size follow in the same train.
+                // The next DATAGRAM did not fit: further packets of this size follow in the same
+                // train.
                 plan.size = built.size;
                 plan.align = true;
             }

@@ -1,4 +1,4 @@
-//! What the connection does about the steps of its handshake.
+//! What the connection does after each step of its handshake.
 
 use std::time::Instant;
 
@@ -31,14 +31,14 @@ impl Connection {
         self.close_on_error(now, started);
     }
 
-    /// Moves the handshake on and does what follows.
+    /// Advances the handshake and acts on its steps.
     pub(super) fn drive_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
         let driven = self.handshake.drive(&mut self.outbox);
         self.follow_handshake_steps(now);
         driven
     }
 
-    /// Does what follows from what the handshake achieved.
+    /// Acts on the steps that the handshake made.
     pub(super) fn follow_handshake_steps(&mut self, now: Instant) {
         while let Some(step) = self.handshake.next_step() {
             match step {
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// A CRYPTO frame arrived.
+    /// CRYPTO.
     pub(super) fn on_crypto(
         &mut self,
         now: Instant,
@@ -82,7 +82,8 @@ impl Connection {
     ) -> Result<(), TransportError> {
         self.handshake.on_crypto(space, crypto)?;
         match space {
-            // Session tickets; the handshake levels are driven when their packet is done.
+            // For session tickets. The levels of the handshake are driven once their packet is
+            // processed.
             SpaceId::Data(_) => self.drive_handshake(now),
             SpaceId::Initial | SpaceId::Handshake => Ok(()),
         }
@@ -118,8 +119,8 @@ impl Connection {
         self.paths.prefer_address(now, &mut self.outbox);
     }
 
-    /// Packet numbers go on; what was in flight at the first level is forgotten, and what was 0-RTT
-    /// is lost.
+    /// Packet numbers continue. Initial packets in flight are forgotten, and 0-RTT data counts as
+    /// lost.
     fn on_retried(&mut self) {
         let mut lost = Vec::new();
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
@@ -134,14 +135,14 @@ impl Connection {
         }
     }
 
-    /// Nothing sent in a space of the handshake is waited for any more.
+    /// Stops waiting for acknowledgements in a packet number space of the handshake.
     fn forget_sent(&mut self, space: &mut PacketNumberSpace) {
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
             path.recovery.discard_space(space, &mut Vec::new());
         }
     }
 
-    /// Server: offers the client a token that is good for every address validated so far (MP-087).
+    /// Server: offers the client a token that is valid for every address validated so far (MP-087).
     pub(super) fn offer_token(&mut self) {
         let validated = self.paths.iter().filter(|path| path.is_validated());
         let addresses = validated.map(|path| path.four_tuple().remote.ip());

@@ -18,14 +18,14 @@ use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
 
-/// Smaller than any Handshake packet worth sending.
+/// A Handshake packet is not started in less room than this, bytes.
 const MIN_HANDSHAKE_PACKET: usize = 64;
-/// Kept free in a datagram for a 1-RTT packet after those of the handshake.
+/// A 1-RTT packet follows those of the handshake in a datagram if this many bytes are left.
 const ONE_RTT_ROOM: usize = 128;
 
 impl Connection {
-    /// Sends what Initial and Handshake have, coalesced (RFC 9000 section 12.2), and what a client has
-    /// to say as soon as it may.
+    /// Sends Initial and Handshake packets, coalesced (RFC 9000 section 12.2), and with them the
+    /// first 1-RTT packets of a client.
     pub(super) fn transmit_handshake(
         &mut self,
         now: Instant,

@@ -1,16 +1,16 @@
-//! [`IdleTimer`]: when an idle connection ends, and when it gives memory back.
+//! [`IdleTimer`]: when an idle connection ends, and when it frees memory.
 
 use std::time::{Duration, Instant};
 
 use crate::wire::transport_parameters::TransportParameters;
 
-/// How long nothing must have arrived before memory is given back.
+/// Memory is freed when nothing has arrived for this long.
 const TRIM_AFTER: Duration = Duration::from_secs(1);
-/// The same the first time: what one handshake needed then serves the next ones, of which a server
-/// may see thousands in a second.
+/// The same for the first time. It is shorter, so that a server with thousands of handshakes per
+/// second can use the memory of one for the next.
 const FIRST_TRIM_AFTER: Duration = Duration::from_millis(100);
 
-/// The connection's idle timer (RFC 9000 section 10.1): nothing received on any path (MP-147).
+/// The connection's idle timer (RFC 9000 section 10.1), which counts packets on all paths (MP-147).
 #[derive(Debug)]
 pub(super) struct IdleTimer {
     ours: Option<Duration>,
@@ -22,13 +22,13 @@ pub(super) struct IdleTimer {
     handshake_confirmed: bool,
 }
 
-/// Whether memory is kept for the next packet.
+/// Whether memory is kept for reuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// There was a handshake, and nothing was given back since.
+    /// There was a handshake, and no memory was freed since.
     New,
     Kept,
-    /// All was given back, and nothing has arrived since.
+    /// Memory was freed, and nothing has arrived since.
     Trimmed,
 }
 
@@ -44,14 +44,14 @@ impl IdleTimer {
         }
     }
 
-    /// Takes the peer's timeout.
+    /// Considers the peer's timeout.
     pub(super) fn set_peer_parameters(&mut self, peer: &TransportParameters) {
         let timeout = peer.max_idle_timeout;
         self.peer = Some(timeout).filter(|timeout| !timeout.is_zero());
     }
 
     pub(super) fn on_received(&mut self, now: Instant) {
-        // Some packets are handled long after they arrived.
+        // Buffered packets are processed long after they arrived.
         self.since = self.since.max(now);
         self.sent = false;
     }
@@ -83,8 +83,8 @@ impl IdleTimer {
         self.handshake_confirmed = true;
     }
 
-    /// When an idle connection gives back the memory it keeps for reuse. A server may have very many
-    /// of them.
+    /// When an idle connection frees memory that is kept for reuse, as a server may have very many
+    /// connections.
     pub(super) fn trim_timeout(&self) -> Option<Instant> {
         let silence = match self.memory {
             Memory::New if self.handshake_confirmed => FIRST_TRIM_AFTER,
@@ -94,7 +94,7 @@ impl IdleTimer {
         Some(self.since + silence)
     }
 
-    /// True once when memory is to be given back.
+    /// True once when memory is to be freed.
     pub(super) fn take_trim(&mut self, now: Instant) -> bool {
         let is_due = self.trim_timeout().is_some_and(|at| at <= now);
         if is_due {

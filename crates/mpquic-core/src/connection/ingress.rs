@@ -1,4 +1,4 @@
-//! Datagram to packets to frames.
+//! Receiving datagrams: from datagrams to packets to frames.
 
 use bytes::{Bytes, BytesMut};
 
@@ -14,7 +14,7 @@ use crate::wire::frame::{Frame, FrameIter, PacketType};
 use crate::wire::header::{self, Header, ProtectedPacket};
 
 impl Connection {
-    /// Takes a datagram.
+    /// Processes a received datagram.
     pub fn handle_datagram(&mut self, datagram: Datagram) {
         let Datagram {
             now,
@@ -43,7 +43,7 @@ impl Connection {
             }
             State::Draining(_) | State::Drained => return,
         }
-        // MP-086: a client takes nothing from a server address it did not choose.
+        // MP-086: a client drops what comes from a server address it did not choose.
         if !self.paths.may_come_from(&arrival) {
             self.outbox
                 .drop_packet(arrival.path, Dropped::unknown(size), DropReason::Rejected);
@@ -179,7 +179,7 @@ impl Connection {
         Ok(())
     }
 
-    /// While closing: a CONNECTION_CLOSE of the peer ends our own repetitions.
+    /// While closing, a CONNECTION_CLOSE of the peer means that ours need not be repeated.
     fn look_for_close(&mut self, arrival: &Arrival, mut data: BytesMut) {
         let cid_length = self.endpoint_config.connection_ids.length();
         if let Ok(mut packet) = header::next_packet(&mut data, cid_length)
@@ -188,7 +188,7 @@ impl Connection {
             && FrameIter::new(payload, self.paths.ids.is_multipath())
                 .any(|frame| matches!(frame, Ok(Frame::ConnectionClose(_))))
         {
-            // The period ends when ours would have; `drain` keeps that time.
+            // Draining ends when closing would have ended; `drain` keeps that time.
             self.state.stop_answering();
         }
     }

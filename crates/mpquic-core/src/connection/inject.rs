@@ -1,5 +1,4 @@
-//! Frames of a test's choosing, sent through the real send path (feature `testing`): how tests play
-//! a peer that breaks the rules.
+//! Sends arbitrary frames (feature `testing`), so that tests can play a peer that breaks the rules.
 
 use super::Connection;
 use crate::ids::SpaceId;
@@ -15,7 +14,7 @@ impl Injected {
         self.0.iter().any(|(of, _)| *of == space)
     }
 
-    /// A path on which a payload is to leave.
+    /// A path on which a payload is to be sent.
     pub(super) fn wanted_path(&self) -> Option<crate::ids::PathId> {
         self.0.iter().find_map(|(space, _)| match space {
             SpaceId::Data(path) => Some(*path),
@@ -35,7 +34,7 @@ impl Injected {
 }
 
 impl Connection {
-    /// Sends `frames`, as they are, in one packet of `space` as soon as it has keys.
+    /// Sends `frames` unchanged in one packet of `space`, as soon as there are keys for it.
     pub fn inject(&mut self, space: SpaceId, frames: &[u8]) {
         self.injected.0.push((space, frames.to_vec()));
     }

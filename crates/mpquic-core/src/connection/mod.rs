@@ -68,7 +68,7 @@ fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
     let config = &setup.transport;
     let side = setup.role.side();
     let validated = match &setup.role {
-        // The server chose to answer from there.
+        // The client chose the server's address.
         Role::Client(_) => true,
         Role::Server(server) => server.address_validated,
     };
@@ -125,7 +125,7 @@ pub struct Connection {
     state: State,
     idle: IdleTimer,
     outbox: Outbox,
-    /// Memory for what an acknowledgement changes.
+    /// Memory for the result of processing an acknowledgement, kept for reuse.
     outcome: Option<Box<AckOutcome>>,
     #[cfg(feature = "testing")]
     injected: inject::Injected,
@@ -192,7 +192,8 @@ impl Connection {
             .or_else(|| self.streams.poll().map(Event::Stream))
     }
 
-    /// The next event for the endpoint. Drain after every other call, before sending.
+    /// The next event for the endpoint. Call it until it returns `None` after every other call,
+    /// before sending.
     pub fn poll_endpoint_event(&mut self) -> Option<EndpointEvent> {
         self.outbox.next_endpoint_event()
     }
@@ -203,12 +204,12 @@ impl Connection {
         Streams::new(&mut self.streams, self.state.is_open())
     }
 
-    /// Lends the sending half of a stream.
+    /// The sending half of a stream.
     pub fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
         self.streams.send_stream(id)
     }
 
-    /// Lends the receiving half of a stream.
+    /// The receiving half of a stream.
     pub fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
         self.streams.recv_stream(id)
     }
@@ -235,12 +236,12 @@ impl Connection {
             .open_path(now, four_tuple, status, &mut self.outbox)
     }
 
-    /// Abandons a path. What was under way on it travels on the others.
+    /// Abandons a path. Data that was in flight on it is sent again on other paths.
     ///
     /// # Errors
     ///
-    /// [`ClosePathError::LastPath`] if no other path is open: [`Self::close`] ends the connection. A
-    /// peer may abandon the last path all the same, which ends it, too.
+    /// [`ClosePathError::LastPath`] if no other path is open: use [`Self::close`] to end the
+    /// connection. (A peer may abandon the last path, which ends the connection as well.)
     pub fn close_path(
         &mut self,
         now: Instant,
@@ -266,7 +267,7 @@ impl Connection {
     }
 
     /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path
-    /// that is down counts as suspect at once.
+    /// that is down is suspect at once.
     pub fn set_path_usable(
         &mut self,
         now: Instant,
@@ -279,7 +280,7 @@ impl Connection {
         Ok(())
     }
 
-    /// True if the scheduler looks at local queues: the driver should tell of them.
+    /// True if the scheduler uses local queues: the driver should call [`Self::set_local_queue`].
     pub fn needs_local_queues(&self) -> bool {
         self.scheduling.needs().local_queue
     }
@@ -299,7 +300,7 @@ impl Connection {
         self.outbox.stats.clone()
     }
 
-    /// ALPN and server name, once known.
+    /// Application protocol (ALPN) and server name, once they are known.
     pub fn handshake_data(&self) -> Option<HandshakeData> {
         self.handshake.data()
     }
@@ -315,8 +316,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`ExportError::HandshakeIncomplete`] before [`Event::Connected`], with 0-RTT too. Otherwise it
-    /// is a label or an output of an impossible length; `output` may have changed then.
+    /// [`ExportError::HandshakeIncomplete`] before [`Event::Connected`], even with 0-RTT. All other
+    /// errors mean that `label` or `output` has a length that TLS does not allow; `output` may have
+    /// changed then.
     pub fn export_keying_material(
         &self,
         output: &mut [u8],
@@ -333,19 +335,19 @@ impl Connection {
         self.handshake.version()
     }
 
-    /// Whether data written before the handshake was complete went as 0-RTT. What arrives as 0-RTT
-    /// may be a replay of an earlier connection: send only what may happen twice.
+    /// Whether data written before the end of the handshake was sent as 0-RTT. An attacker can
+    /// replay 0-RTT data: send only what may safely arrive twice.
     pub fn zero_rtt(&self) -> ZeroRtt {
         self.handshake.zero_rtt_state()
     }
 
-    /// Starts a key update (RFC 9001 section 6); false if one is not allowed yet.
+    /// Starts a key update (RFC 9001 section 6). Returns false if an update is not allowed yet.
     pub fn initiate_key_update(&mut self, now: Instant) -> bool {
         self.outbox.set_time(now);
         self.handshake.initiate_key_update(now, &mut self.outbox)
     }
 
-    /// Which side we are.
+    /// Whether we are client or server.
     pub fn side(&self) -> Side {
         self.side
     }
@@ -399,7 +401,7 @@ impl Connection {
         }
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     fn trim(&mut self) {
         self.outcome = None;
         self.handshake.trim();

@@ -1,5 +1,5 @@
-//! [`SchedulerHost`]: asks the scheduler which path carries what any path may carry, and holds the
-//! answer to the rules. A wrong scheduler costs speed, never correctness.
+//! [`SchedulerHost`]: asks the scheduler which path carries which data, and makes sure that the
+//! answer keeps the rules. A wrong scheduler costs speed, never correctness.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,24 +15,26 @@ use crate::random::QuickRandom;
 use crate::sched::{DataSelection, Decision, Needs, PathSet, PathView, SchedulerEvent, View};
 use crate::stream::set::StreamSet;
 
-/// Copies that wait for the window of one path.
+/// The most copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
-/// How long a scheduler may wait for a time while nothing is on its way that could end the wait.
+/// How long a scheduler may wait for a point in time while nothing is in flight that could end the
+/// wait earlier.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// Least time between two timers of the scheduler, and before a wait ends by itself.
+/// Shortest time between two timers of the scheduler, and shortest wait for a point in time.
 const TIMER_INTERVAL: Duration = Duration::from_millis(1);
-/// Assignments of certain streams in a row, while something more urgent waits.
+/// The most decisions in a row for particular streams while something more urgent waits.
 const MAX_PASSED_OVER: u32 = 64;
-/// Bytes a scheduler may send again for each byte sent first, and before any.
+/// How many bytes a scheduler may send again for each byte that is sent for the first time,
 const REPEATS: u64 = 16;
+/// and before any.
 const FREE_REPEATS: u64 = 1 << 16;
 
-/// What waits to be sent and may travel on any path.
+/// What waits to be sent and may be carried by any path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Demand {
-    /// Anything at all.
+    /// Anything waits.
     pub(super) any: bool,
-    /// Anything but stream data.
+    /// Something other than stream data waits.
     pub(super) control: bool,
 }
 
@@ -47,7 +49,7 @@ pub(super) struct Assignment {
 }
 
 impl Assignment {
-    /// What is most urgent, without further questions.
+    /// Whatever is most urgent, as much as fits.
     fn next(path: PathId) -> Self {
         Self {
             path,
@@ -58,7 +60,7 @@ impl Assignment {
         }
     }
 
-    /// What a decision says; `None` if it is not to send.
+    /// The assignment of a decision; `None` if the decision is not to send.
     fn of(decision: Decision) -> Option<Self> {
         let (path, data, max_bytes, tag, copies) = match decision {
             Decision::Send {
@@ -94,7 +96,7 @@ impl Assignment {
         })
     }
 
-    /// True if it may send again what was sent before.
+    /// True if it may repeat bytes that were sent before.
     fn is_repeat(&self) -> bool {
         matches!(
             self.data,
@@ -102,8 +104,8 @@ impl Assignment {
         )
     }
 
-    /// The same path, with whatever is most urgent: the chosen stream has nothing it may send, but
-    /// something else might. `None` if that was the assignment.
+    /// The same path, but with whatever is most urgent, because the chosen stream may not send
+    /// anything. `None` if the assignment was that already.
     pub(super) fn instead(self) -> Option<Self> {
         (self.data != DataSelection::Next).then_some(Self {
             data: DataSelection::Next,
@@ -135,7 +137,7 @@ struct PendingCopy {
     tag: u64,
 }
 
-/// The scheduler and what it is held to.
+/// The scheduler, and the state needed to check its decisions.
 #[derive(Debug)]
 pub(super) struct SchedulerHost {
     scheduler: GuardedScheduler,
@@ -143,17 +145,17 @@ pub(super) struct SchedulerHost {
     views: Views,
     random: QuickRandom,
     copies: VecDeque<PendingCopy>,
-    /// The scheduler's [`Decision::Wait`] ends here.
+    /// When the scheduler's last [`Decision::Wait`] ends.
     wait_until: Option<Instant>,
     /// Start of the current run of waits with nothing in flight.
     waits_since: Option<Instant>,
     /// Earliest time of the next Timer event.
     timer_opens: Option<Instant>,
-    /// Assignments in a row that left aside what is most urgent.
+    /// Number of assignments in a row that passed over what is most urgent.
     passed_over: u32,
-    /// Bytes the scheduler may send again.
+    /// How many bytes the scheduler may send again.
     repeats: u64,
-    /// The scheduler knows that flow control blocks sending.
+    /// The scheduler was told that flow control blocks sending.
     flow_blocked: bool,
     /// Data waits only for this path's pacer.
     pacing: Option<(Instant, PathId)>,
@@ -179,17 +181,18 @@ impl SchedulerHost {
         }
     }
 
-    /// A choice that need not be secret.
+    /// A random choice that may be predictable.
     pub(super) fn toss(&mut self) -> bool {
         self.random.next() & 1 == 0
     }
 
-    /// What the scheduler asks to be told.
+    /// What the scheduler wants to be told.
     pub(super) fn needs(&self) -> Needs {
         self.needs
     }
 
-    /// Looks at the paths before something is sent; false if nothing may be. [`Self::end`] follows.
+    /// Collects the state of the paths before something is sent; false if nothing may be sent. Call
+    /// [`Self::end`] afterwards.
     pub(super) fn begin(
         &mut self,
         now: Instant,
@@ -212,7 +215,8 @@ impl SchedulerHost {
         true
     }
 
-    /// Forgets the paths; nothing `sent` means that a pacer may be what is waited for.
+    /// Forgets the state of the paths. If nothing was `sent`, notes the pacer that has to be waited
+    /// for, if any.
     pub(super) fn end(&mut self, sent: bool) {
         if !sent {
             self.pacing = self.views.first_pacer();
@@ -285,8 +289,8 @@ impl SchedulerHost {
         self.enforce(decision, now, urgent)
     }
 
-    /// Turns an answer into an assignment that keeps the rules; `None` to send nothing now.
-    /// Something `urgent` is what [`DataSelection::Next`] begins with.
+    /// Turns an answer into an assignment that keeps the rules; `None` to send nothing now. With
+    /// `urgent`, something waits that [`DataSelection::Next`] would send first.
     fn enforce(
         &mut self,
         decision: Option<Decision>,
@@ -304,7 +308,7 @@ impl SchedulerHost {
             None => None,
         };
         let wanted = wanted.filter(|wanted| self.views.can_send(wanted.path));
-        // A path that cannot send was chosen, or nothing would ever change.
+        // Otherwise a path was chosen that cannot send, or nothing would ever change.
         let mut assignment = match wanted {
             Some(wanted) => wanted,
             None => Assignment::next(self.views.fastest()?),
@@ -322,8 +326,8 @@ impl SchedulerHost {
         Some(assignment)
     }
 
-    /// True if waiting is bound to end: by an acknowledgement or a probe timeout on the path waited
-    /// for, or at a time not too far off.
+    /// True if the wait is certain to end: by an acknowledgement or a probe timeout on the path
+    /// that is waited for, or at a point in time that is not too late.
     fn may_wait(&mut self, on: PathId, until: Option<Instant>, now: Instant) -> bool {
         let until = until.filter(|until| *until > now);
         let until = until.map(|until| until.max(now + TIMER_INTERVAL));
@@ -342,9 +346,9 @@ impl SchedulerHost {
         self.wait_until.is_some()
     }
 
-    /// An assignment was carried out with so many bytes, `new` ones of streams among them: counts
-    /// that against what may be sent again. `content` is what the last packet carried, which may be
-    /// wanted on other paths too.
+    /// An assignment was carried out. Counts its bytes, of which `new` are stream bytes sent for
+    /// the first time, for the limit on repetitions. `content` is what the last packet carried, of
+    /// which other paths may want copies.
     pub(super) fn on_sent<'a>(
         &mut self,
         assignment: &Assignment,
@@ -363,7 +367,7 @@ impl SchedulerHost {
         }
     }
 
-    /// Notes that stream bytes just sent are wanted on other paths too.
+    /// Queues copies of stream bytes just sent for other paths.
     fn queue_copies(&mut self, assignment: &Assignment, delivery: &Delivery) {
         let Delivery::Stream(StreamDelivery::Data {
             id, offset, length, ..
@@ -388,18 +392,18 @@ impl SchedulerHost {
         }
     }
 
-    /// True if the path can carry a copy some time, and not too many wait for it.
+    /// True if the path can carry a copy now or later, and not too many wait for it.
     fn has_room_for_copy(&self, path: PathId) -> bool {
         let waiting = self.copies.iter().filter(|copy| copy.path == path);
         self.views.shows(path) && self.repeats > 0 && waiting.count() < MAX_COPIES
     }
 
-    /// When the pacer of a path opens that alone holds data back.
+    /// The path whose pacer alone holds data back, and when it allows more.
     pub(super) fn pacing(&self) -> Option<(Instant, PathId)> {
         self.pacing
     }
 
-    /// When the scheduler wants to be asked again.
+    /// When the scheduler has to be asked again.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         [self.wait_until, self.scheduler_timeout()]
             .into_iter()
@@ -407,7 +411,7 @@ impl SchedulerHost {
             .min()
     }
 
-    /// The scheduler's timer: one that is always due comes once in [`TIMER_INTERVAL`].
+    /// The scheduler's timer, limited to one event in each [`TIMER_INTERVAL`].
     fn scheduler_timeout(&self) -> Option<Instant> {
         let at = self.scheduler.next_timeout()?;
         Some(self.timer_opens.map_or(at, |opens| at.max(opens)))
@@ -423,7 +427,7 @@ impl SchedulerHost {
         }
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(super) fn trim(&mut self) {
         self.views.trim();
         self.copies.shrink_to_fit();

@@ -1,5 +1,5 @@
-//! Acknowledgements and losses: to the components that sent the frames, the controller and the
-//! scheduler.
+//! Acknowledgements and losses: passed to the components that sent the frames, to the controller
+//! and to the scheduler.
 
 use std::time::Instant;
 
@@ -17,13 +17,13 @@ use crate::sched::SchedulerEvent;
 use crate::space::SentPacket;
 use crate::wire::frame::{Ack, PacketType};
 
-/// Acknowledged bytes of one stream, gathered as long as they follow each other: the packets of a
-/// train mostly do.
+/// Acknowledged bytes of one stream, collected as long as they are consecutive, as those of a train
+/// of packets mostly are.
 #[derive(Default)]
 struct StreamRun(Option<StreamDelivery>);
 
 impl StreamRun {
-    /// Adds to the run; returns what is to be routed now.
+    /// Adds to the run; returns what does not belong to it and has to be passed on now.
     fn push(&mut self, next: Delivery) -> Option<Delivery> {
         let Delivery::Stream(
             stream @ StreamDelivery::Data {
@@ -53,7 +53,7 @@ impl StreamRun {
         self.0.replace(stream).map(Delivery::Stream)
     }
 
-    /// What was gathered last.
+    /// What was collected last.
     fn take(&mut self) -> Option<Delivery> {
         self.0.take().map(Delivery::Stream)
     }
@@ -94,7 +94,7 @@ impl Connection {
                     Some(path) => path
                         .recovery
                         .on_ack(&mut path.space, ack, &cx, &mut outcome),
-                    // MP-051: the path is forgotten.
+                    // MP-051: the path is discarded.
                     None if used => Ok(()),
                     // MP-055
                     None => Err(Fault::AckOfUnusedPath.into()),
@@ -118,8 +118,8 @@ impl Connection {
         result.and(keeps_phase)
     }
 
-    /// A peer that has seen packets of a new key phase must not go on with the old one (RFC 9001
-    /// section 6.2).
+    /// Checks that a peer which acknowledges packets of a new key phase does not use the old one
+    /// itself (RFC 9001 section 6.2).
     fn keeps_phase(&self, opened: &Opened, outcome: &AckOutcome) -> Result<(), TransportError> {
         let newest = self.handshake.key_generation();
         if newest.is_none_or(|newest| opened.generation >= newest) {
@@ -135,7 +135,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Tells everyone what an acknowledgement or a timeout changed.
+    /// Passes on what an acknowledgement or a timeout changed.
     pub(super) fn settle(&mut self, now: Instant, space: SpaceId, mut outcome: Box<AckOutcome>) {
         let id = space.path();
         let is_open = self.paths.open(id).is_some();
@@ -205,7 +205,7 @@ impl Connection {
             self.handshake
                 .on_one_rtt_acked(generation, now, || paths.largest_pto());
         }
-        // Stream bytes wait for more that may follow.
+        // Consecutive stream bytes are collected first.
         for delivery in &packet.deliveries {
             if let Some(delivery) = run.push(*delivery) {
                 self.on_delivery(space, delivery, Fate::Acked);
@@ -226,7 +226,7 @@ impl Connection {
             self.outbox
                 .packet_event(|| SchedulerEvent::Lost(packet_info(id, number, packet)));
         }
-        // What was sent again on another path is in that path's care now.
+        // Content that was sent again on another path is that path's responsibility now.
         if !packet.reinjected {
             for delivery in &packet.deliveries {
                 self.on_delivery(space, *delivery, Fate::Lost);
@@ -234,7 +234,7 @@ impl Connection {
         }
     }
 
-    /// Has the owners of frames send them again that a path does not get through.
+    /// Makes the owners of frames send them again if a path does not deliver them.
     pub(super) fn repeat_frames(&mut self) {
         let mut repeated = self.outbox.take_repeated();
         for delivery in repeated.drain(..) {
@@ -243,7 +243,7 @@ impl Connection {
         self.outbox.set_repeated(repeated);
     }
 
-    /// Gives the fate of a frame to its owner.
+    /// Tells the owner of a frame that it was acknowledged or lost.
     pub(super) fn on_delivery(&mut self, space: SpaceId, delivery: Delivery, fate: Fate) {
         match delivery {
             Delivery::Nothing | Delivery::Datagram => {}

@@ -7,20 +7,20 @@ use bytes::Bytes;
 use crate::error::{ConnectionClose, TransportError};
 use crate::wire::frame::Close;
 
-/// Where a connection is on its way out.
+/// The states of a connection (RFC 9000 section 10).
 #[derive(Debug)]
 pub(super) enum State {
     /// In use.
     Open,
     /// We close: CONNECTION_CLOSE answers what still arrives (RFC 9000 section 10.2.1).
     Closing(Box<CloseFrame>),
-    /// The peer closed or reset: nothing is sent any more (RFC 9000 section 10.2.2).
+    /// The peer closed or reset the connection: nothing is sent any more (RFC 9000 section 10.2.2).
     Draining(Instant),
-    /// Over.
+    /// The connection has ended.
     Drained,
 }
 
-/// The CONNECTION_CLOSE we send, and when.
+/// The CONNECTION_CLOSE that we send, and when it is sent.
 #[derive(Debug)]
 pub(super) struct CloseFrame {
     pub(super) frame: Close,
@@ -43,7 +43,7 @@ impl State {
         )
     }
 
-    /// Starts closing by the application's wish.
+    /// Starts closing because the application wants it.
     pub(super) fn closing(frame: Close, until: Instant) -> Self {
         Self::Closing(Box::new(CloseFrame {
             frame,
@@ -62,7 +62,8 @@ impl State {
         matches!(self, Self::Drained)
     }
 
-    /// A datagram arrived while closing: answer ever more rarely (RFC 9000 section 10.2.1).
+    /// A datagram arrived while closing: it is answered, but less and less often (RFC 9000 section
+    /// 10.2.1).
     pub(super) fn on_datagram(&mut self) {
         if let Self::Closing(closing) = self {
             closing.received = closing.received.saturating_add(1);
@@ -85,7 +86,7 @@ impl State {
         }
     }
 
-    /// The peer closed: stop sending. Keeps the end of a closing period already running.
+    /// The peer closed: stops sending. If a closing period is already running, its end stays.
     pub(super) fn drain(&mut self, now: Instant, period: Duration) {
         let until = match self {
             Self::Open => now + period,
@@ -96,7 +97,7 @@ impl State {
         *self = Self::Draining(until);
     }
 
-    /// The peer closes too: nothing more needs saying.
+    /// The peer closes, too: CONNECTION_CLOSE need not be repeated.
     pub(super) fn stop_answering(&mut self) {
         if let Self::Closing(closing) = self {
             *self = Self::Draining(closing.until);
@@ -111,7 +112,7 @@ impl State {
         }
     }
 
-    /// True when the period just ended.
+    /// True if the closing or draining period has just ended.
     pub(super) fn on_timeout(&mut self, now: Instant) -> bool {
         let over = self.next_timeout().is_some_and(|until| until <= now);
         if over {

@@ -1,4 +1,4 @@
-//! The earliest timeout with its reason, and what happens when its time has come.
+//! The earliest timeout with its reason, and what happens when it expires.
 
 use std::time::Instant;
 
@@ -11,8 +11,8 @@ use crate::recovery::PacketNumberSpace;
 use crate::recovery::{RecoveryTimeout, TimeoutContext, TimeoutKind};
 
 impl Connection {
-    /// The next time [`Self::handle_timeout`] must be called, and why. Ask again after every other
-    /// call.
+    /// When [`Self::handle_timeout`] must be called next, and why. Call this again after every
+    /// other call.
     pub fn poll_timeout(&self) -> Option<(Instant, TimeoutReason)> {
         if !self.state.is_open() {
             let end = self.state.next_timeout();
@@ -64,7 +64,8 @@ impl Connection {
         }
     }
 
-    /// Call when the time of [`Self::poll_timeout`] has come; harmless otherwise.
+    /// Handles timeouts. Call it at the time of [`Self::poll_timeout`]; at other times it does
+    /// nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.outbox.set_time(now);
         if self.state.on_timeout(now) {
@@ -75,7 +76,7 @@ impl Connection {
         }
         let largest = || self.paths.largest_pto();
         if self.idle.deadline(largest).is_some_and(|at| at <= now) {
-            // RFC 9000 section 10.1: closed silently.
+            // RFC 9000 section 10.1: the connection is closed silently.
             self.state = State::Drained;
             self.lose(ConnectionError::TimedOut);
             self.outbox.endpoint_event(RouteChange::Drained);
@@ -96,7 +97,7 @@ impl Connection {
         self.close_on_error(now, keys);
     }
 
-    /// Acknowledgements that are due stay so until something can carry them; their timers do not.
+    /// Acknowledgements whose timer has expired stay due until a packet can carry them.
     fn on_ack_timeout(&mut self, now: Instant) {
         self.paths.on_ack_timeout(now);
         for level in self.handshake.levels_mut() {

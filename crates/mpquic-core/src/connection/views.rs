@@ -9,10 +9,10 @@ use crate::path::set::Paths;
 use crate::sched::{Needs, PathView, Sendable, StreamView, UnackedRange};
 use crate::stream::set::StreamSet;
 
-/// Unacknowledged ranges shown of one path.
+/// The most unacknowledged ranges shown of one path.
 const MAX_UNACKED_RANGES: usize = 64;
 
-/// The memory is kept from one decision to the next, the content is not.
+/// What the scheduler sees. Only the memory is kept from one decision to the next.
 #[derive(Debug, Default)]
 pub(super) struct Views {
     pub(super) paths: Vec<PathView>,
@@ -21,7 +21,8 @@ pub(super) struct Views {
 }
 
 impl Views {
-    /// Looks at the usable paths and, on request, at streams and unacknowledged ranges.
+    /// Collects the usable paths and, if the scheduler wants them, streams and unacknowledged
+    /// ranges.
     pub(super) fn fill(
         &mut self,
         now: Instant,
@@ -34,7 +35,7 @@ impl Views {
             self.paths.reserve_exact(1);
         }
         paths.fill_views(now, controller, &mut self.paths);
-        // While every path is suspect, none is worse than another.
+        // While all paths are suspect, all of them may be used.
         let live = self.paths.iter().any(|view| !view.suspect);
         let candidate = |view: &PathView| !(live && view.suspect);
         let available = self
@@ -90,31 +91,31 @@ impl Views {
         self.unacked.clear();
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(super) fn trim(&mut self) {
         self.paths.shrink_to_fit();
         self.streams.shrink_to_fit();
         self.unacked.shrink_to_fit();
     }
 
-    /// True if the path is shown, whether it can send or not.
+    /// True if the path is in the view, whether or not it can send.
     pub(super) fn shows(&self, path: PathId) -> bool {
         self.paths.iter().any(|view| view.id == path)
     }
 
-    /// True if the path can take a datagram now.
+    /// True if the path can send a datagram now.
     pub(super) fn can_send(&self, path: PathId) -> bool {
         self.paths
             .iter()
             .any(|view| view.id == path && view.can_send())
     }
 
-    /// True if a usable path is wanted.
+    /// True if `is_wanted` is true for a usable path.
     pub(super) fn has_usable(&self, is_wanted: impl Fn(&PathView) -> bool) -> bool {
         self.paths.iter().any(|path| path.usable && is_wanted(path))
     }
 
-    /// The fastest path that can take a datagram now.
+    /// The fastest path that can send a datagram now.
     pub(super) fn fastest(&self) -> Option<PathId> {
         self.paths
             .iter()
@@ -123,7 +124,7 @@ impl Views {
             .map(|path| path.id)
     }
 
-    /// When the first pacer of a usable path opens.
+    /// The usable path whose pacer is the first to allow more, and when.
     pub(super) fn first_pacer(&self) -> Option<(Instant, PathId)> {
         self.paths
             .iter()

@@ -1,4 +1,4 @@
-//! What is known of a packet that arrived.
+//! What is known of a received packet.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::version::Version;
 use crate::wire::frame::{Frame, PacketType};
 
-/// Where a packet came from.
+/// How a packet arrived.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arrival {
     pub(crate) now: Instant,
@@ -18,7 +18,7 @@ pub(crate) struct Arrival {
     pub(crate) size: usize,
 }
 
-/// What the frames of a packet were.
+/// A summary of the frames of a packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Content {
     pub(crate) ack_eliciting: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Takes note of a frame.
+    /// Adds a frame.
     #[inline]
     pub(crate) fn add(&mut self, frame: &Frame) {
         self.ack_eliciting |= frame.is_ack_eliciting();
@@ -42,14 +42,14 @@ impl Content {
 pub(crate) struct Opened {
     pub(crate) space: SpaceId,
     pub(crate) packet_type: PacketType,
-    /// Of a long header.
+    /// The version in a long header.
     pub(crate) version: Option<Version>,
     pub(crate) packet_number: u64,
     /// The connection ID it was sent to.
     pub(crate) destination: ConnectionId,
     /// Bytes of the packet.
     pub(crate) size: usize,
-    /// Key updates before the key that opened it.
+    /// Number of key updates before the key that opened it.
     pub(crate) generation: u32,
     /// The spin bit of a 1-RTT packet.
     pub(crate) spin: bool,

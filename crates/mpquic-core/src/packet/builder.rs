@@ -1,4 +1,4 @@
-//! [`PacketBuilder`]: header, room for frames, seal.
+//! [`PacketBuilder`]: writes the header of a packet, makes room for frames, and seals it.
 
 use crate::crypto::{HeaderKey, PacketKey};
 use crate::ids::{PathId, SpaceId};
@@ -10,10 +10,10 @@ use super::writer::FrameWriter;
 /// The sample starts this many bytes after the packet number (RFC 9001 section 5.4.2), so number
 /// and payload must be as long; the tag is long enough for the sample itself.
 const SAMPLE_DISTANCE: usize = 4;
-/// What the two-byte length of a long header holds.
+/// The largest value of the two-byte length in a long header.
 const MAX_LONG_PACKET: usize = (1 << 14) - 1;
 
-/// What a packet starts from.
+/// What is needed to start a packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PacketStart<'a> {
     pub(crate) header: &'a PacketHeader,
@@ -23,7 +23,7 @@ pub(crate) struct PacketStart<'a> {
     pub(crate) largest_acked: Option<u64>,
     /// Bytes of the AEAD's tag.
     pub(crate) tag_length: usize,
-    /// Where in the buffer the packet must end at the latest.
+    /// The last position in the buffer at which the packet may end.
     pub(crate) limit: usize,
     /// Grease the QUIC bit (RFC 9287).
     pub(crate) clear_quic_bit: bool,
@@ -33,7 +33,7 @@ pub(crate) struct PacketStart<'a> {
 #[derive(Debug)]
 #[must_use = "a packet must be finished or abandoned"]
 pub(crate) struct PacketBuilder {
-    /// Where the packet begins in the buffer, as all other positions.
+    /// Where the packet begins in the buffer. All other positions are in the buffer, too.
     start: usize,
     encoded: EncodedHeader,
     payload: usize,
@@ -92,7 +92,7 @@ impl PacketBuilder {
         buf.len() <= self.payload
     }
 
-    /// Takes the packet back: the buffer is as before [`Self::start`].
+    /// Drops the packet: the buffer is as before [`Self::start`].
     pub(crate) fn abandon(self, buf: &mut Vec<u8>) {
         buf.truncate(self.start);
     }

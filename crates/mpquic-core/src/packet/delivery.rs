@@ -1,11 +1,11 @@
-//! For each frame sent: who hears whether it arrived.
+//! For each frame sent: who has to be told whether it arrived.
 
 use quinn_proto::{Dir, StreamId};
 
 use crate::ids::PathId;
 
-/// A frame under way. It names the owner and just enough for the owner to act on loss: owners send
-/// the *current* state again, not the old bytes.
+/// A frame in flight. It says who owns the frame, and just enough for the owner to react to a loss:
+/// owners send the *current* state again, not the old bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// PING, PATH_CHALLENGE, PATH_RESPONSE, PADDING of a probe: no owner.
@@ -27,7 +27,7 @@ pub(crate) enum Delivery {
     AckFrequency(u64),
 }
 
-/// Every packet under way holds some of them.
+/// Kept small, because every packet in flight has some of them.
 const _: () = assert!(size_of::<Delivery>() <= 24);
 
 /// CRYPTO bytes.
@@ -133,7 +133,7 @@ impl From<PathLimitDelivery> for Delivery {
     }
 }
 
-/// What became of a frame.
+/// The fate of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// Its packet was acknowledged.
@@ -143,20 +143,20 @@ pub(crate) enum Fate {
     Lost,
 }
 
-/// How far a statement that the peer must hear has come: the owner keeps one beside each value it
-/// announces and sends the value again when it is back at `Queued`.
+/// The progress of a value that the peer must learn. The owner keeps one beside each value that it
+/// announces, and sends the value again when the progress is back at `Queued`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// To be written.
+    /// The value waits to be sent.
     Queued,
-    /// In a packet under way.
+    /// The value is in flight.
     Sent,
-    /// The peer has it; later fates of other copies change nothing.
+    /// The peer has the value; the fates of other copies change nothing.
     Delivered,
 }
 
 impl Progress {
-    /// Takes the fate of one copy.
+    /// A copy of the value was acknowledged or lost.
     pub(crate) fn on_fate(&mut self, fate: Fate) {
         *self = match (*self, fate) {
             (Self::Delivered, _) | (_, Fate::Acked) => Self::Delivered,
@@ -164,7 +164,7 @@ impl Progress {
         };
     }
 
-    /// True if it is to be written.
+    /// True if the value waits to be sent.
     pub(crate) fn is_queued(self) -> bool {
         self == Self::Queued
     }

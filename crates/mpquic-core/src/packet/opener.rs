@@ -12,7 +12,7 @@ const LONG_HEADER: u8 = 0x80;
 const KEY_PHASE: u8 = 0x04;
 const SPIN: u8 = 0x20;
 
-/// What header protection hid.
+/// The fields that header protection hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unprotected {
     /// The first byte of the packet.
@@ -40,7 +40,7 @@ impl Unprotected {
 pub(crate) enum OpenError {
     /// It is not authentic, or was sealed with other keys: drop it.
     NotAuthentic,
-    /// The peer sealed it and broke a rule.
+    /// It is authentic, but breaks a rule.
     Transport(TransportError),
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn unprotect(
     })
 }
 
-/// Decrypts in place and returns the payload, without a copy. Nothing is left of the packet.
+/// Decrypts in place and returns the payload without copying it. The packet is empty afterwards.
 pub(crate) fn open(
     packet: &mut ProtectedPacket,
     unprotected: &Unprotected,

@@ -5,35 +5,35 @@ use quinn_proto::EcnCodepoint;
 use crate::ids::{FourTuple, PathId};
 use crate::sched::DataSelection;
 
-/// What a 1-RTT packet is to contain. A new one is empty; whoever makes it adds what is due.
+/// What a 1-RTT packet is to contain. A new plan is empty; its maker adds what is due.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) path: PathId,
     /// Largest size of the datagram, bytes.
     pub(crate) size: usize,
     pub(crate) ecn: Option<EcnCodepoint>,
-    /// PATH_CHALLENGE and PATH_RESPONSE for these addresses, to which the packet goes.
+    /// Send the packet to these addresses, with PATH_CHALLENGE and PATH_RESPONSE for them.
     pub(crate) validation: Option<FourTuple>,
-    /// Nothing but probing frames: the packet must not move the path (RFC 9000 section 9.1).
+    /// Only probing frames, so that the packet does not move the path (RFC 9000 section 9.1).
     pub(crate) probing: bool,
-    /// Make the packet ack-eliciting, by a PING if need be.
+    /// Make the packet ack-eliciting, with a PING if necessary.
     pub(crate) ping: bool,
-    /// Ask for an acknowledgement at once, if the peer can be asked.
+    /// Ask for an immediate acknowledgement, if the peer supports it.
     pub(crate) immediate_ack: bool,
-    /// Expand to `size`.
+    /// Pad to `size`.
     pub(crate) pad: bool,
-    /// Expand to `size` if little is missing and more DATAGRAMs wait: the train goes on.
+    /// Pad to `size` if little is missing and more DATAGRAMs wait, so that the train can go on.
     pub(crate) align: bool,
     pub(crate) mtu_probe: bool,
-    /// Frames of connection, paths and stream limits.
+    /// Control frames of connection, paths and streams.
     pub(crate) management: bool,
-    /// Acknowledge for paths that cannot do so themselves.
+    /// Acknowledgements for paths that cannot carry their own.
     pub(crate) orphan_acks: bool,
     /// Stream data and datagrams.
     pub(crate) data: Option<DataSelection>,
-    /// Stream bytes at most.
+    /// The most stream bytes.
     pub(crate) max_data: usize,
-    /// The scheduler's mark on the packet.
+    /// The scheduler's tag for the packet.
     pub(crate) tag: u64,
 }
 

@@ -1,4 +1,4 @@
-//! [`Transmit`]: datagrams that are ready to leave.
+//! [`Transmit`]: datagrams that are ready to be sent.
 
 use quinn_proto::EcnCodepoint;
 
@@ -9,7 +9,7 @@ use crate::ids::{FourTuple, PathId};
 pub struct Transmit {
     /// The path, or `None` for datagrams an endpoint sends without a connection.
     pub path: Option<PathId>,
-    /// Between which addresses.
+    /// The addresses to send between.
     pub four_tuple: FourTuple,
     /// ECN codepoint of all of them.
     pub ecn: Option<EcnCodepoint>,

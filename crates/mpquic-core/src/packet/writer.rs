@@ -1,5 +1,5 @@
-//! [`FrameWriter`]: the room left in the packet under construction. Components write their frames
-//! into it and say for each who hears of its delivery.
+//! [`FrameWriter`]: the room left in a packet that is being built. Components write their frames
+//! into it, and say for each who has to be told of its fate.
 
 use smallvec::SmallVec;
 
@@ -34,7 +34,7 @@ impl<'a> FrameWriter<'a> {
         self.limit.saturating_sub(self.buf.len())
     }
 
-    /// Writes `frame` if it fits; says whether it did.
+    /// Writes `frame` if it fits; returns whether it did.
     #[must_use]
     pub(crate) fn try_write(&mut self, frame: &Frame, delivery: impl Into<Delivery>) -> bool {
         if frame.size() > self.remaining() {

@@ -11,8 +11,8 @@ pub(crate) struct AckPolicy {
     pub(crate) ack_eliciting_threshold: u64,
     /// Longest wait after an ack-eliciting packet.
     pub(crate) max_ack_delay: Duration,
-    /// A missing packet is reported at once when one arrives whose number is higher by so many;
-    /// 0 for never.
+    /// A missing packet is reported at once when one arrives whose number is higher by this many; 0
+    /// for never.
     pub(crate) reordering_threshold: u64,
     /// Every packet marked ECN-CE is acknowledged at once, not only the first of a run.
     pub(crate) every_ce: bool,
@@ -43,8 +43,9 @@ impl AckPolicy {
 pub(crate) enum AckState {
     /// No ack-eliciting packet waits for an acknowledgement.
     None,
-    /// One may ride along with other frames; on its own it can wait for `next_timeout`.
+    /// An acknowledgement may be sent with other frames; without them it can wait for
+    /// `next_timeout`.
     Pending,
-    /// One should be sent now, even on its own.
+    /// An acknowledgement should be sent now, even without other frames.
     Due,
 }

@@ -1,4 +1,4 @@
-//! Packets declared lost not long ago: their acknowledgement may only be late.
+//! Packets that were declared lost recently; they may still be acknowledged.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::SentPacket;
 
-/// More losses than this within a few round trips are hardly spurious.
+/// How many are remembered: more losses than this within a few round trips are hardly spurious.
 const CAPACITY: usize = 128;
 
 /// A packet declared lost.
@@ -18,7 +18,7 @@ pub(crate) struct LostPacket {
     pub(crate) packet: SentPacket,
 }
 
-/// A short memory of lost packets, by number.
+/// Recently lost packets, by number.
 #[derive(Debug, Default)]
 pub(crate) struct LostPackets {
     packets: VecDeque<LostPacket>,
@@ -44,7 +44,8 @@ impl LostPackets {
         }
     }
 
-    /// Takes out what these numbers name. Searches only if not all packets are older.
+    /// Removes and returns the packets with these numbers. It searches only if some packet may be
+    /// among them.
     pub(crate) fn take(
         &mut self,
         numbers: &RangeInclusive<u64>,
@@ -67,7 +68,7 @@ impl LostPackets {
         self.packets.front().map(|lost| lost.number)
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.packets.shrink_to_fit();
     }

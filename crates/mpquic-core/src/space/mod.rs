@@ -1,5 +1,5 @@
-//! What a packet number space keeps of packets: received ones and their acknowledgements, sent ones
-//! until their fate is known. Numbers, losses and timers are recovery's.
+//! The packets of a packet number space: received ones and their acknowledgements, and sent ones
+//! until their fate is known. Packet numbers, losses and timers are part of recovery.
 
 pub(crate) mod ack_policy;
 pub(crate) mod lost;

@@ -1,4 +1,4 @@
-//! Packets received: duplicates, and ranges to acknowledge.
+//! Received packets: detects duplicates, and keeps the ranges to acknowledge.
 
 use std::time::Instant;
 
@@ -18,12 +18,12 @@ use crate::wire::frame::encode_ack;
 /// and each one is repeated until it is confirmed or this many newer ones exist.
 const MAX_RANGES: usize = 256;
 
-/// With more ranges than this, confirmation is wanted after [`ACKS_WITH_RANGES`].
+/// With more ranges than this, confirmation is requested after [`ACKS_WITH_RANGES`].
 const FEW_RANGES: usize = 4;
 /// Acknowledgements between requests for confirmation while there are many ranges.
 const ACKS_WITH_RANGES: u32 = 32;
-/// Acknowledgements between requests for confirmation otherwise; it bounds what the sent packets
-/// that only acknowledge occupy.
+/// Acknowledgements between requests for confirmation otherwise. This also bounds the memory for
+/// sent ACK-only packets.
 const ACKS_WITHOUT_RANGES: u32 = 256;
 
 /// What was received in one packet number space and has to be acknowledged.
@@ -32,7 +32,7 @@ pub(crate) struct Received {
     seen: Seen,
     /// Numbers that acknowledgements report.
     ranges: RangeSet,
-    /// Numbers below are no longer reported, unless they arrive late.
+    /// Lower numbers are no longer reported, unless they arrive late.
     forgotten_below: u64,
     largest: Option<(u64, Instant)>,
     largest_ack_eliciting: Option<u64>,
@@ -49,7 +49,7 @@ pub(crate) struct Received {
     ecn: EcnCounts,
     /// The last packet was marked ECN-CE.
     ended_with_ce: bool,
-    /// Acknowledgements since one left in an ack-eliciting packet.
+    /// Acknowledgements sent since the last one in an ack-eliciting packet.
     unconfirmed_acks: u32,
 }
 
@@ -60,7 +60,7 @@ impl Received {
         self.seen.contains(packet_number)
     }
 
-    /// Takes note of a packet that was opened and is not a duplicate.
+    /// Adds a packet that was opened and is not a duplicate.
     pub(crate) fn on_packet(
         &mut self,
         packet_number: u64,
@@ -124,14 +124,14 @@ impl Received {
         }
     }
 
-    /// What was received is to be acknowledged now.
+    /// An acknowledgement is due now.
     pub(crate) fn set_due(&mut self) {
         self.due = true;
         self.deadline = None;
     }
 
     /// True if the ack-eliciting packet just received is to be acknowledged at once because of its
-    /// place. With a threshold of 1: if its number is smaller than an earlier one, or if numbers
+    /// number. With a threshold of 1: if its number is smaller than an earlier one, or if numbers
     /// between the largest earlier one and this one are missing.
     fn is_out_of_order(&self, packet_number: u64, threshold: u64) -> bool {
         match threshold {
@@ -147,7 +147,7 @@ impl Received {
     /// True if a sender that tolerates less reordering than `threshold` packets can declare one
     /// lost, or learn that it was wrong to do so (draft-ietf-quic-ack-frequency-14 section 6.2).
     fn is_beyond(&self, packet_number: u64, threshold: u64) -> bool {
-        // The last acknowledgement let the sender judge all numbers below.
+        // With the last acknowledgement, the sender could decide on all lower numbers.
         let judged = self
             .largest_reported
             .and_then(|largest| (largest + 1).checked_sub(threshold))
@@ -198,7 +198,7 @@ impl Received {
         self.deadline
     }
 
-    /// Makes a pending acknowledgement due if its time has come.
+    /// Makes a pending acknowledgement due if its timer has expired.
     pub(crate) fn on_timeout(&mut self, now: Instant) {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.deadline = None;
@@ -250,18 +250,18 @@ impl Received {
         self.unconfirmed_acks >= patience
     }
 
-    /// An acknowledgement of this space left in an ack-eliciting packet.
+    /// An acknowledgement of this space was sent in an ack-eliciting packet.
     pub(crate) fn on_confirmation_requested(&mut self) {
         self.unconfirmed_acks = 0;
     }
 
-    /// The last acknowledgement may be lost: the next packet has it again, but none leaves for that.
-    /// A peer that hears a probe need not probe as well.
+    /// The last acknowledgement may be lost: the next packet repeats it, but no packet is sent only
+    /// for that. So a peer that receives our probe need not send its own.
     pub(crate) fn repeat(&mut self) {
         self.repeat = self.largest_reported.is_some();
     }
 
-    /// What became of our acknowledgement whose largest number is `largest`.
+    /// Our acknowledgement with the largest number `largest` was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, largest: u64, fate: Fate) {
         match fate {
             Fate::Acked => self.on_confirmed(largest),
@@ -270,13 +270,14 @@ impl Received {
         }
     }
 
-    /// The peer knows: older ranges need not be repeated (RFC 9000 section 13.2.4).
+    /// The peer has received an acknowledgement: its ranges need not be repeated (RFC 9000 section
+    /// 13.2.4).
     fn on_confirmed(&mut self, largest: u64) {
         let Some((newest, _)) = self.largest else {
             return;
         };
-        // The largest number stays: the peer's ECN validation relies on it (RFC 9000 section
-        // 13.2.3). So does whatever arrived late and was never reported.
+        // The largest number stays, because the peer's ECN validation needs it (RFC 9000 section
+        // 13.2.3). Numbers that arrived late and were never reported stay, too.
         let bound = (largest + 1)
             .min(newest)
             .min(self.smallest_unreported.unwrap_or(u64::MAX));

@@ -1,19 +1,20 @@
-//! Which of the newest packet numbers were received: a bitmap that slides, and grows while numbers
-//! are missing.
+//! Which of the newest packet numbers were received: a sliding bitmap that grows while numbers are
+//! missing.
 
 use smallvec::SmallVec;
 
-/// Words of the bitmap at most, a power of two.
+/// The most words of the bitmap, a power of two.
 const MAX_WORDS: usize = 128;
 
-/// How many numbers the bitmap spans at most. Older ones count as received, so a packet that arrives
+/// The most numbers that the bitmap spans. Older ones count as received, so a packet that arrives
 /// this many numbers late is dropped.
 #[cfg(test)]
 pub(super) const WINDOW: u64 = MAX_WORDS as u64 * 64;
 
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// A ring: the word of a number is in the place it has modulo the length, a power of two.
+    /// A ring whose length is a power of two: the index of a number's word is taken modulo that
+    /// length.
     words: SmallVec<[u64; 2]>,
     /// The lowest number in the window, a multiple of 64. All below count as received.
     base: u64,
@@ -52,7 +53,7 @@ impl Seen {
 
     /// Moves or widens the window so that it holds `number`, which lies above it.
     fn make_room(&mut self, number: u64) {
-        // Words that are full tell no more than the base does.
+        // The base alone tells as much as words that are full.
         while self.words[self.index(self.base)] == u64::MAX {
             self.slide(1);
         }

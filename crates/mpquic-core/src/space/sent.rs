@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crate::packet::writer::Deliveries;
 
-/// A packet under way.
+/// A packet that is neither acknowledged nor lost.
 #[derive(Debug, Clone)]
 pub(crate) struct SentPacket {
-    /// When it left.
+    /// When it was sent.
     pub(crate) time_sent: Instant,
     /// Its size, bytes of UDP payload.
     pub(crate) bytes: u16,
@@ -23,18 +23,19 @@ pub(crate) struct SentPacket {
     pub(crate) mtu_probe: bool,
     /// Its content was sent again on another path already.
     pub(crate) reinjected: bool,
-    /// Counts key updates: which keys sealed it.
+    /// Number of key updates before it was sealed.
     pub(crate) key_phase_generation: u32,
     /// The scheduler's tag, 0 if it was not asked.
     pub(crate) tag: u64,
-    /// Who hears of its fate.
+    /// Its frames, with their owners.
     pub(crate) deliveries: Deliveries,
     /// Filled in by recovery when the packet is sent.
     pub(crate) rate: SendState,
 }
 
 impl SentPacket {
-    /// A packet of `bytes` with no frames worth mentioning; callers set what differs.
+    /// A packet of `bytes` that elicits no acknowledgement and has no frames to track; callers set
+    /// what differs.
     pub(crate) fn new(time_sent: Instant, bytes: u16) -> Self {
         Self {
             time_sent,
@@ -51,7 +52,7 @@ impl SentPacket {
         }
     }
 
-    /// A packet that only acknowledges: the peer may never acknowledge it in turn.
+    /// True for an ACK-only packet, which the peer may never acknowledge.
     fn is_bare_ack(&self) -> bool {
         !self.ack_eliciting && !self.in_flight
     }
@@ -71,7 +72,7 @@ pub(crate) struct SendState {
 }
 
 impl SendState {
-    /// A state that means nothing, until recovery fills it in.
+    /// A placeholder, until recovery sets the values.
     pub(crate) fn unset(now: Instant) -> Self {
         Self {
             delivered: 0,
@@ -82,13 +83,13 @@ impl SendState {
     }
 }
 
-/// Bare acknowledgements are forgotten, oldest first, when there are more than this many and more
-/// than anything else: a peer that never acknowledges must not make the ring grow.
+/// ACK-only packets are forgotten, oldest first, when there are more than this many and they are
+/// more than half of all: a peer that never acknowledges them must not make the ring grow.
 const MANY_BARE_ACKS: usize = 1024;
-/// How many of them are kept then.
+/// How many ACK-only packets are kept then.
 const KEPT_BARE_ACKS: usize = 256;
-/// Numbers left out between two packets get slots of their own up to this many, so that the place
-/// of a number can be calculated.
+/// Up to this many skipped numbers in a row get slots of their own, so that the index of a number
+/// can be calculated.
 const MAX_FILLED_GAP: u64 = 8;
 
 #[derive(Debug)]
@@ -116,8 +117,8 @@ impl Slot {
 
 /// Packets of one space that are neither acknowledged nor lost, by number.
 ///
-/// Losses leave at the front, so acknowledged slots are only ever left standing within the
-/// reordering threshold below the largest acknowledged number: walking over them is cheap.
+/// Lost packets are removed at the front, so acknowledged slots remain only within the reordering
+/// threshold below the largest acknowledged number, and skipping them is cheap.
 #[derive(Debug, Default)]
 pub(crate) struct SentPackets {
     slots: VecDeque<Slot>,
@@ -142,7 +143,7 @@ impl SentPackets {
         self.count(&packet, true);
         let is_bare_ack = packet.is_bare_ack();
         if self.slots.capacity() == 0 {
-            // Many connections never have more under way.
+            // Many connections never have more packets in flight.
             self.slots.reserve_exact(2);
         }
         self.slots.push_back(Slot {
@@ -167,7 +168,7 @@ impl SentPackets {
         });
     }
 
-    /// Adds a packet to the sums, or takes it out.
+    /// Adds a packet to the sums, or removes it.
     fn count(&mut self, packet: &SentPacket, add: bool) {
         let bytes = u64::from(packet.bytes) * u64::from(packet.in_flight);
         let ack_eliciting = usize::from(packet.ack_eliciting);
@@ -183,8 +184,8 @@ impl SentPackets {
         }
     }
 
-    /// Takes the packets with these numbers out; others are left alone. Costs nothing for numbers
-    /// that are not under way.
+    /// Removes and returns the packets with these numbers. Numbers that are not in flight cost
+    /// nothing.
     pub(crate) fn acknowledge(
         &mut self,
         numbers: &RangeInclusive<u64>,
@@ -241,12 +242,12 @@ impl SentPackets {
         any_acked
     }
 
-    /// The oldest packet, once [`Self::pop_resolved`] has cleared the way to it.
+    /// The oldest packet, after [`Self::pop_resolved`] has freed the slots before it.
     pub(crate) fn front(&self) -> Option<(u64, &SentPacket)> {
         self.slots.front().and_then(Slot::packet)
     }
 
-    /// Takes out what [`Self::front`] shows.
+    /// Removes and returns the packet that [`Self::front`] shows.
     pub(crate) fn pop_front(&mut self) -> Option<(u64, SentPacket)> {
         self.front()?;
         let slot = self.slots.pop_front()?;
@@ -257,17 +258,18 @@ impl SentPackets {
         Some((slot.number, packet))
     }
 
-    /// A number no packet under way is below.
+    /// A lower bound of the packet numbers.
     pub(crate) fn first_number(&self) -> Option<u64> {
         self.slots.front().map(|slot| slot.number)
     }
 
-    /// Packets under way, oldest first.
+    /// Packets, oldest first.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &SentPacket)> {
         self.slots.iter().filter_map(Slot::packet)
     }
 
-    /// Packets under way, oldest first. Their size and what they count for must not be changed.
+    /// Packets, oldest first. Their size, and the flags that the sums depend on, must not be
+    /// changed.
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (u64, &mut SentPacket)> {
         self.slots
             .iter_mut()
@@ -282,12 +284,12 @@ impl SentPackets {
         self.bytes_in_flight
     }
 
-    /// Number of ack-eliciting packets under way.
+    /// Number of ack-eliciting packets.
     pub(crate) fn ack_eliciting(&self) -> usize {
         self.ack_eliciting
     }
 
-    /// From now on no packet under way counts as in flight.
+    /// From now on, none of the packets counts as in flight.
     pub(crate) fn leave_flight(&mut self) {
         self.bytes_in_flight = 0;
         self.bare_acks = 0;
@@ -299,13 +301,13 @@ impl SentPackets {
         }
     }
 
-    /// Gives back memory kept for reuse.
+    /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.slots.shrink_to_fit();
     }
 
-    /// Takes all packets out, oldest first. The path's count of bytes in flight does not follow;
-    /// recovery's `discard_space` takes care of that.
+    /// Removes all packets, oldest first. The caller has to update the path's bytes in flight, as
+    /// recovery's `discard_space` does.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u64, SentPacket)> {
         self.bytes_in_flight = 0;
         self.ack_eliciting = 0;

@@ -1,4 +1,4 @@
-//! Variable-length integers and the other small pieces all formats are made of.
+//! Variable-length integers and other small elements of all formats.
 
 use bytes::{Buf, Bytes};
 use quinn_proto::ConnectionId;
@@ -46,7 +46,7 @@ pub(crate) fn take_varint(buf: &mut impl Buf) -> Option<u64> {
         None => short_word(chunk.get(..length)?),
     };
     buf.advance(length);
-    // The two bits of the length go out at the top, what follows the integer at the bottom.
+    // Shifts out the two bits of the length at the top, and what follows the integer at the bottom.
     Some((u64::from_be_bytes(word) << 2) >> (66 - 8 * length))
 }
 
@@ -59,7 +59,7 @@ fn short_word(bytes: &[u8]) -> [u8; 8] {
     word
 }
 
-/// Cuts the next `length` bytes off. The end of a buffer is handed over, not shared.
+/// Cuts the next `length` bytes off. If that is all of the buffer, it is moved rather than shared.
 pub(crate) fn take_bytes(buf: &mut Bytes, length: u64) -> Option<Bytes> {
     let length = usize::try_from(length).ok()?;
     match length.cmp(&buf.len()) {
@@ -92,7 +92,7 @@ pub(crate) fn cid(bytes: &[u8]) -> Option<ConnectionId> {
     (bytes.len() <= MAX_CID_LENGTH).then(|| ConnectionId::new(bytes))
 }
 
-/// Where encodings go. Each format is written down once and serves both to measure and to encode.
+/// Receives encodings, so that the code of each format serves both to measure and to encode.
 pub(crate) trait Sink {
     /// Takes an integer in its shortest encoding.
     fn varint(&mut self, value: u64);

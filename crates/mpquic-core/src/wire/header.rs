@@ -24,7 +24,7 @@ const TAG_LENGTH: usize = 16;
 /// Two-byte varint; the value goes into the other 14 bits.
 const TWO_BYTE_VARINT: u16 = 0x4000;
 
-/// Why a packet cannot be told apart from noise. The rest of its datagram is lost with it.
+/// Why a packet cannot be read. The rest of its datagram is dropped with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum HeaderError {
     /// The datagram ends before the packet does.
@@ -38,7 +38,7 @@ pub enum HeaderError {
     Malformed,
 }
 
-/// What a header says before protection is removed.
+/// The part of a header that can be read before protection is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Header {
     /// Initial.

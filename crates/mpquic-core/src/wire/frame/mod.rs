@@ -42,7 +42,7 @@ use frame_type as ty;
 
 /// One frame. Byte strings are slices of the received datagram.
 ///
-/// Frames may come; the fields of each are settled by its type.
+/// Frames may be added; the fields of each are in a type of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Frame {
