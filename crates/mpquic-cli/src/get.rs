@@ -86,16 +86,16 @@ impl Fetch<'_> {
         if connected.is_old {
             download.before = connection.path_stats();
         }
-        let Some(accepted) = connected.early else {
+        let Some(accepted) = connected.zero_rtt else {
             return download.run(connection).await;
         };
         let result = download.run(connection).await;
         if accepted.await {
-            let early = |report| Report {
+            let with_zero_rtt = |report| Report {
                 early_data: true,
                 ..report
             };
-            return result.map(early);
+            return result.map(with_zero_rtt);
         }
         // The server rejected 0-RTT: send the request again as 1-RTT data.
         self.start()?.run(connection).await

@@ -34,7 +34,7 @@ struct Session {
     connection: Connection,
     authority: String,
     /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
-    early: Option<Shared<ZeroRttAccepted>>,
+    zero_rtt: Option<Shared<ZeroRttAccepted>>,
 }
 
 /// A connection as a request gets it.
@@ -43,7 +43,7 @@ pub(crate) struct Connected {
     /// An earlier request has used this connection.
     pub(crate) is_old: bool,
     /// Set if requests may be sent as 0-RTT; resolves to whether the server accepts it.
-    pub(crate) early: Option<Shared<ZeroRttAccepted>>,
+    pub(crate) zero_rtt: Option<Shared<ZeroRttAccepted>>,
 }
 
 impl Session {
@@ -87,14 +87,17 @@ impl<'a> Sessions<'a> {
                 is_old: true,
                 // Once it is known whether the server accepted 0-RTT, the handshake is over, and
                 // nothing leaves as 0-RTT any more.
-                early: session.early.clone().filter(|early| early.peek().is_none()),
+                zero_rtt: session
+                    .zero_rtt
+                    .clone()
+                    .filter(|zero_rtt| zero_rtt.peek().is_none()),
             });
         }
         let session = current.insert(self.connect(url).await?);
         Ok(Connected {
             connection: session.connection.clone(),
             is_old: false,
-            early: session.early.clone(),
+            zero_rtt: session.zero_rtt.clone(),
         })
     }
 
@@ -121,8 +124,8 @@ impl<'a> Sessions<'a> {
         let mut failure = Failure::other(format!("{host} has no address"));
         for address in addresses {
             match self.connect_to(address, host).await {
-                Ok((endpoint, connection, early)) => {
-                    if early.is_none() {
+                Ok((endpoint, connection, zero_rtt)) => {
+                    if zero_rtt.is_none() {
                         self.warn_if_single_path(&connection);
                     }
                     let steps = self.args.connections.drill.steps.clone();
@@ -131,7 +134,7 @@ impl<'a> Sessions<'a> {
                         endpoint,
                         connection,
                         authority: authority.to_string(),
-                        early: early.map(FutureExt::shared),
+                        zero_rtt: zero_rtt.map(FutureExt::shared),
                     });
                 }
                 Err(error) => failure = error,

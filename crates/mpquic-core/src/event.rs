@@ -152,7 +152,7 @@ pub enum TimeoutReason {
     /// The scheduler asked to be called.
     Scheduler,
     /// An idle connection frees memory.
-    Rest,
+    Trim,
 }
 
 /// Why a path could not be opened.

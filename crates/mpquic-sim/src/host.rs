@@ -333,7 +333,7 @@ impl<A: Application> Host<A> {
                 break;
             };
             if self.checks {
-                hosted.invariants.on_transmit(now, &transmit, &buffer);
+                hosted.invariants.on_transmit(&transmit, &buffer);
                 let Hosted {
                     observer,
                     connection,

@@ -35,7 +35,7 @@ impl Invariants {
     }
 
     /// A batch must consist of whole datagrams of a legal size.
-    pub(crate) fn on_transmit(&mut self, _now: Instant, transmit: &Transmit, buffer: &[u8]) {
+    pub(crate) fn on_transmit(&mut self, transmit: &Transmit, buffer: &[u8]) {
         assert_eq!(transmit.size, buffer.len(), "size of the batch");
         assert!(transmit.size > 0, "an empty batch");
         if let Some(segment) = transmit.segment_size {

@@ -97,10 +97,10 @@ impl Connection {
     ///
     /// If the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
-        let (id, early) = self.open(Dir::Bi).await?;
+        let (id, as_zero_rtt) = self.open(Dir::Bi).await?;
         Ok((
-            SendStream::new(self.0.clone(), id, early),
-            RecvStream::opened(self.0.clone(), id, early),
+            SendStream::new(self.0.clone(), id, as_zero_rtt),
+            RecvStream::opened(self.0.clone(), id, as_zero_rtt),
         ))
     }
 
@@ -110,8 +110,8 @@ impl Connection {
     ///
     /// If the connection ended.
     pub async fn open_uni(&self) -> Result<SendStream, ConnectionError> {
-        let (id, early) = self.open(Dir::Uni).await?;
-        Ok(SendStream::new(self.0.clone(), id, early))
+        let (id, as_zero_rtt) = self.open(Dir::Uni).await?;
+        Ok(SendStream::new(self.0.clone(), id, as_zero_rtt))
     }
 
     /// Waits for the next bidirectional stream that the peer opens. Cancel-safe.
@@ -143,12 +143,12 @@ impl Connection {
         let attempt = |engine: &mut LockedConnection<'_>| match &engine.error {
             Some(error) => Some(Err(error.clone())),
             None => {
-                let early = engine.core.zero_rtt() == ZeroRtt::Offered;
+                let as_zero_rtt = engine.core.zero_rtt() == ZeroRtt::Offered;
                 let id = engine.core.streams().open(dir);
                 if id.is_none() {
                     engine.wake_task(); // STREAMS_BLOCKED may be due.
                 }
-                id.map(|id| Ok((id, early)))
+                id.map(|id| Ok((id, as_zero_rtt)))
             }
         };
         self.0.until(notify, attempt).await

@@ -429,7 +429,7 @@ impl Engine {
     }
 
     /// True if the server rejected 0-RTT and a stream with this flag was opened as 0-RTT.
-    pub(crate) fn is_rejected(&self, early: bool) -> bool {
-        early && self.core.zero_rtt() == ZeroRtt::Rejected
+    pub(crate) fn is_rejected(&self, as_zero_rtt: bool) -> bool {
+        as_zero_rtt && self.core.zero_rtt() == ZeroRtt::Rejected
     }
 }

@@ -36,7 +36,7 @@ pub struct RecvStream {
     connection: ConnectionRef,
     id: StreamId,
     /// Opened as 0-RTT, before it was known whether the server accepts it.
-    early: bool,
+    as_zero_rtt: bool,
     /// The peer may have sent this stream as 0-RTT.
     is_0rtt: bool,
     end: Option<End>,
@@ -117,13 +117,13 @@ pub enum ReadToEndError {
 }
 
 impl RecvStream {
-    /// A stream that we opened, as 0-RTT if `early`.
-    pub(crate) fn opened(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
+    /// A stream that we opened, as 0-RTT if `as_zero_rtt`.
+    pub(crate) fn opened(connection: ConnectionRef, id: StreamId, as_zero_rtt: bool) -> Self {
         Self {
             connection,
             id,
-            early,
-            is_0rtt: early,
+            as_zero_rtt,
+            is_0rtt: as_zero_rtt,
             end: None,
         }
     }
@@ -133,7 +133,7 @@ impl RecvStream {
         Self {
             connection,
             id,
-            early: false,
+            as_zero_rtt: false,
             is_0rtt,
             end: None,
         }
@@ -254,7 +254,7 @@ impl RecvStream {
     /// If the stream is closed.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.error.is_some() || engine.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return Ok(());
         }
         engine.core.recv_stream(self.id).stop(error_code)?;
@@ -278,7 +278,7 @@ impl RecvStream {
                 None => {}
             }
             let mut engine = self.connection.lock();
-            if engine.is_rejected(self.early) {
+            if engine.is_rejected(self.as_zero_rtt) {
                 return Poll::Ready(Err(ResetError::ZeroRttRejected));
             }
             let reset = engine.core.recv_stream(self.id).received_reset();
@@ -360,7 +360,7 @@ impl RecvStream {
             None => {}
         }
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.early) {
+        if engine.is_rejected(self.as_zero_rtt) {
             return Poll::Ready(Err(ReadError::ZeroRttRejected));
         }
         let mut any = false;
@@ -417,7 +417,7 @@ impl Drop for RecvStream {
         }
         let mut engine = self.connection.lock();
         // The ID of a rejected stream may belong to a new stream.
-        if engine.error.is_some() || engine.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return;
         }
         engine.readers.remove(&self.id);

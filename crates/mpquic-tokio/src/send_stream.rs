@@ -42,7 +42,7 @@ pub struct SendStream {
     connection: ConnectionRef,
     id: StreamId,
     /// Opened as 0-RTT, before it was known whether the server accepts it.
-    early: bool,
+    as_zero_rtt: bool,
     /// Finished or reset: there is nothing left to do on drop.
     finished: bool,
 }
@@ -86,11 +86,11 @@ impl From<WriteError> for io::Error {
 }
 
 impl SendStream {
-    pub(crate) fn new(connection: ConnectionRef, id: StreamId, early: bool) -> Self {
+    pub(crate) fn new(connection: ConnectionRef, id: StreamId, as_zero_rtt: bool) -> Self {
         Self {
             connection,
             id,
-            early,
+            as_zero_rtt,
             finished: false,
         }
     }
@@ -200,7 +200,7 @@ impl SendStream {
         if let Some(error) = &engine.error {
             return Poll::Ready(Err(error.clone().into()));
         }
-        if engine.is_rejected(self.early) {
+        if engine.is_rejected(self.as_zero_rtt) {
             return Poll::Ready(Err(WriteError::ZeroRttRejected));
         }
         match write(&mut engine.core.send_stream(self.id)) {
@@ -228,7 +228,7 @@ impl SendStream {
     /// If the stream is closed: finished or reset before, or rejected with 0-RTT.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.early) {
+        if engine.is_rejected(self.as_zero_rtt) {
             return Err(ClosedStream::default());
         }
         match engine.core.send_stream(self.id).finish() {
@@ -251,7 +251,7 @@ impl SendStream {
     /// If the stream is closed.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.error.is_some() || engine.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return Ok(());
         }
         engine.core.send_stream(self.id).reset(error_code)?;
@@ -268,7 +268,7 @@ impl SendStream {
     /// If the peer does not support it, fewer bytes were written, or the stream is closed.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         let mut engine = self.connection.lock();
-        if engine.error.is_some() || engine.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return Err(ResetAtError::ClosedStream);
         }
         let mut stream = engine.core.send_stream(self.id);
@@ -284,7 +284,7 @@ impl SendStream {
     /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.early) {
+        if engine.is_rejected(self.as_zero_rtt) {
             return Err(ClosedStream::default());
         }
         engine.core.send_stream(self.id).set_priority(priority)
@@ -297,7 +297,7 @@ impl SendStream {
     /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.early) {
+        if engine.is_rejected(self.as_zero_rtt) {
             return Err(ClosedStream::default());
         }
         engine.core.send_stream(self.id).priority()
@@ -312,7 +312,7 @@ impl SendStream {
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| {
             let mut engine = self.connection.lock();
-            if engine.is_rejected(self.early) {
+            if engine.is_rejected(self.as_zero_rtt) {
                 return Poll::Ready(Err(StoppedError::ZeroRttRejected));
             }
             match engine.core.send_stream(self.id).stopped() {
@@ -332,12 +332,12 @@ impl SendStream {
 
 impl Drop for SendStream {
     fn drop(&mut self) {
-        if self.finished && !self.early {
+        if self.finished && !self.as_zero_rtt {
             return;
         }
         let mut engine = self.connection.lock();
         // The ID of a rejected stream may belong to a new stream.
-        if engine.error.is_some() || engine.is_rejected(self.early) {
+        if engine.error.is_some() || engine.is_rejected(self.as_zero_rtt) {
             return;
         }
         engine.writers.remove(&self.id);

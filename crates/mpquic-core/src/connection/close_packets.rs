@@ -30,12 +30,12 @@ impl Connection {
         let four_tuple = path.four_tuple();
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
         if !self.handshake.is_confirmed() && id == PathId::ZERO {
-            let early = conceal(&frame);
+            let concealed = conceal(&frame);
             // RFC 9000 section 14.1: the last packet is padded to fill the datagram.
             let pad = self.side == Side::Client && self.handshake.level(SpaceId::Initial).is_some();
             let last = self.handshake.level(SpaceId::Handshake).is_none();
-            self.close_handshake(SpaceId::Initial, &early, limit, pad && last, buf);
-            self.close_handshake(SpaceId::Handshake, &early, limit, pad, buf);
+            self.close_handshake(SpaceId::Initial, &concealed, limit, pad && last, buf);
+            self.close_handshake(SpaceId::Handshake, &concealed, limit, pad, buf);
         }
         if self.handshake.has_one_rtt_keys()
             && (self.handshake.is_complete() || self.side == Side::Server)

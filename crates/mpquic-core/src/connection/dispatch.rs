@@ -83,7 +83,7 @@ impl Connection {
             Frame::MaxData(maximum) => self.streams.on_max_data(maximum),
             Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(&frame)?,
             Frame::MaxStreams(frame) => self.streams.on_max_streams(&frame)?,
-            Frame::DataBlocked(limit) => self.streams.on_data_blocked(limit),
+            Frame::DataBlocked(_) => self.streams.on_data_blocked(),
             Frame::StreamDataBlocked(frame) => self.streams.on_stream_data_blocked(&frame)?,
             Frame::StreamsBlocked(frame) => self.streams.on_streams_blocked(&frame)?,
             Frame::NewConnectionId(frame) => paths.on_new_connection_id(&frame, outbox)?,

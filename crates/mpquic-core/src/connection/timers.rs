@@ -39,7 +39,7 @@ impl Connection {
         let idle = self.idle.deadline(|| self.paths.largest_pto());
         earliest.note(idle, TimeoutReason::Idle);
         earliest.note(self.handshake.next_timeout(), TimeoutReason::KeyDiscard);
-        earliest.note(self.idle.trim_timeout(), TimeoutReason::Rest);
+        earliest.note(self.idle.trim_timeout(), TimeoutReason::Trim);
         earliest.0
     }
 

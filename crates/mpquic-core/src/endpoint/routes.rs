@@ -37,14 +37,14 @@ pub(super) enum Route {
 
 /// A [`Route`] in eight bytes: there may be millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct CompactRoute {
     handle: u32,
     path: PathId,
 }
 
-const _: () = assert!(size_of::<Place>() == 8);
+const _: () = assert!(size_of::<CompactRoute>() == 8);
 
-impl Place {
+impl CompactRoute {
     const RETIRED: Self = Self {
         handle: u32::MAX,
         path: PathId::ZERO,
@@ -70,7 +70,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
-    cids: CidMap<Place>,
+    cids: CidMap<CompactRoute>,
     /// The last result of a lookup in `cids`, because datagrams of a connection come in runs.
     recent: Option<(ConnectionId, Route)>,
     initial: HashMap<ConnectionId, InitialRoute>,
@@ -153,7 +153,7 @@ impl Routes {
                 if let Some(registered) = self.connections.get_mut(handle.0)
                     && registered.cids.remove(&cid)
                 {
-                    self.cids.insert(&cid, Place::RETIRED);
+                    self.cids.insert(&cid, CompactRoute::RETIRED);
                     registered.retired.push(&cid);
                     if let Some(old) = registered.retired.overflow(MAX_RETIRED) {
                         forget_retired(&mut self.cids, &old);
@@ -186,11 +186,11 @@ impl Routes {
             && self
                 .cids
                 .get(&cid)
-                .is_none_or(|place| *place == Place::RETIRED)
-            && let Some(place) = Place::new(handle, path)
+                .is_none_or(|route| *route == CompactRoute::RETIRED)
+            && let Some(route) = CompactRoute::new(handle, path)
         {
             registered.cids.push(&cid);
-            self.cids.insert(&cid, place);
+            self.cids.insert(&cid, route);
             self.recent = None;
         }
     }
@@ -227,8 +227,8 @@ impl Routes {
 }
 
 /// Forgets a retired connection ID, unless it was issued again.
-fn forget_retired(cids: &mut CidMap<Place>, cid: &[u8]) {
-    if cids.get(cid) == Some(&Place::RETIRED) {
+fn forget_retired(cids: &mut CidMap<CompactRoute>, cid: &[u8]) {
+    if cids.get(cid) == Some(&CompactRoute::RETIRED) {
         cids.remove(cid);
     }
 }

@@ -95,11 +95,11 @@ const MAX_FILLED_GAP: u64 = 8;
 #[derive(Debug)]
 struct Slot {
     number: u64,
-    content: Content,
+    state: SlotState,
 }
 
 #[derive(Debug)]
-enum Content {
+enum SlotState {
     Sent(SentPacket),
     Acked,
     /// The number was never sent.
@@ -108,9 +108,9 @@ enum Content {
 
 impl Slot {
     fn packet(&self) -> Option<(u64, &SentPacket)> {
-        match &self.content {
-            Content::Sent(packet) => Some((self.number, packet)),
-            Content::Acked | Content::Skipped => None,
+        match &self.state {
+            SlotState::Sent(packet) => Some((self.number, packet)),
+            SlotState::Acked | SlotState::Skipped => None,
         }
     }
 }
@@ -136,7 +136,7 @@ impl SentPackets {
             if !gap.is_empty() && gap.end - gap.start <= MAX_FILLED_GAP {
                 self.slots.extend(gap.map(|number| Slot {
                     number,
-                    content: Content::Skipped,
+                    state: SlotState::Skipped,
                 }));
             }
         }
@@ -148,7 +148,7 @@ impl SentPackets {
         }
         self.slots.push_back(Slot {
             number,
-            content: Content::Sent(packet),
+            state: SlotState::Sent(packet),
         });
         if is_bare_ack && self.bare_acks > MANY_BARE_ACKS.max(self.slots.len() / 2) {
             self.forget_bare_acks();
@@ -200,8 +200,9 @@ impl SentPackets {
             if slot.number > *numbers.end() {
                 break;
             }
-            if matches!(slot.content, Content::Sent(_))
-                && let Content::Sent(packet) = std::mem::replace(&mut slot.content, Content::Acked)
+            if matches!(slot.state, SlotState::Sent(_))
+                && let SlotState::Sent(packet) =
+                    std::mem::replace(&mut slot.state, SlotState::Acked)
             {
                 acked.push((slot.number, packet));
             }
@@ -232,10 +233,10 @@ impl SentPackets {
     pub(crate) fn pop_resolved(&mut self) -> bool {
         let mut any_acked = false;
         while let Some(slot) = self.slots.front() {
-            match slot.content {
-                Content::Sent(_) => break,
-                Content::Acked => any_acked = true,
-                Content::Skipped => {}
+            match slot.state {
+                SlotState::Sent(_) => break,
+                SlotState::Acked => any_acked = true,
+                SlotState::Skipped => {}
             }
             self.slots.pop_front();
         }
@@ -251,7 +252,7 @@ impl SentPackets {
     pub(crate) fn pop_front(&mut self) -> Option<(u64, SentPacket)> {
         self.front()?;
         let slot = self.slots.pop_front()?;
-        let Content::Sent(packet) = slot.content else {
+        let SlotState::Sent(packet) = slot.state else {
             return None;
         };
         self.count(&packet, false);
@@ -273,9 +274,9 @@ impl SentPackets {
     pub(crate) fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = (u64, &mut SentPacket)> {
         self.slots
             .iter_mut()
-            .filter_map(|slot| match &mut slot.content {
-                Content::Sent(packet) => Some((slot.number, packet)),
-                Content::Acked | Content::Skipped => None,
+            .filter_map(|slot| match &mut slot.state {
+                SlotState::Sent(packet) => Some((slot.number, packet)),
+                SlotState::Acked | SlotState::Skipped => None,
             })
     }
 
@@ -294,7 +295,7 @@ impl SentPackets {
         self.bytes_in_flight = 0;
         self.bare_acks = 0;
         for slot in &mut self.slots {
-            if let Content::Sent(packet) = &mut slot.content {
+            if let SlotState::Sent(packet) = &mut slot.state {
                 packet.in_flight = false;
                 self.bare_acks += usize::from(packet.is_bare_ack());
             }
@@ -312,9 +313,9 @@ impl SentPackets {
         self.bytes_in_flight = 0;
         self.ack_eliciting = 0;
         self.bare_acks = 0;
-        self.slots.drain(..).filter_map(|slot| match slot.content {
-            Content::Sent(packet) => Some((slot.number, packet)),
-            Content::Acked | Content::Skipped => None,
+        self.slots.drain(..).filter_map(|slot| match slot.state {
+            SlotState::Sent(packet) => Some((slot.number, packet)),
+            SlotState::Acked | SlotState::Skipped => None,
         })
     }
 }

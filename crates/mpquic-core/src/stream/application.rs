@@ -244,7 +244,7 @@ impl StreamSet {
     fn with_half<T>(&mut self, id: StreamId, change: impl FnOnce(&mut SendHalf) -> T) -> Option<T> {
         let key = self.send_key(id)?;
         let result = change(self.sends.get_mut(key as usize)?);
-        self.settle_send(key);
+        self.update_send(key);
         Some(result)
     }
 
@@ -260,7 +260,7 @@ impl StreamSet {
         let room = self.send_room();
         let send = (self.sends.get_mut(key as usize)).ok_or(WriteError::ClosedStream)?;
         if let Some(error_code) = send.tell_stopped() {
-            self.settle_send(key);
+            self.update_send(key);
             return Err(WriteError::Stopped(error_code));
         }
         if !send.is_open() {
@@ -274,7 +274,7 @@ impl StreamSet {
             // RFC 9000 section 4.1
             send.credit.on_blocked();
             send.writer_waits = true;
-            self.settle_send(key);
+            self.update_send(key);
             return Err(WriteError::Blocked);
         }
         if room == 0 {
@@ -284,7 +284,7 @@ impl StreamSet {
         let room = usize::try_from(room.min(credit)).unwrap_or(usize::MAX);
         let taken = take(send, room);
         send.credit.take(taken as u64);
-        self.settle_send(key);
+        self.update_send(key);
         Ok(taken)
     }
 
@@ -324,7 +324,7 @@ impl StreamSet {
                 Ok(None)
             }
             Read::Reset(error_code) => {
-                self.settle_recv(key);
+                self.update_recv(key);
                 self.drop_recv(key);
                 Err(ReadStreamError::Reset(error_code))
             }
@@ -339,7 +339,7 @@ impl StreamSet {
         let after = recv.footprint();
         self.count_held(before, after);
         if reset.is_some() {
-            self.settle_recv(key);
+            self.update_recv(key);
             self.drop_recv(key);
         }
         Ok(reset)
@@ -354,7 +354,7 @@ impl StreamSet {
         }
         let after = recv.footprint();
         self.count_held(before, after);
-        self.settle_recv(key);
+        self.update_recv(key);
         Ok(())
     }
 }

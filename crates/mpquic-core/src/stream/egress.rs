@@ -221,7 +221,7 @@ impl StreamSet {
             left -= written.length;
             self.resend.rotate(key);
             self.fresh.rotate(key);
-            self.settle_send(key);
+            self.update_send(key);
         }
         self.note_blocked();
         max_bytes - left
@@ -249,7 +249,7 @@ impl StreamSet {
                 left -= written.length;
                 from = start + written.length as u64;
             }
-            self.settle_send(key);
+            self.update_send(key);
         }
         self.note_blocked();
         max_bytes - left
@@ -315,7 +315,7 @@ impl StreamSet {
                         recv.credit.on_lost();
                     }
                 }
-                self.settle_recv(key);
+                self.update_recv(key);
             }
             StreamDelivery::Data { .. }
             | StreamDelivery::ResetStream(_)
@@ -328,7 +328,7 @@ impl StreamSet {
             && let Some(send) = self.sends.get_mut(key as usize)
         {
             change(send);
-            self.settle_send(key);
+            self.update_send(key);
         }
     }
 }

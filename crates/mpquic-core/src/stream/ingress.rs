@@ -55,7 +55,7 @@ impl StreamSet {
             self.push_event(StreamEvent::Readable { id });
         }
         if changes {
-            self.settle_recv(key);
+            self.update_recv(key);
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl StreamSet {
                 id: frame.stream_id,
             });
         }
-        self.settle_recv(key);
+        self.update_recv(key);
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl StreamSet {
                 self.push_event(StreamEvent::Stopped { id, error_code });
             }
             self.blocked_writers.remove(key);
-            self.settle_send(key);
+            self.update_send(key);
             self.wake_writers();
         }
         Ok(())
@@ -156,7 +156,7 @@ impl StreamSet {
                 self.blocked_writers.insert(key, 0);
             }
         }
-        self.settle_send(key);
+        self.update_send(key);
     }
 
     /// MAX_STREAMS.
@@ -181,7 +181,7 @@ impl StreamSet {
     }
 
     /// DATA_BLOCKED.
-    pub(crate) fn on_data_blocked(&mut self, _limit: u64) {
+    pub(crate) fn on_data_blocked(&mut self) {
         self.recv_credit.on_peer_blocked();
     }
 
@@ -196,7 +196,7 @@ impl StreamSet {
         {
             recv.credit.grow(window);
             recv.credit.on_peer_blocked();
-            self.settle_recv(key);
+            self.update_recv(key);
         }
         Ok(())
     }

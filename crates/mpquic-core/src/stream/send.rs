@@ -24,7 +24,7 @@ pub(crate) struct SendHalf {
     /// The part of the connection's totals that comes from this half.
     pub(super) counted: Backlog,
     /// The progress that the scheduler was last told of.
-    reported: Progress,
+    reported: Reported,
     fin: Fin,
     reset: Option<Reset>,
     stopped: Option<Stopped>,
@@ -32,7 +32,7 @@ pub(crate) struct SendHalf {
 
 /// The progress of a half, as far as it matters to schedulers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+enum Reported {
     Open,
     SizeKnown(u64),
     Over,
@@ -99,7 +99,7 @@ impl SendHalf {
             credit,
             writer_waits: false,
             counted: Backlog::default(),
-            reported: Progress::Open,
+            reported: Reported::Open,
             fin: Fin::Open,
             reset: None,
             stopped: None,
@@ -110,25 +110,25 @@ impl SendHalf {
     pub(crate) fn take_news(&mut self) -> Option<SchedulerEvent> {
         let is_cut = self.reset.is_some() && self.buffer.buffered() == 0;
         let progress = if is_cut || self.is_finished() {
-            Progress::Over
+            Reported::Over
         } else if self.is_open() {
-            Progress::Open
+            Reported::Open
         } else {
-            Progress::SizeKnown(self.buffer.end())
+            Reported::SizeKnown(self.buffer.end())
         };
         if std::mem::replace(&mut self.reported, progress) == progress {
             return None;
         }
         match progress {
-            Progress::Open => None,
-            Progress::SizeKnown(size) => Some(SchedulerEvent::StreamSizeKnown(self.id, size)),
-            Progress::Over => Some(SchedulerEvent::StreamFinished(self.id)),
+            Reported::Open => None,
+            Reported::SizeKnown(size) => Some(SchedulerEvent::StreamSizeKnown(self.id, size)),
+            Reported::Over => Some(SchedulerEvent::StreamFinished(self.id)),
         }
     }
 
     /// True if the scheduler was told that the half is over.
     pub(crate) fn is_reported_over(&self) -> bool {
-        self.reported == Progress::Over
+        self.reported == Reported::Over
     }
 
     /// What is buffered.

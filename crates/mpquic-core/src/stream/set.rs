@@ -333,7 +333,7 @@ impl StreamSet {
 
     /// Updates totals and queues after a sending half has changed, and frees the half if it is not
     /// needed any more.
-    pub(super) fn settle_send(&mut self, key: u32) {
+    pub(super) fn update_send(&mut self, key: u32) {
         let Some(send) = self.sends.get_mut(key as usize) else {
             return;
         };
@@ -377,7 +377,7 @@ impl StreamSet {
 
     /// Updates queues after a receiving half has changed, returns the credit of bytes that will
     /// never be read to the connection, and frees the half if it is not needed any more.
-    pub(super) fn settle_recv(&mut self, key: u32) {
+    pub(super) fn update_recv(&mut self, key: u32) {
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return;
         };

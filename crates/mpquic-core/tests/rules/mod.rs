@@ -15,5 +15,5 @@ mod migration;
 mod parameters;
 mod paths;
 mod preferred;
-mod rest;
+mod trim;
 mod versions;

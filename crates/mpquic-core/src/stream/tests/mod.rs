@@ -137,8 +137,8 @@ fn give(streams: &mut StreamSet, frame: Frame) -> Result<(), TransportError> {
         }
         Frame::MaxStreamData(frame) => streams.on_max_stream_data(&frame),
         Frame::MaxStreams(frame) => streams.on_max_streams(&frame),
-        Frame::DataBlocked(limit) => {
-            streams.on_data_blocked(limit);
+        Frame::DataBlocked(_) => {
+            streams.on_data_blocked();
             Ok(())
         }
         Frame::StreamDataBlocked(frame) => streams.on_stream_data_blocked(&frame),

@@ -1,4 +1,4 @@
-//! When a silent connection gives memory back.
+//! When a silent connection frees memory.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use mpquic_core::{PathId, Side, SpaceId, TimeoutReason};
 
 use super::harness::{MS, Net, Options, SECOND, SIDES};
 
-/// How long after now the side rests, once its other timers of that time are over.
-fn rests_after(net: &mut Net, side: Side) -> Duration {
+/// How long until the side frees memory, after its other timers of that time.
+fn trims_after(net: &mut Net, side: Side) -> Duration {
     let start = net.now;
     for _ in 0..20 {
         let next = net.connection(side).poll_timeout();
-        if let Some((_, TimeoutReason::Rest)) = next {
+        if let Some((_, TimeoutReason::Trim)) = next {
             assert_eq!(net.fire(side).len(), 0, "it is no reason to send");
             return net.now - start;
         }
@@ -19,25 +19,25 @@ fn rests_after(net: &mut Net, side: Side) -> Duration {
         net.give_all(sent);
         net.exchange();
     }
-    panic!("{side:?} does not rest");
+    panic!("{side:?} frees no memory");
 }
 
 /// Once soon after the handshake, then once for each time something arrived.
 #[test]
-fn a_connection_rests_once_nothing_has_arrived_for_a_while() {
+fn a_connection_frees_memory_once_nothing_has_arrived_for_a_while() {
     for side in SIDES {
         let mut net = Net::connecting(Options::default());
         net.exchange();
-        let first = rests_after(&mut net, side);
+        let first = trims_after(&mut net, side);
         assert!(first <= 200 * MS, "{first:?} after the handshake");
         let next = net.connection(side).poll_timeout();
-        assert!(!matches!(next, Some((_, TimeoutReason::Rest))), "{next:?}");
+        assert!(!matches!(next, Some((_, TimeoutReason::Trim))), "{next:?}");
 
         net.connection(!side)
             .inject(SpaceId::Data(PathId::ZERO), &[1]);
         let sent = net.take(!side);
         net.give_all(sent);
-        let second = rests_after(&mut net, side);
+        let second = trims_after(&mut net, side);
         assert!(second >= SECOND, "{second:?} after a packet");
     }
 }
