@@ -2,7 +2,7 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpquic_benches::{Crypto, Pipe};
-use mpquic_core::config::TransportConfig;
+use mpquic_core::config::TransportOptions;
 
 const BYTES: u64 = 1 << 20;
 
@@ -11,7 +11,7 @@ fn transfer(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(BYTES));
     for (name, crypto) in [("aes_128_gcm", Crypto::Tls), ("null", Crypto::Null)] {
         for paths in [1, 2] {
-            let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+            let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
             let mut pipe = Pipe::new(crypto, paths, transport);
             pipe.transfer(16 * BYTES);
             group.bench_function(format!("{name}/paths_{paths}"), |b| {

@@ -23,7 +23,7 @@ fn keys() -> (Keys, Keys) {
     let parameters = TransportParameters::default();
     let client = tls.client(transport.clone()).crypto;
     let client = client.start_session(Version::V1, SERVER_NAME, &parameters);
-    let server = tls.server(transport).crypto;
+    let server = tls.server(transport).crypto.clone();
     let server = server.start_session(Version::V1, &parameters);
     let mut client = client.expect("the name is valid");
     let mut server = server.expect("TLS starts");

@@ -10,7 +10,7 @@
 
 use cpu_time::ThreadTime;
 use mpquic_benches::{Crypto, Pipe, SharedMemory};
-use mpquic_core::config::TransportConfig;
+use mpquic_core::config::TransportOptions;
 
 /// Measurements of a row.
 const ROUNDS: usize = 5;
@@ -75,11 +75,11 @@ fn main() {
     });
 }
 
-fn transport() -> TransportConfig {
-    TransportConfig::new(mpquic_sched::default(), mpquic_cc::default())
+fn transport() -> TransportOptions {
+    TransportOptions::new(mpquic_sched::default(), mpquic_cc::default())
 }
 
-fn pipe(change: impl FnOnce(&mut TransportConfig)) -> Pipe {
+fn pipe(change: impl FnOnce(&mut TransportOptions)) -> Pipe {
     let mut transport = transport();
     change(&mut transport);
     Pipe::new(Crypto::Tls, 1, transport)

@@ -67,7 +67,10 @@ fn serve(heap: bool) -> Result<(), Failure> {
     let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"idle"])?;
     let mut transport = default_transport();
     transport.max_idle_timeout = Some(IDLE_TIMEOUT);
-    let endpoint = Endpoint::server(config.transport_config(transport), "127.0.0.1:0".parse()?)?;
+    let endpoint = Endpoint::server(
+        config.transport_config(transport.build()?),
+        "127.0.0.1:0".parse()?,
+    )?;
     println!("{}", endpoint.local_addr()?);
     let profiler = heap.then(dhat::Profiler::new_heap);
     runtime.spawn(async move {
@@ -98,7 +101,7 @@ async fn connect(
 ) -> Result<(Endpoint, Vec<mpquic_tokio::Connection>), Failure> {
     let mut transport = default_transport();
     transport.max_idle_timeout = Some(IDLE_TIMEOUT);
-    let config = ClientConfig::dangerous_insecure(&[b"idle"])?.transport_config(transport);
+    let config = ClientConfig::dangerous_insecure(&[b"idle"])?.transport_config(transport.build()?);
     let endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
     endpoint.set_default_client_config(config);
     let mut connections = Vec::new();

@@ -55,7 +55,10 @@ async fn serve() -> Result<(), Failure> {
     let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"many"])?;
     let mut transport = default_transport();
     transport.max_idle_timeout = Some(IDLE_TIMEOUT);
-    let endpoint = Endpoint::server(config.transport_config(transport), "127.0.0.1:0".parse()?)?;
+    let endpoint = Endpoint::server(
+        config.transport_config(transport.build()?),
+        "127.0.0.1:0".parse()?,
+    )?;
     println!("{}", endpoint.local_addr()?);
     while let Some(incoming) = endpoint.accept().await {
         tokio::spawn(async move {
@@ -156,7 +159,7 @@ async fn run(
 async fn connect(server: SocketAddr, count: usize) -> Result<(Endpoint, Vec<Connection>), Failure> {
     let mut transport = default_transport();
     transport.max_idle_timeout = Some(IDLE_TIMEOUT);
-    let config = ClientConfig::dangerous_insecure(&[b"many"])?.transport_config(transport);
+    let config = ClientConfig::dangerous_insecure(&[b"many"])?.transport_config(transport.build()?);
     let endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
     endpoint.set_default_client_config(config);
     let room = Arc::new(Semaphore::new(CONCURRENCY));

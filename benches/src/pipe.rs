@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportConfig};
+use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig, TransportOptions};
 use mpquic_core::{
     Connection, ConnectionHandle, Datagram, DatagramEvent, Dir, Endpoint, Event, FourTuple,
     PathStatus, StreamEvent, StreamId, Transmit,
@@ -76,7 +76,7 @@ impl Pipe {
     ///
     /// # Panics
     /// If that does not work.
-    pub fn new(crypto: Crypto, paths: u8, mut transport: TransportConfig) -> Self {
+    pub fn new(crypto: Crypto, paths: u8, mut transport: TransportOptions) -> Self {
         transport.pacing = false;
         let (client, server) = configs(crypto, transport);
         let endpoint = |server, seed| {
@@ -447,8 +447,8 @@ pub(crate) fn receiving(connection: &mut Connection, datagram: Datagram) {
     connection.handle_datagram(datagram);
 }
 
-fn configs(crypto: Crypto, transport: TransportConfig) -> (ClientConfig, ServerConfig) {
-    let transport = Arc::new(transport);
+fn configs(crypto: Crypto, transport: TransportOptions) -> (ClientConfig, ServerConfig) {
+    let transport = Arc::new(transport.build().expect("valid options"));
     match crypto {
         Crypto::Tls => {
             let tls = Tls::new(b"bench");

@@ -2,10 +2,10 @@
 
 use allocation_counter::measure;
 use mpquic_benches::{Crypto, Pipe};
-use mpquic_core::config::TransportConfig;
+use mpquic_core::config::TransportOptions;
 
 fn pipe(crypto: Crypto, paths: u8) -> Pipe {
-    let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+    let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
     Pipe::new(crypto, paths, transport)
 }
 

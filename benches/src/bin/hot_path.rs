@@ -9,7 +9,7 @@
 use std::process::ExitCode;
 
 use mpquic_benches::{Crypto, Pipe};
-use mpquic_core::config::TransportConfig;
+use mpquic_core::config::TransportOptions;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 
 fn run(what: &str, crypto: Crypto, count: u64) -> ExitCode {
     let pipe = || {
-        let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+        let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
         Pipe::new(crypto, 1, transport)
     };
     match what {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand};
 use http::Uri;
 use mpquic_core::Version;
-use mpquic_core::config::TransportConfig;
+use mpquic_core::config::{TransportConfig, TransportOptions};
 use mpquic_core::congestion::ControllerFactory;
 use mpquic_core::sched::SchedulerFactory;
 use mpquic_qlog::Directory;
@@ -186,7 +186,7 @@ impl Connections {
     pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportConfig, Failure> {
         let mut transport = self.policy.transport(max_paths);
         self.qlog.apply(&mut transport)?;
-        Ok(transport)
+        transport.build().map_err(Failure::usage)
     }
 }
 
@@ -201,8 +201,8 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    pub(crate) fn transport(&self, max_paths: u32) -> TransportConfig {
-        let mut transport = TransportConfig::new(self.scheduler.0.clone(), self.cc.0.clone());
+    pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
+        let mut transport = TransportOptions::new(self.scheduler.0.clone(), self.cc.0.clone());
         transport.max_concurrent_paths = max_paths;
         transport
     }
@@ -228,19 +228,22 @@ impl Versions {
     }
 }
 
+/// Largest size of a qlog file that can be asked for, MiB.
+const MAX_QLOG_SIZE: u64 = 1 << 24;
+
 #[derive(Debug, Args)]
 pub(crate) struct Qlog {
     /// Write a qlog file for each connection to this directory [default: $QLOGDIR if it is set]
     #[arg(long, value_name = "DIR")]
     qlog_dir: Option<PathBuf>,
     /// Cut each qlog file short at this size in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=MAX_QLOG_SIZE))]
     qlog_max_size: u64,
 }
 
 impl Qlog {
     /// Makes connections write logs, if that was asked for.
-    fn apply(&self, transport: &mut TransportConfig) -> Result<(), Failure> {
+    fn apply(&self, transport: &mut TransportOptions) -> Result<(), Failure> {
         let from_environment = || {
             let directory = std::env::var_os("QLOGDIR")?;
             (!directory.is_empty()).then(|| directory.into())
@@ -249,7 +252,7 @@ impl Qlog {
             let directory = Directory::create(&path).map_err(|error| {
                 Failure::usage(format!("cannot write logs to {}: {error}", path.display()))
             })?;
-            let directory = directory.max_file_size(self.qlog_max_size.saturating_mul(1 << 20));
+            let directory = directory.max_file_size(self.qlog_max_size << 20);
             transport.qlog = Some(Arc::new(directory));
         }
         Ok(())

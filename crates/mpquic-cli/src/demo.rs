@@ -29,7 +29,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     if args.rate > 0 {
         transport.controller = limited(transport.controller, args.rate * 1_000_000 / 8);
     }
-    let config = config.transport_config(transport);
+    let config = config.transport_config(transport.build().map_err(Failure::usage)?);
     let server = two_addresses(Some(config))?;
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
@@ -42,8 +42,10 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .first()
         .ok_or_else(|| Failure::other("no server address"))?;
     let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
+    let transport = args.policy.transport(PATHS).build();
+    let transport = transport.map_err(Failure::usage)?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
-        .transport_config(args.policy.transport(PATHS))
+        .transport_config(transport)
         .server_addresses(addresses.clone());
     let client = two_addresses(None)?;
     let connection = client

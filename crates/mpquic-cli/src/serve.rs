@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_core::crypto::rustls::QuicServerConfig;
-use mpquic_tokio::{Endpoint, Incoming, ServerConfig, VarInt};
+use mpquic_tokio::{Endpoint, Incoming, InvalidOption, ServerConfig, VarInt};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
@@ -68,6 +68,11 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
 fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
     let (mut v4, mut v6) = (None, None);
     for address in addresses {
+        if address.ip().is_unspecified() {
+            let expected = "one address, not all of them";
+            let error = InvalidOption::new("--preferred-address", address, expected);
+            return Err(Failure::usage(error));
+        }
         let earlier = match address {
             SocketAddr::V4(address) => v4.replace(*address).is_some(),
             SocketAddr::V6(address) => v6.replace(*address).is_some(),

@@ -253,7 +253,7 @@ pub const MAX_WINDOW: u64 = 1 << 32;
 ///     }
 /// }
 ///
-/// // What `TransportConfig::controller` takes: each connection gets a controller of its own.
+/// // What `TransportOptions::controller` takes: each connection gets a controller of its own.
 /// let factory = factory("halving", || Box::new(Halving::default()));
 ///
 /// // A controller is tested by telling it what happened.
@@ -275,7 +275,7 @@ pub const MAX_WINDOW: u64 = 1 << 32;
 /// less than two datagrams in a round trip or 100 ms, whichever is longer. Probe timeouts,
 /// acknowledgements and path validation wait for no window. After a panic a controller is not asked
 /// again, and each path keeps a window of two datagrams, unless
-/// [`TransportConfig::contain_panics`](crate::config::TransportConfig::contain_panics) is off.
+/// [`TransportOptions::contain_panics`](crate::config::TransportOptions::contain_panics) is off.
 pub trait Controller: fmt::Debug + Send {
     /// A path starts (or starts over after its address changed, RFC 9000 section 9.4).
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16);

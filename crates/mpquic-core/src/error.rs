@@ -8,9 +8,11 @@ use thiserror::Error;
 
 pub use code::TransportErrorCode;
 pub use fault::{Fault, TlsFailure};
+pub use option::InvalidOption;
 
 mod code;
 mod fault;
+mod option;
 
 /// A fault of the peer (or of ours) that ends the connection with CONNECTION_CLOSE type 0x1c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]

@@ -22,7 +22,7 @@
 //!
 //! A [`sched::Scheduler`] decides which path carries what, and a [`congestion::Controller`] how
 //! much each path may have in flight. The core has no default for either:
-//! [`config::TransportConfig::new`] takes both. It checks their answers, so a wrong policy costs
+//! [`config::TransportOptions::new`] takes both. It checks their answers, so a wrong policy costs
 //! speed, never correctness.
 //!
 //! # Paths

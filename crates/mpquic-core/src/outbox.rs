@@ -180,7 +180,7 @@ pub(crate) fn packet_info(path: PathId, packet_number: u64, packet: &SentPacket)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::TransportConfig;
+    use crate::config::TransportOptions;
     use crate::congestion::{Acked, CongestionEvent, Controller, factory};
 
     /// Always has the same window.
@@ -204,8 +204,9 @@ mod tests {
     impl Outbox {
         /// For tests of components.
         pub(crate) fn for_tests() -> Self {
-            let mut config = TransportConfig::without_policies();
-            config.controller = factory("fixed", || Box::new(Fixed));
+            let mut options = TransportOptions::without_policies();
+            options.controller = factory("fixed", || Box::new(Fixed));
+            let config = options.build().unwrap();
             let start = qlog::ConnectionStart {
                 now: crate::recovery::testing::start(),
                 side: quinn_proto::Side::Client,

@@ -2,7 +2,7 @@
 //! (draft-ietf-quic-qlog-quic-events-13), with a path ID where multipath needs it.
 //!
 //! The core neither formats nor writes. A [`Factory`] in
-//! [`TransportConfig::qlog`](crate::config::TransportConfig::qlog) gives each connection a
+//! [`TransportOptions::qlog`](crate::config::TransportOptions::qlog) gives each connection a
 //! [`Sink`]; without one, no event is made.
 
 use std::fmt;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use mpquic_core::config::{EndpointConfig, TransportConfig};
+use mpquic_core::config::{EndpointConfig, TransportOptions};
 use mpquic_core::unstable_wire::frame::{Frame, FrameIter, PathAck};
 use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
@@ -104,9 +104,9 @@ impl Host {
 #[expect(clippy::disallowed_methods, reason = "any point in time will do")]
 fn rfc_9000_13_4_1_marks_are_reported_in_every_space() {
     for ecn in [true, false] {
-        let mut transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
-        transport.ecn = ecn;
-        let transport = Arc::new(transport);
+        let mut options = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+        options.ecn = ecn;
+        let transport = Arc::new(options.build().unwrap());
         let crypto = NullCrypto::new(b"test");
         let server = Arc::new(crypto.clone().server(transport.clone()));
         let host = |key, address: &str, config| Host {

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::config::{AckFrequencyConfig, EndpointConfig, TransportConfig};
+use mpquic_core::config::{
+    AckFrequencyOptions, EndpointConfig, EndpointOptions, TransportConfig, TransportOptions,
+};
 use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
     Connection, ConnectionError, ConnectionHandle, Datagram, DatagramEvent, Dir, Endpoint, Event,
@@ -37,6 +39,10 @@ impl TokenStore for Tokens {
         let index = tokens.iter().position(|(name, _)| name == server_name)?;
         Some(tokens.remove(index).1)
     }
+}
+
+fn built(options: TransportOptions) -> Arc<TransportConfig> {
+    Arc::new(options.build().unwrap())
 }
 
 /// A client and a server; nothing moves unless told to.
@@ -172,8 +178,9 @@ impl Test {
 
     /// Starts the server anew, with the same tickets, speaking these versions.
     fn restart_server_with(&mut self, versions: &[Version]) {
-        let mut config = EndpointConfig::new([2; 32]);
-        config.supported_versions = versions.to_vec();
+        let mut options = EndpointOptions::new([2; 32]);
+        options.supported_versions = versions.to_vec();
+        let config = options.build().unwrap();
         let server = Arc::new(self.tls.server(self.transport.clone()));
         self.server = Endpoint::new(Arc::new(config), Some(server), [3; 32]);
     }
@@ -760,9 +767,9 @@ fn mp_012_the_path_limit_is_not_remembered() {
     let mut test = Test::new();
     test.visit();
     // The same server, without multipath by now.
-    let mut transport = TransportConfig::clone(&test.transport);
+    let mut transport = test.transport.options().clone();
     transport.max_concurrent_paths = 0;
-    let server = test.tls.server(Arc::new(transport));
+    let server = test.tls.server(built(transport));
     test.server.set_server_config(Some(Arc::new(server)));
     let mut client = test.connect();
     assert_eq!(client.1.zero_rtt(), ZeroRtt::Offered);
@@ -803,13 +810,13 @@ fn a_reset_after_the_beginning_may_be_early_data() {
 #[test]
 fn the_smallest_acknowledgement_delay_is_not_remembered() {
     let mut test = Test::new();
-    let mut transport = TransportConfig::clone(&test.transport);
-    transport.ack_frequency = Some(AckFrequencyConfig::default());
-    test.transport = Arc::new(transport.clone());
+    let mut transport = test.transport.options().clone();
+    transport.ack_frequency = Some(AckFrequencyOptions::default());
+    test.transport = built(transport.clone());
     test.visit();
     // The same server does not know the frames any more: it would close at the first.
     transport.min_ack_delay = None;
-    let server = test.tls.server(Arc::new(transport));
+    let server = test.tls.server(built(transport));
     test.server.set_server_config(Some(Arc::new(server)));
     let mut client = test.connect();
     write(&mut client.1, &[7; 3000]);
@@ -821,7 +828,7 @@ fn the_smallest_acknowledgement_delay_is_not_remembered() {
 /// RFC 9000 section 7.4.1: a server that takes 0-RTT may not lower what the client relied on.
 #[test]
 fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
-    type Change = fn(&mut TransportConfig);
+    type Change = fn(&mut TransportOptions);
     let lower: [Change; 6] = [
         |transport| transport.initial_receive_window -= 1,
         |transport| transport.initial_stream_receive_window -= 1,
@@ -835,7 +842,7 @@ fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
     for change in lower.into_iter().chain([unchanged]) {
         let mut test = Test::new();
         test.visit();
-        let mut transport = TransportConfig::clone(&test.transport);
+        let mut transport = test.transport.options().clone();
         change(&mut transport);
         let is_lower = transport.initial_receive_window < test.transport.initial_receive_window
             || transport.initial_stream_receive_window
@@ -844,7 +851,7 @@ fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
             || transport.max_concurrent_uni_streams < test.transport.max_concurrent_uni_streams
             || transport.active_connection_id_limit < test.transport.active_connection_id_limit
             || !transport.reset_stream_at;
-        let server = test.tls.server(Arc::new(transport));
+        let server = test.tls.server(built(transport));
         test.server.set_server_config(Some(Arc::new(server)));
         let mut client = test.connect();
         write(&mut client.1, b"early");

@@ -2,6 +2,7 @@
 
 mod close;
 mod codec;
+mod configuration;
 mod conformance;
 mod ecn;
 mod endpoint;

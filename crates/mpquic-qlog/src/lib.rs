@@ -1,7 +1,7 @@
 //! mpquic-qlog: writes what happens in a connection to qlog files.
 //!
 //! ```
-//! # fn run(transport: &mut mpquic_core::config::TransportConfig) -> std::io::Result<()> {
+//! # fn run(transport: &mut mpquic_core::config::TransportOptions) -> std::io::Result<()> {
 //! let logs = mpquic_qlog::Directory::create("logs")?;
 //! transport.qlog = Some(std::sync::Arc::new(logs));
 //! # Ok(())

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mpquic_core::config::{
-    ClientConfig, ConnectionIds, EndpointConfig, ServerConfig, TransportConfig,
+    ClientConfig, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption, ServerConfig,
+    TransportOptions,
 };
 use mpquic_core::{
     Connection, Endpoint, Event, FourTuple, OpenPathError, PathEvent, PathId, PathStatus, StreamId,
@@ -52,9 +53,9 @@ pub struct Setup {
     /// How packets are protected.
     pub crypto: Crypto,
     /// The client's transport.
-    pub client: TransportConfig,
+    pub client: TransportOptions,
     /// The server's transport.
-    pub server: TransportConfig,
+    pub server: TransportOptions,
     /// How connection IDs are made, on both sides.
     pub connection_ids: ConnectionIds,
     /// What the server does with connection attempts.
@@ -82,7 +83,7 @@ impl Setup {
         scheduler: Arc<dyn mpquic_core::sched::SchedulerFactory>,
         controller: Arc<dyn mpquic_core::congestion::ControllerFactory>,
     ) -> Self {
-        let transport = TransportConfig::new(scheduler, controller);
+        let transport = TransportOptions::new(scheduler, controller);
         Self {
             seed: 1,
             crypto: Crypto::default(),
@@ -114,7 +115,7 @@ impl Setup {
 
     /// Changes both sides' transport.
     #[must_use]
-    pub fn transport(mut self, change: impl Fn(&mut TransportConfig)) -> Self {
+    pub fn transport(mut self, change: impl Fn(&mut TransportOptions)) -> Self {
         change(&mut self.client);
         change(&mut self.server);
         self
@@ -133,15 +134,14 @@ impl Setup {
             Side::Client => (1, &self.client_versions),
             Side::Server => (2, &self.server_versions),
         };
-        EndpointConfig {
-            connection_ids: self.connection_ids.clone(),
-            supported_versions: versions.clone(),
-            ..EndpointConfig::new([reset_key; 32])
-        }
+        let mut options = EndpointOptions::new([reset_key; 32]);
+        options.connection_ids = self.connection_ids.clone();
+        options.supported_versions = versions.clone();
+        valid(options.build())
     }
 
     pub(crate) fn client_config(&self) -> ClientConfig {
-        let transport = Arc::new(self.client.clone());
+        let transport = Arc::new(valid(self.client.clone().build()));
         match &self.crypto {
             Crypto::Null => NullCrypto::new(ALPN).client(transport),
             Crypto::Tls(tls) => tls.client(transport),
@@ -149,17 +149,21 @@ impl Setup {
     }
 
     pub(crate) fn server_config(&self) -> ServerConfig {
-        let transport = Arc::new(self.server.clone());
+        let transport = Arc::new(valid(self.server.clone().build()));
         let config = match &self.crypto {
             Crypto::Null => NullCrypto::new(ALPN).server(transport),
             Crypto::Tls(tls) => tls.server(transport),
         };
-        ServerConfig {
-            migration: self.migration,
-            preferred_address_v4: self.preferred_address,
-            ..config
-        }
+        let mut options = config.options().clone();
+        options.migration = self.migration;
+        options.preferred_address_v4 = self.preferred_address;
+        valid(options.build())
     }
+}
+
+/// A pair is for tests and experiments: the options it is given are right, or it is a mistake there.
+fn valid<T>(built: Result<T, InvalidOption>) -> T {
+    built.unwrap_or_else(|error| panic!("{error}"))
 }
 
 impl Default for Setup {

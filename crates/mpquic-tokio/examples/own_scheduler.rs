@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     transport.scheduler = factory("most-room", || Box::new(MostRoom));
 
     let (config, certificate) = ServerConfig::self_signed(&["localhost"], &[b"example"])?;
-    let config = config.transport_config(transport);
+    let config = config.transport_config(transport.build()?);
     let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
     let address = server.local_addr()?;
     tokio::spawn(async move {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use mpquic_core::Version;
-use mpquic_core::config::EndpointConfig;
+use mpquic_core::config::{EndpointConfig, EndpointOptions, InvalidOption};
 
 use crate::config::{ClientConfig, ServerConfig, random};
 use crate::connection_state::SharedEndpoint;
@@ -125,7 +125,7 @@ impl EndpointBuilder {
     }
 
     /// The versions of QUIC to speak, the preferred one first; version 1, then version 2, by
-    /// default. See [`EndpointConfig::supported_versions`].
+    /// default. See [`EndpointOptions::supported_versions`].
     pub fn supported_versions(mut self, versions: Vec<Version>) -> Self {
         self.versions = Some(versions);
         self
@@ -140,10 +140,10 @@ impl EndpointBuilder {
 
     /// Sockets per address given to [`Self::bind`], 1 by default. Each socket has a task that runs
     /// the connections whose datagrams it receives, and the kernel spreads clients over the
-    /// sockets. Use more than one on servers with more clients than one processor can serve. Needs
-    /// `SO_REUSEPORT`.
+    /// sockets. Use more than one on servers with more clients than one processor can serve. At
+    /// least 1; more need `SO_REUSEPORT`.
     pub fn receivers(mut self, count: usize) -> Self {
-        self.receivers = count.max(1);
+        self.receivers = count;
         self
     }
 
@@ -152,8 +152,11 @@ impl EndpointBuilder {
     /// # Errors
     ///
     /// If a socket cannot be bound, if no interface has a usable address
-    /// ([`NotFound`](io::ErrorKind::NotFound)), or if the system provides no randomness.
+    /// ([`NotFound`](io::ErrorKind::NotFound)), if an option has a value that it cannot have
+    /// ([`InvalidInput`](io::ErrorKind::InvalidInput), with an [`InvalidOption`] inside), or if the
+    /// system provides no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
+        let config = self.endpoint_options()?.build().map_err(refused)?;
         let mut sockets = Vec::new();
         for address in &self.addresses {
             self.bind_receivers(*address, &mut sockets)?;
@@ -164,20 +167,10 @@ impl EndpointBuilder {
             sockets.push(bind_any(self.socket_buffer)?);
         }
         self.bind_preferred(&mut sockets)?;
-        let mut config = match self.endpoint {
-            Some(config) => config,
-            None => EndpointConfig::new(random().map_err(io::Error::other)?),
-        };
-        if let Some(versions) = self.versions {
-            config.supported_versions = versions;
-        }
+        let server = self.server.as_ref().map(ServerConfig::checked);
+        let server = server.transpose().map_err(refused)?;
         let seed = random().map_err(io::Error::other)?;
-        let server = self.server.as_ref();
-        let core = mpquic_core::Endpoint::new(
-            Arc::new(config),
-            server.map(|server| Arc::new(server.core.clone())),
-            seed,
-        );
+        let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
         let state = Arc::new(SharedEndpoint::new(core, self.client, self.socket_buffer));
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
@@ -191,6 +184,21 @@ impl EndpointBuilder {
 }
 
 impl EndpointBuilder {
+    /// The options of the core's endpoint, unchecked.
+    fn endpoint_options(&mut self) -> io::Result<EndpointOptions> {
+        if self.receivers == 0 {
+            return Err(refused(InvalidOption::new("receivers", 0, "at least 1")));
+        }
+        let mut options = match &self.endpoint {
+            Some(config) => config.options().clone(),
+            None => EndpointOptions::new(random().map_err(io::Error::other)?),
+        };
+        if let Some(versions) = self.versions.take() {
+            options.supported_versions = versions;
+        }
+        Ok(options)
+    }
+
     /// Binds the addresses that the selected interfaces have now.
     #[cfg(feature = "interfaces")]
     fn bind_interfaces(&self, sockets: &mut Vec<Socket>) -> io::Result<()> {
@@ -252,6 +260,11 @@ impl EndpointBuilder {
         }
         Ok(())
     }
+}
+
+/// An option has a value that it cannot have.
+fn refused(error: InvalidOption) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 
 /// One socket for both IP versions, or for IPv4 where there is no IPv6.

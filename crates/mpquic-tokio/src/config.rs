@@ -4,7 +4,7 @@ use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_core::config::{self, TransportConfig};
+use mpquic_core::config::{self, InvalidOption, TransportConfig, TransportOptions};
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
 use mpquic_core::{TimeSource, Version};
 use rustls::RootCertStore;
@@ -23,6 +23,9 @@ pub enum ConfigError {
     /// No application protocol was named (RFC 9001 section 8.1 demands one).
     #[error("no application protocol (ALPN): name at least one, such as b\"h3\"")]
     NoProtocol,
+    /// An option has a value that it cannot have.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
     /// TLS rejects the configuration.
     #[error(transparent)]
     Tls(#[from] TlsConfigError),
@@ -44,9 +47,30 @@ pub enum ConfigError {
     Random,
 }
 
-/// Transport parameters with the default scheduler (`lrf`) and congestion controller (`olia`).
-pub fn default_transport() -> TransportConfig {
-    TransportConfig::new(mpquic_sched::default(), mpquic_cc::default())
+/// Transport options with the default scheduler (`lrf`) and congestion controller (`olia`).
+/// [`TransportOptions::build`] checks what becomes of them.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use mpquic_tokio::{ClientConfig, default_transport};
+/// let mut transport = default_transport();
+/// transport.max_idle_timeout = Some(Duration::from_secs(10));
+/// let config = ClientConfig::dangerous_insecure(&[b"example"])?.transport_config(transport.build()?);
+///
+/// let mut transport = default_transport();
+/// transport.initial_mtu = 900;
+/// let refused = transport.build().unwrap_err();
+/// assert_eq!(refused.to_string(), "initial_mtu is 900, but must be from 1200 to 65527");
+/// # Ok::<(), mpquic_tokio::ConfigError>(())
+/// ```
+pub fn default_transport() -> TransportOptions {
+    TransportOptions::new(mpquic_sched::default(), mpquic_cc::default())
+}
+
+/// What [`default_transport`] gives, as a configuration.
+fn default_transport_config() -> Arc<TransportConfig> {
+    let (scheduler, controller) = (mpquic_sched::default(), mpquic_cc::default());
+    Arc::new(TransportConfig::new(scheduler, controller))
 }
 
 /// 32 random bytes from the TLS library.
@@ -74,7 +98,7 @@ impl ClientConfig {
     /// Uses any TLS configuration.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientCrypto>) -> Self {
         Self {
-            core: config::ClientConfig::new(crypto, Arc::new(default_transport())),
+            core: config::ClientConfig::new(crypto, default_transport_config()),
             automatic_paths: true,
             server_addresses: Vec::new(),
         }
@@ -135,7 +159,7 @@ impl ClientConfig {
         Ok(Self::new(Arc::new(crypto)))
     }
 
-    /// Replaces the transport parameters, which several configurations may share; start from
+    /// Replaces the transport configuration, which several may share; it is built from
     /// [`default_transport`].
     #[must_use]
     pub fn transport_config(mut self, transport: impl Into<Arc<TransportConfig>>) -> Self {
@@ -189,7 +213,7 @@ impl ClientConfig {
 /// The constructors take the application protocols (ALPN), the preferred one first, at least one.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    pub(crate) core: config::ServerConfig,
+    pub(crate) core: config::ServerOptions,
 }
 
 impl ServerConfig {
@@ -199,9 +223,14 @@ impl ServerConfig {
     ///
     /// If the system gives no randomness.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ServerCrypto>) -> Result<Self, ConfigError> {
-        let transport = Arc::new(default_transport());
-        let core = config::ServerConfig::new(crypto, transport, random()?);
+        let transport = default_transport_config();
+        let core = config::ServerOptions::new(crypto, transport, random()?);
         Ok(Self { core })
+    }
+
+    /// What the core takes.
+    pub(crate) fn checked(&self) -> Result<Arc<config::ServerConfig>, InvalidOption> {
+        Ok(Arc::new(self.core.clone().build()?))
     }
 
     /// Identifies the server by a certificate chain, its own certificate first.
@@ -249,7 +278,7 @@ impl ServerConfig {
         Ok((config, certificate))
     }
 
-    /// Replaces the transport parameters, which several configurations may share; start from
+    /// Replaces the transport configuration, which several may share; it is built from
     /// [`default_transport`].
     #[must_use]
     pub fn transport_config(mut self, transport: impl Into<Arc<TransportConfig>>) -> Self {
@@ -258,9 +287,9 @@ impl ServerConfig {
     }
 
     /// An IPv4 address of this server that clients are asked to move to (RFC 9000 section 9.6).
-    /// Useful where many servers share the address that clients connect to.
-    /// [`EndpointBuilder`](crate::EndpointBuilder) binds it; with port 0, the system chooses a free
-    /// port.
+    /// Useful where many servers share the address that clients connect to. It must not be the
+    /// unspecified address. [`EndpointBuilder`](crate::EndpointBuilder) binds it; with port 0, which
+    /// is possible only there, the system chooses a free port.
     #[must_use]
     pub fn preferred_address_v4(mut self, address: Option<SocketAddrV4>) -> Self {
         self.core.preferred_address_v4 = address;
@@ -283,7 +312,7 @@ impl ServerConfig {
         self
     }
 
-    /// How long the token in a Retry packet is valid; 15 seconds by default.
+    /// How long the token in a Retry packet is valid, more than zero; 15 seconds by default.
     #[must_use]
     pub fn retry_token_lifetime(mut self, lifetime: Duration) -> Self {
         self.core.retry_token_lifetime = lifetime;

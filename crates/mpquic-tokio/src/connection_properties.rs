@@ -122,7 +122,7 @@ impl Connection {
     }
 
     /// Changes how large receive windows may become, in bytes; replaces
-    /// [`TransportConfig::max_receive_window`](crate::TransportConfig::max_receive_window). Windows
+    /// [`TransportOptions::max_receive_window`](crate::TransportOptions::max_receive_window). Windows
     /// grow no further than the paths need. What the peer was already allowed to send stays
     /// allowed.
     pub fn set_receive_window(&self, bytes: VarInt) {
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Changes how many unacknowledged and unsent bytes are buffered before writes wait; replaces
-    /// [`TransportConfig::send_window`](crate::TransportConfig::send_window).
+    /// [`TransportOptions::send_window`](crate::TransportOptions::send_window).
     pub fn set_send_window(&self, bytes: u64) {
         let mut engine = self.0.lock();
         engine.core.streams().set_send_window(bytes);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use mpquic_core::{EndpointStats, VarInt};
 
-use crate::config::{ClientConfig, ServerConfig};
+use crate::config::{ClientConfig, ConfigError, ServerConfig};
 use crate::connecting::Connecting;
 use crate::connection_state::SharedEndpoint;
 use crate::incoming::Incoming;
@@ -82,10 +82,17 @@ impl Endpoint {
     }
 
     /// Replaces the server configuration for connections to come; `None` refuses them. Attempts
-    /// that arrived before keep the configuration that was in force when they arrived.
-    pub fn set_server_config(&self, config: Option<ServerConfig>) {
-        let core = config.map(|config| Arc::new(config.core));
+    /// that arrived before keep the configuration that was in force when they arrived. Preferred
+    /// addresses are not bound.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Option`] if an option has a value that it cannot have; the configuration stays
+    /// as it was.
+    pub fn set_server_config(&self, config: Option<ServerConfig>) -> Result<(), ConfigError> {
+        let core = config.map(|config| config.checked()).transpose()?;
         self.state().lock().core.set_server_config(core);
+        Ok(())
     }
 
     /// Connects with the default client configuration. The server's certificate must be valid for

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use mpquic_core::config::InvalidOption;
 use mpquic_core::{ConnectionError, ConnectionId, FourTuple};
 
 use crate::config::ServerConfig;
@@ -31,6 +32,18 @@ struct Undecided {
 #[derive(Debug, thiserror::Error)]
 #[error("the client's address is validated already")]
 pub struct RetryError(Box<Incoming>);
+
+/// Why [`Incoming::accept_with`] gave no connection.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptWithError {
+    /// An option of the configuration has a value that it cannot have.
+    #[error(transparent)]
+    Option(#[from] InvalidOption),
+    /// No connection can be started.
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+}
 
 impl RetryError {
     /// Gives the connection attempt back, to be decided otherwise.
@@ -64,12 +77,14 @@ impl Incoming {
     ///
     /// # Errors
     ///
-    /// Those of [`Self::accept`].
-    pub fn accept_with(mut self, config: ServerConfig) -> Result<Connecting, ConnectionError> {
+    /// [`AcceptWithError::Option`] if the configuration is not valid, which refuses the client, and
+    /// otherwise as [`Self::accept`].
+    pub fn accept_with(mut self, config: ServerConfig) -> Result<Connecting, AcceptWithError> {
+        let config = config.checked()?;
         if let Some(undecided) = &mut self.0 {
-            undecided.core.set_server_config(Arc::new(config.core));
+            undecided.core.set_server_config(config);
         }
-        self.accept()
+        Ok(self.accept()?)
     }
 
     /// Refuses with CONNECTION_REFUSED.

@@ -111,7 +111,7 @@ pub use config::{
 pub use connecting::{Connecting, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
 pub use endpoint::Endpoint;
-pub use incoming::{Incoming, IncomingFuture, RetryError};
+pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, usable_addresses};
 pub use path::{Path, PathEvents};
@@ -120,7 +120,8 @@ pub use send_stream::{SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 
 pub use mpquic_core::config::{
-    AckFrequencyConfig, ConnectionIds, EndpointConfig, InvalidConnectionIdLength, TransportConfig,
+    AckFrequencyOptions, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption,
+    TransportConfig, TransportOptions,
 };
 pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{

@@ -159,7 +159,7 @@ mod tests {
 
     fn endpoint(server: Option<ServerConfig>) -> std::io::Result<Arc<SharedEndpoint>> {
         let config = mpquic_core::config::EndpointConfig::new([1; 32]);
-        let server = server.map(|server| Arc::new(server.core));
+        let server = server.map(|server| server.checked().expect("defaults"));
         let core = mpquic_core::Endpoint::new(Arc::new(config), server, [2; 32]);
         let endpoint = Arc::new(SharedEndpoint::new(core, None, 1 << 20));
         bind(&endpoint, SocketAddr::from(([127, 0, 0, 1], 0)), None)?;

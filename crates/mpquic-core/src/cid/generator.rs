@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 use rand::Rng;
-use thiserror::Error;
 
+use crate::error::InvalidOption;
 use crate::random::SeededRandom;
 use crate::wire::buf::MAX_CID_LENGTH;
 
@@ -32,7 +32,7 @@ type Factory = dyn Fn([u8; 32]) -> Box<dyn ConnectionIdGenerator> + Send + Sync;
 /// ```
 /// use std::time::Duration;
 ///
-/// use mpquic_core::config::{ConnectionIds, EndpointConfig};
+/// use mpquic_core::config::{ConnectionIds, EndpointOptions};
 /// use mpquic_core::{ConnectionId, ConnectionIdGenerator};
 /// use rand::rngs::StdRng;
 /// use rand::{Rng, SeedableRng};
@@ -55,21 +55,17 @@ type Factory = dyn Fn([u8; 32]) -> Box<dyn ConnectionIdGenerator> + Send + Sync;
 ///     }
 /// }
 ///
-/// let mut config = EndpointConfig::new([1; 32]);
-/// config.connection_ids = ConnectionIds::new(|seed| Routable(StdRng::from_seed(seed)))?;
+/// let mut options = EndpointOptions::new([1; 32]);
+/// options.connection_ids = ConnectionIds::new(|seed| Routable(StdRng::from_seed(seed)))?;
+/// let config = options.build()?;
 /// assert_eq!(config.connection_ids.length(), 12);
-/// # Ok::<(), mpquic_core::config::InvalidConnectionIdLength>(())
+/// # Ok::<(), mpquic_core::config::InvalidOption>(())
 /// ```
 #[derive(Clone)]
 pub struct ConnectionIds {
     factory: Arc<Factory>,
     length: usize,
 }
-
-/// Connection IDs of this many bytes cannot be issued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("connection IDs of {0} bytes are not possible; choose a length from 4 to 20")]
-pub struct InvalidConnectionIdLength(pub usize);
 
 impl ConnectionIds {
     /// Default length of connection IDs, bytes.
@@ -80,7 +76,7 @@ impl ConnectionIds {
     /// # Errors
     ///
     /// If the length is not from 4 to 20 bytes.
-    pub fn random(length: usize) -> Result<Self, InvalidConnectionIdLength> {
+    pub fn random(length: usize) -> Result<Self, InvalidOption> {
         Self::new(move |seed| SeededGenerator::new(seed, length))
     }
 
@@ -97,11 +93,10 @@ impl ConnectionIds {
     /// If the length is not from 4 to 20 bytes.
     pub fn new<G: ConnectionIdGenerator + 'static>(
         factory: impl Fn([u8; 32]) -> G + Send + Sync + 'static,
-    ) -> Result<Self, InvalidConnectionIdLength> {
+    ) -> Result<Self, InvalidOption> {
         let length = factory([0; 32]).cid_len();
-        if !(MIN_LENGTH..=MAX_CID_LENGTH).contains(&length) {
-            return Err(InvalidConnectionIdLength(length));
-        }
+        let allowed = MIN_LENGTH..=MAX_CID_LENGTH;
+        InvalidOption::unless_within("connection_id_length", length, allowed)?;
         let factory = Arc::new(move |seed| Box::new(factory(seed)) as Box<_>);
         Ok(Self { factory, length })
     }
@@ -249,7 +244,8 @@ mod tests {
     fn lengths_out_of_range_are_refused_and_wrong_ones_never_used() {
         for length in [0, 3, 21, 100] {
             let refused = ConnectionIds::random(length).unwrap_err();
-            assert_eq!(refused, InvalidConnectionIdLength(length));
+            let expected = format!("connection_id_length is {length}, but must be from 4 to 20");
+            assert_eq!(refused.to_string(), expected);
         }
         for length in 4..=20 {
             let ids = ConnectionIds::random(length).unwrap();

@@ -52,7 +52,7 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let max_datagrams = max_datagrams.clamp(1, self.config.max_transmit_segments.max(1));
+        let max_datagrams = max_datagrams.clamp(1, self.config.max_transmit_segments);
         if let Some(transmit) = self.transmit_handshake(now, buf) {
             return Some(transmit);
         }

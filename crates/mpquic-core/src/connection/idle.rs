@@ -35,7 +35,7 @@ enum Memory {
 impl IdleTimer {
     pub(super) fn new(ours: Option<Duration>, now: Instant) -> Self {
         Self {
-            ours: ours.filter(|timeout| !timeout.is_zero()),
+            ours,
             peer: None,
             since: now,
             sent: false,

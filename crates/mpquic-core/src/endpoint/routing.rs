@@ -83,10 +83,6 @@ impl Endpoint {
         server: Option<Arc<ServerConfig>>,
         seed: [u8; 32],
     ) -> Self {
-        let mut config = config;
-        if config.supported_versions.is_empty() {
-            Arc::make_mut(&mut config).supported_versions = vec![Version::V1];
-        }
         let reset_key = Arc::new(ResetKey::new(&config.reset_key));
         let mut random = StdRng::from_seed(seed);
         Self {

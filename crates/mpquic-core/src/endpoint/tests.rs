@@ -10,7 +10,7 @@ use quinn_proto::{ConnectionId, TimeSource};
 
 use super::server::Server;
 use super::{DatagramEvent, Endpoint, Incoming};
-use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
+use crate::config::{EndpointConfig, EndpointOptions, ServerOptions, TransportConfig};
 use crate::congestion::{Controller, ControllerFactory};
 use crate::crypto::Keys;
 use crate::crypto::tests::{initial_keys, server_config};
@@ -52,7 +52,7 @@ impl TimeSource for Clock {
 
 struct Test {
     endpoint: Endpoint,
-    config: ServerConfig,
+    options: ServerOptions,
     clock: Arc<Clock>,
     now: Instant,
     buf: Vec<u8>,
@@ -118,16 +118,23 @@ impl Test {
         let clock = Arc::new(Clock(Mutex::new(UNIX_EPOCH + Duration::from_secs(1 << 30))));
         let policy = Arc::new(NoPolicy);
         let transport = Arc::new(TransportConfig::new(policy.clone(), policy));
-        let mut config = ServerConfig::new(Arc::new(server_config()), transport, [5; 32]);
-        config.time_source = clock.clone();
+        let mut options = ServerOptions::new(Arc::new(server_config()), transport, [5; 32]);
+        options.time_source = clock.clone();
+        let config = Arc::new(options.clone().build().unwrap());
         let endpoint = EndpointConfig::new([6; 32]);
         Self {
-            endpoint: Endpoint::new(Arc::new(endpoint), Some(Arc::new(config.clone())), [7; 32]),
-            config,
+            endpoint: Endpoint::new(Arc::new(endpoint), Some(config), [7; 32]),
+            options,
             clock,
             now: Instant::now(),
             buf: Vec::new(),
         }
+    }
+
+    fn set_max_incoming(&mut self, count: usize) {
+        self.options.max_incoming = count;
+        let config = self.options.clone().build().unwrap();
+        self.endpoint.set_server_config(Some(Arc::new(config)));
     }
 
     fn later(&mut self, duration: Duration) {
@@ -193,7 +200,7 @@ impl Test {
 
     fn new_token(&mut self, addresses: &[&str], nonce: u8) -> Vec<u8> {
         let addresses: Vec<IpAddr> = addresses.iter().map(|ip| ip.parse().unwrap()).collect();
-        let server = Server::new(Arc::new(self.config.clone()));
+        let server = Server::new(Arc::new(self.options.clone().build().unwrap()));
         server
             .token_issuer()
             .unwrap()
@@ -279,9 +286,7 @@ fn repeated_initials_belong_to_one_attempt() {
 #[test]
 fn attempts_are_bounded_and_expire() {
     let mut test = Test::new();
-    test.config.max_incoming = 2;
-    test.endpoint
-        .set_server_config(Some(Arc::new(test.config.clone())));
+    test.set_max_incoming(2);
     let first = test.incoming(initial(dcid(1), b""));
     let second = test.incoming(initial(dcid(2), b""));
     let third = test.receive(initial(dcid(3), b""));
@@ -309,9 +314,7 @@ fn attempts_are_bounded_and_expire() {
 #[test]
 fn a_dropped_attempt_makes_room() {
     let mut test = Test::new();
-    test.config.max_incoming = 1;
-    test.endpoint
-        .set_server_config(Some(Arc::new(test.config.clone())));
+    test.set_max_incoming(1);
     for number in 1..10 {
         drop(test.incoming(initial(dcid(number), b"")));
     }
@@ -382,7 +385,7 @@ fn rfc_9000_8_1_4_new_token_is_good_once_from_its_addresses() {
     assert!(!test.is_validated(3, &other));
 
     let old = test.new_token(&["198.51.100.1"], 3);
-    test.later(test.config.token_lifetime + Duration::from_secs(1));
+    test.later(test.options.token_lifetime + Duration::from_secs(1));
     assert!(!test.is_validated(4, &old));
 
     // What cannot be read counts as no token.
@@ -506,9 +509,9 @@ fn events_for_the_endpoint_show_no_secret() {
 fn rfc_9287_clear_quic_bit_is_an_option() {
     for (grease, expected) in [(true, 1), (false, 0)] {
         let mut test = Test::new();
-        let mut config = EndpointConfig::new([6; 32]);
-        config.grease_quic_bit = grease;
-        test.endpoint.config = Arc::new(config);
+        let mut options = EndpointOptions::new([6; 32]);
+        options.grease_quic_bit = grease;
+        test.endpoint.config = Arc::new(options.build().unwrap());
         test.endpoint.routes.insert(dcid(1));
         let mut packet = [0; 50];
         packet[1..9].copy_from_slice(&[1; 8]);

@@ -8,7 +8,6 @@ use super::setup::Role;
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
-use crate::wire::buf::MIN_DATAGRAM;
 use crate::wire::transport_parameters::{ReservedParameter, TransportParameters};
 
 /// The parameters one side announces, without those only a server sends. `random` chooses what the
@@ -21,18 +20,15 @@ pub(crate) fn local_parameters(
 ) -> TransportParameters {
     TransportParameters {
         max_idle_timeout: transport.max_idle_timeout.unwrap_or(Duration::ZERO),
-        max_udp_payload_size: endpoint
-            .max_udp_payload_size
-            .max(MIN_DATAGRAM as u16)
-            .into(),
+        max_udp_payload_size: endpoint.max_udp_payload_size.into(),
         initial_max_data: transport.initial_receive_window,
         initial_max_stream_data_bidi_local: transport.initial_stream_receive_window,
         initial_max_stream_data_bidi_remote: transport.initial_stream_receive_window,
         initial_max_stream_data_uni: transport.initial_stream_receive_window,
         initial_max_streams_bidi: transport.max_concurrent_bidi_streams,
         initial_max_streams_uni: transport.max_concurrent_uni_streams,
-        max_ack_delay: transport.valid_max_ack_delay(),
-        active_connection_id_limit: transport.active_connection_id_limit.max(2),
+        max_ack_delay: transport.max_ack_delay,
+        active_connection_id_limit: transport.active_connection_id_limit,
         initial_source_connection_id: Some(local_cid),
         max_datagram_frame_size: transport.max_datagram_frame_size(),
         grease_quic_bit: endpoint.grease_quic_bit,
@@ -41,10 +37,7 @@ pub(crate) fn local_parameters(
             .grease_transport_parameters
             .then(|| ReservedParameter::new(random.0, random.1)),
         initial_max_path_id: transport.max_concurrent_paths.checked_sub(1).map(PathId),
-        // draft-ietf-quic-ack-frequency-14 section 3: not above max_ack_delay
-        min_ack_delay: transport
-            .min_ack_delay
-            .map(|delay| delay.min(transport.valid_max_ack_delay())),
+        min_ack_delay: transport.min_ack_delay,
         ..TransportParameters::default()
     }
 }

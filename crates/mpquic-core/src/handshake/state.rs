@@ -22,9 +22,6 @@ use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
-/// The smallest buffer for CRYPTO data out of order, bytes (RFC 9000 section 7.5).
-const MIN_CRYPTO_BUFFER: usize = 4096;
-
 /// Progress of the handshake that the rest of the connection has to act on.
 pub(crate) enum Step {
     /// The destination connection ID of our packets from now on.
@@ -105,7 +102,7 @@ impl Handshake {
             handshake: None,
             one_rtt: None,
             crypto: Some(Box::default()),
-            crypto_buffer: setup.transport.crypto_buffer.max(MIN_CRYPTO_BUFFER),
+            crypto_buffer: setup.transport.crypto_buffer,
             buffered: BufferedPackets::default(),
             zero_rtt: None,
             zero_rtt_state: ZeroRtt::NotOffered,

@@ -81,15 +81,13 @@ impl Search {
 }
 
 impl MtuDiscovery {
-    /// Assumes that `initial` bytes pass, at least 1200, and searches up to `max`.
+    /// Assumes that `initial` bytes pass, at least 1200, and searches up to `max`, which is not below.
     pub(crate) fn new(initial: u16, max: u16) -> Self {
-        let initial = initial.max(BASE_MTU);
-        let ceiling = max.max(initial);
         Self {
             initial,
-            ceiling,
+            ceiling: max,
             current: initial,
-            state: State::Searching(Search::new(ceiling, true)),
+            state: State::Searching(Search::new(max, true)),
             black_hole: BlackHoleDetector::default(),
         }
     }

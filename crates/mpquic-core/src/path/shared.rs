@@ -95,10 +95,11 @@ impl From<&TransportParameters> for Peer {
 impl Shared {
     /// Without policies, for so many paths and connection IDs of the peer on each.
     pub(crate) fn for_tests(side: Side, max_concurrent_paths: u32, cid_limit: u64) -> Self {
-        use crate::config::ConnectionIds;
+        use crate::config::{ConnectionIds, TransportOptions};
 
-        let mut config = TransportConfig::without_policies();
-        config.max_concurrent_paths = max_concurrent_paths;
+        let mut options = TransportOptions::without_policies();
+        options.max_concurrent_paths = max_concurrent_paths;
+        let config = options.build().unwrap();
         let parameters = TransportParameters::default();
         Self {
             side,

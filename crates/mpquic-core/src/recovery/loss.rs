@@ -41,9 +41,8 @@ impl Thresholds {
 
     pub(super) fn new(config: &TransportConfig) -> Self {
         let configured = Tolerance {
-            packets: config.packet_threshold.max(1),
-            // Limited to between one and sixteen RTTs.
-            time: ((config.time_threshold * 64.0).round() as u32).clamp(64, 1024),
+            packets: config.packet_threshold,
+            time: (config.time_threshold * 64.0).round() as u32,
         };
         Self {
             configured,

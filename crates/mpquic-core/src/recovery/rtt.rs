@@ -21,8 +21,6 @@ pub(crate) struct RttEstimator {
 impl RttEstimator {
     /// No sample yet: `initial` is assumed (RFC 9002 section 6.2.2).
     pub(crate) fn new(initial: Duration) -> Self {
-        // Limited, so that multiples of it do not overflow.
-        let initial = initial.min(Duration::from_secs(3600));
         Self {
             latest: initial,
             smoothed: initial,
@@ -147,8 +145,10 @@ mod tests {
     }
 
     #[test]
-    fn absurd_configuration_does_not_overflow() {
-        let rtt = RttEstimator::new(Duration::MAX);
+    fn the_longest_initial_rtt_does_not_overflow() {
+        let mut options = crate::config::TransportOptions::without_policies();
+        options.initial_rtt = Duration::from_secs(3600);
+        let rtt = RttEstimator::new(options.build().unwrap().initial_rtt);
         assert!(rtt.pto_base() < Duration::from_secs(4 * 3600));
     }
 }

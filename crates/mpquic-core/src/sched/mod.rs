@@ -41,7 +41,7 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 ///     }
 /// }
 ///
-/// // What `TransportConfig::scheduler` takes: each connection gets a scheduler of its own.
+/// // What `TransportOptions::scheduler` takes: each connection gets a scheduler of its own.
 /// let factory = factory("most-room", || Box::new(MostRoom));
 /// assert_eq!(factory.build().name(), "most-room");
 /// ```
@@ -63,9 +63,9 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 ///   replaced by what is most urgent.
 /// - Timers and waits shorter than a millisecond take one.
 /// - A scheduler that panics is not asked again: the fastest path that can send carries everything
-///   from then on, unless [`TransportConfig::contain_panics`] is off or panics abort the process.
+///   from then on, unless [`TransportOptions::contain_panics`] is off or panics abort the process.
 ///
-/// [`TransportConfig::contain_panics`]: crate::config::TransportConfig::contain_panics
+/// [`TransportOptions::contain_panics`]: crate::config::TransportOptions::contain_panics
 pub trait Scheduler: fmt::Debug + Send {
     /// What to do next. Called whenever there is movable data and some path could send, and again
     /// until it answers [`Decision::Wait`] or [`Decision::Blocked`] or the data runs out.

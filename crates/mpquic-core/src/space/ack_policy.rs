@@ -30,8 +30,8 @@ impl AckPolicy {
     /// The policy of 0-RTT and 1-RTT packets.
     pub(crate) fn from_config(config: &TransportConfig) -> Self {
         Self {
-            ack_eliciting_threshold: config.ack_eliciting_threshold.max(1),
-            max_ack_delay: config.valid_max_ack_delay(),
+            ack_eliciting_threshold: config.ack_eliciting_threshold,
+            max_ack_delay: config.max_ack_delay,
             reordering_threshold: 1,
             every_ce: true,
         }

@@ -74,7 +74,7 @@ impl<'a> Streams<'a> {
     }
 
     /// Changes how large receive windows may become, bytes: see
-    /// [`TransportConfig::max_receive_window`](crate::config::TransportConfig::max_receive_window). If
+    /// [`TransportOptions::max_receive_window`](crate::config::TransportOptions::max_receive_window). If
     /// the connection's window is larger already, it shrinks as data is read: what the peer was
     /// allowed to send stays allowed.
     pub fn set_max_receive_window(&mut self, bytes: u64) {
@@ -82,7 +82,7 @@ impl<'a> Streams<'a> {
     }
 
     /// Changes how many unacknowledged and unsent stream bytes are buffered before writes block: see
-    /// [`TransportConfig::send_window`](crate::config::TransportConfig::send_window).
+    /// [`TransportOptions::send_window`](crate::config::TransportOptions::send_window).
     pub fn set_send_window(&mut self, bytes: u64) {
         self.set.set_send_window(bytes);
     }

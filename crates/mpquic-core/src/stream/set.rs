@@ -14,9 +14,8 @@ use super::receive_window::ReceiveWindow;
 use super::recv::{Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
-use crate::config::TransportConfig;
+use crate::config::{MAX_CONCURRENT_STREAMS, TransportConfig};
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
-use crate::wire::frame::MAX_STREAM_COUNT;
 use crate::wire::transport_parameters::TransportParameters;
 
 /// The most streams that a scheduler sees.
@@ -38,9 +37,6 @@ const WAKE_SHARE: u64 = 8;
 
 /// If nothing is left to send, writers are woken when this many bytes are free.
 const WAKE_IDLE: u64 = 16 << 10;
-
-/// The most streams the peer may have open at a time, so that stream counts stay below 2^60.
-const MAX_CONCURRENT: u64 = MAX_STREAM_COUNT / 2;
 
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
@@ -102,7 +98,6 @@ pub(super) fn slot(dir: Dir) -> usize {
 impl StreamSet {
     /// No streams, and no credit from the peer until [`Self::set_peer_parameters`].
     pub(crate) fn new(side: Side, config: &TransportConfig, now: Instant) -> Self {
-        let count = |streams: u64| ReceiveCredit::new(streams.min(MAX_CONCURRENT));
         Self {
             side,
             sends: Slab::new(),
@@ -117,8 +112,8 @@ impl StreamSet {
             recv_credit: ReceiveCredit::new(config.initial_receive_window),
             open_credit: Default::default(),
             accept_credit: [
-                count(config.max_concurrent_bidi_streams),
-                count(config.max_concurrent_uni_streams),
+                ReceiveCredit::new(config.max_concurrent_bidi_streams),
+                ReceiveCredit::new(config.max_concurrent_uni_streams),
             ],
             next_accept: [0; 2],
             initial_local: [0; 2],
@@ -196,7 +191,7 @@ impl StreamSet {
 
     /// Changes how many streams of the peer may be open at a time.
     pub(crate) fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
-        self.accept_credit[slot(dir)].set_window(count.min(MAX_CONCURRENT));
+        self.accept_credit[slot(dir)].set_window(count.min(MAX_CONCURRENT_STREAMS));
     }
 
     /// Changes how much may be written before it is acknowledged.

@@ -12,6 +12,9 @@ pub(crate) const MAX_CID_LENGTH: usize = 20;
 /// The smallest datagram that every path must carry, bytes of UDP payload (RFC 9000 section 14).
 pub(crate) const MIN_DATAGRAM: usize = 1200;
 
+/// The largest UDP payload that IP carries (RFC 9000 section 18.2).
+pub(crate) const MAX_UDP_PAYLOAD: u16 = 65527;
+
 /// Bytes the shortest encoding of `value` takes: 1, 2, 4 or 8.
 #[inline]
 pub(crate) const fn varint_size(value: u64) -> usize {

@@ -26,7 +26,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("packet", "crypto error ids sched version wire"),
             ("cid", "error ids packet random range_set wire"),
             ("qlog", "congestion error ids version wire"),
-            ("config", "cid congestion crypto qlog sched version"),
+            (
+                "config",
+                "cid congestion crypto error qlog sched version wire",
+            ),
             ("guarded", "config congestion ids path_map sched"),
             ("recorder", "config ids packet qlog version wire"),
             ("space", "config ids packet range_set wire"),

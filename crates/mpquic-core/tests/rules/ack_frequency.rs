@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mpquic_core::config::AckFrequencyConfig;
+use mpquic_core::config::AckFrequencyOptions;
 use mpquic_core::unstable_wire::frame::{AckFrequency, Frame, PathAck};
 use mpquic_core::{EcnCodepoint, Fault, PathId, Side, SpaceId};
 
@@ -165,13 +165,16 @@ fn section_3_the_frames_are_unknown_without_the_parameter() {
     }
 }
 
-/// Announcing the parameter alone changes nothing; what is announced is never above max_ack_delay.
+/// Announcing the parameter alone changes nothing; it may be as large as max_ack_delay, not larger.
 #[test]
 fn section_3_the_parameter_is_at_most_the_largest_delay() {
-    let options = Options::default().transport(|transport| {
-        transport.min_ack_delay = Some(SECOND);
+    let mut options = Options::default().transport(|transport| {
+        transport.min_ack_delay = Some(6 * MS);
         transport.max_ack_delay = 5 * MS;
     });
+    let refused = options.client.clone().build().unwrap_err();
+    assert_eq!(refused.option(), "min_ack_delay");
+    options = options.transport(|transport| transport.min_ack_delay = Some(5 * MS));
     let mut net = Net::connected(options);
     assert_eq!(
         packets_until_acked(&mut net, Side::Server, ZERO, 3000),
@@ -261,7 +264,7 @@ fn section_6_3_the_first_congestion_mark_is_reported_at_once() {
 }
 
 /// A client that asks, and a server that lets itself be asked.
-fn asking(config: AckFrequencyConfig) -> Options {
+fn asking(config: AckFrequencyOptions) -> Options {
     let mut options = Options::default();
     options.client.ack_frequency = Some(config);
     options
@@ -278,7 +281,7 @@ fn requests(sent: &[Sent]) -> Vec<AckFrequency> {
 
 #[test]
 fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
-    let mut net = Net::connecting(asking(AckFrequencyConfig::default()));
+    let mut net = Net::connecting(asking(AckFrequencyOptions::default()));
     let mut log = net.exchange();
     let id = net.write(Side::Client, 200_000);
     log.extend(net.wait(SECOND));
@@ -313,7 +316,7 @@ fn section_8_1_the_peer_is_asked_once_for_what_fits_the_path() {
 /// A peer that has not announced the parameter is asked for nothing.
 #[test]
 fn section_3_only_a_peer_that_announced_it_is_asked() {
-    let mut options = asking(AckFrequencyConfig::default());
+    let mut options = asking(AckFrequencyOptions::default());
     options.server.min_ack_delay = None;
     let mut net = Net::connecting(options);
     let mut log = net.exchange();
@@ -331,10 +334,9 @@ fn section_3_only_a_peer_that_announced_it_is_asked() {
 /// Never below the peer's `min_ack_delay`.
 #[test]
 fn section_3_the_shortest_delay_of_the_peer_is_respected() {
-    let mut options = asking(AckFrequencyConfig {
-        max_ack_delay: Some(Duration::ZERO),
-        ..AckFrequencyConfig::default()
-    });
+    let mut wanted = AckFrequencyOptions::default();
+    wanted.max_ack_delay = Some(Duration::ZERO);
+    let mut options = asking(wanted);
     options.server.min_ack_delay = Some(7 * MS);
     let mut net = Net::connecting(options);
     net.exchange();
@@ -347,7 +349,7 @@ fn section_3_the_shortest_delay_of_the_peer_is_respected() {
 /// A lost request is sent again, and is not needed once there is a newer one.
 #[test]
 fn section_4_a_lost_request_is_repeated() {
-    let mut net = Net::connecting(asking(AckFrequencyConfig::default()));
+    let mut net = Net::connecting(asking(AckFrequencyOptions::default()));
     net.delivers = |sent| !sent.has(|frame| matches!(frame, Frame::AckFrequency(_)));
     net.exchange();
     net.write(Side::Client, 20_000);
@@ -380,7 +382,7 @@ fn section_7_probe_timeouts_reckon_with_what_was_asked_for() {
     // The peer's own 25 ms are longer than the round trip it is asked for.
     let mut net = Net::connected(Options::default());
     let unasked = pto(&mut net);
-    let mut net = Net::connecting(asking(AckFrequencyConfig::default()));
+    let mut net = Net::connecting(asking(AckFrequencyOptions::default()));
     net.exchange();
     net.write(Side::Client, 20_000);
     net.wait(SECOND);
@@ -388,7 +390,7 @@ fn section_7_probe_timeouts_reckon_with_what_was_asked_for() {
     assert!(asked + 15 * MS < unasked, "{asked:?}, {unasked:?}");
 
     // Not yet: the acknowledgement of the request is missing.
-    let mut net = Net::connecting(asking(AckFrequencyConfig::default()));
+    let mut net = Net::connecting(asking(AckFrequencyOptions::default()));
     net.delivers = |sent| !sent.has(|frame| matches!(frame, Frame::AckFrequency(_)));
     net.exchange();
     let in_flight = pto(&mut net);

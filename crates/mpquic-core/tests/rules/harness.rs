@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use mpquic_core::config::{EndpointConfig, ServerConfig, TransportConfig};
+use mpquic_core::config::{EndpointOptions, ServerConfig, TransportOptions};
 use mpquic_core::unstable_wire::RangeSet;
 use mpquic_core::unstable_wire::frame::{Ack, Frame, FrameIter, NewConnectionId, PathAck};
 use mpquic_core::unstable_wire::header::{Header, PacketHeader, next_packet};
@@ -211,7 +211,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    fn new(config: EndpointConfig, server: Option<ServerConfig>, seed: u8) -> Self {
+    fn new(options: EndpointOptions, server: Option<ServerConfig>, seed: u8) -> Self {
+        let config = options.build().expect("options");
         Self {
             endpoint: Endpoint::new(Arc::new(config), server.map(Arc::new), [seed; 32]),
             handle: None,
@@ -224,10 +225,10 @@ impl Node {
 /// How the two are configured.
 #[derive(Clone)]
 pub(crate) struct Options {
-    pub(crate) client: TransportConfig,
-    pub(crate) server: TransportConfig,
-    pub(crate) client_endpoint: EndpointConfig,
-    pub(crate) server_endpoint: EndpointConfig,
+    pub(crate) client: TransportOptions,
+    pub(crate) server: TransportOptions,
+    pub(crate) client_endpoint: EndpointOptions,
+    pub(crate) server_endpoint: EndpointOptions,
     pub(crate) migration: bool,
     /// Where the server would rather be used, and whether the client goes there.
     pub(crate) preferred: Option<SocketAddr>,
@@ -240,12 +241,12 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+        let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
         Self {
             client: transport.clone(),
             server: transport,
-            client_endpoint: EndpointConfig::new([1; 32]),
-            server_endpoint: EndpointConfig::new([2; 32]),
+            client_endpoint: EndpointOptions::new([1; 32]),
+            server_endpoint: EndpointOptions::new([2; 32]),
             migration: true,
             preferred: None,
             use_preferred: true,
@@ -257,7 +258,7 @@ impl Default for Options {
 
 impl Options {
     /// Changes both sides' transport.
-    pub(crate) fn transport(mut self, change: impl Fn(&mut TransportConfig)) -> Self {
+    pub(crate) fn transport(mut self, change: impl Fn(&mut TransportOptions)) -> Self {
         change(&mut self.client);
         change(&mut self.server);
         self
@@ -333,14 +334,15 @@ impl Net {
             Some(SocketAddr::V6(v6)) => (None, Some(v6)),
             None => (None, None),
         };
-        let server_config = ServerConfig {
-            migration: options.migration,
-            preferred_address_v4: v4,
-            preferred_address_v6: v6,
-            ..crypto.clone().server(Arc::new(options.server))
-        };
+        let transport = |options: TransportOptions| Arc::new(options.build().expect("options"));
+        let server_config = crypto.clone().server(transport(options.server));
+        let mut server_options = server_config.options().clone();
+        server_options.migration = options.migration;
+        server_options.preferred_address_v4 = v4;
+        server_options.preferred_address_v6 = v6;
+        let server_config = server_options.build().expect("options");
         let crypto = crypto.announcing(&options.client_parameters);
-        let mut client_config = crypto.client(Arc::new(options.client));
+        let mut client_config = crypto.client(transport(options.client));
         client_config.version = options.version;
         client_config.use_preferred_address = options.use_preferred;
         client_config.token_store = Some(Arc::new(Tokens::default()));

@@ -422,6 +422,9 @@ fn setup(
         config.initial_mtu = transport.mtu;
         config.max_mtu = transport.mtu;
         config.max_ack_delay = transport.max_ack_delay;
+        config.min_ack_delay = config
+            .min_ack_delay
+            .map(|delay| delay.min(transport.max_ack_delay));
         config.pacing = transport.pacing;
         config.contain_panics = false;
         config.max_concurrent_bidi_streams = MAX_STREAMS;

@@ -2,19 +2,15 @@
 
 use std::time::Duration;
 
-use mpquic_tokio::{
-    ConnectionError, Endpoint, ServerConfig, TransportConfig, WriteError, default_transport,
-};
+use mpquic_tokio::{ConnectionError, Endpoint, ServerConfig, WriteError, default_transport};
 use tokio::time::Instant;
 
 use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, within};
 
 #[tokio::test]
 async fn a_dead_port_times_out() -> TestResult {
-    let transport = TransportConfig {
-        max_idle_timeout: Some(Duration::from_millis(500)),
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.max_idle_timeout = Some(Duration::from_millis(500));
     let endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
     let dead = socket.local_addr()?;
@@ -109,7 +105,7 @@ async fn known_servers_get_data_with_the_first_flight() -> TestResult {
 
     // A server that forgot its keys: what was sent early is lost, and told so.
     let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-    net.server.set_server_config(Some(config));
+    net.server.set_server_config(Some(config))?;
     let Ok((a, accepted)) = net.client.connect(to, "localhost")?.into_0rtt() else {
         return Err("no 0-RTT".into());
     };
@@ -171,12 +167,10 @@ async fn attempts_tell_what_they_are_and_may_get_another_configuration() -> Test
     assert_eq!(again.orig_dst_cid(), Some(destination));
 
     // A configuration of its own: it allows no streams, unlike the endpoint's.
-    let transport = TransportConfig {
-        max_concurrent_uni_streams: 0,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.max_concurrent_uni_streams = 0;
     let (config, certificate) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-    let accepting = again.accept_with(config.transport_config(transport))?;
+    let accepting = again.accept_with(config.transport_config(transport.build()?))?;
     let accepted = async { Ok::<_, Error>(accepting.await?) };
     let connected = async { Ok::<_, Error>(connecting.await?) };
     let (a, _b) = within("handshake", async { tokio::try_join!(connected, accepted) }).await??;

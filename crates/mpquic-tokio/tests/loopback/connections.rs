@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_tokio::{
-    Connection, ConnectionError, Endpoint, ExportError, ServerConfig, TransportConfig, VarInt,
-    default_transport,
+    Connection, ConnectionError, Endpoint, ExportError, ServerConfig, VarInt, default_transport,
 };
 use rustls::pki_types::CertificateDer;
 
@@ -53,11 +52,9 @@ async fn waits(future: impl Future) -> bool {
 
 #[tokio::test]
 async fn more_streams_can_be_allowed_while_connected() -> TestResult {
-    let transport = TransportConfig {
-        max_concurrent_bidi_streams: 0,
-        max_concurrent_uni_streams: 1,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.max_concurrent_bidi_streams = 0;
+    transport.max_concurrent_uni_streams = 1;
     let config = client(default_transport())?;
     let one = ["127.0.0.1"];
     let net = Net::with_server(transport, &one, &one, config)?;
@@ -85,11 +82,9 @@ async fn fill(connection: &Connection) -> Result<usize, Error> {
 
 #[tokio::test]
 async fn windows_can_be_changed_while_connected() -> TestResult {
-    let transport = TransportConfig {
-        initial_receive_window: 1 << 20,
-        max_receive_window: 1 << 20,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.initial_receive_window = 1 << 20;
+    transport.max_receive_window = 1 << 20;
     let config = client(transport.clone())?;
     let one = ["127.0.0.1"];
     let net = Net::with_server(transport, &one, &one, config)?;
@@ -118,10 +113,8 @@ async fn windows_can_be_changed_while_connected() -> TestResult {
 
 #[tokio::test]
 async fn the_datagram_buffer_tells_its_space() -> TestResult {
-    let transport = TransportConfig {
-        datagram_send_buffer: 10_000,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.datagram_send_buffer = 10_000;
     let one = ["127.0.0.1"];
     let net = Net::new(&one, &one, client(transport)?)?;
     let (a, b) = net.connect().await?;

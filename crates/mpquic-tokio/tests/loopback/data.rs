@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_tokio::{
-    ReadError, ReadToEndError, ResetError, SendDatagramError, TransportConfig, WriteError,
-    default_transport,
+    ReadError, ReadToEndError, ResetError, SendDatagramError, WriteError, default_transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -104,10 +103,8 @@ async fn streams_end_as_the_application_says() -> TestResult {
 
 #[tokio::test]
 async fn a_slow_reader_holds_the_writer_back() -> TestResult {
-    let transport = TransportConfig {
-        send_window: 1 << 20,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.send_window = 1 << 20;
     let net = Net::new(
         &["127.0.0.1"],
         &["127.0.0.1", "127.0.0.2"],

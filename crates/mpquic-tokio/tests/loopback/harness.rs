@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use mpquic_tokio::{
     ClientConfig, Connection, Endpoint, PathState, RecvStream, SendStream, ServerConfig,
-    TransportConfig, default_transport,
+    TransportOptions, default_transport,
 };
 use sha2::{Digest, Sha256};
 
@@ -33,13 +33,14 @@ impl Net {
     }
 
     pub(crate) fn with_server(
-        transport: TransportConfig,
+        transport: TransportOptions,
         server: &[&str],
         client: &[&str],
         config: ClientConfig,
     ) -> Result<Self, Error> {
         let (server_config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-        let mut builder = Endpoint::builder().server(server_config.transport_config(transport));
+        let mut builder =
+            Endpoint::builder().server(server_config.transport_config(transport.build()?));
         for ip in server {
             builder = builder.bind(SocketAddr::new(ip.parse()?, 0));
         }
@@ -75,8 +76,8 @@ impl Net {
     }
 }
 
-pub(crate) fn client(transport: TransportConfig) -> Result<ClientConfig, Error> {
-    Ok(ClientConfig::dangerous_insecure(ALPN)?.transport_config(transport))
+pub(crate) fn client(transport: TransportOptions) -> Result<ClientConfig, Error> {
+    Ok(ClientConfig::dangerous_insecure(ALPN)?.transport_config(transport.build()?))
 }
 
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Error> {

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use mpquic_tokio::{
-    ClosePathError, Endpoint, OpenPathError, PathEvent, PathId, ServerConfig, TransportConfig,
-    default_transport,
+    ClosePathError, Endpoint, OpenPathError, PathEvent, PathId, ServerConfig, default_transport,
 };
 
 use crate::harness::{
@@ -14,10 +13,8 @@ use crate::harness::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_paths_carry_data_in_both_directions() -> TestResult {
     // Equal turns: the default would be right to prefer the faster one, if only by microseconds.
-    let transport = TransportConfig {
-        scheduler: mpquic_sched::by_name("round-robin")?,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.scheduler = mpquic_sched::by_name("round-robin")?;
     let config = client(transport.clone())?;
     let locals = ["127.0.0.1", "127.0.0.2"];
     let net = Net::with_server(transport, &["127.0.0.1"], &locals, config)?;
@@ -146,10 +143,8 @@ async fn paths_open_and_close_by_hand() -> TestResult {
 
 #[tokio::test]
 async fn a_client_without_multipath_is_served() -> TestResult {
-    let transport = TransportConfig {
-        max_concurrent_paths: 0,
-        ..default_transport()
-    };
+    let mut transport = default_transport();
+    transport.max_concurrent_paths = 0;
     let net = Net::new(
         &["127.0.0.1"],
         &["127.0.0.1", "127.0.0.2"],

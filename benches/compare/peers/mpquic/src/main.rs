@@ -10,7 +10,7 @@ use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
 use compare_peer::{Options, Result, Workload, any_port, local_address, tls};
 use mpquic_tokio::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, TransportConfig};
+use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, TransportConfig, TransportOptions};
 
 fn main() -> Result<()> {
     compare_peer::run::<Mpquic>()
@@ -26,7 +26,7 @@ fn transport(options: &Options) -> Result<TransportConfig> {
         Ok(name) => mpquic_sched::by_name(&name)?,
         Err(_) => mpquic_sched::default(),
     };
-    let mut transport = TransportConfig::new(scheduler, controller);
+    let mut transport = TransportOptions::new(scheduler, controller);
     transport.initial_stream_receive_window = window;
     transport.initial_receive_window = window;
     transport.max_receive_window = window;
@@ -34,7 +34,7 @@ fn transport(options: &Options) -> Result<TransportConfig> {
     transport.max_concurrent_bidi_streams = MAX_STREAMS.into();
     transport.max_idle_timeout = Some(IDLE_TIMEOUT);
     transport.max_mtu = options.datagram;
-    Ok(transport)
+    Ok(transport.build()?)
 }
 
 impl Stack for Mpquic {

@@ -50,8 +50,6 @@ fn mp_157_discovery_can_be_off() {
     let mut mtu = MtuDiscovery::new(1350, 1350);
     assert_eq!(mtu.probe_size(start()), None);
     assert_eq!(mtu.mtu(), 1350);
-    // Less than 1200 bytes is not QUIC.
-    assert_eq!(MtuDiscovery::new(500, 600).mtu(), 1200);
 }
 
 #[test]
@@ -194,10 +192,11 @@ proptest! {
         // Random loss excludes a size only if it strikes three times in a row.
         let unlucky: Vec<_> = unlucky.into_iter().collect();
         prop_assume!(unlucky.windows(2).all(|pair| pair[1] > pair[0] + 1));
+        let max = max.max(initial);
         let mut mtu = MtuDiscovery::new(initial, max);
         let real = real.max(initial);
         let probes = search(&mut mtu, start(), real, &unlucky);
-        let reachable = real.min(max.max(initial));
+        let reachable = real.min(max);
         prop_assert!(mtu.mtu() <= reachable);
         prop_assert!(reachable - mtu.mtu() < STEP, "{} of {reachable}", mtu.mtu());
         if reachable == max {

@@ -4,7 +4,7 @@
 )]
 
 use super::*;
-use crate::config::TransportConfig;
+use crate::config::TransportOptions;
 use crate::congestion::CongestionKind;
 use crate::recovery::testing::{TestPath, ms};
 
@@ -41,9 +41,9 @@ fn ten_packets_test_the_path() {
 
 #[test]
 fn marking_can_be_turned_off() {
-    let mut config = TransportConfig::without_policies();
-    config.ecn = false;
-    let mut path = TestPath::with(config, crate::ids::SpaceId::Initial);
+    let mut options = TransportOptions::without_policies();
+    options.ecn = false;
+    let mut path = TestPath::with(options.build().unwrap(), crate::ids::SpaceId::Initial);
     assert_eq!(send(&mut path, 3), 0);
 }
 

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::config::TransportConfig;
+use crate::config::TransportOptions;
 use crate::congestion::CongestionKind::{Loss, Persistent, Spurious};
 use crate::recovery::testing::{BYTES, TestPath, ms};
 
@@ -218,8 +218,8 @@ fn old_losses_are_forgotten() {
 #[test]
 fn tolerance_grows_to_a_limit_and_falls_back() {
     use super::Thresholds;
-    let mut config = TransportConfig::without_policies();
-    let mut thresholds = Thresholds::new(&config);
+    let mut options = TransportOptions::without_policies();
+    let mut thresholds = Thresholds::new(&options.clone().build().unwrap());
     for _ in 0..100 {
         thresholds.raise();
     }
@@ -234,13 +234,13 @@ fn tolerance_grows_to_a_limit_and_falls_back() {
         (thresholds.current.packets, thresholds.current.time),
         (3, 72)
     );
-    // What is configured is kept, absurdities apart.
-    config.packet_threshold = 1000;
-    config.time_threshold = f64::NAN;
-    let mut thresholds = Thresholds::new(&config);
+    // What is configured is kept.
+    options.packet_threshold = 1000;
+    options.time_threshold = 16.0;
+    let mut thresholds = Thresholds::new(&options.build().unwrap());
     thresholds.raise();
     assert_eq!(
         (thresholds.current.packets, thresholds.current.time),
-        (1000, 72)
+        (1000, 1024)
     );
 }

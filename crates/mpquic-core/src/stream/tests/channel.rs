@@ -282,13 +282,13 @@ proptest! {
         loss in 0.0..0.4f64,
         seed in any::<u64>(),
     ) {
-        let config = TransportConfig {
+        let config = checked(TransportOptions {
             initial_stream_receive_window: stream_window,
             initial_receive_window: window,
             max_receive_window: 100_000,
             send_window,
-            ..config()
-        };
+            ..options()
+        });
         exchange(&lengths, &config, loss, seed);
     }
 }

@@ -6,11 +6,11 @@ use crate::stream::datagrams::DatagramQueues;
 use crate::wire::transport_parameters::TransportParameters;
 
 fn datagrams(limit: u64) -> DatagramQueues {
-    let mut datagrams = DatagramQueues::new(&TransportConfig {
+    let mut datagrams = DatagramQueues::new(&checked(TransportOptions {
         datagram_send_buffer: 1000,
         datagram_receive_buffer: Some(1000),
-        ..config()
-    });
+        ..options()
+    }));
     datagrams.set_peer_parameters(&TransportParameters {
         max_datagram_frame_size: limit,
         ..TransportParameters::default()
@@ -53,10 +53,10 @@ fn the_space_of_the_send_buffer_is_what_a_payload_may_have() {
 /// RFC 9221 section 3.
 #[test]
 fn datagrams_we_did_not_ask_for() {
-    let mut datagrams = DatagramQueues::new(&TransportConfig {
+    let mut datagrams = DatagramQueues::new(&checked(TransportOptions {
         datagram_receive_buffer: None,
-        ..config()
-    });
+        ..options()
+    }));
     let result = datagrams.on_datagram(Bytes::from_static(b"x")).map(|_| ());
     fails_with(result, Fault::DatagramTooLarge);
 }

@@ -217,10 +217,10 @@ fn selections_choose_stream_offset_and_range() {
 
 #[test]
 fn the_connections_credit_is_used_by_new_bytes_only() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         initial_receive_window: 100,
-        ..config()
-    };
+        ..options()
+    });
     let mut streams = client(&config);
     let ids = opened(&mut streams, 2);
     write(&mut streams, ids[0], 80);
@@ -260,10 +260,10 @@ fn the_connections_credit_is_used_by_new_bytes_only() {
 
 #[test]
 fn a_stream_without_credit_blocks_its_writer_alone() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         initial_stream_receive_window: 100,
-        ..config()
-    };
+        ..options()
+    });
     let mut streams = client(&config);
     let ids = opened(&mut streams, 2);
     let id = ids[0];
@@ -289,10 +289,10 @@ fn a_stream_without_credit_blocks_its_writer_alone() {
 
 #[test]
 fn a_full_send_window_blocks_writers_until_a_part_is_free() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         send_window: 800,
-        ..config()
-    };
+        ..options()
+    });
     let mut streams = client(&config);
     let ids = opened(&mut streams, 2);
     assert_eq!(streams.send_stream(ids[0]).write(&[0; 900]), Ok(800));
@@ -320,12 +320,12 @@ fn a_full_send_window_blocks_writers_until_a_part_is_free() {
 
 #[test]
 fn windows_grow_to_the_target_and_no_further_than_the_cap() {
-    let mut streams = client(&TransportConfig {
+    let mut streams = client(&checked(TransportOptions {
         initial_stream_receive_window: 100,
         initial_receive_window: 200,
         max_receive_window: 1000,
-        ..config()
-    });
+        ..options()
+    }));
     let id = peer_uni(0);
     give(&mut streams, stream_frame(id, 0, &[0; 100], false)).expect("credit");
     streams.set_receive_window_target(600);
@@ -375,10 +375,10 @@ fn lost_control_frames_are_sent_again() {
 
 #[test]
 fn opening_too_many_streams_is_reported_once() {
-    let mut streams = client(&TransportConfig {
+    let mut streams = client(&checked(TransportOptions {
         max_concurrent_uni_streams: 1,
-        ..config()
-    });
+        ..options()
+    }));
     assert!(streams.open(Dir::Uni).is_some());
     assert!(streams.open(Dir::Uni).is_none());
     assert!(streams.open(Dir::Uni).is_none());

@@ -19,13 +19,13 @@ fn stop(id: StreamId) -> Frame {
 }
 
 fn small() -> TransportConfig {
-    TransportConfig {
+    checked(TransportOptions {
         initial_stream_receive_window: 100,
         initial_receive_window: 150,
         max_concurrent_bidi_streams: 2,
         max_concurrent_uni_streams: 3,
-        ..config()
-    }
+        ..options()
+    })
 }
 
 /// RFC 9000 sections 19.4, 19.5, 19.8, 19.10 and 19.13.
@@ -201,11 +201,11 @@ fn every_second_piece(streams: &mut StreamSet, length: usize, most: u64) -> (u64
 /// RFC 9000 section 21.6: single bytes far apart cost their sender little and us much.
 #[test]
 fn gaps_are_bounded_by_the_bytes_held() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         initial_stream_receive_window: 64 << 20,
         initial_receive_window: 64 << 20,
-        ..config()
-    };
+        ..options()
+    });
     let bytes = every_second_piece(&mut client(&config), 1, 1 << 20);
     assert_eq!(bytes, (4104, Some(Fault::TooManyGaps)));
     // Two long paths whose packets arrive in turns are no attack.

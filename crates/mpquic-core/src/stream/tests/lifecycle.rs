@@ -70,10 +70,10 @@ fn a_request_and_its_answer_leave_nothing_behind() {
 
 #[test]
 fn closed_streams_make_room_for_new_ones() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         max_concurrent_uni_streams: 4,
-        ..config()
-    };
+        ..options()
+    });
     let (mut client, mut server) = pair(&config);
     let mut served = 0;
     for _ in 0..100 {
@@ -96,11 +96,11 @@ fn closed_streams_make_room_for_new_ones() {
 
 #[test]
 fn a_reset_discards_and_gives_credit_back() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         initial_stream_receive_window: 1000,
         initial_receive_window: 1000,
-        ..config()
-    };
+        ..options()
+    });
     let (mut client, mut server) = pair(&config);
     for round in 0..5 {
         let id = client.open(Dir::Uni).expect("credit");
@@ -312,12 +312,12 @@ fn rejected_zero_rtt_never_happened() {
 
 #[test]
 fn parameters_after_zero_rtt_raise_the_limits_of_open_streams() {
-    let remembered = TransportConfig {
+    let remembered = checked(TransportOptions {
         initial_stream_receive_window: 10,
         initial_receive_window: 10,
         max_concurrent_bidi_streams: 1,
-        ..config()
-    };
+        ..options()
+    });
     let mut streams = client(&remembered);
     let id = streams.open(Dir::Bi).expect("credit");
     assert_eq!(streams.send_stream(id).write(&[0; 20]), Ok(10));
@@ -338,10 +338,10 @@ fn parameters_after_zero_rtt_raise_the_limits_of_open_streams() {
 
 #[test]
 fn ten_thousand_streams_come_and_go() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         max_concurrent_bidi_streams: 10_000,
-        ..config()
-    };
+        ..options()
+    });
     let (mut client, mut server) = pair(&config);
     for _ in 0..3 {
         while let Some(id) = client.open(Dir::Bi) {

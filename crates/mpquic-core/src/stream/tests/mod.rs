@@ -8,7 +8,7 @@ use quinn_proto::{Dir, Side, StreamId, VarInt};
 
 use super::StreamEvent;
 use super::set::StreamSet;
-use crate::config::TransportConfig;
+use crate::config::{TransportConfig, TransportOptions};
 use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Fate;
 use crate::packet::writer::{Deliveries, FrameWriter};
@@ -30,12 +30,17 @@ mod reset_at;
 mod send_buffer;
 mod settings;
 
-/// A configuration whose policies are never asked.
+/// Options whose policies are never asked.
+fn options() -> TransportOptions {
+    TransportOptions::without_policies()
+}
+
+fn checked(options: TransportOptions) -> TransportConfig {
+    options.build().expect("options that are right")
+}
+
 fn config() -> TransportConfig {
-    TransportConfig::new(
-        crate::sched::factory("none", || unreachable!("streams have no scheduler")),
-        crate::congestion::factory("none", || unreachable!("streams have no controller")),
-    )
+    checked(options())
 }
 
 /// The parameters a side with this configuration announces.

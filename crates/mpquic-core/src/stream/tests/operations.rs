@@ -151,15 +151,15 @@ proptest! {
     ) {
         let mut rng = StdRng::seed_from_u64(seed);
         let config = if narrow {
-            TransportConfig {
+            checked(TransportOptions {
                 initial_stream_receive_window: 250,
                 initial_receive_window: 600,
                 max_receive_window: 2000,
                 max_concurrent_bidi_streams: 4,
                 max_concurrent_uni_streams: 4,
                 send_window: 500,
-                ..config()
-            }
+                ..options()
+            })
         } else {
             config()
         };

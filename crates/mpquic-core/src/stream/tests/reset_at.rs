@@ -343,11 +343,11 @@ fn section_5_2_a_second_reset_says_the_same() {
 
 #[test]
 fn section_4_the_final_size_counts_for_flow_control() {
-    let config = TransportConfig {
+    let config = checked(TransportOptions {
         initial_stream_receive_window: 100,
         initial_receive_window: 150,
-        ..config()
-    };
+        ..options()
+    });
     let id = peer_uni(0);
     let mut streams = client(&config);
     fails_with(

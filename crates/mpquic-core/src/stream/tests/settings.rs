@@ -39,8 +39,9 @@ fn more_streams_are_allowed_at_once_and_fewer_as_streams_end() {
 
 #[test]
 fn writers_go_on_when_the_send_window_is_widened() {
-    let mut config = config();
-    config.send_window = 1000;
+    let mut options = options();
+    options.send_window = 1000;
+    let config = checked(options);
     let mut client = client(&config);
     let id = client.open(Dir::Uni).expect("credit");
     assert_eq!(client.send_stream(id).write(&[1; 2000]), Ok(1000));

@@ -1,0 +1,180 @@
+//! [`TransportOptions`]: what one connection may use and how it behaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::congestion::ControllerFactory;
+use crate::qlog;
+use crate::sched::SchedulerFactory;
+
+/// How rarely we want to be acknowledged (draft-ietf-quic-ack-frequency-14): for fast paths, where
+/// acknowledgements cost CPU, and for asymmetric ones, where they take the way back from others.
+///
+/// The frame names no path, so that the peer acknowledges all of them so. We never ask for less
+/// than one acknowledgement per round trip of the fastest path, nor for less than four per window
+/// of the path with the smallest one. Rare acknowledgements overrate small round-trip times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AckFrequencyOptions {
+    /// Ack-eliciting packets that may arrive without an acknowledgement, at most; from 1, which is
+    /// what peers do when they are not asked, to 2^62 - 1.
+    pub ack_eliciting_threshold: u64,
+    /// Longest delay of an acknowledgement, at most, up to 16,383 ms; `None` for the peer's
+    /// `max_ack_delay`.
+    pub max_ack_delay: Option<Duration>,
+    /// Distance, in packets, at which a missing packet is reported at once, up to 2^62 - 1; 0 for
+    /// never, `None` for [`TransportOptions::packet_threshold`].
+    pub reordering_threshold: Option<u64>,
+}
+
+impl Default for AckFrequencyOptions {
+    /// One acknowledgement for ten packets.
+    fn default() -> Self {
+        Self {
+            ack_eliciting_threshold: 9,
+            max_ack_delay: None,
+            reordering_threshold: None,
+        }
+    }
+}
+
+/// Options of a connection. [`Self::build`] checks them. There is no default scheduler or
+/// controller: the crates above the core choose them.
+///
+/// What is announced to the peer has to fit a variable-length integer: at most 2^62 - 1 (RFC 9000
+/// section 16).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TransportOptions {
+    /// Chooses the path of each packet.
+    pub scheduler: Arc<dyn SchedulerFactory>,
+    /// Limits what each path has in flight.
+    pub controller: Arc<dyn ControllerFactory>,
+    /// How many paths may be open at once; 0 turns multipath off. One less is announced as
+    /// `initial_max_path_id`, and as paths close, MAX_PATH_ID rises so that this many can be open
+    /// again.
+    pub max_concurrent_paths: u32,
+    /// `active_connection_id_limit`, per path (MP-016). From 2 (RFC 9000 section 18.2) to 2^32 - 1.
+    pub active_connection_id_limit: u64,
+    /// Concurrent bidirectional streams the peer may open, at most 2^59: all that are ever opened
+    /// have to be fewer than 2^60 (RFC 9000 section 4.6).
+    pub max_concurrent_bidi_streams: u64,
+    /// Concurrent unidirectional streams the peer may open, at most 2^59.
+    pub max_concurrent_uni_streams: u64,
+    /// Receive window of a stream at the start, bytes; at most `max_receive_window`. It grows to
+    /// four times the bandwidth-delay product of all paths as long as that allows.
+    pub initial_stream_receive_window: u64,
+    /// Receive window of the connection at the start, bytes; at most `max_receive_window`.
+    pub initial_receive_window: u64,
+    /// Hard cap of every receive window and so of reorder memory, bytes; at most 2^62 - 1.
+    pub max_receive_window: u64,
+    /// Unacknowledged and unsent stream bytes buffered for the connection before writes block; at
+    /// least 1.
+    pub send_window: u64,
+    /// Connection-wide idle timeout, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` turns
+    /// ours off (the peer's still counts).
+    pub max_idle_timeout: Option<Duration>,
+    /// Send a PING on every path that was silent for this long, from 1 ms to 2^62 - 1 ms; `None` for
+    /// never.
+    pub keep_alive_interval: Option<Duration>,
+    /// RTT assumed before the first sample, from 1 ms to 1 hour (RFC 9002 section 6.2.2).
+    pub initial_rtt: Duration,
+    /// UDP payload assumed to pass every path; from 1200 to 65527 (RFC 9000 sections 14 and 18.2).
+    pub initial_mtu: u16,
+    /// Largest UDP payload DPLPMTUD looks for, once a packet was full or DATAGRAMs are in use; from
+    /// `initial_mtu`, which turns discovery off, to 65527.
+    pub max_mtu: u16,
+    /// Longest delay of our acknowledgements, announced as `max_ack_delay`; at most 16,383 ms (RFC
+    /// 9000 section 18.2).
+    pub max_ack_delay: Duration,
+    /// Ack-eliciting packets received before an acknowledgement is sent at once, at least 1 (RFC
+    /// 9000 section 13.2.2 asks for 2; larger values save CPU on fast paths).
+    pub ack_eliciting_threshold: u64,
+    /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`; `None`
+    /// lets it ask for nothing (draft-ietf-quic-ack-frequency-14 section 3).
+    pub min_ack_delay: Option<Duration>,
+    /// What we ask of peers that let us; `None` asks for nothing.
+    pub ack_frequency: Option<AckFrequencyOptions>,
+    /// Reordering, in packets, before a packet counts as lost; from 3 (RFC 9002 section 6.1.1) to
+    /// 2^62 - 1.
+    pub packet_threshold: u64,
+    /// Factor of the RTT before a packet counts as lost, from 1 to 16, to the nearest 64th (RFC 9002
+    /// section 6.1.2).
+    pub time_threshold: f64,
+    /// Mark packets ECT(0) and react to ECN-CE where the path supports it.
+    pub ecn: bool,
+    /// Let the peer reset streams and still deliver their beginning
+    /// (draft-ietf-quic-reliable-stream-reset-11).
+    pub reset_stream_at: bool,
+    /// Bytes of DATAGRAM payload buffered for the application, at least 1; `None` refuses DATAGRAM
+    /// frames. Up to 65535, it is also the size of the largest frame we take (RFC 9221 section 3).
+    pub datagram_receive_buffer: Option<usize>,
+    /// Bytes of DATAGRAM payload buffered for sending.
+    pub datagram_send_buffer: usize,
+    /// Bytes of CRYPTO data buffered out of order; at least 4096 (RFC 9000 section 7.5).
+    pub crypto_buffer: usize,
+    /// Largest number of datagrams one `poll_transmit` call may fill; at least 1.
+    pub max_transmit_segments: usize,
+    /// Go on without a scheduler or controller that panicked, in place of unwinding through the
+    /// connection's methods. Off for experiments, whose results would be another policy's.
+    pub contain_panics: bool,
+    /// Pace packets instead of sending whole windows at once.
+    pub pacing: bool,
+    /// Spin the latency spin bit (RFC 9000 section 17.4).
+    pub spin_bit: bool,
+    /// Gives connections a log; `None` for none.
+    pub qlog: Option<Arc<dyn qlog::Factory>>,
+}
+
+impl TransportOptions {
+    /// Defaults for bulk transfer and services alike, with the given policies.
+    pub fn new(
+        scheduler: Arc<dyn SchedulerFactory>,
+        controller: Arc<dyn ControllerFactory>,
+    ) -> Self {
+        Self {
+            scheduler,
+            controller,
+            max_concurrent_paths: 8,
+            active_connection_id_limit: 3,
+            max_concurrent_bidi_streams: 100,
+            max_concurrent_uni_streams: 100,
+            initial_stream_receive_window: 1 << 20,
+            initial_receive_window: 2 << 20,
+            max_receive_window: 64 << 20,
+            send_window: 16 << 20,
+            max_idle_timeout: Some(Duration::from_secs(30)),
+            keep_alive_interval: None,
+            initial_rtt: Duration::from_millis(333),
+            initial_mtu: 1200,
+            max_mtu: 1452,
+            max_ack_delay: Duration::from_millis(25),
+            ack_eliciting_threshold: 2,
+            min_ack_delay: Some(Duration::from_millis(1)),
+            ack_frequency: None,
+            packet_threshold: 3,
+            time_threshold: 9.0 / 8.0,
+            ecn: true,
+            reset_stream_at: true,
+            datagram_receive_buffer: Some(1 << 20),
+            datagram_send_buffer: 1 << 20,
+            crypto_buffer: 64 << 10,
+            max_transmit_segments: 64,
+            contain_panics: true,
+            pacing: true,
+            spin_bit: false,
+            qlog: None,
+        }
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl TransportOptions {
+    /// Defaults with policies that must not be built, for parts that need none.
+    pub(crate) fn without_policies() -> Self {
+        Self::new(
+            crate::sched::factory("none", || unreachable!("nothing is scheduled")),
+            crate::congestion::factory("none", || unreachable!("nothing is controlled")),
+        )
+    }
+}
