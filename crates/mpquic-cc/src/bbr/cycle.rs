@@ -1,24 +1,10 @@
-//! Probing for bandwidth: down, cruise, refill, up (draft-ietf-ccwg-bbr-06 section 5.3.3).
+//! [`Cycle`]: the cycle of probing for bandwidth, as far as it has come.
 
 use std::time::{Duration, Instant};
 
-use super::{Bbr, Phase, Sample};
-
-/// Share of the bytes that may be in flight that is left free for other flows (`Headroom`).
-const HEADROOM: f64 = 0.15;
-/// Time between two probes, in seconds: at least this,
-const MIN_WAIT: f64 = 2.0;
-/// and up to this much longer.
-const WAIT_SPREAD: f64 = 1.0;
-/// The most round trips between two probes: as many as Reno would need to grow by a bandwidth-delay
-/// product.
-const MAX_WAIT_ROUNDS: f64 = 63.0;
-/// How often growth may double.
-const MAX_DOUBLINGS: u32 = 30;
-
 /// What acknowledgements currently show of a probe (`ack_phase`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Feedback {
+pub(super) enum Feedback {
     /// Nothing.
     None,
     Refilling,
@@ -30,60 +16,30 @@ enum Feedback {
     Stopping,
 }
 
-/// What other paths that share the bottleneck ask of this one.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Company {
-    /// Do not start a probe now.
-    pub(crate) wait: bool,
-    /// Another path of the bottleneck began to probe: join it.
-    pub(crate) join: bool,
-    /// Another path is still refilling: wait for it before going up.
-    pub(crate) hold_refill: bool,
-    /// Another path still finds more bandwidth: stay up with it.
-    pub(crate) hold_up: bool,
-    /// Paths that probe together, this one included.
-    pub(crate) count: f64,
-    /// The part of its largest bandwidth that a path has when the sum over all of them is largest,
-    /// 0 to 1.
-    pub(crate) share: f64,
-}
-
-impl Company {
-    /// There are no others.
-    pub(crate) const NONE: Self = Self {
-        wait: false,
-        join: false,
-        hold_refill: false,
-        hold_up: false,
-        count: 1.0,
-        share: 1.0,
-    };
-}
-
 /// The cycle of probing.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Cycle {
-    feedback: Feedback,
+    pub(super) feedback: Feedback,
     /// Samples are of packets sent while probing (`is_bw_probe_sample`).
     pub(super) is_probe_sample: bool,
     /// The newest sample was held down by the application.
     pub(super) app_limited: bool,
     /// Round trips since the last probe (`rounds_since_probe_up`).
     pub(super) rounds: u64,
-    began: Instant,
-    wait: Duration,
+    pub(super) began: Instant,
+    pub(super) wait: Duration,
     /// The last probe lost too much (`prev_probe_too_high`).
     pub(super) was_too_high: bool,
     /// The last probe ended early as a precaution (`prev_probe_precautionary`).
-    was_precautionary: bool,
+    pub(super) was_precautionary: bool,
     /// The path was filled for a round trip.
-    is_refilled: bool,
+    pub(super) is_refilled: bool,
     /// Bytes acknowledged towards the next increment of the long-term bound,
-    acked: f64,
+    pub(super) acked: f64,
     /// what an increment needs,
-    acked_per_increment: f64,
+    pub(super) acked_per_increment: f64,
     /// and how often that was halved.
-    doublings: u32,
+    pub(super) doublings: u32,
 }
 
 impl Cycle {
@@ -106,181 +62,5 @@ impl Cycle {
 
     pub(super) fn stop_feedback(&mut self) {
         self.feedback = Feedback::Stopping;
-    }
-}
-
-impl Bbr {
-    /// The path has been filled and is ready to go up.
-    pub(crate) fn is_refilled(&self) -> bool {
-        self.phase == Phase::Refill && self.cycle.is_refilled
-    }
-
-    /// Sending faster delivers nothing more.
-    pub(crate) fn is_saturated(&self) -> bool {
-        self.phase == Phase::Up && self.full_pipe.is_full
-    }
-
-    pub(super) fn start_down(&mut self, now: Instant) {
-        self.reset_congestion_signals();
-        self.cycle.acked_per_increment = f64::INFINITY;
-        self.cycle.rounds = u64::from(self.random() < 0.5);
-        let wait = MIN_WAIT + WAIT_SPREAD * self.random();
-        self.cycle.wait = Duration::from_secs_f64(wait);
-        self.cycle.began = now;
-        self.cycle.feedback = Feedback::Stopping;
-        self.rounds.restart(now);
-        self.phase = Phase::Down;
-    }
-
-    pub(super) fn start_refill(&mut self, now: Instant) {
-        self.bounds.forget_short_term();
-        self.cycle.doublings = 0;
-        self.cycle.acked = 0.0;
-        self.cycle.was_precautionary = false;
-        self.cycle.is_refilled = false;
-        self.cycle.feedback = Feedback::Refilling;
-        self.rounds.restart(now);
-        self.phase = Phase::Refill;
-    }
-
-    fn start_up(&mut self, sample: &Sample, company: &Company) {
-        self.cycle.feedback = Feedback::Starting;
-        self.rounds.restart(sample.now);
-        self.full_pipe.restart(sample.rate.unwrap_or(0.0));
-        self.phase = Phase::Up;
-        self.raise_slope(company);
-    }
-
-    pub(super) fn update_cycle(&mut self, sample: &Sample, company: &Company) {
-        self.cycle.app_limited = sample.app_limited;
-        if !self.full_pipe.was_full || self.adapt_long_term(sample, company) {
-            return;
-        }
-        match self.phase {
-            Phase::Down | Phase::Cruise
-                if company.join || (!company.wait && self.is_time_to_probe(sample.now)) =>
-            {
-                self.start_refill(sample.now);
-            }
-            Phase::Down if self.is_time_to_cruise(sample) => self.phase = Phase::Cruise,
-            Phase::Refill => {
-                if self.rounds.just_ended {
-                    self.cycle.is_probe_sample = true;
-                    self.cycle.is_refilled = true;
-                }
-                if self.cycle.is_refilled && !company.hold_refill {
-                    self.start_up(sample, company);
-                }
-            }
-            Phase::Up => {
-                let time = self.is_time_to_go_down(sample);
-                if time && (!company.hold_up || self.cycle.was_precautionary) {
-                    self.cycle.was_too_high = false;
-                    self.start_down(sample.now);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn is_time_to_probe(&self, now: Instant) -> bool {
-        // As often as Reno would fill this path, or all paths that share the bottleneck.
-        let target = self.target_in_flight() * self.count;
-        let reno_rounds = (target / self.mtu).min(MAX_WAIT_ROUNDS);
-        now > self.cycle.began + self.cycle.wait || self.cycle.rounds as f64 >= reno_rounds
-    }
-
-    /// The bytes to have in flight: the estimated bandwidth-delay product, or less if losses have
-    /// reduced the window.
-    pub(super) fn target_in_flight(&self) -> f64 {
-        let product = self.bandwidth_delay_product().unwrap_or(f64::INFINITY);
-        product.min(self.window)
-    }
-
-    pub(super) fn long_term_with_headroom(&self) -> f64 {
-        let long_term = self.bounds.long_term;
-        if long_term.is_infinite() {
-            return long_term;
-        }
-        let headroom = (HEADROOM * long_term).max(self.mtu);
-        (long_term - headroom).max(self.min_pipe_window())
-    }
-
-    fn is_time_to_cruise(&self, sample: &Sample) -> bool {
-        sample.in_flight <= self.long_term_with_headroom()
-            && sample.in_flight <= self.in_flight_for_max_bandwidth()
-    }
-
-    /// The bandwidth-delay product with the largest bandwidth, without regard to short-term bounds.
-    fn in_flight_for_max_bandwidth(&self) -> f64 {
-        let rtt = self.min_rtt.get().unwrap_or_default().as_secs_f64();
-        let product = self.max_bandwidth() * rtt;
-        product.max(self.quantum()).max(self.min_pipe_window())
-    }
-
-    fn is_time_to_go_down(&mut self, sample: &Sample) -> bool {
-        let long_term = self.bounds.long_term;
-        if self.cycle.was_too_high && sample.in_flight >= long_term {
-            self.cycle.was_precautionary = true;
-            return true;
-        }
-        if self.is_window_limited() && self.window >= long_term {
-            // Our own bound limits the rate, not the path.
-            self.full_pipe.restart(sample.rate.unwrap_or(0.0));
-            return false;
-        }
-        self.full_pipe.is_full
-    }
-
-    fn raise_slope(&mut self, company: &Company) {
-        let increments = f64::from(1u32 << self.cycle.doublings);
-        self.cycle.doublings = (self.cycle.doublings + 1).min(MAX_DOUBLINGS);
-        let acked = (self.window / increments).max(self.mtu);
-        // Paths that probe together grow together as one would.
-        self.cycle.acked_per_increment = acked * company.count;
-    }
-
-    /// Raises the long-term bound by a datagram for every `acked_per_increment` bytes acknowledged.
-    fn probe_long_term_upward(&mut self, sample: &Sample, company: &Company) {
-        if !self.is_window_limited() || self.window < self.bounds.long_term {
-            return;
-        }
-        let cycle = &mut self.cycle;
-        cycle.acked += sample.newly_acked;
-        if cycle.acked >= cycle.acked_per_increment {
-            let increments = (cycle.acked / cycle.acked_per_increment).floor();
-            cycle.acked -= increments * cycle.acked_per_increment;
-            self.bounds.long_term += increments * self.mtu;
-        }
-        if self.rounds.just_ended {
-            self.raise_slope(company);
-        }
-    }
-
-    /// Evaluates the feedback on a probe; true if it changed the phase (`AdaptLongTermModel`).
-    fn adapt_long_term(&mut self, sample: &Sample, company: &Company) -> bool {
-        let is_probing = self.phase.is_probe_bandwidth();
-        if self.cycle.feedback == Feedback::Starting && self.rounds.just_ended {
-            self.cycle.feedback = Feedback::Probing;
-        }
-        if self.cycle.feedback == Feedback::Stopping && self.rounds.just_ended {
-            self.cycle.is_probe_sample = false;
-            self.cycle.feedback = Feedback::None;
-            if is_probing && !sample.app_limited {
-                self.max_bandwidth.advance();
-            }
-            if is_probing && self.cycle.was_precautionary && !self.cycle.was_too_high {
-                self.start_refill(sample.now);
-                return true;
-            }
-        }
-        if !self.is_in_flight_too_high(sample) && self.bounds.long_term.is_finite() {
-            let at_departure = sample.at_departure.bytes;
-            self.bounds.long_term = self.bounds.long_term.max(at_departure);
-            if self.phase == Phase::Up {
-                self.probe_long_term_upward(sample, company);
-            }
-        }
-        false
     }
 }

@@ -60,3 +60,14 @@ impl MinRtt {
         self.recent_taken = now;
     }
 }
+
+/// One emptying of the path.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ProbeRtt {
+    /// When it may end; `None` until little enough is in flight.
+    pub(super) done_at: Option<Instant>,
+    pub(super) round_done: bool,
+    /// Rates of packets that were sent before this many bytes were delivered are low because we
+    /// sent little.
+    pub(super) low_rate_until: u64,
+}

@@ -5,28 +5,16 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::Acked;
 
-use super::{Bbr, Phase, Sample};
+use super::model::{Bbr, Sample};
+use super::phase::{PROBE_RTT_WINDOW_GAIN, Phase};
 
-/// In flight during the measurement, in bandwidth-delay products (`ProbeRTTCwndGain`).
-pub(super) const WINDOW_GAIN: f64 = 0.5;
 /// The shortest duration (`ProbeRTTDuration`).
 const DURATION: Duration = Duration::from_millis(200);
-
-/// One emptying of the path.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ProbeRtt {
-    /// When it may end; `None` until little enough is in flight.
-    done_at: Option<Instant>,
-    round_done: bool,
-    /// Rates of packets that were sent before this many bytes were delivered are low because we
-    /// sent little.
-    pub(super) low_rate_until: u64,
-}
 
 impl Bbr {
     pub(super) fn probe_rtt_window(&self) -> f64 {
         let product = self.bandwidth_delay_product().unwrap_or(0.0);
-        (WINDOW_GAIN * product).max(self.min_pipe_window())
+        (PROBE_RTT_WINDOW_GAIN * product).max(self.min_pipe_window())
     }
 
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, ack: &Acked) {

@@ -1,5 +1,7 @@
 //! BBR on one link: the cases of the draft's appendix and its behaviour over time.
 
+use std::time::Duration;
+
 use mpquic_core::congestion::DeliveryRate;
 use proptest::collection::vec;
 use proptest::prelude::*;

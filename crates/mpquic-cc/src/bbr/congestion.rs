@@ -1,0 +1,150 @@
+//! The reaction to losses and ECN marks (draft-ietf-ccwg-bbr-06 sections 5.3.1.3, 5.5.10 and
+//! 5.5.11).
+
+use std::time::Instant;
+
+use mpquic_core::congestion::CongestionEvent;
+
+use super::losses::{LOSS_THRESHOLD, LossRound};
+use super::model::{Bbr, Sample, Undo};
+use super::phase::Phase;
+
+/// A round trip with losses leaves at least this factor of the bounds (`Beta`).
+const BETA: f64 = 0.7;
+/// A round trip with ECN marks leaves this factor of the bounds, as in RFC 8511 for CUBIC.
+pub(super) const ECN_FACTOR: f64 = 0.85;
+/// Losses in a round trip that may end startup (`StartupFullLossCnt`),
+const STARTUP_LOSSES: u32 = 6;
+/// and round trips in a row with marks that do.
+const STARTUP_MARKED_ROUNDS: u32 = 2;
+
+impl Bbr {
+    /// Adapts to a round trip with losses or marks, unless probing expects them
+    /// (`AdaptLowerBoundsFromCongestion`).
+    pub(super) fn adapt_short_term(&mut self, round: &LossRound) {
+        let share = round.lost / (round.lost + round.acked).max(1.0);
+        let is_lossy = round.events > 0 && share > self.tolerated_loss;
+        if self.phase.is_accelerating() || !(is_lossy || round.marked) {
+            return;
+        }
+        let max_bandwidth = self.max_bandwidth();
+        let bounds = &mut self.bounds;
+        if bounds.short_term_bandwidth.is_infinite() {
+            bounds.short_term_bandwidth = max_bandwidth;
+        }
+        if bounds.short_term.is_infinite() {
+            bounds.short_term = self.window;
+        }
+        let marked = bounds.short_term * ECN_FACTOR;
+        let bandwidth = bounds.short_term_bandwidth * BETA;
+        bounds.short_term_bandwidth = self.latest.bandwidth.max(bandwidth);
+        if is_lossy {
+            bounds.short_term = self.latest.in_flight.max(bounds.short_term * BETA);
+        }
+        if round.marked {
+            bounds.short_term = bounds.short_term.min(marked);
+        }
+    }
+
+    /// Section 5.3.1.3. A round trip for counting losses begins with the first loss, so it lies
+    /// within recovery as a whole.
+    pub(super) fn check_startup_losses(&mut self, sample: &Sample, round: &LossRound) {
+        if self.full_pipe.was_full {
+            return;
+        }
+        let lossy = round.events >= STARTUP_LOSSES && self.is_in_flight_too_high(sample);
+        if lossy || self.losses.marked_rounds >= STARTUP_MARKED_ROUNDS {
+            self.undo.phase = Some(Phase::Startup);
+            self.full_pipe.was_full = true;
+            let product = self.bandwidth_delay_product().unwrap_or(0.0);
+            self.bounds.long_term = product.max(self.latest.in_flight);
+        }
+    }
+
+    fn note_loss(&mut self, event: &CongestionEvent) {
+        if self.losses.on_event(event) {
+            self.save_window();
+            self.undo = Undo {
+                bounds: self.bounds,
+                phase: None,
+            };
+        }
+    }
+
+    /// Section 5.5.10.2, `HandleLostPacket` with a batch for the packet.
+    pub(super) fn on_loss(&mut self, event: &CongestionEvent) {
+        self.note_loss(event);
+        if !self.cycle.is_probe_sample {
+            return;
+        }
+        let departure = self.log.at(event.sent_at);
+        let lost = self.losses.bytes() - departure.lost;
+        if lost <= departure.bytes * LOSS_THRESHOLD {
+            return;
+        }
+        // The point in the batch at which the losses became too many.
+        let batch = event.lost_bytes as f64;
+        let before = departure.bytes - batch;
+        let lost_before = lost - batch;
+        let prefix = (LOSS_THRESHOLD * before - lost_before) / (1.0 - LOSS_THRESHOLD);
+        self.on_in_flight_too_high(event.now, before + prefix);
+    }
+
+    /// An ECN mark while probing counts like too many losses.
+    pub(super) fn on_ecn(&mut self, event: &CongestionEvent) {
+        self.note_loss(event);
+        if self.cycle.is_probe_sample {
+            let departure = self.log.at(event.sent_at);
+            self.on_in_flight_too_high(event.now, departure.bytes);
+        }
+    }
+
+    /// Another path that probes with this one lost too much of what left at `event.sent_at`.
+    pub(crate) fn on_others_too_high(&mut self, event: &CongestionEvent) {
+        let departure = self.log.at(event.sent_at);
+        self.on_in_flight_too_high(event.now, departure.bytes);
+        if self.phase == Phase::Refill {
+            self.start_down(event.now);
+        }
+    }
+
+    fn on_in_flight_too_high(&mut self, now: Instant, in_flight: f64) {
+        self.cycle.was_too_high = true;
+        // Only one reaction per probe.
+        self.cycle.is_probe_sample = false;
+        if !self.cycle.app_limited {
+            self.bounds.long_term = in_flight.max(self.target_in_flight() * BETA);
+        }
+        if self.phase == Phase::Up {
+            self.undo.phase = Some(Phase::Up);
+            self.start_down(now);
+        }
+    }
+
+    /// Section 5.5.11.2
+    pub(super) fn on_spurious_loss(&mut self, event: &CongestionEvent) {
+        let Undo { bounds, phase } = self.undo;
+        self.restore_window();
+        self.losses.forgive();
+        self.full_pipe.restart(0.0);
+        let current = &mut self.bounds;
+        current.long_term = current.long_term.max(bounds.long_term);
+        current.short_term = current.short_term.max(bounds.short_term);
+        current.short_term_bandwidth = current
+            .short_term_bandwidth
+            .max(bounds.short_term_bandwidth);
+        self.undo.phase = None;
+        match phase {
+            Some(Phase::Startup) if self.phase != Phase::Startup => {
+                self.full_pipe.was_full = false;
+                if self.phase != Phase::ProbeRtt {
+                    self.phase = Phase::Startup;
+                }
+            }
+            Some(Phase::Up) if self.phase != Phase::Up && self.phase != Phase::ProbeRtt => {
+                self.start_refill(event.now);
+            }
+            _ => {}
+        }
+    }
+}

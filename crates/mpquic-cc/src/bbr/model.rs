@@ -1,0 +1,335 @@
+//! [`Bbr`]: the model of a path, what follows from it, and the steps from one phase to another.
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::congestion::Acked;
+
+use super::aggregation::Aggregation;
+use super::bandwidth::{FullPipe, Latest, MaxBandwidth};
+use super::cycle::{Cycle, Feedback};
+use super::losses::{LOSS_THRESHOLD, Losses};
+use super::min_rtt::{MinRtt, ProbeRtt};
+use super::phase::Phase;
+use super::rounds::Rounds;
+use super::send_log::{Flight, SendLog};
+
+/// Pacing stays a little below the estimated bandwidth (`PacingMarginPercent`).
+const PACING_MARGIN: f64 = 0.99;
+/// The smallest window that keeps a path busy, datagrams (`MinPipeCwnd`).
+const MIN_PIPE: f64 = 4.0;
+/// Bytes of the largest initial window (RFC 9002 section 7.2).
+const MAX_INITIAL_WINDOW: f64 = 14_720.0;
+/// Bytes of the largest burst (`send_quantum`).
+const MAX_QUANTUM: f64 = 65_536.0;
+/// Time between two probes, in seconds: at least this,
+const MIN_WAIT: f64 = 2.0;
+/// and up to this much longer.
+const WAIT_SPREAD: f64 = 1.0;
+
+/// Bounds that follow from losses; infinite while there are none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Bytes in flight, from the last probe: where it found too much, or what it found to be safe
+    /// (`inflight_longterm`).
+    pub(super) long_term: f64,
+    /// Bytes in flight until the next probe (`inflight_shortterm`).
+    pub(super) short_term: f64,
+    /// Bytes per second until the next probe (`bw_shortterm`).
+    pub(super) short_term_bandwidth: f64,
+}
+
+impl Bounds {
+    pub(super) const NONE: Self = Self {
+        long_term: f64::INFINITY,
+        short_term: f64::INFINITY,
+        short_term_bandwidth: f64::INFINITY,
+    };
+
+    pub(super) fn forget_short_term(&mut self) {
+        self.short_term = f64::INFINITY;
+        self.short_term_bandwidth = f64::INFINITY;
+    }
+}
+
+/// The state to return to if losses prove spurious.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Undo {
+    pub(super) bounds: Bounds,
+    /// The phase the losses ended.
+    pub(super) phase: Option<Phase>,
+}
+
+impl Default for Undo {
+    fn default() -> Self {
+        Self {
+            bounds: Bounds {
+                long_term: 0.0,
+                short_term: 0.0,
+                short_term_bandwidth: 0.0,
+            },
+            phase: None,
+        }
+    }
+}
+
+/// What an acknowledgement tells (`RS`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sample {
+    pub(super) now: Instant,
+    /// Delivery rate, bytes per second, if there is one.
+    pub(super) rate: Option<f64>,
+    /// Delivered between sending the newest acknowledged packet and now, bytes.
+    pub(super) delivered: f64,
+    pub(super) app_limited: bool,
+    pub(super) newly_acked: f64,
+    /// In flight now, bytes.
+    pub(super) in_flight: f64,
+    /// The state of the path when the newest acknowledged packet left.
+    pub(super) at_departure: Flight,
+    pub(super) rtt: Option<Duration>,
+}
+
+/// BBRv3 on one path.
+#[derive(Debug, Clone)]
+pub struct Bbr {
+    /// Share of losses in a round trip below which the short-term bounds stay; 0 in the draft.
+    pub(super) tolerated_loss: f64,
+    pub(super) mtu: f64,
+    pub(super) phase: Phase,
+    pub(super) window: f64,
+    /// The last window that was not cut for `ProbeRtt` or by a loss.
+    pub(super) prior_window: f64,
+    /// Bytes per second; `None` before the first RTT sample.
+    pub(super) pacing_rate: Option<f64>,
+    pub(super) rounds: Rounds,
+    pub(super) log: SendLog,
+    pub(super) max_bandwidth: MaxBandwidth,
+    pub(super) full_pipe: FullPipe,
+    pub(super) latest: Latest,
+    pub(super) bounds: Bounds,
+    pub(super) min_rtt: MinRtt,
+    pub(super) aggregation: Aggregation,
+    pub(super) losses: Losses,
+    pub(super) undo: Undo,
+    pub(super) cycle: Cycle,
+    pub(super) probe_rtt: ProbeRtt,
+    /// Bytes delivered on this path.
+    pub(super) delivered: f64,
+    pub(super) smoothed_rtt: Duration,
+    /// `RttSnapshot::samples` at the last sample taken.
+    pub(super) samples_seen: u64,
+    /// Sending starts again after a pause.
+    pub(super) is_idle_restart: bool,
+    /// When draining began, in round trips.
+    pub(super) drain_began: u64,
+    /// The window was used up, in this and the last round trip.
+    pub(super) window_limited: [bool; 2],
+    pub(super) noise: u64,
+    /// Paths that share the bottleneck, this one included.
+    pub(super) count: f64,
+    /// The part of its largest bandwidth that this path had when the sum over the paths was
+    /// largest.
+    pub(super) share: f64,
+    /// The last delivery rate that the application did not limit, bytes per second.
+    pub(super) last_rate: f64,
+}
+
+impl Bbr {
+    /// BBR that does not slow down while at most this share (0 to 1) of the packets of a round trip
+    /// is lost, because such losses have other causes than a full queue.
+    pub(crate) fn tolerating(tolerated_loss: f64, now: Instant, mtu: u16) -> Self {
+        let mtu = f64::from(mtu);
+        Self {
+            tolerated_loss,
+            mtu,
+            phase: Phase::Startup,
+            window: initial_window(mtu),
+            prior_window: 0.0,
+            pacing_rate: None,
+            rounds: Rounds::default(),
+            log: SendLog::default(),
+            max_bandwidth: MaxBandwidth::default(),
+            full_pipe: FullPipe::default(),
+            latest: Latest::default(),
+            bounds: Bounds::NONE,
+            min_rtt: MinRtt::new(now),
+            aggregation: Aggregation::new(now),
+            losses: Losses::default(),
+            undo: Undo::default(),
+            cycle: Cycle::new(now),
+            probe_rtt: ProbeRtt::default(),
+            delivered: 0.0,
+            smoothed_rtt: Duration::ZERO,
+            samples_seen: 0,
+            is_idle_restart: false,
+            drain_began: 0,
+            window_limited: [false; 2],
+            noise: 0x9e37_79b9_7f4a_7c15,
+            count: 1.0,
+            share: 1.0,
+            last_rate: 0.0,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The estimated bandwidth, bytes per second.
+    pub(super) fn bandwidth(&self) -> f64 {
+        self.max_bandwidth().min(self.bounds.short_term_bandwidth)
+    }
+
+    pub(super) fn max_bandwidth(&self) -> f64 {
+        self.max_bandwidth.get() * self.share
+    }
+
+    /// The largest recent delivery rate, bytes per second.
+    pub(crate) fn largest_bandwidth(&self) -> f64 {
+        self.max_bandwidth.get()
+    }
+
+    /// The last delivery rate that the application did not limit, bytes per second.
+    pub(crate) fn last_rate(&self) -> f64 {
+        self.last_rate
+    }
+
+    /// Cycles of probing so far.
+    pub(crate) fn cycles(&self) -> u64 {
+        self.max_bandwidth.cycles()
+    }
+
+    /// Bandwidth times the shortest round trip, bytes; `None` before there is a sample.
+    pub(super) fn bandwidth_delay_product(&self) -> Option<f64> {
+        let rtt = self.min_rtt.get()?.as_secs_f64();
+        Some(self.bandwidth() * rtt)
+    }
+
+    pub(super) fn in_flight_for(&self, gain: f64, extra: f64) -> f64 {
+        let product = self.bandwidth_delay_product();
+        let wanted = product.map_or(initial_window(self.mtu), |product| gain * product);
+        let wanted = (wanted + extra)
+            .max(self.quantum())
+            .max(self.min_pipe_window());
+        if self.phase == Phase::Up {
+            wanted + 2.0 * self.mtu / self.count
+        } else {
+            wanted
+        }
+    }
+
+    pub(super) fn min_pipe_window(&self) -> f64 {
+        MIN_PIPE * self.mtu
+    }
+
+    /// The largest burst, bytes.
+    pub(super) fn quantum(&self) -> f64 {
+        let rate = self.pacing_rate.unwrap_or(0.0);
+        (rate * 0.001).min(MAX_QUANTUM).max(2.0 * self.mtu)
+    }
+
+    pub(super) fn is_window_limited(&self) -> bool {
+        self.window_limited[0] || self.window_limited[1]
+    }
+
+    /// A number from 0 to 1 that cannot be foreseen: the nanoseconds of RTT samples are random.
+    pub(super) fn random(&mut self) -> f64 {
+        let mixed = (self.noise ^ (self.noise >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.noise = mixed;
+        (mixed >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    pub(super) fn sample(&mut self, ack: &Acked) -> Sample {
+        self.smoothed_rtt = ack.rtt.smoothed;
+        let rtt = (ack.rtt.samples != self.samples_seen).then_some(ack.rtt.latest);
+        self.samples_seen = ack.rtt.samples;
+        let nanos = u64::from(ack.rtt.latest.subsec_nanos());
+        self.noise = (self.noise.rotate_left(7) ^ nanos).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.delivered += ack.bytes as f64;
+        let rate = ack.delivery_rate;
+        let delivered = rate.map_or(0, |rate| {
+            rate.delivered.saturating_sub(rate.prior_delivered)
+        });
+        let app_limited = rate.is_none_or(|rate| {
+            // Low rates after `ProbeRtt` do not come from the path.
+            rate.app_limited || rate.prior_delivered < self.probe_rtt.low_rate_until
+        });
+        Sample {
+            now: ack.now,
+            rate: rate.map(|rate| rate.bytes_per_second as f64),
+            delivered: delivered as f64,
+            app_limited,
+            newly_acked: ack.bytes as f64,
+            in_flight: ack.in_flight as f64,
+            at_departure: self.log.at(ack.sent_at),
+            rtt,
+        }
+    }
+
+    pub(super) fn set_pacing_rate(&mut self, gain: f64) {
+        let rate = gain * self.bandwidth() * PACING_MARGIN;
+        let is_faster = self.pacing_rate.is_some_and(|current| rate > current);
+        if rate > 0.0 && (self.full_pipe.was_full || is_faster) {
+            self.pacing_rate = Some(rate);
+        }
+    }
+
+    pub(super) fn save_window(&mut self) {
+        self.prior_window = if self.losses.in_recovery() || self.phase == Phase::ProbeRtt {
+            self.prior_window.max(self.window)
+        } else {
+            self.window
+        };
+    }
+
+    pub(super) fn restore_window(&mut self) {
+        self.window = self.window.max(self.prior_window);
+    }
+
+    /// The bytes to have in flight: the estimated bandwidth-delay product, or less if losses have
+    /// reduced the window.
+    pub(super) fn target_in_flight(&self) -> f64 {
+        let product = self.bandwidth_delay_product().unwrap_or(f64::INFINITY);
+        product.min(self.window)
+    }
+
+    /// True if too much of what was in flight when the newest acknowledged packet left has been
+    /// lost since.
+    pub(super) fn is_in_flight_too_high(&self, sample: &Sample) -> bool {
+        let lost = self.losses.bytes() - sample.at_departure.lost;
+        lost > sample.at_departure.bytes * LOSS_THRESHOLD
+    }
+
+    pub(super) fn start_down(&mut self, now: Instant) {
+        self.reset_congestion_signals();
+        self.cycle.acked_per_increment = f64::INFINITY;
+        self.cycle.rounds = u64::from(self.random() < 0.5);
+        let wait = MIN_WAIT + WAIT_SPREAD * self.random();
+        self.cycle.wait = Duration::from_secs_f64(wait);
+        self.cycle.began = now;
+        self.cycle.feedback = Feedback::Stopping;
+        self.rounds.restart(now);
+        self.phase = Phase::Down;
+    }
+
+    pub(super) fn start_refill(&mut self, now: Instant) {
+        self.bounds.forget_short_term();
+        self.cycle.doublings = 0;
+        self.cycle.acked = 0.0;
+        self.cycle.was_precautionary = false;
+        self.cycle.is_refilled = false;
+        self.cycle.feedback = Feedback::Refilling;
+        self.rounds.restart(now);
+        self.phase = Phase::Refill;
+    }
+
+    fn reset_congestion_signals(&mut self) {
+        self.losses.restart_round();
+        self.latest = Latest::default();
+    }
+}
+
+/// RFC 9002 section 7.2
+pub(super) fn initial_window(mtu: f64) -> f64 {
+    (10.0 * mtu).min(MAX_INITIAL_WINDOW.max(2.0 * mtu))
+}
