@@ -1,6 +1,7 @@
 //! [`AwaitingVersion`]: a stand-in for a TLS session.
 
-use super::{KeyPair, PacketKey, Session};
+use super::keys::{KeyPair, PacketKey};
+use super::session::Session;
 use crate::error::{Fault, TransportError};
 
 /// Stands in for a server's TLS session before the version is chosen. It knows nothing and sends

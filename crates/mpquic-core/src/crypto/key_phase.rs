@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::{HeaderKey, KeyPair, Keys, PacketKey, Session};
+use super::keys::{HeaderKey, KeyPair, Keys, PacketKey};
+use super::session::Session;
 use crate::error::{Fault, TransportError};
 use crate::ids::PathId;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::PacketNumberSpace;
-use super::{AckContext, AckOutcome, Recovery};
+use super::outcome::{AckContext, AckOutcome};
+use super::space::PacketNumberSpace;
+use super::state::Recovery;
 use crate::congestion::{Acked, CongestionEvent, CongestionKind};
 use crate::error::{Fault, TransportError};
 use crate::ids::SpaceId;

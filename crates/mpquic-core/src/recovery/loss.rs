@@ -2,89 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use super::PacketNumberSpace;
+use super::outcome::{AckContext, AckOutcome};
+use super::reordering::LossEvent;
 use super::rtt::GRANULARITY;
-use super::{AckContext, AckOutcome, Recovery};
-use crate::config::TransportConfig;
+use super::space::PacketNumberSpace;
+use super::state::Recovery;
 use crate::congestion::{CongestionEvent, CongestionKind};
 use crate::space::{LostPacket, SentPacket};
 
 /// RFC 9002 section 7.6.1, `kPersistentCongestionThreshold`.
 const PERSISTENT_CONGESTION_THRESHOLD: u32 = 3;
-
-/// How much reordering is tolerated. It grows when losses turn out spurious, as RFC 9002 sections
-/// 6.1.1 and 6.1.2 permit, and shrinks back when they are real (compare RFC 8985 section 3.3.2).
-#[derive(Debug, Clone)]
-pub(super) struct Thresholds {
-    configured: Tolerance,
-    current: Tolerance,
-    /// Loss events since the tolerance was last raised.
-    events_since_raised: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Tolerance {
-    /// In packet numbers.
-    packets: u64,
-    /// In sixty-fourths of the RTT.
-    time: u32,
-}
-
-impl Thresholds {
-    /// The largest tolerance. With more packets, processing an acknowledgement would take longer.
-    const LIMIT: Tolerance = Tolerance {
-        packets: 128,
-        time: 128,
-    };
-    /// Real loss events after which the tolerance falls back.
-    const CALM_EVENTS: u32 = 16;
-
-    pub(super) fn new(config: &TransportConfig) -> Self {
-        let configured = Tolerance {
-            packets: config.packet_threshold,
-            time: (config.time_threshold * 64.0).round() as u32,
-        };
-        Self {
-            configured,
-            current: configured,
-            events_since_raised: 0,
-        }
-    }
-
-    fn raise(&mut self) {
-        let Tolerance { packets, time } = self.current;
-        let configured = self.configured;
-        self.current = Tolerance {
-            packets: (packets.saturating_mul(2)).min(Self::LIMIT.packets.max(configured.packets)),
-            time: (time + 8).min(Self::LIMIT.time.max(configured.time)),
-        };
-        self.events_since_raised = 0;
-    }
-
-    fn on_loss_event(&mut self) {
-        self.events_since_raised += 1;
-        if self.events_since_raised >= Self::CALM_EVENTS {
-            self.current = self.configured;
-            self.events_since_raised = 0;
-        }
-    }
-}
-
-/// Losses for which a controller reduces its window only once: those of packets sent before the
-/// first of them was detected.
-#[derive(Debug, Clone)]
-pub(super) struct LossEvent {
-    /// When the first loss was detected.
-    started: Instant,
-    /// When the newest lost packet was sent.
-    sent_at: Instant,
-    largest_lost: u64,
-    bytes: u64,
-    /// Lost packets not acknowledged since.
-    missing: u32,
-    /// Some were acknowledged since, so that the tolerance was raised.
-    raised: bool,
-}
 
 /// Losses detected at the same time.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::PacketNumberSpace;
-use super::Recovery;
+use super::space::PacketNumberSpace;
+use super::state::Recovery;
 use crate::ids::SpaceId;
 use crate::space::SentPacket;
 

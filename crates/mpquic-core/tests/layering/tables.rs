@@ -160,17 +160,6 @@ pub(crate) const UPWARD: &[(&str, &str, &str)] = &[];
 pub(crate) const CIRCLES: &[&str] = &[
     "mpquic-core/src/connection/inject.rs",
     "mpquic-core/src/connection/mod.rs",
-    "mpquic-core/src/crypto/awaiting_version.rs",
-    "mpquic-core/src/crypto/mod.rs",
-    "mpquic-core/src/crypto/rustls/client.rs",
-    "mpquic-core/src/crypto/rustls/completed_server.rs",
-    "mpquic-core/src/crypto/rustls/keys.rs",
-    "mpquic-core/src/crypto/rustls/mod.rs",
-    "mpquic-core/src/crypto/rustls/server.rs",
-    "mpquic-core/src/crypto/rustls/session.rs",
-    "mpquic-core/src/recovery/loss.rs",
-    "mpquic-core/src/recovery/mod.rs",
-    "mpquic-core/src/recovery/pto.rs",
 ];
 
 /// Files that share the methods of one type and call each other in a circle. Known faults; none may come.

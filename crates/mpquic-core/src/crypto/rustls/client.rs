@@ -13,9 +13,11 @@ use rustls::{KeyLogFile, RootCertStore};
 use super::keys::initial_keys;
 use super::secret_log::{self, SecretLog};
 use super::session::{TlsSession, VersionSwitch};
+use super::suites::{
+    PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
+};
 use super::tickets::{ClientTickets, ConnectionTickets};
 use super::verifier::PinVerifier;
-use super::{PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version};
 use crate::crypto::{ClientCrypto, InitialCrypto, InvalidServerName, Keys, Session};
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;

@@ -3,7 +3,7 @@
 use rustls::pki_types::CertificateDer;
 
 use super::exporter::Exporter;
-use super::session::NextSecrets;
+use super::next_secrets::NextSecrets;
 use crate::crypto::{ExportError, HandshakeData, KeyPair, PacketKey, Session};
 use crate::error::{Fault, TransportError};
 

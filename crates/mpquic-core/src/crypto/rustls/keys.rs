@@ -3,7 +3,7 @@
 use quinn_proto::{ConnectionId, Side};
 use rustls::quic::{self, Suite};
 
-use super::tls_version;
+use super::suites::tls_version;
 use crate::crypto::{CryptoError, HeaderKey, KeyPair, Keys, PacketKey};
 use crate::ids::PathId;
 use crate::version::Version;

@@ -9,13 +9,14 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::quic::{self, Suite};
 
+use super::client_hello;
 use super::keys::initial_keys;
 use super::secret_log::{self, SecretLog};
 use super::session::TlsSession;
-use super::tickets::{ServerSessions, ServerTickets};
-use super::{
-    PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, client_hello, provider, tls_version,
+use super::suites::{
+    PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
+use super::tickets::{ServerSessions, ServerTickets};
 use crate::crypto::{FirstFlight, InitialCrypto, Keys, ServerCrypto, Session};
 use crate::error::{Fault, TransportError};
 use crate::version::Version;

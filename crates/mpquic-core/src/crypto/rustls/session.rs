@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use quinn_proto::Side;
 use rustls::pki_types::CertificateDer;
-use rustls::quic::{self, Connection, KeyChange, Secrets};
+use rustls::quic::{self, Connection, KeyChange};
 
 use super::completed_server::CompletedServer;
 use super::exporter::{Exporter, check_label};
 use super::key_derivation::{Derivation, TrafficSecrets};
 use super::keys::{TlsHeaderKey, TlsPacketKey, convert_keys};
+use super::next_secrets::NextSecrets;
 use super::post_handshake_messages::PostHandshakeMessages;
 use super::secret_log::{self, SecretLog};
+use super::suites::tls_version;
 use super::tickets::ConnectionTickets;
-use super::tls_version;
 use crate::crypto::{ExportError, HandshakeData, HeaderKey, KeyPair, Keys, PacketKey, Session};
 use crate::error::{Fault, TlsFailure, TransportError};
 use crate::version::Version;
@@ -47,35 +48,6 @@ impl VersionSwitch {
             secrets,
             tickets,
             to: None,
-        }
-    }
-}
-
-/// What 1-RTT keys derive from.
-pub(super) enum NextSecrets {
-    /// In the version rustls knows of.
-    Tls(Secrets),
-    /// In the version switched to.
-    Switched(Derivation, TrafficSecrets),
-}
-
-impl NextSecrets {
-    /// The packet keys of the next generation.
-    pub(super) fn keys(&mut self) -> KeyPair<Box<dyn PacketKey>> {
-        let (local, remote) = match self {
-            Self::Tls(secrets) => {
-                let keys = secrets.next_packet_keys();
-                (keys.local, keys.remote)
-            }
-            Self::Switched(derivation, secrets) => {
-                let keys = derivation.keys(secrets);
-                *secrets = derivation.next(secrets);
-                (keys.local.packet, keys.remote.packet)
-            }
-        };
-        KeyPair {
-            local: Box::new(TlsPacketKey(local)),
-            remote: Box::new(TlsPacketKey(remote)),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::*;
 use crate::crypto::{ClientCrypto, ExportError, KeyPair, Keys, PacketKey, ServerCrypto, Session};
 use crate::error::{Fault, TlsFailure, TransportError};
 use crate::ids::PathId;
+use crate::version::Version;
 use crate::wire::transport_parameters::{TransportParameters, VersionInformation};
 
 mod messages;

@@ -217,7 +217,7 @@ fn old_losses_are_forgotten() {
 
 #[test]
 fn tolerance_grows_to_a_limit_and_falls_back() {
-    use super::Thresholds;
+    use crate::recovery::reordering::Thresholds;
     let mut options = TransportOptions::without_policies();
     let mut thresholds = Thresholds::new(&options.clone().build().unwrap());
     for _ in 0..100 {

@@ -1,0 +1,194 @@
+//! [`Recovery`]: what is known of one path.
+
+use std::time::{Duration, Instant};
+
+use super::delivery_rate::DeliveryRateEstimator;
+use super::ecn::EcnState;
+use super::loss_rate::LossRate;
+use super::pacer::Pacer;
+use super::reordering::{LossEvent, Thresholds};
+use super::rtt::RttEstimator;
+use super::space::PacketNumberSpace;
+use crate::config::TransportConfig;
+use crate::ids::PathId;
+use crate::space::SentPacket;
+
+/// However low the controller's rate, two datagrams may be sent in this time, or in a round trip if
+/// that is shorter.
+const SLOWEST_PACE: Duration = Duration::from_millis(100);
+
+/// Recovery state of one path. Path 0's also serves the Initial and Handshake spaces.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    /// Round-trip time.
+    pub(crate) rtt: RttEstimator,
+    /// Paces packets.
+    pub(crate) pacer: Pacer,
+    /// ECN validation.
+    pub(crate) ecn: EcnState,
+    pub(super) bytes_in_flight: u64,
+    pub(super) pto_count: u32,
+    pub(super) last_probe_timeout: Option<Instant>,
+    /// When an ack-eliciting packet was last sent, something was newly acknowledged, or a probe
+    /// timeout passed.
+    pub(super) last_activity: Instant,
+    pub(super) delivery_rate: DeliveryRateEstimator,
+    pub(super) loss_rate: LossRate,
+    pub(super) is_app_limited: bool,
+    /// No congestion was detected yet.
+    pub(super) is_starting: bool,
+    pub(super) thresholds: Thresholds,
+    pub(super) loss_event: Option<LossEvent>,
+    /// When the path's addresses last changed.
+    pub(super) address_since: Option<Instant>,
+    /// The path on which the last acknowledgement came.
+    pub(super) ack_path: Option<PathId>,
+    pub(super) ack_path_changed: bool,
+}
+
+impl Recovery {
+    /// A path on which nothing was sent yet.
+    pub(crate) fn new(config: &TransportConfig, now: Instant) -> Self {
+        Self {
+            rtt: RttEstimator::new(config.initial_rtt),
+            pacer: Pacer::new(now),
+            ecn: EcnState::new(config.ecn),
+            bytes_in_flight: 0,
+            pto_count: 0,
+            last_probe_timeout: None,
+            last_activity: now,
+            delivery_rate: DeliveryRateEstimator::new(now),
+            loss_rate: LossRate::default(),
+            is_app_limited: false,
+            is_starting: true,
+            thresholds: Thresholds::new(config),
+            loss_event: None,
+            address_since: None,
+            ack_path: None,
+            ack_path_changed: false,
+        }
+    }
+
+    /// Bytes in flight in all spaces of the path.
+    pub(crate) fn bytes_in_flight(&self) -> u64 {
+        self.bytes_in_flight
+    }
+
+    /// Probe timeouts since the last acknowledgement.
+    pub(crate) fn pto_count(&self) -> u32 {
+        self.pto_count
+    }
+
+    /// Share of packets lost among the last 1000 resolved: (lost + 1/2) / (resolved + 1).
+    pub(crate) fn loss_rate(&self) -> f64 {
+        self.loss_rate.share()
+    }
+
+    /// Largest delivery rate of the last ten round trips, bytes per second.
+    pub(crate) fn delivery_rate(&self) -> Option<u64> {
+        self.delivery_rate.max()
+    }
+
+    /// The connection has nothing more to send on this path although its window has room. This
+    /// holds until the next packet that counts as in flight is sent; acknowledgements that arrive
+    /// meanwhile are reported as `app_limited`. A path limited by its window or its pacer is not
+    /// application-limited (RFC 9002 section 7.8).
+    pub(crate) fn set_app_limited(&mut self) {
+        if !self.is_app_limited {
+            self.is_app_limited = true;
+            self.delivery_rate.set_app_limited(self.bytes_in_flight);
+        }
+    }
+
+    /// The rate for [`Pacer::available`], bytes per second: the controller's, or 1.25 windows per
+    /// smoothed RTT (RFC 9002 section 7.7); 2 windows until congestion is first noticed, so that
+    /// slow start can double. Two datagrams may be sent in a round trip or [`SLOWEST_PACE`],
+    /// however low the controller's rate is.
+    pub(crate) fn pacing_rate(&self, window: u64, controller_rate: Option<u64>, mtu: u16) -> u64 {
+        let smoothed = self.rtt.smoothed();
+        if let Some(rate) = controller_rate {
+            let longest = smoothed.max(SLOWEST_PACE).as_millis();
+            let least = 2000 * u128::from(mtu) / longest;
+            return rate.max(u64::try_from(least).unwrap_or(u64::MAX));
+        }
+        let quarters = if self.is_starting { 8 } else { 5 };
+        let nanos = smoothed.as_nanos().max(1);
+        let rate = u128::from(window) * quarters * 250_000_000 / nanos;
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// A packet was sent with a number from this space's `take_packet_number`. Every packet must be
+    /// reported here, ACK-only ones included (RFC 9002 A.5).
+    pub(crate) fn on_packet_sent(
+        &mut self,
+        space: &mut PacketNumberSpace,
+        packet_number: u64,
+        mut packet: SentPacket,
+    ) {
+        let now = packet.time_sent;
+        if packet.in_flight {
+            packet.rate = self.delivery_rate.on_packet_sent(now, self.bytes_in_flight);
+            self.bytes_in_flight += u64::from(packet.bytes);
+            self.is_app_limited = false;
+        }
+        if packet.ack_eliciting {
+            space.last_ack_eliciting_sent = Some(now);
+            if space.sent.ack_eliciting() == 0 {
+                space.waiting_since = Some(now);
+            }
+            space.probes = space.probes.saturating_sub(1);
+            self.last_activity = now;
+        }
+        if packet.ecn_marked {
+            space.ecn.marked += 1;
+            self.ecn.on_marked_packet_sent();
+        }
+        space.sent.insert(packet_number, packet);
+    }
+
+    /// The acknowledgement about to be reported came on this path. When the path changes, the
+    /// smallest RTT no longer applies and starts over with the next sample (MP-154).
+    pub(crate) fn on_ack_path(&mut self, path: PathId) {
+        let before = self.ack_path.replace(path);
+        self.ack_path_changed |= before.is_some_and(|before| before != path);
+    }
+
+    /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a
+    /// Retry arrived or the path is gone. They are appended to `drained` and count neither as
+    /// acknowledged nor as lost; the space itself remains usable (RFC 9002 A.11).
+    pub(crate) fn discard_space(
+        &mut self,
+        space: &mut PacketNumberSpace,
+        drained: &mut Vec<(u64, SentPacket)>,
+    ) {
+        self.bytes_in_flight -= space.sent.bytes_in_flight();
+        drained.extend(space.sent.drain());
+        space.lost.clear();
+        space.lost_since = None;
+        space.loss_time = None;
+        space.last_ack_eliciting_sent = None;
+        space.waiting_since = None;
+        space.probes = 0;
+        self.pto_count = 0;
+        self.last_probe_timeout = None;
+    }
+
+    /// The path's addresses changed: RTT, ECN and pacing start over, and packets sent before do not
+    /// count for the RTT or for congestion control (RFC 9000 section 9.4).
+    pub(crate) fn reset_for_new_address(
+        &mut self,
+        space: &mut PacketNumberSpace,
+        config: &TransportConfig,
+        now: Instant,
+    ) {
+        self.bytes_in_flight -= space.sent.bytes_in_flight();
+        space.sent.leave_flight();
+        space.waiting_since = Some(now);
+        space.lost_since = None;
+        *self = Self {
+            bytes_in_flight: self.bytes_in_flight,
+            address_since: Some(now),
+            ..Self::new(config, now)
+        };
+    }
+}
