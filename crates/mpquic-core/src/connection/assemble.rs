@@ -150,7 +150,16 @@ impl Connection {
             self.paths.write_frames(writer, id, &mut self.outbox);
         }
         match &plan.data {
-            Some(DataSelection::Next) => self.write_next(writer, plan.max_data),
+            // What any path may carry, the most urgent first.
+            Some(next @ DataSelection::Next) => {
+                self.handshake.write_crypto(writer);
+                self.streams.write_control(writer);
+                self.datagrams.write_frames(writer);
+                if self.datagrams.take_unblocked() {
+                    self.outbox.event(Event::DatagramsUnblocked);
+                }
+                self.streams.write_data(writer, next, plan.max_data);
+            }
             Some(selection) => {
                 self.streams.write_data(writer, selection, plan.max_data);
             }
@@ -170,15 +179,22 @@ impl Connection {
         }
     }
 
-    /// Writes what any path may carry, the most urgent first.
-    fn write_next(&mut self, writer: &mut FrameWriter<'_>, max_data: usize) {
-        self.handshake.write_crypto(writer);
-        self.streams.write_control(writer);
-        self.datagrams.write_frames(writer);
-        if self.datagrams.take_unblocked() {
-            self.outbox.event(Event::DatagramsUnblocked);
-        }
-        self.streams
-            .write_data(writer, &DataSelection::Next, max_data);
+    /// True if something waits that any path may carry. It is called for every packet, so the
+    /// likeliest is checked first.
+    pub(super) fn has_demand(&self) -> bool {
+        self.streams.can_send_data() || self.has_control()
+    }
+
+    /// True if anything but stream data waits that any path may carry.
+    pub(super) fn has_control(&self) -> bool {
+        self.streams.wants_control()
+            || self.datagrams.wants_to_send()
+            || self.handshake.wants_to_send_crypto()
+            || self.wants_management()
+    }
+
+    /// True if control frames wait to be sent.
+    pub(super) fn wants_management(&self) -> bool {
+        self.handshake.wants_to_send_frames() || self.paths.wants_to_send()
     }
 }

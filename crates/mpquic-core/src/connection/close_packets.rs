@@ -5,8 +5,8 @@ use std::time::Instant;
 use quinn_proto::Side;
 
 use super::Connection;
-use super::handshake_packets::start_handshake;
 use crate::error::{ConnectionClose, TransportErrorCode};
+use crate::handshake::{Level, LevelPacket};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::Transmit;
 use crate::packet::delivery::Delivery;
@@ -29,13 +29,25 @@ impl Connection {
         let path = self.paths.open(id)?;
         let four_tuple = path.four_tuple();
         let limit = path.datagram_size().min(path.budget_for(four_tuple));
-        if !self.handshake.is_confirmed() && id == PathId::ZERO {
+        if !self.handshake.is_confirmed()
+            && id == PathId::ZERO
+            && let Some(dcid) = self.paths.handshake_destination()
+        {
             let concealed = conceal(&frame);
-            // RFC 9000 section 14.1: the last packet is padded to fill the datagram.
+            // RFC 9000 section 14.1: the last packet fills the datagram.
             let pad = self.side == Side::Client && self.handshake.level(SpaceId::Initial).is_some();
             let last = self.handshake.level(SpaceId::Handshake).is_none();
-            self.close_handshake(SpaceId::Initial, &concealed, limit, pad && last, buf);
-            self.close_handshake(SpaceId::Handshake, &concealed, limit, pad, buf);
+            let multipath = self.paths.ids.is_multipath();
+            let packet = |space, pad: bool| LevelPacket {
+                now,
+                space,
+                dcid,
+                limit,
+                pad_to: pad.then_some(MIN_DATAGRAM),
+                multipath,
+            };
+            self.close_handshake(&packet(SpaceId::Initial, pad && last), &concealed, buf);
+            self.close_handshake(&packet(SpaceId::Handshake, pad), &concealed, buf);
         }
         if self.handshake.has_one_rtt_keys()
             && (self.handshake.is_complete() || self.side == Side::Server)
@@ -56,42 +68,15 @@ impl Connection {
         })
     }
 
-    fn close_handshake(
-        &mut self,
-        space: SpaceId,
-        frame: &Close,
-        limit: usize,
-        pad: bool,
-        buf: &mut Vec<u8>,
-    ) {
-        let Some(header) = self.long_header(space) else {
-            return;
+    fn close_handshake(&mut self, packet: &LevelPacket, frame: &Close, buf: &mut Vec<u8>) {
+        let write = |_: &mut Level, writer: &mut FrameWriter<'_>| {
+            let _no_room_is_fine = write_close(writer, frame);
         };
-        let Some(level) = self.handshake.level_mut(space) else {
-            return;
-        };
-        let Some(builder) = start_handshake(level, &header, space, limit, buf) else {
-            return;
-        };
-        let mut writer = builder.writer(buf);
-        if write_close(&mut writer, frame) {
-            let pad_to = pad.then_some(MIN_DATAGRAM);
-            self.outbox.log.packet_sent(
-                &header,
-                &builder,
-                buf,
-                pad_to,
-                self.paths.ids.is_multipath(),
-            );
-            builder.finish(
-                buf,
-                &*level.keys.header.local,
-                &*level.keys.packet.local,
-                pad_to,
-            );
+        let built = self
+            .handshake
+            .build_packet(packet, buf, &mut self.outbox, write);
+        if let (Some(_), Some(level)) = (built, self.handshake.level_mut(packet.space)) {
             level.space.take_packet_number();
-        } else {
-            builder.abandon(buf);
         }
     }
 

@@ -1,12 +1,13 @@
 //! How a connection ends: by the application, by a fault, by the peer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::{ApplicationClose, VarInt};
 
 use super::{Connection, State};
-use crate::error::{ConnectionError, TransportError};
+use crate::error::{ConnectionError, Fault, TransportError};
+use crate::path::life::Abandonment;
 use crate::qlog;
 use crate::wire::frame::Close;
 
@@ -20,16 +21,11 @@ impl Connection {
                 reason: &reason,
             });
             let frame = Close::Application(ApplicationClose { error_code, reason });
-            let until = now + self.closing_period();
+            let until = now + self.paths.drain_period();
             self.state = State::closing(frame, until);
             // A connection that is ending no longer needs it.
             self.paths.forget_sent();
         }
-    }
-
-    /// How long closing and draining take (MP-146).
-    pub(super) fn closing_period(&self) -> Duration {
-        self.paths.drain_period()
     }
 
     /// The endpoint received a stateless reset from the peer (RFC 9000 section 10.3).
@@ -37,7 +33,7 @@ impl Connection {
         self.outbox.set_time(now);
         if matches!(self.state, State::Open | State::Closing(_)) {
             let open = self.state.is_open();
-            let period = self.closing_period();
+            let period = self.paths.drain_period();
             self.state.drain(now, period);
             if open {
                 self.lose(ConnectionError::Reset);
@@ -47,7 +43,7 @@ impl Connection {
 
     /// CONNECTION_CLOSE.
     pub(super) fn on_close(&mut self, now: Instant, close: Close) {
-        let period = self.closing_period();
+        let period = self.paths.drain_period();
         self.state.drain(now, period);
         let reason = match close {
             Close::Connection(close) => ConnectionError::ConnectionClosed(close),
@@ -62,7 +58,7 @@ impl Connection {
             && self.state.is_open()
         {
             tracing::debug!(%error, frame = error.frame_type, "closing");
-            let until = now + self.closing_period();
+            let until = now + self.paths.drain_period();
             self.state = State::fault(&error, until);
             self.lose(ConnectionError::TransportError(error));
         }
@@ -73,5 +69,33 @@ impl Connection {
         self.outbox.connection_lost(reason);
         // A connection that is ending no longer needs it.
         self.paths.forget_sent();
+    }
+
+    /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
+    /// there are none, that is the end.
+    pub(super) fn after_abandonment(
+        &mut self,
+        now: Instant,
+        abandonment: Abandonment,
+        by_peer: bool,
+    ) {
+        match abandonment {
+            Abandonment::Done => {
+                self.repeat_frames();
+                self.datagrams
+                    .drop_oversized(self.paths.largest_frame_room());
+            }
+            Abandonment::NoOtherPath if self.state.is_open() => {
+                let error = TransportError::new(Fault::NoPathLeft);
+                let until = now + self.paths.drain_period();
+                self.state = State::fault(&error, until);
+                self.lose(if by_peer {
+                    ConnectionError::TransportError(error)
+                } else {
+                    ConnectionError::LocallyClosed
+                });
+            }
+            Abandonment::NoOtherPath => {}
+        }
     }
 }

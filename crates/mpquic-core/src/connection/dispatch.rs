@@ -21,7 +21,14 @@ impl Connection {
             // RFC 9000 section 12.4
             return Err(Fault::EmptyPacket.into());
         }
-        let multipath = self.reads_multipath(opened.packet_type);
+        // Outside of 1-RTT packets, the frames of RFC 10069 are not allowed; they count as known,
+        // rather than as unknown, as soon as we have announced multipath (MP-004).
+        let multipath = match opened.packet_type {
+            PacketType::OneRtt => self.paths.ids.is_multipath(),
+            PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
+                self.handshake.announces_multipath()
+            }
+        };
         self.outbox.log.packet_received(opened, &payload, multipath);
         let mut content = Content::default();
         for frame in FrameIter::new(payload, multipath) {
@@ -47,17 +54,6 @@ impl Connection {
         Ok(content)
     }
 
-    /// Outside of 1-RTT packets, the frames of RFC 10069 are not allowed; they count as known,
-    /// rather than as unknown, as soon as we have announced multipath (MP-004).
-    fn reads_multipath(&self, packet_type: PacketType) -> bool {
-        match packet_type {
-            PacketType::OneRtt => self.paths.ids.is_multipath(),
-            PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
-                self.handshake.announces_multipath()
-            }
-        }
-    }
-
     fn on_frame(
         &mut self,
         arrival: &Arrival,
@@ -75,7 +71,14 @@ impl Connection {
             Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame)?,
             Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame)?,
             Frame::StopSending(frame) => self.streams.on_stop_sending(&frame)?,
-            Frame::Crypto(frame) => self.on_crypto(now, opened.space, frame)?,
+            Frame::Crypto(frame) => {
+                self.handshake.on_crypto(opened.space, frame)?;
+                // For session tickets. The levels of the handshake are driven once their packet is
+                // processed.
+                if let SpaceId::Data(_) = opened.space {
+                    self.drive_handshake(now)?;
+                }
+            }
             Frame::NewToken(token) => self.handshake.on_new_token(token)?,
             Frame::Stream(frame) => {
                 self.streams.receive(frame, now, || paths.largest_rtt())?;

@@ -53,7 +53,9 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let max_datagrams = max_datagrams.clamp(1, self.config.max_transmit_segments);
-        if let Some(transmit) = self.transmit_handshake(now, buf) {
+        if self.handshake.has_levels()
+            && let Some(transmit) = self.transmit_handshake(now, buf)
+        {
             return Some(transmit);
         }
         // RFC 9001 section 5.7: a server may send 1-RTT before the handshake is complete.
@@ -63,7 +65,7 @@ impl Connection {
             return self.transmit_scheduled(now, max_datagrams, buf);
         }
         if self.handshake.wants_key_update() {
-            self.initiate_key_update(now);
+            self.handshake.initiate_key_update(now, &mut self.outbox);
         }
         self.transmit_planned(now, Paths::own_plan, buf)
             .or_else(|| self.transmit_scheduled(now, max_datagrams, buf))
@@ -107,25 +109,6 @@ impl Connection {
             }
         }
         None
-    }
-
-    /// True if something waits that any path may carry. It is called for every packet, so the
-    /// likeliest is checked first.
-    pub(super) fn has_demand(&self) -> bool {
-        self.streams.can_send_data() || self.has_control()
-    }
-
-    /// True if anything but stream data waits that any path may carry.
-    fn has_control(&self) -> bool {
-        self.streams.wants_control()
-            || self.datagrams.wants_to_send()
-            || self.handshake.wants_to_send_crypto()
-            || self.wants_management()
-    }
-
-    /// True if control frames wait to be sent.
-    fn wants_management(&self) -> bool {
-        self.handshake.wants_to_send_frames() || self.paths.wants_to_send()
     }
 
     /// Sends what the scheduler decides.

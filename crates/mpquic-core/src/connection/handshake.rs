@@ -2,35 +2,14 @@
 
 use std::time::Instant;
 
-use quinn_proto::ConnectionId;
-
 use super::{Connection, State};
 use crate::error::{ConnectionError, TransportError};
 use crate::event::{Event, PathEvent, RouteChange};
 use crate::handshake::Step;
-use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::Fate;
-use crate::qlog;
-use crate::recovery::PacketNumberSpace;
-use crate::wire::frame::Crypto;
-use crate::wire::transport_parameters::TransportParameters;
 
 impl Connection {
-    /// Logs what is known from the start, and makes a client's first flight.
-    pub(super) fn start(&mut self, now: Instant, four_tuple: FourTuple, peer_cid: ConnectionId) {
-        let local_cid = self.handshake.local_cid();
-        let started = || qlog::Event::ConnectionStarted {
-            four_tuple,
-            local_cid,
-            peer_cid,
-        };
-        self.outbox.log.event(started);
-        self.paths.report(&mut self.outbox);
-        let started = self.handshake.start(&mut self.outbox);
-        self.follow_handshake_steps(now);
-        self.close_on_error(now, started);
-    }
-
     /// Advances the handshake and acts on its steps.
     pub(super) fn drive_handshake(&mut self, now: Instant) -> Result<(), TransportError> {
         let driven = self.handshake.drive(&mut self.outbox);
@@ -65,37 +44,21 @@ impl Connection {
                     self.lose(ConnectionError::VersionMismatch);
                     self.outbox.endpoint_event(RouteChange::Drained);
                 }
-                Step::PeerParameters(peer) => self.on_peer_parameters(&peer),
+                Step::PeerParameters(peer) => {
+                    self.streams.set_peer_parameters(&peer);
+                    self.datagrams.set_peer_parameters(&peer);
+                    self.idle.set_peer_parameters(&peer);
+                    let announces_multipath = self.handshake.announces_multipath();
+                    self.paths
+                        .set_peer_parameters(&peer, announces_multipath, &mut self.outbox);
+                }
                 Step::Complete => self.on_handshake_complete(now),
                 Step::Confirmed => self.on_handshake_confirmed(now),
-                Step::LevelDiscarded(mut level) => self.forget_sent(&mut level.space),
+                Step::LevelDiscarded(mut level) => {
+                    self.paths.forget_handshake_space(&mut level.space);
+                }
             }
         }
-    }
-
-    /// CRYPTO.
-    pub(super) fn on_crypto(
-        &mut self,
-        now: Instant,
-        space: SpaceId,
-        crypto: Crypto,
-    ) -> Result<(), TransportError> {
-        self.handshake.on_crypto(space, crypto)?;
-        match space {
-            // For session tickets. The levels of the handshake are driven once their packet is
-            // processed.
-            SpaceId::Data(_) => self.drive_handshake(now),
-            SpaceId::Initial | SpaceId::Handshake => Ok(()),
-        }
-    }
-
-    fn on_peer_parameters(&mut self, peer: &TransportParameters) {
-        self.streams.set_peer_parameters(peer);
-        self.datagrams.set_peer_parameters(peer);
-        self.idle.set_peer_parameters(peer);
-        let announces_multipath = self.handshake.announces_multipath();
-        self.paths
-            .set_peer_parameters(peer, announces_multipath, &mut self.outbox);
     }
 
     fn on_handshake_complete(&mut self, now: Instant) {
@@ -104,7 +67,8 @@ impl Connection {
             multipath: self.paths.ids.is_multipath(),
         });
         self.paths.issue_cids(&mut self.outbox);
-        self.offer_token();
+        let validated = self.paths.validated_addresses();
+        self.handshake.offer_token(validated, &mut self.random);
         self.handshake
             .retire_zero_rtt(now, self.paths.largest_pto());
     }
@@ -125,27 +89,12 @@ impl Connection {
         let mut lost = Vec::new();
         if let Some(path) = self.paths.any_mut(PathId::ZERO) {
             lost = path.forget_sent();
-            if let Some(level) = self.handshake.level_mut(SpaceId::Initial) {
-                path.recovery
-                    .discard_space(&mut level.space, &mut Vec::new());
-            }
+        }
+        if let Some(level) = self.handshake.level_mut(SpaceId::Initial) {
+            self.paths.forget_handshake_space(&mut level.space);
         }
         for delivery in lost.into_iter().flat_map(|(_, packet)| packet.deliveries) {
             self.on_delivery(SpaceId::Data(PathId::ZERO), delivery, Fate::Lost);
         }
-    }
-
-    /// Stops waiting for acknowledgements in a packet number space of the handshake.
-    fn forget_sent(&mut self, space: &mut PacketNumberSpace) {
-        if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-            path.recovery.discard_space(space, &mut Vec::new());
-        }
-    }
-
-    /// Server: offers the client a token that is valid for every address validated so far (MP-087).
-    pub(super) fn offer_token(&mut self) {
-        let validated = self.paths.iter().filter(|path| path.is_validated());
-        let addresses = validated.map(|path| path.four_tuple().remote.ip());
-        self.handshake.offer_token(addresses, &mut self.random);
     }
 }

@@ -2,21 +2,17 @@
 
 use std::time::Instant;
 
-use quinn_proto::{ConnectionId, Side};
+use quinn_proto::Side;
 
 use super::Connection;
 use crate::congestion::Controller as _;
-use crate::handshake::Level;
+use crate::handshake::{Level, LevelPacket};
 use crate::ids::{PathId, SpaceId};
 use crate::packet::Transmit;
-use crate::packet::builder::{PacketBuilder, PacketStart};
-use crate::packet::delivery::Delivery;
 use crate::packet::plan::Plan;
+use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
-use crate::space::{AckState, SentPacket};
 use crate::wire::buf::MIN_DATAGRAM;
-use crate::wire::frame::Frame;
-use crate::wire::header::PacketHeader;
 
 /// A Handshake packet is not started in less room than this, bytes.
 const MIN_HANDSHAKE_PACKET: usize = 64;
@@ -116,15 +112,6 @@ impl Connection {
         let _built = self.build_packet(now, &plan, buf);
     }
 
-    fn peer_cid(&self) -> Option<ConnectionId> {
-        self.paths.any(PathId::ZERO)?.destination(None).copied()
-    }
-
-    pub(super) fn long_header(&self, space: SpaceId) -> Option<PacketHeader> {
-        let dcid = self.peer_cid()?;
-        Some(self.handshake.long_header(space, dcid))
-    }
-
     /// Appends one Initial or Handshake packet; `limit` and `pad_to` are positions in `buf`.
     fn build_handshake(
         &mut self,
@@ -134,73 +121,37 @@ impl Connection {
         pad_to: Option<usize>,
         buf: &mut Vec<u8>,
     ) -> bool {
-        let Some(header) = self.long_header(space) else {
+        let Some(dcid) = self.paths.handshake_destination() else {
             return false;
         };
-        let Some(level) = self.handshake.level_mut(space) else {
-            return false;
-        };
-        let Some(builder) = start_handshake(level, &header, space, limit, buf) else {
-            return false;
-        };
-        let mut writer = builder.writer(buf);
-        if level.space.received.ack_state(now) != AckState::None {
-            let _wrote = level.space.received.write_ack(&mut writer, now, None, 0);
-        }
-        level.crypto.write_frames(&mut writer);
-        #[cfg(feature = "testing")]
-        self.injected.write(&mut writer, space);
-        if level.space.wants_probe() && !writer.is_ack_eliciting() {
-            let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
-        }
-        let ack_eliciting = writer.is_ack_eliciting();
-        let deliveries = writer.into_deliveries();
-        if builder.is_empty(buf) {
-            builder.abandon(buf);
-            return false;
-        }
-        self.outbox.log.packet_sent(
-            &header,
-            &builder,
-            buf,
+        let packet = LevelPacket {
+            now,
+            space,
+            dcid,
+            limit,
             pad_to,
-            self.paths.ids.is_multipath(),
-        );
-        let size = builder.finish(
-            buf,
-            &*level.keys.header.local,
-            &*level.keys.packet.local,
-            pad_to,
-        );
-        let mut packet = SentPacket::new(now, u16::try_from(size).unwrap_or(u16::MAX));
-        packet.ack_eliciting = ack_eliciting;
-        packet.in_flight = ack_eliciting || pad_to.is_some();
-        packet.deliveries = deliveries;
-        if ack_eliciting {
+            multipath: self.paths.ids.is_multipath(),
+        };
+        let write = |level: &mut Level, writer: &mut FrameWriter<'_>| {
+            level.write_frames(writer, now);
+            #[cfg(feature = "testing")]
+            self.injected.write(writer, space);
+            level.write_probe(writer);
+        };
+        let built = self
+            .handshake
+            .build_packet(&packet, buf, &mut self.outbox, write);
+        let Some(sent) = built else {
+            return false;
+        };
+        if sent.ack_eliciting {
             self.idle.on_ack_eliciting_sent(now);
         }
-        if let Some(path) = self.paths.any_mut(PathId::ZERO) {
-            path.on_handshake_packet_sent(&mut level.space, packet, &mut self.outbox);
+        if let Some(path) = self.paths.any_mut(PathId::ZERO)
+            && let Some(level) = self.handshake.level_mut(space)
+        {
+            path.on_handshake_packet_sent(&mut level.space, sent, &mut self.outbox);
         }
         true
     }
-}
-
-pub(super) fn start_handshake(
-    level: &Level,
-    header: &PacketHeader,
-    space: SpaceId,
-    limit: usize,
-    buf: &mut Vec<u8>,
-) -> Option<PacketBuilder> {
-    let start = PacketStart {
-        header,
-        space,
-        packet_number: level.space.next_packet_number(),
-        largest_acked: level.space.largest_acked(),
-        tag_length: level.keys.packet.local.tag_length(),
-        limit,
-        clear_quic_bit: false,
-    };
-    PacketBuilder::start(buf, start)
 }

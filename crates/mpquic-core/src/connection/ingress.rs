@@ -161,8 +161,7 @@ impl Connection {
         opened: &Opened,
         payload: Bytes,
     ) -> Result<(), TransportError> {
-        if self.paths.is_unwanted_migration(arrival) || !self.paths.admit(arrival, &mut self.outbox)
-        {
+        if !self.paths.admit(arrival, &mut self.outbox) {
             let seen = Dropped::one_rtt(opened.size);
             self.outbox
                 .drop_packet(arrival.path, seen, DropReason::Rejected);
@@ -174,7 +173,8 @@ impl Connection {
         self.paths
             .on_addresses(arrival, is_newest, &mut self.outbox);
         if self.paths.shared.take_address_validated() {
-            self.offer_token();
+            let validated = self.paths.validated_addresses();
+            self.handshake.offer_token(validated, &mut self.random);
         }
         Ok(())
     }

@@ -8,37 +8,28 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use quinn_proto::{Side, StreamId};
-use rand::RngExt;
 use rustls::pki_types::CertificateDer;
 
 use crate::config::{EndpointConfig, TransportConfig};
-use crate::congestion::Controller as _;
 use crate::crypto::{ExportError, HandshakeData};
-use crate::error::{ConnectionError, Fault, TransportError, TransportErrorCode};
+use crate::error::TransportErrorCode;
 use crate::event::{
     ClosePathError, ClosedPath, ConnectionStats, EndpointEvent, Event, OpenPathError, PathStats,
     ZeroRtt,
 };
-use crate::guarded::GuardedController;
 use crate::handshake::Handshake;
-use crate::handshake::setup::{ConnectionSetup, Role};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
+#[cfg(feature = "testing")]
+use crate::packet::injected::Injected;
 use crate::path::handle::PathMut;
-use crate::path::life::{Abandonment, FirstPath};
 use crate::path::set::Paths;
-use crate::path::shared::{Peer, Shared};
-use crate::qlog::ConnectionStart;
 use crate::random::SeededRandom;
-use crate::recorder::Recorder;
 use crate::recovery::AckOutcome;
-use crate::recovery::ack_frequency::AckFrequencies;
-use crate::sched::SchedulerEvent;
 use crate::stream::datagrams::DatagramQueues;
 use crate::stream::set::StreamSet;
 use crate::stream::{RecvStream, SendStream, Streams};
 use crate::version::Version;
-use crate::wire::transport_parameters::TransportParameters;
 
 mod assemble;
 mod close_packets;
@@ -54,6 +45,7 @@ mod ingress;
 mod inject;
 mod scheduling;
 mod settle;
+mod start;
 mod state;
 mod timers;
 mod views;
@@ -62,54 +54,6 @@ pub use datagrams::Datagrams;
 use idle::IdleTimer;
 use scheduling::SchedulerHost;
 use state::State;
-
-/// The paths of a new connection: path 0, with the connection IDs of the handshake.
-fn first_path(setup: &ConnectionSetup, random: &mut SeededRandom) -> Paths {
-    let config = &setup.transport;
-    let side = setup.role.side();
-    let validated = match &setup.role {
-        // The client chose the server's address.
-        Role::Client(_) => true,
-        Role::Server(server) => server.address_validated,
-    };
-    let first = FirstPath {
-        now: setup.now,
-        four_tuple: setup.four_tuple,
-        validated,
-        spins: config.spin_bit && random.random_ratio(15, 16),
-        local_cid: setup.local_cid,
-        peer_cid: setup.peer_cid,
-    };
-    let shared = Shared {
-        side,
-        config: config.clone(),
-        cids: setup.endpoint.connection_ids.source(random.bytes()),
-        reset_key: setup.reset_key.clone(),
-        random: SeededRandom::new(random.bytes()),
-        cid_limit: setup.local_parameters.active_connection_id_limit,
-        handshake_address: setup.four_tuple.remote,
-        handshake_complete: false,
-        handshake_confirmed: false,
-        allows_migration: match &setup.role {
-            Role::Client(_) => true,
-            Role::Server(server) => server.config.migration,
-        },
-        uses_preferred_address: match &setup.role {
-            Role::Client(client) => client.use_preferred_address,
-            Role::Server(_) => false,
-        },
-        preferred: setup
-            .local_parameters
-            .preferred_address
-            .clone()
-            .map(Box::new),
-        peer: Peer::from(&TransportParameters::default()),
-        greases_quic_bit: setup.endpoint.grease_quic_bit,
-        ack_frequencies: AckFrequencies::new(config, &setup.local_parameters),
-        address_validated: false,
-    };
-    Paths::begin(shared, &first)
-}
 
 /// A QUIC connection with any number of paths.
 pub struct Connection {
@@ -128,7 +72,7 @@ pub struct Connection {
     /// Memory for the result of processing an acknowledgement, kept for reuse.
     outcome: Option<Box<AckOutcome>>,
     #[cfg(feature = "testing")]
-    injected: inject::Injected,
+    injected: Injected,
 }
 
 impl std::fmt::Debug for Connection {
@@ -142,49 +86,6 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(setup: ConnectionSetup) -> Self {
-        let mut random = SeededRandom::new(setup.seed);
-        let now = setup.now;
-        let four_tuple = setup.four_tuple;
-        let config = setup.transport.clone();
-        let side = setup.role.side();
-        let paths = first_path(&setup, &mut random);
-        let peer_cid = setup.peer_cid;
-        let mut controller = GuardedController::new(&config);
-        controller.on_path_opened(PathId::ZERO, now, config.initial_mtu);
-        let scheduling = SchedulerHost::new(&config, random.random());
-        let original = setup.local_parameters.original_destination_connection_id;
-        let start = ConnectionStart {
-            now,
-            side,
-            original_dcid: original.unwrap_or(setup.initial_dcid),
-        };
-        let log = Recorder::start(&config, &start);
-        let outbox = Outbox::new(controller, scheduling.needs(), log);
-        let mut connection = Self {
-            side,
-            endpoint_config: setup.endpoint.clone(),
-            paths,
-            streams: StreamSet::new(side, &config, now),
-            datagrams: DatagramQueues::new(&config),
-            scheduling,
-            outbox,
-            state: State::Open,
-            idle: IdleTimer::new(config.max_idle_timeout, now),
-            outcome: None,
-            #[cfg(feature = "testing")]
-            injected: inject::Injected::default(),
-            handshake: Handshake::new(setup),
-            config,
-            random,
-        };
-        connection
-            .outbox
-            .scheduler_event(SchedulerEvent::PathAdded(PathId::ZERO));
-        connection.start(now, four_tuple, peer_cid);
-        connection
-    }
-
     /// The next event for the application.
     pub fn poll(&mut self) -> Option<Event> {
         self.outbox
@@ -376,39 +277,5 @@ impl Connection {
     /// then on.
     pub fn is_handshake_confirmed(&self) -> bool {
         self.handshake.is_confirmed()
-    }
-
-    /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
-    /// there are none, that is the end.
-    fn after_abandonment(&mut self, now: Instant, abandonment: Abandonment, by_peer: bool) {
-        match abandonment {
-            Abandonment::Done => {
-                self.repeat_frames();
-                self.datagrams
-                    .drop_oversized(self.paths.largest_frame_room());
-            }
-            Abandonment::NoOtherPath if self.state.is_open() => {
-                let error = TransportError::new(Fault::NoPathLeft);
-                let until = now + self.closing_period();
-                self.state = State::fault(&error, until);
-                self.lose(if by_peer {
-                    ConnectionError::TransportError(error)
-                } else {
-                    ConnectionError::LocallyClosed
-                });
-            }
-            Abandonment::NoOtherPath => {}
-        }
-    }
-
-    /// Frees memory that is kept for reuse.
-    fn trim(&mut self) {
-        self.outcome = None;
-        self.handshake.trim();
-        self.outbox.trim();
-        self.paths.trim();
-        self.scheduling.trim();
-        self.streams.trim();
-        self.datagrams.trim();
     }
 }

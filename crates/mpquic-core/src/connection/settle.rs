@@ -6,58 +6,15 @@ use std::time::Instant;
 use super::Connection;
 use crate::congestion::Controller as _;
 use crate::error::{Fault, TransportError};
-use crate::handshake::NOT_ONE_RTT;
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::packet_info;
 use crate::packet::arrival::{Arrival, Opened};
-use crate::packet::delivery::{Delivery, Fate, StreamDelivery};
+use crate::packet::delivery::{Delivery, Fate, StreamRun};
 use crate::qlog;
 use crate::recovery::{AckContext, AckOutcome};
 use crate::sched::SchedulerEvent;
 use crate::space::SentPacket;
-use crate::wire::frame::{Ack, PacketType};
-
-/// Acknowledged bytes of one stream, collected as long as they are consecutive, as those of a train
-/// of packets mostly are.
-#[derive(Default)]
-struct StreamRun(Option<StreamDelivery>);
-
-impl StreamRun {
-    /// Adds to the run; returns what does not belong to it and has to be passed on now.
-    fn push(&mut self, next: Delivery) -> Option<Delivery> {
-        let Delivery::Stream(
-            stream @ StreamDelivery::Data {
-                id,
-                offset,
-                length,
-                fin,
-            },
-        ) = next
-        else {
-            return Some(next);
-        };
-        if let Some(StreamDelivery::Data {
-            id: same,
-            offset: start,
-            length: gathered,
-            fin: ends,
-        }) = &mut self.0
-            && *same == id
-            && *start + u64::from(*gathered) == offset
-            && let Some(sum) = gathered.checked_add(length)
-        {
-            *gathered = sum;
-            *ends |= fin;
-            return None;
-        }
-        self.0.replace(stream).map(Delivery::Stream)
-    }
-
-    /// What was collected last.
-    fn take(&mut self) -> Option<Delivery> {
-        self.0.take().map(Delivery::Stream)
-    }
-}
+use crate::wire::frame::Ack;
 
 impl Connection {
     pub(super) fn ack_context(&self, now: Instant) -> AckContext {
@@ -113,26 +70,9 @@ impl Connection {
                 }
             }
         };
-        let keeps_phase = self.keeps_phase(opened, &outcome);
+        let keeps_phase = self.handshake.check_key_phase(opened, &outcome.acked);
         self.settle(now, space, outcome);
         result.and(keeps_phase)
-    }
-
-    /// Checks that a peer which acknowledges packets of a new key phase does not use the old one
-    /// itself (RFC 9001 section 6.2).
-    fn keeps_phase(&self, opened: &Opened, outcome: &AckOutcome) -> Result<(), TransportError> {
-        let newest = self.handshake.key_generation();
-        if newest.is_none_or(|newest| opened.generation >= newest) {
-            return Ok(());
-        }
-        let is_newer = |(_, packet): &(u64, SentPacket)| {
-            packet.key_phase_generation != NOT_ONE_RTT
-                && packet.key_phase_generation > opened.generation
-        };
-        if opened.packet_type == PacketType::OneRtt && outcome.acked.iter().any(is_newer) {
-            return Err(Fault::AckedInOldPhase.into());
-        }
-        Ok(())
     }
 
     /// Passes on what an acknowledgement or a timeout changed.
@@ -268,7 +208,8 @@ impl Connection {
             }
             Delivery::Handshake(delivery) => {
                 if self.handshake.on_delivery(delivery, fate) {
-                    self.offer_token();
+                    let validated = self.paths.validated_addresses();
+                    self.handshake.offer_token(validated, &mut self.random);
                 }
             }
             Delivery::Path(delivery) => self.paths.on_delivery(delivery, fate),

@@ -48,20 +48,15 @@ impl Connection {
         let levels = self.handshake.levels();
         let handshake = levels.filter(|_| first).map(|level| &level.space);
         let spaces = handshake.chain(std::iter::once(&path.space));
-        path.recovery
-            .next_timeout(spaces, &self.timeout_context(path))
-    }
-
-    fn timeout_context(&self, path: &Path) -> TimeoutContext {
-        TimeoutContext {
+        let cx = TimeoutContext {
             max_backoff: self.paths.max_backoff(path),
             peer_max_ack_delay: self.paths.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.is_confirmed(),
-            peer_validated_address: path.id != PathId::ZERO
-                || !self.handshake.peer_may_be_blocked(),
+            peer_validated_address: !first || !self.handshake.peer_may_be_blocked(),
             amplification_limited: path.is_amplification_limited(),
             has_handshake_keys: self.handshake.level(SpaceId::Handshake).is_some(),
-        }
+        };
+        path.recovery.next_timeout(spaces, &cx)
     }
 
     /// Handles timeouts. Call it at the time of [`Self::poll_timeout`]; at other times it does
@@ -82,10 +77,18 @@ impl Connection {
             self.outbox.endpoint_event(RouteChange::Drained);
             return;
         }
-        self.on_ack_timeout(now);
+        self.paths.on_ack_timeout(now);
+        self.handshake.on_ack_timeout(now);
         let ids: smallvec::SmallVec<[PathId; 8]> = self.paths.iter().map(|path| path.id).collect();
         for id in ids {
-            self.on_path_timeout(now, id);
+            self.on_recovery_timeout(now, id);
+            if self.paths.on_keep_alive_timeout(now, id) {
+                self.on_probe_timeout(id, SpaceId::Data(id));
+            }
+            let outbox = &mut self.outbox;
+            if let Some(abandonment) = self.paths.on_validation_timeout(now, id, outbox) {
+                self.after_abandonment(now, abandonment, false);
+            }
         }
         self.paths.discard_abandoned(now, &mut self.outbox);
         self.repeat_frames();
@@ -97,23 +100,15 @@ impl Connection {
         self.close_on_error(now, keys);
     }
 
-    /// Acknowledgements whose timer has expired stay due until a packet can carry them.
-    fn on_ack_timeout(&mut self, now: Instant) {
-        self.paths.on_ack_timeout(now);
-        for level in self.handshake.levels_mut() {
-            level.space.received.on_timeout(now);
-        }
-    }
-
-    fn on_path_timeout(&mut self, now: Instant, id: PathId) {
-        self.on_recovery_timeout(now, id);
-        if self.paths.on_keep_alive_timeout(now, id) {
-            self.on_probe_timeout(id, SpaceId::Data(id));
-        }
-        let outbox = &mut self.outbox;
-        if let Some(abandonment) = self.paths.on_validation_timeout(now, id, outbox) {
-            self.after_abandonment(now, abandonment, false);
-        }
+    /// Frees memory that is kept for reuse.
+    fn trim(&mut self) {
+        self.outcome = None;
+        self.handshake.trim();
+        self.outbox.trim();
+        self.paths.trim();
+        self.scheduling.trim();
+        self.streams.trim();
+        self.datagrams.trim();
     }
 
     fn on_recovery_timeout(&mut self, now: Instant, id: PathId) {

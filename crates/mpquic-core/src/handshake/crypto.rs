@@ -1,5 +1,7 @@
 //! The levels of the handshake, and the CRYPTO bytes of all levels.
 
+use std::time::Instant;
+
 use super::level::Level;
 use super::setup::Role;
 use super::state::{Handshake, Step};
@@ -32,6 +34,12 @@ impl Handshake {
         }
     }
 
+    /// True until both levels are discarded.
+    #[inline]
+    pub(crate) fn has_levels(&self) -> bool {
+        self.initial.is_some() || self.handshake.is_some()
+    }
+
     /// The levels that are not discarded.
     pub(crate) fn levels(&self) -> impl Iterator<Item = &Level> + Clone {
         [&self.initial, &self.handshake]
@@ -44,6 +52,13 @@ impl Handshake {
         [&mut self.initial, &mut self.handshake]
             .into_iter()
             .filter_map(|level| level.as_deref_mut())
+    }
+
+    /// Acknowledgements whose timer has expired stay due until a packet can carry them.
+    pub(crate) fn on_ack_timeout(&mut self, now: Instant) {
+        for level in self.levels_mut() {
+            level.space.received.on_timeout(now);
+        }
     }
 
     /// The level at which TLS expects to read.

@@ -4,11 +4,14 @@ use std::time::Instant;
 
 use crate::crypto::Keys;
 use crate::ids::SpaceId;
+use crate::packet::delivery::Delivery;
+use crate::packet::writer::FrameWriter;
 use crate::protect::FixedKeys;
 use crate::recovery::PacketNumberSpace;
 use crate::space::AckState;
 use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
+use crate::wire::frame::Frame;
 
 /// One of the two encryption levels of the handshake.
 pub(crate) struct Level {
@@ -77,6 +80,21 @@ impl Level {
     /// True if the level has something to send.
     pub(crate) fn wants(&self, now: Instant) -> bool {
         self.wants_to_elicit() || self.space.received.ack_state(now) == AckState::Due
+    }
+
+    /// Writes what the level has to say: an acknowledgement and CRYPTO.
+    pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>, now: Instant) {
+        if self.space.received.ack_state(now) != AckState::None {
+            let _wrote = self.space.received.write_ack(writer, now, None, 0);
+        }
+        self.crypto.write_frames(writer);
+    }
+
+    /// Makes a packet that is to be a probe ack-eliciting, if it is not.
+    pub(crate) fn write_probe(&self, writer: &mut FrameWriter<'_>) {
+        if self.space.wants_probe() && !writer.is_ack_eliciting() {
+            let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
+        }
     }
 
     /// True if the level has something to send that must be acknowledged.

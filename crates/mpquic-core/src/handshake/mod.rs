@@ -9,6 +9,7 @@ mod drive;
 mod level;
 mod negotiation;
 mod open;
+mod packets;
 mod parameters;
 mod peer_parameters;
 mod retry;
@@ -20,7 +21,7 @@ mod zero_rtt;
 mod zero_rtt_keys;
 
 pub(crate) use level::Level;
+pub(crate) use packets::LevelPacket;
 pub(crate) use parameters::local_parameters;
-pub(crate) use send::NOT_ONE_RTT;
 pub(crate) use state::{Handshake, Step};
 pub(crate) use version::Versions;

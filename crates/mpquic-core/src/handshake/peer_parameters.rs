@@ -1,7 +1,5 @@
 //! The peer's transport parameters: taken from TLS, checked, logged.
 
-use quinn_proto::ConnectionId;
-
 use super::setup::Role;
 use super::state::{Handshake, Step};
 use crate::error::{Fault, TransportError};
@@ -44,11 +42,6 @@ impl Handshake {
             return Err(Fault::MultipathWithoutConnectionId.into());
         }
         Ok(())
-    }
-
-    /// Our first connection ID.
-    pub(crate) fn local_cid(&self) -> ConnectionId {
-        self.cids.local
     }
 
     /// True if we offer multipath to the peer.

@@ -5,38 +5,22 @@ use std::time::{Duration, Instant};
 use quinn_proto::ConnectionId;
 
 use super::state::Handshake;
+use super::zero_rtt_keys::Sealing;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
-use crate::ids::SpaceId;
 use crate::outbox::Outbox;
+use crate::packet::arrival::Opened;
 use crate::packet::builder::PacketBuilder;
 use crate::packet::delivery::{Fate, HandshakeDelivery};
 use crate::packet::writer::FrameWriter;
-use crate::wire::frame::Frame;
+use crate::space::SentPacket;
+use crate::wire::frame::{Frame, PacketType};
 use crate::wire::header::PacketHeader;
 
 /// Stands for the key generation of a 0-RTT packet, whose acknowledgement confirms no 1-RTT key.
-pub(crate) const NOT_ONE_RTT: u32 = u32::MAX;
+pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
 
 impl Handshake {
-    /// The header of an Initial or Handshake packet.
-    pub(crate) fn long_header(&self, space: SpaceId, dcid: ConnectionId) -> PacketHeader {
-        let (version, scid) = (self.versions.current(), self.cids.local);
-        match space {
-            SpaceId::Initial => PacketHeader::Initial {
-                version,
-                dcid,
-                scid,
-                token: self.token.clone(),
-            },
-            SpaceId::Handshake | SpaceId::Data(_) => PacketHeader::Handshake {
-                version,
-                dcid,
-                scid,
-            },
-        }
-    }
-
     /// The header of a 0-RTT packet.
     pub(crate) fn zero_rtt_header(&self, dcid: ConnectionId) -> PacketHeader {
         PacketHeader::ZeroRtt {
@@ -51,8 +35,26 @@ impl Handshake {
         self.one_rtt.is_some()
     }
 
+    /// The keys for sealing: 1-RTT keys, or before there are any, a client's 0-RTT keys.
+    pub(crate) fn sealing(&self) -> Option<Sealing<'_>> {
+        if let Some(keys) = &self.one_rtt {
+            let (header, packet, key_phase) = keys.sealing();
+            return Some(Sealing {
+                header,
+                packet,
+                key_phase: Some(key_phase),
+            });
+        }
+        let keys = self.zero_rtt.as_ref()?;
+        keys.remembered.as_ref().map(|_| Sealing {
+            header: &*keys.header,
+            packet: &*keys.packet,
+            key_phase: None,
+        })
+    }
+
     /// The number of key updates so far; `None` without 1-RTT keys.
-    pub(crate) fn key_generation(&self) -> Option<u32> {
+    pub(super) fn key_generation(&self) -> Option<u32> {
         self.one_rtt.as_ref().map(OneRttKeys::generation)
     }
 
@@ -88,6 +90,28 @@ impl Handshake {
         if let Some(keys) = &mut self.one_rtt {
             keys.on_acked(generation, now, largest_pto);
         }
+    }
+
+    /// Checks that a peer which acknowledges packets of a new key phase does not use the old one
+    /// itself (RFC 9001 section 6.2). `acked` are the packets that the one `opened` acknowledges.
+    #[inline]
+    pub(crate) fn check_key_phase(
+        &self,
+        opened: &Opened,
+        acked: &[(u64, SentPacket)],
+    ) -> Result<(), TransportError> {
+        let newest = self.key_generation();
+        if newest.is_none_or(|newest| opened.generation >= newest) {
+            return Ok(());
+        }
+        let is_newer = |(_, packet): &(u64, SentPacket)| {
+            packet.key_phase_generation != NOT_ONE_RTT
+                && packet.key_phase_generation > opened.generation
+        };
+        if opened.packet_type == PacketType::OneRtt && acked.iter().any(is_newer) {
+            return Err(Fault::AckedInOldPhase.into());
+        }
+        Ok(())
     }
 
     /// True if a key update should be started, because the keys have nearly reached their limits.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::setup::Role;
 use super::state::{Handshake, Step};
-use super::zero_rtt_keys::{Sealing, ZeroRttKeys};
+use super::zero_rtt_keys::ZeroRttKeys;
 use crate::error::{Fault, TransportError};
 use crate::event::ZeroRtt;
 use crate::outbox::Outbox;
@@ -17,24 +17,6 @@ use crate::wire::transport_parameters::TransportParameters;
 const KEEP_TIMEOUTS: u32 = 3;
 
 impl Handshake {
-    /// The keys for sealing: 1-RTT keys, or before there are any, a client's 0-RTT keys.
-    pub(crate) fn sealing(&self) -> Option<Sealing<'_>> {
-        if let Some(keys) = &self.one_rtt {
-            let (header, packet, key_phase) = keys.sealing();
-            return Some(Sealing {
-                header,
-                packet,
-                key_phase: Some(key_phase),
-            });
-        }
-        let keys = self.zero_rtt.as_ref()?;
-        keys.remembered.as_ref().map(|_| Sealing {
-            header: &*keys.header,
-            packet: &*keys.packet,
-            key_phase: None,
-        })
-    }
-
     /// The state of 0-RTT.
     pub(crate) fn zero_rtt_state(&self) -> ZeroRtt {
         self.zero_rtt_state

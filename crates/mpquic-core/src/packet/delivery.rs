@@ -170,6 +170,50 @@ impl Progress {
     }
 }
 
+/// Acknowledged bytes of one stream, collected as long as they are consecutive, as those of a train
+/// of packets mostly are.
+#[derive(Default)]
+pub(crate) struct StreamRun(Option<StreamDelivery>);
+
+impl StreamRun {
+    /// Adds to the run; returns what does not belong to it and has to be passed on now.
+    #[inline]
+    pub(crate) fn push(&mut self, next: Delivery) -> Option<Delivery> {
+        let Delivery::Stream(
+            stream @ StreamDelivery::Data {
+                id,
+                offset,
+                length,
+                fin,
+            },
+        ) = next
+        else {
+            return Some(next);
+        };
+        if let Some(StreamDelivery::Data {
+            id: same,
+            offset: start,
+            length: gathered,
+            fin: ends,
+        }) = &mut self.0
+            && *same == id
+            && *start + u64::from(*gathered) == offset
+            && let Some(sum) = gathered.checked_add(length)
+        {
+            *gathered = sum;
+            *ends |= fin;
+            return None;
+        }
+        self.0.replace(stream).map(Delivery::Stream)
+    }
+
+    /// What was collected last.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Delivery> {
+        self.0.take().map(Delivery::Stream)
+    }
+}
+
 #[cfg(test)]
 impl Delivery {
     /// For tests of path components: the delivery of a frame about a path.

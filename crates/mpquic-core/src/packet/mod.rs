@@ -3,6 +3,8 @@
 pub(crate) mod arrival;
 pub(crate) mod builder;
 pub(crate) mod delivery;
+#[cfg(feature = "testing")]
+pub(crate) mod injected;
 pub(crate) mod opener;
 pub(crate) mod plan;
 mod transmit;

@@ -16,7 +16,6 @@ use crate::error::TransportErrorCode;
 use crate::event::{OpenPathError, PathEvent, RouteChange};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
-use crate::packet::arrival::Arrival;
 use crate::sched::SchedulerEvent;
 
 /// How many of our connection IDs the peer should have for an open path, one of them in use, and
@@ -122,7 +121,7 @@ impl Paths {
 
     /// True if the peer may open this path. Only the client opens paths (MP-070), and an abandoned
     /// ID is never used again (MP-037).
-    fn may_be_opened(&self, slot: &PathSlot) -> bool {
+    pub(super) fn may_be_opened(&self, slot: &PathSlot) -> bool {
         self.shared.side == Side::Server
             && self.ids.is_multipath()
             && slot.path.is_none()
@@ -136,29 +135,8 @@ impl Paths {
         self.slot(id).is_some_and(lacks)
     }
 
-    /// Makes sure that the path of an opened packet exists; false if the packet must be dropped.
-    pub(crate) fn admit(&mut self, arrival: &Arrival, outbox: &mut Outbox) -> bool {
-        let id = arrival.path;
-        let Some(slot) = self.slot(id) else {
-            return false;
-        };
-        if slot.path.is_some() {
-            return true;
-        }
-        if !self.may_be_opened(slot) {
-            return false;
-        }
-        let Some(cid) = self.slot_or_new(id).peer_cids.take(outbox) else {
-            return false;
-        };
-        self.create(arrival.now, id, arrival.four_tuple, cid, outbox);
-        // When the datagram was counted, the path did not exist yet: count it now.
-        self.on_datagram_received(arrival, outbox);
-        true
-    }
-
     /// Sets up a path and begins to validate it (MP-074, MP-075).
-    fn create(
+    pub(super) fn create(
         &mut self,
         now: Instant,
         id: PathId,

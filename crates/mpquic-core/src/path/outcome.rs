@@ -5,8 +5,9 @@ use std::time::Instant;
 use super::Path;
 use super::set::Paths;
 use crate::congestion::{CongestionKind, Controller as _};
+use crate::ids::PathId;
 use crate::outbox::Outbox;
-use crate::recovery::AckOutcome;
+use crate::recovery::{AckOutcome, PacketNumberSpace};
 use crate::space::SentPacket;
 
 impl Path {
@@ -86,6 +87,13 @@ impl Path {
 }
 
 impl Paths {
+    /// Stops waiting for acknowledgements in a packet number space of the handshake.
+    pub(crate) fn forget_handshake_space(&mut self, space: &mut PacketNumberSpace) {
+        if let Some(path) = self.any_mut(PathId::ZERO) {
+            path.recovery.discard_space(space, &mut Vec::new());
+        }
+    }
+
     /// Stops waiting for acknowledgements on all paths.
     pub(crate) fn forget_sent(&mut self) {
         let paths = self.slots_mut().iter_mut();

@@ -1,5 +1,6 @@
 //! [`Paths`]: every path ID that is not forgotten, open or not.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use quinn_proto::ConnectionId;
@@ -12,7 +13,6 @@ use super::{PACKET_OVERHEAD, Path};
 use crate::event::ClosePathError;
 use crate::ids::PathId;
 use crate::outbox::Outbox;
-use crate::packet::arrival::Arrival;
 use crate::wire::buf::MIN_DATAGRAM;
 
 /// All paths of a connection.
@@ -134,19 +134,15 @@ impl Paths {
         (&mut self.slots[index], &mut self.shared)
     }
 
+    /// What the handshake's packets are sent to.
+    pub(crate) fn handshake_destination(&self) -> Option<ConnectionId> {
+        self.any(PathId::ZERO)?.destination(None).copied()
+    }
+
     /// Sets the destination connection ID of the handshake's packets.
     pub(crate) fn set_handshake_cid(&mut self, cid: ConnectionId) {
         if let Some(slot) = self.slot_mut(PathId::ZERO) {
             slot.set_handshake_cid(cid);
-        }
-    }
-
-    /// A datagram for a path arrived: its bytes raise the anti-amplification limit of the addresses
-    /// it came from (RFC 9000 section 8.1).
-    pub(crate) fn on_datagram_received(&mut self, arrival: &Arrival, outbox: &mut Outbox) {
-        if let Some((slot, shared)) = self.slot_and_shared(arrival.path) {
-            let (four_tuple, size) = (arrival.four_tuple, arrival.size);
-            slot.on_datagram_received(four_tuple, size, shared.side, outbox);
         }
     }
 
@@ -160,27 +156,6 @@ impl Paths {
     /// (MP-108).
     pub(crate) fn is_reset_token(&self, token: [u8; 16]) -> bool {
         self.slots.iter().any(|slot| slot.is_reset_token(token))
-    }
-
-    /// Server: true for a packet that must be dropped because the client was told not to migrate
-    /// (RFC 9000 section 9).
-    pub(crate) fn is_unwanted_migration(&self, arrival: &Arrival) -> bool {
-        let path = self.open(arrival.path);
-        path.is_some_and(|path| self.shared.is_unwanted_migration(path, arrival))
-    }
-
-    /// A 1-RTT packet was processed: its path follows a change of addresses that the packet shows.
-    pub(crate) fn on_addresses(
-        &mut self,
-        arrival: &Arrival,
-        newest_non_probing: bool,
-        outbox: &mut Outbox,
-    ) {
-        if let Some((slot, shared)) = self.slot_and_shared(arrival.path)
-            && slot.on_addresses(arrival, newest_non_probing, shared, outbox)
-        {
-            self.review_backups();
-        }
     }
 
     /// Client: the handshake is confirmed; probes the address the server would rather be used at.
@@ -224,6 +199,12 @@ impl Paths {
             .map(|path| path.recovery.pto(max_ack_delay))
             .max()
             .unwrap_or(Duration::from_secs(1))
+    }
+
+    /// The peer's addresses that are validated.
+    pub(crate) fn validated_addresses(&self) -> impl Iterator<Item = IpAddr> {
+        let validated = self.iter().filter(|path| path.is_validated());
+        validated.map(|path| path.four_tuple().remote.ip())
     }
 
     /// The largest smoothed RTT of the usable paths.

@@ -211,13 +211,13 @@ impl RecvStream<'_> {
 }
 
 impl StreamSet {
-    /// Lends the sending half of a stream.
+    /// The sending half of a stream.
     #[inline]
     pub(crate) fn send_stream(&mut self, id: StreamId) -> SendStream<'_> {
         SendStream { streams: self, id }
     }
 
-    /// Lends the receiving half of a stream.
+    /// The receiving half of a stream.
     #[inline]
     pub(crate) fn recv_stream(&mut self, id: StreamId) -> RecvStream<'_> {
         RecvStream { streams: self, id }

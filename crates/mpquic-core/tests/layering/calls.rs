@@ -11,10 +11,28 @@ struct Share {
     calls: BTreeSet<String>,
 }
 
+/// A type: the place in [`Crate::files`] of the file that declares it, and its name.
+type Type = (usize, String);
+
 /// For each type whose methods are in several files, which of these call which: places in
 /// [`Crate::files`]. The file that declares the type joins the others and is left out.
-pub(crate) fn between_files(krate: &Crate) -> BTreeMap<(usize, String), BTreeSet<(usize, usize)>> {
-    let mut types: BTreeMap<(usize, String), BTreeMap<usize, Share>> = BTreeMap::new();
+pub(crate) fn between_files(krate: &Crate) -> BTreeMap<Type, BTreeSet<(usize, usize)>> {
+    let without_declaring = |((declaring, name), mut shares): (Type, BTreeMap<usize, Share>)| {
+        shares.remove(&declaring);
+        ((declaring, name), arrows(&shares))
+    };
+    shares(krate).into_iter().map(without_declaring).collect()
+}
+
+/// Which files with methods of a type call which, the one that declares it among them.
+pub(crate) fn of_type(krate: &Crate, name: &str) -> BTreeSet<(usize, usize)> {
+    let all = shares(krate).into_iter();
+    let of_name = all.filter(|((_, found), _)| found == name);
+    of_name.flat_map(|(_, shares)| arrows(&shares)).collect()
+}
+
+fn shares(krate: &Crate) -> BTreeMap<Type, BTreeMap<usize, Share>> {
+    let mut types: BTreeMap<Type, BTreeMap<usize, Share>> = BTreeMap::new();
     for (at, file) in krate.files.iter().enumerate() {
         for (name, body) in blocks(&file.text) {
             if let Some(declaring) = krate.declaring(at, name) {
@@ -23,21 +41,18 @@ pub(crate) fn between_files(krate: &Crate) -> BTreeMap<(usize, String), BTreeSet
             }
         }
     }
-    let arrows = |(key, mut shares): ((usize, String), BTreeMap<usize, Share>)| {
-        shares.remove(&key.0);
-        let mut arrows = BTreeSet::new();
-        for (from, caller) in &shares {
-            let called = shares.iter();
-            let called = called.filter(|(_, share)| !caller.calls.is_disjoint(&share.methods));
-            arrows.extend(
-                called
-                    .map(|(to, _)| (*from, *to))
-                    .filter(|(from, to)| from != to),
-            );
-        }
-        (key, arrows)
-    };
-    types.into_iter().map(arrows).collect()
+    types
+}
+
+fn arrows(shares: &BTreeMap<usize, Share>) -> BTreeSet<(usize, usize)> {
+    let mut arrows = BTreeSet::new();
+    for (from, caller) in shares {
+        let called = shares.iter();
+        let called = called.filter(|(_, share)| !caller.calls.is_disjoint(&share.methods));
+        let called = called.map(|(to, _)| (*from, *to));
+        arrows.extend(called.filter(|(from, to)| from != to));
+    }
+    arrows
 }
 
 /// Blocks with a type's own methods, by the type's name.
@@ -102,4 +117,6 @@ fn calls_of_methods_elsewhere_are_found() {
     ]);
     let expected = [((0, "X".to_owned()), BTreeSet::from([(1, 2), (2, 3)]))];
     assert_eq!(between_files(&krate), BTreeMap::from(expected));
+    let with_declaring = BTreeSet::from([(0, 1), (1, 0), (1, 2), (2, 3)]);
+    assert_eq!(of_type(&krate, "X"), with_declaring);
 }

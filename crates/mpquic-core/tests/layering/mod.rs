@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 use source::{Crate, File, in_circles};
-use tables::{CALLS_IN_CIRCLES, CIRCLES, CRATES, ROOMS, RUSTLS, Row, UPWARD};
+use tables::{CALLS, CRATES, ROOMS, RUSTLS, Row};
 
 /// Rooms by name, and the rooms each names.
 type Named = BTreeMap<String, BTreeSet<String>>;
@@ -89,7 +89,7 @@ fn upward(rows: &[Row]) -> impl Iterator<Item = (&'static str, String)> {
 #[test]
 fn rooms_name_what_their_tables_say() {
     let crates = Crate::all();
-    let mut found_upward = BTreeSet::new();
+    let mut faults = Vec::new();
     for (folder, rows) in ROOMS {
         let name = folder.split('/').next().unwrap_or_default();
         let krate = crates.iter().find(|krate| krate.name == name);
@@ -103,42 +103,72 @@ fn rooms_name_what_their_tables_say() {
             table(found)
         );
         for (from, to) in upward(rows) {
-            found_upward.insert(format!("{folder}: {from} names {to}"));
+            faults.push(format!("{folder}: {from} names {to}"));
         }
     }
-    let known = UPWARD.iter();
-    let known = known.map(|(folder, from, to)| format!("{folder}: {from} names {to}"));
-    let known: Vec<_> = known.collect();
-    let known: Vec<_> = known.iter().map(String::as_str).collect();
-    let faults = differences(&found_upward, &known);
     assert!(faults.is_empty(), "arrows that lead up: {faults:#?}");
+}
+
+/// The files of circles that arrows between a crate's files make.
+fn circles(arrows_of: impl Fn(&Crate) -> Vec<Vec<(usize, usize)>>) -> Vec<String> {
+    let mut found = Vec::new();
+    for krate in Crate::all() {
+        for arrows in arrows_of(&krate) {
+            let files = in_circles(arrows).into_iter();
+            found.extend(files.map(|file| krate.files[file].path.clone()));
+        }
+    }
+    found
 }
 
 #[test]
 fn no_files_name_each_other_in_a_circle() {
-    let mut found = BTreeSet::new();
-    for krate in Crate::all() {
-        let arrows = krate.arrows();
-        for file in in_circles(arrows.iter().map(|arrow| (arrow.from, arrow.to))) {
-            found.insert(krate.files[file].path.clone());
-        }
-    }
-    let faults = differences(&found, CIRCLES);
+    let arrows = |krate: &Crate| {
+        let arrows = krate.arrows().into_iter();
+        vec![arrows.map(|arrow| (arrow.from, arrow.to)).collect()]
+    };
+    let faults = circles(arrows);
     assert!(faults.is_empty(), "files in circles: {faults:#?}");
 }
 
 #[test]
 fn files_that_share_a_type_call_each_other_one_way() {
-    let mut found = BTreeSet::new();
-    for krate in Crate::all() {
-        for (_, arrows) in calls::between_files(&krate) {
-            for file in in_circles(arrows) {
-                found.insert(krate.files[file].path.clone());
-            }
-        }
-    }
-    let faults = differences(&found, CALLS_IN_CIRCLES);
+    let arrows = |krate: &Crate| {
+        let types = calls::between_files(krate).into_values();
+        types.map(|arrows| arrows.into_iter().collect()).collect()
+    };
+    let faults = circles(arrows);
     assert!(faults.is_empty(), "calls in circles: {faults:#?}");
+}
+
+/// How a datagram and a write walk through the connection: down, and never into a file again from
+/// below. `ARCHITECTURE.md` draws it.
+#[test]
+fn files_of_the_connection_call_what_their_table_says() {
+    let crates = Crate::all();
+    let core = crates.iter().find(|krate| krate.name == "mpquic-core");
+    let core = core.expect("the core is a crate");
+    let name = |file: usize| {
+        let path = &core.files[file].path;
+        let name = room("mpquic-core/src/connection", path);
+        name.expect("methods of the connection are there")
+            .to_owned()
+    };
+    let mut found = Named::new();
+    for (from, to) in calls::of_type(core, "Connection") {
+        found.entry(name(from)).or_default().insert(name(to));
+        found.entry(name(to)).or_default();
+    }
+    let listed = CALLS
+        .iter()
+        .map(|(file, called)| ((*file).to_owned(), words(called)));
+    assert!(
+        found == listed.collect(),
+        "the table of calls should be\n{}",
+        table(found)
+    );
+    let faults: Vec<_> = upward(CALLS).collect();
+    assert!(faults.is_empty(), "calls that lead up: {faults:#?}");
 }
 
 #[test]

@@ -90,7 +90,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("frames", "life set"),
             ("outcome", "mod set"),
             ("parameters", "set shared"),
-            ("receiving", "set"),
+            ("receiving", "set slot"),
             ("report", "mod set"),
             ("sending", "mod set slot"),
             ("timers", "life mod set shared slot"),
@@ -153,22 +153,20 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     ),
 ];
 
-/// Arrows that lead up all the same: folder, room, room. Known faults; none may come.
-pub(crate) const UPWARD: &[(&str, &str, &str)] = &[];
-
-/// Files that name each other in a circle. Known faults; none may come.
-pub(crate) const CIRCLES: &[&str] = &[
-    "mpquic-core/src/connection/inject.rs",
-    "mpquic-core/src/connection/mod.rs",
-];
-
-/// Files that share the methods of one type and call each other in a circle. Known faults; none may come.
-pub(crate) const CALLS_IN_CIRCLES: &[&str] = &[
-    "mpquic-core/src/connection/close_packets.rs",
-    "mpquic-core/src/connection/egress.rs",
-    "mpquic-core/src/connection/handshake.rs",
-    "mpquic-core/src/connection/handshake_packets.rs",
-    "mpquic-core/src/connection/settle.rs",
+/// Files with methods of `Connection`, and those whose methods each calls. Files come after those
+/// they call.
+pub(crate) const CALLS: &[Row] = &[
+    ("assemble", ""),
+    ("close_packets", "assemble"),
+    ("settle", ""),
+    ("closing", "settle"),
+    ("handshake", "closing settle"),
+    ("dispatch", "closing handshake settle"),
+    ("handshake_packets", "assemble handshake"),
+    ("egress", "assemble close_packets handshake_packets"),
+    ("ingress", "closing dispatch handshake"),
+    ("mod", "closing settle"),
+    ("timers", "closing settle"),
 ];
 
 /// Crate, and the crates of ours it names, besides those that only its tests name.
@@ -215,12 +213,12 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 96,
+    limit: 86,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 3100,
+    limit: 3000,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.
