@@ -9,11 +9,9 @@ use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::plan::Plan;
 use crate::packet::writer::FrameWriter;
-use crate::path::Path;
 use crate::sched::DataSelection;
 use crate::space::SentPacket;
 use crate::wire::frame::Frame;
-use crate::wire::header::PacketHeader;
 
 /// Packets are padded by up to this many bytes so that a GSO train need not end early.
 const MAX_ALIGNMENT: usize = 64;
@@ -82,8 +80,11 @@ impl Connection {
     ) {
         if let Some(path) = self.paths.any(plan.path)
             && let Some(sealing) = self.handshake.sealing()
-            && let Some(header) = self.packet_header(path, sealing.key_phase, plan.validation)
+            && let Some(dcid) = path.destination(plan.validation)
         {
+            let header = self
+                .handshake
+                .data_header(sealing.key_phase, *dcid, path.spin());
             let multipath = self.paths.ids.is_multipath();
             self.outbox
                 .log
@@ -101,7 +102,10 @@ impl Connection {
     ) -> Option<PacketBuilder> {
         let path = self.paths.any(id)?;
         let sealing = self.handshake.sealing()?;
-        let header = self.packet_header(path, sealing.key_phase, to)?;
+        let dcid = *path.destination(to)?;
+        let header = self
+            .handshake
+            .data_header(sealing.key_phase, dcid, path.spin());
         let start = PacketStart {
             header: &header,
             space: SpaceId::Data(id),
@@ -113,25 +117,6 @@ impl Connection {
             clear_quic_bit: self.paths.shared.may_clear_quic_bit() && self.scheduling.toss(),
         };
         PacketBuilder::start(buf, start)
-    }
-
-    /// The header of a path's next 1-RTT packet, or 0-RTT packet if there is no key phase.
-    #[inline]
-    fn packet_header(
-        &self,
-        path: &Path,
-        key_phase: Option<bool>,
-        to: Option<FourTuple>,
-    ) -> Option<PacketHeader> {
-        let dcid = *path.destination(to)?;
-        Some(match key_phase {
-            Some(key_phase) => PacketHeader::Short {
-                dcid,
-                spin: path.spin(),
-                key_phase,
-            },
-            None => self.handshake.zero_rtt_header(dcid),
-        })
     }
 
     /// Writes frames in order of urgency.

@@ -21,12 +21,26 @@ use crate::wire::header::PacketHeader;
 pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
 
 impl Handshake {
-    /// The header of a 0-RTT packet.
-    pub(crate) fn zero_rtt_header(&self, dcid: ConnectionId) -> PacketHeader {
-        PacketHeader::ZeroRtt {
-            version: self.versions.original(),
-            dcid,
-            scid: self.cids.local,
+    /// The header of a packet that [`Self::sealing`] has keys for: of 1-RTT, or of 0-RTT if they have
+    /// no key phase.
+    #[inline]
+    pub(crate) fn data_header(
+        &self,
+        key_phase: Option<bool>,
+        dcid: ConnectionId,
+        spin: bool,
+    ) -> PacketHeader {
+        match key_phase {
+            Some(key_phase) => PacketHeader::Short {
+                dcid,
+                spin,
+                key_phase,
+            },
+            None => PacketHeader::ZeroRtt {
+                version: self.versions.original(),
+                dcid,
+                scid: self.cids.local,
+            },
         }
     }
 
