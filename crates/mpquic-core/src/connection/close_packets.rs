@@ -58,14 +58,7 @@ impl Connection {
             return None;
         }
         self.paths.on_datagrams_sent(id, four_tuple, buf.len());
-        let size = buf.len();
-        Some(Transmit {
-            path: Some(id),
-            four_tuple,
-            ecn: None,
-            size,
-            segment_size: None,
-        })
+        Some(Transmit::single(id, four_tuple, buf))
     }
 
     fn close_handshake(&mut self, packet: &LevelPacket, frame: &Close, buf: &mut Vec<u8>) {

@@ -99,13 +99,7 @@ impl Connection {
             {
                 self.paths
                     .on_datagrams_sent(plan.path, four_tuple, built.size);
-                return Some(Transmit {
-                    path: Some(plan.path),
-                    four_tuple,
-                    ecn: None,
-                    size: buf.len(),
-                    segment_size: None,
-                });
+                return Some(Transmit::single(plan.path, four_tuple, buf));
             }
         }
         None

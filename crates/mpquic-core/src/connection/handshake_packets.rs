@@ -79,13 +79,7 @@ impl Connection {
         }
         self.paths
             .on_datagrams_sent(PathId::ZERO, four_tuple, buf.len());
-        Some(Transmit {
-            path: Some(PathId::ZERO),
-            four_tuple,
-            ecn: None,
-            size: buf.len(),
-            segment_size: None,
-        })
+        Some(Transmit::single(PathId::ZERO, four_tuple, buf))
     }
 
     /// True if a client has 1-RTT data that may share a datagram with the end of its handshake. There

@@ -20,6 +20,14 @@ pub struct Transmit {
 }
 
 impl Transmit {
+    /// A datagram of a path, without an ECN mark: all of `buf`.
+    pub(crate) fn single(path: PathId, four_tuple: FourTuple, buf: &[u8]) -> Self {
+        Self {
+            path: Some(path),
+            ..Self::without_connection(four_tuple, buf)
+        }
+    }
+
     /// A datagram that belongs to no connection: all of `buf`.
     pub(crate) fn without_connection(four_tuple: FourTuple, buf: &[u8]) -> Self {
         Self {
