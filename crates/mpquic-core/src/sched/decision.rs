@@ -1,4 +1,4 @@
-//! What a scheduler may decide.
+//! The decisions that a scheduler can make.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use quinn_proto::StreamId;
 
 use crate::ids::PathId;
 
-/// Which data a decision means.
+/// The data that a decision is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataSelection {
@@ -31,7 +31,7 @@ pub enum DataSelection {
     },
 }
 
-/// What a scheduler wants done.
+/// What a scheduler decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
@@ -46,11 +46,12 @@ pub enum Decision {
         /// Given back with every event about the packets of this decision.
         tag: u64,
     },
-    /// Send one datagram on a path, and the same content on others as their windows allow.
+    /// Send one datagram on a path, and the same content on other paths as soon as their windows
+    /// allow.
     Duplicate {
-        /// Where the original goes.
+        /// The path of the original.
         path: PathId,
-        /// Where copies go.
+        /// The paths of the copies.
         copies: PathSet,
         /// What.
         data: DataSelection,
@@ -75,7 +76,7 @@ pub enum Decision {
     /// latest one second after the first such wait in a row; without `until` the core ignores the
     /// wait.
     Wait {
-        /// The path waited for.
+        /// The path that is waited for.
         on: PathId,
         /// Ask again at this time, at the latest.
         until: Option<Instant>,

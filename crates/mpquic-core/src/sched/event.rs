@@ -19,7 +19,7 @@ pub struct PacketInfo {
     pub bytes: u64,
     /// The tag of the decision that sent it; 0 for packets no decision asked for.
     pub tag: u64,
-    /// When it left.
+    /// When it was sent.
     pub sent_at: Instant,
 }
 
@@ -42,13 +42,13 @@ impl PacketInfo {
 pub enum SchedulerEvent {
     /// A path was validated and can carry data.
     PathAdded(PathId),
-    /// A path was abandoned or died.
+    /// A path was abandoned.
     PathRemoved(PathId),
     /// A path's status changed.
     PathStatus(PathId, PathStatus),
     /// A probe timeout passed on the path with nothing heard since.
     PathSuspect(PathId),
-    /// A suspect path was heard of again.
+    /// A suspect path answers again, or has moved to other addresses.
     PathRecovered(PathId),
     /// A new RTT sample on the path.
     RttUpdated(PathId),
@@ -56,14 +56,14 @@ pub enum SchedulerEvent {
     Congestion(PathId, CongestionKind),
     /// A stream on which we may send was opened, by either side.
     StreamOpened(StreamId),
-    /// The application finished a stream, or cut it short: its size is known.
+    /// The application finished a stream, or reset it after its beginning: its size is known.
     StreamSizeKnown(StreamId, u64),
     /// All of a stream's bytes and its end were acknowledged, or it was reset, or 0-RTT was
     /// rejected and it never existed.
     StreamFinished(StreamId),
     /// Connection flow control blocks sending.
     FlowControlBlocked,
-    /// A packet left.
+    /// A packet was sent.
     Sent(PacketInfo),
     /// A packet was acknowledged. The sample is the one of the newest packet of the same frame.
     Acked(PacketInfo, Option<Duration>),

@@ -52,16 +52,16 @@ pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRan
 ///
 /// A wrong scheduler costs speed, never correctness. The core sees to it:
 ///
-/// - A decision for a path that cannot send is replaced: the fastest path that can send takes one
-///   datagram of what is most urgent. Window, pacer and the anti-amplification limit bound every
+/// - A decision for a path that cannot send is replaced: the fastest path that can send gets one
+///   datagram with what is most urgent. Window, pacer and the anti-amplification limit bound every
 ///   decision, whatever its budget.
 /// - Waiting ends, see [`Decision::Wait`] and [`Decision::Blocked`].
-/// - Bytes sent again by decision are at most 16 times those sent first and 64 KiB; after that,
-///   repetitions are replaced by what is most urgent, and copies are not made. At most 256 copies
-///   wait for a path.
+/// - Decisions may repeat at most 16 times as many bytes as were sent for the first time, plus 64
+///   KiB. Beyond that, repetitions are replaced by what is most urgent, and no copies are made. At
+///   most 256 copies wait for a path.
 /// - While control frames or lost bytes wait, every 65th decision in a row for something else is
 ///   replaced by what is most urgent.
-/// - Timers and waits shorter than a millisecond take one.
+/// - Timers and waits of less than a millisecond last one millisecond.
 /// - A scheduler that panics is not asked again: the fastest path that can send carries everything
 ///   from then on, unless [`TransportOptions::contain_panics`] is off or panics abort the process.
 ///
@@ -71,7 +71,7 @@ pub trait Scheduler: fmt::Debug + Send {
     /// until it answers [`Decision::Wait`] or [`Decision::Blocked`] or the data runs out.
     fn select(&mut self, view: &View<'_>) -> Decision;
 
-    /// Something happened. `view` is the state after the event.
+    /// Something happened. `view` is the state after it.
     fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
         let _ = (event, view);
     }
@@ -109,7 +109,7 @@ pub struct Needs {
     /// Deliver [`SchedulerEvent::Sent`], [`SchedulerEvent::Acked`], [`SchedulerEvent::Lost`] and
     /// [`SchedulerEvent::RttUpdated`].
     pub packet_events: bool,
-    /// Let the driver say what waits in local queues ([`PathView::local_queue`]).
+    /// Let the driver report the length of local queues ([`PathView::local_queue`]).
     pub local_queue: bool,
 }
 

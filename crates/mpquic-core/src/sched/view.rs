@@ -65,8 +65,8 @@ pub struct PathView {
     /// Delivery rate, bytes per second: the largest sample of the last ten round trips.
     pub delivery_rate: Option<u64>,
     /// Bytes waiting in the local socket or interface queue, if known and wanted
-    /// ([`Needs::local_queue`](super::Needs::local_queue)): what the driver said ([`LocalQueue`])
-    /// and what was sent since.
+    /// ([`Needs::local_queue`](super::Needs::local_queue)): what the driver reported
+    /// ([`LocalQueue`]) and what was sent since.
     pub local_queue: Option<u64>,
     /// Drain rate of that queue, bytes per second, if known.
     pub local_drain_rate: Option<u64>,
