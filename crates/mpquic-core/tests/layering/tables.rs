@@ -213,7 +213,7 @@ pub(crate) const FIELDS: Limit = Limit {
 };
 /// Its methods, public ones among them. The aim: 90.
 pub(crate) const METHODS: Limit = Limit {
-    limit: 86,
+    limit: 81,
     slack: 4,
 };
 /// Lines of `connection/` without tests. The aim: 3000.
