@@ -12,6 +12,7 @@ mod handshake;
 mod harness;
 mod messages;
 mod migration;
+mod packets;
 mod parameters;
 mod paths;
 mod preferred;
