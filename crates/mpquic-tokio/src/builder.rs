@@ -184,7 +184,7 @@ impl EndpointBuilder {
 }
 
 impl EndpointBuilder {
-    /// The options of the core's endpoint, unchecked.
+    /// Options of the core's endpoint, which [`Self::build`] checks.
     fn endpoint_options(&mut self) -> io::Result<EndpointOptions> {
         if self.receivers == 0 {
             return Err(refused(InvalidOption::new("receivers", 0, "at least 1")));

@@ -47,8 +47,8 @@ pub enum ConfigError {
     Random,
 }
 
-/// Transport options with the default scheduler (`lrf`) and congestion controller (`olia`).
-/// [`TransportOptions::build`] checks what becomes of them.
+/// Transport options with the default scheduler (`lrf`) and congestion controller (`olia`). Change
+/// what you need, and call [`TransportOptions::build`].
 ///
 /// ```
 /// # use std::time::Duration;
@@ -67,7 +67,7 @@ pub fn default_transport() -> TransportOptions {
     TransportOptions::new(mpquic_sched::default(), mpquic_cc::default())
 }
 
-/// What [`default_transport`] gives, as a configuration.
+/// The options of [`default_transport`] as a configuration.
 fn default_transport_config() -> Arc<TransportConfig> {
     let (scheduler, controller) = (mpquic_sched::default(), mpquic_cc::default());
     Arc::new(TransportConfig::new(scheduler, controller))
@@ -228,7 +228,7 @@ impl ServerConfig {
         Ok(Self { core })
     }
 
-    /// What the core takes.
+    /// The configuration for the core.
     pub(crate) fn checked(&self) -> Result<Arc<config::ServerConfig>, InvalidOption> {
         Ok(Arc::new(self.core.clone().build()?))
     }

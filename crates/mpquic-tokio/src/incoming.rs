@@ -33,14 +33,14 @@ struct Undecided {
 #[error("the client's address is validated already")]
 pub struct RetryError(Box<Incoming>);
 
-/// Why [`Incoming::accept_with`] gave no connection.
+/// Why [`Incoming::accept_with`] failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptWithError {
     /// An option of the configuration has a value that it cannot have.
     #[error(transparent)]
     Option(#[from] InvalidOption),
-    /// No connection can be started.
+    /// The connection could not be started.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
 }
@@ -77,8 +77,8 @@ impl Incoming {
     ///
     /// # Errors
     ///
-    /// [`AcceptWithError::Option`] if the configuration is not valid, which refuses the client, and
-    /// otherwise as [`Self::accept`].
+    /// [`AcceptWithError::Option`] if the configuration is not valid; the client is refused then.
+    /// Otherwise those of [`Self::accept`].
     pub fn accept_with(mut self, config: ServerConfig) -> Result<Connecting, AcceptWithError> {
         let config = config.checked()?;
         if let Some(undecided) = &mut self.0 {

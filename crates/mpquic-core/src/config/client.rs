@@ -17,11 +17,13 @@ pub struct ClientConfig {
     pub transport: Arc<TransportConfig>,
     /// TLS.
     pub crypto: Arc<dyn crypto::ClientCrypto>,
-    /// Where NEW_TOKEN tokens are kept between connections; `None` keeps none. Tokens of versions
-    /// other than 1 have the version after the server's name in their key, as in `host v2`.
+    /// Where NEW_TOKEN tokens are stored between connections; with `None`, they are not. The key of
+    /// a token is the server's name; for versions other than 1, the version follows, as in `host
+    /// v2`.
     pub token_store: Option<Arc<dyn TokenStore>>,
-    /// The version of our first packets, one of the endpoint's `supported_versions`; `None` takes the oldest of them. The server may choose another one without a further round trip, so
-    /// best is one that it is sure to know (RFC 9368 section 2.5).
+    /// The version of our first packets, one of the endpoint's `supported_versions`; with `None`,
+    /// the oldest of them. The server can switch to another one without a further round trip, so
+    /// the best choice is a version that the server certainly speaks (RFC 9368 section 2.5).
     pub version: Option<Version>,
     /// Move path 0 to the server's preferred address, if it has one that works (RFC 9000 section
     /// 9.6). On by default.
@@ -29,7 +31,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Joins TLS and transport.
+    /// A configuration with this TLS and transport, and defaults for the rest.
     pub fn new(crypto: Arc<dyn crypto::ClientCrypto>, transport: Arc<TransportConfig>) -> Self {
         Self {
             transport,

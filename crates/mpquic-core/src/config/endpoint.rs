@@ -11,23 +11,24 @@ use crate::wire::buf::{MAX_UDP_PAYLOAD, MIN_DATAGRAM};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EndpointOptions {
-    /// How the connection IDs we issue are made, and with them how long they are; 8 random bytes by
-    /// default. They are never empty, as multipath demands (MP-008).
+    /// Makes the connection IDs that we issue; 8 random bytes by default. They are never empty,
+    /// because multipath needs them (MP-008).
     pub connection_ids: ConnectionIds,
-    /// Secret that stateless reset tokens are derived from; keep it across restarts so that peers
-    /// learn of them.
+    /// The secret from which stateless reset tokens are derived. Keep it across restarts: only then
+    /// can peers learn of a restart by a stateless reset.
     pub reset_key: [u8; 32],
-    /// Largest UDP payload we take; announced to peers. From 1200 to 65527, the default (RFC 9000
-    /// section 18.2).
+    /// Largest UDP payload that we accept, announced to peers; from 1200 to 65527, which is the
+    /// default (RFC 9000 section 18.2).
     pub max_udp_payload_size: u16,
-    /// Clear the QUIC bit now and then towards peers that allow it (RFC 9287), and allow it.
+    /// Allow peers to clear the QUIC bit, and clear it at random towards peers that allow it (RFC
+    /// 9287).
     pub grease_quic_bit: bool,
-    /// Announce a transport parameter without meaning, so that peers keep ignoring those they do not
-    /// know (RFC 9000 section 18.1).
+    /// Announce a reserved transport parameter, so that peers keep ignoring unknown ones (RFC 9000
+    /// section 18.1).
     pub grease_transport_parameters: bool,
-    /// The versions we speak, the preferred one first; at least one. A server takes clients in any
-    /// of them, and turns a connection into the first one that the client offers (RFC 9368 section
-    /// 2.3). A client offers all of them.
+    /// The versions we speak, the preferred one first; at least one. A server accepts clients in
+    /// any of them, and switches a connection to the first one that the client offers (RFC 9368
+    /// section 2.3). A client offers all of them.
     pub supported_versions: Vec<Version>,
 }
 
@@ -48,7 +49,7 @@ impl EndpointOptions {
     ///
     /// # Errors
     ///
-    /// The first option whose value is not what its field says.
+    /// The first option with a value that the documentation of its field does not allow.
     pub fn build(self) -> Result<EndpointConfig, InvalidOption> {
         let sizes = MIN_DATAGRAM as u16..=MAX_UDP_PAYLOAD;
         InvalidOption::unless_within("max_udp_payload_size", self.max_udp_payload_size, sizes)?;
@@ -60,17 +61,18 @@ impl EndpointOptions {
     }
 }
 
-/// Options of an endpoint that have been checked; their fields can be read through it.
+/// Checked options of an endpoint. It dereferences to them.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig(EndpointOptions);
 
 impl EndpointConfig {
-    /// Defaults with this secret for stateless reset tokens. [`EndpointOptions`] are for all else.
+    /// Defaults, with this secret for stateless reset tokens. To change anything else, build it
+    /// from [`EndpointOptions`].
     pub fn new(reset_key: [u8; 32]) -> Self {
         Self(EndpointOptions::new(reset_key))
     }
 
-    /// The options, to start others from.
+    /// The options it was built from, for example to build a similar configuration.
     pub fn options(&self) -> &EndpointOptions {
         &self.0
     }

@@ -1,9 +1,8 @@
 //! Configuration of endpoints and connections.
 //!
-//! What can be wrong comes in two types: the options are a plain struct with public fields, and
-//! their `build` checks them all and gives the configuration, which is always valid. An
-//! [`InvalidOption`] names the option, its value and what would be right; no value is ever
-//! corrected in silence.
+//! Options that may have wrong values come in two types: a plain struct with public fields, and the
+//! configuration that its `build` returns after it has checked all of them. An [`InvalidOption`]
+//! names the option, its value and what would be right; no value is ever silently corrected.
 //!
 //! ```
 //! use mpquic_core::config::TransportOptions;

@@ -20,24 +20,24 @@ pub struct ServerOptions {
     pub transport: Arc<TransportConfig>,
     /// TLS.
     pub crypto: Arc<dyn crypto::ServerCrypto>,
-    /// Secret that seals Retry and NEW_TOKEN tokens.
+    /// The secret that protects Retry and NEW_TOKEN tokens.
     pub token_key: [u8; 32],
-    /// How long a Retry token is good for, more than zero; 15 seconds by default.
+    /// How long a Retry token is valid, more than zero; 15 seconds by default.
     pub retry_token_lifetime: Duration,
-    /// How long a NEW_TOKEN token is good for, two weeks by default; zero sends none.
+    /// How long a NEW_TOKEN token is valid; two weeks by default. With zero, none is sent.
     pub token_lifetime: Duration,
-    /// The wall clock tokens are dated with, so that they survive a restart.
+    /// The wall clock that tells the age of tokens, so that they stay valid across a restart.
     pub time_source: Arc<dyn TimeSource>,
-    /// Take address changes of clients (RFC 9000 section 9).
+    /// Allow clients to migrate to other addresses (RFC 9000 section 9).
     pub migration: bool,
-    /// An IPv4 address of this server, and of it alone, that clients are asked to move to from the
-    /// address they connected to, such as one that many servers share (RFC 9000 section 9.6).
-    /// Datagrams that arrive there must show it as their local address. Neither address nor port
+    /// An IPv4 address of this server, and of no other, that clients are asked to move to (RFC 9000
+    /// section 9.6). Useful if many servers share the address that clients connect to. The driver
+    /// must report it as the local address of datagrams that arrive there. Neither address nor port
     /// may be zero (section 18.2).
     pub preferred_address_v4: Option<SocketAddrV4>,
     /// The same for clients that use IPv6.
     pub preferred_address_v6: Option<SocketAddrV6>,
-    /// Connection attempts not yet accepted or refused that may wait; more are refused.
+    /// How many connection attempts may wait to be accepted or refused; more are refused at once.
     pub max_incoming: usize,
 }
 
@@ -66,7 +66,7 @@ impl ServerOptions {
     ///
     /// # Errors
     ///
-    /// The first option whose value is not what its field says.
+    /// The first option with a value that the documentation of its field does not allow.
     pub fn build(self) -> Result<ServerConfig, InvalidOption> {
         if self.retry_token_lifetime.is_zero() {
             let expected = "more than zero";
@@ -93,12 +93,13 @@ impl fmt::Debug for ServerOptions {
     }
 }
 
-/// What a server needs to accept connections, checked; its fields can be read through it.
+/// Checked options of a server. It dereferences to them.
 #[derive(Debug, Clone)]
 pub struct ServerConfig(ServerOptions);
 
 impl ServerConfig {
-    /// Joins TLS and transport, with this secret for tokens. [`ServerOptions`] are for all else.
+    /// A configuration with this TLS, transport and secret for tokens, and defaults for the rest.
+    /// To change anything else, build it from [`ServerOptions`].
     pub fn new(
         crypto: Arc<dyn crypto::ServerCrypto>,
         transport: Arc<TransportConfig>,
@@ -107,7 +108,7 @@ impl ServerConfig {
         Self(ServerOptions::new(crypto, transport, token_key))
     }
 
-    /// The options, to start others from.
+    /// The options it was built from, for example to build a similar configuration.
     pub fn options(&self) -> &ServerOptions {
         &self.0
     }

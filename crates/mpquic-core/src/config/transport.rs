@@ -1,4 +1,4 @@
-//! [`TransportConfig`]: options of a connection that are what they may be.
+//! [`TransportConfig`]: checked options of a connection.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,23 +14,22 @@ use crate::wire::frame::MAX_STREAM_COUNT;
 /// The longest delay of acknowledgements that can be announced or asked for (RFC 9000 section 18.2).
 pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_millis((1 << 14) - 1);
 
-/// Streams the peer may have open at a time, at most: their count stays below 2^60 however many come
-/// and go.
+/// The most streams the peer may have open at a time, so that stream counts stay below 2^60.
 pub(crate) const MAX_CONCURRENT_STREAMS: u64 = MAX_STREAM_COUNT / 2;
 
-/// Timers run no finer than this (RFC 9002 section 6.1.2).
+/// The granularity of timers (RFC 9002 section 6.1.2).
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What can be announced as milliseconds.
+/// The longest time that can be announced in milliseconds.
 const MAX_INTERVAL: Duration = Duration::from_millis(VARINT_MAX);
 
-/// Any multiple of it remains a time.
+/// The longest initial RTT, so that multiples of it do not overflow.
 const MAX_INITIAL_RTT: Duration = Duration::from_secs(3600);
 
-/// The packet threshold that RFC 9002 section 6.1.1 says not to go below.
+/// The smallest packet threshold that RFC 9002 section 6.1.1 recommends.
 const MIN_PACKET_THRESHOLD: u64 = 3;
 
-/// Bytes of CRYPTO data that everybody has to be able to buffer (RFC 9000 section 7.5).
+/// The smallest buffer for CRYPTO data that RFC 9000 section 7.5 allows, bytes.
 const MIN_CRYPTO_BUFFER: usize = 4096;
 
 impl TransportOptions {
@@ -38,20 +37,20 @@ impl TransportOptions {
     ///
     /// # Errors
     ///
-    /// The first option whose value is not what its field says.
+    /// The first option with a value that the documentation of its field does not allow.
     pub fn build(self) -> Result<TransportConfig, InvalidOption> {
         check(&self)?;
         Ok(TransportConfig(self))
     }
 }
 
-/// Options of a connection that have been checked; their fields can be read through it.
+/// Checked options of a connection. It dereferences to them.
 #[derive(Debug, Clone)]
 pub struct TransportConfig(TransportOptions);
 
 impl TransportConfig {
-    /// Defaults for bulk transfer and services alike, with the given policies.
-    /// [`TransportOptions`] are for all else.
+    /// Defaults for bulk transfer and services alike, with these policies. To change anything else,
+    /// build it from [`TransportOptions`].
     pub fn new(
         scheduler: Arc<dyn SchedulerFactory>,
         controller: Arc<dyn ControllerFactory>,
@@ -59,7 +58,7 @@ impl TransportConfig {
         Self(TransportOptions::new(scheduler, controller))
     }
 
-    /// The options, to start others from.
+    /// The options it was built from, for example to build a similar configuration.
     pub fn options(&self) -> &TransportOptions {
         &self.0
     }

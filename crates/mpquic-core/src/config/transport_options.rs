@@ -1,4 +1,4 @@
-//! [`TransportOptions`]: what one connection may use and how it behaves.
+//! [`TransportOptions`]: limits and behaviour of one connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,20 +7,21 @@ use crate::congestion::ControllerFactory;
 use crate::qlog;
 use crate::sched::SchedulerFactory;
 
-/// How rarely we want to be acknowledged (draft-ietf-quic-ack-frequency-14): for fast paths, where
-/// acknowledgements cost CPU, and for asymmetric ones, where they take the way back from others.
+/// How often we want the peer to acknowledge our packets (draft-ietf-quic-ack-frequency-14). Fewer
+/// acknowledgements help on fast paths, where they cost CPU time, and on asymmetric ones, where
+/// they use up the slower direction.
 ///
-/// The frame names no path, so that the peer acknowledges all of them so. We never ask for less
-/// than one acknowledgement per round trip of the fastest path, nor for less than four per window
-/// of the path with the smallest one. Rare acknowledgements overrate small round-trip times.
+/// The frame names no path, so it applies to all of them. We never ask for less than one
+/// acknowledgement per round trip of the fastest path, nor for less than four per window of the
+/// path with the smallest window. With few acknowledgements, small round-trip times are
+/// overestimated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AckFrequencyOptions {
-    /// Ack-eliciting packets that may arrive without an acknowledgement, at most; from 1, which is
+    /// The most ack-eliciting packets that may arrive without an acknowledgement; from 1, which is
     /// what peers do when they are not asked, to 2^62 - 1.
     pub ack_eliciting_threshold: u64,
-    /// Longest delay of an acknowledgement, at most, up to 16,383 ms; `None` for the peer's
-    /// `max_ack_delay`.
+    /// Longest delay of an acknowledgement, up to 16,383 ms; `None` for the peer's `max_ack_delay`.
     pub max_ack_delay: Option<Duration>,
     /// Distance, in packets, at which a missing packet is reported at once, up to 2^62 - 1; 0 for
     /// never, `None` for [`TransportOptions::packet_threshold`].
@@ -28,7 +29,7 @@ pub struct AckFrequencyOptions {
 }
 
 impl Default for AckFrequencyOptions {
-    /// One acknowledgement for ten packets.
+    /// Asks for one acknowledgement for ten packets.
     fn default() -> Self {
         Self {
             ack_eliciting_threshold: 9,
@@ -61,28 +62,31 @@ pub struct TransportOptions {
     pub max_concurrent_bidi_streams: u64,
     /// Concurrent unidirectional streams the peer may open, at most 2^59.
     pub max_concurrent_uni_streams: u64,
-    /// Receive window of a stream at the start, bytes; at most `max_receive_window`. It grows to
-    /// four times the bandwidth-delay product of all paths as long as that allows.
+    /// Receive window of a stream at the start, bytes; at most `max_receive_window`. It grows up to
+    /// four times the bandwidth-delay product of all paths, within `max_receive_window`.
     pub initial_stream_receive_window: u64,
     /// Receive window of the connection at the start, bytes; at most `max_receive_window`.
     pub initial_receive_window: u64,
-    /// Hard cap of every receive window and so of reorder memory, bytes; at most 2^62 - 1.
+    /// Limit of every receive window, and so of the memory for data out of order, bytes; at most
+    /// 2^62 - 1.
     pub max_receive_window: u64,
     /// Unacknowledged and unsent stream bytes buffered for the connection before writes block; at
     /// least 1.
     pub send_window: u64,
-    /// Connection-wide idle timeout, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` turns
-    /// ours off (the peer's still counts).
+    /// Idle timeout of the connection, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` for
+    /// none of ours (the peer's still applies).
     pub max_idle_timeout: Option<Duration>,
     /// Send a PING on every path that was silent for this long, from 1 ms to 2^62 - 1 ms; `None` for
     /// never.
     pub keep_alive_interval: Option<Duration>,
     /// RTT assumed before the first sample, from 1 ms to 1 hour (RFC 9002 section 6.2.2).
     pub initial_rtt: Duration,
-    /// UDP payload assumed to pass every path; from 1200 to 65527 (RFC 9000 sections 14 and 18.2).
+    /// UDP payload that every path is assumed to carry, bytes; from 1200 to 65527 (RFC 9000
+    /// sections 14 and 18.2).
     pub initial_mtu: u16,
-    /// Largest UDP payload DPLPMTUD looks for, once a packet was full or DATAGRAMs are in use; from
-    /// `initial_mtu`, which turns discovery off, to 65527.
+    /// Largest UDP payload that MTU discovery tries, bytes; from `initial_mtu`, which turns
+    /// discovery off, to 65527. Discovery on a path starts once a packet was full or DATAGRAMs are
+    /// in use.
     pub max_mtu: u16,
     /// Longest delay of our acknowledgements, announced as `max_ack_delay`; at most 16,383 ms (RFC
     /// 9000 section 18.2).
@@ -93,17 +97,17 @@ pub struct TransportOptions {
     /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`; `None`
     /// lets it ask for nothing (draft-ietf-quic-ack-frequency-14 section 3).
     pub min_ack_delay: Option<Duration>,
-    /// What we ask of peers that let us; `None` asks for nothing.
+    /// How often peers that support it are asked to acknowledge; `None` asks for nothing.
     pub ack_frequency: Option<AckFrequencyOptions>,
-    /// Reordering, in packets, before a packet counts as lost; from 3 (RFC 9002 section 6.1.1) to
-    /// 2^62 - 1.
+    /// A packet counts as lost when one sent this many packets later is acknowledged; from 3 (RFC
+    /// 9002 section 6.1.1) to 2^62 - 1.
     pub packet_threshold: u64,
-    /// Factor of the RTT before a packet counts as lost, from 1 to 16, to the nearest 64th (RFC 9002
-    /// section 6.1.2).
+    /// A packet counts as lost when a later one is acknowledged and this many RTTs have passed;
+    /// from 1 to 16, rounded to the nearest 64th (RFC 9002 section 6.1.2).
     pub time_threshold: f64,
     /// Mark packets ECT(0) and react to ECN-CE where the path supports it.
     pub ecn: bool,
-    /// Let the peer reset streams and still deliver their beginning
+    /// Allow the peer to reset streams after their beginning, which is still delivered
     /// (draft-ietf-quic-reliable-stream-reset-11).
     pub reset_stream_at: bool,
     /// Bytes of DATAGRAM payload buffered for the application, at least 1; `None` refuses DATAGRAM
@@ -115,19 +119,20 @@ pub struct TransportOptions {
     pub crypto_buffer: usize,
     /// Largest number of datagrams one `poll_transmit` call may fill; at least 1.
     pub max_transmit_segments: usize,
-    /// Go on without a scheduler or controller that panicked, in place of unwinding through the
-    /// connection's methods. Off for experiments, whose results would be another policy's.
+    /// If a scheduler or controller panics, continue without it instead of unwinding through the
+    /// connection's methods. Turn it off for experiments, which would otherwise measure another
+    /// policy.
     pub contain_panics: bool,
     /// Pace packets instead of sending whole windows at once.
     pub pacing: bool,
-    /// Spin the latency spin bit (RFC 9000 section 17.4).
+    /// Use the latency spin bit (RFC 9000 section 17.4).
     pub spin_bit: bool,
-    /// Gives connections a log; `None` for none.
+    /// Makes a log for each connection; `None` for none.
     pub qlog: Option<Arc<dyn qlog::Factory>>,
 }
 
 impl TransportOptions {
-    /// Defaults for bulk transfer and services alike, with the given policies.
+    /// Defaults for bulk transfer and services alike, with these policies.
     pub fn new(
         scheduler: Arc<dyn SchedulerFactory>,
         controller: Arc<dyn ControllerFactory>,

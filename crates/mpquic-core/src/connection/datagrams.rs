@@ -7,7 +7,7 @@ use crate::ids::PathId;
 use crate::path::set::Paths;
 use crate::stream::datagrams::DatagramQueues;
 
-/// The DATAGRAMs of a connection, lent by it. Which path carries one is the scheduler's choice.
+/// The DATAGRAMs of a connection, borrowed from it. The scheduler chooses the path of each.
 pub struct Datagrams<'a> {
     queues: &'a mut DatagramQueues,
     paths: &'a Paths,
@@ -23,8 +23,9 @@ impl<'a> Datagrams<'a> {
     ///
     /// # Errors
     ///
-    /// If the peer takes none, `data` is larger than [`Self::max_size`], or the send buffer is full:
-    /// an [`Event::DatagramsUnblocked`](crate::Event::DatagramsUnblocked) follows then.
+    /// If the peer accepts none, `data` is larger than [`Self::max_size`], or the send buffer is
+    /// full. In the last case, [`Event::DatagramsUnblocked`](crate::Event::DatagramsUnblocked) will
+    /// follow.
     pub fn send(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
         let max = self
             .max_size()
@@ -44,19 +45,20 @@ impl<'a> Datagrams<'a> {
     }
 
     /// Largest payload, in bytes, that fits the largest packet of every usable path; `None` if the
-    /// peer takes none. Once asked for, paths look for larger packets even if none was ever full.
+    /// peer accepts none. After the first call, MTU discovery runs on all paths, even on those
+    /// where no packet was ever full.
     pub fn max_size(&self) -> Option<usize> {
         self.queues.max_payload(self.paths.smallest_frame_room())
     }
 
     /// Largest payload, in bytes, that fits the largest packet of a path; `None` if the path is
-    /// closed or the peer takes none.
+    /// closed or the peer accepts none.
     pub fn max_size_on(&self, path: PathId) -> Option<usize> {
         let room = self.paths.open(path)?.frame_room();
         self.queues.max_payload(room)
     }
 
-    /// Bytes of the largest payload for which the send buffer has room now.
+    /// Size of the largest payload for which the send buffer has room now, bytes.
     pub fn send_buffer_space(&self) -> usize {
         self.queues.send_buffer_space()
     }

@@ -99,7 +99,7 @@ impl Connection {
         self.outbox.next_endpoint_event()
     }
 
-    /// Lends the streams: to open and accept them, and to change their limits.
+    /// The streams: to open and accept them, and to change their limits.
     #[inline]
     pub fn streams(&mut self) -> Streams<'_> {
         Streams::new(&mut self.streams, self.state.is_open())
@@ -115,7 +115,7 @@ impl Connection {
         self.streams.recv_stream(id)
     }
 
-    /// Lends the DATAGRAMs.
+    /// The DATAGRAMs.
     #[inline]
     pub fn datagrams(&mut self) -> Datagrams<'_> {
         Datagrams::new(&mut self.datagrams, &self.paths)
@@ -157,7 +157,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Lends an open path.
+    /// An open path.
     ///
     /// # Errors
     ///

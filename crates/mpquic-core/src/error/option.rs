@@ -1,4 +1,4 @@
-//! [`InvalidOption`]: a configuration that is refused.
+//! [`InvalidOption`]: why a configuration was refused.
 
 use std::fmt::{Debug, Display};
 use std::ops::RangeInclusive;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// An option of a configuration has a value that it cannot have.
 ///
-/// Nothing is corrected in silence: the error names the option, its value and what would be right,
+/// No value is silently corrected: the error names the option, its value and what would be right,
 /// as in `initial_mtu is 900, but must be from 1200 to 65527`.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{option} is {value}, but must be {expected}")]
@@ -42,7 +42,7 @@ impl InvalidOption {
         &self.expected
     }
 
-    /// Refuses what is outside of `allowed`.
+    /// An error if `value` is not within `allowed`.
     pub(crate) fn unless_within<T: PartialOrd + Debug>(
         option: &'static str,
         value: T,
@@ -55,7 +55,7 @@ impl InvalidOption {
         Err(Self::new(option, format_args!("{value:?}"), expected))
     }
 
-    /// Refuses what is below `least`.
+    /// An error if `value` is below `least`.
     pub(crate) fn unless_at_least<T: PartialOrd + Debug>(
         option: &'static str,
         value: T,

@@ -10,9 +10,9 @@ use crate::ids::{PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::sched::{LocalQueue, SchedulerEvent};
 
-/// An open path of a connection, lent by it.
+/// An open path of a connection, borrowed from it.
 ///
-/// It has the verbs that concern this path alone. What moves data to other paths is asked of the
+/// Its methods concern only this path. Those that move data to other paths are methods of the
 /// connection: [`close_path`](crate::Connection::close_path) and
 /// [`set_path_usable`](crate::Connection::set_path_usable).
 pub struct PathMut<'a> {
@@ -47,18 +47,18 @@ impl<'a> PathMut<'a> {
         &mut self.paths.slots_mut()[self.index]
     }
 
-    /// Which one.
+    /// The path's ID.
     pub fn id(&self) -> PathId {
         self.slot().id
     }
 
-    /// Our status of the path and the peer's, if it sent one.
+    /// Our status for the path, and the peer's if it announced one.
     pub fn status(&self) -> (PathStatus, Option<PathStatus>) {
         let statuses = self.slot().statuses();
         (statuses.local(), statuses.peer())
     }
 
-    /// Tells the peer how to treat the path, and treats it so ourselves.
+    /// Sets the status of the path: the peer is told, and our scheduler sees it.
     pub fn set_status(&mut self, status: PathStatus) {
         self.slot_mut().statuses_mut().set_local(status);
         self.paths.review_backups();
@@ -73,8 +73,9 @@ impl<'a> PathMut<'a> {
         }
     }
 
-    /// Hint from the driver: what waits in the queue the path sends into. Bytes sent since are
-    /// added, so the hint is best repeated as often as it can be had.
+    /// Hint from the driver: how much waits in the local queue that the path sends into. Bytes sent
+    /// after the hint are added to it, so it should be repeated as often as new values are
+    /// available.
     #[inline]
     pub fn set_local_queue(&mut self, queue: Option<LocalQueue>) {
         if let Some(path) = self.slot_mut().open_mut() {
@@ -82,13 +83,13 @@ impl<'a> PathMut<'a> {
         }
     }
 
-    /// Tells a client that its local address for the path changed (an interface came back with
-    /// another one): the path migrates to it.
+    /// Client: its local address for the path changed, for example because an interface came back
+    /// with another one. The path migrates to it.
     ///
     /// # Errors
     ///
-    /// On a server, before the handshake is confirmed, if the server takes no migration, or if it
-    /// has not sent a connection ID to migrate with.
+    /// On a server; before the handshake is confirmed; if the server does not allow migration; or
+    /// if it has not issued a connection ID to migrate with.
     pub fn set_local_address(
         &mut self,
         now: Instant,

@@ -49,7 +49,8 @@ use mtu::MtuDiscovery;
 use tuple::{Candidate, Tuple};
 use validation::Responses;
 
-/// Bytes of a 1-RTT packet around its frames, at most: first byte, connection ID, packet number, tag.
+/// The most bytes of a 1-RTT packet besides its frames: first byte, connection ID, packet number,
+/// tag.
 const PACKET_OVERHEAD: usize = 1 + MAX_CID_LENGTH + 4 + 16;
 
 /// Counters of one path.

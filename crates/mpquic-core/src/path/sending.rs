@@ -54,7 +54,8 @@ impl Path {
 
     /// A PATH_CHALLENGE or PATH_RESPONSE that is due.
     fn validation_plan(&self) -> Option<(Plan, FourTuple)> {
-        // An address whose budget is used up holds up no other.
+        // An address whose anti-amplification limit is used up must not keep others from being
+        // served.
         let targets = self.responses.four_tuples().chain(self.challenged());
         let mut targets = targets.map(|target| (target, self.budget_for(target)));
         let (target, budget) = targets.find(|(_, budget)| *budget >= MIN_CHALLENGE)?;

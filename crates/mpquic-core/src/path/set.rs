@@ -79,8 +79,8 @@ impl Paths {
         &mut self.slots
     }
 
-    /// The place of the first path, open or abandoned, that is not before this one: most slots may
-    /// be kept ready for paths that nobody opens.
+    /// The index of the first path, open or abandoned, from this index on. Most slots may belong to
+    /// paths that are never opened.
     pub(crate) fn next_path(&self, index: usize) -> Option<usize> {
         let mut rest = self.slots.get(index..)?.iter();
         Some(index + rest.position(|slot| slot.path.is_some())?)
@@ -129,7 +129,7 @@ impl Paths {
         Some((&mut self.slots[index], &mut self.shared))
     }
 
-    /// What is known of the path ID in this place, and what it shares with the others.
+    /// The slot at this index, and what all paths share.
     pub(super) fn slot_at_and_shared(&mut self, index: usize) -> (&mut PathSlot, &mut Shared) {
         (&mut self.slots[index], &mut self.shared)
     }
@@ -181,7 +181,7 @@ impl Paths {
         smallest.unwrap_or(MIN_DATAGRAM - PACKET_OVERHEAD)
     }
 
-    /// The same of the usable path with the largest packets; `None` without such a path.
+    /// The same for the usable path with the largest packets; `None` if no path is usable.
     pub(crate) fn largest_frame_room(&self) -> Option<usize> {
         self.frame_rooms().max()
     }

@@ -205,7 +205,7 @@ impl Responses {
         self.queue.push_back((four_tuple, data));
     }
 
-    /// The four-tuples to answer on, the one that has waited longest first.
+    /// The four-tuples to answer on, longest-waiting first.
     pub(crate) fn four_tuples(&self) -> impl Iterator<Item = FourTuple> {
         self.queue.iter().map(|owed| owed.0)
     }

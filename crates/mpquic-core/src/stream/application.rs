@@ -36,7 +36,7 @@ pub struct Written {
 }
 
 impl<'a> Streams<'a> {
-    /// Of a connection that `may_open` more, because it is not closed.
+    /// The streams; `may_open` is false if the connection is closed.
     #[inline]
     pub(crate) fn new(set: &'a mut StreamSet, may_open: bool) -> Self {
         Self { set, may_open }
@@ -53,30 +53,30 @@ impl<'a> Streams<'a> {
         }
     }
 
-    /// The next stream the peer opened.
+    /// The next stream that the peer opened.
     #[inline]
     pub fn accept(&mut self, dir: Dir) -> Option<StreamId> {
         self.set.accept(dir)
     }
 
-    /// True if reading, accepting or stopping streams made something due, such as MAX_DATA: only
-    /// then need a driver call [`Connection::poll_transmit`](crate::Connection::poll_transmit) after
-    /// a read.
+    /// True if reading, accepting or stopping streams made a frame due, such as MAX_DATA. If not, a
+    /// driver need not call [`Connection::poll_transmit`](crate::Connection::poll_transmit) after a
+    /// read.
     #[inline]
     pub fn wants_control(&self) -> bool {
         self.set.wants_control()
     }
 
-    /// Changes how many streams of a direction the peer may have open at the same time. Those it was
-    /// allowed before stay allowed.
+    /// Changes how many streams of a direction the peer may have open at the same time. Streams
+    /// that the peer was already allowed to open stay allowed.
     pub fn set_max_concurrent(&mut self, dir: Dir, count: u64) {
         self.set.set_max_concurrent(dir, count);
     }
 
     /// Changes how large receive windows may become, bytes: see
-    /// [`TransportOptions::max_receive_window`](crate::config::TransportOptions::max_receive_window). If
-    /// the connection's window is larger already, it shrinks as data is read: what the peer was
-    /// allowed to send stays allowed.
+    /// [`TransportOptions::max_receive_window`](crate::config::TransportOptions::max_receive_window).
+    /// If the connection's window is larger already, it shrinks as data is read, because what the
+    /// peer was already allowed to send stays allowed.
     pub fn set_max_receive_window(&mut self, bytes: u64) {
         self.set.set_max_receive_window(bytes);
     }

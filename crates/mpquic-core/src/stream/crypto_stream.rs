@@ -10,8 +10,8 @@ use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
 use crate::wire::frame::{Crypto, CryptoHeader};
 
-/// Gaps that may be open in what was received. A handshake message of 64 KiB in full datagrams leaves
-/// at most 30; clients that cut a ClientHello into small pieces on purpose leave some tens.
+/// How many gaps received data may have. A handshake message of 64 KiB in full datagrams leaves at
+/// most 30; clients that deliberately cut a ClientHello into small pieces leave some tens.
 const MAX_GAPS: usize = 256;
 
 /// CRYPTO of one encryption level, both directions. It has no end and no flow control.

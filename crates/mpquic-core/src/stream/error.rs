@@ -1,4 +1,4 @@
-//! Why a stream does not do what the application asks.
+//! The errors of operations on streams.
 
 use quinn_proto::VarInt;
 use thiserror::Error;
@@ -23,7 +23,7 @@ pub enum ReadStreamError {
 /// Why a stream could not be reset after its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ResetAtError {
-    /// The peer does not know RESET_STREAM_AT.
+    /// The peer does not support RESET_STREAM_AT.
     #[error("the peer does not support resetting a stream after its beginning")]
     UnsupportedByPeer,
     /// Fewer bytes were written, or an earlier reset delivers fewer bytes.

@@ -1,8 +1,8 @@
-//! What the application hears of streams.
+//! Events about streams for the application.
 
 use quinn_proto::{Dir, StreamId, VarInt};
 
-/// Something happened to streams.
+/// An event about streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEvent {
     /// The peer opened at least one stream of this direction.
@@ -15,7 +15,7 @@ pub enum StreamEvent {
         /// The stream.
         id: StreamId,
     },
-    /// A blocked write may go on.
+    /// A blocked write may be tried again.
     Writable {
         /// The stream.
         id: StreamId,
