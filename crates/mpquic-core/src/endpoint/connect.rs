@@ -16,10 +16,7 @@ use crate::handshake::setup::{ClientSetup, ConnectionSetup, Role, TokenDrawer};
 use crate::handshake::{Versions, local_parameters};
 use crate::ids::FourTuple;
 use crate::version::Version;
-
-/// Length of the destination connection ID that a client chooses for its first packet, bytes (RFC
-/// 9000 section 7.2).
-const INITIAL_DCID_LENGTH: usize = 8;
+use crate::wire::buf::MIN_INITIAL_DCID;
 
 /// Why a connection could not be started.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -71,7 +68,7 @@ impl Endpoint {
         local_parameters.version_information = Some(versions.information());
         let session = config.crypto.clone();
         let session = session.start_session(version, server_name, &local_parameters)?;
-        let initial_dcid = ConnectionId::new(&self.random.random::<[u8; INITIAL_DCID_LENGTH]>());
+        let initial_dcid = ConnectionId::new(&self.random.random::<[u8; MIN_INITIAL_DCID]>());
         let tokens = TokenDrawer::new(config.token_store, server_name);
         let token = tokens.take(version);
         let handle = self.routes.insert(local_cid);

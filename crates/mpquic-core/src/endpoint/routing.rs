@@ -27,12 +27,9 @@ use crate::event::{Datagram, EndpointEvent, RouteChange};
 use crate::ids::FourTuple;
 use crate::packet::Transmit;
 use crate::version::Version;
-use crate::wire::buf::MIN_DATAGRAM;
+use crate::wire::buf::{MIN_DATAGRAM, MIN_INITIAL_DCID};
 use crate::wire::header::{self, PacketKind, Peek};
 
-/// Shortest destination connection ID that a client may choose for its first packet, bytes (RFC
-/// 9000 section 7.2).
-const MIN_INITIAL_DCID: usize = 8;
 /// Half the number of used NEW_TOKEN tokens that are remembered.
 const USED_TOKENS: usize = 1 << 16;
 

@@ -14,11 +14,9 @@ use crate::outbox::Outbox;
 use crate::qlog::UnnumberedKind;
 use crate::random::SeededRandom;
 use crate::version::Version;
+use crate::wire::buf::MIN_INITIAL_DCID;
 use crate::wire::frame::PacketType;
 use crate::wire::header::{Header, ProtectedPacket};
-
-/// Bytes of a client's first destination connection ID (RFC 9000 section 7.2).
-const INITIAL_DCID_LENGTH: usize = 8;
 
 impl Handshake {
     /// Server: reads the received part of the ClientHello. Once it is complete, chooses the version
@@ -137,7 +135,7 @@ impl Handshake {
     ) -> Result<(), TransportError> {
         self.discard_level(SpaceId::Initial, outbox);
         self.abandon_zero_rtt(outbox);
-        let mut dcid = [0; INITIAL_DCID_LENGTH];
+        let mut dcid = [0; MIN_INITIAL_DCID];
         random.fill_bytes(&mut dcid);
         let dcid = ConnectionId::new(&dcid);
         self.cids.initial = dcid;

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::ids::FourTuple;
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
+use crate::recovery::rtt::GRANULARITY;
 use crate::wire::frame::Frame;
 
 /// Limit for challenges that a response may still answer. As the interval between challenges
@@ -19,9 +20,6 @@ const MAX_RESPONSES_PER_FOUR_TUPLE: usize = 4;
 
 /// PATH_RESPONSEs kept in all.
 const MAX_RESPONSES: usize = 16;
-
-/// Challenges are never closer together than this (kGranularity, RFC 9002 section 6.1.2).
-const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// What a PATH_RESPONSE proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
