@@ -466,7 +466,7 @@ fn what_is_not_there_is_reported_and_leaves_no_file() {
 #[test]
 fn usage_errors_say_what_there_is() {
     let url = "https://127.0.0.1:1/file";
-    let cases: [(&[&str], &[&str]); 12] = [
+    let cases: [(&[&str], &[&str]); 15] = [
         (&[], &["Usage"]),
         (&["get"], &["URL"]),
         (&["get", "http://a/b"], &["https://"]),
@@ -495,6 +495,18 @@ fn usage_errors_say_what_there_is() {
             &["64 hexadecimal digits"],
         ),
         (&["get", url, "--pin", "x", "--insecure"], &["sha256:"]),
+        (
+            &["serve", "--preferred-address", "0.0.0.0:443"],
+            &["--preferred-address is 0.0.0.0:443, but must be one address"],
+        ),
+        (
+            &["serve", "--max-paths", "65"],
+            &["65", "--max-paths", "0..=64"],
+        ),
+        (
+            &["get", url, "--qlog-max-size", "0"],
+            &["0", "--qlog-max-size", "1..=16777216"],
+        ),
         (&["get", "https://127.0.0.1:1/"], &["-o"]),
         (&["serve", "/nonexistent"], &["/nonexistent"]),
     ];

@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::stream::StreamEvent;
+use crate::wire::frame::FrameCounts;
 
 /// A datagram that an endpoint found to belong to a connection.
 #[derive(Debug)]
@@ -281,6 +282,7 @@ pub enum PathState {
 
 /// Counters of a connection.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ConnectionStats {
     /// Datagrams sent.
     pub datagrams_sent: u64,
@@ -294,6 +296,10 @@ pub struct ConnectionStats {
     pub packets_dropped: u64,
     /// Stream bytes sent again on another path before they were lost.
     pub bytes_reinjected: u64,
+    /// Frames sent, repeated ones included.
+    pub frames_sent: FrameCounts,
+    /// Frames of packets that were received and processed.
+    pub frames_received: FrameCounts,
 }
 
 /// Why a DATAGRAM was not sent.

@@ -99,6 +99,7 @@ pub use stream::{
     ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams, Written,
 };
 pub use version::{UnknownVersion, Version};
+pub use wire::frame::{FrameCounts, FrameKind};
 pub use wire::transport_parameters::{
     PreferredAddress, ReservedParameter, TransportParameters, VersionInformation,
 };

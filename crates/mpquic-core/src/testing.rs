@@ -17,6 +17,7 @@ use crate::recovery::PacketNumberSpace;
 use crate::recovery::{AckContext, AckOutcome, Recovery};
 use crate::space::{AckPolicy, AckState, Received, SentPacket};
 use crate::wire::frame::Ack;
+use crate::wire::frame::FrameCounts;
 use crate::wire::header::{PacketHeader, ProtectedPacket};
 
 /// The sending half of a path: packets in flight, and what acknowledgements change.
@@ -117,7 +118,8 @@ impl Receiver {
     /// Appends a PATH_ACK of at most `room` bytes; false if there is none to send.
     pub fn write_ack(&mut self, now: Instant, buf: &mut Vec<u8>, room: usize) -> bool {
         let limit = buf.len() + room;
-        let mut w = FrameWriter::new(buf, limit);
+        let mut counts = FrameCounts::default();
+        let mut w = FrameWriter::new(buf, limit, &mut counts);
         self.received.write_ack(&mut w, now, Some(PathId(1)), 3)
     }
 
@@ -155,7 +157,8 @@ pub fn seal(
         clear_quic_bit: false,
     };
     let builder = PacketBuilder::start(buf, start)?;
-    let mut writer = builder.writer(buf);
+    let mut counts = FrameCounts::default();
+    let mut writer = builder.writer(buf, &mut counts);
     if writer.remaining() < payload.len() {
         builder.abandon(buf);
         return None;

@@ -157,6 +157,9 @@ impl EndpointBuilder {
     /// system provides no randomness.
     pub fn build(mut self) -> io::Result<Endpoint> {
         let config = self.endpoint_options()?.build().map_err(refused)?;
+        if let Some(server) = &self.server {
+            server.check_before_binding().map_err(refused)?;
+        }
         let mut sockets = Vec::new();
         for address in &self.addresses {
             self.bind_receivers(*address, &mut sockets)?;

@@ -228,6 +228,18 @@ impl ServerConfig {
         Ok(Self { core })
     }
 
+    /// Checks the options while the ports of preferred addresses may still be open.
+    pub(crate) fn check_before_binding(&self) -> Result<(), InvalidOption> {
+        let mut options = self.core.clone();
+        if let Some(address) = options.preferred_address_v4.as_mut() {
+            address.set_port(address.port().max(1));
+        }
+        if let Some(address) = options.preferred_address_v6.as_mut() {
+            address.set_port(address.port().max(1));
+        }
+        options.build().map(|_| ())
+    }
+
     /// The configuration for the core.
     pub(crate) fn checked(&self) -> Result<Arc<config::ServerConfig>, InvalidOption> {
         Ok(Arc::new(self.core.clone().build()?))

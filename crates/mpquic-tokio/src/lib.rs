@@ -127,10 +127,10 @@ pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
-    ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, PathEvent,
-    PathId, PathState, PathStats, PathStatus, ResetAtError, Side, StdSystemTime, StreamId,
-    TimeSource, TlsFailure, TokenStore, TransportError, TransportErrorCode, VarInt, Version,
-    Written,
+    ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, FrameCounts,
+    FrameKind, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side,
+    StdSystemTime, StreamId, TimeSource, TlsFailure, TokenStore, TransportError,
+    TransportErrorCode, VarInt, Version, Written,
 };
 /// The traits of schedulers and congestion controllers, for writing your own.
 #[doc(no_inline)]

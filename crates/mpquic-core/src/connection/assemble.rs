@@ -33,10 +33,12 @@ impl Connection {
     ) -> Option<Built> {
         let start = buf.len();
         let builder = self.start_packet(plan.path, plan.validation, start + plan.size, buf)?;
-        let mut writer = builder.writer(buf);
+        let mut counts = std::mem::take(&mut self.outbox.stats.frames_sent);
+        let mut writer = builder.writer(buf, &mut counts);
         self.write_frames(&mut writer, now, plan);
         let ack_eliciting = writer.is_ack_eliciting();
         let deliveries = writer.into_deliveries();
+        self.outbox.stats.frames_sent = counts;
         if builder.is_empty(buf) {
             builder.abandon(buf);
             return None;

@@ -86,7 +86,7 @@ impl Connection {
         let Some(builder) = self.start_packet(id, None, limit, buf) else {
             return;
         };
-        let mut writer = builder.writer(buf);
+        let mut writer = builder.writer(buf, &mut self.outbox.stats.frames_sent);
         let _wrote = self.paths.write_acks(&mut writer, now, id, false);
         let plan = Plan::new(id, limit);
         if !write_close(&mut writer, &frame) {

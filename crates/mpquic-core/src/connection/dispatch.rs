@@ -38,6 +38,7 @@ impl Connection {
             if !frame.is_allowed_in(opened.packet_type) {
                 return Err(TransportError::new(Fault::FrameNotAllowed).in_frame(frame_type));
             }
+            self.outbox.stats.frames_received.add(frame.kind());
             content.add(&frame);
             self.on_frame(arrival, opened, frame)
                 .map_err(|error| error.in_frame(frame_type))?;

@@ -14,6 +14,7 @@ use crate::ids::{PathId, SpaceId};
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::opener::{self, OpenError};
 use crate::version::Version;
+use crate::wire::frame::FrameCounts;
 use crate::wire::header::{Header, PacketHeader, next_packet};
 
 mod rfc_9369;
@@ -254,7 +255,10 @@ fn rfc_9001_a5_chacha20_short_header() {
         clear_quic_bit: false,
     };
     let packet = PacketBuilder::start(&mut buf, start).unwrap();
-    packet.writer(&mut buf).buffer().push(0x01);
+    packet
+        .writer(&mut buf, &mut FrameCounts::default())
+        .buffer()
+        .push(0x01);
     packet.finish(&mut buf, &*keys.header.local, &*keys.packet.local, None);
     assert_eq!(buf[3..], hex("4cfe4189655e5cd55c41f69080575d7999c25a5bfb"));
 

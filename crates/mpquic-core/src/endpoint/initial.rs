@@ -12,7 +12,7 @@ use crate::packet::delivery::Delivery;
 use crate::protect::{self, FixedKeys};
 use crate::version::Version;
 use crate::wire::buf::MIN_DATAGRAM;
-use crate::wire::frame::{Close, Frame};
+use crate::wire::frame::{Close, Frame, FrameCounts};
 use crate::wire::header::{self, Header, PacketHeader};
 
 /// An authentic first Initial.
@@ -85,7 +85,10 @@ impl FirstInitial {
             frame_type: 0,
             reason: Bytes::new(),
         }));
-        if !packet.writer(buf).try_write(&close, Delivery::Nothing) {
+        if !packet
+            .writer(buf, &mut FrameCounts::default())
+            .try_write(&close, Delivery::Nothing)
+        {
             packet.abandon(buf);
             return None;
         }

@@ -23,6 +23,7 @@ use crate::packet::delivery::Delivery;
 use crate::packet::opener;
 use crate::sched::{Scheduler, SchedulerFactory};
 use crate::version::Version;
+use crate::wire::frame::FrameCounts;
 use crate::wire::frame::{Close, Frame, FrameIter};
 use crate::wire::header::{Header, PacketHeader, next_packet};
 
@@ -100,7 +101,7 @@ fn initial_of(dcid: ConnectionId, token: &[u8], size: usize) -> BytesMut {
     let packet = PacketBuilder::start(&mut buf, start).unwrap();
     assert!(
         packet
-            .writer(&mut buf)
+            .writer(&mut buf, &mut FrameCounts::default())
             .try_write(&Frame::Ping, Delivery::Nothing)
     );
     packet.finish(

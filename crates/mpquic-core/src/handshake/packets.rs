@@ -50,7 +50,7 @@ impl Handshake {
             clear_quic_bit: false,
         };
         let builder = PacketBuilder::start(buf, start)?;
-        let mut writer = builder.writer(buf);
+        let mut writer = builder.writer(buf, &mut outbox.stats.frames_sent);
         write(level, &mut writer);
         let ack_eliciting = writer.is_ack_eliciting();
         let deliveries = writer.into_deliveries();

@@ -2,6 +2,7 @@
 
 use crate::crypto::{HeaderKey, PacketKey};
 use crate::ids::{PathId, SpaceId};
+use crate::wire::frame::FrameCounts;
 use crate::wire::header::{EncodedHeader, FIXED_BIT, PacketHeader};
 use crate::wire::packet_number;
 
@@ -83,8 +84,12 @@ impl PacketBuilder {
     }
 
     /// Writes frames; leaves room for the tag.
-    pub(crate) fn writer<'a>(&self, buf: &'a mut Vec<u8>) -> FrameWriter<'a> {
-        FrameWriter::new(buf, self.payload_limit)
+    pub(crate) fn writer<'a>(
+        &self,
+        buf: &'a mut Vec<u8>,
+        counts: &'a mut FrameCounts,
+    ) -> FrameWriter<'a> {
+        FrameWriter::new(buf, self.payload_limit, counts)
     }
 
     /// True while the packet has no frame.

@@ -33,7 +33,7 @@ impl Injected {
         if let Some(index) = next.filter(|index| self.0[*index].1.len() <= writer.remaining()) {
             let (_, payload) = self.0.remove(index);
             writer.buffer().extend_from_slice(&payload);
-            writer.note(Delivery::Nothing, true);
+            writer.note(None, Delivery::Nothing, true);
         }
     }
 }

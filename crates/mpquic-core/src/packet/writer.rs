@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::delivery::Delivery;
-use crate::wire::frame::Frame;
+use crate::wire::frame::{Frame, FrameCounts, FrameKind};
 
 /// The deliveries of one packet; three fit without an allocation.
 pub(crate) type Deliveries = SmallVec<[Delivery; 3]>;
@@ -14,16 +14,19 @@ pub(crate) type Deliveries = SmallVec<[Delivery; 3]>;
 pub(crate) struct FrameWriter<'a> {
     buf: &'a mut Vec<u8>,
     limit: usize,
+    counts: &'a mut FrameCounts,
     deliveries: Deliveries,
     ack_eliciting: bool,
 }
 
 impl<'a> FrameWriter<'a> {
-    /// A writer that appends to `buf` and never lets it grow past `limit` bytes.
-    pub(crate) fn new(buf: &'a mut Vec<u8>, limit: usize) -> Self {
+    /// A writer that appends to `buf` and never lets it grow past `limit` bytes. What it writes is
+    /// added to `counts`.
+    pub(crate) fn new(buf: &'a mut Vec<u8>, limit: usize, counts: &'a mut FrameCounts) -> Self {
         Self {
             buf,
             limit,
+            counts,
             deliveries: Deliveries::new(),
             ack_eliciting: false,
         }
@@ -41,12 +44,18 @@ impl<'a> FrameWriter<'a> {
             return false;
         }
         frame.encode(self.buf);
-        self.note(delivery.into(), frame.is_ack_eliciting());
+        self.note(frame.kind(), delivery.into(), frame.is_ack_eliciting());
         true
     }
 
     /// Records a frame that was appended through [`Self::buffer`].
-    pub(crate) fn note(&mut self, delivery: Delivery, ack_eliciting: bool) {
+    pub(crate) fn note(
+        &mut self,
+        kind: Option<FrameKind>,
+        delivery: Delivery,
+        ack_eliciting: bool,
+    ) {
+        self.counts.add(kind);
         self.ack_eliciting |= ack_eliciting;
         if delivery != Delivery::Nothing {
             self.deliveries.push(delivery);
@@ -78,7 +87,8 @@ pub(crate) fn written(
     write: impl FnOnce(&mut FrameWriter<'_>),
 ) -> (Vec<Frame>, Deliveries) {
     let mut packet = Vec::new();
-    let mut writer = FrameWriter::new(&mut packet, room);
+    let mut counts = FrameCounts::default();
+    let mut writer = FrameWriter::new(&mut packet, room, &mut counts);
     write(&mut writer);
     let deliveries = writer.into_deliveries();
     assert!(packet.len() <= room, "{} bytes for {room}", packet.len());

@@ -11,8 +11,8 @@ use crate::packet::arrival::{Arrival, Content, Opened};
 use crate::packet::delivery::{Delivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::range_set::RangeSet;
-use crate::wire::frame::EcnCounts;
 use crate::wire::frame::encode_ack;
+use crate::wire::frame::{EcnCounts, FrameKind};
 
 /// Ranges kept for acknowledgement; the oldest go first. All fit into one packet of 1200 bytes,
 /// and each one is repeated until it is confirmed or this many newer ones exist.
@@ -226,8 +226,9 @@ impl Received {
         if encode_ack(w.buffer(), path, &self.ranges, delay, ecn, room).is_none() {
             return false;
         }
+        let kind = path.map_or(FrameKind::Ack, |_| FrameKind::PathAck);
         let path = path.unwrap_or(PathId::ZERO);
-        w.note(Delivery::Ack { path, largest }, false);
+        w.note(Some(kind), Delivery::Ack { path, largest }, false);
         self.smallest_unreported = None;
         self.largest_reported = Some(largest);
         self.ack_eliciting = 0;

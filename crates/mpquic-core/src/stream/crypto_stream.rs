@@ -8,7 +8,7 @@ use crate::error::{Fault, TransportError};
 use crate::packet::delivery::{CryptoDelivery, Fate};
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
-use crate::wire::frame::{Crypto, CryptoHeader};
+use crate::wire::frame::{Crypto, CryptoHeader, FrameKind};
 
 /// How many gaps received data may have. A handshake message of 64 KiB in full datagrams leaves at
 /// most 30; clients that deliberately cut a ClientHello into small pieces leave some tens.
@@ -85,7 +85,8 @@ impl CryptoStream {
             header.encode(writer.buffer());
             self.buffer.copy_to(range.clone(), writer.buffer());
             let offset = range.start;
-            writer.note(CryptoDelivery { offset, length }.into(), true);
+            let delivery = CryptoDelivery { offset, length }.into();
+            writer.note(Some(FrameKind::Crypto), delivery, true);
             self.buffer.on_sent(range);
         }
     }

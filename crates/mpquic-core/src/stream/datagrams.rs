@@ -11,7 +11,7 @@ use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
-use crate::wire::frame::DatagramHeader;
+use crate::wire::frame::{DatagramHeader, FrameKind};
 use crate::wire::transport_parameters::TransportParameters;
 
 /// The memory a queued payload takes besides its bytes, in bytes.
@@ -188,7 +188,7 @@ impl DatagramQueues {
             }
             header.encode(writer.buffer());
             writer.buffer().extend_from_slice(payload);
-            writer.note(Delivery::Datagram, true);
+            writer.note(Some(FrameKind::Datagram), Delivery::Datagram, true);
             self.outgoing.pop();
         }
     }

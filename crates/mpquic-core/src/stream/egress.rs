@@ -11,8 +11,8 @@ use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
 use crate::wire::buf::varint_size;
 use crate::wire::frame::{
-    Frame, MaxStreamData, MaxStreams, ResetStream, StopSending, StreamDataBlocked, StreamHeader,
-    StreamsBlocked,
+    Frame, FrameKind, MaxStreamData, MaxStreams, ResetStream, StopSending, StreamDataBlocked,
+    StreamHeader, StreamsBlocked,
 };
 
 /// No STREAM frame is added to a packet if it would carry fewer bytes than this and not all that
@@ -378,7 +378,7 @@ fn write_frame(
     };
     header.encode(writer.buffer());
     send.buffer.copy_to(range.clone(), writer.buffer());
-    writer.note(delivery.into(), true);
+    writer.note(Some(FrameKind::Stream), delivery.into(), true);
     let new = send.on_sent(range, header.fin);
     let length = length as usize;
     Some(WrittenData { length, new })

@@ -39,7 +39,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             ("protect", "crypto error ids packet qlog recovery wire"),
             ("stream", "config error packet range_set sched wire"),
-            ("event", "error ids stream"),
+            ("event", "error ids stream wire"),
             (
                 "outbox",
                 "cid congestion error event guarded ids packet qlog recorder sched space",

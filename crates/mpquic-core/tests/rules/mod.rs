@@ -16,5 +16,6 @@ mod packets;
 mod parameters;
 mod paths;
 mod preferred;
+mod statistics;
 mod trim;
 mod versions;

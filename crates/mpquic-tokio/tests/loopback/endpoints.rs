@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use mpquic_tokio::{
-    ConnectionError, Endpoint, PathState, ReadError, ServerConfig, default_transport,
+    ConfigError, ConnectionError, Endpoint, PathState, ReadError, ServerConfig, default_transport,
 };
 use tokio::net::UdpSocket;
 
@@ -82,6 +82,38 @@ async fn a_server_can_receive_with_several_tasks() -> TestResult {
     while let Some(result) = tasks.join_next().await {
         result??;
     }
+    Ok(())
+}
+
+/// Nothing is corrected in silence: the error names the option, its value and what would be right.
+#[tokio::test]
+async fn options_that_cannot_be_are_refused() -> TestResult {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let nowhere = config
+        .clone()
+        .preferred_address_v4(Some("0.0.0.0:443".parse()?));
+    let cases = [
+        (
+            Endpoint::builder().receivers(0),
+            "receivers is 0, but must be at least 1",
+        ),
+        (
+            Endpoint::builder().supported_versions(Vec::new()),
+            "supported_versions is [], but must be at least one version",
+        ),
+        (
+            Endpoint::builder().server(nowhere.clone()),
+            "preferred_address_v4 is 0.0.0.0:443, but must be one address with a port",
+        ),
+    ];
+    for (builder, expected) in cases {
+        let error = builder.build().err().ok_or("it was taken")?;
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), expected);
+    }
+    let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+    let refused = server.set_server_config(Some(nowhere));
+    assert!(matches!(refused, Err(ConfigError::Option(_))));
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use crate::crypto::tests::initial_keys;
 use crate::ids::SpaceId;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::version::Version;
+use crate::wire::frame::FrameCounts;
 use crate::wire::header::{PacketHeader, next_packet};
 
 fn dcid() -> ConnectionId {
@@ -61,7 +62,8 @@ fn build(
     keys: &Keys,
 ) -> Option<usize> {
     let builder = PacketBuilder::start(buf, packet)?;
-    let mut writer = builder.writer(buf);
+    let mut counts = FrameCounts::default();
+    let mut writer = builder.writer(buf, &mut counts);
     let room = writer.remaining();
     writer
         .buffer()

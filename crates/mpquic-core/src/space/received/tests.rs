@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recovery::testing::start;
 use crate::space::seen::WINDOW;
+use crate::wire::frame::FrameCounts;
 use crate::wire::frame::{Ack, Frame, FrameIter, PathAck};
 
 const POLICY: AckPolicy = AckPolicy {
@@ -26,7 +27,8 @@ fn receive(received: &mut Received, numbers: impl IntoIterator<Item = u64>, now:
 /// Writes an acknowledgement and decodes it.
 fn acknowledge(received: &mut Received, now: Instant) -> Option<Ack> {
     let mut buf = Vec::new();
-    let mut w = FrameWriter::new(&mut buf, 1200);
+    let mut counts = FrameCounts::default();
+    let mut w = FrameWriter::new(&mut buf, 1200, &mut counts);
     if !received.write_ack(&mut w, now, Some(PathId(3)), 3) {
         return None;
     }
@@ -313,7 +315,8 @@ fn too_little_room_keeps_the_acknowledgement_due() {
     let (now, mut received) = (start(), Received::default());
     receive(&mut received, [0, 1], now);
     let mut buf = Vec::new();
-    let mut w = FrameWriter::new(&mut buf, 3);
+    let mut counts = FrameCounts::default();
+    let mut w = FrameWriter::new(&mut buf, 3, &mut counts);
     assert!(!received.write_ack(&mut w, now, None, 3));
     assert!(w.into_deliveries().is_empty() && buf.is_empty());
     assert_eq!(received.ack_state(now), AckState::Due);

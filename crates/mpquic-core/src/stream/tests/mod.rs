@@ -101,7 +101,8 @@ impl Packet {
 /// Fills a packet of `room` bytes.
 fn packet(room: usize, write: impl FnOnce(&mut FrameWriter<'_>)) -> Option<Packet> {
     let mut buffer = Vec::new();
-    let mut writer = FrameWriter::new(&mut buffer, room);
+    let mut counts = crate::wire::frame::FrameCounts::default();
+    let mut writer = FrameWriter::new(&mut buffer, room, &mut counts);
     write(&mut writer);
     let deliveries = writer.into_deliveries();
     assert!(buffer.len() <= room);

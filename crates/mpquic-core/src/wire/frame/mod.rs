@@ -18,6 +18,7 @@ mod crypto;
 mod datagram;
 mod fields;
 mod frame_type;
+mod kind;
 mod limits;
 mod packet_type;
 mod path;
@@ -30,6 +31,7 @@ pub use close::Close;
 pub use connection_id::NewConnectionId;
 pub use crypto::{Crypto, CryptoHeader};
 pub use datagram::DatagramHeader;
+pub use kind::{FrameCounts, FrameKind};
 pub use limits::{MAX_STREAM_COUNT, MaxStreamData, MaxStreams, StreamDataBlocked, StreamsBlocked};
 pub use packet_type::PacketType;
 pub use path::{

@@ -4,6 +4,7 @@
 use quinn_proto::Dir;
 
 use super::frame_type as ty;
+use super::kind::FrameKind;
 use super::{Close, Frame, MaxStreams, PacketType, PathStatus, StreamsBlocked};
 use crate::ids;
 
@@ -106,6 +107,50 @@ impl Frame {
     #[inline]
     pub fn is_allowed_in(&self, packet: PacketType) -> bool {
         self.row().packets & (1 << packet as u8) != 0
+    }
+
+    /// What the frame is counted as; `None` for PADDING.
+    #[inline]
+    pub(crate) fn kind(&self) -> Option<FrameKind> {
+        use ids::PathStatus::{Available, Backup};
+        let kind = match self {
+            Self::Padding => return None,
+            Self::Ping => FrameKind::Ping,
+            Self::Ack(_) => FrameKind::Ack,
+            Self::PathAck(_) => FrameKind::PathAck,
+            Self::ResetStream(_) => FrameKind::ResetStream,
+            Self::ResetStreamAt(_) => FrameKind::ResetStreamAt,
+            Self::StopSending(_) => FrameKind::StopSending,
+            Self::Crypto(_) => FrameKind::Crypto,
+            Self::NewToken(_) => FrameKind::NewToken,
+            Self::Stream(_) => FrameKind::Stream,
+            Self::MaxData(_) => FrameKind::MaxData,
+            Self::MaxStreamData(_) => FrameKind::MaxStreamData,
+            Self::MaxStreams(_) => FrameKind::MaxStreams,
+            Self::DataBlocked(_) => FrameKind::DataBlocked,
+            Self::StreamDataBlocked(_) => FrameKind::StreamDataBlocked,
+            Self::StreamsBlocked(_) => FrameKind::StreamsBlocked,
+            Self::NewConnectionId(_) => FrameKind::NewConnectionId,
+            Self::RetireConnectionId(_) => FrameKind::RetireConnectionId,
+            Self::PathChallenge(_) => FrameKind::PathChallenge,
+            Self::PathResponse(_) => FrameKind::PathResponse,
+            Self::ConnectionClose(_) => FrameKind::ConnectionClose,
+            Self::HandshakeDone => FrameKind::HandshakeDone,
+            Self::Datagram(_) => FrameKind::Datagram,
+            Self::AckFrequency(_) => FrameKind::AckFrequency,
+            Self::ImmediateAck => FrameKind::ImmediateAck,
+            Self::PathAbandon(_) => FrameKind::PathAbandon,
+            Self::PathStatus(PathStatus { status: Backup, .. }) => FrameKind::PathStatusBackup,
+            Self::PathStatus(PathStatus {
+                status: Available, ..
+            }) => FrameKind::PathStatusAvailable,
+            Self::PathNewConnectionId(_) => FrameKind::PathNewConnectionId,
+            Self::PathRetireConnectionId(_) => FrameKind::PathRetireConnectionId,
+            Self::MaxPathId(_) => FrameKind::MaxPathId,
+            Self::PathsBlocked(_) => FrameKind::PathsBlocked,
+            Self::PathCidsBlocked(_) => FrameKind::PathCidsBlocked,
+        };
+        Some(kind)
     }
 
     /// False only for ACK, PATH_ACK, PADDING and CONNECTION_CLOSE (RFC 9002 section 2).
