@@ -22,6 +22,9 @@ pub struct Process {
 
 impl Process {
     /// Starts this program with other arguments.
+    ///
+    /// # Errors
+    /// If it cannot be started.
     pub fn start(arguments: &[&str]) -> Result<Self, Failure> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(arguments)
@@ -38,16 +41,25 @@ impl Process {
     }
 
     /// The next line that it prints.
+    ///
+    /// # Errors
+    /// If it has ended, or prints what is not UTF-8.
     pub fn line(&mut self) -> Result<String, Failure> {
         Ok(self.output.next().ok_or("the other process ended")??)
     }
 
     /// Gives it an empty line.
+    ///
+    /// # Errors
+    /// If it has ended, or its input was closed.
     pub fn ask(&mut self) -> Result<(), Failure> {
         Ok(self.input.as_mut().ok_or("no input")?.write_all(b"\n")?)
     }
 
     /// Closes its input, and waits until it ends by itself.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
     pub fn end(mut self) -> Result<(), Failure> {
         self.input = None;
         self.child.wait()?;
@@ -69,6 +81,9 @@ impl Drop for Process {
 }
 
 /// Resident memory of a process, bytes.
+///
+/// # Errors
+/// If there is no such process.
 pub fn resident(process: u32) -> Result<u64, Failure> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -77,6 +92,9 @@ pub fn resident(process: u32) -> Result<u64, Failure> {
 }
 
 /// CPU time a process has used, seconds.
+///
+/// # Errors
+/// If there is no such process.
 pub fn cpu_seconds(process: u32) -> Result<f64, Failure> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
     // The name, in parentheses, may hold anything. User and system time are fields 14 and 15.

@@ -59,7 +59,7 @@ fn transport() -> TransportOptions {
 }
 
 #[test]
-fn counts_and_windows_of_a_connection() {
+fn counts_of_a_connection() {
     let rows: &[Row<TransportOptions>] = &[
         Row {
             option: "active_connection_id_limit",
@@ -109,6 +109,13 @@ fn counts_and_windows_of_a_connection() {
             taken: &[|it| it.max_transmit_segments = 1],
             refused: &[(|it| it.max_transmit_segments = 0, "0", "at least 1")],
         },
+    ];
+    check(&transport(), TransportOptions::build, rows);
+}
+
+#[test]
+fn windows_of_a_connection() {
+    let rows: &[Row<TransportOptions>] = &[
         Row {
             option: "max_receive_window",
             taken: &[|it| it.max_receive_window = VARINT_MAX],
@@ -213,6 +220,13 @@ fn times_of_a_connection() {
                 ),
             ],
         },
+    ];
+    check(&transport(), TransportOptions::build, rows);
+}
+
+#[test]
+fn acknowledgement_delays_of_a_connection() {
+    let rows: &[Row<TransportOptions>] = &[
         Row {
             option: "max_ack_delay",
             taken: &[

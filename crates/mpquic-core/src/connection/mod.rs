@@ -56,6 +56,62 @@ use scheduling::SchedulerHost;
 use state::State;
 
 /// A QUIC connection with any number of paths.
+///
+/// It does no input or output of its own and never reads a clock: whoever owns it, the driver, hands
+/// in what happens, and then asks what to do about it. Time (`now`) never goes backwards.
+///
+/// What happens:
+///
+/// - A datagram arrives: [`Endpoint::handle_datagram`](crate::Endpoint::handle_datagram) says for
+///   which connection, and [`Self::handle_datagram`] takes it.
+/// - The time of [`Self::poll_timeout`] has come: [`Self::handle_timeout`].
+/// - The application does something, such as writing to a stream.
+///
+/// After each of them, or after several at once, the driver
+///
+/// 1. gives [`Self::poll_endpoint_event`] to
+///    [`Endpoint::handle_event`](crate::Endpoint::handle_event), until there is none. This comes
+///    before sending, so that answers find their way to the connection;
+/// 2. calls [`Self::poll_transmit`] and sends what it wrote, until it returns `None`;
+/// 3. calls [`Self::poll`] and tells the application, until it returns `None`. What the application
+///    does then is something that happens: back to the first step;
+/// 4. sets a timer for [`Self::poll_timeout`], which any of the calls above may have changed.
+///
+/// Nothing is sent from inside of a handler, so the calls need no order but this one. When
+/// [`Self::is_drained`] is true, nothing more will come, and the connection can be dropped once the
+/// last endpoint event was handed over.
+///
+/// # Examples
+///
+/// What a driver does after each call:
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use mpquic_core::{Connection, ConnectionHandle, Endpoint, Event, Transmit};
+///
+/// /// Returns when `handle_timeout` is to be called.
+/// fn drive(
+///     now: Instant,
+///     endpoint: &mut Endpoint,
+///     (handle, connection): (ConnectionHandle, &mut Connection),
+///     send: impl Fn(&Transmit, &[u8]),
+///     tell: impl Fn(Event),
+/// ) -> Option<Instant> {
+///     while let Some(event) = connection.poll_endpoint_event() {
+///         endpoint.handle_event(handle, event);
+///     }
+///     let mut datagrams = Vec::new();
+///     while let Some(transmit) = connection.poll_transmit(now, 10, &mut datagrams) {
+///         send(&transmit, &datagrams);
+///         datagrams.clear();
+///     }
+///     while let Some(event) = connection.poll() {
+///         tell(event);
+///     }
+///     connection.poll_timeout().map(|(time, _reason)| time)
+/// }
+/// ```
 pub struct Connection {
     side: Side,
     config: Arc<TransportConfig>,
@@ -123,6 +179,15 @@ impl Connection {
 
     /// Opens a path (client only). It carries data once [`PathEvent::Established`](crate::PathEvent::Established) was
     /// reported.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenPathError::ServerSide`] on a server, [`OpenPathError::NotConfirmed`] before the handshake
+    /// is confirmed, [`OpenPathError::NotNegotiated`] if the peer has no multipath, and
+    /// [`OpenPathError::AddressForbidden`] if it takes no further path to this address.
+    /// [`OpenPathError::PathsBlocked`] and [`OpenPathError::NoConnectionId`] if the peer has to allow
+    /// more first: try again after [`PathEvent::Available`](crate::PathEvent::Available).
+    /// [`OpenPathError::Closed`] if the connection is closed.
     pub fn open_path(
         &mut self,
         now: Instant,
@@ -141,6 +206,7 @@ impl Connection {
     ///
     /// # Errors
     ///
+    /// [`ClosePathError::NoSuchPath`] if there is no such path, or it was abandoned already.
     /// [`ClosePathError::LastPath`] if no other path is open: use [`Self::close`] to end the
     /// connection. (A peer may abandon the last path, which ends the connection as well.)
     pub fn close_path(
@@ -169,6 +235,10 @@ impl Connection {
 
     /// Hint from the driver: the path's socket or interface is gone (`up` false) or back. A path
     /// that is down is suspect at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedPath`] if there is no such path, or it was abandoned.
     pub fn set_path_usable(
         &mut self,
         now: Instant,

@@ -57,6 +57,47 @@ enum Silent {
 }
 
 /// Routes datagrams for any number of connections, client and server.
+///
+/// # Examples
+///
+/// A client's first datagram reaches a server, which accepts:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Instant;
+///
+/// use mpquic_core::config::{EndpointConfig, TransportConfig};
+/// use mpquic_core::{DatagramEvent, Endpoint, FourTuple};
+/// # use mpquic_sim::null_crypto::NullCrypto;
+///
+/// let transport = TransportConfig::new(mpquic_sched::default(), mpquic_cc::default());
+/// # let (transport, crypto) = (Arc::new(transport), NullCrypto::new(b"example"));
+/// # let client_config = crypto.clone().client(transport.clone());
+/// # let server_config = crypto.server(transport);
+/// let config = |key| Arc::new(EndpointConfig::new([key; 32]));
+/// let mut client = Endpoint::new(config(1), None, [1; 32]);
+/// let mut server = Endpoint::new(config(2), Some(Arc::new(server_config)), [2; 32]);
+///
+/// let now = Instant::now();
+/// let at_client = FourTuple::new("192.0.2.1:5000".parse()?, "192.0.2.2:443".parse()?);
+/// let (_, mut connection) = client.connect(now, client_config, at_client, "server.test")?;
+/// let mut datagram = Vec::new();
+/// let transmit = connection.poll_transmit(now, 1, &mut datagram).ok_or("nothing to send")?;
+///
+/// let at_server = FourTuple::new(transmit.four_tuple.remote, transmit.four_tuple.local);
+/// let mut response = Vec::new();
+/// let datagram = datagram[..].into();
+/// match server.handle_datagram(now, at_server, None, datagram, &mut response) {
+///     Some(DatagramEvent::NewConnection(incoming)) => {
+///         let (_, accepted) = server
+///             .accept(now, incoming, &mut response)
+///             .map_err(|error| error.cause)?;
+///         assert!(accepted.is_handshaking());
+///     }
+///     other => panic!("a new connection, not {other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Endpoint {
     pub(super) config: Arc<EndpointConfig>,
     pub(super) server: Option<Arc<Server>>,

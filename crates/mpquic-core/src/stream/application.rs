@@ -90,7 +90,13 @@ impl<'a> Streams<'a> {
 
 impl SendStream<'_> {
     /// Writes as much of `data` as flow control and the send buffer allow, and returns how much.
-    /// `Blocked` if they allow nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::Blocked`] if nothing can be written now: a
+    /// [`StreamEvent::Writable`](super::StreamEvent::Writable) follows when that changes.
+    /// [`WriteError::Stopped`] with the code, if the peer asked us to stop sending, and
+    /// [`WriteError::ClosedStream`] if the stream was finished or reset, or does not exist.
     pub fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
         self.streams.write(self.id, data.len(), |send, room| {
             let length = room.min(data.len());
@@ -100,7 +106,10 @@ impl SendStream<'_> {
     }
 
     /// Writes chunks without copying them, as many as flow control and the send buffer allow.
-    /// `Blocked` if they allow nothing.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::write`].
     pub fn write_chunks(&mut self, chunks: &mut [Bytes]) -> Result<Written, WriteError> {
         let offered = chunks.iter().map(Bytes::len).sum();
         let mut written = Written::default();
@@ -122,12 +131,22 @@ impl SendStream<'_> {
     }
 
     /// The code with which the peer asked us to stop sending, if it did.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream is closed: the peer has all of it or knows of its reset, or it
+    /// does not exist.
     pub fn stopped(&self) -> Result<Option<VarInt>, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.stopped())
     }
 
     /// Ends the stream after the bytes written so far.
+    ///
+    /// # Errors
+    ///
+    /// [`FinishError::Stopped`] with the code, if the peer asked us to stop sending, and
+    /// [`FinishError::ClosedStream`] if the stream was finished or reset already, or does not exist.
     pub fn finish(&mut self) -> Result<(), FinishError> {
         let result = self.streams.with_half(self.id, |send| {
             if let Some(error_code) = send.tell_stopped() {
@@ -144,6 +163,11 @@ impl SendStream<'_> {
 
     /// Resets the stream: bytes that were not sent or were lost are never sent. After
     /// [`Self::reset_at`], the first code stays.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream was reset already, if the peer has all of it or asked us to
+    /// stop and the application was told so, or if it does not exist.
     pub fn reset(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         let done = self
             .streams
@@ -155,6 +179,13 @@ impl SendStream<'_> {
     /// Ends the stream with an error, but delivers its first `reliable_size` bytes, which must have
     /// been written. It can be called again with a smaller size, but the first code stays
     /// (draft-ietf-quic-reliable-stream-reset-11).
+    ///
+    /// # Errors
+    ///
+    /// [`ResetAtError::UnsupportedByPeer`] if the peer does not take such resets,
+    /// [`ResetAtError::TooLong`] if fewer than `reliable_size` bytes were written, and
+    /// [`ResetAtError::ClosedStream`] if the stream was delivered or stopped, or was reset already
+    /// after this many bytes or fewer.
     pub fn reset_at(&mut self, error_code: VarInt, reliable_size: u64) -> Result<(), ResetAtError> {
         if !self.streams.peer_takes_reset_at {
             return Err(ResetAtError::UnsupportedByPeer);
@@ -171,11 +202,19 @@ impl SendStream<'_> {
     }
 
     /// Sets the priority. Larger is more urgent; 0 is the default.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream is closed, or does not exist.
     pub fn set_priority(&mut self, priority: i32) -> Result<(), ClosedStream> {
         self.streams.set_priority(self.id, priority)
     }
 
     /// The priority.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream is closed, or does not exist.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
         let send = self.streams.sending_half(self.id).ok_or_else(closed)?;
         Ok(send.priority)
@@ -185,6 +224,14 @@ impl SendStream<'_> {
 impl RecvStream<'_> {
     /// Reads the next bytes, at most `max_length`, without copying them; `None` at the end of the
     /// stream.
+    ///
+    /// # Errors
+    ///
+    /// [`ReadStreamError::Blocked`] if nothing can be read now: a
+    /// [`StreamEvent::Readable`](super::StreamEvent::Readable) follows. [`ReadStreamError::Reset`]
+    /// with the code, if the peer reset the stream. [`ReadStreamError::IllegalOrderedRead`] for an
+    /// ordered read after an unordered one. [`ReadStreamError::ClosedStream`] if the stream was
+    /// stopped or read to its end, or does not exist.
     pub fn read_chunk(
         &mut self,
         max_length: usize,
@@ -205,6 +252,11 @@ impl RecvStream<'_> {
     }
 
     /// Asks the peer to stop sending and drops what arrives.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream was stopped already, or is closed: all of it or its reset was
+    /// read.
     pub fn stop(&mut self, error_code: VarInt) -> Result<(), ClosedStream> {
         self.streams.stop(self.id, error_code)
     }

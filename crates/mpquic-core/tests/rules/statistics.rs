@@ -45,12 +45,11 @@ fn frames_are_counted_as_they_are_sent_and_received() {
     net.open_path(1).unwrap();
     log.extend(net.wait(SECOND));
     let second = PathId(1);
-    net.client()
-        .set_path_status(second, PathStatus::Backup)
-        .unwrap();
+    let mut path = net.client().path_mut(second).unwrap();
+    path.set_status(PathStatus::Backup);
     let sent = net.write(Side::Client, 30_000);
     let datagram = Bytes::from_static(b"datagram");
-    net.server().send_datagram(datagram).unwrap();
+    net.server().datagrams().send(datagram).unwrap();
     log.extend(net.wait(SECOND));
     assert_eq!(net.read(Side::Server, sent), 30_000);
     log.extend(net.wait(100 * MS));
