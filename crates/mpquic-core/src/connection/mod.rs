@@ -251,7 +251,7 @@ impl Connection {
         Ok(())
     }
 
-    /// True if the scheduler uses local queues: the driver should call [`Self::set_local_queue`].
+    /// True if the scheduler uses local queues: the driver should call [`PathMut::set_local_queue`](crate::PathMut::set_local_queue).
     pub fn needs_local_queues(&self) -> bool {
         self.scheduling.needs().local_queue
     }
