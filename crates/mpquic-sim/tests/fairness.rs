@@ -1,8 +1,8 @@
 //! What connections over several paths take of a bottleneck their paths share with a connection
 //! over one path, and what they reach on long and lossy paths of their own.
 //!
-//! `cargo test -p mpquic-sim --test all fairness -- --nocapture` prints the figures of
-//! `docs/congestion.md`.
+//! `SEEDS=5 cargo test --release -p mpquic-sim --test all fairness -- --nocapture` prints the
+//! figures of `docs/congestion.md`. Without `SEEDS` each is taken with two seeds, to be quick.
 
 use std::time::Duration;
 
@@ -11,10 +11,17 @@ use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Every figure that is a promise is taken with so many seeds,
-const SEEDS: u64 = 5;
-/// and those it is compared with.
-const FEWER_SEEDS: u64 = 3;
+/// Every figure that is a promise is taken with so many seeds.
+fn seeds() -> u64 {
+    std::env::var("SEEDS").map_or(2, |seeds| {
+        seeds.parse().expect("SEEDS is a number of seeds")
+    })
+}
+
+/// And each it is compared with.
+fn fewer_seeds() -> u64 {
+    seeds().div_ceil(2)
+}
 
 /// Delays of the links before the bottleneck, path by path.
 const ACCESS: [Duration; 5] = [
@@ -188,7 +195,7 @@ fn utilisations(controller: &str, links: &[(f64, LinkConfig); 2], seeds: u64) ->
 
 /// The mean over the seeds is one share; no seed is far from it.
 fn assert_one_share(contest: &Contest) {
-    let spread = contest.run_all(SEEDS);
+    let spread = contest.run_all(seeds());
     let name = contest.multipath;
     assert!((0.8..=1.25).contains(&spread.mean), "{name}: {spread}");
     assert!(
@@ -199,7 +206,7 @@ fn assert_one_share(contest: &Contest) {
 
 /// Uncoupled paths take a share each, give or take a fifth.
 fn assert_share_each(contest: &Contest) {
-    let spread = contest.run_all(FEWER_SEEDS);
+    let spread = contest.run_all(fewer_seeds());
     let (name, paths) = (contest.multipath, contest.paths as f64);
     let shares = spread.mean / paths;
     assert!((0.8..=1.25).contains(&shares), "{name}: {spread}");
@@ -239,7 +246,7 @@ fn coupled_bbr_takes_one_share_on_four_paths() {
 #[test]
 fn loss_based_coupling_takes_far_less_than_four_shares_on_four_paths() {
     for name in ["olia", "lia", "balia"] {
-        let spread = Contest::four_paths(name, "newreno").run_all(FEWER_SEEDS);
+        let spread = Contest::four_paths(name, "newreno").run_all(fewer_seeds());
         assert!((0.8..=1.6).contains(&spread.mean), "{name}: {spread}");
     }
 }
@@ -261,10 +268,10 @@ fn uncoupled_paths_take_a_share_each_on_four_paths() {
 #[test]
 fn coupled_bbr_fills_long_lossy_paths_of_its_own() {
     let links = links([20.0, 30.0], 75 * MS, 0.005);
-    let ours = utilisations("coupled-bbr", &links, SEEDS);
+    let ours = utilisations("coupled-bbr", &links, seeds());
     assert!(ours.lowest >= 0.95, "{ours}");
     for name in ["olia", "lia", "balia", "wvegas", "newreno", "cubic"] {
-        let other = utilisations(name, &links, FEWER_SEEDS);
+        let other = utilisations(name, &links, fewer_seeds());
         assert!(other.highest < 0.2, "{name}: {other}");
     }
 }
@@ -274,7 +281,7 @@ fn coupled_bbr_fills_clean_and_unequal_paths_of_its_own() {
     let short = links([20.0, 20.0], 20 * MS, 0.0);
     let long = links([30.0, 30.0], 75 * MS, 0.005);
     for links in [short.clone(), [short[0].clone(), long[0].clone()]] {
-        let ours = utilisations("coupled-bbr", &links, SEEDS);
+        let ours = utilisations("coupled-bbr", &links, seeds());
         assert!(ours.lowest >= 0.95, "{ours}");
     }
 }
