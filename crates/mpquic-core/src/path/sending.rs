@@ -53,12 +53,24 @@ impl Path {
     }
 
     /// A PATH_CHALLENGE or PATH_RESPONSE that is due.
-    fn validation_plan(&self) -> Option<(Plan, FourTuple)> {
-        // An address whose anti-amplification limit is used up must not keep others from being
-        // served.
-        let targets = self.responses.four_tuples().chain(self.challenged());
-        let mut targets = targets.map(|target| (target, self.budget_for(target)));
-        let (target, budget) = targets.find(|(_, budget)| *budget >= MIN_CHALLENGE)?;
+    fn validation_plan(&mut self, cx: &PlanContext<'_>) -> Option<(Plan, FourTuple)> {
+        let in_flight = self.recovery.bytes_in_flight() + MIN_DATAGRAM as u64;
+        let answered = {
+            let mut owed = self.responses.four_tuples();
+            owed.find_map(|target| self.affordable(target))
+        };
+        let (target, budget) = match answered {
+            // RFC 9000 section 8.2.2: only congestion control may delay a response.
+            Some(answered)
+                if in_flight <= cx.controller.window(self.id)
+                    || self.responses.may_exceed_window(cx.now) =>
+            {
+                answered
+            }
+            _ => self
+                .challenged()
+                .find_map(|target| self.affordable(target))?,
+        };
         let mut plan = Plan::new(self.id, budget.min(MIN_DATAGRAM));
         plan.validation = Some(target);
         plan.probing = self.is_elsewhere(target);
@@ -66,6 +78,13 @@ impl Path {
         // it.
         plan.pad = budget >= MIN_DATAGRAM;
         Some((plan, target))
+    }
+
+    /// The target and its budget, if that suffices for a datagram. An address whose
+    /// anti-amplification limit is used up must not keep others from being served.
+    fn affordable(&self, target: FourTuple) -> Option<(FourTuple, usize)> {
+        let budget = self.budget_for(target);
+        (budget >= MIN_CHALLENGE).then_some((target, budget))
     }
 
     /// A PING that is due, or an MTU probe.
@@ -161,7 +180,7 @@ impl Paths {
         let probes = path.space.wants_probe() && self.relief_of(path).is_none();
         let established = self.shared.side == Side::Client || self.shared.handshake_confirmed;
         let path = self.slots_mut().get_mut(index)?.open_mut()?;
-        if let Some(validation) = path.validation_plan() {
+        if let Some(validation) = path.validation_plan(cx) {
             return Some(validation);
         }
         let four_tuple = path.tuple.four_tuple;

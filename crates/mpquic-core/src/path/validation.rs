@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::ids::FourTuple;
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
+use crate::rate::TokenBucket;
 use crate::recovery::rtt::GRANULARITY;
 use crate::wire::frame::Frame;
 
@@ -20,6 +21,14 @@ const MAX_RESPONSES_PER_FOUR_TUPLE: usize = 4;
 
 /// PATH_RESPONSEs kept in all.
 const MAX_RESPONSES: usize = 16;
+
+/// Datagrams with PATH_RESPONSEs that may be sent at once although the congestion window is full,
+const SPARE_RESPONSES: u32 = 16;
+
+/// and how long one more takes to be earned. A path that lost everything keeps its window full and
+/// has to answer all the same; a peer that challenges with every small packet gets no more than
+/// this.
+const SPARE_RESPONSE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a PATH_RESPONSE proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,16 +187,20 @@ impl Validation {
 
 /// The PATH_RESPONSEs that a path has to send, each bound to the four-tuple its challenge came on
 /// (MP-077).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Responses {
     /// Oldest first.
     queue: VecDeque<(FourTuple, [u8; 8])>,
+    spare: TokenBucket,
 }
 
 impl Responses {
     /// No responses to send.
     pub(crate) fn new() -> Self {
-        Self::default()
+        Self {
+            queue: VecDeque::new(),
+            spare: TokenBucket::new(SPARE_RESPONSES, SPARE_RESPONSE_INTERVAL),
+        }
     }
 
     /// PATH_CHALLENGE. If there are too many, the oldest is dropped: the peer repeats a challenge
@@ -206,6 +219,12 @@ impl Responses {
     /// The four-tuples to answer on, longest-waiting first.
     pub(crate) fn four_tuples(&self) -> impl Iterator<Item = FourTuple> {
         self.queue.iter().map(|owed| owed.0)
+    }
+
+    /// True if a datagram with responses may be sent although the congestion window is full. Each
+    /// call that returns true is one such datagram.
+    pub(crate) fn may_exceed_window(&mut self, now: Instant) -> bool {
+        self.spare.take(now)
     }
 
     /// Writes the responses for `four_tuple`, each once (RFC 9000 section 8.2.2). A lost response

@@ -401,3 +401,27 @@ fn a_peer_that_acknowledges_nothing_at_all_does_not_fill_our_memory() {
     let (early, late) = (in_flight[300], in_flight[1999]);
     assert!(late <= early + 4000, "{early} then {late}");
 }
+
+/// Answers to challenges in small packets, 1200 bytes each, keep to the congestion window of a peer
+/// that acknowledges nothing, but for a few (RFC 9000 section 8.2.2).
+#[test]
+fn rfc_9000_8_2_2_a_flood_of_small_challenges_keeps_to_the_window() {
+    let mut net = Net::connected(Options::default());
+    let (mut received, mut sent) = (0, 0);
+    let start = net.now;
+    for number in 5000..6000u64 {
+        let frames = [Frame::PathChallenge(number.to_be_bytes())];
+        let forgery = Forgery::new(Side::Client, Kind::OneRtt(ZERO), number, &frames);
+        let datagram = net.forge(&forgery);
+        received += datagram.data.len();
+        net.give(datagram);
+        let answers = net.take(Side::Server);
+        sent += answers.iter().map(|sent| sent.data.len()).sum::<usize>();
+        net.now += MS;
+    }
+    assert_eq!(net.fault(Side::Server), None);
+    let seconds = (net.now - start).as_secs() as usize + 1;
+    // The initial window, sixteen datagrams, ten more each second, and acknowledgements.
+    let answers = 1200 * (10 + 16 + 10 * seconds);
+    assert!(sent <= answers + 1000 * 50, "{sent} bytes for {received}");
+}
