@@ -164,16 +164,17 @@ impl OneRttKeys {
     }
 
     /// A packet was authenticated. If it shows that the peer updated its keys, follows the update.
-    /// Returns whether it did.
+    /// Returns whether it did; fails if the peer cannot have seen an acknowledgement since its last
+    /// update.
     pub(crate) fn on_opened(
         &mut self,
         choice: KeyChoice,
         now: Instant,
         session: &mut dyn Session,
         largest_pto: impl FnOnce() -> Duration,
-    ) -> bool {
+    ) -> Result<bool, TransportError> {
         match (choice.key, &mut self.previous) {
-            (Key::Previous, _) => return false,
+            (Key::Previous, _) => return Ok(false),
             (Key::Current, previous) => {
                 if self.opened < OPENED_BEFORE_NEXT {
                     self.opened += 1;
@@ -182,10 +183,14 @@ impl OneRttKeys {
                     }
                 }
                 if previous.is_none() {
-                    return false;
+                    return Ok(false);
                 }
             }
             (Key::Next, _) => {
+                // RFC 9001 section 6.2
+                if self.generation > 0 && self.sealed == 0 {
+                    return Err(Fault::UpdatedTwice.into());
+                }
                 self.update(session);
             }
         }
@@ -195,7 +200,7 @@ impl OneRttKeys {
                 .discard_at
                 .get_or_insert_with(|| now + PROBE_TIMEOUTS_AFTER_UPDATE * largest_pto());
         }
-        choice.key == Key::Next
+        Ok(choice.key == Key::Next)
     }
 
     /// A packet could not be authenticated. Fails after too many of them.

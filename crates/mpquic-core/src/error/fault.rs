@@ -208,6 +208,8 @@ faults! {
     TransportErrorCode::KEY_UPDATE_ERROR => {
         /// RFC 9001 section 6.2.
         AckedInOldPhase = "a packet of the new key phase was acknowledged in the old one";
+        /// RFC 9001 section 6.2.
+        UpdatedTwice = "keys updated again before anything was sent with those of the last update";
         /// RFC 9001 section 6.4.
         OldKeysAfterNew = "keys from before the update after those that follow it";
     }

@@ -150,7 +150,9 @@ impl<P: Fn() -> Duration> OpeningKeys for UpdatableKeys<'_, P> {
         match opener::open(packet, unprotected, key, path) {
             Ok(payload) => {
                 self.generation = keys.generation_of(choice);
-                self.updated = keys.on_opened(choice, self.now, self.session, &self.largest_pto);
+                self.updated = keys
+                    .on_opened(choice, self.now, self.session, &self.largest_pto)
+                    .map_err(Refusal::Fault)?;
                 Ok(payload)
             }
             Err(OpenError::NotAuthentic) => {

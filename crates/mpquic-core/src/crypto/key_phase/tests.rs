@@ -100,6 +100,7 @@ impl Test {
         let choice = choice.unwrap();
         self.keys
             .on_opened(choice, self.now, &mut self.session, || PTO)
+            .unwrap()
     }
 
     fn initiate(&mut self) -> bool {
@@ -250,4 +251,19 @@ fn rfc_9001_6_3_next_keys_are_there_before_an_update_but_not_on_idle_connections
     assert_eq!(made(&test), 2);
     assert_eq!(test.key_for(true, 0, A), 1);
     assert_eq!(made(&test), 2);
+}
+
+/// An update before we sent anything with the keys of the last one cannot have waited for an
+/// acknowledgement.
+#[test]
+fn rfc_9001_6_2_a_second_update_waits_for_what_we_send() {
+    let mut test = Test::new();
+    assert!(test.receive(true, 1, PathId::ZERO));
+    let choice = test.keys.choose(false, 2, PathId::ZERO, &mut test.session);
+    let result = test
+        .keys
+        .on_opened(choice.unwrap(), test.now, &mut test.session, || PTO);
+    assert_eq!(result, Err(Fault::UpdatedTwice.into()));
+    test.keys.on_sealed();
+    assert!(test.receive(false, 2, PathId::ZERO));
 }
