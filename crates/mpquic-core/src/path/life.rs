@@ -30,6 +30,9 @@ const KNOWN_TIMEOUTS: u32 = 3;
 /// The state of a path that both sides abandoned is kept for this many times the largest PTO
 /// (MP-124).
 const DRAIN_TIMEOUTS: u32 = 3;
+/// Nor is that state kept for longer than this: a peer makes the probe timeout as long as it likes
+/// by acknowledging late.
+const MAX_DRAIN: Duration = Duration::from_secs(60);
 
 /// The result of abandoning a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -249,7 +252,7 @@ impl Paths {
     /// How long packets sent before may still arrive. The state of an abandoned path is kept for
     /// that long (MP-124), and closing and draining take that long (MP-146).
     pub(crate) fn drain_period(&self) -> Duration {
-        DRAIN_TIMEOUTS * self.largest_pto()
+        (DRAIN_TIMEOUTS * self.largest_pto()).min(MAX_DRAIN)
     }
 
     /// Drops the state of abandoned paths whose drain period is over (MP-127).

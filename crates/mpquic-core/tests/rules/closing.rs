@@ -45,6 +45,30 @@ fn rfc_9000_10_2_1_a_closing_side_only_repeats_its_close() {
     }
 }
 
+/// A peer that acknowledges late has a long probe timeout. It keeps nobody's state for longer than a
+/// minute after the end.
+#[test]
+fn a_late_acknowledgement_does_not_prolong_the_end() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        net.write(side, 5000);
+        let sent = net.take(side);
+        net.now += 100 * SECOND;
+        net.give_all(sent);
+        let answers = net.take(!side);
+        net.give_all(answers);
+        let rtt = net.connection(side).path_stats(PathId::ZERO).unwrap().rtt;
+        assert!(rtt > 10 * SECOND, "{rtt:?}");
+        net.close(side);
+        net.take(side);
+        let start = net.now;
+        while !net.connection(side).is_drained() {
+            assert!(net.fire(side).is_empty());
+        }
+        assert!(net.now - start <= 60 * SECOND, "{:?}", net.now - start);
+    }
+}
+
 /// RFC 9000 section 19.19: the reason is text. One too long for the packet ends after a character.
 #[test]
 fn a_reason_too_long_is_cut_between_characters() {
@@ -73,7 +97,7 @@ fn a_reason_too_long_is_cut_between_characters() {
 fn the_close_acknowledges_what_arrived() {
     for side in SIDES {
         let mut net = Net::with_two_paths(Options::default());
-        let id = net.write(side, 100);
+        let id = net.write(side, 5000);
         let data = net.take(side);
         net.give_all(data);
         net.close(!side);
