@@ -109,4 +109,9 @@ pub enum ConnectionError {
     /// No unused connection ID can be made.
     #[error("connection IDs are exhausted")]
     CidsExhausted,
+    /// Something panicked while the driver ran the connection: a fault of this software, or of
+    /// something given to it, such as a log. The driver gave the connection up; the core never says
+    /// this.
+    #[error("given up after a panic; the log says which")]
+    Panicked,
 }

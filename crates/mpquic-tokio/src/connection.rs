@@ -158,6 +158,9 @@ impl Connection {
     async fn accept(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.opened(dir);
         let attempt = |engine: &mut LockedConnection<'_>| {
+            if let Some(error) = engine.broken() {
+                return Some(Err(error));
+            }
             // Streams that arrived before the end can still be read.
             if let Some(id) = engine.core.streams().accept(dir) {
                 if engine.core.streams().wants_control() {
@@ -177,9 +180,14 @@ impl Connection {
     ///
     /// If the connection ended, but only once all datagrams that had arrived are read.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
-        let attempt = |engine: &mut LockedConnection<'_>| match engine.core.datagrams().recv() {
-            Some(data) => Some(Ok(data)),
-            None => engine.error.clone().map(Err),
+        let attempt = |engine: &mut LockedConnection<'_>| {
+            if let Some(error) = engine.broken() {
+                return Some(Err(error));
+            }
+            match engine.core.datagrams().recv() {
+                Some(data) => Some(Ok(data)),
+                None => engine.error.clone().map(Err),
+            }
         };
         self.0
             .until(&self.0.notifications.datagram_received, attempt)

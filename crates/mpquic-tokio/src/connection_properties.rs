@@ -9,6 +9,7 @@ use mpquic_core::{ConnectionStats, Dir, PathState, PathStats, Side, VarInt, Vers
 use rustls::pki_types::CertificateDer;
 
 use crate::connection::Connection;
+use crate::connection_state::LockedConnection;
 
 /// Properties and settings.
 impl Connection {
@@ -113,12 +114,12 @@ impl Connection {
     }
 
     fn set_max_concurrent_streams(&self, dir: Dir, count: VarInt) {
-        let mut engine = self.0.lock();
-        engine
-            .core
-            .streams()
-            .set_max_concurrent(dir, count.into_inner());
-        engine.wake_task(); // MAX_STREAMS may be due.
+        let set = |engine: &mut LockedConnection<'_>| {
+            let mut streams = engine.core.streams();
+            streams.set_max_concurrent(dir, count.into_inner());
+            engine.wake_task(); // MAX_STREAMS may be due.
+        };
+        self.0.lock().contain(set);
     }
 
     /// Changes how large receive windows may become, in bytes; replaces
@@ -126,28 +127,31 @@ impl Connection {
     /// grow no further than the paths need. What the peer was already allowed to send stays
     /// allowed.
     pub fn set_receive_window(&self, bytes: VarInt) {
-        let mut engine = self.0.lock();
-        engine
-            .core
-            .streams()
-            .set_max_receive_window(bytes.into_inner());
-        engine.wake_task(); // MAX_DATA may be due.
+        let set = |engine: &mut LockedConnection<'_>| {
+            let mut streams = engine.core.streams();
+            streams.set_max_receive_window(bytes.into_inner());
+            engine.wake_task(); // MAX_DATA may be due.
+        };
+        self.0.lock().contain(set);
     }
 
     /// Changes how many unacknowledged and unsent bytes are buffered before writes wait; replaces
     /// [`TransportOptions::send_window`](crate::TransportOptions::send_window).
     pub fn set_send_window(&self, bytes: u64) {
-        let mut engine = self.0.lock();
-        engine.core.streams().set_send_window(bytes);
-        engine.wake_task(); // Writers may be waiting.
+        let set = |engine: &mut LockedConnection<'_>| {
+            engine.core.streams().set_send_window(bytes);
+            engine.wake_task(); // Writers may be waiting.
+        };
+        self.0.lock().contain(set);
     }
 
     /// Starts a key update (RFC 9001 section 6). Returns false if an update is not allowed yet.
     pub fn force_key_update(&self) -> bool {
-        let mut engine = self.0.lock();
-        let started = engine.core.initiate_key_update(Instant::now());
-        engine.wake_task();
-        started
+        let start = |engine: &mut LockedConnection<'_>| {
+            engine.wake_task();
+            engine.core.initiate_key_update(Instant::now())
+        };
+        self.0.lock().contain(start).unwrap_or(false)
     }
 
     /// Identifies the connection within its endpoint; the same for all clones of the handle. The

@@ -3,18 +3,24 @@
 //! A connection is changed by the task that reads a datagram, by an application's call, or by its
 //! timer. Each of them runs the connection to completion under one lock: it passes events to the
 //! endpoint and to the application, sends what is due, and sets the timer.
+//!
+//! A panic meanwhile ends this connection and no other: see [`LockedConnection::contain`].
 
+use std::any::Any;
 use std::mem;
 use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Event, PathEvent, StreamEvent, StreamId, VarInt, ZeroRtt,
+    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, StreamEvent, StreamId, VarInt,
+    ZeroRtt,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -43,12 +49,22 @@ pub(crate) struct ConnectionState {
     engine: Mutex<Engine>,
 }
 
+/// What a socket received for a connection.
+pub(crate) enum Arrival {
+    /// A datagram.
+    Datagram(Datagram),
+    /// A stateless reset.
+    Reset,
+}
+
 /// What the lock protects: the connection of the core, and all that drives it.
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
+    /// Something panicked while the connection was run: its core must not be used any more.
+    broken: bool,
     /// Set once the handshake is complete.
     pub(crate) connected: bool,
     pub(crate) readers: FxHashMap<StreamId, Waker>,
@@ -108,6 +124,7 @@ impl ConnectionState {
                 core,
                 sending: Sending::new(transport),
                 error: None,
+                broken: false,
                 connected: false,
                 readers: FxHashMap::default(),
                 writers: FxHashMap::default(),
@@ -130,6 +147,7 @@ impl ConnectionState {
         LockedConnection {
             guard: Some(guard),
             connection: self,
+            was_panicking: thread::panicking(),
         }
     }
 
@@ -160,7 +178,7 @@ impl ConnectionState {
         let mut engine = self.lock();
         let now = Instant::now();
         if engine.error.is_none() {
-            engine.core.close(now, error_code, reason);
+            engine.contain(|engine| engine.core.close(now, error_code, reason));
             engine.end(&self.notifications, ConnectionError::LocallyClosed);
             engine.run(now);
         }
@@ -171,6 +189,8 @@ impl ConnectionState {
 pub(crate) struct LockedConnection<'a> {
     guard: Option<MutexGuard<'a, Engine>>,
     connection: &'a ConnectionState,
+    /// The thread was unwinding before: the panic has nothing to do with this connection.
+    was_panicking: bool,
 }
 
 impl Deref for LockedConnection<'_> {
@@ -194,6 +214,9 @@ impl DerefMut for LockedConnection<'_> {
 
 impl Drop for LockedConnection<'_> {
     fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            self.on_panic("in a call of the application");
+        }
         if self.wakers.is_empty() {
             return;
         }
@@ -208,14 +231,67 @@ impl Drop for LockedConnection<'_> {
 impl LockedConnection<'_> {
     /// Runs the connection: call after every change that may produce something.
     pub(crate) fn run(&mut self, now: Instant) {
-        self.prepare(now);
-        self.flush(now);
+        self.contain(|engine| {
+            engine.prepare(now);
+            engine.flush(now);
+        });
+    }
+
+    /// Handles what arrived, and runs the connection.
+    pub(crate) fn receive(&mut self, now: Instant, arrived: impl Iterator<Item = Arrival>) {
+        self.contain(|locked| {
+            let engine = &mut **locked;
+            for arrival in arrived {
+                match arrival {
+                    Arrival::Datagram(datagram) => engine.core.handle_datagram(datagram),
+                    Arrival::Reset => engine.core.handle_stateless_reset(now),
+                }
+            }
+            locked.received(now);
+        });
+    }
+
+    /// Uses the core in a way that may panic. A panic ends this connection and leaves all others
+    /// alone; `None` then, and from then on.
+    pub(crate) fn contain<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        if self.broken {
+            return None;
+        }
+        // The core is not used again after a panic, so a broken state does not matter.
+        match catch_unwind(AssertUnwindSafe(|| run(self))) {
+            Ok(result) => Some(result),
+            Err(panic) => {
+                self.on_panic(message_of(&*panic));
+                None
+            }
+        }
+    }
+
+    /// Ends the connection without a word to the peer: a core that stopped half-way might use a
+    /// packet number twice. The peer gets a stateless reset as soon as it sends something.
+    #[cold]
+    fn on_panic(&mut self, message: &str) {
+        let connection = self.connection;
+        if mem::replace(&mut self.broken, true) {
+            return;
+        }
+        tracing::error!(
+            connection = connection.handle.0,
+            message,
+            "panicked, closed"
+        );
+        self.end(&connection.notifications, ConnectionError::Panicked);
+        self.wake_task(); // It ends.
+        connection
+            .endpoint
+            .lock()
+            .on_panic(connection.handle, connection);
     }
 
     /// Runs the connection after datagrams arrived. If they complete the handshake, the application
     /// runs before anything is sent, so that its first data shares datagrams with the end of the
     /// handshake.
-    pub(crate) fn received(&mut self, now: Instant) {
+    fn received(&mut self, now: Instant) {
         let was_connected = self.connected;
         self.prepare(now);
         if self.connected && !was_connected {
@@ -240,6 +316,11 @@ impl LockedConnection<'_> {
     /// The connection's task runs. It runs the connection if `is_due`, if the timer has expired, or
     /// if the task was woken.
     pub(crate) fn take_turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
+        let turn = self.contain(|engine| engine.turn(cx, is_due));
+        turn.unwrap_or(Turn::End)
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>, is_due: bool) -> Turn {
         let task = self.task.as_ref();
         if !task.is_some_and(|task| task.will_wake(cx.waker())) {
             self.task = Some(cx.waker().clone());
@@ -264,7 +345,8 @@ impl LockedConnection<'_> {
             if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.core.handle_timeout(now);
             }
-            self.run(now);
+            self.prepare(now);
+            self.flush(now);
         }
         match self.core.is_drained() {
             true => Turn::End,
@@ -428,8 +510,20 @@ impl Engine {
         }
     }
 
+    /// Why nothing can be asked of the core any more, if it panicked.
+    pub(crate) fn broken(&self) -> Option<ConnectionError> {
+        self.broken.then_some(ConnectionError::Panicked)
+    }
+
     /// True if the server rejected 0-RTT and a stream with this flag was opened as 0-RTT.
     pub(crate) fn is_rejected(&self, as_zero_rtt: bool) -> bool {
         as_zero_rtt && self.core.zero_rtt() == ZeroRtt::Rejected
     }
+}
+
+/// What a panic says.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message")
 }

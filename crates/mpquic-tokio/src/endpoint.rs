@@ -55,6 +55,16 @@ pub struct Endpoint {
     handle: Arc<EndpointHandle>,
 }
 
+/// What the driver of an endpoint has done since it was made, besides the protocol. Counters only
+/// rise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DriverStats {
+    /// Connections that a panic has ended, in the core or in something given to it; see
+    /// [`ConnectionError::Panicked`](crate::ConnectionError::Panicked).
+    pub panicked_connections: u64,
+}
+
 /// Dropped with the last [`Endpoint`].
 #[derive(Debug)]
 struct EndpointHandle(Arc<SharedEndpoint>);
@@ -224,6 +234,14 @@ impl Endpoint {
     /// so on.
     pub fn stats(&self) -> EndpointStats {
         self.state().lock().core.stats()
+    }
+
+    /// What this driver has done so far besides the protocol.
+    pub fn driver_stats(&self) -> DriverStats {
+        let state = self.state();
+        DriverStats {
+            panicked_connections: state.lock().panicked(),
+        }
     }
 
     /// Binds one more local address; client connections open paths from it. With port 0, the system

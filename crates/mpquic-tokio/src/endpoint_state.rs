@@ -41,6 +41,7 @@ impl<C> EndpointState<C> {
                 closed: None,
                 handles_gone: false,
                 became_idle: false,
+                panicked: 0,
             }),
             sockets: Sockets::new(socket_buffer),
             attempts: Notify::new(),
@@ -101,6 +102,8 @@ pub(crate) struct Registry<C> {
     handles_gone: bool,
     /// [`EndpointState::idle`] has to be notified.
     became_idle: bool,
+    /// Connections that panics have ended.
+    panicked: u64,
 }
 
 impl<C> Registry<C> {
@@ -139,11 +142,27 @@ impl<C> Registry<C> {
     }
 
     /// Drops a connection that no task runs any more.
-    pub(crate) fn forget(&mut self, handle: ConnectionHandle, connection: &Arc<C>) {
+    pub(crate) fn forget(&mut self, handle: ConnectionHandle, connection: &C) {
         let known = self.connection(handle);
-        if known.is_some_and(|known| Arc::ptr_eq(known, connection)) {
+        if known.is_some_and(|known| std::ptr::eq(&**known, connection)) {
             self.handle_event(handle, EndpointEvent::drained());
         }
+    }
+
+    /// Drops a connection that must not be run any more.
+    pub(crate) fn on_panic(&mut self, handle: ConnectionHandle, connection: &C) {
+        self.panicked += 1;
+        self.forget(handle, connection);
+    }
+
+    /// An attempt panicked while it was accepted. The core's endpoint forgets it on its own.
+    pub(crate) fn on_panicked_start(&mut self) {
+        self.panicked += 1;
+    }
+
+    /// Number of connections that panics have ended.
+    pub(crate) fn panicked(&self) -> u64 {
+        self.panicked
     }
 
     fn remove(&mut self, handle: ConnectionHandle) {

@@ -110,7 +110,7 @@ pub use config::{
 };
 pub use connecting::{Connecting, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
-pub use endpoint::Endpoint;
+pub use endpoint::{DriverStats, Endpoint};
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, usable_addresses};

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use mpquic_core::{
-    ClosePathError, ClosedPath, FourTuple, PathEvent, PathId, PathStats, PathStatus,
+    ClosePathError, ClosedPath, FourTuple, PathEvent, PathId, PathMut, PathStats, PathStatus,
     TransportErrorCode,
 };
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::connection_ref::ConnectionRef;
+use crate::connection_state::Engine;
 
 /// A handle to a path of a connection. It keeps the connection open. Dropping it does nothing to
 /// the path; [`Self::close`] closes the path.
@@ -44,6 +45,14 @@ impl Path {
         Self { connection, id }
     }
 
+    /// The path in the core, if it is open.
+    fn open<'a>(&self, engine: &'a mut Engine) -> Result<PathMut<'a>, ClosedPath> {
+        if engine.broken().is_some() {
+            return Err(ClosedPath);
+        }
+        engine.core.path_mut(self.id)
+    }
+
     /// The path ID. It is never used twice in a connection.
     pub fn id(&self) -> PathId {
         self.id
@@ -55,7 +64,8 @@ impl Path {
     ///
     /// If the path is closed.
     pub fn status(&self) -> Result<(PathStatus, Option<PathStatus>), ClosedPath> {
-        Ok(self.connection.lock().core.path_mut(self.id)?.status())
+        let mut engine = self.connection.lock();
+        Ok(self.open(&mut engine)?.status())
     }
 
     /// Sets the status of the path: we follow it when we send, and the peer is asked to do so.
@@ -65,7 +75,7 @@ impl Path {
     /// If the path is closed.
     pub fn set_status(&self, status: PathStatus) -> Result<(), ClosedPath> {
         let mut engine = self.connection.lock();
-        engine.core.path_mut(self.id)?.set_status(status);
+        self.open(&mut engine)?.set_status(status);
         engine.wake_task();
         Ok(())
     }
@@ -99,6 +109,9 @@ impl Path {
     /// Those of [`Self::close`].
     pub fn close_with(&self, error_code: TransportErrorCode) -> Result<(), ClosePathError> {
         let mut engine = self.connection.lock();
+        if engine.broken().is_some() {
+            return Err(ClosePathError::NoSuchPath);
+        }
         let stats = engine.core.path_stats(self.id);
         let now = Instant::now();
         engine.core.close_path(now, self.id, error_code)?;
@@ -116,7 +129,7 @@ impl Path {
     /// If the path is closed.
     pub fn ping(&self) -> Result<(), ClosedPath> {
         let mut engine = self.connection.lock();
-        engine.core.path_mut(self.id)?.ping();
+        self.open(&mut engine)?.ping();
         engine.wake_task();
         Ok(())
     }

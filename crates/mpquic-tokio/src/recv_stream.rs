@@ -281,6 +281,9 @@ impl RecvStream {
             if engine.is_rejected(self.as_zero_rtt) {
                 return Poll::Ready(Err(ResetError::ZeroRttRejected));
             }
+            if let Some(error) = engine.broken() {
+                return Poll::Ready(Err(error.into()));
+            }
             let reset = engine.core.recv_stream(self.id).received_reset();
             Poll::Ready(match (reset, &engine.error) {
                 (Ok(Some(code)), _) => {
@@ -362,6 +365,9 @@ impl RecvStream {
         let mut engine = self.connection.lock();
         if engine.is_rejected(self.as_zero_rtt) {
             return Poll::Ready(Err(ReadError::ZeroRttRejected));
+        }
+        if let Some(error) = engine.broken() {
+            return Poll::Ready(Err(error.into()));
         }
         let mut any = false;
         let error = loop {

@@ -228,7 +228,7 @@ impl SendStream {
     /// If the stream is closed: finished or reset before, or rejected with 0-RTT.
     pub fn finish(&mut self) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) {
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
             return Err(ClosedStream::default());
         }
         match engine.core.send_stream(self.id).finish() {
@@ -284,7 +284,7 @@ impl SendStream {
     /// If the stream is closed.
     pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) {
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
             return Err(ClosedStream::default());
         }
         engine.core.send_stream(self.id).set_priority(priority)
@@ -297,7 +297,7 @@ impl SendStream {
     /// If the stream is closed.
     pub fn priority(&self) -> Result<i32, ClosedStream> {
         let mut engine = self.connection.lock();
-        if engine.is_rejected(self.as_zero_rtt) {
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
             return Err(ClosedStream::default());
         }
         engine.core.send_stream(self.id).priority()
@@ -314,6 +314,9 @@ impl SendStream {
             let mut engine = self.connection.lock();
             if engine.is_rejected(self.as_zero_rtt) {
                 return Poll::Ready(Err(StoppedError::ZeroRttRejected));
+            }
+            if let Some(error) = engine.broken() {
+                return Poll::Ready(Err(error.into()));
             }
             match engine.core.send_stream(self.id).stopped() {
                 Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),

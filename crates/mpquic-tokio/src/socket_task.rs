@@ -2,13 +2,14 @@
 //! connections they belong to.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::BytesMut;
-use mpquic_core::{ConnectionHandle, Datagram, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
+use mpquic_core::{ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
 
-use crate::connection_state::{ConnectionState, SharedEndpoint};
+use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
 use crate::receive_buffers::ReceiveBuffers;
 use crate::socket::{self, Socket};
@@ -27,11 +28,18 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
                 return;
             },
         }
-        match reader.run(&endpoint, &socket) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        // Connections contain their own panics. This is for what runs besides, such as a generator of
+        // connection IDs that the application has written: the socket must not go deaf.
+        match catch_unwind(AssertUnwindSafe(|| reader.run(&endpoint, &socket))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
             // ICMP errors and the like do not concern the next datagram.
-            Err(error) => tracing::debug!(%error, local = %socket.local(), "receive"),
+            Ok(Err(error)) => tracing::debug!(%error, local = %socket.local(), "receive"),
+            Err(panic) => {
+                let message = message_of(&*panic);
+                tracing::error!(message, "panicked, datagrams are lost");
+                reader = Reader::default();
+            }
         }
         // Lets applications read this batch before the next one, while it is still in the cache and
         // before buffers with a limit, like that of DATAGRAMs, overflow.
@@ -51,18 +59,13 @@ struct Reader {
 #[derive(Default)]
 struct Batch {
     runs: Vec<(ConnectionHandle, Arc<ConnectionState>, usize)>,
-    routed: Vec<Routed>,
+    routed: Vec<Arrival>,
     /// What to send, with its bytes.
     answers: Vec<(Transmit, Vec<u8>)>,
     /// Memory for the next answer.
     response: Vec<u8>,
     /// A client wants to connect.
     has_attempt: bool,
-}
-
-enum Routed {
-    Datagram(Datagram),
-    Reset,
 }
 
 /// Datagrams that arrived together, all of one size except that the last may be shorter.
@@ -106,14 +109,10 @@ impl Reader {
         let Some(now) = now else { return Ok(()) };
         let mut routed = batch.routed.drain(..);
         for (_, connection, count) in batch.runs.drain(..) {
-            let mut engine = connection.lock();
-            for item in routed.by_ref().take(count) {
-                match item {
-                    Routed::Datagram(datagram) => engine.core.handle_datagram(datagram),
-                    Routed::Reset => engine.core.handle_stateless_reset(now),
-                }
-            }
-            engine.received(now);
+            let mut items = routed.by_ref().take(count);
+            connection.lock().receive(now, items.by_ref());
+            // A connection that panicked leaves some of its own.
+            items.for_each(drop);
         }
         Ok(())
     }
@@ -135,10 +134,10 @@ impl Batch {
             match event {
                 None => {}
                 Some(DatagramEvent::Connection(handle, datagram)) => {
-                    self.push(registry, handle, Routed::Datagram(datagram));
+                    self.push(registry, handle, Arrival::Datagram(datagram));
                 }
                 Some(DatagramEvent::StatelessReset(handle)) => {
-                    self.push(registry, handle, Routed::Reset);
+                    self.push(registry, handle, Arrival::Reset);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => {
                     match registry.on_attempt(incoming, &mut self.response) {
@@ -161,7 +160,7 @@ impl Batch {
         &mut self,
         registry: &Registry<ConnectionState>,
         handle: ConnectionHandle,
-        item: Routed,
+        item: Arrival,
     ) {
         match self.runs.last_mut() {
             Some((last, _, count)) if *last == handle => *count += 1,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use thiserror::Error;
 
 use crate::config::ClientConfig;
 use crate::connection_ref::ConnectionRef;
-use crate::connection_state::{ConnectionState, SharedEndpoint};
+use crate::connection_state::{ConnectionState, SharedEndpoint, message_of};
 use crate::connection_task::ConnectionTask;
 use crate::path_plan::PathPlan;
 use crate::socket::Socket;
@@ -103,8 +104,14 @@ pub(crate) fn accept(
     registry.begin_start();
     drop(registry);
     let starting = Starting(endpoint);
-    let (core, accepted) = accepting.start();
-    let handle = accepted.handle();
+    let handle = accepting.handle();
+    let started = catch_unwind(AssertUnwindSafe(|| accepting.start()));
+    let (core, accepted) = started.map_err(|panic| {
+        let message = message_of(&*panic);
+        tracing::error!(connection = handle.0, message, "panicked, not accepted");
+        endpoint.lock().on_panicked_start();
+        ConnectionError::Panicked
+    })?;
     let connection = ConnectionState::new(handle, core, endpoint.clone(), &transport, None);
     let connection = Arc::new(connection);
     // Locked before the endpoint knows the connection: datagrams that arrive from now on have to
@@ -117,9 +124,11 @@ pub(crate) fn accept(
     let closed = registry.closed().cloned();
     drop(registry);
     drop(starting);
-    for datagram in late {
-        engine.core.handle_datagram(datagram);
-    }
+    engine.contain(|engine| {
+        for datagram in late {
+            engine.core.handle_datagram(datagram);
+        }
+    });
     if closed.is_none() {
         engine.run(now);
     }

@@ -116,7 +116,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),
             ("local_addresses", "connection_state socket"),
-            ("path", "connection_ref"),
+            ("path", "connection_ref connection_state"),
             ("recv_stream", "connection_ref"),
             ("send_stream", "connection_ref"),
             (
@@ -135,7 +135,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "connecting",
                 "config connection connection_ref connection_state start",
             ),
-            ("connection_properties", "connection"),
+            ("connection_properties", "connection connection_state"),
             (
                 "incoming",
                 "config connecting connection connection_state start",

@@ -5,5 +5,6 @@ mod connections;
 mod data;
 mod endpoints;
 mod harness;
+mod panics;
 mod paths;
 mod slow_tls;
