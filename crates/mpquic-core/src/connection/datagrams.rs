@@ -44,6 +44,12 @@ impl<'a> Datagrams<'a> {
         self.queues.recv()
     }
 
+    /// Copies received DATAGRAMs that nobody has read since the last call out of the datagrams they
+    /// came in: see [`Streams::detach_waiting`](crate::Streams::detach_waiting).
+    pub fn detach_waiting(&mut self) {
+        self.queues.detach_waiting();
+    }
+
     /// Largest payload, in bytes, that fits the largest packet of every usable path; `None` if the
     /// peer accepts none. After the first call, MTU discovery runs on all paths, even on those
     /// where no packet was ever full.

@@ -73,6 +73,20 @@ impl<'a> Streams<'a> {
         self.set.set_max_concurrent(dir, count);
     }
 
+    /// Copies received data that nobody has read since the last call out of the datagrams it came
+    /// in. Data read before that is never copied.
+    ///
+    /// Data is held as slices of the datagrams passed to
+    /// [`Connection::handle_datagram`](crate::Connection::handle_datagram). A driver whose datagrams
+    /// share larger buffers calls this, and [`Datagrams::detach_waiting`], once a connection has
+    /// received from some number of buffers: otherwise a peer's single bytes could each keep a
+    /// buffer alive.
+    ///
+    /// [`Datagrams::detach_waiting`]: crate::Datagrams::detach_waiting
+    pub fn detach_waiting(&mut self) {
+        self.set.detach_waiting();
+    }
+
     /// Changes how large receive windows may become, bytes: see
     /// [`TransportOptions::max_receive_window`](crate::config::TransportOptions::max_receive_window).
     /// If the connection's window is larger already, it shrinks as data is read, because what the

@@ -12,7 +12,7 @@ use crate::range_set::RangeSet;
 /// datagrams they came in alive. In bytes.
 pub(super) const SMALL_SLICE: usize = 600;
 
-/// Short slices are gathered into pieces of at most this many bytes.
+/// Slices are gathered into pieces of at most this many bytes, unless they are longer themselves.
 const GATHERED: usize = 16 << 10;
 
 /// How many empty lists are kept for reuse.
@@ -54,29 +54,35 @@ struct Run {
 #[derive(Debug)]
 enum Piece {
     /// A slice of a datagram.
-    Slice(Bytes),
-    /// Short slices, copied.
+    Fresh(Bytes),
+    /// A slice that was there when [`Assembler::detach_waiting`] was last called.
+    Waiting(Bytes),
+    /// Slices, copied: they keep no datagram alive.
     Gathered(BytesMut),
 }
 
 impl Piece {
-    fn len(&self) -> usize {
+    fn bytes(&self) -> &[u8] {
         match self {
-            Self::Slice(bytes) => bytes.len(),
-            Self::Gathered(bytes) => bytes.len(),
+            Self::Fresh(bytes) | Self::Waiting(bytes) => bytes,
+            Self::Gathered(bytes) => bytes,
         }
+    }
+
+    fn len(&self) -> usize {
+        self.bytes().len()
     }
 
     fn split_to(&mut self, length: usize) -> Bytes {
         match self {
-            Self::Slice(bytes) => bytes.split_to(length),
+            Self::Fresh(bytes) | Self::Waiting(bytes) => bytes.split_to(length),
             Self::Gathered(bytes) => bytes.split_to(length).freeze(),
         }
     }
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Self::Slice(bytes) => bytes,
+            Self::Fresh(bytes) | Self::Waiting(bytes) => bytes,
             Self::Gathered(bytes) => bytes.freeze(),
         }
     }
@@ -340,6 +346,18 @@ impl Assembler {
         }
     }
 
+    /// Copies the slices that were held at the last call already, so that they keep no datagram
+    /// alive. Each byte is copied at most once.
+    pub(crate) fn detach_waiting(&mut self) {
+        if self.pieces == 0 {
+            return;
+        }
+        let runs = self.runs.values_mut().map(|run| &mut run.pieces);
+        for list in runs.chain([&mut self.ready]) {
+            self.pieces -= detach(list);
+        }
+    }
+
     /// Drops all bytes held.
     pub(crate) fn clear(&mut self) {
         let (offset, end, read) = (self.offset, self.end, self.read);
@@ -373,7 +391,7 @@ fn split_up_to(data: &mut Bytes, room: u64) -> Bytes {
 /// Adds bytes at the end of a list; true if that made a new piece.
 fn append(pieces: &mut VecDeque<Piece>, data: Bytes, gather: bool) -> bool {
     if !gather || data.len() >= SMALL_SLICE {
-        pieces.push_back(Piece::Slice(data));
+        pieces.push_back(Piece::Fresh(data));
         return true;
     }
     match pieces.back_mut() {
@@ -399,4 +417,52 @@ fn join(first: &mut VecDeque<Piece>, mut second: VecDeque<Piece>) -> VecDeque<Pi
         first.append(&mut second);
     }
     second
+}
+
+/// Copies the slices of a list that were waiting already, and makes all others wait. Returns by how
+/// many pieces the list is shorter.
+fn detach(pieces: &mut VecDeque<Piece>) -> usize {
+    let before = pieces.len();
+    let mut left = before;
+    while left > 0 {
+        left -= 1;
+        let first = match pieces.pop_front() {
+            Some(Piece::Fresh(bytes)) => {
+                pieces.push_back(Piece::Waiting(bytes));
+                continue;
+            }
+            Some(Piece::Waiting(bytes)) => bytes,
+            Some(gathered) => {
+                pieces.push_back(gathered);
+                continue;
+            }
+            None => break,
+        };
+        let (mut length, mut count) = (first.len(), 0);
+        for piece in pieces.iter().take(left) {
+            match piece {
+                Piece::Waiting(bytes) if length + bytes.len() <= GATHERED => {
+                    length += bytes.len();
+                    count += 1;
+                }
+                _ => break,
+            }
+        }
+        // What stands behind the pieces that are left was looked at before.
+        let is_first = pieces.len() == left;
+        let mut copy = match pieces.pop_back() {
+            Some(Piece::Gathered(last)) if !is_first && last.len() + length <= GATHERED => last,
+            last => {
+                pieces.extend(last);
+                BytesMut::with_capacity(length)
+            }
+        };
+        copy.extend_from_slice(&first);
+        for piece in pieces.drain(..count) {
+            copy.extend_from_slice(piece.bytes());
+        }
+        left -= count;
+        pieces.push_back(Piece::Gathered(copy));
+    }
+    before - pieces.len()
 }

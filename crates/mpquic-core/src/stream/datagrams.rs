@@ -43,6 +43,10 @@ struct Queue {
     payloads: VecDeque<Bytes>,
     cost: usize,
     bound: usize,
+    /// How many of the oldest payloads were copied by [`Self::detach_waiting`].
+    detached: usize,
+    /// How many of the oldest payloads were there when it was last called.
+    waiting: usize,
 }
 
 impl Queue {
@@ -62,7 +66,17 @@ impl Queue {
     fn pop(&mut self) -> Option<Bytes> {
         let payload = self.payloads.pop_front()?;
         self.cost -= payload.len() + OVERHEAD;
+        self.detached = self.detached.saturating_sub(1);
+        self.waiting = self.waiting.saturating_sub(1);
         Some(payload)
+    }
+
+    fn detach_waiting(&mut self) {
+        for payload in self.payloads.range_mut(self.detached..self.waiting) {
+            *payload = Bytes::copy_from_slice(payload);
+        }
+        self.detached = self.waiting;
+        self.waiting = self.payloads.len();
     }
 }
 
@@ -135,6 +149,12 @@ impl DatagramQueues {
             data
         });
         Ok(was_empty)
+    }
+
+    /// Copies received payloads that have waited since the last call out of the datagrams they came
+    /// in.
+    pub(crate) fn detach_waiting(&mut self) {
+        self.incoming.detach_waiting();
     }
 
     /// The next received payload.

@@ -81,6 +81,11 @@ impl RecvHalf {
         self.assembler.trim();
     }
 
+    /// Copies what has waited out of the datagrams it came in.
+    pub(super) fn detach_waiting(&mut self) {
+        self.assembler.detach_waiting();
+    }
+
     /// What is held for the reader.
     pub(crate) fn footprint(&self) -> Held {
         Held {

@@ -407,6 +407,18 @@ impl StreamSet {
         self.held.gaps = self.held.gaps - before.gaps + after.gaps;
     }
 
+    /// Copies received data that has waited since the last call out of the datagrams it came in.
+    pub(super) fn detach_waiting(&mut self) {
+        if self.held.pieces == 0 {
+            return;
+        }
+        self.held.pieces = 0;
+        for (_, recv) in &mut self.recvs {
+            recv.detach_waiting();
+            self.held.pieces += recv.footprint().pieces;
+        }
+    }
+
     /// True if so many pieces are held that short ones should be copied.
     pub(super) fn is_crowded(&self) -> bool {
         self.held.pieces > CROWDED

@@ -83,6 +83,58 @@ fn short_slices_are_gathered_on_request() {
     assert_eq!(assembler.pieces(), 0);
 }
 
+/// True if `bytes` are a slice of `datagram`.
+fn is_slice_of(bytes: &Bytes, datagram: &Bytes) -> bool {
+    datagram.as_ptr_range().contains(&bytes.as_ptr())
+}
+
+#[test]
+fn what_has_waited_leaves_its_datagram() {
+    let mut assembler = Assembler::default();
+    let datagram = Bytes::from(bytes_of(0..60_000));
+    // Read at once, ready for long, and behind a gap.
+    for range in [0..1000, 1000..1001, 1001..40_000, 50_000..51_000] {
+        assembler.insert(range.start as u64, datagram.slice(range), false);
+    }
+    let soon = assembler.read(usize::MAX).expect("bytes");
+    assert!(is_slice_of(&soon.bytes, &datagram));
+    drop(soon);
+    assembler.detach_waiting();
+    let soon = assembler.read(usize::MAX).expect("bytes");
+    assert!(is_slice_of(&soon.bytes, &datagram), "copied too early");
+    drop(soon);
+    assembler.insert(40_000, datagram.slice(40_000..40_001), false);
+    assembler.detach_waiting();
+    let mut read = Vec::new();
+    while read.len() < 38_999 {
+        let chunk = assembler.read(usize::MAX).expect("bytes");
+        assert!(!is_slice_of(&chunk.bytes, &datagram), "{}", chunk.offset);
+        read.extend_from_slice(&chunk.bytes);
+    }
+    assert_eq!(read, bytes_of(1001..40_000));
+    assert!(!datagram.is_unique(), "the newest piece was copied");
+    assembler.detach_waiting();
+    assert!(datagram.is_unique(), "something keeps the datagram");
+    assert_eq!((assembler.unread(), assembler.pieces()), (1001, 2));
+}
+
+#[test]
+fn slices_that_leave_their_datagrams_are_gathered() {
+    let mut assembler = Assembler::default();
+    for round in 0..100 {
+        for offset in round * 100..round * 100 + 100 {
+            insert(&mut assembler, offset..offset + 1);
+        }
+        assembler.detach_waiting();
+    }
+    // The newest ones wait for the next call.
+    assert!(assembler.pieces() <= 102, "{} pieces", assembler.pieces());
+    assembler.detach_waiting();
+    assert_eq!(assembler.pieces(), 1);
+    let all = assembler.read(usize::MAX).expect("bytes");
+    assert_eq!(&all.bytes[..], bytes_of(0..10_000));
+}
+
 #[derive(Debug, Clone)]
 enum Operation {
     Insert {
@@ -93,6 +145,7 @@ enum Operation {
     Read {
         max_length: usize,
     },
+    Detach,
 }
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
@@ -104,7 +157,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
         }
     });
     let read = (1usize..80).prop_map(|max_length| Operation::Read { max_length });
-    prop::collection::vec(prop_oneof![4 => insert, 1 => read], 1..120)
+    let detach = Just(Operation::Detach);
+    prop::collection::vec(prop_oneof![8 => insert, 2 => read, 1 => detach], 1..120)
 }
 
 /// The bytes received and not read, one by one.
@@ -143,6 +197,7 @@ proptest! {
                     assembler.insert(offset, data, gather);
                     model.insert(offset..offset + length);
                 }
+                Operation::Detach => assembler.detach_waiting(),
                 Operation::Read { max_length } => {
                     let ready = model.ready() - model.next;
                     match assembler.read(max_length) {
@@ -181,6 +236,7 @@ proptest! {
                     assembler.insert(offset, data, gather);
                     model.insert(offset..offset + length);
                 }
+                Operation::Detach => assembler.detach_waiting(),
                 Operation::Read { max_length } => {
                     let chunk = if index < ordered_first {
                         assembler.read(max_length)

@@ -134,6 +134,30 @@ fn the_oldest_make_room_for_new_ones() {
 }
 
 #[test]
+fn what_has_waited_leaves_the_datagram_it_came_in() {
+    let mut datagrams = datagrams(0);
+    let udp = Bytes::from(bytes_of(0..1000));
+    let mut give = |range: std::ops::Range<usize>| {
+        datagrams.on_datagram(udp.slice(range)).expect("asked for");
+    };
+    (0..3).for_each(|index| give(index * 100..index * 100 + 100));
+    datagrams.detach_waiting();
+    let is_slice = |data: &Bytes| udp.as_ptr_range().contains(&data.as_ptr());
+    let soon = datagrams.recv().expect("a payload");
+    assert!(is_slice(&soon) && soon == udp[..100]);
+    datagrams
+        .on_datagram(udp.slice(300..400))
+        .expect("asked for");
+    datagrams.detach_waiting();
+    for (range, copied) in [(100..200, true), (200..300, true), (300..400, false)] {
+        let data = datagrams.recv().expect("a payload");
+        assert_eq!(is_slice(&data), !copied, "{range:?}");
+        assert_eq!(data, udp[range]);
+    }
+    assert_eq!(datagrams.recv(), None);
+}
+
+#[test]
 fn tiny_datagrams_are_bounded_too() {
     let mut datagrams = datagrams(0);
     for _ in 0..10_000 {

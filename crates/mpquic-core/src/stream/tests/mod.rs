@@ -29,6 +29,7 @@ mod operations;
 mod reset_at;
 mod send_buffer;
 mod settings;
+mod waiting;
 
 /// Options whose policies are never asked.
 fn options() -> TransportOptions {
