@@ -30,6 +30,7 @@ use tokio::time::Sleep;
 use crate::endpoint_state::EndpointState;
 use crate::notifications::Notifications;
 use crate::path_plan::PathPlan;
+use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::sending::{Next, Sending};
 
 /// From this many written bytes on, a write is sent at once. Less waits for the connection's task,
@@ -51,8 +52,8 @@ pub(crate) struct ConnectionState {
 
 /// What a socket received for a connection.
 pub(crate) enum Arrival {
-    /// A datagram.
-    Datagram(Datagram),
+    /// A datagram, and the memory it came in.
+    Datagram(Datagram, SlabId),
     /// A stateless reset.
     Reset,
 }
@@ -61,6 +62,7 @@ pub(crate) enum Arrival {
 pub(crate) struct Engine {
     pub(crate) core: mpquic_core::Connection,
     pub(crate) sending: Sending,
+    slabs_seen: SlabsSeen,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
     /// Something panicked while the connection was run: its core must not be used any more.
@@ -123,6 +125,7 @@ impl ConnectionState {
             engine: Mutex::new(Engine {
                 core,
                 sending: Sending::new(transport),
+                slabs_seen: SlabsSeen::default(),
                 error: None,
                 broken: false,
                 connected: false,
@@ -243,9 +246,16 @@ impl LockedConnection<'_> {
             let engine = &mut **locked;
             for arrival in arrived {
                 match arrival {
-                    Arrival::Datagram(datagram) => engine.core.handle_datagram(datagram),
+                    Arrival::Datagram(datagram, slab) => {
+                        engine.slabs_seen.on_received(slab);
+                        engine.core.handle_datagram(datagram);
+                    }
                     Arrival::Reset => engine.core.handle_stateless_reset(now),
                 }
+            }
+            if engine.slabs_seen.take_copies_due() {
+                engine.core.streams().detach_waiting();
+                engine.core.datagrams().detach_waiting();
             }
             locked.received(now);
         });

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use mpquic_core::{EndpointStats, VarInt};
@@ -63,6 +64,9 @@ pub struct DriverStats {
     /// Connections that a panic has ended, in the core or in something given to it; see
     /// [`ConnectionError::Panicked`](crate::ConnectionError::Panicked).
     pub panicked_connections: u64,
+    /// Bytes of memory that sockets have allocated to receive into. It is used again once its
+    /// content was read or copied, so this stops growing if all goes well.
+    pub receive_memory_allocated: u64,
 }
 
 /// Dropped with the last [`Endpoint`].
@@ -241,6 +245,7 @@ impl Endpoint {
         let state = self.state();
         DriverStats {
             panicked_connections: state.lock().panicked(),
+            receive_memory_allocated: state.receive_memory.load(Ordering::Relaxed),
         }
     }
 

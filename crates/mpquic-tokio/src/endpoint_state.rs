@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -18,6 +19,8 @@ use crate::sockets::Sockets;
 pub(crate) struct EndpointState<C> {
     registry: Mutex<Registry<C>>,
     pub(crate) sockets: Sockets,
+    /// Bytes allocated to receive into, so far.
+    pub(crate) receive_memory: AtomicU64,
     /// Notified when [`Registry::next_attempt`] has an attempt, or when no more will come.
     pub(crate) attempts: Notify,
     /// Notified when no connection is left.
@@ -44,6 +47,7 @@ impl<C> EndpointState<C> {
                 panicked: 0,
             }),
             sockets: Sockets::new(socket_buffer),
+            receive_memory: AtomicU64::new(0),
             attempts: Notify::new(),
             idle: Notify::new(),
         }

@@ -4,49 +4,130 @@
 //! in place and handed out as `Bytes` slices; the slab is used again once all of these are dropped.
 //! Short messages are copied to another slab, so that a few bytes neither use up a lane nor keep
 //! much memory alive. Nothing is allocated once there are enough slabs.
+//!
+//! A single byte that nobody reads keeps a whole slab. So connections count the slabs that they
+//! received from, in [`SlabsSeen`], and copy what has waited for too long.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::BytesMut;
 use quinn_udp::RecvMeta;
 
 /// Bytes that one call to the kernel may fill in a lane: the largest UDP payload, coalesced or not.
 const MESSAGE: usize = 1 << 16;
-/// Size of a slab, in bytes. Small enough to stay in a CPU cache, large enough to waste little at
-/// its end.
-const SLAB: usize = 4 * MESSAGE;
+/// Size of a lane's slab, in bytes. Small enough to stay in a CPU cache, large enough to waste
+/// little at its end.
+const LANE_SLAB: usize = 2 * MESSAGE;
+/// Size of a slab for short messages, in bytes.
+const SHORT_SLAB: usize = 1 << 16;
 /// Messages up to this length, in bytes, are copied: that costs less than the part of a slab they
 /// would use up.
 const SHORT: usize = 4096;
 /// The most messages taken from the kernel in one call.
 const MAX_LANES: usize = 8;
+/// A connection copies what waits after it has received from this many slabs, 1 to 2 MiB of full
+/// datagrams: what is read before that is never copied. What it holds then keeps at most twice as
+/// many slabs, and those in use, in memory.
+const SLABS_BETWEEN_COPIES: usize = 16;
 /// The most slabs kept for later while slices of them are still in use.
 const MAX_RETIRED: usize = 64;
 /// How many of these are looked at, from each end, to find a free one.
 const LOOK_AT: usize = 4;
 
+/// Tells slabs apart, those of other sockets included. A slab that is used again has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlabId(u64);
+
+impl SlabId {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// The slabs that a connection received from lately.
+#[derive(Debug, Default)]
+pub(crate) struct SlabsSeen {
+    last: Option<SlabId>,
+    /// The last ones, each once, in a ring.
+    ring: [Option<SlabId>; SLABS_BETWEEN_COPIES],
+    next: usize,
+    /// How many were new since the last copies.
+    new: usize,
+}
+
+impl SlabsSeen {
+    /// Something arrived in this slab.
+    #[inline]
+    pub(crate) fn on_received(&mut self, slab: SlabId) {
+        if self.last != Some(slab) {
+            self.last = Some(slab);
+            self.on_another(slab);
+        }
+    }
+
+    fn on_another(&mut self, slab: SlabId) {
+        if self.ring.contains(&Some(slab)) {
+            return;
+        }
+        if let Some(oldest) = self.ring.get_mut(self.next) {
+            *oldest = Some(slab);
+        }
+        self.next = (self.next + 1) % SLABS_BETWEEN_COPIES;
+        self.new += 1;
+    }
+
+    /// True if what waits is to be copied now.
+    #[inline]
+    pub(crate) fn take_copies_due(&mut self) -> bool {
+        let is_due = self.new >= SLABS_BETWEEN_COPIES;
+        if is_due {
+            self.new = 0;
+        }
+        is_due
+    }
+}
+
+/// A slab, or what is left of it.
+#[derive(Debug)]
+struct Slab {
+    memory: BytesMut,
+    id: SlabId,
+}
+
+impl Slab {
+    fn new(memory: BytesMut) -> Self {
+        Self {
+            memory,
+            id: SlabId::new(),
+        }
+    }
+}
+
 /// Buffers for `recvmmsg`: one message per lane. Starts with one lane, and gets more when all are
 /// filled.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffers {
-    lanes: Vec<BytesMut>,
+    lanes: Vec<Slab>,
     meta: Vec<RecvMeta>,
-    retired: VecDeque<BytesMut>,
+    retired: Retired,
     /// Where short messages go.
-    short: BytesMut,
-    retired_short: VecDeque<BytesMut>,
+    short: Slab,
+    retired_short: Retired,
 }
 
 impl Default for ReceiveBuffers {
     /// One empty lane.
     fn default() -> Self {
+        let mut retired = Retired::new(LANE_SLAB);
         Self {
-            lanes: vec![BytesMut::zeroed(SLAB)],
+            lanes: vec![retired.zeroed()],
             meta: vec![RecvMeta::default()],
-            retired: VecDeque::new(),
-            short: BytesMut::new(),
-            retired_short: VecDeque::new(),
+            retired,
+            short: Slab::new(BytesMut::new()),
+            retired_short: Retired::new(SHORT_SLAB),
         }
     }
 }
@@ -57,19 +138,19 @@ impl ReceiveBuffers {
     pub(crate) fn fill(
         &mut self,
         receive: impl FnOnce(&mut [IoSliceMut<'_>], &mut [RecvMeta]) -> io::Result<usize>,
-        mut take: impl FnMut(&RecvMeta, BytesMut),
+        mut take: impl FnMut(&RecvMeta, BytesMut, SlabId),
     ) -> io::Result<usize> {
         for lane in &mut self.lanes {
-            if lane.len() < MESSAGE {
-                let used = std::mem::replace(lane, fresh(&mut self.retired));
-                retire(&mut self.retired, used);
+            if lane.memory.len() < MESSAGE {
+                let used = std::mem::replace(lane, self.retired.zeroed());
+                self.retired.push(used);
             }
         }
         let count = {
             let mut buffers: smallvec::SmallVec<[IoSliceMut<'_>; MAX_LANES]> = self
                 .lanes
                 .iter_mut()
-                .filter_map(|lane| lane.get_mut(..MESSAGE))
+                .filter_map(|lane| lane.memory.get_mut(..MESSAGE))
                 .map(IoSliceMut::new)
                 .collect();
             receive(&mut buffers, &mut self.meta)?
@@ -77,61 +158,94 @@ impl ReceiveBuffers {
         for (lane, meta) in self.lanes.iter_mut().zip(&self.meta).take(count) {
             let length = meta.len.min(MESSAGE);
             if length > SHORT {
-                take(meta, lane.split_to(length));
+                take(meta, lane.memory.split_to(length), lane.id);
                 continue;
             }
-            if self.short.capacity() < length {
-                let slab = reclaim(&mut self.retired_short);
-                let slab = slab.unwrap_or_else(|| BytesMut::with_capacity(SLAB));
-                let used = std::mem::replace(&mut self.short, slab);
-                retire(&mut self.retired_short, used);
+            if self.short.memory.capacity() < length {
+                let used = std::mem::replace(&mut self.short, self.retired_short.empty());
+                self.retired_short.push(used);
             }
-            self.short
-                .extend_from_slice(lane.get(..length).unwrap_or_default());
-            take(meta, self.short.split());
+            let short = &mut self.short.memory;
+            short.extend_from_slice(lane.memory.get(..length).unwrap_or_default());
+            take(meta, short.split(), self.short.id);
         }
         if count == self.lanes.len() && count < MAX_LANES {
-            self.lanes.push(fresh(&mut self.retired));
+            self.lanes.push(self.retired.zeroed());
             self.meta.push(RecvMeta::default());
         }
         Ok(count)
     }
-}
 
-/// Keeps what is left of a slab until all that was cut off it is dropped.
-fn retire(retired: &mut VecDeque<BytesMut>, mut used: BytesMut) {
-    used.clear();
-    retired.push_back(used);
-    if retired.len() > MAX_RETIRED {
-        retired.pop_front();
+    /// Bytes of memory allocated for slabs so far. Those that were freed count as well.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.retired.allocated + self.retired_short.allocated
     }
 }
 
-/// A retired slab none of whose slices is in use any more.
-fn reclaim(retired: &mut VecDeque<BytesMut>) -> Option<BytesMut> {
-    // The newest ones are still in the cache, and the oldest ones are the first to be free. Slow
-    // readers may keep those in between.
-    let newest = (0..retired.len()).rev().take(LOOK_AT);
-    let oldest = 0..retired.len().min(LOOK_AT);
-    for index in newest.chain(oldest) {
-        if retired
-            .get_mut(index)
-            .is_some_and(|slab| slab.try_reclaim(SLAB))
-        {
-            return retired.remove(index);
-        }
-    }
-    None
+/// Slabs of one size that are used up, until all that was cut off them is dropped.
+#[derive(Debug)]
+struct Retired {
+    slabs: VecDeque<BytesMut>,
+    /// Size of a slab, in bytes.
+    size: usize,
+    /// Bytes allocated so far.
+    allocated: u64,
 }
 
-/// An empty slab to receive into.
-fn fresh(retired: &mut VecDeque<BytesMut>) -> BytesMut {
-    match reclaim(retired) {
-        Some(mut slab) => {
-            slab.resize(SLAB, 0);
-            slab
+impl Retired {
+    fn new(size: usize) -> Self {
+        Self {
+            slabs: VecDeque::new(),
+            size,
+            allocated: 0,
         }
-        None => BytesMut::zeroed(SLAB),
+    }
+
+    /// Keeps what is left of a slab.
+    fn push(&mut self, mut used: Slab) {
+        used.memory.clear();
+        self.slabs.push_back(used.memory);
+        if self.slabs.len() > MAX_RETIRED {
+            self.slabs.pop_front();
+        }
+    }
+
+    /// A slab none of whose slices is in use any more.
+    fn reclaim(&mut self) -> Option<BytesMut> {
+        let (slabs, size) = (&mut self.slabs, self.size);
+        // The newest ones are still in the cache, and the oldest ones are the first to be free. Slow
+        // readers may keep those in between.
+        let newest = (0..slabs.len()).rev().take(LOOK_AT);
+        let oldest = 0..slabs.len().min(LOOK_AT);
+        for index in newest.chain(oldest) {
+            let slab = slabs.get_mut(index);
+            if slab.is_some_and(|slab| slab.try_reclaim(size)) {
+                return slabs.remove(index);
+            }
+        }
+        None
+    }
+
+    /// An empty slab.
+    fn empty(&mut self) -> Slab {
+        Slab::new(self.reclaim().unwrap_or_else(|| {
+            self.allocated += self.size as u64;
+            BytesMut::with_capacity(self.size)
+        }))
+    }
+
+    /// A slab to receive into.
+    fn zeroed(&mut self) -> Slab {
+        Slab::new(match self.reclaim() {
+            Some(mut memory) => {
+                memory.resize(self.size, 0);
+                memory
+            }
+            None => {
+                self.allocated += self.size as u64;
+                BytesMut::zeroed(self.size)
+            }
+        })
     }
 }
 
@@ -148,7 +262,7 @@ mod tests {
                     meta[0].len = length;
                     Ok(1)
                 },
-                |_, message| out = message,
+                |_, message, _| out = message,
             )
             .unwrap();
         (out.as_ptr() as usize, out)
@@ -175,10 +289,10 @@ mod tests {
         for _ in 0..10_000 {
             let (address, message) = deliver(&mut lanes, 1200);
             assert_eq!(&message[..], &[7; 1200]);
-            seen.insert(address / SLAB);
+            seen.insert(address / SHORT_SLAB);
         }
         assert!(seen.len() < 8, "{} slabs", seen.len());
-        assert_eq!(lanes.lanes[0].len(), SLAB);
+        assert_eq!(lanes.lanes[0].memory.len(), LANE_SLAB);
     }
 
     #[test]
@@ -200,7 +314,7 @@ mod tests {
                         meta[0].len = MESSAGE;
                         Ok(1)
                     },
-                    |_, _| {},
+                    |_, _, _| {},
                 )
                 .unwrap();
         }
@@ -208,5 +322,21 @@ mod tests {
             deliver(&mut lanes, 1000).1.fill(9);
         }
         assert!(kept.iter().all(|byte| *byte == 7));
+    }
+
+    #[test]
+    fn copies_are_due_after_some_slabs_and_not_after_many_datagrams() {
+        let mut seen = SlabsSeen::default();
+        let slabs: Vec<_> = (0..SLABS_BETWEEN_COPIES).map(|_| SlabId::new()).collect();
+        // Those of several sockets take turns.
+        for _ in 0..1000 {
+            for slab in slabs.iter().skip(1) {
+                seen.on_received(*slab);
+                assert!(!seen.take_copies_due());
+            }
+        }
+        seen.on_received(slabs[0]);
+        assert!(seen.take_copies_due());
+        assert!(!seen.take_copies_due());
     }
 }

@@ -4,6 +4,7 @@
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::BytesMut;
@@ -11,7 +12,7 @@ use mpquic_core::{ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Tran
 
 use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
-use crate::receive_buffers::ReceiveBuffers;
+use crate::receive_buffers::{ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
 /// Reads a socket until it or the endpoint is closed.
@@ -51,6 +52,8 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
 #[derive(Default)]
 struct Reader {
     buffers: ReceiveBuffers,
+    /// What [`ReceiveBuffers::allocated`] was last.
+    allocated: u64,
     batch: Batch,
 }
 
@@ -75,6 +78,7 @@ struct Message {
     ecn: Option<EcnCodepoint>,
     datagram_size: usize,
     data: BytesMut,
+    slab: SlabId,
 }
 
 impl Reader {
@@ -86,19 +90,26 @@ impl Reader {
         let mut now = None;
         self.buffers.fill(
             |buffers, meta| socket.receive(buffers, meta),
-            |meta, data| {
+            |meta, data, slab| {
                 let message = Message {
                     now: *now.get_or_insert_with(Instant::now),
                     four_tuple: socket.four_tuple(meta),
                     ecn: socket::ecn(meta),
                     datagram_size: meta.stride,
                     data,
+                    slab,
                 };
                 let registry = registry.get_or_insert_with(|| endpoint.lock());
                 batch.route(registry, message);
             },
         )?;
         drop(registry);
+        let allocated = self.buffers.allocated();
+        let grown = allocated - std::mem::replace(&mut self.allocated, allocated);
+        if grown > 0 {
+            let total = &endpoint.receive_memory;
+            total.fetch_add(grown, Ordering::Relaxed);
+        }
         if std::mem::take(&mut batch.has_attempt) {
             endpoint.attempts.notify_one();
         }
@@ -124,6 +135,7 @@ impl Batch {
             now,
             four_tuple,
             ecn,
+            slab,
             ..
         } = message;
         while !message.data.is_empty() {
@@ -134,7 +146,7 @@ impl Batch {
             match event {
                 None => {}
                 Some(DatagramEvent::Connection(handle, datagram)) => {
-                    self.push(registry, handle, Arrival::Datagram(datagram));
+                    self.push(registry, handle, Arrival::Datagram(datagram, slab));
                 }
                 Some(DatagramEvent::StatelessReset(handle)) => {
                     self.push(registry, handle, Arrival::Reset);

@@ -111,7 +111,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("sending", "socket sockets"),
             (
                 "connection_state",
-                "endpoint_state notifications path_plan sending",
+                "endpoint_state notifications path_plan receive_buffers sending",
             ),
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),

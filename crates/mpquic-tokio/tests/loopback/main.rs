@@ -5,6 +5,7 @@ mod connections;
 mod data;
 mod endpoints;
 mod harness;
+mod memory;
 mod panics;
 mod paths;
 mod slow_tls;
