@@ -100,6 +100,17 @@ impl SendStream {
         self.id
     }
 
+    /// Waits until something can be written, and returns how many bytes: for data that is costly to
+    /// make or to hold before it can be sent. Other streams of the connection may use the send buffer
+    /// up meanwhile. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
+    pub async fn writable(&mut self) -> Result<usize, WriteError> {
+        poll_fn(|cx| self.poll_with(cx, |stream| Ok((stream.room()?, 0)))).await
+    }
+
     /// Writes as many bytes as send buffer and flow control allow, and returns their number, at
     /// least one. Waits while they allow none. Cancel-safe.
     ///
@@ -205,7 +216,9 @@ impl SendStream {
         }
         match write(&mut engine.core.send_stream(self.id)) {
             Ok((result, bytes)) => {
-                engine.wrote(bytes);
+                if bytes > 0 {
+                    engine.wrote(bytes);
+                }
                 Poll::Ready(Ok(result))
             }
             Err(mpquic_core::WriteError::Blocked) => {

@@ -119,6 +119,20 @@ impl SendStream<'_> {
         })
     }
 
+    /// How many bytes can be written now, at least one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::write`].
+    pub fn room(&mut self) -> Result<usize, WriteError> {
+        let mut available = 0;
+        self.streams.write(self.id, usize::MAX, |_, room| {
+            available = room;
+            0
+        })?;
+        Ok(available)
+    }
+
     /// Writes chunks without copying them, as many as flow control and the send buffer allow.
     ///
     /// # Errors

@@ -84,6 +84,33 @@ fn the_receive_window_follows_its_cap() {
 }
 
 #[test]
+fn a_writer_can_ask_for_room_before_it_has_anything() {
+    let config = checked(TransportOptions {
+        initial_stream_receive_window: 800,
+        send_window: 1000,
+        ..options()
+    });
+    let mut client = client(&config);
+    let [first, second] = [0, 1].map(|_| client.open(Dir::Uni).expect("credit"));
+    let room = |client: &mut StreamSet, id| client.send_stream(id).room();
+    assert_eq!(room(&mut client, first), Ok(800), "the peer's limit");
+    assert_eq!(client.send_stream(first).write(&[1; 800]), Ok(800));
+    assert_eq!(room(&mut client, second), Ok(200), "the send window");
+    assert_eq!(room(&mut client, first), Err(WriteError::Blocked));
+    events(&mut client);
+    give(&mut client, max_stream_data(first, 900)).expect("valid");
+    assert_eq!(events(&mut client), [StreamEvent::Writable { id: first }]);
+    assert_eq!(room(&mut client, first), Ok(100));
+    let stop = crate::wire::frame::StopSending {
+        stream_id: second,
+        error_code: 5,
+    };
+    give(&mut client, Frame::StopSending(stop)).expect("valid");
+    let stopped = Err(WriteError::Stopped(code(5)));
+    assert_eq!(room(&mut client, second), stopped);
+}
+
+#[test]
 fn a_reset_is_told_without_reading() {
     let mut client = client(&config());
     let id = peer_uni(0);
