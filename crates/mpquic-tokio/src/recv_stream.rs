@@ -258,6 +258,8 @@ impl RecvStream {
             return Ok(());
         }
         engine.core.recv_stream(self.id).stop(error_code)?;
+        // Nothing happens on the stream any more that would take it out.
+        engine.readers.remove(&self.id);
         self.end = Some(End::Stopped);
         engine.wake_task();
         Ok(())
@@ -445,5 +447,34 @@ impl AsyncRead for RecvStream {
         }
         ready!(self.get_mut().poll_read_buf(cx, buf))?;
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::{ClientConfig, Endpoint, ServerConfig};
+
+    type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+    /// A server that stops silent streams must not keep a waker for each of them.
+    #[tokio::test]
+    async fn a_stopped_stream_leaves_no_waker_behind() -> TestResult {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+        let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+        let config = ClientConfig::dangerous_insecure(&[b"test"])?;
+        let connecting = client.connect_with(config, server.local_addr()?, "localhost")?;
+        let incoming = server.accept().await.ok_or("closed")?;
+        let (connection, _at_server) = tokio::try_join!(connecting, async { incoming.await })?;
+        let (_send, mut recv) = connection.open_bi().await?;
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(recv.poll_read_chunk(&mut cx, 10, true).is_pending());
+        assert_eq!(recv.connection.lock().readers.len(), 1);
+        recv.stop(VarInt::from_u32(1))?;
+        assert!(recv.connection.lock().readers.is_empty());
+        Ok(())
     }
 }
