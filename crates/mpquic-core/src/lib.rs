@@ -78,7 +78,7 @@ mod wire;
 pub use connection::{Connection, Datagrams};
 pub use endpoint::{
     AcceptError, Accepted, Accepting, ConnectError, ConnectionHandle, DatagramEvent, Endpoint,
-    EndpointStats, Incoming,
+    EndpointStats, Incoming, RouteCounts,
 };
 pub use error::{
     ConnectionClose, ConnectionError, Fault, TlsFailure, TransportError, TransportErrorCode,

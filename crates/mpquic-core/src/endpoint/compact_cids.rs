@@ -48,9 +48,8 @@ impl<V> CidMap<V> {
         };
     }
 
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.eight.is_empty() && self.others.is_empty()
+    pub(super) fn len(&self) -> usize {
+        self.eight.len() + self.others.len()
     }
 }
 
@@ -124,6 +123,7 @@ mod tests {
         for length in 0..=20 {
             assert_eq!(map.get(&cid(length, 0)), None);
             map.insert(&cid(length, 0), length);
+            assert_eq!(map.len(), length + 1);
         }
         for length in 0..=20 {
             assert_eq!(map.get(&cid(length, 0)), Some(&length));
@@ -132,7 +132,7 @@ mod tests {
         for length in 0..=20 {
             map.remove(&cid(length, 0));
         }
-        assert!(map.is_empty());
+        assert_eq!(map.len(), 0);
     }
 
     #[test]

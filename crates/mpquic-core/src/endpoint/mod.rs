@@ -19,7 +19,7 @@ mod unrouted;
 pub use accept::{AcceptError, Accepted, Accepting};
 pub use connect::ConnectError;
 pub use incoming::Incoming;
-pub use routes::ConnectionHandle;
+pub use routes::{ConnectionHandle, RouteCounts};
 pub use routing::{DatagramEvent, Endpoint};
 pub use stats::EndpointStats;
 

@@ -13,6 +13,23 @@ use crate::ids::PathId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionHandle(pub usize);
 
+/// What an endpoint remembers of its connections, to route datagrams. Nothing of it outlives them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RouteCounts {
+    /// Connections that are not drained yet, or are being accepted.
+    pub connections: usize,
+    /// Our connection IDs that lead to a path.
+    pub connection_ids: usize,
+    /// Our connection IDs that peers have retired, which are remembered because packets with them
+    /// may be late.
+    pub retired_connection_ids: usize,
+    /// Connection IDs that clients chose for their first packets.
+    pub initial_connection_ids: usize,
+    /// Stateless reset tokens of the peers.
+    pub reset_tokens: usize,
+}
+
 /// Where Initial and 0-RTT packets go that still have the connection ID chosen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InitialRoute {
@@ -90,6 +107,26 @@ impl Routes {
     /// Connections not yet drained.
     pub(super) fn len(&self) -> usize {
         self.connections.len()
+    }
+
+    /// What is remembered. It takes time in proportion to the number of connections.
+    pub(super) fn counts(&self) -> RouteCounts {
+        let registered = self.connections.iter();
+        let retired = registered
+            .map(|(_, registered)| registered.retired.iter().count())
+            .sum();
+        RouteCounts {
+            connections: self.connections.len(),
+            connection_ids: self.cids.len().saturating_sub(retired),
+            retired_connection_ids: retired,
+            initial_connection_ids: self.initial.len(),
+            reset_tokens: self.reset_tokens.len(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts() == RouteCounts::default()
     }
 
     /// Registers a connection under its first connection ID.
@@ -214,15 +251,6 @@ impl Routes {
         {
             self.initial.remove(&dcid);
         }
-    }
-
-    /// True if nothing is left of any connection or attempt.
-    #[cfg(test)]
-    pub(super) fn is_empty(&self) -> bool {
-        self.connections.is_empty()
-            && self.cids.is_empty()
-            && self.initial.is_empty()
-            && self.reset_tokens.is_empty()
     }
 }
 

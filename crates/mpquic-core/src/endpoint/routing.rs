@@ -14,7 +14,7 @@ use super::answers::Answers;
 use super::attempts::Attempts;
 use super::incoming::Incoming;
 use super::initial::FirstInitial;
-use super::routes::{ConnectionHandle, InitialRoute, Route, Routes};
+use super::routes::{ConnectionHandle, InitialRoute, Route, RouteCounts, Routes};
 use super::server::Server;
 use super::stateless_reset::MIN_RESET;
 use super::stats::EndpointStats;
@@ -309,6 +309,12 @@ impl Endpoint {
     /// Number of connections that are not drained yet, or are being accepted.
     pub fn open_connections(&self) -> usize {
         self.routes.len()
+    }
+
+    /// What the endpoint remembers of its connections, to route datagrams. To count takes time in
+    /// proportion to the number of connections.
+    pub fn routes(&self) -> RouteCounts {
+        self.routes.counts()
     }
 
     /// What the endpoint has done so far.
