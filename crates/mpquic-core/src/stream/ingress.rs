@@ -65,7 +65,7 @@ impl StreamSet {
         &mut self,
         frame: &frame::ResetStream,
     ) -> Result<(), TransportError> {
-        self.on_reset_stream_at(&frame::ResetStreamAt {
+        self.on_reset(&frame::ResetStreamAt {
             stream_id: frame.stream_id,
             error_code: frame.error_code,
             final_size: frame.final_size,
@@ -82,6 +82,11 @@ impl StreamSet {
         if !self.takes_reset_at {
             return Err(Fault::ResetStreamAtNotNegotiated.into());
         }
+        self.on_reset(frame)
+    }
+
+    /// A stream was reset; it delivers its first `reliable_size` bytes all the same.
+    fn on_reset(&mut self, frame: &frame::ResetStreamAt) -> Result<(), TransportError> {
         let Some(key) = self.receiving(frame.stream_id)? else {
             return Ok(());
         };

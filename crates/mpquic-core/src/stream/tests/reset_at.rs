@@ -368,3 +368,20 @@ fn a_stopped_stream_ends_with_the_reset() {
     assert_eq!(client.open_halves().1, 0);
     assert_eq!(client.recv_credit.held(), 0);
 }
+
+/// draft-ietf-quic-reliable-stream-reset-11 section 3: a side that has not announced it takes plain
+/// resets all the same.
+#[test]
+fn a_side_that_takes_no_beginnings_takes_resets() {
+    let mut options = options();
+    options.reset_stream_at = false;
+    let mut client = client(&checked(options));
+    let id = peer_uni(0);
+    give(&mut client, stream_frame(id, 0, &bytes_of(0..10), false)).expect("valid");
+    let refused = give(&mut client, cut(id, 7, 10, 5)).expect_err("not announced");
+    assert_eq!(refused.fault, Fault::ResetStreamAtNotNegotiated);
+    give(&mut client, whole(id, 7, 10)).expect("valid");
+    let code = VarInt::from_u32(7);
+    let end = read(&mut client, id, true).1;
+    assert_eq!(end, Some(ReadStreamError::Reset(code)));
+}
