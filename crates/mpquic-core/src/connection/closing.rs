@@ -73,12 +73,7 @@ impl Connection {
 
     /// What was in flight on an abandoned path is sent on others, which may take smaller packets. If
     /// there are none, that is the end.
-    pub(super) fn after_abandonment(
-        &mut self,
-        now: Instant,
-        abandonment: Abandonment,
-        by_peer: bool,
-    ) {
+    pub(super) fn after_abandonment(&mut self, now: Instant, abandonment: Abandonment) {
         match abandonment {
             Abandonment::Done => {
                 self.repeat_frames();
@@ -89,11 +84,7 @@ impl Connection {
                 let error = TransportError::new(Fault::NoPathLeft);
                 let until = now + self.paths.drain_period();
                 self.state = State::fault(&error, until);
-                self.lose(if by_peer {
-                    ConnectionError::TransportError(error)
-                } else {
-                    ConnectionError::LocallyClosed
-                });
+                self.lose(ConnectionError::TransportError(error));
             }
             Abandonment::NoOtherPath => {}
         }

@@ -112,7 +112,7 @@ impl Connection {
             Frame::ImmediateAck => paths.shared.ack_frequencies.on_immediate_ack()?,
             Frame::PathAbandon(frame) => {
                 let abandonment = paths.on_path_abandon(now, &frame, outbox)?;
-                self.after_abandonment(now, abandonment, true);
+                self.after_abandonment(now, abandonment);
             }
             Frame::PathStatus(frame) => paths.on_path_status(now, &frame, outbox)?,
             Frame::PathNewConnectionId(frame) => {

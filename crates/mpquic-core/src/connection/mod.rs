@@ -219,7 +219,7 @@ impl Connection {
         self.outbox.set_time(now);
         let outbox = &mut self.outbox;
         let abandonment = self.paths.abandon(path, error_code, false, outbox);
-        self.after_abandonment(now, abandonment, false);
+        self.after_abandonment(now, abandonment);
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl Connection {
             }
             let outbox = &mut self.outbox;
             if let Some(abandonment) = self.paths.on_validation_timeout(now, id, outbox) {
-                self.after_abandonment(now, abandonment, false);
+                self.after_abandonment(now, abandonment);
             }
         }
         self.paths.discard_abandoned(now, &mut self.outbox);

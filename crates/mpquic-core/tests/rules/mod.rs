@@ -17,5 +17,6 @@ mod parameters;
 mod paths;
 mod preferred;
 mod statistics;
+mod suspects;
 mod trim;
 mod versions;

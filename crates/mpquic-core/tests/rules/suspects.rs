@@ -1,0 +1,100 @@
+//! Paths that do not answer, or whose interface is gone.
+
+use mpquic_core::unstable_wire::frame::Frame;
+use mpquic_core::{Fault, PathId, PathState, PathStatus, Side, TransportErrorCode};
+
+use super::harness::{MS, Net, Options, SECOND, SIDES, Sent, address};
+
+const ZERO: PathId = PathId::ZERO;
+const ONE: PathId = PathId(1);
+const TWO: PathId = PathId(2);
+
+fn set_usable(net: &mut Net, path: PathId, up: bool) {
+    let now = net.now;
+    net.client().set_path_usable(now, path, up).unwrap();
+}
+
+/// MP-064: acknowledgements leave a suspect path if there is another one. If there is none, they are
+/// sent all the same: the peer may hear them, and waits for them.
+#[test]
+fn mp_064_the_only_path_acknowledges_although_it_is_suspect() {
+    let mut net = Net::with_two_paths(Options::default());
+    set_usable(&mut net, ONE, false);
+    net.wait(SECOND);
+    let now = net.now;
+    let code = TransportErrorCode::NO_ERROR;
+    net.server().close_path(now, ZERO, code).unwrap();
+    net.wait(5 * SECOND);
+    let state = net.client().path_stats(ONE).unwrap().state;
+    assert_eq!(state, PathState::Suspect);
+    net.write(Side::Server, 3000);
+    let data = net.take(Side::Server);
+    net.give_all(data);
+    net.now += 25 * MS;
+    net.tick(Side::Client);
+    let sent = net.take(Side::Client);
+    let acknowledges = |sent: &Sent| {
+        sent.path() == Some(ONE)
+            && sent.has(|frame| matches!(frame, Frame::PathAck(ack) if ack.path_id == ONE))
+    };
+    assert!(sent.iter().any(acknowledges), "{sent:?}");
+}
+
+/// MP-115: a backup path stands in when no available path answers, not when one of them does not.
+#[test]
+fn mp_115_a_backup_waits_until_no_available_path_answers() {
+    let mut net = Net::with_two_paths(Options::default());
+    assert_eq!(net.open_path(2), Ok(TWO));
+    net.wait(SECOND);
+    let mut backup = net.client().path_mut(TWO).unwrap();
+    backup.set_status(PathStatus::Backup);
+    net.wait(SECOND);
+    let told = |net: &mut Net| net.server().path_mut(TWO).unwrap().status().1;
+    assert_eq!(told(&mut net), Some(PathStatus::Backup));
+    set_usable(&mut net, ONE, false);
+    net.wait(SECOND);
+    assert_eq!(told(&mut net), Some(PathStatus::Backup), "path 0 answers");
+    set_usable(&mut net, ZERO, false);
+    net.wait(SECOND);
+    assert_eq!(told(&mut net), Some(PathStatus::Available));
+}
+
+/// What a silent path carried moves to another path once, however many probe timeouts pass.
+#[test]
+fn what_a_silent_path_carried_moves_once() {
+    let mut net = Net::with_two_paths(Options::default());
+    net.write(Side::Server, 20_000);
+    let on_one = |log: &[Sent]| {
+        let sent = log.iter().filter(|sent| sent.from.is_server());
+        let sent = sent.filter(|sent| sent.path() == Some(ONE));
+        sent.map(|sent| sent.data.len()).sum::<usize>()
+    };
+    let flight = net.take(Side::Server);
+    let lost = on_one(&flight);
+    assert!(lost > 5_000, "path 0 is full");
+    net.give_all(flight.into_iter().filter(|sent| sent.path() == Some(ZERO)));
+    net.delivers = |sent| sent.path() != Some(ONE);
+    let log = net.wait(20 * SECOND);
+    let stats = net.server().path_stats(ONE).unwrap();
+    assert!(stats.probe_timeouts >= 5, "{stats:?}");
+    // Probes have nothing to be moved, but are counted as well.
+    let most = lost + on_one(&log);
+    let moved = net.server().stats().bytes_reinjected as usize;
+    assert!(
+        (lost..=most).contains(&moved),
+        "{moved} of {lost} to {most}"
+    );
+}
+
+/// A path whose validation fails is abandoned. If it was the last one, that is no decision of the
+/// application, and it is told so.
+#[test]
+fn mp_128_a_last_path_that_fails_is_no_local_close() {
+    let mut net = Net::connected(Options::default());
+    net.delivers = |sent| sent.source != address(Side::Client, 3);
+    let (now, local) = (net.now, address(Side::Client, 3));
+    let mut path = net.client().path_mut(ZERO).unwrap();
+    path.set_local_address(now, local).unwrap();
+    net.wait(20 * SECOND);
+    assert_eq!(net.fault(Side::Client), Some((Fault::NoPathLeft, 0)));
+}
