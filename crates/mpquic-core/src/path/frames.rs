@@ -238,7 +238,7 @@ impl Paths {
                 None => {
                     slot.local_cids.wants_to_send()
                         || slot.peer_cids.wants_to_send()
-                        || slot.statuses().wants_to_send()
+                        || self.ids.is_multipath() && slot.statuses().wants_to_send()
                 }
             })
     }
@@ -280,7 +280,10 @@ impl Paths {
                 None => {
                     slot.peer_cids.write_frames(writer, multipath);
                     slot.local_cids.write_frames(writer, multipath);
-                    slot.write_status(writer);
+                    // A peer without multipath does not know the frame.
+                    if multipath {
+                        slot.write_status(writer);
+                    }
                 }
             }
         }

@@ -98,3 +98,32 @@ fn mp_128_a_last_path_that_fails_is_no_local_close() {
     net.wait(20 * SECOND);
     assert_eq!(net.fault(Side::Client), Some((Fault::NoPathLeft, 0)));
 }
+
+/// RFC 10069 section 4.3: status frames are for peers that have negotiated multipath; to others they
+/// are an error.
+#[test]
+fn a_peer_without_multipath_is_told_no_status() {
+    for alone in SIDES {
+        let mut options = Options::default();
+        match alone {
+            Side::Client => options.client.max_concurrent_paths = 0,
+            Side::Server => options.server.max_concurrent_paths = 0,
+        }
+        let mut net = Net::connecting(options);
+        let set = |net: &mut Net, side, status| {
+            let mut path = net.connection(side).path_mut(ZERO).unwrap();
+            path.set_status(status);
+        };
+        set(&mut net, Side::Client, PathStatus::Backup);
+        let mut log = net.wait(SECOND);
+        set(&mut net, Side::Client, PathStatus::Available);
+        set(&mut net, Side::Server, PathStatus::Backup);
+        log.extend(net.wait(SECOND));
+        let tells = |frame: &Frame| matches!(frame, Frame::PathStatus(_));
+        assert!(
+            !log.iter().any(|sent| sent.has(tells)),
+            "{alone:?} is alone"
+        );
+        assert_eq!(SIDES.map(|side| net.lost(side)), [None, None]);
+    }
+}
