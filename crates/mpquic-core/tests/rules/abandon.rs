@@ -219,6 +219,21 @@ fn mp_125_an_unused_path_can_be_abandoned() {
     }
 }
 
+/// MP-037 and MP-125: an ID that was abandoned before it was used is spent at once, not only when
+/// its state is dropped.
+#[test]
+fn mp_125_an_abandoned_unused_path_is_not_opened_meanwhile() {
+    let mut net = Net::connected(Options::default());
+    let abandon = Frame::PathAbandon(PathAbandon {
+        path_id: ONE,
+        error_code: TransportErrorCode::NO_ERROR,
+    });
+    net.server().inject(SpaceId::Data(ZERO), &bytes(&[abandon]));
+    let sent = net.take(Side::Server);
+    net.give_all(sent);
+    assert_eq!(net.open_path(1), Ok(PathId(2)), "1 is spent");
+}
+
 /// MP-129: any code will do.
 #[test]
 fn mp_129_unknown_codes_in_path_abandon_are_no_fault() {

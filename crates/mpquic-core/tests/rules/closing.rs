@@ -69,6 +69,24 @@ fn a_late_acknowledgement_does_not_prolong_the_end() {
     }
 }
 
+/// RFC 9000 section 10.2.2: a closing side that hears of the peer's close has nothing to repeat.
+#[test]
+fn rfc_9000_10_2_2_both_sides_close_and_are_silent() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        SIDES.into_iter().for_each(|side| net.close(side));
+        assert_eq!(net.take(side).len(), 1);
+        let close = net.take(!side);
+        net.give_all(close);
+        for number in 0..64 {
+            let kind = Kind::OneRtt(PathId::ZERO);
+            let forged = net.forge(&Forgery::new(!side, kind, 6000 + number, &[Frame::Ping]));
+            net.give(forged);
+            assert!(net.take(side).is_empty(), "{side:?} answers {number}");
+        }
+    }
+}
+
 /// RFC 9000 section 19.19: the reason is text. One too long for the packet ends after a character.
 #[test]
 fn a_reason_too_long_is_cut_between_characters() {

@@ -3,7 +3,7 @@
 use mpquic_core::unstable_wire::frame::{Frame, NewConnectionId, PathRetireConnectionId};
 use mpquic_core::{ConnectionId, Fault, PathId, PreferredAddress, Side, TransportParameters};
 
-use super::harness::{Forgery, Kind, Net, Options, Sent};
+use super::harness::{Forgery, Kind, Net, Options, SECOND, Sent};
 use super::messages::{
     client_given, crypto, initial_header, message, parameters_in, server_cid, server_given,
 };
@@ -232,4 +232,24 @@ fn mp_018_the_preferred_address_brings_a_connection_id() {
         assert!(sent.iter().any(|sent| sent.has(|frame| *frame == retired)));
     }
     assert_eq!(net.dcid(Side::Client, PathId::ZERO), new.connection_id);
+}
+
+/// RFC 9000 section 18.2: the peer's `max_udp_payload_size` holds on every path, also while larger
+/// datagrams are tried.
+#[test]
+fn rfc_9000_18_2_no_path_carries_more_than_the_peer_takes() {
+    let mut net = Net::with_two_paths(Options {
+        // 1300
+        client_parameters: vec![0x03, 0x02, 0x45, 0x14],
+        ..Options::default()
+    });
+    net.write(Side::Server, 300_000);
+    let log = net.wait(5 * SECOND);
+    for path in [PathId(0), PathId(1)] {
+        let sent = log.iter().filter(|sent| sent.from.is_server());
+        let sizes = sent
+            .filter(|sent| sent.path() == Some(path))
+            .map(|sent| sent.data.len());
+        assert_eq!(sizes.max(), Some(1300), "{path}");
+    }
 }
