@@ -338,6 +338,12 @@ fn path_ids_grow_as_paths_come_and_go() {
     pair.drive(5 * SECOND);
     for side in SIDES {
         assert_eq!(pair.connection(side).paths().count(), 1);
+        // Two connection IDs for path 0, one for each of two paths that may be opened, and as many
+        // tokens at most; a server's first ID has none.
+        let routes = pair.routes(side);
+        assert_eq!(routes.connection_ids, 4, "{side:?}: {routes:?}");
+        assert!(routes.reset_tokens <= 4, "{side:?}: {routes:?}");
+        assert!(routes.retired_connection_ids <= 32, "{side:?}: {routes:?}");
     }
     pair.close(Side::Server);
 }

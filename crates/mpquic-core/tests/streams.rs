@@ -125,14 +125,16 @@ fn a_reset_and_a_stop_reach_the_other_side() {
     let reset = pair.send(Side::Client, 50_000_000).unwrap();
     let stopped = pair.send(Side::Client, 50_000_000).unwrap();
     pair.drive(200 * MS);
-    pair.client()
-        .send_stream(reset)
-        .reset(VarInt::from_u32(11))
-        .unwrap();
-    pair.server()
-        .recv_stream(stopped)
-        .stop(VarInt::from_u32(12))
-        .unwrap();
+    let client = pair.hosted_mut(Side::Client);
+    let code = VarInt::from_u32(11);
+    client
+        .application
+        .reset(&mut client.connection, reset, code);
+    let server = pair.hosted_mut(Side::Server);
+    let code = VarInt::from_u32(12);
+    server
+        .application
+        .stop(&mut server.connection, stopped, code);
     pair.drive(2 * SECOND);
     let server = &pair.hosted(Side::Server).unwrap().application;
     assert_eq!(server.incoming()[&reset].reset, Some(VarInt::from_u32(11)));

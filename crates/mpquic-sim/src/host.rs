@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig};
 use mpquic_core::{
     ConnectError, Connection, ConnectionHandle, DatagramEvent, Endpoint, Event, FourTuple,
-    Incoming, Transmit,
+    Incoming, RouteCounts, Transmit,
 };
 
 use crate::application::Application;
@@ -166,6 +166,16 @@ impl<A: Application> Host<A> {
     pub fn connection_mut(&mut self, index: usize) -> &mut Hosted<A> {
         mark(&mut self.connections, &mut self.dirty, index);
         &mut self.connections[index]
+    }
+
+    /// An application, to look at what it has gathered: calls on it change nothing of the connection.
+    pub(crate) fn application_mut(&mut self, index: usize) -> &mut A {
+        &mut self.connections[index].application
+    }
+
+    /// What the endpoint remembers of its connections.
+    pub fn routes(&self) -> RouteCounts {
+        self.endpoint.routes()
     }
 
     /// The endpoint.

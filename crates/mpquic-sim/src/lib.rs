@@ -24,7 +24,9 @@
 //! each, a [`Lab`] puts hosts on a network and moves the clock, and a [`Pair`] is a lab with a
 //! client and a server on the paths of a [`Topology`].
 
+mod agreement;
 mod application;
+mod arrived;
 pub mod experiment;
 mod host;
 mod invariants;
@@ -57,4 +59,4 @@ pub use policies::{Policies, UnknownPolicy};
 pub use tls::Tls;
 pub use topology::{PathLinks, Topology};
 pub use traffic::{Arrivals, Traffic};
-pub use transfers::{Incoming, Outgoing, Transfers};
+pub use transfers::{Incoming, Outgoing, Reset, Transfers};

@@ -1,10 +1,10 @@
-//! The bytes that transfers carry: known for every stream and offset, so that any misplaced or
-//! altered byte is noticed.
+//! The bytes that transfers carry: known for every stream, direction and offset, so that any
+//! misplaced or altered byte is noticed.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use mpquic_core::StreamId;
+use mpquic_core::{Side, StreamId};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{Rng, SeedableRng};
 
@@ -24,23 +24,49 @@ fn pattern() -> &'static Bytes {
     })
 }
 
-fn position(stream: StreamId, offset: u64) -> usize {
-    let stream = u64::from(stream) % PERIOD;
-    ((stream * 7919 + offset) % PERIOD) as usize
+/// Which bytes: those of a direction of a stream, or of a DATAGRAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// What the side that opened the stream sends on it.
+    Opener(StreamId),
+    /// What the other side sends on it.
+    Answer(StreamId),
+    /// The DATAGRAM of this number.
+    Datagram(u64),
 }
 
-/// The bytes of a stream from `offset` on, at most `length` and at most 64 KiB, without copying.
-pub(crate) fn chunk(stream: StreamId, offset: u64, length: u64) -> Bytes {
-    let start = position(stream, offset);
+impl Origin {
+    /// What a side sends on a stream.
+    pub(crate) fn of(stream: StreamId, sender: Side) -> Self {
+        if stream.initiator() == sender {
+            Self::Opener(stream)
+        } else {
+            Self::Answer(stream)
+        }
+    }
+
+    fn start(self) -> u64 {
+        let (number, start) = match self {
+            Self::Opener(stream) => (u64::from(stream), 0),
+            Self::Answer(stream) => (u64::from(stream), 31_337),
+            Self::Datagram(number) => (number, 12_345),
+        };
+        number % PERIOD * 7919 + start
+    }
+}
+
+/// The bytes of an origin from `offset` on, at most `length` and at most 64 KiB, without copying.
+pub(crate) fn chunk(origin: Origin, offset: u64, length: u64) -> Bytes {
+    let start = ((origin.start() + offset) % PERIOD) as usize;
     let length = length.min(MAX_CHUNK) as usize;
     pattern().slice(start..start + length)
 }
 
-/// True if `data` is what the stream has at `offset`.
-pub(crate) fn matches(stream: StreamId, offset: u64, data: &[u8]) -> bool {
+/// True if `data` is what the origin has at `offset`.
+pub(crate) fn matches(origin: Origin, offset: u64, data: &[u8]) -> bool {
     let mut offset = offset;
     data.chunks(MAX_CHUNK as usize).all(|part| {
-        let expected = chunk(stream, offset, part.len() as u64);
+        let expected = chunk(origin, offset, part.len() as u64);
         offset += part.len() as u64;
         expected == part
     })
@@ -49,18 +75,22 @@ pub(crate) fn matches(stream: StreamId, offset: u64, data: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mpquic_core::{Dir, Side};
+    use mpquic_core::Dir;
 
     #[test]
     fn a_shifted_or_foreign_byte_is_noticed() {
-        let stream = StreamId::new(Side::Client, Dir::Uni, 0);
-        let other = StreamId::new(Side::Client, Dir::Uni, 1);
+        let id = StreamId::new(Side::Client, Dir::Bi, 0);
+        let stream = Origin::of(id, Side::Client);
+        let answer = Origin::of(id, Side::Server);
+        let other = Origin::Opener(StreamId::new(Side::Client, Dir::Bi, 1));
         for offset in [0, 1, 65_530, 65_537, 1 << 20] {
             let data = chunk(stream, offset, 2000);
             assert!(matches(stream, offset, &data));
             assert!(!matches(stream, offset + 1, &data));
             assert!(!matches(stream, offset + 65_536, &data));
             assert!(!matches(other, offset, &data));
+            assert!(!matches(answer, offset, &data));
+            assert!(!matches(Origin::Datagram(0), offset, &data));
         }
         let long = [chunk(stream, 5, 65_536), chunk(stream, 65_541, 100)].concat();
         assert!(matches(stream, 5, &long));

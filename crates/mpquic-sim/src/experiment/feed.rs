@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use mpquic_core::{SendStream, StreamId, WriteError};
+use mpquic_core::{Dir, SendStream, StreamId, WriteError};
 
 use super::plan::Request;
-use crate::pattern;
+use crate::pattern::{self, Origin};
 
 /// The fewest bytes that a source of constant rate produces at a time.
 const MIN_BURST: f64 = 1200.0;
@@ -82,7 +82,7 @@ impl Feed {
     fn write_up_to(&mut self, bytes: u64, id: StreamId, stream: &mut SendStream<'_>) -> bool {
         let end = self.written.saturating_add(bytes).min(self.size);
         while self.written < end {
-            let mut chunks = [pattern::chunk(id, self.written, end - self.written)];
+            let mut chunks = [pattern::chunk(origin(id), self.written, end - self.written)];
             match stream.write_chunks(&mut chunks) {
                 Ok(written) => self.written += written.bytes as u64,
                 Err(WriteError::Blocked) => return false,
@@ -94,5 +94,14 @@ impl Feed {
             let _ = stream.finish();
         }
         self.written == self.size
+    }
+}
+
+/// What an object is made of, on the stream that carries it: uploads are sent by the side that opens
+/// the stream, downloads by the other one.
+pub(super) fn origin(id: StreamId) -> Origin {
+    match id.dir() {
+        Dir::Uni => Origin::Opener(id),
+        Dir::Bi => Origin::Answer(id),
     }
 }

@@ -11,7 +11,7 @@ use mpquic_core::{
     Connection, Dir, Event, PathEvent, PathId, PathStatus, ReadStreamError, StreamEvent, StreamId,
 };
 
-use super::feed::Feed;
+use super::feed::{self, Feed};
 use super::plan::{Plan, Progress, Request};
 use crate::application::Application;
 use crate::pattern;
@@ -238,7 +238,7 @@ impl Player {
             match stream.read_chunk(usize::MAX, true) {
                 Ok(Some(chunk)) => {
                     let expected = chunk.offset == arrival.bytes
-                        && pattern::matches(id, chunk.offset, &chunk.bytes);
+                        && pattern::matches(feed::origin(id), chunk.offset, &chunk.bytes);
                     if !expected {
                         let offset = chunk.offset;
                         return self.fail(format!("wrong bytes on stream {id} from {offset}"));
@@ -284,6 +284,13 @@ impl Player {
             return;
         };
         if let Some(index) = client.streams.get(&id).copied() {
+            let object = client.plan.objects().get(index);
+            let arrived = self.arrivals.get(&id).map(|arrival| arrival.bytes);
+            if let (Some(object), Some(arrived)) = (object, arrived)
+                && arrived != object.request.size
+            {
+                return self.fail(format!("stream {id} ended after {arrived} bytes"));
+            }
             client.progress[index].finished.get_or_insert(now);
             if let Plan::Video(video) = &mut client.plan {
                 video.on_segment(now);
