@@ -1,0 +1,179 @@
+//! Sequences that once failed. What is drawn from their seeds must stay as it is, so they have the
+//! configurations of their time.
+
+use mpquic_core::PathStatus::{Available, Backup};
+use mpquic_sim::Side;
+use mpquic_sim::Side::{Client, Server};
+
+use super::operation::OnPath::{self, Close, DownAndUp, Ping};
+use super::operation::OnStream;
+use super::operation::Operation::{self, Datagram, Network, OpenPath, Path, Pause, Resume, Send};
+use super::operation::Share;
+use super::operation::Trouble::{Corrupt, Delay, Mtu, Outage, Rebind};
+use super::run::Run;
+use super::setup::Sides;
+
+fn replay(seed: u64, operations: &[(Operation, u32)]) {
+    for tls in [false, true] {
+        let run = Run::new(seed, tls, Sides::Alike);
+        assert!(
+            run.is_some_and(|mut run| run.run(operations)),
+            "no handshake"
+        );
+    }
+}
+
+fn reset(side: Side, share: Share) -> Operation {
+    Operation::Stream(side, share, OnStream::Reset(7))
+}
+
+fn stop(side: Side, share: Share) -> Operation {
+    Operation::Stream(side, share, OnStream::Stop(7))
+}
+
+#[test]
+fn the_first_sequence_that_failed() {
+    let operations = [
+        (Network(Share(0), Mtu(1290)), 26),
+        (Send(Client, 21), 395),
+        (Network(Share(0), Outage(true)), 50),
+        (Network(Share(0), Outage(true)), 113),
+        (Resume(Client), 72),
+        (OpenPath(Share(0), Backup), 144),
+        (Network(Share(0), Outage(false)), 253),
+        (OpenPath(Share(0), Backup), 49),
+        (Path(Client, Share(0), OnPath::Status(Backup)), 298),
+        (OpenPath(Share(0), Available), 126),
+        (Path(Server, Share(0), DownAndUp), 310),
+        (OpenPath(Share(0), Available), 92),
+        (Resume(Client), 117),
+        (Send(Client, 12), 272),
+        (Send(Client, 0), 175),
+        (Path(Server, Share(14757395258967641293), DownAndUp), 31),
+        (Path(Server, Share(14757395258967641293), Ping), 81),
+        (Send(Client, 0), 394),
+        (Network(Share(0), Delay(53)), 382),
+        (Send(Server, 12), 246),
+        (Network(Share(0), Delay(96)), 197),
+        (Resume(Client), 359),
+        (reset(Client, Share(4611686018427387904)), 327),
+        (reset(Client, Share(4611686018427387904)), 39),
+        (Resume(Client), 225),
+        (Pause(Server), 79),
+        (reset(Client, Share(4611686018427387904)), 250),
+        (Pause(Client), 75),
+        (Network(Share(0), Corrupt(0.030069461092095483)), 171),
+        (Resume(Server), 335),
+        (Send(Server, 18), 165),
+        (Send(Client, 17), 134),
+        (reset(Server, Share(0)), 332),
+        (Network(Share(0), Delay(15)), 242),
+        (Path(Client, Share(0), DownAndUp), 0),
+    ];
+    replay(18_075_310_250_474_316_107, &operations);
+}
+
+#[test]
+fn the_second_sequence_that_failed() {
+    let operations = [
+        (OpenPath(Share(0), Available), 11),
+        (OpenPath(Share(0), Available), 266),
+        (Network(Share(0), Outage(true)), 0),
+        (OpenPath(Share(0), Available), 75),
+        (Send(Server, 0), 0),
+        (Path(Client, Share(4611686018427387904), Close), 0),
+        (reset(Client, Share(0)), 0),
+        (Network(Share(0), Rebind { other_ip: false }), 0),
+        (Datagram(Server, 1), 215),
+        (Send(Client, 13), 0),
+        (reset(Client, Share(0)), 0),
+        (Send(Client, 0), 0),
+        (reset(Client, Share(0)), 35),
+        (Send(Client, 0), 240),
+        (Send(Client, 0), 68),
+        (Send(Client, 0), 189),
+        (Send(Client, 0), 304),
+        (Path(Server, Share(0), Close), 5),
+    ];
+    replay(13_707_921_311_733_808_328, &operations);
+}
+
+#[test]
+fn the_third_sequence_that_failed() {
+    let operations = [
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 0),
+    ];
+    replay(1_185_989_697_164_800_672, &operations);
+}
+
+#[test]
+fn the_fourth_sequence_that_failed() {
+    let operations = [
+        (Send(Client, 9), 0),
+        (Send(Client, 0), 0),
+        (OpenPath(Share(0), Available), 195),
+        (stop(Client, Share(0)), 65),
+        (stop(Client, Share(0)), 266),
+        (Send(Client, 0), 174),
+        (Network(Share(0), Rebind { other_ip: false }), 0),
+        (stop(Client, Share(0)), 0),
+        (Network(Share(0), Delay(8)), 0),
+        (Send(Server, 0), 285),
+        (Network(Share(0), Outage(true)), 0),
+        (Send(Server, 0), 222),
+        (Send(Server, 0), 385),
+        (reset(Client, Share(0)), 382),
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 0),
+        (Path(Server, Share(9223372036854775808), Close), 0),
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 231),
+        (Send(Client, 0), 343),
+        (Path(Client, Share(0), DownAndUp), 321),
+        (Send(Client, 0), 337),
+        (Send(Client, 0), 368),
+        (Send(Client, 0), 236),
+        (Path(Client, Share(0), Close), 0),
+        (Send(Client, 0), 0),
+        (Network(Share(0), Rebind { other_ip: false }), 0),
+        (Send(Client, 0), 0),
+        (Send(Client, 0), 0),
+    ];
+    replay(16_393_192_905_632_156_836, &operations);
+}
+
+#[test]
+fn the_fifth_sequence_that_failed() {
+    let operations = [
+        (Send(Server, 0), 51),
+        (Network(Share(0), Outage(true)), 0),
+        (OpenPath(Share(0), Available), 226),
+        (Send(Client, 0), 94),
+        (Network(Share(6148914691236517206), Outage(true)), 54),
+        (stop(Client, Share(0)), 98),
+        (Network(Share(6148914691236517206), Outage(true)), 153),
+        (Datagram(Client, 1), 375),
+        (Pause(Server), 277),
+        (Network(Share(6148914691236517206), Outage(true)), 249),
+        (Path(Client, Share(0), OnPath::Status(Backup)), 142),
+        (Network(Share(6148914691236517206), Outage(true)), 202),
+        (Network(Share(0), Outage(false)), 272),
+        (OpenPath(Share(0), Available), 214),
+        (Datagram(Server, 109), 385),
+        (Network(Share(0), Outage(false)), 271),
+        (Send(Client, 0), 0),
+        (Network(Share(0), Outage(true)), 101),
+        (Network(Share(0), Mtu(1250)), 174),
+        (Datagram(Client, 1), 0),
+        (Send(Client, 0), 95),
+        (Network(Share(6148914691236517206), Outage(true)), 14),
+        (Network(Share(0), Mtu(1250)), 94),
+        (Send(Client, 13), 0),
+        (Datagram(Client, 1), 0),
+    ];
+    replay(3_359_751_359_181_558_905, &operations);
+}

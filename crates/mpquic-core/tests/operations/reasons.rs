@@ -1,0 +1,141 @@
+//! Why connections end, and why they may.
+
+use mpquic_core::{ConnectionError, Event, Fault, TransportErrorCode, VarInt};
+use mpquic_sim::{Pair, Side};
+
+use super::operation::SIDES;
+
+/// What happened that may end a connection, or keep a side from hearing of its end.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    closed: Option<Closed>,
+    /// A side has closed a path, or one has moved. If the other side had closed the rest, or nothing
+    /// passes at the new addresses while they are validated, none is left (MP-128).
+    is_path_left: bool,
+    /// A NAT box forgot its bindings: the server cannot reach the client before it sends.
+    is_rebound: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    by: Side,
+    code: u32,
+    /// The other side's application can be told: it has all keys.
+    is_confirmed: bool,
+    /// Packets that were lost until then.
+    lost: u64,
+}
+
+/// Packets that the network did not deliver, or not as they were sent.
+fn lost(pair: &Pair) -> u64 {
+    let names = pair.links().iter().map(|links| links.name.as_str());
+    let counters = names.flat_map(|name| pair.counters(name));
+    let lost = counters.map(|link| {
+        let dropped = [link.dropped_loss, link.dropped_outage, link.dropped_mtu];
+        dropped.iter().sum::<u64>() + link.dropped_queue + link.corrupted
+    });
+    lost.sum()
+}
+
+/// Why a side's connection was lost, if it was.
+fn reason(pair: &Pair, side: Side) -> Option<ConnectionError> {
+    let events = pair.events(side).into_iter();
+    let mut reasons = events.filter_map(|event| match event {
+        Event::ConnectionLost { reason } => Some(reason),
+        _ => None,
+    });
+    let first = reasons.next();
+    assert_eq!(reasons.next(), None, "{side:?} lost its connection twice");
+    first
+}
+
+/// The side has not heard how the connection ended.
+fn is_unheard(reason: &ConnectionError) -> bool {
+    matches!(reason, ConnectionError::TimedOut | ConnectionError::Reset)
+}
+
+/// No path was left, as this side noticed or the other one says.
+fn is_without_path(reason: &ConnectionError) -> bool {
+    let fault = Fault::NoPathLeft;
+    match reason {
+        ConnectionError::TransportError(error) => error.fault == fault,
+        ConnectionError::ConnectionClosed(close) => {
+            close.code == fault.code() && close.reason == fault.reason()
+        }
+        _ => false,
+    }
+}
+
+impl Past {
+    /// The reason that applications give when they close.
+    pub(super) const REASON: &str = "enough";
+
+    pub(super) fn on_close(&mut self, by: Side, code: u32, pair: &Pair) {
+        let confirmed = |side| pair.has_event(side, &Event::HandshakeConfirmed);
+        self.closed = Some(Closed {
+            by,
+            code,
+            is_confirmed: confirmed(Side::Client) && confirmed(Side::Server),
+            lost: lost(pair),
+        });
+    }
+
+    pub(super) fn on_path_left(&mut self) {
+        self.is_path_left = true;
+    }
+
+    pub(super) fn on_rebinding(&mut self) {
+        self.is_rebound = true;
+        self.is_path_left = true;
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Checks why both sides' connections ended.
+    pub(super) fn check(&self, pair: &Pair) {
+        match self.closed {
+            Some(closed) => self.check_closed(pair, closed),
+            None => self.check_lost(pair),
+        }
+    }
+
+    /// The side that closed knows, and the other one hears code and reason unless packets are lost.
+    fn check_closed(&self, pair: &Pair, closed: Closed) {
+        let here = reason(pair, closed.by);
+        assert!(here.is_none(), "{:?} closed: {here:?}", closed.by);
+        if pair.hosted(!closed.by).is_none() {
+            return;
+        }
+        let there = reason(pair, !closed.by).expect("the other side has lost its connection");
+        let as_closed = match &there {
+            ConnectionError::ApplicationClosed(close) => {
+                close.error_code == VarInt::from_u32(closed.code)
+                    && close.reason == Self::REASON.as_bytes()
+            }
+            // RFC 9000 section 10.2.3: what the application says stays secret before that.
+            ConnectionError::ConnectionClosed(close) => {
+                !closed.is_confirmed
+                    && close.code == TransportErrorCode::APPLICATION_ERROR
+                    && close.reason.is_empty()
+            }
+            _ => false,
+        };
+        let may_miss = self.is_rebound || lost(pair) > closed.lost;
+        let expected = as_closed
+            || is_unheard(&there) && may_miss
+            || is_without_path(&there) && self.is_path_left;
+        assert!(expected, "{closed:?}, but the other side: {there:?}");
+    }
+
+    /// Nobody closed: both sides together have left the last path.
+    fn check_lost(&self, pair: &Pair) {
+        let reasons = SIDES.map(|side| reason(pair, side));
+        assert!(self.is_path_left, "{reasons:?} without a reason");
+        let without_path = reasons.iter().flatten().filter(|it| is_without_path(it));
+        let noticed = without_path.count();
+        let unheard = reasons.iter().flatten().filter(|it| is_unheard(it)).count();
+        assert!(noticed >= 1 && noticed + unheard == 2, "{reasons:?}");
+    }
+}
