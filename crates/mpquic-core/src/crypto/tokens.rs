@@ -19,6 +19,8 @@ use ring::{aead, hmac};
 const NONCE_LENGTH: usize = 16;
 /// Addresses one NEW_TOKEN token is good for.
 const MAX_ADDRESSES: usize = 8;
+/// How far the clocks of servers that share a key may be apart.
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
 /// Derives stateless reset tokens from connection IDs (RFC 9000 section 10.3.2).
 pub(crate) struct ResetKey(hmac::Key);
@@ -214,11 +216,14 @@ impl TokenIssuer {
     }
 }
 
-/// True if a token issued then is no older than `lifetime`. Tokens from the future are as good as
-/// new: the clocks of the servers that share a key differ a little.
+/// True if a token issued then is no older than `lifetime`. One from the near future is as good as
+/// new, because the clocks of the servers that share a key differ a little. One from a later time is
+/// not: after a clock was set back, it would be good for too long.
 pub(crate) fn is_fresh(issued: SystemTime, lifetime: Duration, now: SystemTime) -> bool {
-    now.duration_since(issued)
-        .map_or(true, |age| age <= lifetime)
+    match now.duration_since(issued) {
+        Ok(age) => age <= lifetime,
+        Err(future) => future.duration() <= MAX_CLOCK_DIFFERENCE,
+    }
 }
 
 /// Key and nonce of the Retry integrity tag (RFC 9001 section 5.8, RFC 9369 section 3.3.3).

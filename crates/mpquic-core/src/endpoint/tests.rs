@@ -394,6 +394,31 @@ fn rfc_9000_8_1_4_new_token_is_good_once_from_its_addresses() {
     assert!(!test.is_validated(6, b"short"));
 }
 
+/// Servers that share a key have clocks that differ a little. A clock that was set back by more must
+/// not make tokens good for longer.
+#[test]
+fn rfc_9000_8_1_3_tokens_from_the_future_are_not_good() {
+    let second = Duration::from_secs(1);
+    for (back, is_good) in [(5 * second, true), (6 * second, false)] {
+        let mut test = Test::new();
+        let incoming = test.incoming(initial(dcid(1), b""));
+        let (retry_scid, from_retry) = test.retry(incoming);
+        let new_token = test.new_token(&["198.51.100.1"], 1);
+        *test.clock.0.lock().unwrap() -= back;
+        assert_eq!(test.is_validated(2, &new_token), is_good, "{back:?}");
+        match test.receive(initial(retry_scid, &from_retry)) {
+            Some(DatagramEvent::NewConnection(incoming)) if is_good => {
+                assert!(incoming.remote_address_validated());
+            }
+            Some(DatagramEvent::Response(_)) if !is_good => {
+                let code = test.close_code(retry_scid);
+                assert_eq!(code, TransportErrorCode::INVALID_TOKEN);
+            }
+            other => panic!("{back:?}: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn rfc_9000_10_3_unknown_packets_are_answered_with_a_reset() {
     let mut test = Test::new();
