@@ -7,6 +7,9 @@ use crate::wire::header::ProtectedPacket;
 
 /// The most packets kept.
 const MAX_PACKETS: usize = 16;
+/// The most bytes of packets kept: a little more than so many packets of 1500 bytes. Anybody can
+/// fill it, because packets that cannot be opened yet may be forged.
+const MAX_BYTES: usize = 32 << 10;
 
 /// 1-RTT packets that came before the handshake was complete, or that open a path before we have a
 /// connection ID to answer with.
@@ -16,7 +19,8 @@ pub(crate) struct BufferedPackets(Vec<(Arrival, ProtectedPacket)>);
 impl BufferedPackets {
     /// Keeps a packet; false if there is no room.
     pub(crate) fn push(&mut self, arrival: &Arrival, packet: &ProtectedPacket) -> bool {
-        let has_room = self.0.len() < MAX_PACKETS;
+        let kept: usize = self.0.iter().map(|(_, packet)| packet.data.len()).sum();
+        let has_room = self.0.len() < MAX_PACKETS && kept + packet.data.len() <= MAX_BYTES;
         if has_room {
             self.0.push((*arrival, packet.clone()));
         }

@@ -204,3 +204,38 @@ fn rfc_9001_5_7_packets_that_overtake_the_handshake_are_kept() {
     assert_eq!(accepted.streams().accept(Dir::Uni), Some(id));
     assert_eq!(read(accepted, id), (b"early bird".to_vec(), true));
 }
+
+/// RFC 9001 section 5.7: what is kept of such packets is bounded, in number and in bytes. Nobody can
+/// tell yet whether they are genuine.
+#[test]
+fn rfc_9001_5_7_few_packets_that_overtake_the_handshake_are_kept() {
+    // The size of each datagram, and how many of them are kept.
+    for (size, kept) in [
+        (100, 16),
+        (1200, 16),
+        (20_000, 1),
+        (16 << 10, 2),
+        (40_000, 0),
+    ] {
+        let mut test = Test::new();
+        let mut client = test.connect();
+        let mut server = None;
+        for data in test.datagrams(&mut client.1) {
+            test.give_server(&mut server, data);
+        }
+        let first = test.datagrams(&mut server.as_mut().unwrap().1).remove(0);
+        let (_, server_cid) = long_header(&first);
+        let mut forged = BytesMut::from(&[0x40][..]);
+        forged.extend_from_slice(&server_cid);
+        forged.resize(size, 7);
+        for _ in 0..20 {
+            test.give_server(&mut server, forged.clone());
+        }
+        let dropped = server.as_ref().unwrap().1.stats().packets_dropped;
+        assert_eq!(dropped, 20 - kept, "{size} bytes");
+        // The handshake goes on.
+        test.give_client(&mut client, first);
+        test.exchange(&mut client, &mut server);
+        assert!(!server.unwrap().1.is_handshaking());
+    }
+}
