@@ -311,6 +311,37 @@ fn attempts_are_bounded_and_expire() {
     assert!(test.endpoint.routes.is_empty());
 }
 
+/// What is kept for attempts that wait is bounded, for each and for all of them together.
+#[test]
+fn datagrams_of_attempts_are_bounded() {
+    let mut test = Test::new();
+    let cid = |number: u16| {
+        let [high, low] = number.to_be_bytes();
+        ConnectionId::new(&[high, low, 0, 0, 0, 0, 0, 0])
+    };
+    // 8 MiB, in pieces of 32 KiB, which is what one attempt may have.
+    let pieces = 256;
+    let mut waiting = Vec::new();
+    for number in 0..=pieces {
+        waiting.push(test.incoming(initial(cid(number), b"")));
+    }
+    let kept = |test: &mut Test, number: u16, size: usize| {
+        let dropped = test.endpoint.stats().datagrams_dropped;
+        let mut datagram = initial(cid(number), b"");
+        datagram.resize(size, 0);
+        assert!(test.receive(datagram).is_none());
+        test.endpoint.stats().datagrams_dropped == dropped
+    };
+    assert!(!kept(&mut test, 0, (32 << 10) + 1));
+    for number in 0..pieces {
+        assert!(kept(&mut test, number, 32 << 10), "{number}");
+        assert!(!kept(&mut test, number, 1200), "{number}");
+    }
+    assert!(!kept(&mut test, pieces, 1200));
+    test.endpoint.ignore(waiting.swap_remove(0));
+    assert!(kept(&mut test, pieces, 32 << 10));
+}
+
 /// An attempt that nobody decides on does not keep others out.
 #[test]
 fn a_dropped_attempt_makes_room() {
