@@ -65,6 +65,16 @@ fn returns_to_the_old_window_after_k_seconds() {
     assert!(windows.is_sorted());
 }
 
+/// RFC 9438 section 4.2: however far away the old window is, a round trip adds half of what there is.
+#[test]
+fn a_round_trip_adds_at_most_half() {
+    let mut flow = Flow::with_window(12_000.0, Duration::from_secs(2));
+    flow.cubic.curve.w_max = 1_200_000.0;
+    flow.round();
+    let window = flow.cubic.window.rounded();
+    assert!((17_000..=18_000).contains(&window), "{window}");
+}
+
 #[test]
 fn is_no_slower_than_reno_on_short_paths() {
     let mut flow = Flow::with_window(24_000.0, Duration::from_millis(10));

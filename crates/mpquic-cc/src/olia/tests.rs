@@ -45,6 +45,14 @@ fn t13_windows_move_towards_the_longer_loss_interval() {
     assert_close(&growths(&olia, 1200.0), &[-3.333, 73.333]);
 }
 
+/// By interval / RTT² the first path is the best; by interval / RTT it would be the second, whose
+/// window is the largest already, so that nothing would move.
+#[test]
+fn paths_are_ranked_by_the_square_of_the_rtt() {
+    let olia = olia(&[(24_000, 10_000, 100_000), (48_000, 40_000, 900_000)]);
+    assert_close(&alphas(&olia), &[0.5, -0.5]);
+}
+
 #[test]
 fn t16_one_path_is_reno() {
     let olia = olia(&[(24_000, 37_000, 5_000)]);
