@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::{Args, Parser, Subcommand};
 use http::Uri;
 use mpquic_core::Version;
-use mpquic_core::config::{TransportConfig, TransportOptions};
+use mpquic_core::config::TransportOptions;
 use mpquic_core::congestion::ControllerFactory;
 use mpquic_core::sched::SchedulerFactory;
 use mpquic_qlog::Directory;
@@ -183,10 +183,10 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// Transport parameters for at most this many paths, with logs if they were asked for.
-    pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportConfig, Failure> {
+    pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportOptions, Failure> {
         let mut transport = self.policy.transport(max_paths);
         self.qlog.apply(&mut transport)?;
-        transport.build().map_err(Failure::usage)
+        Ok(transport)
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         }
     };
     let transport = args.connections.transport(args.max_paths)?;
+    let transport = transport.build().map_err(Failure::usage)?;
     let config = prefer(config.transport_config(transport), &args.preferred_address)?;
     let interrupted = interrupted();
     let endpoint = listen(&args.listen, config, &args.connections.versions)?;

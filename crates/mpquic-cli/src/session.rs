@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{FutureExt, Shared};
 use http::Uri;
-use mpquic_tokio::{ClientConfig, Connection, Endpoint, VarInt, ZeroRttAccepted};
+use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
 use crate::args::{Cipher, Get, Local};
@@ -65,7 +65,9 @@ impl<'a> Sessions<'a> {
     pub(crate) fn new(args: &'a Get) -> Result<Self, Failure> {
         let provider = Cipher::provider(args.connections.cipher);
         let verifier = Verifier::new(&args.trust.trust(), provider)?;
-        let transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
+        let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
+        transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
+        let transport = transport.build().map_err(Failure::usage)?;
         let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
             .transport_config(transport)
             .server_addresses(args.server_addr.clone());
@@ -161,14 +163,14 @@ impl<'a> Sessions<'a> {
         let seconds = self.args.connect_timeout;
         match tokio::time::timeout(Duration::from_secs(seconds), connecting).await {
             Ok(Ok(connection)) => Ok((endpoint, connection, None)),
+            Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => Err(Failure::other(format!(
+                "no answer from {address} for {seconds} s; is a QUIC server there, and does a \
+                 firewall let UDP through?"
+            ))),
             Ok(Err(error)) => Err(match self.verifier.refusal() {
                 Some(refusal) => Failure::other(refusal),
                 None => Failure::other(format!("cannot connect to {address}: {error}")),
             }),
-            Err(_) => Err(Failure::other(format!(
-                "no answer from {address} for {seconds} s; is a QUIC server there, and does a \
-                 firewall let UDP through?"
-            ))),
         }
     }
 

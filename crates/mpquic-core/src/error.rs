@@ -103,6 +103,10 @@ pub enum ConnectionError {
     /// Nothing was heard on any path for the idle timeout.
     #[error("timed out: nothing was heard from the peer on any path")]
     TimedOut,
+    /// The handshake was not complete after
+    /// [`max_handshake_duration`](crate::config::TransportOptions::max_handshake_duration).
+    #[error("timed out: the handshake took too long")]
+    HandshakeTimedOut,
     /// Our application closed the connection.
     #[error("closed by this application")]
     LocallyClosed,

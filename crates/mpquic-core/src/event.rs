@@ -146,6 +146,8 @@ pub enum TimeoutReason {
     KeepAlive(PathId),
     /// The connection idled too long.
     Idle,
+    /// The handshake takes too long.
+    Handshake,
     /// Closing or draining ends.
     Close,
     /// Old 1-RTT keys or a server's 0-RTT keys are to be dropped.

@@ -182,6 +182,25 @@ fn times_of_a_connection() {
             ],
         },
         Row {
+            option: "max_handshake_duration",
+            taken: &[
+                |it| it.max_handshake_duration = MS,
+                |it| it.max_handshake_duration = LARGEST,
+            ],
+            refused: &[
+                (
+                    |it| it.max_handshake_duration = Duration::ZERO,
+                    "0ns",
+                    INTERVAL,
+                ),
+                (
+                    |it| it.max_handshake_duration = LARGEST + MS,
+                    "4611686018427387.904s",
+                    INTERVAL,
+                ),
+            ],
+        },
+        Row {
             option: "keep_alive_interval",
             taken: &[
                 |it| it.keep_alive_interval = None,

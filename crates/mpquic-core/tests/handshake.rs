@@ -171,6 +171,7 @@ fn a_refused_client_learns_it_at_once() {
 fn an_ignored_client_times_out() {
     let mut setup = Setup::new().transport(|transport| {
         transport.max_idle_timeout = Some(10 * SECOND);
+        transport.max_handshake_duration = 20 * SECOND;
     });
     setup.accept = AcceptPolicy::Ignore;
     let mut pair = Pair::new(&one_path(), setup);

@@ -191,11 +191,15 @@ impl Connecting {
                 }
                 Poll::Ready(Err(error)) => {
                     self.attempts.remove(index);
-                    if error == ConnectionError::TimedOut {
+                    let is_silent = matches!(
+                        error,
+                        ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut
+                    );
+                    if is_silent {
                         self.attempts
                             .extend(self.others.as_mut().and_then(|others| others.start()));
                     }
-                    if error != ConnectionError::TimedOut || self.attempts.is_empty() {
+                    if !is_silent || self.attempts.is_empty() {
                         self.attempts.clear();
                         self.others = None;
                         return Poll::Ready(Err(error));

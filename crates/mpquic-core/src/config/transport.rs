@@ -142,6 +142,10 @@ fn windows(options: &TransportOptions) -> Checked {
 fn times(options: &TransportOptions) -> Checked {
     for (option, interval) in [
         ("max_idle_timeout", options.max_idle_timeout),
+        (
+            "max_handshake_duration",
+            Some(options.max_handshake_duration),
+        ),
         ("keep_alive_interval", options.keep_alive_interval),
     ] {
         if let Some(interval) = interval {

@@ -76,6 +76,11 @@ pub struct TransportOptions {
     /// Idle timeout of the connection, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` for
     /// none of ours (the peer's still applies).
     pub max_idle_timeout: Option<Duration>,
+    /// How long a handshake may take, whatever arrives meanwhile; from 1 ms to 2^62 - 1 ms. A
+    /// connection whose handshake is not complete by then ends silently, with
+    /// [`ConnectionError::HandshakeTimedOut`](crate::ConnectionError::HandshakeTimedOut). A client
+    /// counts from its first packet, a server from when it accepts.
+    pub max_handshake_duration: Duration,
     /// Send a PING on every path that was silent for this long, from 1 ms to 2^62 - 1 ms; `None` for
     /// never.
     pub keep_alive_interval: Option<Duration>,
@@ -149,6 +154,7 @@ impl TransportOptions {
             max_receive_window: 64 << 20,
             send_window: 16 << 20,
             max_idle_timeout: Some(Duration::from_secs(30)),
+            max_handshake_duration: Duration::from_secs(10),
             keep_alive_interval: None,
             initial_rtt: Duration::from_millis(333),
             initial_mtu: 1200,

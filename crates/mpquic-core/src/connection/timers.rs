@@ -38,6 +38,7 @@ impl Connection {
         earliest.note(self.scheduling.next_timeout(), TimeoutReason::Scheduler);
         let idle = self.idle.deadline(|| self.paths.largest_pto());
         earliest.note(idle, TimeoutReason::Idle);
+        earliest.note(self.handshake.deadline(), TimeoutReason::Handshake);
         earliest.note(self.handshake.next_timeout(), TimeoutReason::KeyDiscard);
         earliest.note(self.idle.trim_timeout(), TimeoutReason::Trim);
         earliest.0
@@ -69,11 +70,15 @@ impl Connection {
         if !self.state.is_open() {
             return;
         }
-        let largest = || self.paths.largest_pto();
-        if self.idle.deadline(largest).is_some_and(|at| at <= now) {
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+        let is_late = is_due(self.handshake.deadline());
+        if is_late || is_due(self.idle.deadline(|| self.paths.largest_pto())) {
             // RFC 9000 section 10.1: the connection is closed silently.
             self.state = State::Drained;
-            self.lose(ConnectionError::TimedOut);
+            self.lose(match is_late {
+                true => ConnectionError::HandshakeTimedOut,
+                false => ConnectionError::TimedOut,
+            });
             self.outbox.endpoint_event(RouteChange::Drained);
             return;
         }

@@ -1,6 +1,7 @@
 //! [`Handshake`]: its fields, and the questions that it answers.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::ConnectionId;
@@ -74,6 +75,8 @@ pub(crate) struct Handshake {
     pub(super) token: Bytes,
     /// A NEW_TOKEN frame with this token is to be sent.
     pub(super) new_token: Option<Bytes>,
+    /// When it has to be complete.
+    deadline: Instant,
     pub(super) complete: bool,
     pub(super) confirmed: bool,
     /// HANDSHAKE_DONE is to be sent.
@@ -117,6 +120,7 @@ impl Handshake {
             },
             token,
             new_token: None,
+            deadline: setup.now + setup.transport.max_handshake_duration,
             complete: false,
             confirmed: false,
             done_pending: false,
@@ -140,6 +144,12 @@ impl Handshake {
     /// True once the handshake is confirmed (RFC 9001 section 4.1.2).
     pub(crate) fn is_confirmed(&self) -> bool {
         self.confirmed
+    }
+
+    /// When the connection ends, unless the handshake is complete before. Nothing that arrives moves
+    /// it.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        (!self.complete).then_some(self.deadline)
     }
 
     /// ALPN and server name, once known.

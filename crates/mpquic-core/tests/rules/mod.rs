@@ -9,6 +9,7 @@ mod closing;
 mod connection_ids;
 mod economy;
 mod handshake;
+mod handshake_duration;
 mod harness;
 mod messages;
 mod migration;
