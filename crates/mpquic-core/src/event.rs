@@ -112,7 +112,7 @@ impl fmt::Debug for EndpointEvent {
     }
 }
 
-/// How the routes of an endpoint to one of its connections change.
+/// How the routes of an endpoint to one of its connections change, and how far the connection is.
 // Reset tokens are secret, so only tests may print them.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, PartialEq, Eq)]
@@ -125,6 +125,8 @@ pub(crate) enum RouteChange {
     ResetTokenAdded([u8; 16]),
     /// Datagrams that end in this token are no longer a reset of the connection.
     ResetTokenRemoved([u8; 16]),
+    /// Server: the handshake is complete.
+    HandshakeComplete,
     /// The connection is over; forget it.
     Drained,
 }

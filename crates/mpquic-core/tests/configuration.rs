@@ -482,6 +482,16 @@ fn options_of_a_server() {
             )],
         },
         Row {
+            option: "max_connections",
+            taken: &[|it| it.max_connections = 1],
+            refused: &[(|it| it.max_connections = 0, "0", "at least 1")],
+        },
+        Row {
+            option: "max_half_open",
+            taken: &[|it| it.max_half_open = 1],
+            refused: &[(|it| it.max_half_open = 0, "0", "at least 1")],
+        },
+        Row {
             option: "preferred_address_v4",
             taken: &[|it| it.preferred_address_v4 = v4("192.0.2.1:1")],
             refused: &[

@@ -353,10 +353,36 @@ impl ServerConfig {
         self
     }
 
-    /// Connection attempts that may wait to be accepted, 65,536 by default; more are refused.
+    /// Connection attempts that may wait to be accepted, 4096 by default; more are refused.
     #[must_use]
     pub fn max_incoming(mut self, count: usize) -> Self {
         self.core.max_incoming = count;
+        self
+    }
+
+    /// Accepted connections that may be open at a time, at least 1, 65,536 by default; further
+    /// clients are refused.
+    #[must_use]
+    pub fn max_connections(mut self, count: usize) -> Self {
+        self.core.max_connections = count;
+        self
+    }
+
+    /// Half-open connections there may be at a time, at least 1, 4096 by default: clients that wait
+    /// to be accepted, or whose handshake is not complete. Further clients get no answer, and try
+    /// again.
+    #[must_use]
+    pub fn max_half_open(mut self, count: usize) -> Self {
+        self.core.max_half_open = count;
+        self
+    }
+
+    /// From this many half-open connections on, 1024 by default, clients have to prove their
+    /// address by answering a Retry, before [`Endpoint::accept`](crate::Endpoint::accept) returns
+    /// them. With 0, every client has to; above [`Self::max_half_open`], none.
+    #[must_use]
+    pub fn retry_threshold(mut self, count: usize) -> Self {
+        self.core.retry_threshold = count;
         self
     }
 }

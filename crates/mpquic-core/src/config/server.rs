@@ -38,7 +38,25 @@ pub struct ServerOptions {
     /// The same for clients that use IPv6.
     pub preferred_address_v6: Option<SocketAddrV6>,
     /// How many connection attempts may wait to be accepted or refused; more are refused at once.
+    /// Those that wait are half-open, too (see [`Self::max_half_open`]).
     pub max_incoming: usize,
+    /// Accepted connections that may be open at a time, at least 1; further attempts are refused.
+    /// The default, 65,536, takes about 1 GiB if all of them idle.
+    pub max_connections: usize,
+    /// Half-open connections there may be at a time, at least 1: attempts that wait for a decision,
+    /// and accepted connections whose handshake is not complete. Further attempts get no answer, so
+    /// their clients try again. The default is 4096, enough for 20,000 new clients per second with
+    /// handshakes of 200 ms.
+    pub max_half_open: usize,
+    /// From this many half-open connections on, clients have to prove their address: an attempt
+    /// without a valid token is answered with a Retry, which costs its client one round trip, and
+    /// the application does not see it. So a flood from forged addresses cannot keep other clients
+    /// out. With 0, every client has to; above `max_half_open`, none. The default is 1024. Forged
+    /// attempts end after [`max_handshake_duration`], so with the default of that no more than about
+    /// 100 of them per second cost more than a Retry.
+    ///
+    /// [`max_handshake_duration`]: super::TransportOptions::max_handshake_duration
+    pub retry_threshold: usize,
 }
 
 impl ServerOptions {
@@ -58,7 +76,10 @@ impl ServerOptions {
             migration: true,
             preferred_address_v4: None,
             preferred_address_v6: None,
-            max_incoming: 1 << 16,
+            max_incoming: 1 << 12,
+            max_connections: 1 << 16,
+            max_half_open: 1 << 12,
+            retry_threshold: 1 << 10,
         }
     }
 
@@ -72,6 +93,8 @@ impl ServerOptions {
             let expected = "more than zero";
             return Err(InvalidOption::new("retry_token_lifetime", "0ns", expected));
         }
+        InvalidOption::unless_at_least("max_connections", self.max_connections, 1)?;
+        InvalidOption::unless_at_least("max_half_open", self.max_half_open, 1)?;
         let v4 = self.preferred_address_v4.map(SocketAddr::V4);
         let v6 = self.preferred_address_v6.map(SocketAddr::V6);
         for (option, address) in [("preferred_address_v4", v4), ("preferred_address_v6", v6)] {

@@ -8,6 +8,7 @@ use quinn_proto::ConnectionId;
 use rand::RngExt;
 use thiserror::Error;
 
+use super::answers::Unproven;
 use super::attempts::Place;
 use super::incoming::Incoming;
 use super::routes::ConnectionHandle;
@@ -140,7 +141,7 @@ impl Endpoint {
         let mut local_parameters = self.server_parameters(&incoming, local_cid);
         let initial = incoming.initial;
         let versions = Versions::new(&self.config, initial.version, self.random.random());
-        let handle = self.routes.insert(local_cid);
+        let handle = self.routes.insert_accepted(local_cid);
         let four_tuple = incoming.first.four_tuple;
         local_parameters.preferred_address =
             self.preferred_address(handle, &config, four_tuple.local);
@@ -271,8 +272,12 @@ impl Endpoint {
         buf.clear();
         self.forget(&incoming);
         self.stats.retries += 1;
-        self.answers.retry(now, &incoming, retry_scid, buf);
-        Ok(Transmit::without_connection(incoming.four_tuple(), buf))
+        let unproven = Unproven {
+            server: &incoming.server,
+            initial: &incoming.initial,
+            four_tuple: incoming.four_tuple(),
+        };
+        Ok(self.answers.retry(now, &unproven, retry_scid, buf))
     }
 
     /// Drops the attempt without an answer.

@@ -9,7 +9,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::answer_log::AnswerLog;
-use super::incoming::Incoming;
 use super::initial::FirstInitial;
 use super::server::Server;
 use super::stateless_reset;
@@ -20,6 +19,13 @@ use crate::qlog::{Unnumbered, UnnumberedKind};
 use crate::rate::TokenBucket;
 use crate::version::Version;
 use crate::wire::header::{self, Peek};
+
+/// A client whose address is not proven.
+pub(super) struct Unproven<'a> {
+    pub(super) server: &'a Server,
+    pub(super) initial: &'a FirstInitial,
+    pub(super) four_tuple: FourTuple,
+}
 
 /// Writes answers that need no connection. Each is written to an empty buffer.
 pub(super) struct Answers {
@@ -70,24 +76,24 @@ impl Answers {
         self.log.sent(now, server, &packet);
     }
 
-    /// Asks the client of an attempt to prove its address (RFC 9000 section 8.1.2).
+    /// Asks a client to prove its address (RFC 9000 section 8.1.2).
     pub(super) fn retry(
         &mut self,
         now: Instant,
-        incoming: &Incoming,
+        client: &Unproven<'_>,
         retry_scid: ConnectionId,
         buf: &mut Vec<u8>,
-    ) {
-        let Server { config, token_key } = &*incoming.server;
+    ) -> Transmit {
+        let Server { config, token_key } = client.server;
         let FirstInitial {
             version,
             dcid,
             scid,
             ..
-        } = &incoming.initial;
+        } = client.initial;
         let token = Token::Retry {
             version: *version,
-            address: incoming.four_tuple().remote,
+            address: client.four_tuple.remote,
             original_dcid: *dcid,
             retry_scid,
             issued: config.time_source.now(),
@@ -106,7 +112,8 @@ impl Answers {
                 token: &token,
             },
         };
-        self.log.sent(now, &incoming.server, &packet);
+        self.log.sent(now, client.server, &packet);
+        Transmit::without_connection(client.four_tuple, buf)
     }
 
     /// Answers a packet of `size` bytes to a connection that is not known here (RFC 9000 section

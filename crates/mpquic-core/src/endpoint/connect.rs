@@ -71,7 +71,7 @@ impl Endpoint {
         let initial_dcid = ConnectionId::new(&self.random.random::<[u8; MIN_INITIAL_DCID]>());
         let tokens = TokenDrawer::new(config.token_store, server_name);
         let token = tokens.take(version);
-        let handle = self.routes.insert(local_cid);
+        let handle = self.routes.insert_started(local_cid);
         self.stats.outgoing_handshakes += 1;
         let connection = Connection::new(ConnectionSetup {
             now,

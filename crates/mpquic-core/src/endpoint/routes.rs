@@ -87,6 +87,10 @@ impl CompactRoute {
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     connections: Slab<Registered>,
+    /// Accepted connections among them.
+    accepted: usize,
+    /// Accepted connections whose handshake is not complete.
+    half_open: usize,
     cids: CidMap<CompactRoute>,
     /// The last result of a lookup in `cids`, because datagrams of a connection come in runs.
     recent: Option<(ConnectionId, Route)>,
@@ -95,12 +99,36 @@ pub(super) struct Routes {
 }
 
 /// Everything registered for a connection, to be removed with it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Registered {
+    stage: Stage,
     cids: CidList,
     retired: CidList,
     initial_dcid: Option<ConnectionId>,
     reset_tokens: Vec<[u8; 16]>,
+}
+
+impl Registered {
+    fn new(stage: Stage) -> Self {
+        Self {
+            stage,
+            cids: CidList::default(),
+            retired: CidList::default(),
+            initial_dcid: None,
+            reset_tokens: Vec::new(),
+        }
+    }
+}
+
+/// Who started a connection, and how far it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// We did, as a client.
+    Started,
+    /// It was accepted, and the handshake is not complete.
+    HalfOpen,
+    /// It was accepted, and the handshake is complete.
+    Complete,
 }
 
 impl Routes {
@@ -129,9 +157,30 @@ impl Routes {
         self.counts() == RouteCounts::default()
     }
 
-    /// Registers a connection under its first connection ID.
-    pub(super) fn insert(&mut self, local_cid: ConnectionId) -> ConnectionHandle {
-        let handle = ConnectionHandle(self.connections.insert(Registered::default()));
+    /// Accepted connections not yet drained.
+    pub(super) fn accepted(&self) -> usize {
+        self.accepted
+    }
+
+    /// Those whose handshake is not complete.
+    pub(super) fn half_open(&self) -> usize {
+        self.half_open
+    }
+
+    /// Registers a client's connection under its first connection ID.
+    pub(super) fn insert_started(&mut self, local_cid: ConnectionId) -> ConnectionHandle {
+        self.insert(local_cid, Stage::Started)
+    }
+
+    /// Registers a server's connection under its first connection ID.
+    pub(super) fn insert_accepted(&mut self, local_cid: ConnectionId) -> ConnectionHandle {
+        self.accepted += 1;
+        self.half_open += 1;
+        self.insert(local_cid, Stage::HalfOpen)
+    }
+
+    fn insert(&mut self, local_cid: ConnectionId, stage: Stage) -> ConnectionHandle {
+        let handle = ConnectionHandle(self.connections.insert(Registered::new(stage)));
         self.issue(handle, local_cid, PathId::ZERO);
         handle
     }
@@ -214,6 +263,14 @@ impl Routes {
                     self.reset_tokens.remove(&token);
                 }
             }
+            RouteChange::HandshakeComplete => {
+                if let Some(registered) = self.connections.get_mut(handle.0)
+                    && registered.stage == Stage::HalfOpen
+                {
+                    registered.stage = Stage::Complete;
+                    self.half_open -= 1;
+                }
+            }
             RouteChange::Drained => self.remove(handle),
         }
     }
@@ -236,6 +293,8 @@ impl Routes {
         let Some(registered) = self.connections.try_remove(handle.0) else {
             return;
         };
+        self.accepted -= usize::from(registered.stage != Stage::Started);
+        self.half_open -= usize::from(registered.stage == Stage::HalfOpen);
         for cid in registered.cids.iter() {
             self.cids.remove(cid);
         }

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::address_validation::{Admission, InvalidToken, UsedTokens};
-use super::answers::Answers;
+use super::answers::{Answers, Unproven};
 use super::attempts::Attempts;
 use super::incoming::Incoming;
 use super::initial::FirstInitial;
@@ -54,6 +54,16 @@ enum Silent {
     Kept,
     /// It belongs to no connection and gets no answer.
     Dropped,
+}
+
+/// What becomes of a client's first datagram.
+enum Verdict {
+    /// The application decides.
+    Take(Admission),
+    /// The client has to prove its address first.
+    Retry,
+    Close(TransportErrorCode),
+    Drop,
 }
 
 /// Routes datagrams for any number of connections, client and server.
@@ -274,9 +284,8 @@ impl Endpoint {
         }
         let remote = four_tuple.remote;
         let admission = Admission::new(&initial, &token, remote, &server, &mut self.used_tokens);
-        let is_full = self.attempts.waiting() >= server.config.max_incoming;
-        let (code, counter) = match admission {
-            Ok(admission) if !self.is_refusing && !is_full => {
+        let answer = match self.judge(&server.config, admission) {
+            Verdict::Take(admission) => {
                 let place = self.attempts.insert(now, dcid);
                 self.routes.insert_attempt(dcid, place.key());
                 return Ok(DatagramEvent::NewConnection(Incoming {
@@ -287,18 +296,59 @@ impl Endpoint {
                     server,
                 }));
             }
-            Ok(_) => (
-                TransportErrorCode::CONNECTION_REFUSED,
-                &mut self.stats.refused_handshakes,
-            ),
-            Err(InvalidToken) => (
-                TransportErrorCode::INVALID_TOKEN,
-                &mut self.stats.invalid_tokens,
-            ),
+            Verdict::Retry => {
+                let client = Unproven {
+                    server: &server,
+                    initial: &initial,
+                    four_tuple,
+                };
+                self.retry_on_demand(now, &client, buf)
+            }
+            Verdict::Close(code) => self.close(&initial, four_tuple, code, buf),
+            Verdict::Drop => None,
         };
-        *counter += 1;
-        let close = self.close(&initial, four_tuple, code, buf);
-        close.map(DatagramEvent::Response).ok_or(Silent::Dropped)
+        answer.map(DatagramEvent::Response).ok_or(Silent::Dropped)
+    }
+
+    /// Decides whether there is room for an attempt, and counts what finds none.
+    fn judge(
+        &mut self,
+        config: &ServerConfig,
+        admission: Result<Admission, InvalidToken>,
+    ) -> Verdict {
+        let Ok(admission) = admission else {
+            self.stats.invalid_tokens += 1;
+            return Verdict::Close(TransportErrorCode::INVALID_TOKEN);
+        };
+        let waiting = self.attempts.waiting();
+        let are_all_open = self.routes.accepted() + waiting >= config.max_connections;
+        if self.is_refusing || waiting >= config.max_incoming || are_all_open {
+            self.stats.refused_handshakes += 1;
+            self.stats.refused_at_max_connections += u64::from(are_all_open);
+            return Verdict::Close(TransportErrorCode::CONNECTION_REFUSED);
+        }
+        let half_open = self.half_open_connections();
+        if !admission.address_validated && half_open >= config.retry_threshold {
+            return Verdict::Retry;
+        }
+        if half_open >= config.max_half_open {
+            self.stats.dropped_at_max_half_open += 1;
+            return Verdict::Drop;
+        }
+        Verdict::Take(admission)
+    }
+
+    /// Asks a client to prove its address, if a connection ID is free.
+    fn retry_on_demand(
+        &mut self,
+        now: Instant,
+        client: &Unproven<'_>,
+        buf: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        let retry_scid = self.new_cid()?;
+        self.stats.retries += 1;
+        self.stats.retries_on_demand += 1;
+        Some(self.answers.retry(now, client, retry_scid, buf))
     }
 
     /// Handles what a connection tells its endpoint.
@@ -315,6 +365,12 @@ impl Endpoint {
     /// proportion to the number of connections.
     pub fn routes(&self) -> RouteCounts {
         self.routes.counts()
+    }
+
+    /// Number of connection attempts that wait for a decision, and of accepted connections that are
+    /// not drained yet and whose handshake is not complete.
+    pub fn half_open_connections(&self) -> usize {
+        self.attempts.waiting() + self.routes.half_open()
     }
 
     /// What the endpoint has done so far.

@@ -9,8 +9,14 @@ pub struct EndpointStats {
     /// Connection attempts of clients that were accepted.
     pub accepted_handshakes: u64,
     /// Connection attempts that were answered with CONNECTION_REFUSED: by the application, without a
-    /// server configuration, or because too many waited.
+    /// server configuration, or because too many waited or were open.
     pub refused_handshakes: u64,
+    /// Those of them that were refused because
+    /// [`max_connections`](crate::config::ServerOptions::max_connections) were open.
+    pub refused_at_max_connections: u64,
+    /// Connection attempts that got no answer because there were
+    /// [`max_half_open`](crate::config::ServerOptions::max_half_open) half-open connections.
+    pub dropped_at_max_half_open: u64,
     /// Connection attempts that got no answer: ignored or dropped by the application, or not decided
     /// on in time.
     pub ignored_handshakes: u64,
@@ -18,6 +24,9 @@ pub struct EndpointStats {
     pub invalid_tokens: u64,
     /// Retry packets sent.
     pub retries: u64,
+    /// Those of them that the endpoint sent by itself, because there were
+    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) half-open connections.
+    pub retries_on_demand: u64,
     /// Version Negotiation packets sent.
     pub version_negotiations: u64,
     /// Stateless resets sent.

@@ -476,7 +476,7 @@ fn rfc_9000_10_3_unknown_packets_are_answered_with_a_reset() {
 #[test]
 fn connections_are_routed_by_connection_id_and_reset_token() {
     let mut test = Test::new();
-    let handle = test.endpoint.routes.insert(dcid(1));
+    let handle = test.endpoint.routes.insert_accepted(dcid(1));
     test.endpoint.routes.set_initial(handle, dcid(2));
     let short = |cid: u8| {
         let mut packet = [0x40; 50];
@@ -539,7 +539,7 @@ fn connections_are_routed_by_connection_id_and_reset_token() {
     assert!(test.receive(short(10)).is_some(), "memory is bounded");
 
     // A second connection cannot take over what the first one has.
-    let other = test.endpoint.routes.insert(dcid(4));
+    let other = test.endpoint.routes.insert_accepted(dcid(4));
     let mut tell = |change| test.endpoint.handle_event(other, EndpointEvent(change));
     tell(RouteChange::ConnectionIdIssued(dcid(3), PathId(0)));
     tell(RouteChange::ResetTokenAdded([0xaa; 16]));
@@ -569,7 +569,7 @@ fn rfc_9287_clear_quic_bit_is_an_option() {
         let mut options = EndpointOptions::new([6; 32]);
         options.grease_quic_bit = grease;
         test.endpoint.config = Arc::new(options.build().unwrap());
-        test.endpoint.routes.insert(dcid(1));
+        test.endpoint.routes.insert_accepted(dcid(1));
         let mut packet = [0; 50];
         packet[1..9].copy_from_slice(&[1; 8]);
         assert_eq!(test.receive(packet).iter().count(), expected);

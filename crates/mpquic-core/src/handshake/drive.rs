@@ -7,7 +7,7 @@ use super::setup::Role;
 use super::state::{Handshake, Step};
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
-use crate::event::Event;
+use crate::event::{Event, RouteChange};
 use crate::ids::{PathId, SpaceId};
 use crate::outbox::Outbox;
 use crate::qlog;
@@ -148,6 +148,7 @@ impl Handshake {
         self.local_parameters = None;
         self.steps.push_back(Step::Complete);
         if matches!(self.role, Role::Server(_)) {
+            outbox.endpoint_event(RouteChange::HandshakeComplete);
             // RFC 9001 section 4.1.2: complete means confirmed on a server.
             self.done_pending = true;
             self.confirm(outbox);

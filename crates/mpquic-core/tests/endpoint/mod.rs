@@ -1,6 +1,7 @@
 //! Endpoints and connections by hand, datagram by datagram.
 
 mod address_validation;
+mod crowd;
 mod packets;
 mod zero_rtt;
 
