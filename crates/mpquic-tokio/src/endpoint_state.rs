@@ -221,13 +221,25 @@ impl<C> Registry<C> {
         if self.closed.is_some() || self.handles_gone {
             return self.core.refuse(incoming, response);
         }
+        self.drop_forgotten();
         self.attempts.push_back(incoming);
         None
     }
 
-    /// Takes the oldest attempt.
+    /// Takes the oldest attempt whose client still waits.
     pub(crate) fn next_attempt(&mut self) -> Option<Incoming> {
+        self.drop_forgotten();
         self.attempts.pop_front()
+    }
+
+    /// Drops attempts that the core has forgotten, so that no more are kept than it allows.
+    fn drop_forgotten(&mut self) {
+        // It forgets the oldest ones first.
+        while let Some(oldest) = self.attempts.front()
+            && !self.core.is_waiting(oldest)
+        {
+            self.attempts.pop_front();
+        }
     }
 
     /// True if there are attempts to take.
@@ -265,5 +277,71 @@ impl<C> Drop for LockedRegistry<'_, C> {
                 self.endpoint.sockets.remove(|_| true);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::time::{Duration, Instant};
+
+    use bytes::BytesMut;
+    use mpquic_core::config::EndpointConfig;
+    use mpquic_core::{DatagramEvent, FourTuple};
+
+    use super::*;
+    use crate::config::ServerConfig;
+
+    type TestResult = Result<(), Box<dyn std::error::Error>>;
+
+    /// The first datagram of another client each time.
+    fn first_datagram(client: &mut mpquic_core::Endpoint, now: Instant) -> Option<BytesMut> {
+        let config = ClientConfig::dangerous_insecure(&[b"test"]).ok()?;
+        let four_tuple = FourTuple::new(address(1), address(2));
+        let connected = client.connect(now, config.core, four_tuple, "localhost");
+        let (_, mut connection) = connected.ok()?;
+        let mut datagram = Vec::new();
+        connection.poll_transmit(now, 1, &mut datagram)?;
+        Some(BytesMut::from(&datagram[..]))
+    }
+
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
+    /// While the application takes nothing for minutes, old attempts make room for new ones.
+    #[test]
+    fn attempts_nobody_takes_are_bounded() -> TestResult {
+        const MOST: usize = 5;
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        let server = config.max_incoming(MOST).checked()?;
+        let endpoint = |server, key| {
+            let config = EndpointConfig::new([key; 32]);
+            mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32])
+        };
+        let mut client = endpoint(None, 1);
+        let state = EndpointState::<()>::new(endpoint(Some(server), 2), None, 0);
+        let mut registry = state.lock();
+        let mut response = Vec::new();
+        let mut now = Instant::now();
+        let mut arrived = 0;
+        for second in 0..240 {
+            let data = first_datagram(&mut client, now).ok_or("no datagram")?;
+            let four_tuple = FourTuple::new(address(2), address(1));
+            let event = registry
+                .core
+                .handle_datagram(now, four_tuple, None, data, &mut response);
+            if let Some(DatagramEvent::NewConnection(incoming)) = event {
+                assert!(registry.on_attempt(incoming, &mut response).is_none());
+                arrived += 1;
+            }
+            assert!(registry.attempts.len() <= MOST, "after {second} s");
+            now += Duration::from_secs(1);
+        }
+        assert!(arrived > 5 * MOST, "{arrived} came");
+        // What is left are attempts whose clients may still be there.
+        let left = std::iter::from_fn(|| registry.next_attempt()).count();
+        assert_eq!(left, MOST);
+        Ok(())
     }
 }

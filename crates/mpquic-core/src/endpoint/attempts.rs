@@ -104,6 +104,11 @@ impl Attempts {
         self.waiting.len()
     }
 
+    /// True if an attempt waits for a decision, and has not expired.
+    pub(super) fn is_waiting(&self, place: &Place) -> bool {
+        self.waiting.contains_key(&place.key)
+    }
+
     pub(super) fn insert(&mut self, now: Instant, initial_dcid: ConnectionId) -> Place {
         let key = self.next_key;
         self.next_key += 1;

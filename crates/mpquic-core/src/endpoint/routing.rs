@@ -373,6 +373,12 @@ impl Endpoint {
         self.attempts.waiting() + self.routes.half_open()
     }
 
+    /// False if the decision on an attempt has taken so long that its client will have given up: the
+    /// endpoint has forgotten the attempt, and it need not be decided on any more.
+    pub fn is_waiting(&self, incoming: &Incoming) -> bool {
+        self.attempts.is_waiting(&incoming.place)
+    }
+
     /// What the endpoint has done so far.
     pub fn stats(&self) -> EndpointStats {
         self.stats
