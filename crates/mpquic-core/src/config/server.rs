@@ -53,7 +53,7 @@ pub struct ServerOptions {
     /// the application does not see it. So a flood from forged addresses cannot keep other clients
     /// out. With 0, every client has to; above `max_half_open`, none. The default is 1024. Forged
     /// attempts end after [`max_handshake_duration`], so with the default of that no more than about
-    /// 100 of them per second cost more than a Retry.
+    /// 50 of them per second cost more than a Retry.
     ///
     /// [`max_handshake_duration`]: super::TransportOptions::max_handshake_duration
     pub retry_threshold: usize,

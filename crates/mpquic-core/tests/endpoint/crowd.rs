@@ -282,7 +282,7 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
     assert_eq!(crowd.server.open_connections() as u64, MOST + 1);
 
     // They end on their own, and there is room for as many again.
-    crowd.wait(10 * SECOND);
+    crowd.wait(20 * SECOND);
     assert_eq!(crowd.server.half_open_connections(), 0);
     assert_eq!(crowd.server.open_connections(), 1);
     assert_eq!(lost(&mut honest.unwrap().connection), None);
@@ -450,7 +450,7 @@ impl End {
             }
             Self::TimedOut => {
                 crowd.accept(incoming);
-                crowd.wait(10 * SECOND);
+                crowd.wait(20 * SECOND);
             }
             Self::ClosedByServer => {
                 let handle = crowd.accept(incoming);
