@@ -204,6 +204,8 @@ impl Policy {
     pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
         let mut transport = TransportOptions::new(self.scheduler.0.clone(), self.cc.0.clone());
         transport.max_concurrent_paths = max_paths;
+        // Nothing here reads DATAGRAMs, so peers need not send any.
+        transport.datagram_receive_buffer = None;
         transport
     }
 }
