@@ -53,6 +53,9 @@ pub(crate) struct Serve {
     /// Directory to serve; nothing outside it is ever sent
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
+    /// Serve files and directories whose names begin with a dot, too
+    #[arg(long)]
+    pub(crate) dot_files: bool,
     /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::files::{Content, OpenError, Source};
 use crate::rate_limit::limited;
 use crate::report::Report;
-use crate::serve::{self, CLOSE_TIME, all_protocols};
+use crate::serve::{self, CLOSE_TIME, Service, all_protocols};
 use crate::sink::{Destination, hex};
 use crate::trust::{Trust, Verifier};
 
@@ -34,7 +34,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
         let server = server.clone();
-        async move { serve::accept(&server, source, false, &[]).await }
+        async move { Service::new(source).accept(&server).await }
     });
 
     let addresses = server.local_addrs();

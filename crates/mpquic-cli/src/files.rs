@@ -3,15 +3,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use thiserror::Error;
-use tokio::sync::mpsc;
-
-/// Bytes read from a file at a time and handed to a stream in one piece.
-const CHUNK: usize = 256 << 10;
-/// Chunks read ahead of the stream.
-const READ_AHEAD: usize = 2;
 
 /// Something to send.
 pub(crate) struct Content {
@@ -35,19 +30,21 @@ pub(crate) trait Source: Send + Sync {
 }
 
 /// The regular files in a directory and below it. Symbolic links that lead out of it, `..` and
-/// absolute paths are not found.
+/// absolute paths are not found, nor are names that begin with a dot unless that is allowed: they
+/// are often secret, like those in `.git` or `.ssh`.
 #[derive(Debug)]
 pub(crate) struct Directory {
     root: PathBuf,
+    dot_files: bool,
 }
 
 impl Directory {
-    pub(crate) fn new(root: &Path) -> io::Result<Self> {
+    pub(crate) fn new(root: &Path, dot_files: bool) -> io::Result<Self> {
         let root = root.canonicalize()?;
         if !root.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self { root })
+        Ok(Self { root, dot_files })
     }
 
     /// The file that a request means, if it is in the directory.
@@ -65,8 +62,16 @@ impl Directory {
                 _ => return None,
             }
         }
+        let is_shown = |path: &Path| {
+            let below = path.strip_prefix(&self.root).ok()?;
+            let has_dot = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+            (self.dot_files || !below.iter().any(has_dot)).then_some(())
+        };
+        is_shown(&file)?;
         let file = file.canonicalize().ok()?;
-        (file.starts_with(&self.root) && file.is_file()).then_some(file)
+        // A link must not lead out of the directory, nor to what is not shown.
+        is_shown(&file)?;
+        file.is_file().then_some(file)
     }
 }
 
@@ -97,34 +102,39 @@ fn percent_decode(segment: &str) -> Option<String> {
     (!decoded.contains('\0')).then_some(decoded)
 }
 
-/// Opens and reads a file on a thread of its own, a few chunks ahead of the receiver.
-pub(crate) async fn read(
-    source: std::sync::Arc<dyn Source>,
-    path: String,
-) -> Result<(u64, mpsc::Receiver<io::Result<Bytes>>), OpenError> {
-    let opened = tokio::task::spawn_blocking(move || source.open(&path)).await;
-    let content = opened.map_err(io::Error::other)??;
-    let (sender, receiver) = mpsc::channel(READ_AHEAD);
-    let mut reader = content.reader;
-    tokio::task::spawn_blocking(move || {
-        loop {
-            let chunk = read_chunk(reader.as_mut()).transpose();
-            let Some(chunk) = chunk else { return };
-            let failed = chunk.is_err();
-            // The receiver is gone when the request was cancelled.
-            if sender.blocking_send(chunk).is_err() || failed {
-                return;
-            }
-        }
-    });
-    Ok((content.length, receiver))
+/// Content that is read a piece at a time, each when it is asked for. Threads are used for as long
+/// as the system takes to open or read, and not while anybody waits for a client.
+pub(crate) struct OpenContent {
+    pub(crate) length: u64,
+    /// `None` while a thread reads from it.
+    reader: Option<Box<dyn Read + Send>>,
 }
 
-/// The next full chunk, a shorter one at the end, `None` after it.
-fn read_chunk(reader: &mut dyn Read) -> io::Result<Option<Bytes>> {
-    let mut chunk = Vec::with_capacity(CHUNK);
-    reader.take(CHUNK as u64).read_to_end(&mut chunk)?;
-    Ok((!chunk.is_empty()).then(|| chunk.into()))
+impl OpenContent {
+    pub(crate) async fn open(source: Arc<dyn Source>, path: String) -> Result<Self, OpenError> {
+        let opened = tokio::task::spawn_blocking(move || source.open(&path)).await;
+        let content = opened.map_err(io::Error::other)??;
+        Ok(Self {
+            length: content.length,
+            reader: Some(content.reader),
+        })
+    }
+
+    /// The next `size` bytes, fewer at the end, none after it.
+    pub(crate) async fn read(&mut self, size: usize) -> io::Result<Bytes> {
+        let reader = self.reader.take();
+        let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
+        let read = move || {
+            let mut piece = Vec::with_capacity(size);
+            let result = reader.by_ref().take(size as u64).read_to_end(&mut piece);
+            (reader, result.map(|_| piece.into()))
+        };
+        let (reader, result) = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(io::Error::other)?;
+        self.reader = Some(reader);
+        result
+    }
 }
 
 #[cfg(test)]
@@ -138,7 +148,7 @@ mod tests {
         fs::write(outside.path().join("secret"), "secret").unwrap();
         fs::write(root.join("a.txt"), "a").unwrap();
         fs::write(root.join("sub dir/b"), "b").unwrap();
-        let directory = Directory::new(&root).unwrap();
+        let directory = Directory::new(&root, false).unwrap();
         (outside, directory)
     }
 
@@ -195,22 +205,56 @@ mod tests {
         assert!(directory.find("/in").is_some());
     }
 
-    #[tokio::test]
-    async fn contents_arrive_in_large_chunks() {
-        let (_outside, directory) = directory();
-        let data: Vec<u8> = (0..CHUNK * 2 + 5).map(|index| index as u8).collect();
-        fs::write(directory.root.join("big"), &data).unwrap();
-        let source = std::sync::Arc::new(directory);
-        let (length, mut chunks) = read(source, "/big".into()).await.unwrap();
-        let mut received = Vec::new();
-        let mut sizes = Vec::new();
-        while let Some(chunk) = chunks.recv().await {
-            let chunk = chunk.unwrap();
-            sizes.push(chunk.len());
-            received.extend_from_slice(&chunk);
+    #[test]
+    fn names_with_a_dot_are_found_on_request_only() {
+        let (_outside, mut directory) = directory();
+        let root = directory.root.clone();
+        fs::create_dir_all(root.join("sub dir/.git")).unwrap();
+        fs::write(root.join("sub dir/.git/config"), "x").unwrap();
+        fs::write(root.join(".secret"), "x").unwrap();
+        let mut targets = vec!["/.secret", "/%2esecret", "/sub%20dir/.git/config"];
+        if cfg!(unix) {
+            #[cfg(unix)]
+            std::os::unix::fs::symlink(".secret", root.join("link")).unwrap();
+            targets.push("/link");
         }
-        assert_eq!(length, data.len() as u64);
-        assert_eq!(sizes, [CHUNK, CHUNK, 5]);
+        for target in &targets {
+            assert!(directory.find(target).is_none(), "{target}");
+        }
+        directory.dot_files = true;
+        for target in &targets {
+            assert!(directory.find(target).is_some(), "{target}");
+        }
+        for target in ["/../secret", "/./a.txt", "/.", "/.."] {
+            assert!(directory.find(target).is_none(), "{target}");
+        }
+    }
+
+    /// A directory may itself have such a name, or be below one.
+    #[test]
+    fn the_directory_served_may_begin_with_a_dot() {
+        let above = tempfile::tempdir().unwrap();
+        let root = above.path().join(".hidden");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("a"), "a").unwrap();
+        let directory = Directory::new(&root, false).unwrap();
+        assert!(directory.find("/a").is_some());
+    }
+
+    #[tokio::test]
+    async fn contents_arrive_in_pieces_of_the_size_asked_for() {
+        let (_outside, directory) = directory();
+        let data: Vec<u8> = (0..100_005).map(|index| index as u8).collect();
+        fs::write(directory.root.join("big"), &data).unwrap();
+        let source = Arc::new(directory);
+        let mut content = OpenContent::open(source, "/big".into()).await.unwrap();
+        let mut received = Vec::new();
+        for (asked, expected) in [(10, 10), (99_990, 99_990), (100, 5), (100, 0)] {
+            let piece = content.read(asked).await.unwrap();
+            assert_eq!(piece.len(), expected);
+            received.extend_from_slice(&piece);
+        }
+        assert_eq!(content.length, data.len() as u64);
         assert!(received == data);
     }
 }

@@ -14,7 +14,9 @@ use crate::args::{Alpn, Cipher, Serve, Versions};
 use crate::drill::{self, Step};
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
+use crate::flood::Flood;
 use crate::hq;
+use crate::limits::Limits;
 use crate::trust::Fingerprint;
 
 /// Port used when none is named.
@@ -24,7 +26,7 @@ pub(crate) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// Runs until interrupted.
 pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
-    let directory = Directory::new(&args.dir)
+    let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?;
     let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
     let (config, fingerprint) = match (&args.cert, &args.key) {
@@ -55,9 +57,13 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
              mpquic get --pin {fingerprint} https://HOST:{port}/FILE"
         );
     }
-    let drill = &args.connections.drill.steps;
+    let service = Service {
+        retry: args.retry,
+        drill: args.connections.drill.steps.clone(),
+        ..Service::new(Arc::new(directory))
+    };
     tokio::select! {
-        () = accept(&endpoint, Arc::new(directory), args.retry, drill) => {}
+        () = service.accept(&endpoint) => {}
         () = interrupted => {}
     }
     endpoint.close(VarInt::from_u32(0), b"the server ends");
@@ -86,47 +92,79 @@ fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig
     Ok(config.preferred_address_v4(v4).preferred_address_v6(v6))
 }
 
-/// Serves every client on a task of its own until the endpoint is closed. With `retry`, clients
-/// have to prove their address first. The steps of `drill` are taken on every connection.
-pub(crate) async fn accept(
-    endpoint: &Endpoint,
-    source: Arc<dyn Source>,
-    retry: bool,
-    drill: &[Step],
-) {
-    while let Some(incoming) = endpoint.accept().await {
-        if retry && !incoming.remote_address_validated() {
-            if let Some(client) = incoming.remote_address() {
-                tracing::info!("{client}: sent a Retry");
-            }
-            // Fails for validated addresses only.
-            let _ = incoming.retry();
-            continue;
+/// How clients are served.
+pub(crate) struct Service {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) limits: Limits,
+    /// Clients have to prove their address first.
+    pub(crate) retry: bool,
+    /// The steps to take on every connection.
+    pub(crate) drill: Vec<Step>,
+}
+
+impl Service {
+    pub(crate) fn new(source: Arc<dyn Source>) -> Self {
+        Self {
+            source,
+            limits: Limits::default(),
+            retry: false,
+            drill: Vec::new(),
         }
-        tokio::spawn(serve_client(incoming, source.clone(), drill.to_vec()));
+    }
+
+    /// Serves every client on a task of its own until the endpoint is closed.
+    pub(crate) async fn accept(self, endpoint: &Endpoint) {
+        let task = Arc::new(ClientTask {
+            server: hq::Server::new(self.source, self.limits),
+            drill: self.drill,
+            failures: Flood::new("connections failed"),
+        });
+        let retries = Flood::new("Retry packets sent");
+        while let Some(incoming) = endpoint.accept().await {
+            if self.retry && !incoming.remote_address_validated() {
+                if let Some(client) = incoming.remote_address() {
+                    retries.log(format_args!("{client}: sent a Retry"));
+                }
+                // Fails for validated addresses only.
+                let _ = incoming.retry();
+                continue;
+            }
+            let task = task.clone();
+            tokio::spawn(async move { task.run(incoming).await });
+        }
     }
 }
 
-async fn serve_client(incoming: Incoming, source: Arc<dyn Source>, drill: Vec<Step>) {
-    let client = incoming.remote_address();
-    let client = client.map_or_else(|| "a client".to_owned(), |client| client.to_string());
-    let connection = match incoming.await {
-        Ok(connection) => connection,
-        Err(error) => {
-            tracing::info!("{client}: no connection: {error}");
-            return;
-        }
-    };
-    drill::start(&connection, None, drill);
-    let multipath = if connection.is_multipath() {
-        "multipath"
-    } else {
-        "no multipath"
-    };
-    tracing::info!("{client}: connected, {multipath}");
-    // There is one protocol so far; with more, the negotiated ALPN would decide here.
-    let reason = hq::serve(connection, source).await;
-    tracing::info!("{client}: {reason}");
+/// What the tasks of all clients share.
+struct ClientTask {
+    server: hq::Server,
+    drill: Vec<Step>,
+    failures: Arc<Flood>,
+}
+
+impl ClientTask {
+    async fn run(&self, incoming: Incoming) {
+        let client = incoming.remote_address();
+        let client = client.map_or_else(|| "a client".to_owned(), |client| client.to_string());
+        let connection = match incoming.await {
+            Ok(connection) => connection,
+            Err(error) => {
+                let failures = &self.failures;
+                failures.log(format_args!("{client}: no connection: {error}"));
+                return;
+            }
+        };
+        drill::start(&connection, None, self.drill.clone());
+        let multipath = if connection.is_multipath() {
+            "multipath"
+        } else {
+            "no multipath"
+        };
+        tracing::info!("{client}: connected, {multipath}");
+        // There is one protocol so far; with more, the negotiated ALPN would decide here.
+        let reason = self.server.serve(connection).await;
+        tracing::info!("{client}: {reason}");
+    }
 }
 
 fn listen(

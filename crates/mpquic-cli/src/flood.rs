@@ -1,0 +1,109 @@
+//! [`Flood`]: a kind of line that anybody can make a server log at any rate.
+
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long after a line the next one of its kind is logged.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Logs at most one line of its kind in a second, and counts the others.
+#[derive(Debug)]
+pub(crate) struct Flood {
+    /// What the lines that were left out said, for their number to stand in front of.
+    what: &'static str,
+    tally: Mutex<Tally>,
+}
+
+impl Flood {
+    pub(crate) fn new(what: &'static str) -> Arc<Self> {
+        let tally = Mutex::default();
+        Arc::new(Self { what, tally })
+    }
+
+    /// Logs a line now, or lets it be counted. Must be called within a tokio runtime.
+    pub(crate) fn log(self: &Arc<Self>, line: impl Display) {
+        let step = self.with(|tally| tally.on_line(Instant::now()));
+        match step {
+            Step::Log => tracing::info!("{line}"),
+            Step::Count => {}
+            Step::CountUntil(at) => {
+                let flood = self.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep_until(at).await;
+                    let more = flood.with(|tally| tally.take(Instant::now()));
+                    tracing::info!("{more} more {}", flood.what);
+                });
+            }
+        }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Tally) -> T) -> T {
+        let tally = self.tally.lock();
+        change(&mut tally.unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    /// No line before this time.
+    next: Option<Instant>,
+    /// Lines left out.
+    more: u64,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    Log,
+    /// It is left out. Somebody tells the number already.
+    Count,
+    /// It is left out: tell the number at this time.
+    CountUntil(Instant),
+}
+
+impl Tally {
+    fn on_line(&mut self, now: Instant) -> Step {
+        match self.next {
+            Some(next) if self.more > 0 || now < next => {
+                self.more += 1;
+                match self.more {
+                    1 => Step::CountUntil(next),
+                    _ => Step::Count,
+                }
+            }
+            _ => {
+                self.next = Some(now + PAUSE);
+                Step::Log
+            }
+        }
+    }
+
+    /// How many lines were left out.
+    fn take(&mut self, now: Instant) -> u64 {
+        self.next = Some(now + PAUSE);
+        std::mem::take(&mut self.more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_a_second_and_the_number_of_the_others() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut tally = Tally::default();
+        assert_eq!(tally.on_line(at(0)), Step::Log);
+        assert_eq!(tally.on_line(at(1)), Step::CountUntil(at(1000)));
+        for millis in 2..1500 {
+            assert_eq!(tally.on_line(at(millis)), Step::Count);
+        }
+        assert_eq!(tally.take(at(1500)), 1499);
+        assert_eq!(tally.on_line(at(2000)), Step::CountUntil(at(2500)));
+        assert_eq!(tally.take(at(2500)), 1);
+        assert_eq!(tally.on_line(at(9000)), Step::Log);
+    }
+}
