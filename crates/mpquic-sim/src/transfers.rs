@@ -431,6 +431,9 @@ impl Transfers {
                 if let Some(outgoing) = self.outgoing.get_mut(&id) {
                     outgoing.stopped = Some(error_code);
                     self.news.push(News::Stopped(id));
+                    // It was answered with a reset. This lets the connection forget the stream, and
+                    // the peer open another one; it fails if a write has told us before.
+                    let _ = connection.send_stream(id).reset(error_code);
                 }
             }
             StreamEvent::Available { dir } => self.open_waiting(now, connection, dir),
