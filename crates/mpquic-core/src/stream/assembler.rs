@@ -440,13 +440,12 @@ fn detach(pieces: &mut VecDeque<Piece>) -> usize {
         };
         let (mut length, mut count) = (first.len(), 0);
         for piece in pieces.iter().take(left) {
-            match piece {
-                Piece::Waiting(bytes) if length + bytes.len() <= GATHERED => {
-                    length += bytes.len();
-                    count += 1;
-                }
-                _ => break,
+            let is_waiting = matches!(piece, Piece::Waiting(_));
+            if !is_waiting || length + piece.len() > GATHERED {
+                break;
             }
+            length += piece.len();
+            count += 1;
         }
         // What stands behind the pieces that are left was looked at before.
         let is_first = pieces.len() == left;
