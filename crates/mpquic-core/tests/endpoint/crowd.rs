@@ -24,14 +24,14 @@ enum Reaction {
     Nothing,
     /// It was for a connection.
     Handled,
-    Attempt(Incoming),
+    Attempt(Box<Incoming>),
     Answer(BytesMut),
 }
 
 impl Reaction {
     fn attempt(self) -> Incoming {
         match self {
-            Self::Attempt(incoming) => incoming,
+            Self::Attempt(incoming) => *incoming,
             other => panic!("no attempt but {other:?}"),
         }
     }
@@ -134,7 +134,7 @@ impl Crowd {
                 self.settle(handle);
                 Reaction::Handled
             }
-            Some(DatagramEvent::NewConnection(incoming)) => Reaction::Attempt(incoming),
+            Some(DatagramEvent::NewConnection(incoming)) => Reaction::Attempt(Box::new(incoming)),
             Some(DatagramEvent::Response(sent)) => {
                 Reaction::Answer(BytesMut::from(&self.buf[..sent.size]))
             }
@@ -204,7 +204,7 @@ impl Crowd {
                 match self.arrive(visitor.address, data) {
                     Reaction::Nothing | Reaction::Handled => {}
                     Reaction::Attempt(incoming) => {
-                        self.accept(incoming);
+                        self.accept(*incoming);
                     }
                     Reaction::Answer(data) => self.give(visitor, data),
                 }
@@ -261,7 +261,7 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
         let size = initial.len();
         match crowd.arrive(address, initial) {
             Reaction::Attempt(incoming) => {
-                crowd.accept(incoming);
+                crowd.accept(*incoming);
             }
             Reaction::Answer(retry) => assert!(number >= MOST && retry.len() < size / 3),
             other => panic!("{other:?}"),
