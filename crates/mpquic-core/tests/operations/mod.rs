@@ -50,10 +50,10 @@ fn sequences(tls: bool, cases: u32) {
 
 #[test]
 fn random_operations() {
-    sequences(false, 300);
+    sequences(false, 1600);
 }
 
 #[test]
 fn random_operations_with_tls() {
-    sequences(true, 100);
+    sequences(true, 1600);
 }
