@@ -17,6 +17,9 @@ const NS: Duration = Duration::from_nanos(1);
 const VARINT_MAX: u64 = (1 << 62) - 1;
 const LARGEST: Duration = Duration::from_millis(VARINT_MAX);
 
+/// What is said of times that do not fit into so many milliseconds, or are shorter than one.
+const INTERVAL: &str = "from 1ms to 4611686018427387.903s";
+
 type Change<O> = fn(&mut O);
 
 /// An option: values that are taken, and values that are refused with what the error says.
@@ -153,8 +156,31 @@ fn windows_of_a_connection() {
 }
 
 #[test]
+fn duration_of_a_handshake() {
+    let rows: &[Row<TransportOptions>] = &[Row {
+        option: "max_handshake_duration",
+        taken: &[
+            |it| it.max_handshake_duration = MS,
+            |it| it.max_handshake_duration = LARGEST,
+        ],
+        refused: &[
+            (
+                |it| it.max_handshake_duration = Duration::ZERO,
+                "0ns",
+                INTERVAL,
+            ),
+            (
+                |it| it.max_handshake_duration = LARGEST + MS,
+                "4611686018427387.904s",
+                INTERVAL,
+            ),
+        ],
+    }];
+    check(&transport(), TransportOptions::build, rows);
+}
+
+#[test]
 fn times_of_a_connection() {
-    const INTERVAL: &str = "from 1ms to 4611686018427387.903s";
     let rows: &[Row<TransportOptions>] = &[
         Row {
             option: "max_idle_timeout",
@@ -176,25 +202,6 @@ fn times_of_a_connection() {
                 ),
                 (
                     |it| it.max_idle_timeout = Some(LARGEST + MS),
-                    "4611686018427387.904s",
-                    INTERVAL,
-                ),
-            ],
-        },
-        Row {
-            option: "max_handshake_duration",
-            taken: &[
-                |it| it.max_handshake_duration = MS,
-                |it| it.max_handshake_duration = LARGEST,
-            ],
-            refused: &[
-                (
-                    |it| it.max_handshake_duration = Duration::ZERO,
-                    "0ns",
-                    INTERVAL,
-                ),
-                (
-                    |it| it.max_handshake_duration = LARGEST + MS,
                     "4611686018427387.904s",
                     INTERVAL,
                 ),
