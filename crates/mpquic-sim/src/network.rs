@@ -254,6 +254,11 @@ impl Network {
         }
     }
 
+    /// All links.
+    pub fn links(&self) -> &[Link] {
+        &self.links
+    }
+
     /// A link.
     pub fn link(&self, id: LinkId) -> &Link {
         &self.links[id.0]

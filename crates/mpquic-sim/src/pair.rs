@@ -17,7 +17,7 @@ use mpquic_core::{
 use crate::agreement;
 use crate::host::{AcceptPolicy, Host, Hosted};
 use crate::lab::{Lab, TimedOut};
-use crate::link::{Change, LinkCounters};
+use crate::link::{Change, Link, LinkCounters};
 use crate::network::HostId;
 use crate::null_crypto::NullCrypto;
 use crate::tls::{SERVER_NAME, Tls};
@@ -328,6 +328,12 @@ impl Pair {
     pub fn counters(&self, name: &str) -> [&LinkCounters; 2] {
         let links = self.paths[self.index_of(name)].links();
         links.map(|link| self.lab.network.link(link).counters())
+    }
+
+    /// Packets that a link, a shared one too, did not deliver, or not as they were sent.
+    pub fn damaged(&self) -> u64 {
+        let links = self.lab.network.links().iter().map(Link::counters);
+        links.map(|link| link.dropped() + link.corrupted).sum()
     }
 
     /// The hosts' IDs.

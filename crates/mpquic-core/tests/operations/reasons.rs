@@ -26,17 +26,6 @@ struct Closed {
     lost: u64,
 }
 
-/// Packets that the network did not deliver, or not as they were sent.
-fn lost(pair: &Pair) -> u64 {
-    let names = pair.links().iter().map(|links| links.name.as_str());
-    let counters = names.flat_map(|name| pair.counters(name));
-    let lost = counters.map(|link| {
-        let dropped = [link.dropped_loss, link.dropped_outage, link.dropped_mtu];
-        dropped.iter().sum::<u64>() + link.dropped_queue + link.corrupted
-    });
-    lost.sum()
-}
-
 /// Why a side's connection was lost, if it was.
 fn reason(pair: &Pair, side: Side) -> Option<ConnectionError> {
     let events = pair.events(side).into_iter();
@@ -76,7 +65,7 @@ impl Past {
             by,
             code,
             is_confirmed: confirmed(Side::Client) && confirmed(Side::Server),
-            lost: lost(pair),
+            lost: pair.damaged(),
         });
     }
 
@@ -122,7 +111,7 @@ impl Past {
             }
             _ => false,
         };
-        let may_miss = self.is_rebound || lost(pair) > closed.lost;
+        let may_miss = self.is_rebound || pair.damaged() > closed.lost;
         let expected = as_closed
             || is_unheard(&there) && may_miss
             || is_without_path(&there) && self.is_path_left;
