@@ -291,7 +291,7 @@ fn reinjecting_the_same_for_ever() {
 /// However large the window is that the repetitions would fill: they are charged.
 #[test]
 fn repetitions_are_charged() {
-    const SIZE: u64 = 300_000;
+    const SIZE: u64 = 100_000;
     let scheduler = of(|view, _| match view.unacked.first() {
         Some(range) => Decision::Reinject {
             path: PathId(0),
@@ -302,35 +302,12 @@ fn repetitions_are_charged() {
         None => Decision::send(PathId(0)),
     });
     let setup = Setup::with_policies(scheduler, mpquic_cc::default());
-    let topology = Topology::new().path("long", LinkConfig::new(200.0, 50 * MS));
+    let topology = Topology::new().path("long", LinkConfig::new(50.0, 50 * MS));
     let mut pair = Pair::connected(&topology, setup);
-    pair.transfer(Side::Client, SIZE, 100 * SECOND);
+    pair.transfer(Side::Client, SIZE, 20 * SECOND);
     let sent = pair.client().stats().bytes_sent;
     // 64 KiB are free, and each byte that is new pays for 16.
     assert!(sent < 18 * SIZE + (1 << 16), "{sent}");
-}
-
-/// A path that is far behind does not repeat what has arrived over another one.
-#[test]
-fn copies_of_what_has_arrived_are_not_sent() {
-    let scheduler = of(|_, _| Decision::Duplicate {
-        path: PathId(0),
-        copies: [PathId(1)].into_iter().collect(),
-        data: DataSelection::Next,
-        tag: 0,
-    });
-    let setup = Setup::with_policies(scheduler, mpquic_cc::default());
-    let topology = Topology::new()
-        .path("fast", LinkConfig::new(100.0, 5 * MS))
-        .path("slow", LinkConfig::new(0.5, 100 * MS));
-    let mut pair = Pair::connected(&topology, setup);
-    pair.open_all_paths();
-    pair.transfer(Side::Client, 2_000_000, 2 * SECOND);
-    pair.drive(MS * 50);
-    let before = pair.client().path_stats(PathId(1)).unwrap().bytes_sent;
-    pair.drive(20 * SECOND);
-    let after = pair.client().path_stats(PathId(1)).unwrap().bytes_sent;
-    assert!(after - before < 5_000, "{}", after - before);
 }
 
 #[test]

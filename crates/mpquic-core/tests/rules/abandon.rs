@@ -294,3 +294,28 @@ fn mp_127_what_a_path_carried_moves_when_it_is_abandoned() {
     let lost = |event: &Event| matches!(event, Event::ConnectionLost { .. });
     assert!(!net.events(Side::Client).iter().any(lost));
 }
+
+/// What only the abandoned path could carry must not hold up the rest.
+#[test]
+fn datagrams_too_large_for_what_is_left_are_dropped() {
+    let mut net = Net::connected(Options::default());
+    net.client().datagrams().max_size();
+    net.wait(5 * SECOND);
+    let size = net.client().datagrams().max_size().unwrap();
+    assert!(size > 1300, "{size}");
+    // Path 0 answers no more, so that most of them wait, and path 1 carries small datagrams only.
+    net.delivers = |sent| sent.path() == Some(ONE) && sent.data.len() <= 1250;
+    net.open_path(1).unwrap();
+    for _ in 0..100 {
+        let datagram = vec![1; size].into();
+        net.client().datagrams().send(datagram).unwrap();
+    }
+    net.exchange();
+    assert!(net.has_path_event(Side::Client, &PathEvent::Established(ONE)));
+    close(&mut net, Side::Client, ZERO);
+    let last = b"last"[..].into();
+    net.client().datagrams().send(last).unwrap();
+    net.wait(SECOND);
+    let received = net.server().datagrams().recv();
+    assert_eq!(received.as_deref(), Some(&b"last"[..]));
+}

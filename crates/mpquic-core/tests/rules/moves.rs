@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use mpquic_core::unstable_wire::frame::Frame;
-use mpquic_core::{ConnectionId, PathId, Side, SpaceId};
+use mpquic_core::{ConnectionId, PathEvent, PathId, PathState, Side, SpaceId};
 
 use super::harness::{Forgery, Kind, Net, Options, SECOND, Sent, address};
 
@@ -83,4 +83,21 @@ fn rfc_9000_8_1_3_a_proven_move_brings_a_token() {
     let log = net.wait(SECOND);
     let tokens = log.iter().filter(|sent| brings_token(sent));
     assert_eq!(tokens.count(), 1);
+}
+
+/// Nothing bad is known of the addresses that a suspect path moves to.
+#[test]
+fn a_suspect_path_that_moves_is_used_again() {
+    let one = PathId(1);
+    let mut net = Net::with_two_paths(Options::default());
+    net.delivers = |sent| sent.path() != Some(PathId(1));
+    net.client().path_mut(one).unwrap().ping();
+    net.wait(2 * SECOND);
+    let state = |net: &mut Net| net.client().path_stats(one).unwrap().state;
+    assert_eq!(state(&mut net), PathState::Suspect);
+    let (now, local) = (net.now, address(Side::Client, 3));
+    let mut path = net.client().path_mut(one).unwrap();
+    path.set_local_address(now, local).unwrap();
+    assert_ne!(state(&mut net), PathState::Suspect);
+    assert!(net.has_path_event(Side::Client, &PathEvent::Recovered(one)));
 }
