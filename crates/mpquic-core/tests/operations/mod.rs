@@ -50,10 +50,10 @@ fn sequences(tls: bool, cases: u32) {
 
 #[test]
 fn random_operations() {
-    sequences(false, 1600);
+    sequences(false, 1500);
 }
 
 #[test]
 fn random_operations_with_tls() {
-    sequences(true, 1600);
+    sequences(true, 1500);
 }
