@@ -12,8 +12,9 @@ pub(super) struct Past {
     /// A side has closed a path, or one has moved. If the other side had closed the rest, or nothing
     /// passes at the new addresses while they are validated, none is left (MP-128).
     is_path_left: bool,
-    /// A NAT box forgot its bindings: the server cannot reach the client before it sends.
-    is_rebound: bool,
+    /// A NAT box forgot its bindings, or the client has moved: the server cannot reach it before
+    /// something of it arrives.
+    is_out_of_reach: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -73,8 +74,8 @@ impl Past {
         self.is_path_left = true;
     }
 
-    pub(super) fn on_rebinding(&mut self) {
-        self.is_rebound = true;
+    pub(super) fn on_new_address(&mut self) {
+        self.is_out_of_reach = true;
         self.is_path_left = true;
     }
 
@@ -111,7 +112,7 @@ impl Past {
             }
             _ => false,
         };
-        let may_miss = self.is_rebound || pair.damaged() > closed.lost;
+        let may_miss = self.is_out_of_reach || pair.damaged() > closed.lost;
         let expected = as_closed
             || is_unheard(&there) && may_miss
             || is_without_path(&there) && self.is_path_left;

@@ -147,7 +147,7 @@ impl Run {
                     .pair
                     .has_event(Side::Client, &Event::HandshakeConfirmed);
                 if path.nat.is_some() && confirmed {
-                    self.past.on_rebinding();
+                    self.past.on_new_address();
                     self.pair.rebind(&name, *other_ip);
                 }
                 return;
@@ -232,7 +232,7 @@ impl Run {
             let moved = path.set_local_address(now, local);
             assert!(side == Side::Client || moved.is_err(), "a server moved");
             if moved.is_ok() {
-                self.past.on_path_left();
+                self.past.on_new_address();
             }
         }
     }
