@@ -242,6 +242,28 @@ fn every_row_names_places_and_tests_that_exist() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
+/// The limits that `SECURITY.md` promises.
+#[test]
+fn every_limit_names_tests_that_exist() {
+    let path = crates().join("../SECURITY.md");
+    let text = fs::read_to_string(&path).expect("SECURITY.md");
+    let mut sources = Sources::default();
+    let (mut tests, mut faults) = (0, Vec::new());
+    for row in text.lines().filter(|line| line.starts_with("| ")).skip(2) {
+        let named = quoted(row).into_iter().filter(|word| word.contains("::"));
+        let before = tests;
+        for test in named {
+            tests += 1;
+            faults.extend(sources.fault(&test, true));
+        }
+        if tests == before {
+            faults.push(format!("without a test: {row}"));
+        }
+    }
+    assert!(tests >= 15, "only {tests} tests");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn every_deviation_has_a_reason_and_a_row() {
     let document = document();
