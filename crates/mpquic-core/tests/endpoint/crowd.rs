@@ -110,15 +110,7 @@ impl Crowd {
 
     /// What a connection sends now.
     fn sent(&mut self, connection: &mut Connection) -> Vec<BytesMut> {
-        let mut datagrams = Vec::new();
-        loop {
-            self.buf.clear();
-            let Some(sent) = connection.poll_transmit(self.now, 10, &mut self.buf) else {
-                return datagrams;
-            };
-            let segment = sent.segment_size.unwrap_or(sent.size);
-            datagrams.extend(self.buf.chunks(segment).map(BytesMut::from));
-        }
+        super::sent(connection, self.now, &mut self.buf)
     }
 
     /// A datagram arrives at the server.

@@ -98,15 +98,7 @@ impl Test {
 
     /// The datagrams a connection sends now.
     fn datagrams(&mut self, connection: &mut Connection) -> Vec<BytesMut> {
-        let mut datagrams = Vec::new();
-        loop {
-            self.buf.clear();
-            let Some(sent) = connection.poll_transmit(self.now, 10, &mut self.buf) else {
-                return datagrams;
-            };
-            let segment = sent.segment_size.unwrap_or(sent.size);
-            datagrams.extend(self.buf.chunks(segment).map(BytesMut::from));
-        }
+        sent(connection, self.now, &mut self.buf)
     }
 
     /// Gives a datagram to the client.
@@ -274,4 +266,17 @@ fn write(connection: &mut Connection, bytes: &[u8]) -> StreamId {
     assert_eq!(stream.write(bytes), Ok(bytes.len()));
     stream.finish().unwrap();
     id
+}
+
+/// The datagrams a connection sends now.
+fn sent(connection: &mut Connection, now: Instant, buf: &mut Vec<u8>) -> Vec<BytesMut> {
+    let mut datagrams = Vec::new();
+    loop {
+        buf.clear();
+        let Some(sent) = connection.poll_transmit(now, 10, buf) else {
+            return datagrams;
+        };
+        let segment = sent.segment_size.unwrap_or(sent.size);
+        datagrams.extend(buf.chunks(segment).map(BytesMut::from));
+    }
 }
