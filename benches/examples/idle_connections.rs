@@ -1,11 +1,10 @@
 //! Memory of a server with idle connections, over loopback.
 //!
 //! ```text
-//! cargo run --profile bench -p mpquic-benches --example idle_connections -- [CONNECTIONS] [heap]
+//! cargo run --profile bench -p mpquic-benches --example idle_connections -- [CONNECTIONS]
 //! ```
 //!
-//! The server is a process of its own. Prints how much its resident memory grew per connection, and
-//! with `heap` what is allocated; who allocated it is then written to `dhat-heap.json`.
+//! The server is a process of its own. Prints how much its resident memory grew per connection.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -15,9 +14,6 @@ use mpquic_benches::process::{Failure, Process, resident};
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
 use tokio::runtime::{Builder, Runtime};
 
-#[global_allocator]
-static ALLOCATOR: dhat::Alloc = dhat::Alloc;
-
 /// Handshakes under way at a time.
 const CONCURRENCY: usize = 50;
 /// Until acknowledgements, session tickets and MTU probes have come to rest.
@@ -26,28 +22,23 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> Result<(), Failure> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let heap = words.iter().any(|word| word == "heap");
     if words.first().is_some_and(|word| word == "server") {
-        return serve(heap);
+        return serve();
     }
     let connections = words.first().map_or(Ok(5000), |word| word.parse())?;
-    let mut server = Process::start(&["server", if heap { "heap" } else { "" }])?;
+    let mut server = Process::start(&["server"])?;
     let address: SocketAddr = server.line()?.parse()?;
     let runtime = runtime()?;
     let _first = runtime.block_on(connect(address, 1))?;
-    let mut report = || -> Result<Vec<u64>, Failure> {
+    let mut report = || -> Result<u64, Failure> {
         server.ask()?;
-        let line = server.line()?;
-        Ok(line.split(' ').map(str::parse).collect::<Result<_, _>>()?)
+        Ok(server.line()?.parse()?)
     };
     let before = report()?;
     let _rest = runtime.block_on(connect(address, connections))?;
     let after = report()?;
-    let names = ["resident", "allocated", "blocks"];
-    for (name, (before, after)) in names.iter().zip(before.iter().zip(&after)) {
-        let each = (*after as f64 - *before as f64) / f64::from(connections);
-        println!("{name}: {each:.0} per connection");
-    }
+    let each = (after as f64 - before as f64) / f64::from(connections);
+    println!("resident: {each:.0} bytes per connection");
     server.end()
 }
 
@@ -56,7 +47,7 @@ fn runtime() -> Result<Runtime, Failure> {
 }
 
 /// Serves until its input ends; reports on each line of it.
-fn serve(heap: bool) -> Result<(), Failure> {
+fn serve() -> Result<(), Failure> {
     let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin();
@@ -72,7 +63,6 @@ fn serve(heap: bool) -> Result<(), Failure> {
         "127.0.0.1:0".parse()?,
     )?;
     println!("{}", endpoint.local_addr()?);
-    let profiler = heap.then(dhat::Profiler::new_heap);
     runtime.spawn(async move {
         while let Some(incoming) = endpoint.accept().await {
             tokio::spawn(async move {
@@ -84,12 +74,8 @@ fn serve(heap: bool) -> Result<(), Failure> {
     });
     runtime.block_on(async {
         while lines.recv().await.is_some() {
-            let stats = profiler.as_ref().map(|_| dhat::HeapStats::get());
-            let (bytes, blocks) = stats.map_or((0, 0), |it| (it.curr_bytes, it.curr_blocks));
-            println!("{} {bytes} {blocks}", resident(std::process::id())?);
+            println!("{}", resident(std::process::id())?);
         }
-        // What lives now is what the profile is about.
-        drop(profiler);
         std::process::exit(0)
     })
 }
