@@ -8,8 +8,7 @@ use super::Connection;
 use crate::congestion::Controller as _;
 use crate::handshake::{Level, LevelPacket};
 use crate::ids::{PathId, SpaceId};
-use crate::packet::Transmit;
-use crate::packet::plan::Plan;
+use crate::packet::plan::{Begun, Plan};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
 use crate::wire::buf::MIN_DATAGRAM;
@@ -20,13 +19,14 @@ const MIN_HANDSHAKE_PACKET: usize = 64;
 const ONE_RTT_ROOM: usize = 128;
 
 impl Connection {
-    /// Sends Initial and Handshake packets, coalesced (RFC 9000 section 12.2), and with them the
-    /// first 1-RTT packets of a client.
-    pub(super) fn transmit_handshake(
+    /// Begins a datagram with Initial and Handshake packets, coalesced (RFC 9000 section 12.2). A
+    /// client's first 1-RTT packet follows if there is `demand` for one.
+    pub(super) fn begin_with_handshake(
         &mut self,
         now: Instant,
+        demand: bool,
         buf: &mut Vec<u8>,
-    ) -> Option<Transmit> {
+    ) -> Option<Begun> {
         let wants = |level: &Level| level.wants(now);
         let initial = self.handshake.level(SpaceId::Initial).is_some_and(wants);
         let level = self.handshake.level(SpaceId::Handshake);
@@ -55,7 +55,7 @@ impl Connection {
         {
             return None;
         }
-        let data = handshake && self.may_follow_handshake(size);
+        let data = demand && handshake && self.may_follow_handshake(size);
         let limit = if data { size - ONE_RTT_ROOM } else { size };
         if initial {
             let pad_to = (pad && !handshake).then_some(MIN_DATAGRAM);
@@ -71,19 +71,23 @@ impl Connection {
                 self.follow_handshake_steps(now);
             }
         }
-        if data {
-            self.follow_handshake(now, size, pad, buf);
-        }
-        if buf.is_empty() {
-            return None;
-        }
-        self.paths
-            .on_datagrams_sent(PathId::ZERO, four_tuple, buf.len());
-        Some(Transmit::single(PathId::ZERO, four_tuple, buf))
+        let follow = data.then(|| {
+            let mut plan = Plan::new(PathId::ZERO, size - buf.len());
+            plan.management = true;
+            plan.data = Some(DataSelection::Next);
+            plan.ping = true;
+            plan.pad = pad;
+            plan
+        });
+        Some(Begun {
+            path: PathId::ZERO,
+            four_tuple,
+            follow,
+        })
     }
 
-    /// True if a client has 1-RTT data that may share a datagram with the end of its handshake. There
-    /// is no other path yet that a scheduler could prefer.
+    /// True if a client's 1-RTT data may share a datagram with the end of its handshake. There is no
+    /// other path yet that a scheduler could prefer.
     fn may_follow_handshake(&self, size: usize) -> bool {
         let Some(path) = self.paths.open(PathId::ZERO) else {
             return false;
@@ -91,19 +95,8 @@ impl Connection {
         self.side == Side::Client
             && self.handshake.is_complete()
             && size >= MIN_DATAGRAM
-            && self.has_demand()
             && path.recovery.bytes_in_flight() + size as u64
                 <= self.outbox.controller.window(PathId::ZERO)
-    }
-
-    /// Appends a 1-RTT packet to a datagram that has room for it up to `size`.
-    fn follow_handshake(&mut self, now: Instant, size: usize, pad: bool, buf: &mut Vec<u8>) {
-        let mut plan = Plan::new(PathId::ZERO, size - buf.len());
-        plan.management = true;
-        plan.data = Some(DataSelection::Next);
-        plan.ping = true;
-        plan.pad = pad;
-        let _built = self.build_packet(now, &plan, buf);
     }
 
     /// Appends one Initial or Handshake packet; `limit` and `pad_to` are positions in `buf`.

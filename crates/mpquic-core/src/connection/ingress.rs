@@ -3,14 +3,15 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{Connection, State};
-use crate::error::TransportError;
-use crate::event::Datagram;
-use crate::ids::PathId;
-use crate::packet::arrival::{Arrival, Opened};
+use crate::error::{Fault, TransportError};
+use crate::event::{Datagram, Event};
+use crate::ids::{PathId, SpaceId};
+use crate::packet::arrival::{Arrival, Content, Opened};
+use crate::path::admission::Destination;
 use crate::protect::Opening;
 use crate::qlog::DropReason;
 use crate::recorder::Dropped;
-use crate::wire::frame::{Frame, FrameIter, PacketType};
+use crate::wire::frame::{Frame, FrameIter, PacketType, PathAck};
 use crate::wire::header::{self, Header, ProtectedPacket};
 
 impl Connection {
@@ -43,13 +44,11 @@ impl Connection {
             }
             State::Draining(_) | State::Drained => return,
         }
-        // MP-086: a client drops what comes from a server address it did not choose.
-        if !self.paths.may_come_from(&arrival) {
+        if !self.paths.on_datagram(&arrival, &mut self.outbox) {
             self.outbox
                 .drop_packet(arrival.path, Dropped::unknown(size), DropReason::Rejected);
             return;
         }
-        self.paths.on_datagram_received(&arrival, &mut self.outbox);
         let result = self.handle_packets(&arrival, data);
         self.close_on_error(now, result);
     }
@@ -92,7 +91,7 @@ impl Connection {
         match self.open_packet(arrival, packet) {
             Opening::Opened(opened, payload) => match opened.packet_type {
                 PacketType::OneRtt => self.handle_one_rtt(arrival, &opened, payload),
-                PacketType::ZeroRtt => self.process(arrival, &opened, payload).map(|_| ()),
+                PacketType::ZeroRtt => self.process(arrival, &opened, payload),
                 PacketType::Initial | PacketType::Handshake => {
                     self.process(arrival, &opened, payload)?;
                     self.handshake
@@ -143,13 +142,13 @@ impl Connection {
     #[inline]
     fn open_one_rtt(&mut self, arrival: &Arrival, packet: &mut ProtectedPacket) -> Opening {
         let paths = &self.paths;
-        let Some(slot) = paths.slot(arrival.path) else {
-            return Opening::Dropped(DropReason::ConnectionUnknown);
+        let space = match paths.destination(arrival) {
+            Destination::Path(space) => Some(space),
+            Destination::NewPath => None,
+            Destination::Later => return self.handshake.buffer(arrival, packet),
+            Destination::Unknown => return Opening::Dropped(DropReason::ConnectionUnknown),
+            Destination::Unwanted => return Opening::Dropped(DropReason::Rejected),
         };
-        let space = slot.any().map(|path| &path.space);
-        if space.is_none() && paths.lacks_peer_cid(arrival.path) {
-            return self.handshake.buffer(arrival, packet);
-        }
         let largest_pto = || paths.largest_pto();
         self.handshake
             .open_one_rtt(arrival, packet, space, largest_pto, &mut self.outbox)
@@ -161,20 +160,137 @@ impl Connection {
         opened: &Opened,
         payload: Bytes,
     ) -> Result<(), TransportError> {
-        if !self.paths.admit(arrival, &mut self.outbox) {
+        let (paths, outbox) = (&mut self.paths, &mut self.outbox);
+        if paths.any(arrival.path).is_none() && !paths.admit(arrival, outbox) {
             let seen = Dropped::one_rtt(opened.size);
-            self.outbox
-                .drop_packet(arrival.path, seen, DropReason::Rejected);
+            outbox.drop_packet(arrival.path, seen, DropReason::Rejected);
             return Ok(());
         }
-        let is_newest = self.paths.on_packet_opened(opened);
-        let content = self.process(arrival, opened, payload)?;
-        let is_newest = is_newest && content.non_probing;
-        self.paths
-            .on_addresses(arrival, is_newest, &mut self.outbox);
-        if self.paths.shared.take_address_validated() {
+        self.process(arrival, opened, payload)
+    }
+
+    /// Passes every frame to its owner, then records the packet as received.
+    fn process(
+        &mut self,
+        arrival: &Arrival,
+        opened: &Opened,
+        payload: Bytes,
+    ) -> Result<(), TransportError> {
+        if payload.is_empty() {
+            // RFC 9000 section 12.4
+            return Err(Fault::EmptyPacket.into());
+        }
+        // Outside of 1-RTT packets, the frames of RFC 10069 are not allowed; they count as known,
+        // rather than as unknown, as soon as we have announced multipath (MP-004).
+        let multipath = match opened.packet_type {
+            PacketType::OneRtt => self.paths.ids.is_multipath(),
+            PacketType::Initial | PacketType::ZeroRtt | PacketType::Handshake => {
+                self.handshake.announces_multipath()
+            }
+        };
+        self.outbox.log.packet_received(opened, &payload, multipath);
+        let mut content = Content::default();
+        for frame in FrameIter::new(payload, multipath) {
+            let frame = frame?;
+            let frame_type = frame.frame_type();
+            // RFC 9000 section 12.4, MP-004
+            if !frame.is_allowed_in(opened.packet_type) {
+                return Err(TransportError::new(Fault::FrameNotAllowed).in_frame(frame_type));
+            }
+            self.outbox.stats.frames_received.add(frame.kind());
+            content.add(&frame);
+            self.on_frame(arrival, opened, frame)
+                .map_err(|error| error.in_frame(frame_type))?;
+            if !self.state.is_open() {
+                return Ok(());
+            }
+        }
+        self.idle.on_received(arrival.now);
+        let outbox = &mut self.outbox;
+        if self
+            .paths
+            .on_packet_processed(arrival, opened, &content, outbox)
+        {
             let validated = self.paths.validated_addresses();
             self.handshake.offer_token(validated, &mut self.random);
+        }
+        if let SpaceId::Initial | SpaceId::Handshake = opened.space {
+            self.handshake
+                .on_frames_processed(arrival, opened, &content);
+        }
+        Ok(())
+    }
+
+    /// Passes a frame to its owner.
+    fn on_frame(
+        &mut self,
+        arrival: &Arrival,
+        opened: &Opened,
+        frame: Frame,
+    ) -> Result<(), TransportError> {
+        let now = arrival.now;
+        let (paths, outbox) = (&mut self.paths, &mut self.outbox);
+        match frame {
+            Frame::Padding | Frame::Ping => {}
+            Frame::Ack(ack) => self.on_ack(arrival, opened, opened.space.for_plain_ack(), &ack)?,
+            Frame::PathAck(PathAck { path_id, ack }) => {
+                self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)?;
+            }
+            Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame)?,
+            Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame)?,
+            Frame::StopSending(frame) => self.streams.on_stop_sending(&frame)?,
+            Frame::Crypto(frame) => {
+                self.handshake.on_crypto(opened.space, frame)?;
+                // For session tickets. The levels of the handshake are driven once their packet is
+                // processed.
+                if let SpaceId::Data(_) = opened.space {
+                    self.drive_handshake(now)?;
+                }
+            }
+            Frame::NewToken(token) => self.handshake.on_new_token(token)?,
+            Frame::Stream(frame) => {
+                self.streams.receive(frame, now, || paths.largest_rtt())?;
+            }
+            Frame::MaxData(maximum) => self.streams.on_max_data(maximum),
+            Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(&frame)?,
+            Frame::MaxStreams(frame) => self.streams.on_max_streams(&frame)?,
+            Frame::DataBlocked(_) => self.streams.on_data_blocked(),
+            Frame::StreamDataBlocked(frame) => self.streams.on_stream_data_blocked(&frame)?,
+            Frame::StreamsBlocked(frame) => self.streams.on_streams_blocked(&frame)?,
+            Frame::NewConnectionId(frame) => paths.on_new_connection_id(&frame, outbox)?,
+            Frame::RetireConnectionId(sequence) => {
+                paths.on_retire_connection_id(sequence, opened, outbox)?;
+            }
+            Frame::PathChallenge(data) => paths.on_path_challenge(arrival, data, outbox),
+            Frame::PathResponse(data) => paths.on_path_response(arrival, data, outbox),
+            Frame::ConnectionClose(close) => self.on_close(now, close),
+            Frame::HandshakeDone => {
+                self.handshake.on_handshake_done(&mut self.outbox)?;
+                self.follow_handshake_steps(now);
+            }
+            Frame::Datagram(data) => {
+                if self.datagrams.on_datagram(data)? {
+                    outbox.event(Event::DatagramReceived);
+                }
+            }
+            Frame::AckFrequency(frame) => {
+                paths.shared.ack_frequencies.on_ack_frequency(&frame)?;
+            }
+            Frame::ImmediateAck => paths.shared.ack_frequencies.on_immediate_ack()?,
+            Frame::PathAbandon(frame) => {
+                let abandonment = paths.on_path_abandon(now, &frame, outbox)?;
+                self.after_abandonment(now, abandonment);
+            }
+            Frame::PathStatus(frame) => paths.on_path_status(now, &frame, outbox)?,
+            Frame::PathNewConnectionId(frame) => {
+                paths.on_path_new_connection_id(&frame, outbox)?;
+            }
+            Frame::PathRetireConnectionId(frame) => {
+                paths.on_path_retire_connection_id(&frame, opened, outbox)?;
+            }
+            Frame::MaxPathId(maximum) => paths.on_max_path_id(now, maximum, outbox)?,
+            Frame::PathsBlocked(maximum) => paths.on_paths_blocked(now, maximum)?,
+            Frame::PathCidsBlocked(frame) => paths.on_path_cids_blocked(now, &frame, outbox)?,
         }
         Ok(())
     }

@@ -31,11 +31,10 @@ use crate::stream::set::StreamSet;
 use crate::stream::{RecvStream, SendStream, Streams};
 use crate::version::Version;
 
-mod assemble;
+mod assignment;
 mod close_packets;
 mod closing;
 mod datagrams;
-mod dispatch;
 mod egress;
 mod handshake;
 mod handshake_packets;

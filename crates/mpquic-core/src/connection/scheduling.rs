@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::assignment::Assignment;
 use super::views::Views;
 use crate::config::TransportConfig;
 use crate::guarded::GuardedScheduler;
@@ -12,7 +13,7 @@ use crate::outbox::Outbox;
 use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
 use crate::random::QuickRandom;
-use crate::sched::{DataSelection, Decision, Needs, PathSet, PathView, SchedulerEvent, View};
+use crate::sched::{DataSelection, Decision, Needs, PathView, SchedulerEvent, View};
 use crate::stream::set::StreamSet;
 
 /// The most copies that wait for the window of one path.
@@ -38,97 +39,6 @@ pub(super) struct Demand {
     pub(super) control: bool,
 }
 
-/// What to send on which path, after the scheduler's answer was checked.
-#[derive(Debug)]
-pub(super) struct Assignment {
-    pub(super) path: PathId,
-    pub(super) data: DataSelection,
-    pub(super) max_bytes: u64,
-    pub(super) tag: u64,
-    copies: PathSet,
-}
-
-impl Assignment {
-    /// Whatever is most urgent, as much as fits.
-    fn next(path: PathId) -> Self {
-        Self {
-            path,
-            data: DataSelection::Next,
-            max_bytes: 0,
-            tag: 0,
-            copies: PathSet::new(),
-        }
-    }
-
-    /// The assignment of a decision; `None` if the decision is not to send.
-    fn of(decision: Decision) -> Option<Self> {
-        let (path, data, max_bytes, tag, copies) = match decision {
-            Decision::Send {
-                path,
-                data,
-                max_bytes,
-                tag,
-            } => (path, data, max_bytes, tag, PathSet::new()),
-            Decision::Duplicate {
-                path,
-                copies,
-                data,
-                tag,
-            } => (path, data, 0, tag, copies),
-            Decision::Reinject {
-                path,
-                stream: id,
-                offsets,
-                tag,
-            } => {
-                let length = offsets.end.saturating_sub(offsets.start);
-                let data = DataSelection::Range { id, offsets };
-                (path, data, length, tag, PathSet::new())
-            }
-            Decision::Wait { .. } | Decision::Blocked => return None,
-        };
-        Some(Self {
-            path,
-            data,
-            max_bytes,
-            tag,
-            copies,
-        })
-    }
-
-    /// True if it may repeat bytes that were sent before.
-    fn is_repeat(&self) -> bool {
-        matches!(
-            self.data,
-            DataSelection::StreamAt { .. } | DataSelection::Range { .. }
-        )
-    }
-
-    /// The same path, but with whatever is most urgent, because the chosen stream may not send
-    /// anything. `None` if the assignment was that already.
-    pub(super) fn instead(self) -> Option<Self> {
-        (self.data != DataSelection::Next).then_some(Self {
-            data: DataSelection::Next,
-            copies: PathSet::new(),
-            ..self
-        })
-    }
-
-    /// Stream bytes that one packet may carry.
-    pub(super) fn bytes_per_packet(&self) -> usize {
-        let max_bytes = || {
-            let max = usize::try_from(self.max_bytes).ok();
-            max.filter(|max| *max > 0).unwrap_or(usize::MAX)
-        };
-        match &self.data {
-            DataSelection::Next => usize::MAX,
-            DataSelection::Stream(_)
-            | DataSelection::StreamAt { .. }
-            | DataSelection::Range { .. } => max_bytes(),
-        }
-    }
-}
-
 /// A copy of stream data that the scheduler asked for.
 #[derive(Debug)]
 struct PendingCopy {
@@ -145,6 +55,10 @@ pub(super) struct SchedulerHost {
     views: Views,
     random: QuickRandom,
     copies: VecDeque<PendingCopy>,
+    /// The scheduler has not been asked yet since [`Self::begin`].
+    undecided: bool,
+    /// What to do if its decision can't be carried out.
+    instead: Option<Assignment>,
     /// When the scheduler's last [`Decision::Wait`] ends.
     wait_until: Option<Instant>,
     /// Start of the current run of waits with nothing in flight.
@@ -171,6 +85,8 @@ impl SchedulerHost {
             views: Views::default(),
             random: QuickRandom::new(seed),
             copies: VecDeque::new(),
+            undecided: true,
+            instead: None,
             wait_until: None,
             waits_since: None,
             timer_opens: None,
@@ -212,7 +128,29 @@ impl SchedulerHost {
         }
         self.views
             .fill(now, self.needs, paths, streams, &outbox.controller);
+        self.undecided = true;
+        self.instead = None;
         true
+    }
+
+    /// What to try next: copies that wait, then what the scheduler decides, then something else on
+    /// the same path. Ask until something was sent.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        demand: Demand,
+        streams: &StreamSet,
+        outbox: &mut Outbox,
+    ) -> Option<Assignment> {
+        if let Some(copy) = self.next_copy(streams) {
+            return Some(copy);
+        }
+        if std::mem::take(&mut self.undecided) {
+            let decided = self.decide(now, demand, streams, outbox);
+            self.instead = decided.as_ref().and_then(Assignment::instead);
+            return decided;
+        }
+        self.instead.take()
     }
 
     /// Forgets the state of the paths. If nothing was `sent`, notes the pacer that has to be waited
@@ -232,7 +170,7 @@ impl SchedulerHost {
     }
 
     /// A copy whose path has room. One whose original arrived is dropped.
-    pub(super) fn next_copy(&mut self, streams: &StreamSet) -> Option<Assignment> {
+    fn next_copy(&mut self, streams: &StreamSet) -> Option<Assignment> {
         while let Some(index) = self
             .copies
             .iter()
@@ -253,7 +191,7 @@ impl SchedulerHost {
     }
 
     /// Tells the scheduler what happened, then asks it.
-    pub(super) fn decide(
+    fn decide(
         &mut self,
         now: Instant,
         demand: Demand,

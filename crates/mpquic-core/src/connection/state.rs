@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::error::{ConnectionClose, TransportError};
-use crate::wire::frame::Close;
+use crate::packet::delivery::Delivery;
+use crate::packet::writer::FrameWriter;
+use crate::wire::frame::{Close, Frame};
 
 /// The states of a connection (RFC 9000 section 10).
 #[derive(Debug)]
@@ -83,6 +85,15 @@ impl State {
                 Some(closing.frame.clone())
             }
             Self::Open | Self::Closing(_) | Self::Draining(_) | Self::Drained => None,
+        }
+    }
+
+    /// Writes CONNECTION_CLOSE, with as much of the reason as fits, if we are closing.
+    pub(super) fn write_close(&self, writer: &mut FrameWriter<'_>) {
+        if let Self::Closing(closing) = self {
+            let frame = closing.frame.clone().shortened_to(writer.remaining());
+            let _no_room_is_fine =
+                writer.try_write(&Frame::ConnectionClose(frame), Delivery::Nothing);
         }
     }
 

@@ -52,15 +52,17 @@ impl Handshake {
         }
         match opened {
             Ok((unprotected, payload)) => {
+                let number = unprotected.packet_number;
                 let opened = Opened {
                     space: SpaceId::Data(path),
                     packet_type: PacketType::OneRtt,
                     version: None,
-                    packet_number: unprotected.packet_number,
+                    packet_number: number,
                     destination: *packet.header.dcid(),
                     size,
                     generation,
                     spin: unprotected.spin(),
+                    is_newest: space.is_none_or(|space| number >= space.expected_next()),
                 };
                 Opening::Opened(opened, payload)
             }
@@ -131,6 +133,7 @@ impl Handshake {
                     size,
                     generation: 0,
                     spin: false,
+                    is_newest: false,
                 };
                 Opening::Opened(opened, payload)
             }

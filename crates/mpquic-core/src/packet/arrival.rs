@@ -53,4 +53,13 @@ pub(crate) struct Opened {
     pub(crate) generation: u32,
     /// The spin bit of a 1-RTT packet.
     pub(crate) spin: bool,
+    /// No 1-RTT packet of the path with a higher number came before.
+    pub(crate) is_newest: bool,
+}
+
+impl Opened {
+    /// True if the addresses it came from mean something: they do in 1-RTT packets.
+    pub(crate) fn shows_addresses(&self) -> bool {
+        self.packet_type == PacketType::OneRtt
+    }
 }

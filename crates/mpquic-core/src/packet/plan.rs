@@ -1,4 +1,4 @@
-//! [`Plan`]: what a 1-RTT packet is to contain.
+//! [`Plan`]: what a 1-RTT packet is to contain. [`Begun`]: what it is to follow.
 
 use quinn_proto::EcnCodepoint;
 
@@ -58,4 +58,13 @@ impl Plan {
             tag: 0,
         }
     }
+}
+
+/// A datagram with Initial and Handshake packets, or none, and the 1-RTT packet that is to follow
+/// them.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) path: PathId,
+    pub(crate) four_tuple: FourTuple,
+    pub(crate) follow: Option<Plan>,
 }

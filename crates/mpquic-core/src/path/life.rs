@@ -122,22 +122,6 @@ impl Paths {
         Ok(id)
     }
 
-    /// True if the peer may open this path. Only the client opens paths (MP-070), and an abandoned
-    /// ID is never used again (MP-037).
-    pub(super) fn may_be_opened(&self, slot: &PathSlot) -> bool {
-        self.shared.side == Side::Server
-            && self.ids.is_multipath()
-            && slot.path.is_none()
-            && slot.abandon.is_none()
-    }
-
-    /// True if the client seems to open the path, but its PATH_NEW_CONNECTION_ID is still on its
-    /// way, perhaps over a slower path. The packet has to wait for it (MP-083).
-    pub(crate) fn lacks_peer_cid(&self, id: PathId) -> bool {
-        let lacks = |slot: &PathSlot| self.may_be_opened(slot) && !slot.peer_cids.has_unused();
-        self.slot(id).is_some_and(lacks)
-    }
-
     /// Sets up a path and begins to validate it (MP-074, MP-075).
     pub(super) fn create(
         &mut self,

@@ -19,6 +19,7 @@ use crate::sched::LocalQueue;
 use crate::wire::buf::MAX_CID_LENGTH;
 
 mod ack_frequency;
+pub(crate) mod admission;
 mod advisory_frame_limit;
 mod amplification;
 mod failover;

@@ -76,11 +76,6 @@ impl PathSlot {
         }
     }
 
-    /// The path, open or abandoned.
-    pub(crate) fn any(&self) -> Option<&Path> {
-        self.path.as_deref()
-    }
-
     /// The path, unless it was abandoned.
     pub(crate) fn open(&self) -> Option<&Path> {
         if self.abandon.is_some() {

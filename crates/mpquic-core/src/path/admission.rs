@@ -1,0 +1,93 @@
+//! The way in: what paths are asked when a datagram or a 1-RTT packet arrives.
+
+use quinn_proto::Side;
+
+use super::set::Paths;
+use super::slot::PathSlot;
+use crate::ids::PathId;
+use crate::outbox::Outbox;
+use crate::packet::arrival::Arrival;
+use crate::recovery::PacketNumberSpace;
+
+/// Where a 1-RTT packet belongs.
+#[derive(Debug)]
+pub(crate) enum Destination<'a> {
+    /// To a path.
+    Path(&'a PacketNumberSpace),
+    /// It may open its path.
+    NewPath,
+    /// To a path whose PATH_NEW_CONNECTION_ID is still on its way (MP-083).
+    Later,
+    /// There is no such path.
+    Unknown,
+    /// The client was told not to migrate (RFC 9000 section 9).
+    Unwanted,
+}
+
+impl Paths {
+    /// A datagram for a path arrived. Its bytes raise the anti-amplification limit of the addresses
+    /// it came from (RFC 9000 section 8.1). False if it came from a server address that the client
+    /// did not choose, and must be dropped (MP-086).
+    pub(crate) fn on_datagram(&mut self, arrival: &Arrival, outbox: &mut Outbox) -> bool {
+        let may_come = self.shared.side == Side::Server || self.is_chosen(arrival);
+        if may_come && let Some((slot, shared)) = self.slot_and_shared(arrival.path) {
+            let (four_tuple, size) = (arrival.four_tuple, arrival.size);
+            slot.on_datagram_received(four_tuple, size, shared.side, outbox);
+        }
+        may_come
+    }
+
+    fn is_chosen(&self, arrival: &Arrival) -> bool {
+        let remote = arrival.four_tuple.remote;
+        self.any(arrival.path).is_some_and(|path| {
+            // Late packets may still come from the handshake's address after path 0 has left it.
+            path.id == PathId::ZERO && remote == self.shared.handshake_address
+                || path.knows_remote(remote)
+        })
+    }
+
+    /// Where a 1-RTT packet belongs.
+    #[inline]
+    pub(crate) fn destination(&self, arrival: &Arrival) -> Destination<'_> {
+        let Some(slot) = self.slot(arrival.path) else {
+            return Destination::Unknown;
+        };
+        let unwanted = |path| self.shared.is_unwanted_migration(path, arrival);
+        match slot.path.as_deref() {
+            Some(_) if slot.open().is_some_and(unwanted) => Destination::Unwanted,
+            Some(path) => Destination::Path(&path.space),
+            None if self.lacks_peer_cid(arrival.path) => Destination::Later,
+            None => Destination::NewPath,
+        }
+    }
+
+    /// Opens the path that an authentic packet is the first of. False if the packet must be dropped.
+    pub(crate) fn admit(&mut self, arrival: &Arrival, outbox: &mut Outbox) -> bool {
+        let id = arrival.path;
+        if !self.slot(id).is_some_and(|slot| self.may_be_opened(slot)) {
+            return false;
+        }
+        let Some(cid) = self.slot_or_new(id).peer_cids.take(outbox) else {
+            return false;
+        };
+        self.create(arrival.now, id, arrival.four_tuple, cid, outbox);
+        // When the datagram was counted, the path did not exist yet: count it now.
+        self.on_datagram(arrival, outbox)
+    }
+
+    /// True if the peer may open this path. Only the client opens paths (MP-070), and an abandoned
+    /// ID is never used again (MP-037).
+    fn may_be_opened(&self, slot: &PathSlot) -> bool {
+        self.shared.side == Side::Server
+            && self.ids.is_multipath()
+            && slot.path.is_none()
+            && slot.abandon.is_none()
+    }
+
+    /// True if the client seems to open the path, but its PATH_NEW_CONNECTION_ID is still on its
+    /// way, perhaps over a slower path. The packet has to wait for it (MP-083).
+    pub(crate) fn lacks_peer_cid(&self, id: PathId) -> bool {
+        let lacks = |slot: &PathSlot| self.may_be_opened(slot) && !slot.peer_cids.has_unused();
+        self.slot(id).is_some_and(lacks)
+    }
+}
