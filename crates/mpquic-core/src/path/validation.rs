@@ -112,7 +112,7 @@ impl Validation {
 
     /// Writes a challenge if one is due and fits. `data` are fresh unpredictable bytes, new for
     /// each call; `full_size` says that the datagram will have at least
-    /// [`VALIDATION_DATAGRAM_SIZE`] bytes. Returns whether `data` was used.
+    /// [`MIN_DATAGRAM`](crate::wire::buf::MIN_DATAGRAM) bytes. Returns whether `data` was used.
     pub(crate) fn write_frames(
         &mut self,
         w: &mut FrameWriter<'_>,
