@@ -9,6 +9,7 @@ use super::plan::{Plan, Progress};
 use super::player::{Client, seconds};
 use super::results::PathResult;
 use super::stage::Stage;
+use super::statistics::quantile;
 use crate::scenario::metric::{self, *};
 use crate::scenario::{Kind, Scenario};
 
@@ -131,6 +132,19 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
                 add(BITRATE, video.mean_rate());
                 add(STALL, video.stalled().as_secs_f64());
             }
+        }
+    }
+    if let Some(receiver) = stage.receiver(0) {
+        let arrived = times.iter().map(|(_, finished)| *finished);
+        let end = arrived.collect::<Option<Vec<_>>>().unwrap_or_default();
+        let end = end.into_iter().max().unwrap_or(stage.now());
+        add(GAP, receiver.gap.until(end).as_secs_f64());
+    }
+    if let Kind::Flows { .. } | Kind::Page { .. } = &scenario.workload.kind {
+        let mut took: Vec<_> = times.iter().map(took).collect();
+        took.sort_by(f64::total_cmp);
+        for (name, part) in PERCENTILES {
+            add(name, quantile(&took, part));
         }
     }
     if flows.len() > 1 {

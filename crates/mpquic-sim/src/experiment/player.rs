@@ -5,7 +5,7 @@
 //! checked.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use mpquic_core::{
     Connection, Dir, Event, PathEvent, PathId, PathStatus, ReadStreamError, StreamEvent, StreamId,
@@ -21,6 +21,26 @@ use crate::pattern;
 pub(super) struct Arrival {
     pub(super) bytes: u64,
     pub(super) finished: Option<Instant>,
+}
+
+/// How long nothing arrived between two pieces.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Gap {
+    last: Option<Instant>,
+    longest: Duration,
+}
+
+impl Gap {
+    fn on_arrival(&mut self, now: Instant) {
+        self.longest = self.until(now);
+        self.last = Some(now);
+    }
+
+    /// The longest so far, if nothing more arrives before `now`. It begins with the first piece.
+    pub(super) fn until(&self, now: Instant) -> Duration {
+        let since = |last| now.saturating_duration_since(last);
+        self.longest.max(self.last.map_or(Duration::ZERO, since))
+    }
 }
 
 /// Paths that a client opens as soon as it may.
@@ -78,6 +98,7 @@ pub(super) struct Player {
     pub(super) arrivals: BTreeMap<StreamId, Arrival>,
     /// Stream bytes of objects that have arrived.
     pub(super) received: u64,
+    pub(super) gap: Gap,
     /// When the handshake was complete.
     pub(super) connected: Option<Instant>,
     /// Why the connection ended, if it did.
@@ -245,6 +266,7 @@ impl Player {
                     }
                     arrival.bytes += chunk.bytes.len() as u64;
                     self.received += chunk.bytes.len() as u64;
+                    self.gap.on_arrival(now);
                 }
                 Ok(None) => {
                     arrival.finished.get_or_insert(now);

@@ -299,6 +299,10 @@ impl Stage {
         self.lab.elapsed()
     }
 
+    pub(super) fn now(&self) -> Instant {
+        epoch() + self.elapsed()
+    }
+
     /// The instant a flow starts.
     pub(super) fn start_of(&self, flow: usize) -> Instant {
         epoch() + self.flows[flow].start

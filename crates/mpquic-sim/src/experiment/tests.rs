@@ -83,6 +83,49 @@ fn a_file_comes_over_both_paths_faster_than_the_better_one_could_carry_it() {
 }
 
 #[test]
+fn the_longest_silence_is_measured() {
+    let one_path = "
+        schedulers = [\"lrf\"]
+        [[path]]
+        name = \"a\"
+        rate_mbit = 20
+        owd_ms = 10
+        blackhole = [{ from = 1, to = 2 }]
+        [workload]
+        kind = \"file\"
+        size_mb = 5
+    ";
+    let dead = metric(&run(one_path), 0, "gap_s");
+    // Probe timeouts have doubled to half of it by then.
+    assert!((1.0..1.6).contains(&dead), "{dead}");
+    let alive = metric(
+        &run(&one_path.replace("from = 1, to = 2", "from = 50")),
+        0,
+        "gap_s",
+    );
+    // What follows a lost packet waits for its repetition, behind a full queue.
+    assert!(alive < 0.1, "{alive}");
+    let cut_short = format!("limit_s = 1.5\n{one_path}");
+    let until_the_end = metric(&run(&cut_short), 0, "gap_s");
+    assert!((0.48..0.51).contains(&until_the_end), "{until_the_end}");
+}
+
+#[test]
+fn percentiles_of_objects_are_between_the_first_and_the_last() {
+    let text = format!("{TWO_PATHS}\n[workload]\nkind = \"flows\"\ncount = 20\nsize_kb = 100");
+    let results = run(&text);
+    assert_all_finished(&results);
+    let of = |name| metric(&results, 0, name);
+    assert!(of("object_p50_s") < of("object_p95_s"));
+    assert!(of("object_p95_s") < of("object_p99_s"));
+    assert!(of("object_p99_s") <= of("flow_max_s"));
+    assert!(
+        of("object_p50_s") >= 0.04,
+        "less than a round trip and the time at the rate"
+    );
+}
+
+#[test]
 fn a_run_that_takes_too_long_is_counted_with_the_limit() {
     let text = format!("{TWO_PATHS}\n[workload]\nkind = \"file\"\nsize_mb = 100");
     let results = run(&text.replace("limit_s = 60", "limit_s = 2"));

@@ -1,4 +1,4 @@
-//! The scenarios that come with the crate: the experiments of the papers.
+//! The scenarios that come with the crate: the experiments of the papers, and what users feel.
 
 /// A scenario that comes with the crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,6 +107,16 @@ static FILES: &[BuiltIn] = files! {
     "systems-file"
     "systems-page"
     "systems-control"
+    "all-two-equal"
+    "all-hhhl"
+    "all-hhlh"
+    "all-hhll"
+    "all-hllh"
+    "all-hlll"
+    "all-lhll"
+    "all-handover"
+    "all-satellite"
+    "all-bad-helper"
 };
 
 /// All scenarios that come with the crate.

@@ -20,6 +20,13 @@ pub(crate) const OVERHEAD: &str = "overhead_pct";
 pub(crate) const JAIN: &str = "jain_index";
 pub(crate) const TIMES_COMPETITOR: &str = "times_competitor";
 pub(crate) const WINDOW_GAP: &str = "window_gap_pct";
+pub(crate) const GAP: &str = "gap_s";
+/// Percentiles of the times that objects take.
+pub(crate) const PERCENTILES: [(&str, f64); 3] = [
+    ("object_p50_s", 0.5),
+    ("object_p95_s", 0.95),
+    ("object_p99_s", 0.99),
+];
 pub(crate) const CROSSOVER: &str = "crossover_s";
 
 /// The completion time of the objects of one kind.
@@ -70,13 +77,16 @@ impl Scenario {
         let streams = reported(kind).map(|object| stream(&object.name));
         let mut names: Vec<String> = streams.collect();
         names.extend(of_kind.iter().map(|name| (*name).to_owned()));
+        if let Kind::Flows { .. } | Kind::Page { .. } = kind {
+            names.extend(PERCENTILES.map(|(name, _)| name.to_owned()));
+        }
         if !self.competitors.is_empty() {
             names.extend([JAIN, TIMES_COMPETITOR].map(str::to_owned));
         }
         if !self.swaps.is_empty() {
             names.push(CROSSOVER.into());
         }
-        names.extend([HANDSHAKE, LOSS, DELAY, OVERHEAD].map(str::to_owned));
+        names.extend([GAP, HANDSHAKE, LOSS, DELAY, OVERHEAD].map(str::to_owned));
         names
     }
 
