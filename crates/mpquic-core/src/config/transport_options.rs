@@ -63,15 +63,16 @@ pub struct TransportOptions {
     /// Concurrent unidirectional streams the peer may open, at most 2^59.
     pub max_concurrent_uni_streams: u64,
     /// Receive window of a stream at the start, bytes; at most `max_receive_window`. It grows up to
-    /// four times the bandwidth-delay product of all paths, within `max_receive_window`.
+    /// six times the bandwidth-delay product of all paths, within `max_receive_window`.
     pub initial_stream_receive_window: u64,
     /// Receive window of the connection at the start, bytes; at most `max_receive_window`.
     pub initial_receive_window: u64,
     /// Limit of every receive window, and so of the memory for data out of order, bytes; at most
     /// 2^62 - 1.
     pub max_receive_window: u64,
-    /// Unacknowledged and unsent stream bytes buffered for the connection before writes block; at
-    /// least 1.
+    /// The most unacknowledged and unsent stream bytes buffered for the connection before writes
+    /// block; at least 1. The window starts with 4 MiB, or this if it is less, and grows up to six
+    /// times the bandwidth-delay product of all paths.
     pub send_window: u64,
     /// Idle timeout of the connection, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` for
     /// none of ours (the peer's still applies).
@@ -153,7 +154,7 @@ impl TransportOptions {
             initial_stream_receive_window: 1 << 20,
             initial_receive_window: 2 << 20,
             max_receive_window: 64 << 20,
-            send_window: 16 << 20,
+            send_window: 64 << 20,
             max_idle_timeout: Some(Duration::from_secs(30)),
             max_handshake_duration: Duration::from_secs(20),
             keep_alive_interval: None,

@@ -99,6 +99,7 @@ impl Connection {
         if let Some(delivery) = run.take() {
             self.on_delivery(space, delivery, Fate::Acked);
         }
+        self.streams.on_acked(now, || self.paths.largest_rtt());
         if !outcome.lost.is_empty()
             && let SpaceId::Data(id) = space
             && let Some(path) = self.paths.open_mut(id)

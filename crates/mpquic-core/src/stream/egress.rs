@@ -272,6 +272,9 @@ impl StreamSet {
                 fin,
             } => {
                 let offsets = offset..offset + u64::from(length);
+                if fate == Fate::Acked {
+                    self.acked += u64::from(length);
+                }
                 self.with_send(id, |send| send.on_delivery(offsets, fin, fate));
                 self.wake_writers();
             }

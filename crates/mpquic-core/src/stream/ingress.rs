@@ -19,7 +19,7 @@ impl StreamSet {
     ) -> Result<(), TransportError> {
         let bytes = frame.data.len() as u64;
         self.on_stream(frame)?;
-        if let Some(target) = self.receive_window.on_received(bytes, now, largest_rtt) {
+        if let Some(target) = self.receive_window.on_bytes(bytes, now, largest_rtt) {
             self.set_receive_window_target(target);
         }
         Ok(())

@@ -11,7 +11,6 @@ pub(crate) mod flow;
 mod ingress;
 pub(crate) mod pending;
 pub(crate) mod queue;
-mod receive_window;
 pub(crate) mod recv;
 pub(crate) mod send;
 pub(crate) mod send_buffer;
@@ -19,6 +18,7 @@ pub(crate) mod set;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
+mod window_target;
 
 pub use application::{RecvStream, SendStream, Streams, Written};
 pub use error::{ReadStreamError, ResetAtError};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, Side, StreamId};
 use slab::Slab;
@@ -10,10 +10,10 @@ use slab::Slab;
 use super::event::StreamEvent;
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
-use super::receive_window::ReceiveWindow;
 use super::recv::{Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
+use super::window_target::WindowTarget;
 use crate::config::{MAX_CONCURRENT_STREAMS, TransportConfig};
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::transport_parameters::TransportParameters;
@@ -37,6 +37,9 @@ const WAKE_SHARE: u64 = 8;
 
 /// If nothing is left to send, writers are woken when this many bytes are free.
 const WAKE_IDLE: u64 = 16 << 10;
+
+/// The send window at the start, bytes, if no smaller limit is configured.
+const INITIAL_SEND_WINDOW: u64 = 4 << 20;
 
 /// All streams of a connection, their flow control, and what of them is sent next.
 #[derive(Debug)]
@@ -75,14 +78,19 @@ pub(crate) struct StreamSet {
     pub(super) takes_reset_at: bool,
     /// What all sending halves hold.
     pub(super) total: Backlog,
+    /// Bytes that may be written before the first is acknowledged.
     pub(super) send_window: u64,
+    max_send_window: u64,
+    send_target: WindowTarget,
+    /// Stream bytes acknowledged since the target was last adapted.
+    pub(super) acked: u64,
     /// What all receiving halves hold.
     held: Held,
     initial_stream_window: u64,
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
     max_window: u64,
-    pub(super) receive_window: ReceiveWindow,
+    pub(super) receive_window: WindowTarget,
     events: VecDeque<StreamEvent>,
     /// Events that the scheduler was not told of yet.
     news: Vec<SchedulerEvent>,
@@ -121,12 +129,15 @@ impl StreamSet {
             peer_takes_reset_at: false,
             takes_reset_at: config.reset_stream_at,
             total: Backlog::default(),
-            send_window: config.send_window,
+            send_window: config.send_window.min(INITIAL_SEND_WINDOW),
+            max_send_window: config.send_window,
+            send_target: WindowTarget::new(now),
+            acked: 0,
             held: Held::default(),
             initial_stream_window: config.initial_stream_receive_window,
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
-            receive_window: ReceiveWindow::new(now),
+            receive_window: WindowTarget::new(now),
             events: VecDeque::new(),
             news: Vec::new(),
             opened: [false; 2],
@@ -196,8 +207,22 @@ impl StreamSet {
 
     /// Changes how much may be written before it is acknowledged.
     pub(crate) fn set_send_window(&mut self, bytes: u64) {
-        self.send_window = bytes;
+        self.max_send_window = bytes;
+        let wanted = self.send_target.target().max(INITIAL_SEND_WINDOW);
+        self.send_window = wanted.min(bytes);
         self.wake_writers();
+    }
+
+    /// Acknowledgements were processed: the send window grows with what the paths carry.
+    pub(crate) fn on_acked(&mut self, now: Instant, largest_rtt: impl FnOnce() -> Duration) {
+        let acked = std::mem::take(&mut self.acked);
+        if acked > 0
+            && let Some(target) = self.send_target.on_bytes(acked, now, largest_rtt)
+        {
+            let target = target.min(self.max_send_window);
+            self.send_window = self.send_window.max(target);
+            self.wake_writers();
+        }
     }
 
     /// Changes the cap of receive windows. The connection's window is cut down to it; those of

@@ -1,5 +1,7 @@
 //! What an application changes while streams are in use, and asks of them.
 
+use std::time::Duration;
+
 use quinn_proto::WriteError;
 
 use super::*;
@@ -54,6 +56,45 @@ fn writers_go_on_when_the_send_window_is_widened() {
     client.set_send_window(100);
     let blocked = client.send_stream(id).write(&[1; 2000]);
     assert_eq!(blocked, Err(WriteError::Blocked));
+}
+
+#[test]
+fn the_send_window_grows_with_what_is_acknowledged_up_to_its_limit() {
+    const MIB: u64 = 1 << 20;
+    let mut options = options();
+    options.send_window = 20 * MIB;
+    options.initial_stream_receive_window = 64 * MIB;
+    options.initial_receive_window = 64 * MIB;
+    options.max_receive_window = 64 * MIB;
+    let config = checked(options);
+    let mut client = client(&config);
+    let id = client.open(Dir::Uni).expect("credit");
+    let room = |client: &mut StreamSet| client.send_stream(id).room().expect("room") as u64;
+    assert_eq!(room(&mut client), 4 * MIB, "at the start");
+    let (rtt, mut now) = (
+        Duration::from_millis(100),
+        crate::recovery::testing::start(),
+    );
+    let mut acknowledge = |client: &mut StreamSet, bytes| {
+        // Measured over a quarter of a round trip.
+        now += rtt / 4;
+        client.acked += bytes;
+        client.on_acked(now, || rtt);
+    };
+    acknowledge(&mut client, MIB / 4);
+    let grown = room(&mut client);
+    assert!(
+        grown.abs_diff(6 * MIB) < MIB / 10,
+        "six round trips: {grown}"
+    );
+    acknowledge(&mut client, MIB / 8);
+    assert_eq!(room(&mut client), grown, "it does not shrink");
+    acknowledge(&mut client, MIB);
+    assert_eq!(room(&mut client), 20 * MIB, "the limit");
+    client.set_send_window(8 * MIB);
+    assert_eq!(room(&mut client), 8 * MIB);
+    client.set_send_window(30 * MIB);
+    assert_eq!(room(&mut client), 24 * MIB, "six round trips of four MiB");
 }
 
 #[test]

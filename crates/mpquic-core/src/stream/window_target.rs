@@ -1,4 +1,4 @@
-//! [`ReceiveWindow`]: how large receive windows should be.
+//! [`WindowTarget`]: how large windows should be.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,26 @@ use std::time::{Duration, Instant};
 const MIN_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The window holds the bytes that arrive in this many round trips.
-const ROUND_TRIPS: f64 = 4.0;
+const ROUND_TRIPS: f64 = 6.0;
+/// How often in a round trip the rate is measured: while a path starts, it doubles from one round
+/// trip to the next.
+const PARTS: u32 = 4;
 
-/// Measures how fast stream bytes arrive on all paths together.
+/// Measures how fast stream bytes arrive, or are acknowledged, on all paths together.
 ///
 /// A window of [`ROUND_TRIPS`] times the bytes that arrive in the slowest path's round trip keeps
 /// all paths busy. New credit takes one round trip to reach the peer. A loss takes another to be
-/// repaired, during which all later bytes have to wait, or two if the repair is lost as well. While
-/// the window is the bottleneck, it doubles in each round trip, even in one with a loss.
+/// repaired, during which all later bytes have to wait, or two if the repair is lost as well: at the
+/// receiver to be read, and at the sender to be forgotten. The rest lets starting paths double their
+/// rate meanwhile.
 #[derive(Debug)]
-pub(crate) struct ReceiveWindow {
+pub(crate) struct WindowTarget {
     start: Instant,
     bytes: u64,
     target: u64,
 }
 
-impl ReceiveWindow {
+impl WindowTarget {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             start: now,
@@ -36,8 +40,8 @@ impl ReceiveWindow {
         self.target
     }
 
-    /// Stream bytes arrived; returns a new target in bytes when it has grown.
-    pub(crate) fn on_received(
+    /// Stream bytes arrived or were acknowledged; returns a new target in bytes when it has grown.
+    pub(crate) fn on_bytes(
         &mut self,
         bytes: u64,
         now: Instant,
@@ -49,7 +53,7 @@ impl ReceiveWindow {
             return None;
         }
         let round_trip = largest_rtt();
-        if elapsed < round_trip {
+        if elapsed < round_trip / PARTS {
             return None;
         }
         let interval = round_trip.max(Duration::from_micros(500)).as_secs_f64();
@@ -69,18 +73,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn target_is_what_arrives_in_four_round_trips_and_never_shrinks() {
+    fn target_is_what_arrives_in_six_round_trips_and_never_shrinks() {
         let start = epoch();
-        let mut window = ReceiveWindow::new(start);
+        let mut window = WindowTarget::new(start);
         let rtt = || Duration::from_millis(100);
         let at = |ms| start + Duration::from_millis(ms);
-        assert_eq!(window.on_received(500_000, at(50), rtt), None);
-        assert_eq!(window.on_received(500_000, at(100), rtt), Some(4_000_000));
-        assert_eq!(window.on_received(100, at(200), rtt), None);
-        assert_eq!(
-            window.on_received(4_000_000, at(300), rtt),
-            Some(16_000_000)
-        );
+        assert_eq!(window.on_bytes(100_000, at(20), rtt), None);
+        assert_eq!(window.on_bytes(100_000, at(25), rtt), Some(4_800_000));
+        assert_eq!(window.on_bytes(100, at(125), rtt), None);
+        assert_eq!(window.on_bytes(4_000_000, at(225), rtt), Some(24_000_000));
     }
 
     #[expect(
