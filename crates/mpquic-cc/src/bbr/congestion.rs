@@ -23,7 +23,7 @@ impl Bbr {
     /// (`AdaptLowerBoundsFromCongestion`).
     pub(super) fn adapt_short_term(&mut self, round: &LossRound) {
         let share = round.lost / (round.lost + round.acked).max(1.0);
-        let is_lossy = round.events > 0 && share > self.tolerated_loss;
+        let is_lossy = round.events > 0 && share > self.variant.tolerated_loss;
         if self.phase.is_accelerating() || !(is_lossy || round.marked) {
             return;
         }

@@ -32,19 +32,19 @@ mod phase;
 mod probe_rtt;
 mod rounds;
 mod send_log;
+mod variant;
 
 use crate::uncoupled::{PathController, PathLimits};
 use aggregation::Round;
 use bandwidth::Latest;
-use model::{Sample, initial_window};
-use phase::STARTUP_GAIN;
+use model::Sample;
 use send_log::Flight;
 
 pub(crate) use bandwidth::MaxBandwidth;
 pub(crate) use company::Company;
-pub(crate) use losses::LOSS_THRESHOLD;
 pub use model::Bbr;
 pub(crate) use phase::Phase;
+pub(crate) use variant::Variant;
 
 /// Round trips draining may take.
 const DRAIN_ROUNDS: u64 = 3;
@@ -114,10 +114,10 @@ impl Bbr {
     /// Sections 5.6.2 and 5.6.4, `UpdateControlParameters`.
     fn update_controls(&mut self, sample: &Sample) {
         if self.pacing_rate.is_none() && !self.smoothed_rtt.is_zero() {
-            let nominal = initial_window(self.mtu) / self.smoothed_rtt.as_secs_f64();
-            self.pacing_rate = Some(STARTUP_GAIN * nominal);
+            let nominal = self.variant.initial_window(self.mtu) / self.smoothed_rtt.as_secs_f64();
+            self.pacing_rate = Some(self.variant.startup_gain * nominal);
         }
-        self.set_pacing_rate(self.phase.pacing_gain());
+        self.set_pacing_rate(self.phase.pacing_gain(self.variant.startup_gain));
         let wanted = self.in_flight_for(
             self.phase.window_gain(),
             self.aggregation.excess() / self.count,
@@ -125,7 +125,7 @@ impl Bbr {
         let grown = self.window + sample.newly_acked;
         if self.full_pipe.was_full {
             self.window = grown.min(wanted);
-        } else if self.window < wanted || self.delivered < initial_window(self.mtu) {
+        } else if self.window < wanted || self.delivered < self.variant.initial_window(self.mtu) {
             self.window = grown;
         }
         self.window = self.window.max(self.min_pipe_window());
@@ -155,15 +155,15 @@ impl PathController for Bbr {
     const NAME: &'static str = "bbr";
 
     fn new(now: Instant, mtu: u16) -> Self {
-        Self::tolerating(0.0, now, mtu)
+        Self::with_variant(Variant::DRAFT, now, mtu)
     }
 
     fn on_mtu_update(&mut self, mtu: u16) {
         // RFC 9002 section 7.2: the initial window follows the datagram size.
-        let untouched = self.window == initial_window(self.mtu);
+        let untouched = self.window == self.variant.initial_window(self.mtu);
         self.mtu = f64::from(mtu);
         if untouched {
-            self.window = initial_window(self.mtu);
+            self.window = self.variant.initial_window(self.mtu);
         }
     }
 

@@ -12,13 +12,12 @@ use super::min_rtt::{MinRtt, ProbeRtt};
 use super::phase::Phase;
 use super::rounds::Rounds;
 use super::send_log::{Flight, SendLog};
+use super::variant::Variant;
 
 /// Pacing stays a little below the estimated bandwidth (`PacingMarginPercent`).
 const PACING_MARGIN: f64 = 0.99;
 /// The smallest window that keeps a path busy, datagrams (`MinPipeCwnd`).
 const MIN_PIPE: f64 = 4.0;
-/// Bytes of the largest initial window (RFC 9002 section 7.2).
-const MAX_INITIAL_WINDOW: f64 = 14_720.0;
 /// Bytes of the largest burst (`send_quantum`).
 const MAX_QUANTUM: f64 = 65_536.0;
 /// Time between two probes, in seconds: at least this,
@@ -92,8 +91,7 @@ pub(super) struct Sample {
 /// BBRv3 on one path.
 #[derive(Debug, Clone)]
 pub struct Bbr {
-    /// Share of losses in a round trip below which the short-term bounds stay; 0 in the draft.
-    pub(super) tolerated_loss: f64,
+    pub(super) variant: Variant,
     pub(super) mtu: f64,
     pub(super) phase: Phase,
     pub(super) window: f64,
@@ -135,15 +133,13 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// BBR that does not slow down while at most this share (0 to 1) of the packets of a round trip
-    /// is lost, because such losses have other causes than a full queue.
-    pub(crate) fn tolerating(tolerated_loss: f64, now: Instant, mtu: u16) -> Self {
+    pub(crate) fn with_variant(variant: Variant, now: Instant, mtu: u16) -> Self {
         let mtu = f64::from(mtu);
         Self {
-            tolerated_loss,
+            variant,
             mtu,
             phase: Phase::Startup,
-            window: initial_window(mtu),
+            window: variant.initial_window(mtu),
             prior_window: 0.0,
             pacing_rate: None,
             rounds: Rounds::default(),
@@ -207,7 +203,9 @@ impl Bbr {
 
     pub(super) fn in_flight_for(&self, gain: f64, extra: f64) -> f64 {
         let product = self.bandwidth_delay_product();
-        let wanted = product.map_or(initial_window(self.mtu), |product| gain * product);
+        let wanted = product.map_or(self.variant.initial_window(self.mtu), |product| {
+            gain * product
+        });
         let wanted = (wanted + extra)
             .max(self.quantum())
             .max(self.min_pipe_window());
@@ -327,9 +325,4 @@ impl Bbr {
         self.losses.restart_round();
         self.latest = Latest::default();
     }
-}
-
-/// RFC 9002 section 7.2
-pub(super) fn initial_window(mtu: f64) -> f64 {
-    (10.0 * mtu).min(MAX_INITIAL_WINDOW.max(2.0 * mtu))
 }

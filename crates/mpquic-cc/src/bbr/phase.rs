@@ -1,7 +1,5 @@
 //! [`Phase`]: where a path is in its life, and how much faster or slower it sends there.
 
-/// Doubles the rate per round trip (`StartupPacingGain`).
-pub(super) const STARTUP_GAIN: f64 = 2.77;
 /// Empties the queue startup left (`DrainPacingGain`).
 const DRAIN_GAIN: f64 = 0.5;
 const DOWN_GAIN: f64 = 0.9;
@@ -16,7 +14,7 @@ pub(super) const PROBE_RTT_WINDOW_GAIN: f64 = 0.5;
 /// Where the path is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Doubles the rate until it no longer helps.
+    /// Raises the rate until it no longer helps.
     Startup,
     /// Empties the queue that startup left.
     Drain,
@@ -42,9 +40,9 @@ impl Phase {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
 
-    pub(super) fn pacing_gain(self) -> f64 {
+    pub(super) fn pacing_gain(self, startup_gain: f64) -> f64 {
         match self {
-            Self::Startup => STARTUP_GAIN,
+            Self::Startup => startup_gain,
             Self::Drain => DRAIN_GAIN,
             Self::Down => DOWN_GAIN,
             Self::Cruise | Self::Refill | Self::ProbeRtt => 1.0,

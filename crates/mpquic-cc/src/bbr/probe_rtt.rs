@@ -18,7 +18,12 @@ impl Bbr {
     }
 
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, ack: &Acked) {
-        if self.phase != Phase::ProbeRtt && self.min_rtt.is_probe_due && !self.is_idle_restart {
+        let may_probe = self.full_pipe.was_full || self.variant.probes_early;
+        if self.phase != Phase::ProbeRtt
+            && self.min_rtt.is_probe_due
+            && may_probe
+            && !self.is_idle_restart
+        {
             self.save_window();
             self.phase = Phase::ProbeRtt;
             self.probe_rtt.done_at = None;

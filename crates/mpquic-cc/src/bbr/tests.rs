@@ -52,6 +52,56 @@ fn startup_ends_on_a_plateau_with_the_bandwidth_known() {
     }
 }
 
+fn quick(mbit: f64, rtt: u64, queue: f64) -> Flow<Bbr> {
+    let mut flow = Flow::<Bbr>::new(mbit, rtt, queue);
+    flow.controller = Bbr::with_variant(Variant::QUICK, start(), MTU as u16);
+    flow
+}
+
+#[test]
+fn a_quick_start_is_one_and_a_half_round_trips_shorter_and_its_queue_no_longer() {
+    for (mbit, rtt) in [(50.0, 40), (100.0, 150), (100.0, 600)] {
+        let took = |mut flow: Flow<Bbr>| {
+            let end = start() + 30 * SECOND;
+            let is_full = |flow: &Flow<Bbr>| flow.controller.max_bandwidth.get() > 0.9 * flow.rate;
+            assert!(flow.run_until(end, is_full));
+            let took = flow.now - start();
+            until(&mut flow, Phase::Drain);
+            (took, flow.longest_queue)
+        };
+        let (draft, its_queue) = took(Flow::new(mbit, rtt, 8.0));
+        let (ours, our_queue) = took(quick(mbit, rtt, 8.0));
+        let saved = (draft - ours).as_secs_f64() / (rtt as f64 / 1000.0);
+        assert!(saved > 1.5, "{mbit} {rtt}: {ours:?} {draft:?}");
+        assert!(
+            our_queue <= its_queue * 11 / 10,
+            "{our_queue:?} {its_queue:?}"
+        );
+    }
+}
+
+#[test]
+fn a_quick_start_is_not_set_back_by_measuring_the_round_trip() {
+    let set_back = |mut flow: Flow<Bbr>| {
+        let end = start() + 12 * SECOND;
+        flow.run_until(end, |flow| flow.controller.phase == Phase::ProbeRtt)
+            && !flow.controller.full_pipe.was_full
+    };
+    assert!(
+        set_back(Flow::new(100.0, 1200, 8.0)),
+        "the draft's start is"
+    );
+    assert!(!set_back(quick(100.0, 1200, 8.0)));
+}
+
+#[test]
+fn a_quick_start_spreads_32_datagrams_over_a_round_trip() {
+    let mut bbr = Bbr::with_variant(Variant::QUICK, start(), 1200);
+    assert_eq!(bbr.limits(), PathLimits::new(38_400), "paced by the window");
+    bbr.on_mtu_update(1452);
+    assert_eq!(bbr.limits().window, 46_464);
+}
+
 #[test]
 fn draining_ends_with_one_product_in_flight() {
     let mut flow = Flow::<Bbr>::new(50.0, 40, 8.0);

@@ -11,9 +11,10 @@
 //!
 //! [`detection`] finds out which paths share a bottleneck.
 //!
-//! On each path this is [`Bbr`] with one difference: round trips with fewer losses than probing
-//! tolerates (2 %) do not slow it down. Such losses do not come from a full queue, and on a long
-//! lossy path answering them costs a tenth of the rate.
+//! On each path this is [`Bbr`] with two differences. Round trips with fewer losses than probing
+//! tolerates (2 %) do not slow it down: such losses do not come from a full queue, and on a long
+//! lossy path answering them costs a tenth of the rate. And it starts quicker ([`Variant::QUICK`]):
+//! a path is full one and a half round trips sooner.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use mpquic_core::{PathId, PathMap};
 
 mod detection;
 
-use crate::bbr::{Bbr, Company, LOSS_THRESHOLD, MaxBandwidth, Phase};
+use crate::bbr::{Bbr, Company, MaxBandwidth, Phase, Variant};
 use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
 
@@ -61,7 +62,7 @@ struct CoupledPath {
 impl CoupledPath {
     fn new(path: PathId, now: Instant, mtu: u16) -> Self {
         Self {
-            bbr: Bbr::tolerating(LOSS_THRESHOLD, now, mtu),
+            bbr: Bbr::with_variant(Variant::QUICK, now, mtu),
             group: path,
             former_group: path,
             joint_bandwidth: MaxBandwidth::default(),

@@ -1,0 +1,48 @@
+//! [`Variant`]: what may differ from the draft.
+
+use super::losses::LOSS_THRESHOLD;
+
+/// Bytes of a full datagram, with which RFC 9002 section 7.2 bounds the initial window.
+const FULL_DATAGRAM: f64 = 1472.0;
+
+/// What may differ from the draft.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Variant {
+    /// Share of losses in a round trip (0 to 1) below which the path does not slow down, because such
+    /// losses have other causes than a full queue.
+    pub(super) tolerated_loss: f64,
+    /// Datagrams of the initial window.
+    initial_datagrams: f64,
+    /// How much faster than delivered a path sends at the start.
+    pub(super) startup_gain: f64,
+    /// The path is emptied to measure its round trip even before its rate is known.
+    pub(super) probes_early: bool,
+}
+
+impl Variant {
+    /// draft-ietf-ccwg-bbr-06. The gain doubles the rate in each round trip (`StartupPacingGain`).
+    pub(crate) const DRAFT: Self = Self {
+        tolerated_loss: 0.0,
+        initial_datagrams: 10.0,
+        startup_gain: 2.77,
+        probes_early: true,
+    };
+
+    /// Quicker on long and lossy paths. It starts with more, spread over a round trip, and the window
+    /// alone limits how fast it goes on: a window leaves early in its round trip, so its rate is known
+    /// early. The window is two bandwidth-delay products as in the draft, so the queue at the end is
+    /// no longer. A long path is not emptied while it starts, which would set it back by several
+    /// round trips.
+    pub(crate) const QUICK: Self = Self {
+        tolerated_loss: LOSS_THRESHOLD,
+        initial_datagrams: 32.0,
+        startup_gain: 4.94,
+        probes_early: false,
+    };
+
+    /// The initial window, bytes (RFC 9002 section 7.2 with another number of datagrams).
+    pub(super) fn initial_window(&self, mtu: f64) -> f64 {
+        let most = (self.initial_datagrams * FULL_DATAGRAM).max(2.0 * mtu);
+        (self.initial_datagrams * mtu).min(most)
+    }
+}
