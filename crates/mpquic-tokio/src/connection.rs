@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_core::{
@@ -10,6 +9,7 @@ use mpquic_core::{
 };
 use thiserror::Error;
 
+use crate::clock;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::LockedConnection;
 use crate::path::{Path, PathEvents};
@@ -367,7 +367,7 @@ fn open_path(
     if let Some(error) = &engine.error {
         return Err(error.clone().into());
     }
-    let now = Instant::now();
+    let now = clock::now();
     match engine
         .core
         .open_path(now, four_tuple, PathStatus::Available)

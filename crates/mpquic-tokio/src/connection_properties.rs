@@ -2,12 +2,13 @@
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpquic_core::crypto::{ExportError, HandshakeData};
 use mpquic_core::{ConnectionStats, Dir, PathState, PathStats, Side, VarInt, Version};
 use rustls::pki_types::CertificateDer;
 
+use crate::clock;
 use crate::connection::Connection;
 use crate::connection_state::LockedConnection;
 
@@ -149,7 +150,7 @@ impl Connection {
     pub fn force_key_update(&self) -> bool {
         let start = |engine: &mut LockedConnection<'_>| {
             engine.wake_task();
-            engine.core.initiate_key_update(Instant::now())
+            engine.core.initiate_key_update(clock::now())
         };
         self.0.lock().contain(start).unwrap_or(false)
     }

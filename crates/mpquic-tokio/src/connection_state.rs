@@ -27,6 +27,7 @@ use smallvec::SmallVec;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Sleep;
 
+use crate::clock;
 use crate::endpoint_state::EndpointState;
 use crate::notifications::Notifications;
 use crate::path_plan::PathPlan;
@@ -179,7 +180,7 @@ impl ConnectionState {
     /// Ends the connection from our side, as the application's `close` does.
     pub(crate) fn close(&self, error_code: VarInt, reason: Bytes) {
         let mut engine = self.lock();
-        let now = Instant::now();
+        let now = clock::now();
         if engine.error.is_none() {
             engine.contain(|engine| engine.core.close(now, error_code, reason));
             engine.end(&self.notifications, ConnectionError::LocallyClosed);
@@ -317,7 +318,7 @@ impl LockedConnection<'_> {
     pub(crate) fn wrote(&mut self, bytes: usize) {
         self.written += bytes;
         if self.written >= SEND_AT_ONCE {
-            self.run(Instant::now());
+            self.run(clock::now());
         } else {
             self.wake_task();
         }
@@ -351,7 +352,7 @@ impl LockedConnection<'_> {
                 break;
             }
             is_due = false;
-            let now = Instant::now();
+            let now = clock::now();
             if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.core.handle_timeout(now);
             }

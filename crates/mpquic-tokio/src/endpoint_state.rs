@@ -283,19 +283,23 @@ impl<C> Drop for LockedRegistry<'_, C> {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use bytes::BytesMut;
     use mpquic_core::config::EndpointConfig;
     use mpquic_core::{DatagramEvent, FourTuple};
 
     use super::*;
+    use crate::clock;
     use crate::config::ServerConfig;
 
     type TestResult = Result<(), Box<dyn std::error::Error>>;
 
     /// The first datagram of another client each time.
-    fn first_datagram(client: &mut mpquic_core::Endpoint, now: Instant) -> Option<BytesMut> {
+    fn first_datagram(
+        client: &mut mpquic_core::Endpoint,
+        now: std::time::Instant,
+    ) -> Option<BytesMut> {
         let config = ClientConfig::dangerous_insecure(&[b"test"]).ok()?;
         let four_tuple = FourTuple::new(address(1), address(2));
         let connected = client.connect(now, config.core, four_tuple, "localhost");
@@ -323,7 +327,7 @@ mod tests {
         let state = EndpointState::<()>::new(endpoint(Some(server), 2), None, 0);
         let mut registry = state.lock();
         let mut response = Vec::new();
-        let mut now = Instant::now();
+        let mut now = clock::now();
         let mut arrived = 0;
         for second in 0..240 {
             let data = first_datagram(&mut client, now).ok_or("no datagram")?;

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use mpquic_core::config::InvalidOption;
 use mpquic_core::{ConnectionError, ConnectionId, FourTuple};
 
+use crate::clock;
 use crate::config::ServerConfig;
 use crate::connecting::Connecting;
 use crate::connection::Connection;
@@ -116,7 +116,7 @@ impl Incoming {
         let result = endpoint
             .lock()
             .core
-            .retry(Instant::now(), core, &mut response);
+            .retry(clock::now(), core, &mut response);
         match result {
             Ok(transmit) => {
                 endpoint.respond(&transmit, &response);

@@ -72,12 +72,9 @@
 //! 64 datagrams per call (GSO). An application's call that writes much sends at once in the same
 //! way; small writes are collected and sent together by the connection's task. No datagram passes
 //! through a channel between tasks.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "this is the crate that reads the clock"
-)]
 
 mod builder;
+mod clock;
 mod config;
 mod connecting;
 mod connection;

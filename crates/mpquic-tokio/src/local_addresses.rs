@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use mpquic_core::{FourTuple, PathMut};
 
+use crate::clock;
 use crate::connection_state::{Engine, SharedEndpoint};
 use crate::socket::Socket;
 
@@ -12,7 +13,7 @@ use crate::socket::Socket;
 pub(crate) fn follow(endpoint: &SharedEndpoint) {
     let locals = endpoint.sockets.all();
     let connections = endpoint.lock().connections();
-    let now = Instant::now();
+    let now = clock::now();
     for connection in connections {
         connection.lock().contain(|engine| {
             let engine = &mut **engine;
@@ -29,7 +30,7 @@ pub(crate) fn follow(endpoint: &SharedEndpoint) {
 pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Socket>], new: &Socket) {
     let locals = endpoint.sockets.all();
     let connections = endpoint.lock().connections();
-    let now = Instant::now();
+    let now = clock::now();
     for connection in connections {
         connection.lock().contain(|engine| {
             let owned = |tuple: FourTuple| endpoint.sockets.owner(tuple.local).is_some();

@@ -1,7 +1,6 @@
 //! [`Path`] and [`PathEvents`].
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
 use mpquic_core::{
     ClosePathError, ClosedPath, FourTuple, PathEvent, PathId, PathMut, PathStats, PathStatus,
@@ -9,6 +8,7 @@ use mpquic_core::{
 };
 use tokio::sync::broadcast::{self, error::RecvError};
 
+use crate::clock;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::Engine;
 
@@ -113,7 +113,7 @@ impl Path {
             return Err(ClosePathError::NoSuchPath);
         }
         let stats = engine.core.path_stats(self.id);
-        let now = Instant::now();
+        let now = clock::now();
         engine.core.close_path(now, self.id, error_code)?;
         if let (Some(plan), Some(stats)) = (&mut engine.plan, stats) {
             plan.on_application(stats.four_tuple, None);

@@ -318,6 +318,7 @@ pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     fn socket(address: &str) -> Arc<Socket> {
         Arc::new(Socket::bind(address.parse().unwrap(), None, 1 << 16).unwrap())
@@ -338,7 +339,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_paths_rest_and_lost_addresses_are_forgotten() {
-        let now = Instant::now();
+        let now = clock::now();
         let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.2:0"));
         let first = FourTuple::new(a.local(), "127.0.0.3:1".parse().unwrap());
         let mut plan = PathPlan::new(first, &[]);
@@ -366,7 +367,7 @@ mod tests {
 
     #[tokio::test]
     async fn mp_019_further_paths_lead_to_the_preferred_address() {
-        let now = Instant::now();
+        let now = clock::now();
         let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.2:0"));
         let handshake = "127.0.0.3:1".parse().unwrap();
         let preferred: SocketAddr = "127.0.0.4:2".parse().unwrap();

@@ -10,6 +10,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 use mpquic_core::{ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
 
+use crate::clock;
 use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
 use crate::receive_buffers::{ReceiveBuffers, SlabId};
@@ -92,7 +93,7 @@ impl Reader {
             |buffers, meta| socket.receive(buffers, meta),
             |meta, data, slab| {
                 let message = Message {
-                    now: *now.get_or_insert_with(Instant::now),
+                    now: *now.get_or_insert_with(clock::now),
                     four_tuple: socket.four_tuple(meta),
                     ecn: socket::ecn(meta),
                     datagram_size: meta.stride,

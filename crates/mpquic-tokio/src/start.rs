@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
 use mpquic_core::{ConnectionError, FourTuple, Incoming};
 use thiserror::Error;
 
+use crate::clock;
 use crate::config::ClientConfig;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::{ConnectionState, SharedEndpoint, message_of};
@@ -66,7 +66,7 @@ pub(crate) fn connect(
         plan
     });
     let transport = config.core.transport.clone();
-    let now = Instant::now();
+    let now = clock::now();
     let mut registry = endpoint.lock();
     if registry.closed().is_some() {
         return Err(ConnectError::EndpointStopping);
@@ -91,7 +91,7 @@ pub(crate) fn accept(
     let mut response = Vec::new();
     let mut registry = endpoint.lock();
     let core = &mut registry.core;
-    let accepting = match core.begin_accept(Instant::now(), incoming, &mut response) {
+    let accepting = match core.begin_accept(clock::now(), incoming, &mut response) {
         Ok(accepting) => accepting,
         Err(error) => {
             drop(registry);
@@ -117,7 +117,7 @@ pub(crate) fn accept(
     // Locked before the endpoint knows the connection: datagrams that arrive from now on have to
     // wait until those that arrived meanwhile are handled.
     let mut engine = connection.lock();
-    let now = Instant::now();
+    let now = clock::now();
     let mut registry = endpoint.lock();
     let late = registry.core.finish_accept(now, accepted);
     registry.insert(handle, connection.clone());

@@ -101,6 +101,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
     (
         "mpquic-tokio/src",
         &[
+            ("clock", ""),
             ("config", ""),
             ("notifications", ""),
             ("receive_buffers", ""),
@@ -112,34 +113,34 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("sending", "socket sockets"),
             (
                 "connection_state",
-                "endpoint_state notifications path_plan receive_buffers sending",
+                "clock endpoint_state notifications path_plan receive_buffers sending",
             ),
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),
-            ("local_addresses", "connection_state socket"),
-            ("path", "connection_ref connection_state"),
+            ("local_addresses", "clock connection_state socket"),
+            ("path", "clock connection_ref connection_state"),
             ("recv_stream", "connection_ref"),
             ("send_stream", "connection_ref"),
             (
                 "socket_task",
-                "connection_state endpoint_state receive_buffers socket",
+                "clock connection_state endpoint_state receive_buffers socket",
             ),
             (
                 "start",
-                "config connection_ref connection_state connection_task path_plan socket socket_task",
+                "clock config connection_ref connection_state connection_task path_plan socket socket_task",
             ),
             (
                 "connection",
-                "connection_ref connection_state path recv_stream send_stream start",
+                "clock connection_ref connection_state path recv_stream send_stream start",
             ),
             (
                 "connecting",
                 "config connection connection_ref connection_state start",
             ),
-            ("connection_properties", "connection connection_state"),
+            ("connection_properties", "clock connection connection_state"),
             (
                 "incoming",
-                "config connecting connection connection_state start",
+                "clock config connecting connection connection_state start",
             ),
             (
                 "endpoint",
