@@ -87,6 +87,7 @@ mod endpoint_state;
 mod incoming;
 #[cfg(feature = "interfaces")]
 mod interface;
+mod kernel_socket;
 mod local_addresses;
 mod notifications;
 mod path;
@@ -100,6 +101,10 @@ mod socket;
 mod socket_task;
 mod sockets;
 mod start;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use builder::EndpointBuilder;
 pub use config::{

@@ -4,17 +4,19 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
-use quinn_udp::{RecvMeta, UdpSocketState};
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
+use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 use tracing::{debug, trace};
+
+#[cfg(not(test))]
+use crate::kernel_socket::KernelSocket as Io;
+#[cfg(test)]
+use crate::testing::Io;
 
 /// A UDP socket with segmentation offload, ECN and packet information.
 #[derive(Debug)]
 pub(crate) struct Socket {
-    io: UdpSocket,
-    state: UdpSocketState,
+    io: Io,
     local: SocketAddr,
     interface: Option<String>,
     closed: Notify,
@@ -95,16 +97,22 @@ impl Socket {
 
     /// Makes one of a socket that is bound already.
     fn from_std(socket: std::net::UdpSocket, interface: Option<String>) -> io::Result<Self> {
-        let state = UdpSocketState::new((&socket).into())?;
-        let local = socket.local_addr()?;
-        let io = UdpSocket::from_std(socket)?;
+        Self::new(Io::new(socket)?, interface)
+    }
+
+    fn new(io: Io, interface: Option<String>) -> io::Result<Self> {
         Ok(Self {
+            local: io.local_addr()?,
             io,
-            state,
-            local,
             interface,
             closed: Notify::new(),
         })
+    }
+
+    /// Makes one of a socket in memory.
+    #[cfg(test)]
+    pub(crate) fn simulated(port: &std::sync::Arc<crate::testing::Port>) -> Self {
+        Self::new(Io::Simulated(port.clone()), None).expect("it has an address")
     }
 
     /// The address it is bound to.
@@ -123,7 +131,7 @@ impl Socket {
 
     /// Datagrams one call to the kernel may carry.
     pub(crate) fn max_segments(&self) -> usize {
-        self.state.max_gso_segments()
+        self.io.max_segments()
     }
 
     /// True if it can carry datagrams to `remote`'s address family.
@@ -176,9 +184,7 @@ impl Socket {
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
-        self.io.try_io(Interest::READABLE, || {
-            self.state.recv((&self.io).into(), buffers, meta)
-        })
+        self.io.receive(buffers, meta)
     }
 
     /// The addresses between which a received datagram travelled. IPv4 addresses that a dual-stack
@@ -243,13 +249,13 @@ impl Socket {
         };
         // Tried without asking the runtime first, which does not know yet that a new socket is
         // writable.
-        let result = self.state.try_send((&self.io).into(), &transmit);
+        let result = self.io.try_send(&transmit);
         if let Err(error) = &result
             && error.kind() == io::ErrorKind::WouldBlock
         {
             // Clears the readiness, so that `writable` waits for the next one.
             let blocked = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-            let _ = self.io.try_io(Interest::WRITABLE, blocked);
+            let _ = self.io.if_writable(blocked);
         }
         result
     }

@@ -103,10 +103,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         &[
             ("clock", ""),
             ("config", ""),
+            ("kernel_socket", ""),
             ("notifications", ""),
             ("receive_buffers", ""),
             ("send_queues", ""),
-            ("socket", ""),
+            ("socket", "kernel_socket"),
             ("path_plan", "socket"),
             ("sockets", "send_queues socket"),
             ("endpoint_state", "config socket sockets"),

@@ -1,0 +1,67 @@
+//! [`KernelSocket`]: a UDP socket as the kernel and the runtime show it. Tests put another one in its
+//! place.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// A UDP socket of the kernel, registered with the runtime.
+#[derive(Debug)]
+pub(crate) struct KernelSocket {
+    io: UdpSocket,
+    state: UdpSocketState,
+}
+
+impl KernelSocket {
+    /// Makes one of a socket that is bound already.
+    pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
+        let state = UdpSocketState::new((&socket).into())?;
+        let io = UdpSocket::from_std(socket)?;
+        Ok(Self { io, state })
+    }
+
+    /// The address it is bound to.
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.io.local_addr()
+    }
+
+    /// Datagrams one call to the kernel may carry.
+    pub(crate) fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Waits for datagrams.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        self.io.readable().await
+    }
+
+    /// Waits for room in the send buffer.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.io.writable().await
+    }
+
+    /// Fills buffers with received datagrams and returns how many were filled.
+    pub(crate) fn receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        self.io.try_io(Interest::READABLE, || {
+            self.state.recv((&self.io).into(), buffers, meta)
+        })
+    }
+
+    /// Hands datagrams to the kernel, whatever the runtime knows of the socket.
+    pub(crate) fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        self.state.try_send((&self.io).into(), transmit)
+    }
+
+    /// Calls `send` if the runtime takes the socket for writable. If `send` would block, the runtime
+    /// takes it so no longer, and [`Self::writable`] waits.
+    pub(crate) fn if_writable(&self, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.io.try_io(Interest::WRITABLE, send)
+    }
+}

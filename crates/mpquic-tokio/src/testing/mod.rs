@@ -1,0 +1,10 @@
+//! A network in memory for this crate's own tests: with the runtime's clock paused, they take no
+//! time, and each run is like the other.
+
+mod io;
+mod network;
+mod pair;
+
+pub(crate) use io::Io;
+pub(crate) use network::{Call, DELAY, Port};
+pub(crate) use pair::{Error, Host, Pair, TestResult, client, server, transfer};

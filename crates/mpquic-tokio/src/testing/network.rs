@@ -1,0 +1,323 @@
+//! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket, as the driver
+//! sees it and as a test commands it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use quinn_udp::{EcnCodepoint, RecvMeta, Transmit};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+
+/// How long a datagram travels.
+pub(crate) const DELAY: Duration = Duration::from_millis(10);
+/// Datagrams that one call can send.
+const MAX_SEGMENTS: usize = 64;
+
+/// Carries datagrams, in order, each in [`DELAY`]. None is lost unless a test says so.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Network(Arc<Mutex<BTreeMap<SocketAddr, Arc<Port>>>>);
+
+impl Network {
+    /// Binds a socket; one with the same address gets nothing any more.
+    pub(crate) fn bind(&self, local: SocketAddr) -> Arc<Port> {
+        let port = Arc::new(Port {
+            local,
+            network: self.clone(),
+            state: Mutex::new(State {
+                max_segments: MAX_SEGMENTS,
+                room: usize::MAX,
+                known_writable: true,
+                ..State::default()
+            }),
+            arrival: Notify::new(),
+            room: Notify::new(),
+        });
+        locked(&self.0).insert(local, port.clone());
+        port
+    }
+
+    fn port(&self, address: SocketAddr) -> Option<Arc<Port>> {
+        locked(&self.0).get(&address).cloned()
+    }
+}
+
+/// A socket in memory.
+#[derive(Debug)]
+pub(crate) struct Port {
+    local: SocketAddr,
+    network: Network,
+    state: Mutex<State>,
+    /// Something arrives, at once or later.
+    arrival: Notify,
+    /// There is room to send.
+    room: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    max_segments: usize,
+    arriving: VecDeque<Message>,
+    /// The next calls that read fail with these.
+    read_errors: VecDeque<io::ErrorKind>,
+    /// Calls that send which succeed before the buffer is full.
+    room: usize,
+    /// The buffer empties right after it was found full for the time that brings this to zero.
+    found_full: usize,
+    /// Calls with more than one datagram fail, and the limit falls to one.
+    refuses_trains: bool,
+    /// Calls that send fail with this.
+    send_error: Option<io::ErrorKind>,
+    /// Nothing it sends arrives anywhere, and nothing arrives.
+    is_silent: bool,
+    /// The runtime takes it for writable.
+    known_writable: bool,
+    /// How often the runtime learned that there is room.
+    told: u64,
+    calls: Vec<Call>,
+}
+
+/// One call that sent something.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) at: Instant,
+    /// Its datagrams.
+    pub(crate) datagrams: Vec<Vec<u8>>,
+}
+
+/// Datagrams that arrive together.
+#[derive(Debug)]
+struct Message {
+    at: Instant,
+    from: SocketAddr,
+    ecn: Option<EcnCodepoint>,
+    contents: Vec<u8>,
+    segment: usize,
+}
+
+/// What a test does to a socket.
+impl Port {
+    pub(crate) fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// One call sends at most so many datagrams.
+    pub(crate) fn set_max_segments(&self, count: usize) {
+        self.lock().max_segments = count;
+    }
+
+    /// The buffer takes what so many calls send, and is full then.
+    pub(crate) fn fill_after(&self, calls: usize) {
+        self.lock().room = calls;
+    }
+
+    /// The buffer has room again, for ever, and the runtime learns of it.
+    pub(crate) fn empty(&self) {
+        let mut state = self.lock();
+        state.room = usize::MAX;
+        state.known_writable = true;
+        state.told += 1;
+        drop(state);
+        self.room.notify_waiters();
+    }
+
+    /// The buffer has room again, but the runtime never learns of it.
+    pub(crate) fn empty_in_silence(&self) {
+        self.lock().room = usize::MAX;
+    }
+
+    /// The buffer is found full so many times. The last one who finds it so hears of it too late:
+    /// there is room already, and the runtime knows.
+    pub(crate) fn empty_when_found_full(&self, times: usize) {
+        self.lock().found_full = times;
+    }
+
+    /// How often it has yet to be found full before it is empty.
+    pub(crate) fn times_left(&self) -> usize {
+        self.lock().found_full
+    }
+
+    /// Segmentation offload does not work, which shows with the next train.
+    pub(crate) fn refuse_trains(&self) {
+        self.lock().refuses_trains = true;
+    }
+
+    /// Calls that send fail with this; `None` ends that.
+    pub(crate) fn fail_to_send(&self, error: Option<io::ErrorKind>) {
+        self.lock().send_error = error;
+    }
+
+    /// So many calls that read fail with this.
+    pub(crate) fn fail_to_read(&self, count: usize, error: io::ErrorKind) {
+        let mut state = self.lock();
+        state.read_errors.extend(std::iter::repeat_n(error, count));
+        drop(state);
+        self.arrival.notify_one();
+    }
+
+    /// Calls that read which have yet to fail.
+    pub(crate) fn failures_left(&self) -> usize {
+        self.lock().read_errors.len()
+    }
+
+    /// Nothing it sends arrives any more, and nothing arrives here.
+    pub(crate) fn silence(&self, is_silent: bool) {
+        self.lock().is_silent = is_silent;
+    }
+
+    /// The calls that sent something, since this was asked last.
+    pub(crate) fn take_calls(&self) -> Vec<Call> {
+        std::mem::take(&mut self.lock().calls)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+/// What the driver asks of a socket, and the runtime's view of it.
+impl Port {
+    pub(super) fn max_segments(&self) -> usize {
+        self.lock().max_segments
+    }
+
+    pub(super) async fn readable(&self) {
+        loop {
+            let arrival = self.arrival.notified();
+            let first = {
+                let state = self.lock();
+                if !state.read_errors.is_empty() {
+                    return;
+                }
+                state.arriving.front().map(|message| message.at)
+            };
+            match first {
+                Some(at) if at <= Instant::now() => return,
+                Some(at) => tokio::select! {
+                    biased;
+                    () = sleep_until(at) => {}
+                    () = arrival => {}
+                },
+                None => arrival.await,
+            }
+        }
+    }
+
+    pub(super) fn receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        let mut state = self.lock();
+        if let Some(error) = state.read_errors.pop_front() {
+            return Err(error.into());
+        }
+        let now = Instant::now();
+        let mut count = 0;
+        for (buffer, meta) in buffers.iter_mut().zip(meta) {
+            let Some(message) = state.arriving.pop_front_if(|message| message.at <= now) else {
+                break;
+            };
+            buffer[..message.contents.len()].copy_from_slice(&message.contents);
+            *meta = RecvMeta::default();
+            meta.addr = message.from;
+            meta.len = message.contents.len();
+            meta.stride = message.segment;
+            meta.ecn = message.ecn;
+            meta.dst_ip = Some(self.local.ip());
+            count += 1;
+        }
+        match count {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    pub(super) async fn writable(&self) {
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            if self.lock().known_writable {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    pub(super) fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
+        let mut state = self.lock();
+        if let Some(error) = state.send_error {
+            return Err(error.into());
+        }
+        if state.room == 0 {
+            let empties = state.found_full == 1;
+            state.found_full = state.found_full.saturating_sub(1);
+            drop(state);
+            if empties {
+                self.empty();
+            }
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if state.room != usize::MAX {
+            state.room -= 1;
+        }
+        assert!(transmit.contents.len() <= segment * state.max_segments);
+        if state.refuses_trains && transmit.contents.len() > segment {
+            state.max_segments = 1;
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let at = Instant::now();
+        let datagrams = transmit.contents.chunks(segment);
+        state.calls.push(Call {
+            at,
+            datagrams: datagrams.map(<[u8]>::to_vec).collect(),
+        });
+        let is_silent = state.is_silent;
+        drop(state);
+        if !is_silent && let Some(other) = self.network.port(transmit.destination) {
+            other.arrive(Message {
+                at: at + DELAY,
+                from: self.local,
+                ecn: transmit.ecn,
+                contents: transmit.contents.to_vec(),
+                segment,
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn if_writable(&self, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let state = self.lock();
+        let (is_known, told) = (state.known_writable, state.told);
+        drop(state);
+        if !is_known {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let result = send();
+        if let Err(error) = &result
+            && error.kind() == io::ErrorKind::WouldBlock
+        {
+            // What it learned meanwhile stays.
+            let mut state = self.lock();
+            state.known_writable = state.told != told;
+        }
+        result
+    }
+
+    fn arrive(&self, message: Message) {
+        let mut state = self.lock();
+        if !state.is_silent {
+            state.arriving.push_back(message);
+            drop(state);
+            self.arrival.notify_one();
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

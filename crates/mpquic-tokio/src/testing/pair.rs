@@ -1,0 +1,176 @@
+//! [`Pair`]: a server and a client on a [`Network`].
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic_core::config::EndpointConfig;
+use tokio::time::Instant;
+
+use super::network::{Network, Port};
+use crate::config::{ClientConfig, ServerConfig};
+use crate::connection_state::{ConnectionState, SharedEndpoint};
+use crate::endpoint::Endpoint;
+use crate::socket::Socket;
+use crate::{Connection, PathState, TransportOptions, local_addresses, start};
+
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type TestResult = Result<(), Error>;
+
+pub(crate) const ALPN: &[&[u8]] = &[b"test"];
+
+/// An endpoint, and what it shares with its tasks.
+pub(crate) struct Host {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) state: Arc<SharedEndpoint>,
+    network: Network,
+}
+
+impl Host {
+    /// An endpoint without sockets. Equal keys make equal tokens for stateless resets.
+    pub(crate) fn new(
+        network: &Network,
+        server: Option<ServerConfig>,
+        client: Option<ClientConfig>,
+        key: u8,
+    ) -> Result<Self, Error> {
+        let server = server.map(|server| server.checked()).transpose()?;
+        let config = EndpointConfig::new([key; 32]);
+        let core = mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32]);
+        let state = Arc::new(SharedEndpoint::new(core, client, 0));
+        Ok(Self {
+            endpoint: Endpoint::new(state.clone()),
+            state,
+            network: network.clone(),
+        })
+    }
+
+    /// Binds a socket, as [`Endpoint::add_local`] does.
+    pub(crate) fn bind(&self, local: &str) -> Result<Arc<Port>, Error> {
+        let port = self.network.bind(local.parse()?);
+        start::read(&self.state, Arc::new(Socket::simulated(&port)));
+        local_addresses::follow(&self.state);
+        Ok(port)
+    }
+
+    /// The state of its first connection that has not ended.
+    pub(crate) fn connection(&self) -> Result<Arc<ConnectionState>, Error> {
+        let connections = self.state.lock().connections();
+        Ok(connections.into_iter().next().ok_or("no connection")?)
+    }
+}
+
+/// A server and a client, and their sockets.
+pub(crate) struct Pair {
+    pub(crate) network: Network,
+    pub(crate) server: Host,
+    pub(crate) client: Host,
+    /// The sockets of server and client.
+    pub(crate) at_server: Vec<Arc<Port>>,
+    pub(crate) at_client: Vec<Arc<Port>>,
+}
+
+impl Pair {
+    /// With sockets on these addresses. The client knows all of the server's.
+    pub(crate) fn new(
+        (server, at_server): (ServerConfig, &[&str]),
+        (client, at_client): (ClientConfig, &[&str]),
+    ) -> Result<Self, Error> {
+        let network = Network::default();
+        let addresses: Result<Vec<SocketAddr>, _> = at_server.iter().map(|a| a.parse()).collect();
+        let client = client.server_addresses(addresses?);
+        let server = Host::new(&network, Some(server), None, 1)?;
+        let client = Host::new(&network, None, Some(client), 2)?;
+        let bind = |host: &Host, addresses: &[&str]| -> Result<Vec<_>, Error> {
+            addresses.iter().map(|address| host.bind(address)).collect()
+        };
+        Ok(Self {
+            at_server: bind(&server, at_server)?,
+            at_client: bind(&client, at_client)?,
+            network,
+            server,
+            client,
+        })
+    }
+
+    /// With defaults: a server with one address, and a client with so many.
+    pub(crate) fn with_paths(paths: usize) -> Result<Self, Error> {
+        let defaults = crate::default_transport;
+        let locals = ["10.0.1.1:1", "10.0.2.1:1", "10.0.3.1:1"];
+        let locals = locals.get(..paths).ok_or("more addresses than there are")?;
+        Self::new(
+            (server(defaults())?, &["10.0.0.1:443"]),
+            (client(defaults())?, locals),
+        )
+    }
+
+    pub(crate) async fn connect(&self) -> Result<(Connection, Connection), Error> {
+        let to = self.server.endpoint.local_addr()?;
+        let connecting = self.client.endpoint.connect(to, "localhost")?;
+        let accept = async {
+            let incoming = self.server.endpoint.accept().await.ok_or("closed")?;
+            Ok::<_, Error>(incoming.await?)
+        };
+        let connect = async { Ok::<_, Error>(connecting.await?) };
+        tokio::try_join!(connect, accept)
+    }
+
+    /// Connects and waits until so many paths carry data in both directions.
+    pub(crate) async fn connect_over(
+        &self,
+        paths: usize,
+    ) -> Result<(Connection, Connection), Error> {
+        let (a, b) = self.connect().await?;
+        for connection in [&a, &b] {
+            let mut events = connection.path_events();
+            let active = || {
+                let stats = connection.path_stats().into_iter();
+                stats.filter(|path| path.state == PathState::Active).count()
+            };
+            while active() < paths {
+                events.next().await.ok_or("closed")?;
+            }
+        }
+        Ok((a, b))
+    }
+}
+
+/// A client that trusts everybody.
+pub(crate) fn client(transport: TransportOptions) -> Result<ClientConfig, Error> {
+    Ok(ClientConfig::dangerous_insecure(ALPN)?.transport_config(transport.build()?))
+}
+
+pub(crate) fn server(transport: TransportOptions) -> Result<ServerConfig, Error> {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    Ok(config.transport_config(transport.build()?))
+}
+
+/// Bytes that differ at every position, cheap to make.
+pub(crate) fn pattern(length: usize) -> Bytes {
+    let numbers = (0_u32..).map(|number| number.wrapping_mul(0x9e37_79b9));
+    numbers.flat_map(u32::to_le_bytes).take(length).collect()
+}
+
+/// Sends so much from `a` to `b` and checks it. Returns how long that took, to its last byte.
+pub(crate) async fn transfer(
+    a: &Connection,
+    b: &Connection,
+    length: usize,
+) -> Result<Duration, Error> {
+    let start = Instant::now();
+    let data = pattern(length);
+    let send = async {
+        let mut stream = a.open_uni().await?;
+        stream.write_all(&data).await?;
+        stream.finish()?;
+        Ok::<_, Error>(())
+    };
+    let receive = async {
+        let mut stream = b.accept_uni().await?;
+        Ok(stream.read_to_end(length).await?)
+    };
+    let ((), received) = tokio::try_join!(send, receive)?;
+    assert!(received == data, "something else arrived");
+    Ok(start.elapsed())
+}

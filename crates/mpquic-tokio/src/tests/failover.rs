@@ -1,0 +1,129 @@
+//! How much those who read notice when a path is lost.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{DELAY, Error, Pair, TestResult, client, server};
+use crate::{Connection, default_transport};
+
+/// How often something is written, and how much.
+const TICK: Duration = Duration::from_millis(1);
+const WRITTEN: usize = 5_000;
+const TICKS: usize = 600;
+
+/// Sends a stream at a steady rate and disturbs it half-way. Returns the longest time during which
+/// the receiver had nothing to read.
+async fn longest_gap(
+    a: &Connection,
+    b: &Connection,
+    disturb: impl FnOnce(),
+) -> Result<Duration, Error> {
+    let send = async {
+        let mut stream = a.open_uni().await?;
+        let mut disturb = Some(disturb);
+        for tick in 0..TICKS {
+            if tick == TICKS / 2
+                && let Some(disturb) = disturb.take()
+            {
+                disturb();
+            }
+            stream.write_all(&[7; WRITTEN]).await?;
+            sleep(TICK).await;
+        }
+        stream.finish()?;
+        Ok::<_, Error>(())
+    };
+    let receive = async {
+        let mut stream = b.accept_uni().await?;
+        let (mut last, mut longest, mut read) = (Instant::now(), Duration::ZERO, 0);
+        while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
+            let now = Instant::now();
+            // The first ones tell of slow start.
+            if read > WRITTEN * TICKS / 4 {
+                longest = longest.max(now - last);
+            }
+            last = now;
+            read += chunk.bytes.len();
+        }
+        assert_eq!(read, WRITTEN * TICKS);
+        Ok(longest)
+    };
+    let ((), longest) = tokio::try_join!(send, receive)?;
+    Ok(longest)
+}
+
+/// Two addresses on each side, and a scheduler that uses all four paths.
+fn pair() -> Result<Pair, Error> {
+    let mut transport = default_transport();
+    transport.scheduler = mpquic_sched::by_name("round-robin")?;
+    Pair::new(
+        (
+            server(transport.clone())?,
+            &["10.0.0.1:443", "10.0.0.2:443"],
+        ),
+        (client(transport)?, &["10.0.1.1:1", "10.0.2.1:1"]),
+    )
+}
+
+/// Disturbs transfers of new pairs in both directions, for each of two addresses in turn, and
+/// returns the longest gaps.
+async fn gaps(disturb: impl Fn(&Pair, usize)) -> Result<Vec<Duration>, Error> {
+    let mut gaps = Vec::new();
+    for index in 0..2 {
+        for is_upload in [true, false] {
+            let pair = pair()?;
+            let (a, b) = pair.connect_over(4).await?;
+            let (from, to) = if is_upload { (&a, &b) } else { (&b, &a) };
+            gaps.push(longest_gap(from, to, || disturb(&pair, index)).await?);
+            a.close(0u32.into(), b"");
+        }
+    }
+    Ok(gaps)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_disturbs_a_reader_unless_a_path_is_lost() -> TestResult {
+    let gaps = gaps(|_, _| {}).await?;
+    assert!(gaps.iter().all(|gap| *gap <= 2 * TICK), "{gaps:?}");
+    Ok(())
+}
+
+/// The server is told at once and repeats what may be lost.
+#[tokio::test(start_paused = true)]
+async fn losing_a_local_address_costs_a_round_trip() -> TestResult {
+    let remove = |pair: &Pair, index: usize| {
+        let gone = pair.at_client[index].local();
+        assert!(pair.client.endpoint.remove_local(gone));
+    };
+    let gaps = gaps(remove).await?;
+    let most = 2 * DELAY + 2 * TICK;
+    assert!(gaps.iter().all(|gap| *gap <= most), "{gaps:?}");
+    Ok(())
+}
+
+/// Each path is suspect after two probe timeouts at most: the round-trip time, a little more, and
+/// the longest that an acknowledgement may wait.
+const TWO_TIMEOUTS: Duration = Duration::from_millis(120);
+
+#[tokio::test(start_paused = true)]
+async fn a_clients_address_that_falls_silent_costs_two_timeouts() -> TestResult {
+    let gaps = gaps(|pair, index| pair.at_client[index].silence(true)).await?;
+    assert!(gaps.iter().all(|gap| *gap <= TWO_TIMEOUTS), "{gaps:?}");
+    // It was in use.
+    assert!(gaps.iter().all(|gap| *gap >= 2 * DELAY), "{gaps:?}");
+    Ok(())
+}
+
+/// A server tells nobody that it closed a socket: the paths over it just stop.
+#[tokio::test(start_paused = true)]
+async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
+    let remove = |pair: &Pair, index: usize| {
+        let gone = pair.at_server[index].local();
+        assert!(pair.server.endpoint.remove_local(gone));
+    };
+    let gaps = gaps(remove).await?;
+    assert!(gaps.iter().all(|gap| *gap <= TWO_TIMEOUTS), "{gaps:?}");
+    assert!(gaps.iter().all(|gap| *gap >= 2 * DELAY), "{gaps:?}");
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! Sockets whose buffers are full, and what waits behind them.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::Connection;
+use crate::testing::{Call, DELAY, Error, Pair, TestResult, transfer};
+
+/// Longer than a probe timeout.
+const PROBE: Duration = Duration::from_millis(100);
+
+/// A client with so many paths, each with a large window and nothing in flight.
+async fn warm(paths: usize) -> Result<(Pair, Connection, Connection), Error> {
+    let pair = Pair::with_paths(paths)?;
+    let (a, b) = pair.connect_over(paths).await?;
+    transfer(&a, &b, 4 << 20).await?;
+    sleep(Duration::from_secs(8)).await;
+    for port in &pair.at_client {
+        port.take_calls();
+    }
+    Ok((pair, a, b))
+}
+
+fn lost(connection: &Connection) -> u64 {
+    let stats = connection.path_stats();
+    stats.iter().map(|path| path.packets_lost).sum()
+}
+
+/// Fails if a datagram left twice: no two packets are alike. Returns how many left.
+fn each_once(calls: &[Call]) -> usize {
+    let datagrams = || calls.iter().flat_map(|call| &call.datagrams);
+    let different: BTreeSet<_> = datagrams().collect();
+    assert_eq!(different.len(), datagrams().count(), "sent again");
+    different.len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_full_socket_has_no_room_for_leaves_once_it_has() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fill_after(0);
+    let empty = async {
+        sleep(DELAY).await;
+        assert!(port.take_calls().is_empty());
+        port.empty();
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), empty)?;
+    assert_eq!(elapsed, 2 * DELAY, "it left at once");
+    assert_eq!((each_once(&port.take_calls()), lost(&a)), (72, 0));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.set_max_segments(4);
+    port.fill_after(3);
+    let empty = async {
+        sleep(DELAY).await;
+        let before = port.take_calls();
+        assert_eq!(each_once(&before), 12);
+        port.empty();
+        Ok(before)
+    };
+    let (elapsed, mut calls) = tokio::try_join!(transfer(&a, &b, 100_000), empty)?;
+    assert_eq!(elapsed, 2 * DELAY);
+    calls.extend(port.take_calls());
+    assert_eq!((each_once(&calls), lost(&a)), (72, 0));
+    Ok(())
+}
+
+/// As in the network, what does not fit is lost: else a socket that stays full would use up memory.
+#[tokio::test(start_paused = true)]
+async fn no_more_than_some_trains_wait_behind_a_full_socket() -> TestResult {
+    const MAX: usize = 8;
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fill_after(0);
+    let waiting = || -> Result<_, Error> {
+        let connection = pair.client.connection()?;
+        let count = connection.lock().sending.full_sockets().count();
+        Ok(count)
+    };
+    let empty = async {
+        // Each probe timeout sends more.
+        for _ in 0..20 {
+            sleep(PROBE).await;
+            assert_eq!(waiting()?, MAX);
+        }
+        port.empty();
+        Ok(())
+    };
+    // More than the window, which is more than that many trains.
+    let window = a.path_stats()[0].window;
+    assert!(window > 2 * MAX as u64 * (1 << 16), "{window}");
+    tokio::try_join!(transfer(&a, &b, 4 << 20), empty)?;
+    assert_eq!(waiting()?, 0);
+    assert!(lost(&a) > 0);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_who_waits_for_a_socket_learns_that_it_has_room() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let (c, d) = pair.connect().await?;
+    transfer(&c, &d, 4 << 20).await?;
+    let port = &pair.at_client[0];
+    port.fill_after(0);
+    let empty = async {
+        sleep(DELAY).await;
+        port.empty();
+        Ok(())
+    };
+    let both = tokio::try_join!(transfer(&a, &b, 10_000), transfer(&c, &d, 10_000), empty);
+    let (first, second, ()) = both?;
+    assert_eq!((first, second), (2 * DELAY, 2 * DELAY));
+    Ok(())
+}
+
+/// Even if the runtime never learns that there is room: connections have timers.
+#[tokio::test(start_paused = true)]
+async fn a_lost_wake_up_costs_a_probe_timeout() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fill_after(0);
+    let empty = async {
+        sleep(DELAY).await;
+        port.empty_in_silence();
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), empty)?;
+    assert!((2 * DELAY..PROBE).contains(&elapsed), "{elapsed:?}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_socket_does_not_hold_up_another_path() -> TestResult {
+    for index in 0..2 {
+        let (pair, a, b) = warm(2).await?;
+        pair.at_client[index].fill_after(0);
+        // What waits behind it is sent on the other path after a probe timeout.
+        let elapsed = transfer(&a, &b, 1 << 20).await?;
+        assert!(elapsed < PROBE, "{elapsed:?}");
+    }
+    Ok(())
+}
+
+/// ENOBUFS and the like, which have no kind of their own: what the kernel refuses is lost.
+#[tokio::test(start_paused = true)]
+async fn errors_that_pass_are_like_losses() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fail_to_send(Some(ErrorKind::Other));
+    let end = async {
+        sleep(DELAY).await;
+        port.fail_to_send(None);
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), end)?;
+    assert!((2 * DELAY..2 * PROBE).contains(&elapsed), "{elapsed:?}");
+    assert_eq!(lost(&a), 72);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn datagrams_go_one_by_one_if_trains_are_refused() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.refuse_trains();
+    assert_eq!(transfer(&a, &b, 100_000).await?, DELAY);
+    let calls = port.take_calls();
+    assert_eq!((each_once(&calls), calls.len(), lost(&a)), (72, 72, 0));
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! The driver on a network in memory, in the runtime's paused time.
+
+mod attempts;
+mod failover;
+mod full_sockets;
+mod plan;
+mod reading;
+mod timers;
+mod unreachable;

@@ -1,0 +1,81 @@
+//! The paths a client opens on its own, again and elsewhere.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{DELAY, Pair, TestResult, transfer};
+use crate::{PathEvent, PathId};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A path that worked is opened again after a second, however often the peer closes it.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_worked_is_opened_again_after_a_second() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    let mut events = a.path_events();
+    for _ in 0..4 {
+        let path = b.paths().pop().ok_or("no path")?;
+        path.close()?;
+        let mut abandoned = None;
+        let opened = loop {
+            match events.next().await.ok_or("closed")? {
+                PathEvent::Abandoned { by_peer, .. } => {
+                    assert!(by_peer);
+                    abandoned = Some(Instant::now());
+                }
+                PathEvent::Established(_) => break Instant::now(),
+                _ => {}
+            }
+        };
+        let rest = opened - abandoned.ok_or("never abandoned")?;
+        let expected = SECOND + 2 * DELAY;
+        assert!(rest >= expected, "{rest:?}");
+        assert!(rest <= expected + DELAY, "{rest:?}");
+        sleep(2 * DELAY).await;
+    }
+    Ok(())
+}
+
+/// One that never works is tried after 1, 2 and 4 seconds.
+#[tokio::test(start_paused = true)]
+async fn a_path_that_does_not_work_is_tried_less_and_less() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let port = &pair.at_client[1];
+    port.silence(true);
+    let (a, _b) = pair.connect_over(1).await?;
+    let mut events = a.path_events();
+    for rest in [1, 2, 4] {
+        while !matches!(
+            events.next().await.ok_or("closed")?,
+            PathEvent::Abandoned { .. }
+        ) {}
+        port.take_calls();
+        sleep(SECOND * rest - Duration::from_millis(1)).await;
+        assert!(port.take_calls().is_empty(), "before {rest} s");
+        sleep(Duration::from_millis(3)).await;
+        assert!(!port.take_calls().is_empty(), "after {rest} s");
+    }
+    Ok(())
+}
+
+/// The plan knows where the path is now: it opens no second one there.
+#[tokio::test(start_paused = true)]
+async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect_over(1).await?;
+    transfer(&a, &b, 1 << 20).await?;
+    assert!(pair.client.endpoint.remove_local(pair.at_client[0].local()));
+    sleep(3 * SECOND).await;
+    let port = pair.client.bind("10.0.9.1:9")?;
+    let elapsed = transfer(&a, &b, 10_000).await?;
+    // The server has to see that the client is there before it sends much.
+    assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
+    sleep(30 * SECOND).await;
+    let paths = a.path_stats();
+    assert_eq!(paths.len(), 1, "{paths:?}");
+    assert_eq!(paths[0].four_tuple.local, port.local());
+    assert_eq!(paths[0].id, PathId::ZERO);
+    Ok(())
+}

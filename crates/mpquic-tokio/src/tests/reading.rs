@@ -1,0 +1,31 @@
+//! Sockets that fail to read.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::testing::{DELAY, Pair, TestResult, transfer};
+
+/// An ICMP message, for example, is told to whoever reads next.
+#[tokio::test(start_paused = true)]
+async fn errors_of_a_socket_do_not_concern_what_arrives() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect().await?;
+    transfer(&a, &b, 4 << 20).await?;
+    sleep(Duration::from_secs(8)).await;
+    let fail = async {
+        for port in [&pair.at_client[0], &pair.at_server[0]] {
+            port.fail_to_read(3, ErrorKind::ConnectionRefused);
+        }
+        sleep(DELAY / 2).await;
+        for port in [&pair.at_client[0], &pair.at_server[0]] {
+            assert_eq!(port.failures_left(), 0);
+            port.fail_to_read(3, ErrorKind::ConnectionRefused);
+        }
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), fail)?;
+    assert_eq!(elapsed, DELAY);
+    Ok(())
+}

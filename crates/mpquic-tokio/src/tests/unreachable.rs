@@ -1,0 +1,80 @@
+//! Paths for which the kernel has no route.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
+use crate::{Connection, PathEvent, PathState};
+
+/// Bytes that fill both windows in part, and do not fill one of them.
+const MUCH: usize = 900_000;
+
+async fn warm(paths: usize) -> Result<(Pair, Connection, Connection), Error> {
+    let pair = Pair::with_paths(paths)?;
+    let (a, b) = pair.connect_over(paths).await?;
+    transfer(&a, &b, 4 << 20).await?;
+    sleep(Duration::from_secs(8)).await;
+    Ok((pair, a, b))
+}
+
+/// Not only after a probe timeout; and the path is used again a second later.
+#[tokio::test(start_paused = true)]
+async fn data_leaves_an_unreachable_path_at_once_and_comes_back() -> TestResult {
+    for (index, error) in [
+        (0, ErrorKind::NetworkUnreachable),
+        (1, ErrorKind::HostUnreachable),
+    ] {
+        let (pair, a, b) = warm(2).await?;
+        let port = &pair.at_client[index];
+        port.take_calls();
+        let undisturbed = transfer(&a, &b, MUCH).await?;
+        assert!(!port.take_calls().is_empty());
+        sleep(Duration::from_secs(8)).await;
+
+        port.fail_to_send(Some(error));
+        let start = Instant::now();
+        let elapsed = transfer(&a, &b, MUCH).await?;
+        assert!(
+            elapsed <= undisturbed + DELAY,
+            "{elapsed:?}, not {undisturbed:?}"
+        );
+        assert_eq!(a.path_stats()[index].state, PathState::Suspect);
+        port.fail_to_send(None);
+        let mut events = a.path_events();
+        let event = events.next().await.ok_or("closed")?;
+        assert!(matches!(event, PathEvent::Recovered(_)), "{event:?}");
+        // Tried after a second, and an answer.
+        let expected = Duration::from_secs(1) + 2 * DELAY;
+        let recovered = start.elapsed();
+        assert!(recovered >= expected, "{recovered:?}");
+        assert!(recovered <= expected + 4 * DELAY, "{recovered:?}");
+        port.take_calls();
+        transfer(&a, &b, MUCH).await?;
+        assert!(!port.take_calls().is_empty(), "it is used again");
+    }
+    Ok(())
+}
+
+/// There is nothing to move to, but the connection lives, and goes on when there is a route.
+#[tokio::test(start_paused = true)]
+async fn the_only_path_goes_on_once_it_has_a_route() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fail_to_send(Some(ErrorKind::NetworkUnreachable));
+    let gone = Duration::from_secs(10);
+    let end = async {
+        sleep(gone).await;
+        assert_eq!(a.path_stats()[0].state, PathState::Suspect);
+        port.fail_to_send(None);
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 100_000), end)?;
+    // It is tried once a second.
+    assert!(
+        (gone..gone + Duration::from_millis(1300)).contains(&elapsed),
+        "{elapsed:?}"
+    );
+    Ok(())
+}
