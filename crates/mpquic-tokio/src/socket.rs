@@ -249,15 +249,14 @@ impl Socket {
         };
         // Tried without asking the runtime first, which does not know yet that a new socket is
         // writable.
-        let result = self.io.try_send(&transmit);
-        if let Err(error) = &result
-            && error.kind() == io::ErrorKind::WouldBlock
-        {
-            // Clears the readiness, so that `writable` waits for the next one.
-            let blocked = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-            let _ = self.io.if_writable(blocked);
+        match self.io.try_send(&transmit) {
+            // Tried again under the runtime's eyes, so that `writable` waits. Without another try it
+            // would forget room that it was told of after the first one.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.io.if_writable(|| self.io.try_send(&transmit))
+            }
+            result => result,
         }
-        result
     }
 
     fn destination(&self, remote: SocketAddr) -> SocketAddr {

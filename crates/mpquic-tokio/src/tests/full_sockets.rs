@@ -122,6 +122,33 @@ async fn everybody_who_waits_for_a_socket_learns_that_it_has_room() -> TestResul
     Ok(())
 }
 
+/// The runtime hears that the socket has room after the kernel said that it has none, and before
+/// this is written down: it must not be forgotten.
+#[tokio::test(start_paused = true)]
+async fn room_that_comes_as_the_socket_is_found_full_is_not_missed() -> TestResult {
+    for times in 1.. {
+        let (pair, a, b) = warm(1).await?;
+        let port = &pair.at_client[0];
+        port.fill_after(0);
+        port.empty_when_found_full(times);
+        let empty = async {
+            sleep(DELAY).await;
+            let left = port.times_left();
+            port.empty();
+            Ok(left)
+        };
+        let (elapsed, left) = tokio::try_join!(transfer(&a, &b, 10_000), empty)?;
+        if left > 0 {
+            // It is not tried that often while there is no room.
+            assert_eq!(elapsed, 2 * DELAY);
+            assert!(times > 2);
+            break;
+        }
+        assert_eq!(elapsed, DELAY, "found full {times} times");
+    }
+    Ok(())
+}
+
 /// Even if the runtime never learns that there is room: connections have timers.
 #[tokio::test(start_paused = true)]
 async fn a_lost_wake_up_costs_a_probe_timeout() -> TestResult {
