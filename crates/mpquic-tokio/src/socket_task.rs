@@ -5,7 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_core::{ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
@@ -16,9 +16,16 @@ use crate::endpoint_state::Registry;
 use crate::receive_buffers::{ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
+/// Calls that fail one after the other before the task rests after each. Something else than the
+/// network is wrong then, such as a device that is gone, and the runtime would call again at once.
+const MAX_FAILURES: u32 = 16;
+/// How long it rests.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Reads a socket until it or the endpoint is closed.
 pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
     let mut reader = Reader::default();
+    let mut failures = 0;
     let closed = socket.closed();
     tokio::pin!(closed);
     loop {
@@ -33,10 +40,13 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         // Connections contain their own panics. This is for what runs besides, such as a generator of
         // connection IDs that the application has written: the socket must not go deaf.
         match catch_unwind(AssertUnwindSafe(|| reader.run(&endpoint, &socket))) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Ok(Ok(())) => failures = 0,
+            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => failures = 0,
             // ICMP errors and the like do not concern the next datagram.
-            Ok(Err(error)) => tracing::debug!(%error, local = %socket.local(), "receive"),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, local = %socket.local(), "receive");
+                failures += 1;
+            }
             Err(panic) => {
                 let message = message_of(&*panic);
                 tracing::error!(message, "panicked, datagrams are lost");
@@ -46,6 +56,13 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         // Lets applications read this batch before the next one, while it is still in the cache and
         // before buffers with a limit, like that of DATAGRAMs, overflow.
         tokio::task::yield_now().await;
+        if failures > MAX_FAILURES {
+            tokio::select! {
+                biased;
+                () = &mut closed => return,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
     }
 }
 

@@ -9,8 +9,8 @@ use crate::{Connection, default_transport};
 
 /// How often something is written, and how much.
 const TICK: Duration = Duration::from_millis(1);
-const WRITTEN: usize = 5_000;
-const TICKS: usize = 600;
+const WRITTEN: usize = 2_500;
+const TICKS: usize = 500;
 
 /// Sends a stream at a steady rate and disturbs it half-way. Returns the longest time during which
 /// the receiver had nothing to read.

@@ -29,3 +29,18 @@ async fn errors_of_a_socket_do_not_concern_what_arrives() -> TestResult {
     assert_eq!(elapsed, DELAY);
     Ok(())
 }
+
+/// A socket that can never be read again does not keep a processor busy.
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_always_fails_is_not_read_all_the_time() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    let port = &pair.at_client[1];
+    let many = 100_000;
+    port.fail_to_read(many, ErrorKind::Other);
+    sleep(Duration::from_secs(1)).await;
+    let failed = many - port.failures_left();
+    assert!((10..1000).contains(&failed), "{failed} times in a second");
+    transfer(&a, &b, 100_000).await?;
+    Ok(())
+}
