@@ -180,15 +180,18 @@ impl Endpoint {
         }
     }
 
-    /// Closes all connections and accepts no more. Call [`Self::wait_idle`] afterwards, so that the
-    /// peers learn of it before the process ends.
+    /// Closes all connections and accepts no more; clients that wait to be accepted are refused.
+    /// Call [`Self::wait_idle`] afterwards, so that the peers learn of it before the process ends.
     pub fn close(&self, error_code: VarInt, reason: &[u8]) {
         let reason = Bytes::copy_from_slice(reason);
         let state = self.state();
         let mut registry = state.lock();
-        registry.close(error_code, reason.clone());
+        let refusals = registry.close(error_code, reason.clone());
         let connections = registry.connections();
         drop(registry);
+        for (transmit, response) in refusals {
+            state.respond(&transmit, &response);
+        }
         state.attempts.notify_waiters();
         for connection in connections {
             connection.close(error_code, reason.clone());

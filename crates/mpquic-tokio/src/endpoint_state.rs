@@ -200,10 +200,17 @@ impl<C> Registry<C> {
         self.handles_gone && self.is_idle()
     }
 
-    /// Accepts no further attempts.
-    pub(crate) fn close(&mut self, error_code: VarInt, reason: Bytes) {
+    /// Accepts no further attempts, and refuses those that wait: returns what to send.
+    pub(crate) fn close(&mut self, error_code: VarInt, reason: Bytes) -> Vec<(Transmit, Vec<u8>)> {
         self.closed = Some((error_code, reason));
         self.core.set_server_config(None);
+        let waiting = std::iter::from_fn(|| self.next_attempt()).collect::<Vec<_>>();
+        let refuse = |incoming| {
+            let mut response = Vec::new();
+            let transmit = self.core.refuse(incoming, &mut response)?;
+            Some((transmit, response))
+        };
+        waiting.into_iter().filter_map(refuse).collect()
     }
 
     /// What the application closed the endpoint with, if it did.

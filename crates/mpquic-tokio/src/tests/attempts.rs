@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
-use crate::testing::{Host, Pair, TestResult, server, transfer};
+use crate::testing::{DELAY, Host, Pair, TestResult, server, transfer};
 use crate::{ConnectionError, TransportErrorCode, default_transport};
 
 /// There and back, and the coarseness of timers.
@@ -46,5 +46,22 @@ async fn attempts_are_refused_once_the_last_handle_is_gone() -> TestResult {
     assert!(is_refusal(&error), "{error:?}");
     assert!(start.elapsed() <= ROUND_TRIP, "{:?}", start.elapsed());
     transfer(&a, &b, 1000).await?;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_that_wait_are_refused_when_the_endpoint_is_closed() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let to = pair.server.endpoint.local_addr()?;
+    let connecting = [(); 2].map(|()| pair.client.endpoint.connect(to, "localhost"));
+    sleep(2 * DELAY).await;
+    let start = Instant::now();
+    pair.server.endpoint.close(0u32.into(), b"");
+    for connecting in connecting {
+        let error = connecting?.await.err().ok_or("accepted")?;
+        assert!(is_refusal(&error), "{error:?}");
+    }
+    assert!(start.elapsed() <= ROUND_TRIP, "{:?}", start.elapsed());
+    assert_eq!(pair.server.endpoint.stats().refused_handshakes, 2);
     Ok(())
 }
