@@ -45,7 +45,8 @@ impl Path {
 
     /// A probe (RFC 9002 section 6.2.4). It is small, so that it passes even if the path's MTU has
     /// shrunk (RFC 8899 section 4.3).
-    fn probe_plan(&self) -> Plan {
+    fn probe_plan(&mut self) -> Plan {
+        self.space.received.repeat_unconfirmed();
         let mut plan = self.ping_plan();
         plan.size = plan.size.min(MIN_DATAGRAM);
         plan.immediate_ack = true;
@@ -90,6 +91,7 @@ impl Path {
     /// A PING that is due, or an MTU probe.
     fn ping_or_mtu_plan(&mut self, cx: &PlanContext<'_>, established: bool) -> Option<Plan> {
         if cx.injects == Some(self.id) || std::mem::take(&mut self.ping) {
+            self.space.received.repeat_unconfirmed();
             return Some(self.ping_plan());
         }
         // Most connections are short, so MTU probes are sent only once larger packets would be
@@ -203,6 +205,7 @@ impl Paths {
     ) -> Option<(Plan, FourTuple)> {
         let path = self.slots().get(index)?.open()?;
         let nobody_answers = self.relief_of(path)?.is_suspect();
+        let path = self.slots_mut().get_mut(index)?.open_mut()?;
         (path.space.wants_probe()).then(|| {
             let mut plan = path.probe_plan();
             // RFC 9000 section 14.2: a path that does not carry a datagram of this size cannot be

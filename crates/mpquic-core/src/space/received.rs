@@ -46,6 +46,8 @@ pub(crate) struct Received {
     deadline: Option<Instant>,
     /// The last acknowledgement may be lost.
     repeat: bool,
+    /// The peer may not know that all its ack-eliciting packets arrived.
+    unconfirmed: bool,
     ecn: EcnCounts,
     /// The last packet was marked ECN-CE.
     ended_with_ce: bool,
@@ -92,6 +94,7 @@ impl Received {
             return;
         }
         self.ack_eliciting += 1;
+        self.unconfirmed = true;
         // RFC 9000 section 13.2.1: out of order, or CE-marked
         let urgent = self.is_out_of_order(packet_number, policy.reordering_threshold)
             || is_ce && (policy.every_ce || !followed_ce);
@@ -262,6 +265,15 @@ impl Received {
         self.repeat = self.largest_reported.is_some();
     }
 
+    /// A packet is about to be sent to hear whether the peer is there: it repeats an acknowledgement
+    /// that the peer may not have. Otherwise it would be heard and the peer, whose packets wait for
+    /// the lost acknowledgement, would go on waiting for its probe timeout.
+    pub(crate) fn repeat_unconfirmed(&mut self) {
+        if self.unconfirmed {
+            self.repeat();
+        }
+    }
+
     /// Our acknowledgement with the largest number `largest` was acknowledged or lost.
     pub(crate) fn on_delivery(&mut self, largest: u64, fate: Fate) {
         match fate {
@@ -274,6 +286,9 @@ impl Received {
     /// The peer has received an acknowledgement: its ranges need not be repeated (RFC 9000 section
     /// 13.2.4).
     fn on_confirmed(&mut self, largest: u64) {
+        if self.largest_reported == Some(largest) && self.ack_eliciting == 0 {
+            self.unconfirmed = false;
+        }
         let Some((newest, _)) = self.largest else {
             return;
         };

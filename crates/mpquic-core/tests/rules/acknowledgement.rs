@@ -539,6 +539,30 @@ fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_the_probe() {
     assert!(probe.iter().any(|sent| sent.has(is_ack)));
 }
 
+/// RFC 9000 section 13.2.1: an acknowledgement that may be lost goes with the next PING, as of a keep-alive,
+/// or a peer that hears it would go on waiting for a probe timeout that has backed off. It is not
+/// repeated once it is confirmed.
+#[test]
+fn rfc_9000_13_2_1_a_lost_acknowledgement_goes_with_a_ping() {
+    let is_ack = |frame: &Frame| matches!(frame, Frame::Ack(_) | Frame::PathAck(_));
+    let mut net = Net::connected(Options::default());
+    net.wait(SECOND);
+    net.write(Side::Server, 100);
+    let data = net.take(Side::Server);
+    net.give_all(data);
+    let lost = net.fire(Side::Client);
+    assert!(lost.iter().any(|sent| sent.has(is_ack)));
+    assert_ne!(net.server().path_stats(ZERO).unwrap().in_flight, 0);
+    let repeated = ping(&mut net, Side::Client);
+    assert!(repeated.iter().any(|sent| sent.has(is_ack)));
+    net.give_all(repeated);
+    assert_eq!(net.server().path_stats(ZERO).unwrap().in_flight, 0);
+    net.wait(SECOND);
+    let confirmed = ping(&mut net, Side::Client);
+    assert!(!confirmed.is_empty());
+    assert!(!confirmed.iter().any(|sent| sent.has(is_ack)));
+}
+
 /// The same for the handshake: a server that probes says what it has of the client.
 #[test]
 fn rfc_9000_13_2_1_probes_of_the_handshake_acknowledge() {
