@@ -195,6 +195,28 @@ fn first_flights_lost_are_sent_again() {
     }
 }
 
+/// A NAT box forgets the client while only the HANDSHAKE_DONE is missing. The server, for which the
+/// handshake is over, can open no Handshake packets any more, so the client's probes show it the
+/// new address in a 1-RTT packet.
+#[test]
+fn a_nat_gives_another_port_before_the_client_has_its_confirmation() {
+    for setup in setups() {
+        let topology = Topology::new().natted_path("home", LinkConfig::new(100.0, 10 * MS));
+        let mut pair = Pair::new(&topology, setup);
+        pair.connect();
+        pair.run_until(SECOND, |pair| {
+            let server = pair.hosted(Side::Server);
+            server.is_some() && pair.has_event(Side::Server, &Event::HandshakeConfirmed)
+        })
+        .unwrap();
+        assert!(!pair.has_event(Side::Client, &Event::HandshakeConfirmed));
+        pair.rebind("home", false);
+        pair.run_until_confirmed(3 * SECOND).unwrap();
+        pair.transfer(Side::Server, 100_000, SECOND);
+        pair.close(Side::Client);
+    }
+}
+
 #[test]
 fn survives_heavy_loss_in_each_direction() {
     for seed in 0..60 {

@@ -150,7 +150,10 @@ impl Connection {
                 self.paths.on_silent(id, &mut self.outbox);
                 self.repeat_frames();
             }
-            SpaceId::Initial | SpaceId::Handshake => self.handshake.on_probe_timeout(),
+            SpaceId::Initial | SpaceId::Handshake => {
+                self.handshake.on_probe_timeout();
+                self.paths.on_handshake_probe(id);
+            }
         }
     }
 }

@@ -70,6 +70,17 @@ impl Paths {
         self.review_backups();
     }
 
+    /// A probe timeout passed in a packet number space of the handshake. Once a client has 1-RTT keys,
+    /// a 1-RTT packet goes along: a server for which the handshake is over has discarded the keys of
+    /// all others, and might not learn otherwise that the client has another address by now.
+    pub(crate) fn on_handshake_probe(&mut self, id: PathId) {
+        if self.shared.handshake_complete
+            && let Some(path) = self.open_mut(id)
+        {
+            path.request_ping();
+        }
+    }
+
     /// An acknowledgement of an open path's packets arrived.
     #[inline]
     pub(crate) fn on_answered(&mut self, id: PathId, outbox: &mut Outbox) {
