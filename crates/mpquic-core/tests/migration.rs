@@ -140,6 +140,65 @@ fn the_client_moves_a_path_to_another_local_address() {
     pair.close(Side::Client);
 }
 
+/// Two addresses of a client; nothing passes between the second one and the server.
+fn dead_end() -> Pair {
+    let topology = Topology::new()
+        .path("old", LinkConfig::new(20.0, 10 * MS))
+        .path("new", LinkConfig::new(20.0, 10 * MS))
+        .single_server_address();
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.drive(SECOND);
+    pair.set_outage("new", true);
+    pair
+}
+
+fn move_to(pair: &mut Pair, path: usize) {
+    let (now, local) = (pair.now(), pair.four_tuple(path).local);
+    let mut path = pair.client().path_mut(PathId::ZERO).unwrap();
+    path.set_local_address(now, local).unwrap();
+}
+
+fn local(pair: &mut Pair) -> SocketAddr {
+    let stats = pair.client().path_stats(PathId::ZERO).unwrap();
+    stats.four_tuple.local
+}
+
+/// RFC 9000 section 9.3.2: when the new address does not work, the old one is used again, with the
+/// connection ID that it had.
+#[test]
+fn a_client_that_moves_where_nothing_passes_returns() {
+    let mut pair = dead_end();
+    let old = pair.four_tuple(0).local;
+    for _ in 0..3 {
+        move_to(&mut pair, 1);
+        pair.send(Side::Client, 100_000);
+        pair.drive(500 * MS);
+        assert_ne!(local(&mut pair), old);
+        pair.run_transfers(5 * SECOND).unwrap();
+        assert_eq!(local(&mut pair), old);
+    }
+    pair.set_outage("new", false);
+    move_to(&mut pair, 1);
+    pair.transfer(Side::Client, 100_000, 5 * SECOND);
+    assert_ne!(local(&mut pair), old);
+    pair.close(Side::Client);
+}
+
+/// The application need not wait for that.
+#[test]
+fn a_client_may_return_before_validation_fails() {
+    let mut pair = dead_end();
+    let old = pair.four_tuple(0).local;
+    for _ in 0..3 {
+        move_to(&mut pair, 1);
+        pair.drive(100 * MS);
+        move_to(&mut pair, 0);
+        assert_eq!(local(&mut pair), old);
+        pair.transfer(Side::Client, 100_000, SECOND);
+    }
+    pair.close(Side::Client);
+}
+
 /// RFC 9000 section 9: a server may not take migration; then the old address stays.
 #[test]
 fn a_server_that_takes_no_migration_stays_where_it_is() {

@@ -263,6 +263,7 @@ impl PeerCids {
 
     /// Replaces the connection ID in use by the next one. False if there is none, or if too many
     /// retirements are unacknowledged (MP-107).
+    #[cfg(test)]
     #[must_use]
     pub(crate) fn rotate(
         &mut self,

@@ -84,7 +84,7 @@ impl<'a> PathMut<'a> {
     }
 
     /// Client: its local address for the path changed, for example because an interface came back
-    /// with another one. The path migrates to it.
+    /// with another one. The path migrates to it, and returns if nothing arrives there.
     ///
     /// # Errors
     ///

@@ -233,17 +233,20 @@ impl PathSlot {
             return Err(MigrateError::AddressForbidden);
         }
         // RFC 9000 section 9.5: a different connection ID, so that observers cannot link the
-        // addresses.
-        if !cids.rotate(&mut path.tuple.peer_cid, outbox) {
+        // addresses. The old ones keep theirs as long as the path may return there.
+        let four_tuple = FourTuple::new(local, left.remote);
+        let returns = path.has_cid_at(four_tuple);
+        if !returns && !(cids.has_unused() && cids.may_retire()) {
             cids.request();
             return Err(MigrateError::NoConnectionId);
         }
-        let cid = path.tuple.peer_cid.take();
-        let four_tuple = FourTuple::new(local, left.remote);
         let known = path.take_tuple(four_tuple);
         let mut next = known.unwrap_or_else(|| Tuple::new(four_tuple, shared.side));
-        next.peer_cid = cid;
-        path.replace_tuple(next);
+        if !returns {
+            next.peer_cid = cids.take(outbox);
+        }
+        let forgotten = path.replace_tuple(next);
+        retire_cid_of(forgotten, cids, outbox);
         path.start_anew(now, left, shared, outbox);
         self.prefer_address_from(now, local, shared, outbox);
         Ok(())
@@ -273,30 +276,30 @@ impl PathSlot {
 
     /// Validation of the path's tuple failed: falls back to the previous one (MP-084). False if
     /// there is none, so that the path has to be abandoned.
-    fn fall_back(&mut self, shared: &Shared, outbox: &mut Outbox) -> bool {
+    fn fall_back(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) -> bool {
         let Some((path, cids)) = self.open_and_cids() else {
             return false;
         };
         let Some(previous) = path.previous.take() else {
             return false;
         };
-        let mut failed = path.replace_tuple(*previous);
+        let failed = path.replace_tuple(*previous);
         match shared.side {
             // RFC 9000 section 9.3.2
             Side::Server => path.share_cids(failed, cids, outbox),
-            // RFC 9000 section 9.5: the connection ID in use has been sent from the other address,
-            // so it is replaced.
+            // RFC 9000 section 9.5: a connection ID that was sent from the other address is used
+            // here under no circumstances.
             Side::Client => {
-                let mut cid = failed.as_mut().and_then(|failed| failed.peer_cid.take());
-                let rotated = cids.rotate(&mut cid, outbox);
-                path.tuple.peer_cid = cid;
-                if !rotated {
-                    return false;
+                retire_cid_of(failed, cids, outbox);
+                if path.tuple.peer_cid.is_none() {
+                    path.tuple.peer_cid = cids.take(outbox);
                 }
+                // Nothing is known of the way at the moment, and probes do not wait any longer.
+                path.forget_network(now, shared, outbox);
             }
         }
         path.report_tuple(outbox);
-        true
+        path.tuple.peer_cid.is_some()
     }
 
     /// A timer of path validation has expired. False if the path has to be abandoned, which
@@ -315,11 +318,17 @@ impl PathSlot {
         }
         let failed = path.tuple.validation.on_timeout(now);
         self.on_candidate_timeout(now, outbox);
-        !failed || self.fall_back(shared, outbox)
+        !failed || self.fall_back(now, shared, outbox)
     }
 }
 
 impl Path {
+    /// True if the path may return to these addresses, with the connection ID that it had there.
+    fn has_cid_at(&self, four_tuple: FourTuple) -> bool {
+        let previous = self.previous.as_deref();
+        previous.is_some_and(|it| it.four_tuple == four_tuple && it.peer_cid.is_some())
+    }
+
     /// Takes what is known of the addresses that the path moves to.
     fn take_tuple(&mut self, four_tuple: FourTuple) -> Option<Tuple> {
         let is_there = |tuple: &mut Box<Tuple>| tuple.four_tuple == four_tuple;

@@ -18,9 +18,9 @@ fn destination(sent: &Sent) -> ConnectionId {
 }
 
 /// RFC 9000 section 9.5: one connection ID is not sent from two addresses, so a client whose move
-/// failed comes back with a third one.
+/// failed comes back with the one that it had there.
 #[test]
-fn rfc_9000_9_5_a_client_that_comes_back_uses_another_connection_id() {
+fn rfc_9000_9_5_a_client_that_comes_back_uses_the_connection_id_it_had_there() {
     let mut net = Net::with_two_paths(Options::default());
     net.client().inject(SpaceId::Data(ZERO), &[1]);
     net.wait(SECOND);
@@ -44,7 +44,7 @@ fn rfc_9000_9_5_a_client_that_comes_back_uses_another_connection_id() {
         .collect();
     assert!(!home.is_empty());
     for sent in home {
-        assert!(![first, second].contains(&destination(sent)));
+        assert_eq!(destination(sent), first);
     }
 }
 

@@ -157,12 +157,12 @@ fn addresses_that_turn_out_to_be_wrong_lose_their_connection_id() {
     let mut rig = Rig::new(2);
     rig.moves_to(2);
     rig.told();
-    assert!(rig.slot.fall_back(&rig.shared, &mut rig.outbox));
+    assert!(rig.slot.fall_back(start(), &rig.shared, &mut rig.outbox));
     assert_eq!(rig.told(), [Removed([1; 16])]);
     assert_eq!(rig.path().tuple.four_tuple, addresses(1));
     assert_eq!(rig.path().destination(None), Some(&cid(0)));
     assert_eq!(rig.frames(), [retire(1)]);
-    assert!(!rig.slot.fall_back(&rig.shared, &mut rig.outbox));
+    assert!(!rig.slot.fall_back(start(), &rig.shared, &mut rig.outbox));
 }
 
 #[test]
