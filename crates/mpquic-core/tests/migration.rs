@@ -199,6 +199,26 @@ fn a_client_may_return_before_validation_fails() {
     pair.close(Side::Client);
 }
 
+/// RFC 9000 section 8.2.4: without another path, a client may as well wait for one. After a rebinding,
+/// the server's first challenge is small, so a second one has to follow; an outage at that moment
+/// ends no connection.
+#[test]
+fn an_outage_after_a_rebinding_leaves_the_only_path() {
+    let topology = Topology::new().natted_path("home", LinkConfig::new(20.0, 10 * MS));
+    let mut pair = Pair::connected(&topology, Setup::new());
+    pair.drive(SECOND);
+    pair.rebind("home", false);
+    pair.client().path_mut(PathId::ZERO).unwrap().ping();
+    pair.run_until(SECOND, |pair| !migrations(pair, PathId::ZERO).is_empty())
+        .unwrap();
+    pair.set_outage("home", true);
+    pair.drive(15 * SECOND);
+    pair.set_outage("home", false);
+    pair.transfer(Side::Client, 100_000, 5 * SECOND);
+    pair.transfer(Side::Server, 1_000_000, 5 * SECOND);
+    pair.close(Side::Client);
+}
+
 /// RFC 9000 section 9: a server may not take migration; then the old address stays.
 #[test]
 fn a_server_that_takes_no_migration_stays_where_it_is() {

@@ -303,10 +303,12 @@ impl PathSlot {
     }
 
     /// A timer of path validation has expired. False if the path has to be abandoned, which
-    /// includes the case that the address was proven but no full datagram passes (MP-079).
+    /// includes the case that the address was proven but no full datagram passes (MP-079). The only
+    /// path is given more time.
     pub(super) fn on_validation_timeout(
         &mut self,
         now: Instant,
+        is_only: bool,
         shared: &Shared,
         outbox: &mut Outbox,
     ) -> bool {
@@ -316,7 +318,11 @@ impl PathSlot {
         if let Some(previous) = &mut path.previous {
             previous.validation.on_timeout(now);
         }
-        let failed = path.tuple.validation.on_timeout(now);
+        let failed = if is_only && path.previous.is_none() {
+            path.tuple.validation.on_timeout_of_the_last(now)
+        } else {
+            path.tuple.validation.on_timeout(now)
+        };
         self.on_candidate_timeout(now, outbox);
         !failed || self.fall_back(now, shared, outbox)
     }

@@ -237,6 +237,7 @@ impl Path {
         self.counters.bytes_received += size as u64;
         if self.tuple.four_tuple.matches(&four_tuple) {
             self.tuple.amplification.on_received(size);
+            self.tuple.validation.on_datagram();
             return None;
         }
         let mut forgotten = None;

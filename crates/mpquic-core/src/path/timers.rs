@@ -107,8 +107,9 @@ impl Paths {
         id: PathId,
         outbox: &mut Outbox,
     ) -> Option<Abandonment> {
+        let is_only = self.iter().all(|path| path.id == id);
         let (slot, shared) = self.slot_and_shared(id)?;
-        if slot.on_validation_timeout(now, shared, outbox) {
+        if slot.on_validation_timeout(now, is_only, shared, outbox) {
             return None;
         }
         let code = TransportErrorCode::PATH_UNSTABLE_OR_POOR;

@@ -9,6 +9,7 @@ use crate::ids::FourTuple;
 use crate::packet::delivery::Delivery;
 use crate::packet::writer::FrameWriter;
 use crate::rate::TokenBucket;
+use crate::recovery::pto::MAX_BACKOFF;
 use crate::recovery::rtt::GRANULARITY;
 use crate::wire::frame::Frame;
 
@@ -29,6 +30,10 @@ const SPARE_RESPONSES: u32 = 16;
 /// has to answer all the same; a peer that challenges with every small packet gets no more than
 /// this.
 const SPARE_RESPONSE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// In so many rounds of validation, the peer must be heard without answering a challenge, before its
+/// last path is given up.
+const PATIENCE: u32 = 3;
 
 /// What a PATH_RESPONSE proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +63,30 @@ struct Round {
     resend_at: Option<Instant>,
     /// The challenges that a response may answer, oldest first.
     outstanding: SmallVec<[Challenge; 4]>,
+    /// The peer was heard on the four-tuple since the round began.
+    heard: bool,
+    /// Rounds that have failed although the peer was heard, and others since.
+    failed: u32,
+    silent: u32,
+}
+
+impl Round {
+    /// A round has failed, and there is no other way: begins another one. False if the way does not
+    /// carry the challenges.
+    fn begin_again(&mut self, now: Instant) -> bool {
+        if std::mem::take(&mut self.heard) {
+            self.failed += 1;
+            self.silent = 0;
+        } else {
+            self.silent = self.silent.saturating_add(1);
+        }
+        let factor = 1u32.checked_shl(self.silent).unwrap_or(u32::MAX);
+        let timeout = self.timeout.saturating_mul(factor);
+        self.deadline = now + timeout.min(MAX_BACKOFF.max(self.timeout));
+        self.resend_at = None;
+        self.interval = self.pto;
+        self.failed < PATIENCE
+    }
 }
 
 /// Path validation of one four-tuple (RFC 9000 section 8.2, MP-085).
@@ -85,6 +114,9 @@ impl Validation {
             interval: pto,
             resend_at: None,
             outstanding: SmallVec::new(),
+            heard: false,
+            failed: 0,
+            silent: 0,
         }));
     }
 
@@ -105,6 +137,19 @@ impl Validation {
     /// because earlier ones or their responses may be lost.
     pub(crate) fn on_heard(&mut self) {
         if let Some(round) = &mut self.round {
+            round.resend_at = None;
+            round.interval = round.pto;
+        }
+    }
+
+    /// A datagram arrived on the four-tuple. If rounds have passed without one, the way is there again:
+    /// a challenge is due now.
+    #[inline]
+    pub(crate) fn on_datagram(&mut self) {
+        if let Some(round) = &mut self.round
+            && !std::mem::replace(&mut round.heard, true)
+            && round.silent > 0
+        {
             round.resend_at = None;
             round.interval = round.pto;
         }
@@ -182,6 +227,21 @@ impl Validation {
             round.resend_at = None;
         }
         false
+    }
+
+    /// The same if there is no other way to the peer. RFC 9000 section 8.2.4 leaves it to us whether to
+    /// wait for one: while nothing is heard, the way may come back, and validation goes on in longer
+    /// and longer rounds. True only if the peer is heard, but challenges do not pass.
+    pub(crate) fn on_timeout_of_the_last(&mut self, now: Instant) -> bool {
+        let over = self.round.as_mut().filter(|round| now >= round.deadline);
+        match over.map(|round| round.begin_again(now)) {
+            Some(true) => false,
+            Some(false) => {
+                self.round = None;
+                true
+            }
+            None => self.on_timeout(now),
+        }
     }
 }
 

@@ -247,3 +247,61 @@ proptest! {
         }
     }
 }
+
+/// Lets validation of the last path run until a round has failed; returns when, and whether the path
+/// is given up.
+fn next_round(validation: &mut Validation, mut now: Instant) -> (Instant, bool) {
+    let deadline = validation.round.as_ref().unwrap().deadline;
+    loop {
+        challenge(validation, now, 0, true);
+        now = validation.next_timeout().unwrap();
+        let failed = validation.on_timeout_of_the_last(now);
+        if now >= deadline {
+            return (now, failed);
+        }
+        assert!(!failed);
+    }
+}
+
+#[test]
+fn rfc_9000_8_2_4_the_last_path_waits_longer_and_longer_for_a_peer_that_is_silent() {
+    let (mut validation, mut now) = started();
+    for factor in [1, 2, 4, 8, 16] {
+        let (end, failed) = next_round(&mut validation, now);
+        assert!(!failed);
+        assert_eq!(end - now, 3 * INITIAL_PTO * factor);
+        now = end;
+    }
+    for _ in 0..40 {
+        let (end, failed) = next_round(&mut validation, now);
+        assert!(!failed);
+        assert_eq!(end - now, MAX_BACKOFF);
+        now = end;
+    }
+    // It is heard again: the next challenge does not wait.
+    assert!(challenge(&mut validation, now, 7, true));
+    assert!(!validation.wants_to_send());
+    validation.on_datagram();
+    assert!(challenge(&mut validation, now, 8, true));
+    validation.on_datagram();
+    assert!(!validation.wants_to_send(), "once");
+    assert_eq!(
+        validation.on_path_response(now, [8; 8]),
+        Some(Validated::Path)
+    );
+}
+
+#[test]
+fn rfc_9000_8_2_4_a_last_path_on_which_only_challenges_are_lost_is_given_up() {
+    let (mut validation, mut now) = started();
+    for heard in [true, false, true, false, true] {
+        assert!(validation.is_running());
+        if heard {
+            validation.on_datagram();
+        }
+        let (end, failed) = next_round(&mut validation, now);
+        assert_eq!(failed, validation.round.is_none());
+        now = end;
+    }
+    assert!(!validation.is_running());
+}
