@@ -9,8 +9,7 @@ use super::operation::SIDES;
 #[derive(Debug, Default)]
 pub(super) struct Past {
     closed: Option<Closed>,
-    /// A side has closed a path, or one has moved. If the other side had closed the rest, or nothing
-    /// passes at the new addresses while they are validated, none is left (MP-128).
+    /// A side has closed a path. If the other side had closed the rest, none is left (MP-128).
     is_path_left: bool,
     /// A NAT box forgot its bindings, or the client has moved: the server cannot reach it before
     /// something of it arrives.
@@ -76,7 +75,6 @@ impl Past {
 
     pub(super) fn on_new_address(&mut self) {
         self.is_out_of_reach = true;
-        self.is_path_left = true;
     }
 
     pub(super) fn is_closed(&self) -> bool {
