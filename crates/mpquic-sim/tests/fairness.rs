@@ -246,7 +246,7 @@ fn coupled_bbr_takes_one_share_on_four_paths() {
 #[test]
 fn loss_based_coupling_takes_far_less_than_four_shares_on_four_paths() {
     for name in ["olia", "lia", "balia"] {
-        let spread = Contest::four_paths(name, "newreno").run_all(fewer_seeds());
+        let spread = Contest::four_paths(name, "newreno").run_all(seeds());
         assert!((0.8..=1.6).contains(&spread.mean), "{name}: {spread}");
     }
 }

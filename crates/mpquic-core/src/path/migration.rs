@@ -236,7 +236,8 @@ impl PathSlot {
         // addresses. The old ones keep theirs as long as the path may return there.
         let four_tuple = FourTuple::new(local, left.remote);
         let returns = path.has_cid_at(four_tuple);
-        if !returns && !(cids.has_unused() && cids.may_retire()) {
+        let has_another = cids.has_unused() && cids.may_retire();
+        if !returns && !has_another {
             cids.request();
             return Err(MigrateError::NoConnectionId);
         }

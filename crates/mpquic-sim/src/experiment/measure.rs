@@ -134,19 +134,6 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
             }
         }
     }
-    if let Some(receiver) = stage.receiver(0) {
-        let arrived = times.iter().map(|(_, finished)| *finished);
-        let end = arrived.collect::<Option<Vec<_>>>().unwrap_or_default();
-        let end = end.into_iter().max().unwrap_or(stage.now());
-        add(GAP, receiver.gap.until(end).as_secs_f64());
-    }
-    if let Kind::Flows { .. } | Kind::Page { .. } = &scenario.workload.kind {
-        let mut took: Vec<_> = times.iter().map(took).collect();
-        took.sort_by(f64::total_cmp);
-        for (name, part) in PERCENTILES {
-            add(name, quantile(&took, part));
-        }
-    }
     if flows.len() > 1 {
         let sum: f64 = flows.iter().sum();
         let squares: f64 = flows.iter().map(|rate| rate * rate).sum();
@@ -154,8 +141,35 @@ pub(super) fn metrics(scenario: &Scenario, stage: &Stage, flows: &[f64]) -> BTre
         let others = flows[1..].iter().sum::<f64>() / (flows.len() - 1) as f64;
         add(TIMES_COMPETITOR, flows[0] / others.max(1e-9));
     }
+    add_waits(stage, &times, &mut metrics);
+    if let Kind::Flows { .. } | Kind::Page { .. } = &scenario.workload.kind {
+        add_percentiles(times.iter().map(took).collect(), &mut metrics);
+    }
     add_network(stage, &mut metrics);
     metrics
+}
+
+/// The longest time in which nothing arrived, until everything had or the run ended.
+fn add_waits(
+    stage: &Stage,
+    times: &[(Progress, Option<Instant>)],
+    metrics: &mut BTreeMap<String, f64>,
+) {
+    let Some(receiver) = stage.receiver(0) else {
+        return;
+    };
+    let arrived = times.iter().map(|(_, finished)| *finished);
+    let all: Vec<_> = arrived.collect::<Option<_>>().unwrap_or_default();
+    let end = all.into_iter().max().unwrap_or(stage.now());
+    metrics.insert(GAP.into(), receiver.gap.until(end).as_secs_f64());
+}
+
+/// How long objects take.
+fn add_percentiles(mut took: Vec<f64>, metrics: &mut BTreeMap<String, f64>) {
+    took.sort_by(f64::total_cmp);
+    for (name, part) in PERCENTILES {
+        metrics.insert(name.into(), quantile(&took, part));
+    }
 }
 
 /// Mbit/s of the objects that arrived, up to the end of the last or of the run.
