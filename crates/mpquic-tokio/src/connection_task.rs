@@ -43,6 +43,7 @@ impl ConnectionTask {
             Turn::Done => {}
             turn @ (Turn::Yield | Turn::End) => return Poll::Ready(turn),
         }
+        let mut has_room = false;
         for (local, socket) in engine.sending.full_sockets() {
             if self.writable.iter().any(|(of, _)| *of == local) {
                 continue;
@@ -52,11 +53,13 @@ impl ConnectionTask {
                 // An error occurs again when the datagrams are sent, and is handled there.
                 let _ = socket.writable().await;
             });
-            if writable.as_mut().poll(cx).is_ready() {
-                cx.waker().wake_by_ref();
-                continue;
+            match writable.as_mut().poll(cx) {
+                Poll::Ready(()) => has_room = true,
+                Poll::Pending => self.writable.push((local, writable)),
             }
-            self.writable.push((local, writable));
+        }
+        if has_room {
+            engine.wake_task(); // To send, and not only to wait again.
         }
         Poll::Pending
     }

@@ -66,6 +66,9 @@ struct State {
     room: usize,
     /// The buffer empties right after it was found full for the time that brings this to zero.
     found_full: usize,
+    /// How often somebody waited for room, and how often until the buffer is empty at once.
+    awaited: usize,
+    empties_when_awaited: Option<usize>,
     /// Calls with more than one datagram fail, and the limit falls to one.
     refuses_trains: bool,
     /// Calls that send fail with this.
@@ -77,6 +80,21 @@ struct State {
     /// How often the runtime learned that there is room.
     told: u64,
     calls: Vec<Call>,
+}
+
+impl State {
+    /// The runtime learns that there is room.
+    fn tell(&mut self) {
+        self.known_writable = true;
+        self.told += 1;
+    }
+
+    /// Somebody waits for room. Returns true if there is some from now on.
+    fn is_empty_now_awaited(&mut self) -> bool {
+        self.awaited += 1;
+        assert!(self.awaited < 1000, "awaited again and again");
+        self.empties_when_awaited == Some(self.awaited)
+    }
 }
 
 /// One call that sent something.
@@ -117,8 +135,7 @@ impl Port {
     pub(crate) fn empty(&self) {
         let mut state = self.lock();
         state.room = usize::MAX;
-        state.known_writable = true;
-        state.told += 1;
+        state.tell();
         drop(state);
         self.room.notify_waiters();
     }
@@ -132,6 +149,18 @@ impl Port {
     /// there is room already, and the runtime knows.
     pub(crate) fn empty_when_found_full(&self, times: usize) {
         self.lock().found_full = times;
+    }
+
+    /// The buffer is empty as soon as somebody waits for that so many times.
+    pub(crate) fn empty_when_awaited(&self, times: usize) {
+        let mut state = self.lock();
+        state.empties_when_awaited = Some(state.awaited + times);
+    }
+
+    /// The runtime hears of room that is gone again when somebody tries to use it.
+    pub(crate) fn wake_for_nothing(&self) {
+        self.lock().tell();
+        self.room.notify_waiters();
     }
 
     /// How often it has yet to be found full before it is empty.
@@ -236,6 +265,9 @@ impl Port {
     }
 
     pub(super) async fn writable(&self) {
+        if self.lock().is_empty_now_awaited() {
+            self.empty();
+        }
         loop {
             let room = self.room.notified();
             tokio::pin!(room);

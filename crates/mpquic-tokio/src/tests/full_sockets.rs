@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::Connection;
 use crate::testing::{Call, DELAY, Error, Pair, TestResult, transfer};
+use crate::{Connection, ConnectionError};
 
 /// Longer than a probe timeout.
 const PROBE: Duration = Duration::from_millis(100);
@@ -146,6 +146,38 @@ async fn room_that_comes_as_the_socket_is_found_full_is_not_missed() -> TestResu
         }
         assert_eq!(elapsed, DELAY, "found full {times} times");
     }
+    Ok(())
+}
+
+/// It is tried again then, and not only waited for again.
+#[tokio::test(start_paused = true)]
+async fn room_that_comes_before_it_is_awaited_is_used() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fill_after(0);
+    port.empty_when_awaited(2);
+    let wake = async {
+        sleep(DELAY).await;
+        port.wake_for_nothing();
+        Ok(())
+    };
+    let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), wake)?;
+    assert_eq!(elapsed, 2 * DELAY);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_that_finds_no_room_leaves_later() -> TestResult {
+    let (pair, a, b) = warm(1).await?;
+    let port = &pair.at_client[0];
+    port.fill_after(0);
+    let start = Instant::now();
+    a.close(7u32.into(), b"");
+    sleep(DELAY).await;
+    port.empty();
+    let reason = b.closed().await;
+    assert!(matches!(reason, ConnectionError::ApplicationClosed(_)));
+    assert_eq!(start.elapsed(), 2 * DELAY);
     Ok(())
 }
 
