@@ -319,14 +319,16 @@ pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> V
 mod tests {
     use super::*;
     use crate::clock;
+    use crate::testing::Network;
 
     fn socket(address: &str) -> Arc<Socket> {
-        Arc::new(Socket::bind(address.parse().unwrap(), None, 1 << 16).unwrap())
+        let port = Network::default().bind(address.parse().unwrap());
+        Arc::new(Socket::simulated(&port))
     }
 
-    #[tokio::test]
-    async fn pairs_cover_all_addresses_of_both_sides_first() {
-        let locals = [socket("127.0.0.1:0"), socket("127.0.0.2:0")];
+    #[test]
+    fn pairs_cover_all_addresses_of_both_sides_first() {
+        let locals = [socket("127.0.0.1:1"), socket("127.0.0.2:1")];
         let remotes: Vec<SocketAddr> = ["127.0.0.3:1", "127.0.0.4:1", "[::1]:1"]
             .iter()
             .map(|address| address.parse().unwrap())
@@ -337,10 +339,10 @@ mod tests {
         assert_ne!(pairs[0].remote, pairs[1].remote);
     }
 
-    #[tokio::test]
-    async fn failed_paths_rest_and_lost_addresses_are_forgotten() {
+    #[test]
+    fn failed_paths_rest_and_lost_addresses_are_forgotten() {
         let now = clock::now();
-        let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.2:0"));
+        let (a, b) = (socket("127.0.0.1:1"), socket("127.0.0.2:1"));
         let first = FourTuple::new(a.local(), "127.0.0.3:1".parse().unwrap());
         let mut plan = PathPlan::new(first, &[]);
         plan.set_locals(vec![a.clone(), b.clone()]);
@@ -365,10 +367,10 @@ mod tests {
         assert_eq!(plan.targets.len(), 1);
     }
 
-    #[tokio::test]
-    async fn mp_019_further_paths_lead_to_the_preferred_address() {
+    #[test]
+    fn mp_019_further_paths_lead_to_the_preferred_address() {
         let now = clock::now();
-        let (a, b) = (socket("127.0.0.1:0"), socket("127.0.0.2:0"));
+        let (a, b) = (socket("127.0.0.1:1"), socket("127.0.0.2:1"));
         let handshake = "127.0.0.3:1".parse().unwrap();
         let preferred: SocketAddr = "127.0.0.4:2".parse().unwrap();
         let first = FourTuple::new(a.local(), handshake);

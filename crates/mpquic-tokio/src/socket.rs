@@ -348,7 +348,8 @@ mod tests {
 
     #[tokio::test]
     async fn trains_arrive_whole_with_ecn_and_addresses() {
-        let a = Socket::bind("127.0.0.2:0".parse().unwrap(), None, 1 << 20).unwrap();
+        let a = Socket::bind("127.0.0.2:0".parse().unwrap(), None, 1 << 20);
+        let a = a.expect("a machine with 127.0.0.2, which CONTRIBUTING.md says how to add");
         let b = Socket::bind("0.0.0.0:0".parse().unwrap(), None, 1 << 20).unwrap();
         let target = SocketAddr::new([127, 0, 0, 1].into(), b.local().port());
         let contents: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();

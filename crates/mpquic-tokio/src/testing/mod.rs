@@ -6,5 +6,5 @@ mod network;
 mod pair;
 
 pub(crate) use io::Io;
-pub(crate) use network::{Call, DELAY, Port};
+pub(crate) use network::{Call, DELAY, Network, Port};
 pub(crate) use pair::{Error, Host, Pair, TestResult, client, server, transfer};

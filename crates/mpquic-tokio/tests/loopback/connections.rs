@@ -1,5 +1,6 @@
 //! What connections tell of themselves and let be changed.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,9 @@ use mpquic_tokio::{
 };
 use rustls::pki_types::CertificateDer;
 
-use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, pattern, within};
+use crate::harness::{
+    ALPN, Error, Net, TestResult, address_with, client, exchange, pattern, within,
+};
 
 #[tokio::test]
 async fn both_sides_export_the_same_keying_material() -> TestResult {
@@ -153,7 +156,7 @@ async fn a_connection_tells_addresses_and_identities() -> TestResult {
     let (config, certificate) = ServerConfig::self_signed(&["localhost"], ALPN)?;
     let net = Net {
         server: Endpoint::server(config, "127.0.0.1:0".parse()?)?,
-        client: Endpoint::client("127.0.0.2:0".parse()?)?,
+        client: Endpoint::client(address_with("127.0.0.2")?)?,
     };
     net.client
         .set_default_client_config(client(default_transport())?);
@@ -173,10 +176,10 @@ async fn a_connection_tells_addresses_and_identities() -> TestResult {
 async fn a_server_on_all_addresses_knows_which_one_is_used() -> TestResult {
     let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
     let server = Endpoint::server(config, "0.0.0.0:0".parse()?)?;
-    let to = ([127, 0, 0, 5], server.local_addr()?.port());
+    let to = SocketAddr::new(address_with("127.0.0.5")?.ip(), server.local_addr()?.port());
     let client_endpoint = Endpoint::client("127.0.0.1:0".parse()?)?;
     let config = client(default_transport())?;
-    let connecting = client_endpoint.connect_with(config, to.into(), "localhost")?;
+    let connecting = client_endpoint.connect_with(config, to, "localhost")?;
     let incoming = within("attempt", server.accept()).await?.ok_or("closed")?;
     assert_eq!(incoming.local_ip(), Some([127, 0, 0, 5].into()));
     let accepted = async { Ok::<_, Error>(incoming.await?) };

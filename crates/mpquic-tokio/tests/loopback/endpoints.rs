@@ -7,7 +7,9 @@ use mpquic_tokio::{
 };
 use tokio::net::UdpSocket;
 
-use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, until, until_active, within};
+use crate::harness::{
+    ALPN, Error, Net, TestResult, address_like, client, exchange, until, until_active, within,
+};
 
 #[tokio::test]
 async fn close_reaches_the_peer_and_everything_ends() -> TestResult {
@@ -207,7 +209,7 @@ async fn paths_move_to_a_socket_that_replaces_theirs() -> TestResult {
     let old = net.client.local_addrs();
 
     // One of two, on another address: the other path stays as it is.
-    let socket = std::net::UdpSocket::bind("127.0.0.3:0")?;
+    let socket = std::net::UdpSocket::bind(address_like("127.0.0.3")?)?;
     let new = socket.local_addr()?;
     net.client.rebind_local(old[1], socket)?;
     assert_eq!(net.client.local_addrs(), [old[0], new]);
@@ -221,7 +223,7 @@ async fn paths_move_to_a_socket_that_replaces_theirs() -> TestResult {
     exchange(&a, &b, 1 << 20).await?;
 
     // All of them: both paths move to the same socket.
-    let socket = std::net::UdpSocket::bind("127.0.0.4:0")?;
+    let socket = std::net::UdpSocket::bind(address_like("127.0.0.4")?)?;
     let last = socket.local_addr()?;
     net.client.rebind(socket)?;
     assert_eq!(net.client.local_addrs(), [last]);
@@ -229,7 +231,7 @@ async fn paths_move_to_a_socket_that_replaces_theirs() -> TestResult {
     until(&a, || is_at(last)).await?;
     assert!(!is_at(old[0]) && !is_at(new));
 
-    let socket = std::net::UdpSocket::bind("127.0.0.5:0")?;
+    let socket = std::net::UdpSocket::bind(address_like("127.0.0.5")?)?;
     let unknown = net.client.rebind_local(new, socket).err();
     assert_eq!(unknown.ok_or("found")?.kind(), std::io::ErrorKind::NotFound);
     Ok(())

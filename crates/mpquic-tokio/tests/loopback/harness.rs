@@ -1,7 +1,7 @@
 //! A client and a server over real sockets, and what both of them do in most tests.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -42,13 +42,13 @@ impl Net {
         let mut builder =
             Endpoint::builder().server(server_config.transport_config(transport.build()?));
         for ip in server {
-            builder = builder.bind(SocketAddr::new(ip.parse()?, 0));
+            builder = builder.bind(address_like(ip)?);
         }
         let server = builder.build()?;
         let addresses = server.local_addrs();
         let mut builder = Endpoint::builder().client(config.server_addresses(addresses));
         for ip in client {
-            builder = builder.bind(SocketAddr::new(ip.parse()?, 0));
+            builder = builder.bind(address_like(ip)?);
         }
         let client = builder.build()?;
         Ok(Self { server, client })
@@ -74,6 +74,29 @@ impl Net {
         let connect = async { Ok::<_, Error>(connecting.await?) };
         tokio::try_join!(connect, accept)
     }
+}
+
+/// An address to bind, with this IP address or, where the system does not have it, with another port
+/// of 127.0.0.1: that makes another path as well.
+pub(crate) fn address_like(ip: &str) -> Result<SocketAddr, Error> {
+    let address = SocketAddr::new(ip.parse()?, 0);
+    let has_it = UdpSocket::bind(address).is_ok();
+    let ip = if has_it {
+        address.ip()
+    } else {
+        Ipv4Addr::LOCALHOST.into()
+    };
+    Ok(SocketAddr::new(ip, 0))
+}
+
+/// For tests that tell IP addresses apart: an address to bind with this one.
+pub(crate) fn address_with(ip: &str) -> Result<SocketAddr, Error> {
+    let address = SocketAddr::new(ip.parse::<IpAddr>()?, 0);
+    let bound = UdpSocket::bind(address);
+    bound.map(|_| address).map_err(|error| {
+        let how = format!("`sudo ifconfig lo0 alias {ip}` adds it on macOS");
+        format!("this test needs the loopback address {ip} ({error}): {how}").into()
+    })
 }
 
 pub(crate) fn client(transport: TransportOptions) -> Result<ClientConfig, Error> {

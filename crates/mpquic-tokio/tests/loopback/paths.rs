@@ -1,5 +1,6 @@
 //! Paths: opened, closed, lost and moved.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_tokio::{
@@ -7,7 +8,8 @@ use mpquic_tokio::{
 };
 
 use crate::harness::{
-    ALPN, Error, Net, TestResult, client, exchange, pattern, sha256, until_active, within,
+    ALPN, Error, Net, TestResult, address_like, address_with, client, exchange, pattern, sha256,
+    until_active, within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +91,7 @@ async fn the_last_path_moves_to_a_new_address() -> TestResult {
     let (a, b) = net.connect().await?;
     exchange(&a, &b, 1 << 20).await?;
     assert!(net.client.remove_local(net.client.local_addr()?));
-    let new = net.client.add_local("127.0.0.2:0".parse()?)?;
+    let new = net.client.add_local(address_like("127.0.0.2")?)?;
     exchange(&a, &b, 1 << 20).await?;
     let stats = a.path_stats();
     assert!(
@@ -105,7 +107,7 @@ async fn paths_open_and_close_by_hand() -> TestResult {
     let net = Net::new(&["127.0.0.1"], &["127.0.0.1"], config)?;
     let (a, b) = net.connect().await?;
     let (mut at_a, mut at_b) = (a.path_events(), b.path_events());
-    let local = "127.0.0.2:0".parse()?;
+    let local = address_with("127.0.0.2")?;
     let path = within("open", a.open_path(local, net.server.local_addr()?)).await??;
     assert_eq!(
         path.local_address().map(|a| a.ip().to_string()).as_deref(),
@@ -168,7 +170,10 @@ async fn a_client_without_multipath_is_served() -> TestResult {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_moves_to_the_servers_preferred_address() -> TestResult {
     let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-    let config = config.preferred_address_v4(Some("127.0.0.9:0".parse()?));
+    let SocketAddr::V4(other) = address_like("127.0.0.9")? else {
+        return Err("an IPv6 address".into());
+    };
+    let config = config.preferred_address_v4(Some(other));
     let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
     let addresses = server.local_addrs();
     let [first, preferred] = addresses[..] else {
@@ -193,7 +198,7 @@ async fn a_client_moves_to_the_servers_preferred_address() -> TestResult {
         Ok::<_, Error>(())
     };
     within("moving", moved).await??;
-    assert_eq!(preferred.ip(), "127.0.0.9".parse::<std::net::IpAddr>()?);
+    assert_eq!(preferred.ip(), *other.ip());
     assert_ne!(first, preferred);
 
     let data = pattern(1 << 20, 3);
