@@ -7,4 +7,4 @@ mod pair;
 
 pub(crate) use io::Io;
 pub(crate) use network::{Call, DELAY, Network, Port};
-pub(crate) use pair::{Error, Host, Pair, TestResult, client, server, transfer};
+pub(crate) use pair::{ALPN, Error, Pair, TestResult, client, pattern, server, transfer};

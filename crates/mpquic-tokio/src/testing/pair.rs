@@ -35,9 +35,19 @@ impl Host {
         client: Option<ClientConfig>,
         key: u8,
     ) -> Result<Self, Error> {
+        Self::with_config(network, server, client, EndpointConfig::new([key; 32]))
+    }
+
+    /// An endpoint without sockets.
+    pub(crate) fn with_config(
+        network: &Network,
+        server: Option<ServerConfig>,
+        client: Option<ClientConfig>,
+        config: EndpointConfig,
+    ) -> Result<Self, Error> {
         let server = server.map(|server| server.checked()).transpose()?;
-        let config = EndpointConfig::new([key; 32]);
-        let core = mpquic_core::Endpoint::new(Arc::new(config), server, [key; 32]);
+        let seed = [if server.is_some() { 1 } else { 2 }; 32];
+        let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
         let state = Arc::new(SharedEndpoint::new(core, client, 0));
         Ok(Self {
             endpoint: Endpoint::new(state.clone()),
@@ -103,6 +113,18 @@ impl Pair {
             (server(defaults())?, &["10.0.0.1:443"]),
             (client(defaults())?, locals),
         )
+    }
+
+    /// With another server in place of the present one, on its first address.
+    pub(crate) fn restart_server(
+        &mut self,
+        server: ServerConfig,
+        config: EndpointConfig,
+    ) -> TestResult {
+        let address = self.at_server[0].local().to_string();
+        self.server = Host::with_config(&self.network, Some(server), None, config)?;
+        self.at_server = vec![self.server.bind(&address)?];
+        Ok(())
     }
 
     pub(crate) async fn connect(&self) -> Result<(Connection, Connection), Error> {

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{DELAY, Host, Pair, TestResult, server, transfer};
-use crate::{ConnectionError, TransportErrorCode, default_transport};
+use crate::testing::{ALPN, DELAY, Error, Pair, TestResult, client, server, transfer};
+use crate::{ConnectionError, EndpointConfig, ServerConfig, TransportErrorCode, default_transport};
 
 /// There and back, and the coarseness of timers.
 const ROUND_TRIP: Duration = Duration::from_millis(22);
@@ -18,18 +18,17 @@ fn is_refusal(error: &ConnectionError) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_restarted_ends_the_connections_it_does_not_know() -> TestResult {
-    let pair = Pair::with_paths(1)?;
+    let mut pair = Pair::with_paths(1)?;
     let (a, b) = pair.connect().await?;
     transfer(&a, &b, 1000).await?;
-    // With the same key.
-    let restarted = Host::new(&pair.network, Some(server(default_transport())?), None, 1)?;
-    restarted.bind("10.0.0.1:443")?;
+    let same_key = EndpointConfig::new([1; 32]);
+    pair.restart_server(server(default_transport())?, same_key)?;
     let start = Instant::now();
     let mut stream = a.open_uni().await?;
     stream.write_all(&[7; 1000]).await?;
     assert_eq!(a.closed().await, ConnectionError::Reset);
     assert!(start.elapsed() <= ROUND_TRIP, "{:?}", start.elapsed());
-    assert_eq!(restarted.endpoint.stats().stateless_resets, 1);
+    assert_eq!(pair.server.endpoint.stats().stateless_resets, 1);
     Ok(())
 }
 
@@ -63,5 +62,104 @@ async fn attempts_that_wait_are_refused_when_the_endpoint_is_closed() -> TestRes
     }
     assert!(start.elapsed() <= ROUND_TRIP, "{:?}", start.elapsed());
     assert_eq!(pair.server.endpoint.stats().refused_handshakes, 2);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_where_nobody_is_times_out() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let mut transport = default_transport();
+    transport.max_idle_timeout = Some(Duration::from_secs(5));
+    let (config, dead) = (client(transport)?, "10.0.0.9:443".parse()?);
+    let start = Instant::now();
+    let connecting = pair
+        .client
+        .endpoint
+        .connect_with(config, dead, "localhost")?;
+    assert_eq!(connecting.await.err(), Some(ConnectionError::TimedOut));
+    assert_eq!(start.elapsed(), Duration::from_secs(5));
+    pair.client.endpoint.wait_idle().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_address_keeps_a_client_from_another_for_a_moment() -> TestResult {
+    let pair = Pair::new(
+        (
+            server(default_transport())?,
+            &["10.0.0.1:443", "10.0.0.2:443"],
+        ),
+        (client(default_transport())?, &["10.0.1.1:1"]),
+    )?;
+    pair.at_server[0].silence(true);
+    let start = Instant::now();
+    let (a, b) = pair.connect().await?;
+    let elapsed = start.elapsed();
+    // The next address is tried after 300 ms, and the server has three flights to wait for.
+    let expected = Duration::from_millis(300) + 3 * DELAY;
+    assert!(
+        (expected..expected + DELAY).contains(&elapsed),
+        "{elapsed:?}"
+    );
+    assert_eq!(a.remote_address(), Some(pair.at_server[1].local()));
+    transfer(&a, &b, 1000).await?;
+    let open = pair.client.endpoint.open_connections();
+    assert_eq!(open, 2, "the dead attempt is closing");
+    Ok(())
+}
+
+/// Whoever writes as soon as it is connected needs no more datagrams than the handshake itself.
+#[tokio::test(start_paused = true)]
+async fn a_short_exchange_takes_two_datagrams_each_way() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let serve = async {
+        let incoming = pair.server.endpoint.accept().await.ok_or("closed")?;
+        let connection = incoming.await?;
+        let (mut send, mut receive) = connection.accept_bi().await?;
+        assert_eq!(receive.read_to_end(100).await?, b"question");
+        send.write_all(b"answer").await?;
+        send.finish()?;
+        connection.closed().await;
+        Ok::<_, Error>(connection.stats().datagrams_sent)
+    };
+    let ask = async {
+        let to = pair.server.endpoint.local_addr()?;
+        let connection = pair.client.endpoint.connect(to, "localhost")?.await?;
+        let (mut send, mut receive) = connection.open_bi().await?;
+        send.write_all(b"question").await?;
+        send.finish()?;
+        assert_eq!(receive.read_to_end(100).await?, b"answer");
+        let sent = connection.stats().datagrams_sent;
+        connection.close(0u32.into(), b"");
+        Ok::<_, Error>(sent)
+    };
+    assert_eq!(tokio::try_join!(ask, serve)?, (2, 2));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_tell_what_they_are_and_may_get_another_configuration() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let listening = &pair.server.endpoint;
+    let to = listening.local_addr()?;
+    let connecting = pair.client.endpoint.connect(to, "localhost")?;
+    let first = listening.accept().await.ok_or("closed")?;
+    let destination = first.orig_dst_cid().ok_or("undecided")?;
+    assert!(first.may_retry() && destination.len() >= 8);
+    assert_eq!(first.local_ip(), Some(to.ip()));
+    first.retry()?;
+    let again = listening.accept().await.ok_or("closed")?;
+    assert!(!again.may_retry());
+    assert_eq!(again.orig_dst_cid(), Some(destination));
+
+    // A configuration of its own: it allows no streams, unlike the endpoint's.
+    let mut transport = default_transport();
+    transport.max_concurrent_uni_streams = 0;
+    let (config, certificate) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    let accepting = again.accept_with(config.transport_config(transport.build()?))?;
+    let (a, _b) = tokio::try_join!(connecting, accepting)?;
+    assert_eq!(a.peer_certificates(), Some(vec![certificate]));
+    let opened = timeout(Duration::from_secs(1), a.open_uni()).await;
+    assert!(opened.is_err());
     Ok(())
 }

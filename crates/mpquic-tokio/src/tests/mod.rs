@@ -3,6 +3,8 @@
 mod attempts;
 mod failover;
 mod full_sockets;
+mod limits;
+mod panics;
 mod plan;
 mod reading;
 mod timers;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::testing::{DELAY, Pair, TestResult, transfer};
-use crate::{PathEvent, PathId};
+use crate::{PathEvent, PathId, PathState};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -76,6 +76,9 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     let paths = a.path_stats();
     assert_eq!(paths.len(), 1, "{paths:?}");
     assert_eq!(paths[0].four_tuple.local, port.local());
-    assert_eq!(paths[0].id, PathId::ZERO);
+    assert_eq!(
+        (paths[0].id, paths[0].state),
+        (PathId::ZERO, PathState::Active)
+    );
     Ok(())
 }

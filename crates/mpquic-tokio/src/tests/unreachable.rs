@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
 use crate::{Connection, PathEvent, PathState};
@@ -43,7 +43,8 @@ async fn data_leaves_an_unreachable_path_at_once_and_comes_back() -> TestResult 
         assert_eq!(a.path_stats()[index].state, PathState::Suspect);
         port.fail_to_send(None);
         let mut events = a.path_events();
-        let event = events.next().await.ok_or("closed")?;
+        let event = timeout(Duration::from_secs(10), events.next()).await?;
+        let event = event.ok_or("closed")?;
         assert!(matches!(event, PathEvent::Recovered(_)), "{event:?}");
         // Tried after a second, and an answer.
         let expected = Duration::from_secs(1) + 2 * DELAY;

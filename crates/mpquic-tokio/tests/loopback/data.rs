@@ -1,14 +1,10 @@
 //! Streams and datagrams.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use mpquic_tokio::{
-    ReadError, ReadToEndError, ResetError, SendDatagramError, WriteError, default_transport,
-};
+use mpquic_tokio::{ReadError, ReadToEndError, SendDatagramError, WriteError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::harness::{Error, Net, TestResult, client, pattern, within};
+use crate::harness::{Error, Net, TestResult, pattern, within};
 
 #[tokio::test]
 async fn datagrams_go_both_ways() -> TestResult {
@@ -98,82 +94,5 @@ async fn streams_end_as_the_application_says() -> TestResult {
         .read_to_end(1000)
         .await;
     assert_eq!(long, Err(ReadToEndError::TooLong));
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_slow_reader_holds_the_writer_back() -> TestResult {
-    let mut transport = default_transport();
-    transport.send_window = 1 << 20;
-    let net = Net::new(
-        &["127.0.0.1"],
-        &["127.0.0.1", "127.0.0.2"],
-        client(transport)?,
-    )?;
-    let (a, b) = net.connect().await?;
-    let mut stream = a.open_uni().await?;
-    let chunk = pattern(64 << 10, 6);
-    let mut written = 0;
-    let pause = Duration::from_millis(300);
-    while let Ok(result) = tokio::time::timeout(pause, stream.write(&chunk)).await {
-        written += result?;
-        assert!(written < 256 << 20, "nothing holds the writer back");
-    }
-    let reader = async {
-        let mut stream = b.accept_uni().await?;
-        let mut read = 0;
-        while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
-            read += chunk.bytes.len();
-        }
-        Ok::<_, Error>(read)
-    };
-    let writer = async {
-        stream.write_all(&chunk).await?;
-        stream.finish()?;
-        Ok(())
-    };
-    let (read, ()) = within("rest", async { tokio::try_join!(reader, writer) }).await??;
-    assert_eq!(read, written + chunk.len());
-    Ok(())
-}
-
-#[tokio::test]
-async fn resets_are_told_without_reading() -> TestResult {
-    let net = Net::two_paths()?;
-    let (a, b) = net.connect().await?;
-    let mut stream = a.open_uni().await?;
-    stream.write_all(b"the beginning").await?;
-    let mut accepted = within("stream", b.accept_uni()).await??;
-    let pause = Duration::from_millis(100);
-    let early = tokio::time::timeout(pause, accepted.received_reset()).await;
-    assert!(early.is_err(), "nothing happened yet");
-    stream.reset(9u32.into())?;
-    let reset = within("reset", accepted.received_reset()).await??;
-    assert_eq!(reset, Some(9u32.into()));
-    let reset = accepted.received_reset().await?;
-    assert_eq!(reset, Some(9u32.into()), "told again");
-    assert_eq!(
-        accepted.read(&mut [0; 10]).await,
-        Err(ReadError::Reset(9u32.into()))
-    );
-
-    // None comes once all data has arrived.
-    let mut stream = a.open_uni().await?;
-    stream.write_all(b"all of it").await?;
-    stream.finish()?;
-    let mut accepted = within("stream", b.accept_uni()).await??;
-    assert_eq!(within("end", accepted.received_reset()).await??, None);
-    assert_eq!(accepted.read_to_end(100).await?, b"all of it");
-    assert_eq!(accepted.received_reset().await?, None);
-
-    let mut stream = a.open_uni().await?;
-    stream.write_all(b"cut off").await?;
-    let mut accepted = within("stream", b.accept_uni()).await??;
-    a.close(3u32.into(), b"");
-    let lost = within("close", accepted.received_reset()).await?;
-    assert!(
-        matches!(lost, Err(ResetError::ConnectionLost(_))),
-        "{lost:?}"
-    );
     Ok(())
 }

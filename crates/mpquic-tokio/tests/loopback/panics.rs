@@ -1,18 +1,17 @@
 //! Something panics while a connection is run: that one ends, and all others go on.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mpquic_core::qlog::{ConnectionStart, Event, Factory, Sink};
-use mpquic_core::{ConnectionId, ConnectionIdGenerator};
 use mpquic_tokio::{
-    ClosePathError, ClosedPath, Connection, ConnectionError, ConnectionIds, Endpoint,
-    EndpointOptions, PathId, ReadError, ResetError, SendDatagramError, ServerConfig, StoppedError,
-    TransportErrorCode, TransportOptions, VarInt, WriteError, default_transport,
+    ClosePathError, ClosedPath, Connection, ConnectionError, PathId, ReadError, ResetError,
+    SendDatagramError, StoppedError, TransportErrorCode, TransportOptions, VarInt, WriteError,
+    default_transport,
 };
 
-use crate::harness::{ALPN, Error, Net, TestResult, client, exchange, pattern, within};
+use crate::harness::{Error, Net, TestResult, client, exchange, pattern, within};
 
 /// Nothing panics.
 const SAFE: u8 = 0;
@@ -169,65 +168,4 @@ async fn a_panic_in_a_call_is_an_error() -> TestResult {
     assert_eq!(told, Err(ConnectionError::Panicked));
     within("idle", net.server.wait_idle()).await?;
     all_calls_fail(&at_a).await
-}
-
-/// Makes connection IDs by counting, and panics when told to.
-#[derive(Debug, Clone)]
-struct Counter {
-    next: Arc<AtomicU64>,
-    panics: Arc<AtomicBool>,
-}
-
-impl ConnectionIdGenerator for Counter {
-    fn generate_cid(&mut self) -> ConnectionId {
-        assert!(!self.panics.load(Ordering::SeqCst), "as this test wants");
-        let number = self.next.fetch_add(1, Ordering::SeqCst);
-        ConnectionId::new(&number.to_be_bytes())
-    }
-
-    fn cid_len(&self) -> usize {
-        8
-    }
-
-    fn cid_lifetime(&self) -> Option<Duration> {
-        None
-    }
-}
-
-/// What the application gave to the endpoint itself may panic too: it runs before it is known whose
-/// datagram it is.
-#[tokio::test]
-async fn a_panic_of_the_endpoint_does_not_end_its_socket() -> TestResult {
-    let counter = Counter {
-        next: Arc::default(),
-        panics: Arc::default(),
-    };
-    let mut options = EndpointOptions::new([7; 32]);
-    let made = counter.clone();
-    options.connection_ids = ConnectionIds::new(move |_| made.clone())?;
-    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
-    let server = Endpoint::builder()
-        .bind("127.0.0.1:0".parse()?)
-        .server(config.clone())
-        .endpoint_config(options.build()?)
-        .build()?;
-    let net = Net {
-        server,
-        client: Endpoint::client("127.0.0.1:0".parse()?)?,
-    };
-    let client_config = client(default_transport())?;
-    net.client.set_default_client_config(client_config);
-    let (a, at_a) = net.connect().await?;
-
-    // The endpoint needs a connection ID to refuse a client.
-    net.server.set_server_config(None)?;
-    counter.panics.store(true, Ordering::SeqCst);
-    let refused = net.client.connect(net.server.local_addr()?, "localhost")?;
-    let refused = tokio::time::timeout(Duration::from_millis(300), refused).await;
-    assert!(refused.is_err(), "it got an answer: nothing panicked");
-    counter.panics.store(false, Ordering::SeqCst);
-    exchange(&a, &at_a, 1 << 20).await?;
-    net.server.set_server_config(Some(config))?;
-    let (b, at_b) = within("a new client", net.connect()).await??;
-    exchange(&b, &at_b, 1 << 20).await
 }

@@ -1,0 +1,151 @@
+//! What waits because the peer or the configuration allows no more, or because nothing happened yet.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::testing::{Error, Pair, TestResult, client, pattern, server};
+use crate::{Connection, ReadError, ResetError, TransportOptions, VarInt, default_transport};
+
+/// Much longer than anything takes that has not to wait.
+const LONG: Duration = Duration::from_secs(1);
+
+/// True if `future` has no result.
+async fn waits(future: impl Future) -> bool {
+    timeout(LONG, future).await.is_err()
+}
+
+/// With transport options of the server and of the client.
+fn pair(at_server: TransportOptions, at_client: TransportOptions) -> Result<Pair, Error> {
+    Pair::new(
+        (server(at_server)?, &["10.0.0.1:443"]),
+        (client(at_client)?, &["10.0.1.1:1"]),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_streams_can_be_allowed_while_connected() -> TestResult {
+    let mut transport = default_transport();
+    transport.max_concurrent_bidi_streams = 0;
+    transport.max_concurrent_uni_streams = 1;
+    let pair = pair(transport, default_transport())?;
+    let (a, b) = pair.connect().await?;
+    let _first = a.open_uni().await?;
+    assert!(waits(a.open_uni()).await && waits(a.open_bi()).await);
+    b.set_max_concurrent_uni_streams(VarInt::from_u32(2));
+    timeout(LONG, a.open_uni()).await??;
+    assert!(waits(a.open_bi()).await);
+    b.set_max_concurrent_bi_streams(VarInt::from_u32(1));
+    timeout(LONG, a.open_bi()).await??;
+    Ok(())
+}
+
+/// Writes until it has to wait; returns how many bytes were taken.
+async fn fill(connection: &Connection) -> Result<usize, Error> {
+    let mut stream = connection.open_uni().await?;
+    let (chunk, mut written) = (pattern(64 << 10), 0);
+    while let Ok(result) = timeout(LONG, stream.write(&chunk)).await {
+        written += result?;
+    }
+    Ok(written)
+}
+
+#[tokio::test(start_paused = true)]
+async fn windows_can_be_changed_while_connected() -> TestResult {
+    let mut transport = default_transport();
+    transport.initial_receive_window = 1 << 20;
+    transport.max_receive_window = 1 << 20;
+    let pair = pair(transport.clone(), transport)?;
+    let (a, b) = pair.connect().await?;
+    // The peer takes 1 MiB, which waits for a reader; what is written then fills the send buffer.
+    a.set_send_window(100 << 10);
+    assert_eq!(fill(&a).await?, 1 << 20);
+    assert_eq!(fill(&a).await?, 100 << 10);
+    assert_eq!(fill(&a).await?, 0);
+    a.set_send_window(200 << 10);
+    assert_eq!(fill(&a).await?, 100 << 10);
+
+    // With a smaller window, the peer can send no more than that once all is read.
+    b.set_receive_window(VarInt::from_u32(300 << 10));
+    for _ in 0..4 {
+        b.accept_uni().await?.read_to_end(8 << 20).await?;
+    }
+    a.set_send_window(8 << 20);
+    let before = b.stats().bytes_received;
+    assert_eq!(fill(&a).await?, 1 << 20, "the window of the stream");
+    let received = b.stats().bytes_received - before;
+    assert!((300 << 10..=320 << 10).contains(&received), "{received}");
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_holds_the_writer_back() -> TestResult {
+    let mut transport = default_transport();
+    transport.send_window = 1 << 20;
+    let pair = pair(default_transport(), transport)?;
+    let (a, b) = pair.connect().await?;
+    let mut stream = a.open_uni().await?;
+    let chunk = pattern(64 << 10);
+    let mut written = 0;
+    while let Ok(result) = timeout(LONG, stream.write(&chunk)).await {
+        written += result?;
+        assert!(written < 64 << 20, "nothing holds the writer back");
+    }
+    let reader = async {
+        let mut stream = b.accept_uni().await?;
+        let mut read = 0;
+        while let Some(chunk) = stream.read_chunk(usize::MAX, true).await? {
+            read += chunk.bytes.len();
+        }
+        Ok::<_, Error>(read)
+    };
+    let writer = async {
+        stream.write_all(&chunk).await?;
+        stream.finish()?;
+        Ok(())
+    };
+    let (read, ()) = timeout(LONG, async { tokio::try_join!(reader, writer) }).await??;
+    assert_eq!(read, written + chunk.len());
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn resets_are_told_without_reading() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect().await?;
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"the beginning").await?;
+    let mut accepted = b.accept_uni().await?;
+    assert!(
+        waits(accepted.received_reset()).await,
+        "nothing happened yet"
+    );
+    stream.reset(9u32.into())?;
+    let reset = timeout(LONG, accepted.received_reset()).await??;
+    assert_eq!(reset, Some(9u32.into()));
+    let reset = accepted.received_reset().await?;
+    assert_eq!(reset, Some(9u32.into()), "told again");
+    let read = accepted.read(&mut [0; 10]).await;
+    assert_eq!(read, Err(ReadError::Reset(9u32.into())));
+
+    // None comes once all data has arrived.
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"all of it").await?;
+    stream.finish()?;
+    let mut accepted = b.accept_uni().await?;
+    assert_eq!(timeout(LONG, accepted.received_reset()).await??, None);
+    assert_eq!(accepted.read_to_end(100).await?, b"all of it");
+    assert_eq!(accepted.received_reset().await?, None);
+
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"cut off").await?;
+    let mut accepted = b.accept_uni().await?;
+    a.close(3u32.into(), b"");
+    let lost = timeout(LONG, accepted.received_reset()).await?;
+    assert!(
+        matches!(lost, Err(ResetError::ConnectionLost(_))),
+        "{lost:?}"
+    );
+    Ok(())
+}

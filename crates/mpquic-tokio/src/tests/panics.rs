@@ -1,0 +1,68 @@
+//! What the application gave to the endpoint panics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::testing::{Pair, TestResult, server, transfer};
+use crate::{
+    ConnectionId, ConnectionIdGenerator, ConnectionIds, EndpointOptions, default_transport,
+};
+
+/// Makes connection IDs by counting, and panics when told to.
+#[derive(Debug, Clone)]
+struct Counter {
+    next: Arc<AtomicU64>,
+    panics: Arc<AtomicBool>,
+}
+
+impl ConnectionIdGenerator for Counter {
+    fn generate_cid(&mut self) -> ConnectionId {
+        assert!(!self.panics.load(Ordering::SeqCst), "as this test wants");
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        ConnectionId::new(&number.to_be_bytes())
+    }
+
+    fn cid_len(&self) -> usize {
+        8
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// It runs before it is known whose datagram it is.
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_endpoint_does_not_end_its_socket() -> TestResult {
+    let counter = Counter {
+        next: Arc::default(),
+        panics: Arc::default(),
+    };
+    let mut options = EndpointOptions::new([7; 32]);
+    let made = counter.clone();
+    options.connection_ids = ConnectionIds::new(move |_| made.clone())?;
+    let config = server(default_transport())?;
+    let mut pair = Pair::with_paths(1)?;
+    pair.restart_server(config.clone(), options.build()?)?;
+    let (a, at_a) = pair.connect().await?;
+
+    // The endpoint needs a connection ID to refuse a client.
+    let listening = &pair.server.endpoint;
+    listening.set_server_config(None)?;
+    counter.panics.store(true, Ordering::SeqCst);
+    let refused = pair
+        .client
+        .endpoint
+        .connect(listening.local_addr()?, "localhost")?;
+    let refused = timeout(Duration::from_secs(1), refused).await;
+    assert!(refused.is_err(), "it got an answer: nothing panicked");
+    counter.panics.store(false, Ordering::SeqCst);
+    transfer(&a, &at_a, 1 << 20).await?;
+    listening.set_server_config(Some(config))?;
+    let (b, at_b) = pair.connect().await?;
+    transfer(&b, &at_b, 1 << 20).await?;
+    Ok(())
+}
