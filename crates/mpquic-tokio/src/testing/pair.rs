@@ -64,6 +64,16 @@ impl Host {
         Ok(port)
     }
 
+    /// Replaces a socket by one that is bound to another address.
+    pub(crate) fn replace(&self, old: SocketAddr, new: &str) -> Result<Arc<Port>, Error> {
+        let port = self.network.bind(new.parse()?);
+        let socket = Arc::new(Socket::simulated(&port));
+        let removed = self.state.sockets.remove(|socket| socket.local() == old);
+        start::read(&self.state, socket.clone());
+        local_addresses::move_paths(&self.state, &removed, &socket);
+        Ok(port)
+    }
+
     /// The state of its first connection that has not ended.
     pub(crate) fn connection(&self) -> Result<Arc<ConnectionState>, Error> {
         let connections = self.state.lock().connections();

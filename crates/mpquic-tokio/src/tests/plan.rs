@@ -82,3 +82,34 @@ async fn the_last_path_moves_to_a_new_address_and_works_there() -> TestResult {
     );
     Ok(())
 }
+
+/// Sockets are replaced one by one, as [`Endpoint::rebind_local`](crate::Endpoint::rebind_local)
+/// does it.
+#[tokio::test(start_paused = true)]
+async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    transfer(&a, &b, 1 << 20).await?;
+    for (index, new) in ["10.0.8.1:8", "10.0.9.1:9"].into_iter().enumerate() {
+        let old = pair.at_client[index].local();
+        let port = pair.client.replace(old, new)?;
+        // There is another path meanwhile.
+        let elapsed = transfer(&a, &b, 10_000).await?;
+        assert!(elapsed <= 6 * DELAY, "{elapsed:?}");
+        sleep(SECOND).await;
+        let paths = a.path_stats();
+        let moved: Vec<_> = paths
+            .iter()
+            .filter(|path| path.four_tuple.local == port.local())
+            .collect();
+        assert!(
+            matches!(&moved[..], [path] if path.state == PathState::Active),
+            "{paths:?}"
+        );
+        assert_eq!(paths.len(), 2, "{paths:?}");
+        assert!(paths.iter().all(|path| path.four_tuple.local != old));
+    }
+    sleep(10 * SECOND).await;
+    assert_eq!(a.path_stats().len(), 2, "no further paths there");
+    Ok(())
+}
