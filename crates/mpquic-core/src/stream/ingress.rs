@@ -10,15 +10,17 @@ use crate::error::{Fault, TransportError};
 use crate::wire::frame::{self, MAX_STREAM_COUNT};
 
 impl StreamSet {
-    /// STREAM; receive windows grow to what keeps all paths busy.
+    /// STREAM; receive windows grow to what keeps all paths busy. Bytes that were here before do not
+    /// count: a peer may repeat them without end, and they need no window.
     pub(crate) fn receive(
         &mut self,
         frame: frame::Stream,
         now: Instant,
         largest_rtt: impl FnOnce() -> Duration,
     ) -> Result<(), TransportError> {
-        let bytes = frame.data.len() as u64;
+        let before = self.held.bytes;
         self.on_stream(frame)?;
+        let bytes = self.held.bytes.saturating_sub(before);
         if let Some(target) = self.receive_window.on_bytes(bytes, now, largest_rtt) {
             self.set_receive_window_target(target);
         }

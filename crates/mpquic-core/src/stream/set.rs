@@ -85,7 +85,7 @@ pub(crate) struct StreamSet {
     /// Stream bytes acknowledged since the target was last adapted.
     pub(super) acked: u64,
     /// What all receiving halves hold.
-    held: Held,
+    pub(super) held: Held,
     initial_stream_window: u64,
     /// Receive window of a stream now.
     pub(super) stream_window: u64,

@@ -213,6 +213,39 @@ fn gaps_are_bounded_by_the_bytes_held() {
     assert_eq!(packets, (27_000, None));
 }
 
+/// A peer that repeats itself sends nothing that we would have to hold.
+#[test]
+fn duplicates_do_not_widen_receive_windows() {
+    let config = config();
+    let mut streams = client(&config);
+    let mut now = crate::recovery::testing::start();
+    let mut give_again = |streams: &mut StreamSet, length: usize| {
+        let Frame::Stream(frame) = stream_frame(peer_uni(0), 0, &vec![7; length], false) else {
+            unreachable!("it is a STREAM frame");
+        };
+        now += Duration::from_millis(1);
+        let rtt = || Duration::from_millis(50);
+        assert_eq!(streams.receive(frame, now, rtt), Ok(()));
+    };
+    for _ in 0..10_000 {
+        give_again(&mut streams, 60_000);
+    }
+    let windows = |streams: &StreamSet| (streams.recv_credit.window(), streams.stream_window);
+    let initial = (
+        config.initial_receive_window,
+        config.initial_stream_receive_window,
+    );
+    assert_eq!(windows(&streams), initial);
+    // New bytes do.
+    for length in (60_000..1_000_000).step_by(60_000) {
+        give_again(&mut streams, length);
+    }
+    for _ in 0..100 {
+        give_again(&mut streams, 1);
+    }
+    assert!(windows(&streams) > initial, "{:?}", windows(&streams));
+}
+
 #[test]
 fn frames_for_closed_streams_are_old_news() {
     let mut streams = client(&small());
