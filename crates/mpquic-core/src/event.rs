@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
+use crate::memory::MemoryUse;
 use crate::stream::StreamEvent;
 use crate::wire::frame::FrameCounts;
 
@@ -300,6 +301,8 @@ pub struct ConnectionStats {
     pub packets_dropped: u64,
     /// Stream bytes sent again on another path before they were lost.
     pub bytes_reinjected: u64,
+    /// What the connection keeps in memory now.
+    pub memory: MemoryUse,
     /// Frames sent, repeated ones included.
     pub frames_sent: FrameCounts,
     /// Frames of packets that were received and processed.

@@ -41,6 +41,7 @@
 // A wildcard arm would silently ignore a new frame, event or state. Tests may use one.
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+mod account;
 mod cid;
 pub mod config;
 pub mod congestion;
@@ -52,6 +53,7 @@ mod event;
 mod guarded;
 mod handshake;
 mod ids;
+mod memory;
 mod named;
 mod outbox;
 mod packet;
@@ -88,6 +90,7 @@ pub use event::{
     OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason, ZeroRtt,
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
+pub use memory::MemoryUse;
 pub use packet::Transmit;
 pub use path::handle::PathMut;
 pub use path_map::PathMap;

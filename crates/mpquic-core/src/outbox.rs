@@ -48,6 +48,14 @@ impl Outbox {
         }
     }
 
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> u64 {
+        let events = self.events.capacity() * size_of::<Event>()
+            + self.endpoint_events.capacity() * size_of::<EndpointEvent>()
+            + self.scheduler_events.capacity() * size_of::<SchedulerEvent>();
+        (events + self.repeated.capacity() * size_of::<Delivery>()) as u64
+    }
+
     /// Sets the time of everything that is logged from now on.
     #[inline]
     pub(crate) fn set_time(&mut self, now: Instant) {

@@ -21,6 +21,11 @@ impl RangeSet {
         }
     }
 
+    /// Bytes of memory for the ranges.
+    pub(crate) fn memory(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<u64>>()
+    }
+
     /// Adds every integer of `range`; returns whether any of them was missing.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {

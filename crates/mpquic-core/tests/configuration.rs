@@ -151,6 +151,18 @@ fn windows_of_a_connection() {
             taken: &[|it| it.send_window = 1, |it| it.send_window = u64::MAX],
             refused: &[(|it| it.send_window = 0, "0", "at least 1")],
         },
+        Row {
+            option: "memory_limit",
+            taken: &[
+                |it| it.memory_limit = Some(8 << 20),
+                |it| it.memory_limit = Some(u64::MAX),
+            ],
+            refused: &[(
+                |it| it.memory_limit = Some((8 << 20) - 1),
+                "8388607",
+                "at least 8388608 (1 MiB, four times initial_receive_window)",
+            )],
+        },
     ];
     check(&transport(), TransportOptions::build, rows);
 }
@@ -447,6 +459,15 @@ fn options_of_an_endpoint() {
                     "from 1200 to 65527",
                 ),
             ],
+        },
+        Row {
+            option: "memory_limit",
+            taken: &[|it| it.memory_limit = 1 << 20],
+            refused: &[(
+                |it| it.memory_limit = (1 << 20) - 1,
+                "1048575",
+                "at least 1048576",
+            )],
         },
         Row {
             option: "supported_versions",

@@ -36,6 +36,14 @@ pub(crate) struct LocalCids {
 }
 
 impl LocalCids {
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> usize {
+        match self.active.spilled() {
+            true => self.active.capacity() * size_of::<Issued>(),
+            false => 0,
+        }
+    }
+
     /// No connection IDs; the first one issued gets sequence number 0 (MP-092).
     pub(crate) fn new(path: PathId) -> Self {
         Self {

@@ -89,6 +89,15 @@ pub(crate) struct PeerCids {
 }
 
 impl PeerCids {
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> usize {
+        let unused = match self.unused.spilled() {
+            true => self.unused.capacity() * size_of::<PeerCid>(),
+            false => 0,
+        };
+        unused + self.pending.as_ref().map_or(0, |pending| pending.memory())
+    }
+
     /// No connection IDs. `limit` is the `active_connection_id_limit` we announced.
     pub(crate) fn new(path: PathId, limit: u64) -> Self {
         Self {

@@ -30,6 +30,12 @@ pub(super) struct PendingRetirements {
 }
 
 impl PendingRetirements {
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        let retirements = self.retirements.capacity() * size_of::<Retirement>();
+        size_of::<Self>() + retirements + self.missing.memory()
+    }
+
     /// True if nothing is left to send or to wait for.
     pub(super) fn is_over(&self) -> bool {
         self.missing.is_empty() && self.retirements.is_empty() && self.blocked.is_none()

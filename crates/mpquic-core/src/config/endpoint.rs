@@ -26,6 +26,13 @@ pub struct EndpointOptions {
     /// Announce a reserved transport parameter, so that peers keep ignoring unknown ones (RFC 9000
     /// section 18.1).
     pub grease_transport_parameters: bool,
+    /// The memory that all connections and the driver's buffers may keep together, bytes; at least
+    /// 1 MiB, 4 GiB by default. Once three quarters are kept, clients have to prove their address
+    /// with a Retry, receive windows do not grow, and connections that keep more than an equal share
+    /// of the limit give their peers no further credit until they have read something. Beyond the
+    /// limit, clients are refused. What was granted before stays granted, so more may be kept for a
+    /// while.
+    pub memory_limit: u64,
     /// The versions we speak, the preferred one first; at least one. A server accepts clients in
     /// any of them, and switches a connection to the first one that the client offers (RFC 9368
     /// section 2.3). A client offers all of them.
@@ -41,6 +48,7 @@ impl EndpointOptions {
             max_udp_payload_size: MAX_UDP_PAYLOAD,
             grease_quic_bit: true,
             grease_transport_parameters: true,
+            memory_limit: 4 << 30,
             supported_versions: Version::ALL.to_vec(),
         }
     }
@@ -53,6 +61,7 @@ impl EndpointOptions {
     pub fn build(self) -> Result<EndpointConfig, InvalidOption> {
         let sizes = MIN_DATAGRAM as u16..=MAX_UDP_PAYLOAD;
         InvalidOption::unless_within("max_udp_payload_size", self.max_udp_payload_size, sizes)?;
+        InvalidOption::unless_at_least("memory_limit", self.memory_limit, 1 << 20)?;
         if self.supported_versions.is_empty() {
             let expected = "at least one version";
             return Err(InvalidOption::new("supported_versions", "[]", expected));

@@ -29,6 +29,9 @@ const MAX_INITIAL_RTT: Duration = Duration::from_secs(3600);
 /// The smallest packet threshold that RFC 9002 section 6.1.1 recommends.
 const MIN_PACKET_THRESHOLD: u64 = 3;
 
+/// The smallest limit of a connection's memory, bytes: what a connection needs without any data.
+const MIN_MEMORY: u64 = 1 << 20;
+
 /// The smallest buffer for CRYPTO data that RFC 9000 section 7.5 allows, bytes.
 const MIN_CRYPTO_BUFFER: usize = 4096;
 
@@ -136,7 +139,16 @@ fn windows(options: &TransportOptions) -> Checked {
             return Err(InvalidOption::new(option, window, expected));
         }
     }
-    InvalidOption::unless_at_least("send_window", options.send_window, 1)
+    InvalidOption::unless_at_least("send_window", options.send_window, 1)?;
+    let Some(limit) = options.memory_limit else {
+        return Ok(());
+    };
+    let least = MIN_MEMORY.max(options.initial_receive_window.saturating_mul(4));
+    if limit < least {
+        let expected = format!("at least {least} (1 MiB, four times initial_receive_window)");
+        return Err(InvalidOption::new("memory_limit", limit, expected));
+    }
+    Ok(())
 }
 
 fn times(options: &TransportOptions) -> Checked {

@@ -74,6 +74,17 @@ pub struct TransportOptions {
     /// block; at least 1. The window starts with 4 MiB, or this if it is less, and grows up to six
     /// times the bandwidth-delay product of all paths.
     pub send_window: u64,
+    /// The most memory that the connection may keep, bytes: at least 1 MiB, and at least four times
+    /// `initial_receive_window`. `None`, the default, leaves room for full windows, buffers and
+    /// streams, with all that comes along, so that no honest peer reaches it.
+    ///
+    /// What counts is in [`ConnectionStats::memory`](crate::ConnectionStats::memory). No receive
+    /// window grows beyond a quarter of the limit. Once half of it is kept, windows do not grow. Once
+    /// three quarters are, the peer gets no further credit until the application has read something,
+    /// and its DATAGRAMs are dropped. If the peer gets beyond the limit nevertheless, the connection
+    /// ends with [`Fault::TooMuchMemory`](crate::Fault::TooMuchMemory); what the application has
+    /// written does not count there.
+    pub memory_limit: Option<u64>,
     /// Idle timeout of the connection, from 1 ms to 2^62 - 1 ms (RFC 9000 section 18.2); `None` for
     /// none of ours (the peer's still applies).
     pub max_idle_timeout: Option<Duration>,
@@ -155,6 +166,7 @@ impl TransportOptions {
             initial_receive_window: 2 << 20,
             max_receive_window: 64 << 20,
             send_window: 64 << 20,
+            memory_limit: None,
             max_idle_timeout: Some(Duration::from_secs(30)),
             max_handshake_duration: Duration::from_secs(20),
             keep_alive_interval: None,

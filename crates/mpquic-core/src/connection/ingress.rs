@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{Connection, State};
+use crate::account;
 use crate::error::{Fault, TransportError};
 use crate::event::{Datagram, Event};
 use crate::ids::{PathId, SpaceId};
@@ -50,7 +51,26 @@ impl Connection {
             return;
         }
         let result = self.handle_packets(&arrival, data);
-        self.close_on_error(now, result);
+        // Counting takes some time, so it is done now and then, and always near the limit.
+        let counts = self.outbox.stats.datagrams_received % account::REVIEW_INTERVAL == 1;
+        let reviewed = if counts || self.streams.is_memory_tight() {
+            self.review_memory()
+        } else {
+            Ok(())
+        };
+        self.close_on_error(now, result.and(reviewed));
+    }
+
+    /// Sees to it that no more is kept in memory than may be.
+    pub(super) fn review_memory(&mut self) -> Result<(), TransportError> {
+        let (streams, datagrams) = (&mut self.streams, &mut self.datagrams);
+        account::review(
+            &self.handshake,
+            &self.paths,
+            streams,
+            datagrams,
+            &self.outbox,
+        )
     }
 
     fn handle_packets(
@@ -249,7 +269,8 @@ impl Connection {
             }
             Frame::NewToken(token) => self.handshake.on_new_token(token)?,
             Frame::Stream(frame) => {
-                self.streams.receive(frame, now, || paths.largest_rtt())?;
+                self.streams
+                    .receive(frame, arrival.size, now, || paths.largest_rtt())?;
             }
             Frame::MaxData(maximum) => self.streams.on_max_data(maximum),
             Frame::MaxStreamData(frame) => self.streams.on_max_stream_data(&frame)?,
@@ -269,7 +290,7 @@ impl Connection {
                 self.follow_handshake_steps(now);
             }
             Frame::Datagram(data) => {
-                if self.datagrams.on_datagram(data)? {
+                if self.datagrams.on_datagram(data, arrival.size)? {
                     outbox.event(Event::DatagramReceived);
                 }
             }

@@ -10,6 +10,7 @@ use std::time::Instant;
 use quinn_proto::{Side, StreamId};
 use rustls::pki_types::CertificateDer;
 
+use crate::account;
 use crate::config::{EndpointConfig, TransportConfig};
 use crate::crypto::{ExportError, HandshakeData};
 use crate::error::TransportErrorCode;
@@ -267,7 +268,12 @@ impl Connection {
 
     /// Statistics of the connection.
     pub fn stats(&self) -> ConnectionStats {
-        self.outbox.stats.clone()
+        let (handshake, outbox) = (&self.handshake, &self.outbox);
+        let (streams, datagrams) = (&self.streams, &self.datagrams);
+        ConnectionStats {
+            memory: account::memory(handshake, &self.paths, streams, datagrams, outbox),
+            ..self.outbox.stats.clone()
+        }
     }
 
     /// Application protocol (ALPN) and server name, once they are known.

@@ -102,7 +102,7 @@ impl Connection {
             side,
             endpoint_config: setup.endpoint.clone(),
             paths,
-            streams: StreamSet::new(side, &config, now),
+            streams: StreamSet::new(side, &config, now).part_of(setup.memory.clone()),
             datagrams: DatagramQueues::new(&config),
             scheduling,
             outbox,

@@ -114,6 +114,8 @@ impl Connection {
         self.scheduling.trim();
         self.streams.trim();
         self.datagrams.trim();
+        // What is too much would have been found when it arrived.
+        let _fits = self.review_memory();
     }
 
     fn on_recovery_timeout(&mut self, now: Instant, id: PathId) {

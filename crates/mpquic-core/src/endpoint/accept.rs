@@ -157,6 +157,7 @@ impl Endpoint {
                 now,
                 four_tuple,
                 endpoint: self.config.clone(),
+                memory: self.memory.clone(),
                 transport: config.transport.clone(),
                 session: Box::new(AwaitingVersion),
                 local_parameters,

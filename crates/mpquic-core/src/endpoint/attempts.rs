@@ -13,6 +13,8 @@ use super::unrouted::UnroutedDatagram;
 const MAX_BUFFERED: usize = 32 << 10;
 /// The same for all attempts together.
 const MAX_BUFFERED_TOTAL: usize = 8 << 20;
+/// An estimate of the memory of an attempt with its first datagram and its keys, in bytes.
+const WAITING: usize = 4 << 10;
 /// An attempt is dropped after this time, because the client will have given up.
 const LIFETIME: Duration = Duration::from_secs(30);
 
@@ -97,6 +99,12 @@ impl Attempts {
             dropped,
             drops,
         }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> u64 {
+        let attempts = self.waiting.len() + self.starting.len();
+        (self.bytes + attempts * WAITING) as u64
     }
 
     /// Number of attempts that wait for a decision.

@@ -77,6 +77,7 @@ impl Endpoint {
             now,
             four_tuple,
             endpoint: self.config.clone(),
+            memory: self.memory.clone(),
             transport: config.transport,
             session,
             local_parameters,

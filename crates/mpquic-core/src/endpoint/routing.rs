@@ -25,6 +25,7 @@ use crate::crypto::tokens::ResetKey;
 use crate::error::TransportErrorCode;
 use crate::event::{Datagram, EndpointEvent, RouteChange};
 use crate::ids::FourTuple;
+use crate::memory::EndpointMemory;
 use crate::packet::Transmit;
 use crate::version::Version;
 use crate::wire::buf::{MIN_DATAGRAM, MIN_INITIAL_DCID};
@@ -110,6 +111,8 @@ enum Verdict {
 /// ```
 pub struct Endpoint {
     pub(super) config: Arc<EndpointConfig>,
+    /// What all connections keep.
+    pub(super) memory: Arc<EndpointMemory>,
     pub(super) server: Option<Arc<Server>>,
     /// New connections are refused, with the keys of `server`.
     pub(super) is_refusing: bool,
@@ -136,6 +139,7 @@ impl Endpoint {
         Self {
             answers: Answers::new(random.random(), reset_key.clone()),
             reset_key,
+            memory: Arc::new(EndpointMemory::new(config.memory_limit)),
             cids: config.connection_ids.source(random.random()),
             config,
             server: server.map(Server::new),
@@ -322,13 +326,16 @@ impl Endpoint {
         };
         let waiting = self.attempts.waiting();
         let are_all_open = self.routes.accepted() + waiting >= config.max_connections;
-        if self.is_refusing || waiting >= config.max_incoming || are_all_open {
+        let is_full = self.memory.is_full();
+        if self.is_refusing || waiting >= config.max_incoming || are_all_open || is_full {
             self.stats.refused_handshakes += 1;
             self.stats.refused_at_max_connections += u64::from(are_all_open);
+            self.stats.refused_at_memory_limit += u64::from(is_full);
             return Verdict::Close(TransportErrorCode::CONNECTION_REFUSED);
         }
         let half_open = self.half_open_connections();
-        if !admission.address_validated && half_open >= config.retry_threshold {
+        let is_crowded = half_open >= config.retry_threshold || self.memory.is_short();
+        if !admission.address_validated && is_crowded {
             return Verdict::Retry;
         }
         if half_open >= config.max_half_open {
@@ -381,7 +388,16 @@ impl Endpoint {
 
     /// What the endpoint has done so far.
     pub fn stats(&self) -> EndpointStats {
-        self.stats
+        EndpointStats {
+            memory: self.memory.total() + self.attempts.memory(),
+            ..self.stats
+        }
+    }
+
+    /// Tells the endpoint how much memory the driver's buffers keep, bytes: they count towards
+    /// [`memory_limit`](crate::config::EndpointOptions::memory_limit).
+    pub fn set_buffer_memory(&mut self, bytes: u64) {
+        self.memory.set_buffers(bytes);
     }
 
     /// Replaces the server configuration; `None` refuses new connections from now on.

@@ -1,6 +1,6 @@
 //! [`EndpointStats`]: the counters of an endpoint.
 
-/// What an endpoint has done since it was made. Counters only rise.
+/// What an endpoint has done since it was made. Counters only rise; `memory` is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EndpointStats {
@@ -14,6 +14,9 @@ pub struct EndpointStats {
     /// Those of them that were refused because
     /// [`max_connections`](crate::config::ServerOptions::max_connections) were open.
     pub refused_at_max_connections: u64,
+    /// Those of them that were refused because the endpoint kept more memory than
+    /// [`memory_limit`](crate::config::EndpointOptions::memory_limit).
+    pub refused_at_memory_limit: u64,
     /// Connection attempts that got no answer because there were
     /// [`max_half_open`](crate::config::ServerOptions::max_half_open) half-open connections.
     pub dropped_at_max_half_open: u64,
@@ -25,7 +28,8 @@ pub struct EndpointStats {
     /// Retry packets sent.
     pub retries: u64,
     /// Those of them that the endpoint sent by itself, because there were
-    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) half-open connections.
+    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) half-open connections or
+    /// little memory was left.
     pub retries_on_demand: u64,
     /// Version Negotiation packets sent.
     pub version_negotiations: u64,
@@ -33,4 +37,7 @@ pub struct EndpointStats {
     pub stateless_resets: u64,
     /// Datagrams that belonged to no connection, started none and got no answer.
     pub datagrams_dropped: u64,
+    /// Bytes of memory that connections, attempts to connect and the driver's buffers keep now. Each
+    /// connection is counted anew every 32 datagrams, and once it is idle.
+    pub memory: u64,
 }

@@ -48,6 +48,10 @@ faults! {
     TransportErrorCode::INTERNAL_ERROR => {
         /// Stream data has more gaps than we keep track of (RFC 9000 section 21.6 lets us refuse).
         TooManyGaps = "too many gaps in stream data";
+        /// The peer made us keep more in memory than
+        /// [`memory_limit`](crate::config::TransportOptions::memory_limit) allows (RFC 9000 section 21
+        /// lets us refuse).
+        TooMuchMemory = "the connection takes more memory than it may";
         /// A handshake message was to be read before a version was chosen.
         NoVersionYet = "no version is chosen yet";
         /// The TLS implementation refused its configuration.

@@ -13,6 +13,9 @@ use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
 use crate::wire::frame::Frame;
 
+/// An estimate of the memory for the keys of a level, in bytes.
+const KEYS: usize = 2048;
+
 /// One of the two encryption levels of the handshake.
 pub(crate) struct Level {
     version: Version,
@@ -32,6 +35,11 @@ impl Level {
             space: PacketNumberSpace::new(id),
             crypto: CryptoStream::default(),
         }
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + KEYS + self.space.memory() + self.crypto.memory() as usize
     }
 
     pub(super) fn version(&self) -> Version {

@@ -11,6 +11,7 @@ use crate::config::{EndpointConfig, ServerConfig, TransportConfig};
 use crate::crypto::tokens::{ResetKey, TokenIssuer};
 use crate::crypto::{ClientCrypto, Keys, Session};
 use crate::ids::FourTuple;
+use crate::memory::EndpointMemory;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -20,6 +21,8 @@ pub(crate) struct ConnectionSetup {
     pub(crate) four_tuple: FourTuple,
     pub(crate) endpoint: Arc<EndpointConfig>,
     pub(crate) transport: Arc<TransportConfig>,
+    /// What all connections of the endpoint keep in memory.
+    pub(crate) memory: Arc<EndpointMemory>,
     /// What differs between client and server.
     pub(crate) role: Role,
     /// The TLS session; a client's is started with `local_parameters`.

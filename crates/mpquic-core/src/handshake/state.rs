@@ -23,6 +23,10 @@ use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
 use crate::wire::transport_parameters::TransportParameters;
 
+/// Estimates of the memory for TLS and the 1-RTT keys, in bytes: during the handshake and after it.
+const TLS_HANDSHAKE: usize = 12 << 10;
+const TLS: usize = 6 << 10;
+
 /// Progress of the handshake that the rest of the connection has to act on.
 pub(crate) enum Step {
     /// The destination connection ID of our packets from now on.
@@ -178,7 +182,25 @@ impl Handshake {
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.buffered.trim();
+        if let Some(crypto) = &mut self.crypto {
+            crypto.trim();
+        }
         self.steps.shrink_to_fit();
+    }
+
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> u64 {
+        let levels = self.initial.iter().chain(&self.handshake);
+        let levels: usize = levels.map(|level| level.memory()).sum();
+        let crypto = self.crypto.as_ref().map_or(0, |crypto| crypto.memory());
+        let first_flight = self.first_flight.as_ref().map_or(0, Vec::capacity);
+        let parameters = usize::from(self.local_parameters.is_some());
+        let rest = first_flight
+            + self.buffered.memory()
+            + parameters * size_of::<TransportParameters>()
+            + self.steps.capacity() * size_of::<Step>()
+            + if self.complete { TLS } else { TLS_HANDSHAKE };
+        crypto + (levels + rest) as u64
     }
 
     /// The version in use. A client knows it once the handshake is complete.

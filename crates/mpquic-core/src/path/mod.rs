@@ -132,6 +132,15 @@ impl Path {
         }
     }
 
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        let others = self.tuples().count() - 1;
+        size_of::<Self>()
+            + others * size_of::<Candidate>()
+            + self.space.memory()
+            + self.responses.memory()
+    }
+
     /// The addresses between which the path runs.
     pub(crate) fn four_tuple(&self) -> FourTuple {
         self.tuple.four_tuple

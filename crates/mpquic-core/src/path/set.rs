@@ -34,6 +34,12 @@ impl Paths {
         }
     }
 
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> u64 {
+        let slots = self.slots.iter().map(PathSlot::memory).sum::<usize>();
+        (slots + self.slots.capacity() * size_of::<PathSlot>()) as u64
+    }
+
     pub(super) fn position(&self, id: PathId) -> Result<usize, usize> {
         // IDs are used in order, so unless some are forgotten, each slot is at the index of its ID.
         let place = id.0 as usize;

@@ -58,6 +58,14 @@ impl PathSlot {
         }
     }
 
+    /// Bytes of memory besides itself.
+    pub(super) fn memory(&self) -> usize {
+        let statuses = usize::from(self.statuses.is_some()) * size_of::<PathStatuses>();
+        let abandon = usize::from(self.abandon.is_some()) * size_of::<Abandon>();
+        let path = self.path.as_ref().map_or(0, |path| path.memory());
+        path + statuses + abandon + self.local_cids.memory() + self.peer_cids.memory()
+    }
+
     /// The statuses that both sides have announced for the path.
     pub(super) fn statuses(&self) -> &PathStatuses {
         self.statuses.as_deref().unwrap_or(&SILENCE)

@@ -255,6 +255,11 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    /// Bytes of memory besides itself.
+    pub(super) fn memory(&self) -> usize {
+        self.queue.capacity() * size_of::<(FourTuple, [u8; 8])>()
+    }
+
     /// No responses to send.
     pub(crate) fn new() -> Self {
         Self {

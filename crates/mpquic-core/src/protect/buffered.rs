@@ -27,6 +27,12 @@ impl BufferedPackets {
         has_room
     }
 
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        let data = self.0.iter().map(|(_, packet)| packet.data.capacity());
+        self.0.capacity() * size_of::<(Arrival, ProtectedPacket)>() + data.sum::<usize>()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -47,6 +47,11 @@ pub(super) struct SpaceEcn {
 }
 
 impl PacketNumberSpace {
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> usize {
+        self.sent.memory() + self.received.memory() + self.lost.memory()
+    }
+
     /// An empty space that skips no numbers.
     pub(crate) fn new(id: SpaceId) -> Self {
         Self {

@@ -25,6 +25,12 @@ pub(crate) struct LostPackets {
 }
 
 impl LostPackets {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        let spilled = self.packets.iter().map(|lost| lost.packet.spilled());
+        self.packets.capacity() * size_of::<LostPacket>() + spilled.sum::<usize>()
+    }
+
     /// Remembers a packet; numbers must rise.
     pub(crate) fn insert(&mut self, lost: LostPacket) {
         if self.packets.len() == CAPACITY {

@@ -56,6 +56,11 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// Bytes of memory besides itself.
+    pub(crate) fn memory(&self) -> usize {
+        self.seen.memory() + self.ranges.memory()
+    }
+
     /// True if the packet was seen before, or is so old that this cannot be excluded: it must not
     /// be processed (RFC 9000 section 12.3).
     pub(crate) fn is_duplicate(&self, packet_number: u64) -> bool {

@@ -30,6 +30,14 @@ impl Default for Seen {
 }
 
 impl Seen {
+    /// Bytes of memory besides itself.
+    pub(super) fn memory(&self) -> usize {
+        match self.words.spilled() {
+            true => self.words.capacity() * size_of::<u64>(),
+            false => 0,
+        }
+    }
+
     pub(super) fn contains(&self, number: u64) -> bool {
         match number.checked_sub(self.base) {
             None => true,

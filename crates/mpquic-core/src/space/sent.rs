@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
+use crate::packet::delivery::Delivery;
 use crate::packet::writer::Deliveries;
 
 /// A packet that is neither acknowledged nor lost.
@@ -49,6 +50,15 @@ impl SentPacket {
             tag: 0,
             deliveries: Deliveries::new(),
             rate: SendState::unset(time_sent),
+        }
+    }
+
+    /// Bytes of memory for deliveries that do not fit into the packet itself.
+    #[inline]
+    pub(super) fn spilled(&self) -> usize {
+        match self.deliveries.spilled() {
+            true => self.deliveries.capacity() * size_of::<Delivery>(),
+            false => 0,
         }
     }
 
@@ -125,9 +135,16 @@ pub(crate) struct SentPackets {
     bytes_in_flight: u64,
     ack_eliciting: usize,
     bare_acks: usize,
+    /// Bytes of memory for deliveries that do not fit into their packets.
+    spilled: usize,
 }
 
 impl SentPackets {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>() + self.spilled
+    }
+
     /// Adds a packet; numbers must rise.
     pub(crate) fn insert(&mut self, number: u64, packet: SentPacket) {
         if let Some(last) = self.slots.back() {
@@ -158,12 +175,16 @@ impl SentPackets {
     fn forget_bare_acks(&mut self) {
         let mut excess = self.bare_acks.saturating_sub(KEPT_BARE_ACKS);
         self.bare_acks -= excess;
+        let spilled = &mut self.spilled;
         self.slots.retain(|slot| {
             let forget = excess > 0
                 && slot
                     .packet()
                     .is_some_and(|(_, packet)| packet.is_bare_ack());
             excess -= usize::from(forget);
+            if forget {
+                *spilled -= slot.packet().map_or(0, |(_, packet)| packet.spilled());
+            }
             !forget
         });
     }
@@ -177,10 +198,12 @@ impl SentPackets {
             self.bytes_in_flight += bytes;
             self.ack_eliciting += ack_eliciting;
             self.bare_acks += bare_ack;
+            self.spilled += packet.spilled();
         } else {
             self.bytes_in_flight -= bytes;
             self.ack_eliciting -= ack_eliciting;
             self.bare_acks -= bare_ack;
+            self.spilled -= packet.spilled();
         }
     }
 
@@ -313,6 +336,7 @@ impl SentPackets {
         self.bytes_in_flight = 0;
         self.ack_eliciting = 0;
         self.bare_acks = 0;
+        self.spilled = 0;
         self.slots.drain(..).filter_map(|slot| match slot.state {
             SlotState::Sent(packet) => Some((slot.number, packet)),
             SlotState::Acked | SlotState::Skipped => None,

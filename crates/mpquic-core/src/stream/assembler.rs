@@ -8,15 +8,41 @@ use quinn_proto::Chunk;
 
 use crate::range_set::RangeSet;
 
-/// When many slices are held, those shorter than this are copied, so that they do not keep the
-/// datagrams they came in alive. In bytes.
-pub(super) const SMALL_SLICE: usize = 600;
+/// When slices keep much more alive than themselves, those shorter than this, in bytes, or than half
+/// of their datagram are copied.
+const SMALL_SLICE: usize = 600;
+
+/// The memory of a slice besides the datagram that it keeps alive: the count of those who share it.
+const SHARED: u32 = 64;
+
+/// The memory of a run in the tree besides its list of pieces, in bytes.
+const TREE_ENTRY: usize = 112;
+
+/// A slice beyond a gap is copied if its datagram is more than this many times as large: it will
+/// probably wait for long.
+const MOST_WASTE: usize = 8;
 
 /// Slices are gathered into pieces of at most this many bytes, unless they are longer themselves.
 const GATHERED: usize = 16 << 10;
 
 /// How many empty lists are kept for reuse.
 const SPARE_LISTS: usize = 32;
+
+/// Where received bytes come from, and whether to copy them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Source {
+    /// Size of the datagram they are a slice of, in bytes: all of it stays in memory with them.
+    pub(crate) datagram: u32,
+    /// So much is held that short slices are to be copied together.
+    pub(crate) gather: bool,
+}
+
+impl Source {
+    /// True if `data` is to be copied.
+    fn copies(self, data: &Bytes) -> bool {
+        self.gather && data.len() < SMALL_SLICE.max(self.datagram as usize / 2)
+    }
+}
 
 /// Received bytes of one stream. Bytes in order are stored and read in constant time and without a
 /// copy. Bytes beyond a gap are kept as runs: data that arrived in order over one path is one run,
@@ -39,6 +65,10 @@ pub(crate) struct Assembler {
     read: u64,
     /// Pieces held.
     pieces: usize,
+    /// Bytes that the pieces keep in memory: whole datagrams, where they are slices.
+    pinned: u64,
+    /// Room for pieces in the lists of `runs` and in `spare`.
+    list_room: usize,
     /// `Some` once reads are unordered: the bytes given to the reader. Everything held is in `runs`
     /// then.
     delivered: Option<Box<RangeSet>>,
@@ -51,21 +81,31 @@ struct Run {
     pieces: VecDeque<Piece>,
 }
 
+/// Bytes in order, and how many bytes they keep in memory.
 #[derive(Debug)]
 enum Piece {
     /// A slice of a datagram.
-    Fresh(Bytes),
+    Fresh(Bytes, u32),
     /// A slice that was there when [`Assembler::detach_waiting`] was last called.
-    Waiting(Bytes),
+    Waiting(Bytes, u32),
     /// Slices, copied: they keep no datagram alive.
-    Gathered(BytesMut),
+    Gathered(BytesMut, u32),
 }
 
 impl Piece {
+    fn fresh(bytes: Bytes, source: Source) -> Self {
+        Self::Fresh(bytes, source.datagram.saturating_add(SHARED))
+    }
+
+    fn gathered(bytes: BytesMut) -> Self {
+        let pinned = u32::try_from(bytes.capacity()).unwrap_or(u32::MAX);
+        Self::Gathered(bytes, pinned)
+    }
+
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::Fresh(bytes) | Self::Waiting(bytes) => bytes,
-            Self::Gathered(bytes) => bytes,
+            Self::Fresh(bytes, _) | Self::Waiting(bytes, _) => bytes,
+            Self::Gathered(bytes, _) => bytes,
         }
     }
 
@@ -73,17 +113,25 @@ impl Piece {
         self.bytes().len()
     }
 
+    fn pinned(&self) -> u64 {
+        match self {
+            Self::Fresh(_, pinned) | Self::Waiting(_, pinned) | Self::Gathered(_, pinned) => {
+                (*pinned).into()
+            }
+        }
+    }
+
     fn split_to(&mut self, length: usize) -> Bytes {
         match self {
-            Self::Fresh(bytes) | Self::Waiting(bytes) => bytes.split_to(length),
-            Self::Gathered(bytes) => bytes.split_to(length).freeze(),
+            Self::Fresh(bytes, _) | Self::Waiting(bytes, _) => bytes.split_to(length),
+            Self::Gathered(bytes, _) => bytes.split_to(length).freeze(),
         }
     }
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Self::Fresh(bytes) | Self::Waiting(bytes) => bytes,
-            Self::Gathered(bytes) => bytes.freeze(),
+            Self::Fresh(bytes, _) | Self::Waiting(bytes, _) => bytes,
+            Self::Gathered(bytes, _) => bytes.freeze(),
         }
     }
 }
@@ -92,6 +140,7 @@ impl Assembler {
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.ready.shrink_to_fit();
+        self.list_room -= self.spare.iter().map(VecDeque::capacity).sum::<usize>();
         self.spare = Vec::new();
     }
 
@@ -105,7 +154,21 @@ impl Assembler {
         self.read
     }
 
-    /// Pieces held; each may keep a datagram alive.
+    /// Bytes that the pieces held keep in memory: whole datagrams, where they are slices.
+    pub(crate) fn pinned(&self) -> u64 {
+        self.pinned
+    }
+
+    /// Bytes of memory besides those of pieces: their lists, and what an unordered reader was given.
+    pub(crate) fn overhead(&self) -> u64 {
+        let lists = (self.ready.capacity() + self.list_room) * size_of::<Piece>();
+        let runs = self.runs.len() * TREE_ENTRY;
+        let delivered = self.delivered.as_deref().map_or(0, RangeSet::memory);
+        (lists + runs + self.spare.capacity() * size_of::<VecDeque<Piece>>() + delivered) as u64
+    }
+
+    /// Pieces held.
+    #[cfg(test)]
     pub(crate) fn pieces(&self) -> usize {
         self.pieces
     }
@@ -138,39 +201,42 @@ impl Assembler {
         self.delivered.is_some()
     }
 
-    /// Stores received bytes, except those received before. With `gather`, short slices are copied
-    /// together.
-    pub(crate) fn insert(&mut self, offset: u64, data: Bytes, gather: bool) {
+    /// Stores received bytes, except those received before.
+    pub(crate) fn insert(&mut self, offset: u64, data: Bytes, source: Source) {
         let end = offset + data.len() as u64;
         let in_order = offset == self.end
             && self.delivered.is_none()
             && self.next_run.is_none_or(|next| end <= next);
         if in_order && !data.is_empty() {
-            self.extend_ready(data, gather);
+            self.extend_ready(data, source);
         } else {
-            self.insert_out_of_order(offset, data, gather);
+            self.insert_out_of_order(offset, data, source);
         }
     }
 
     /// Appends bytes to the ready ones, up to the first run.
-    fn extend_ready(&mut self, data: Bytes, gather: bool) {
+    fn extend_ready(&mut self, data: Bytes, source: Source) {
         self.end += data.len() as u64;
         self.unread += data.len() as u64;
-        self.pieces += usize::from(append(&mut self.ready, data, gather));
+        let added = append(&mut self.ready, data, source);
+        self.pieces += added.pieces;
+        self.pinned += added.pinned;
         while self.next_run == Some(self.end) {
             let Some((_, run)) = self.runs.pop_first() else {
                 break;
             };
             self.end = run.end;
+            self.list_room -= run.pieces.capacity();
             let emptied = join(&mut self.ready, run.pieces);
+            self.list_room += emptied.capacity();
             self.recycle(emptied);
             self.next_run = self.runs.first_key_value().map(|(&start, _)| start);
         }
     }
 
-    fn insert_out_of_order(&mut self, mut offset: u64, mut data: Bytes, gather: bool) {
+    fn insert_out_of_order(&mut self, mut offset: u64, mut data: Bytes, source: Source) {
         if let Some(delivered) = self.delivered.take() {
-            self.insert_unordered(&delivered, offset, data, gather);
+            self.insert_unordered(&delivered, offset, data, source);
             self.delivered = Some(delivered);
             return;
         }
@@ -180,12 +246,12 @@ impl Assembler {
                 return;
             }
             if offset > self.end {
-                return self.insert_runs(offset, data, gather);
+                return self.insert_runs(offset, data, source);
             }
             let room = self.next_run.map_or(u64::MAX, |next| next - offset);
             let piece = split_up_to(&mut data, room);
             offset += piece.len() as u64;
-            self.extend_ready(piece, gather);
+            self.extend_ready(piece, source);
         }
     }
 
@@ -195,35 +261,36 @@ impl Assembler {
         delivered: &RangeSet,
         mut offset: u64,
         mut data: Bytes,
-        gather: bool,
+        source: Source,
     ) {
         let end = offset + data.len() as u64;
         for known in delivered.overlapping(offset..end) {
             let fresh = split_up_to(&mut data, known.start.saturating_sub(offset));
             let start = offset;
             offset += fresh.len() as u64;
-            self.insert_runs(start, fresh, gather);
+            self.insert_runs(start, fresh, source);
             skip_to(known.end, &mut offset, &mut data);
         }
-        self.insert_runs(offset, data, gather);
+        self.insert_runs(offset, data, source);
     }
 
     /// Adds bytes to the runs, without those that are held already.
-    fn insert_runs(&mut self, mut offset: u64, mut data: Bytes, gather: bool) {
+    fn insert_runs(&mut self, mut offset: u64, mut data: Bytes, mut source: Source) {
         if data.is_empty() {
             return;
         }
+        source.gather |= data.len() * MOST_WASTE < source.datagram as usize;
         // New bytes mostly follow the last run, or start another one behind it.
         match self.runs.last_entry() {
             Some(mut last) if offset == last.get().end => {
                 let run = last.get_mut();
                 run.end += data.len() as u64;
                 self.unread += data.len() as u64;
-                self.pieces += usize::from(append(&mut run.pieces, data, gather));
-                return;
+                let added = append(&mut run.pieces, data, source);
+                return self.count(&added);
             }
-            Some(last) if offset > last.get().end => return self.start_run(offset, data, gather),
-            None => return self.start_run(offset, data, gather),
+            Some(last) if offset > last.get().end => return self.start_run(offset, data, source),
+            None => return self.start_run(offset, data, source),
             Some(_) => {}
         }
         while !data.is_empty() {
@@ -241,8 +308,8 @@ impl Assembler {
             let start = offset;
             offset += piece.len() as u64;
             match before {
-                Some((key, end)) if end == start => self.extend_run(key, piece, gather),
-                _ => self.start_run(start, piece, gather),
+                Some((key, end)) if end == start => self.extend_run(key, piece, source),
+                _ => self.start_run(start, piece, source),
             }
             if next == Some(offset) {
                 let key = before.map_or(start, |(key, end)| if end == start { key } else { start });
@@ -251,23 +318,36 @@ impl Assembler {
         }
     }
 
-    fn start_run(&mut self, offset: u64, data: Bytes, gather: bool) {
+    fn start_run(&mut self, offset: u64, data: Bytes, source: Source) {
         let end = offset + data.len() as u64;
-        let mut pieces = self.spare.pop().unwrap_or_default();
+        let mut pieces = self.spare.pop().unwrap_or_else(|| {
+            // Most lists never have a second piece.
+            self.list_room += 1;
+            VecDeque::with_capacity(1)
+        });
         self.unread += data.len() as u64;
-        self.pieces += usize::from(append(&mut pieces, data, gather));
+        let added = append(&mut pieces, data, source);
+        self.count(&added);
         self.runs.insert(offset, Run { end, pieces });
         if self.next_run.is_none_or(|next| offset < next) {
             self.next_run = Some(offset);
         }
     }
 
-    fn extend_run(&mut self, key: u64, data: Bytes, gather: bool) {
+    fn extend_run(&mut self, key: u64, data: Bytes, source: Source) {
         if let Some(run) = self.runs.get_mut(&key) {
             run.end += data.len() as u64;
             self.unread += data.len() as u64;
-            self.pieces += usize::from(append(&mut run.pieces, data, gather));
+            let added = append(&mut run.pieces, data, source);
+            self.count(&added);
         }
+    }
+
+    /// Counts what was added to a list of a run.
+    fn count(&mut self, added: &Added) {
+        self.pieces += added.pieces;
+        self.pinned += added.pinned;
+        self.list_room += added.room;
     }
 
     /// Makes one run of two that touch.
@@ -276,7 +356,9 @@ impl Assembler {
             && let Some(first) = self.runs.get_mut(&first)
         {
             first.end = second.end;
+            self.list_room -= first.pieces.capacity() + second.pieces.capacity();
             let emptied = join(&mut first.pieces, second.pieces);
+            self.list_room += first.pieces.capacity() + emptied.capacity();
             self.recycle(emptied);
         }
     }
@@ -284,6 +366,8 @@ impl Assembler {
     fn recycle(&mut self, list: VecDeque<Piece>) {
         if list.capacity() > 0 && self.spare.len() < SPARE_LISTS {
             self.spare.push(list);
+        } else {
+            self.list_room -= list.capacity();
         }
     }
 
@@ -294,6 +378,7 @@ impl Assembler {
             piece.split_to(max_length)
         } else {
             self.pieces -= 1;
+            self.pinned -= piece.pinned();
             self.ready.pop_front()?.into_bytes()
         };
         let offset = self.offset;
@@ -311,6 +396,7 @@ impl Assembler {
             piece.split_to(max_length)
         } else {
             self.pieces -= 1;
+            self.pinned -= piece.pinned();
             run.pieces.pop_front()?.into_bytes()
         };
         let next = offset + bytes.len() as u64;
@@ -338,6 +424,7 @@ impl Assembler {
         self.delivered = Some(Box::new(std::iter::once(0..self.offset).collect()));
         if !self.ready.is_empty() {
             let pieces = std::mem::take(&mut self.ready);
+            self.list_room += pieces.capacity();
             let run = Run {
                 end: self.end,
                 pieces,
@@ -354,7 +441,11 @@ impl Assembler {
         }
         let runs = self.runs.values_mut().map(|run| &mut run.pieces);
         for list in runs.chain([&mut self.ready]) {
-            self.pieces -= detach(list);
+            self.pieces -= list.len();
+            self.pinned -= list.iter().map(Piece::pinned).sum::<u64>();
+            detach(list);
+            self.pieces += list.len();
+            self.pinned += list.iter().map(Piece::pinned).sum::<u64>();
         }
     }
 
@@ -388,21 +479,41 @@ fn split_up_to(data: &mut Bytes, room: u64) -> Bytes {
     }
 }
 
-/// Adds bytes at the end of a list; true if that made a new piece.
-fn append(pieces: &mut VecDeque<Piece>, data: Bytes, gather: bool) -> bool {
-    if !gather || data.len() >= SMALL_SLICE {
-        pieces.push_back(Piece::Fresh(data));
-        return true;
+/// What adding bytes to a list added.
+struct Added {
+    pieces: usize,
+    pinned: u64,
+    /// Room for pieces.
+    room: usize,
+}
+
+/// Adds bytes at the end of a list.
+fn append(pieces: &mut VecDeque<Piece>, data: Bytes, source: Source) -> Added {
+    if source.copies(&data)
+        && let Some(Piece::Gathered(bytes, pinned)) = pieces.back_mut()
+        && bytes.len() + data.len() <= GATHERED
+    {
+        bytes.extend_from_slice(&data);
+        let capacity = u32::try_from(bytes.capacity()).unwrap_or(u32::MAX);
+        let grown = capacity.saturating_sub(*pinned);
+        *pinned += grown;
+        return Added {
+            pieces: 0,
+            pinned: grown.into(),
+            room: 0,
+        };
     }
-    match pieces.back_mut() {
-        Some(Piece::Gathered(bytes)) if bytes.len() + data.len() <= GATHERED => {
-            bytes.extend_from_slice(&data);
-            false
-        }
-        _ => {
-            pieces.push_back(Piece::Gathered(BytesMut::from(&data[..])));
-            true
-        }
+    let piece = if source.copies(&data) {
+        Piece::gathered(BytesMut::from(&data[..]))
+    } else {
+        Piece::fresh(data, source)
+    };
+    let (pinned, room) = (piece.pinned(), pieces.capacity());
+    pieces.push_back(piece);
+    Added {
+        pieces: 1,
+        pinned,
+        room: pieces.capacity() - room,
     }
 }
 
@@ -419,19 +530,17 @@ fn join(first: &mut VecDeque<Piece>, mut second: VecDeque<Piece>) -> VecDeque<Pi
     second
 }
 
-/// Copies the slices of a list that were waiting already, and makes all others wait. Returns by how
-/// many pieces the list is shorter.
-fn detach(pieces: &mut VecDeque<Piece>) -> usize {
-    let before = pieces.len();
-    let mut left = before;
+/// Copies the slices of a list that were waiting already, and makes all others wait.
+fn detach(pieces: &mut VecDeque<Piece>) {
+    let mut left = pieces.len();
     while left > 0 {
         left -= 1;
         let first = match pieces.pop_front() {
-            Some(Piece::Fresh(bytes)) => {
-                pieces.push_back(Piece::Waiting(bytes));
+            Some(Piece::Fresh(bytes, pinned)) => {
+                pieces.push_back(Piece::Waiting(bytes, pinned));
                 continue;
             }
-            Some(Piece::Waiting(bytes)) => bytes,
+            Some(Piece::Waiting(bytes, _)) => bytes,
             Some(gathered) => {
                 pieces.push_back(gathered);
                 continue;
@@ -440,7 +549,7 @@ fn detach(pieces: &mut VecDeque<Piece>) -> usize {
         };
         let (mut length, mut count) = (first.len(), 0);
         for piece in pieces.iter().take(left) {
-            let is_waiting = matches!(piece, Piece::Waiting(_));
+            let is_waiting = matches!(piece, Piece::Waiting(..));
             if !is_waiting || length + piece.len() > GATHERED {
                 break;
             }
@@ -450,7 +559,7 @@ fn detach(pieces: &mut VecDeque<Piece>) -> usize {
         // What stands behind the pieces that are left was looked at before.
         let is_first = pieces.len() == left;
         let mut copy = match pieces.pop_back() {
-            Some(Piece::Gathered(last)) if !is_first && last.len() + length <= GATHERED => last,
+            Some(Piece::Gathered(last, _)) if !is_first && last.len() + length <= GATHERED => last,
             last => {
                 pieces.extend(last);
                 BytesMut::with_capacity(length)
@@ -461,7 +570,6 @@ fn detach(pieces: &mut VecDeque<Piece>) -> usize {
             copy.extend_from_slice(piece.bytes());
         }
         left -= count;
-        pieces.push_back(Piece::Gathered(copy));
+        pieces.push_back(Piece::gathered(copy));
     }
-    before - pieces.len()
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, Source};
 use super::send_buffer::SendBuffer;
 use crate::error::{Fault, TransportError};
 use crate::packet::delivery::{CryptoDelivery, Fate};
@@ -35,7 +35,11 @@ impl CryptoStream {
         if frame.offset > self.assembler.offset() {
             data = Bytes::copy_from_slice(&data);
         }
-        self.assembler.insert(frame.offset, data, true);
+        let source = Source {
+            datagram: data.len() as u32,
+            gather: true,
+        };
+        self.assembler.insert(frame.offset, data, source);
         // RFC 9000 section 7.5
         if self.assembler.runs() > MAX_GAPS {
             return Err(Fault::CryptoGaps.into());
@@ -57,6 +61,17 @@ impl CryptoStream {
     /// level's keys change (RFC 9001 section 4.1.3).
     pub(crate) fn unread(&self) -> u64 {
         self.assembler.unread()
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> u64 {
+        self.assembler.pinned() + self.assembler.overhead() + self.buffer.memory()
+    }
+
+    /// Frees memory that is kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.assembler.trim();
+        self.buffer.trim();
     }
 
     /// Queues bytes to send.

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::assembler::SMALL_SLICE;
 use crate::config::TransportConfig;
 use crate::error::{Fault, TransportError};
 use crate::packet::delivery::Delivery;
@@ -17,9 +16,9 @@ use crate::wire::transport_parameters::TransportParameters;
 /// The memory a queued payload takes besides its bytes, in bytes.
 const OVERHEAD: usize = 64;
 
-/// If more payloads than this wait to be read, small ones are copied, so that they do not keep the
-/// UDP datagrams they came in alive.
-const CROWDED: usize = 64;
+/// If what waits to be read keeps more memory than twice its own size and this many bytes, payloads
+/// shorter than half of the UDP datagram they came in are copied, so that they do not keep it alive.
+const CROWDED: usize = 64 << 10;
 
 /// DATAGRAM frames waiting to be sent and to be read. They are neither repeated nor subject to flow
 /// control.
@@ -31,6 +30,8 @@ pub(crate) struct DatagramQueues {
     limit: u64,
     /// The peer's `max_datagram_frame_size`.
     peer_limit: u64,
+    /// Received payloads are dropped, because the connection keeps too much in memory.
+    refuses: bool,
     /// A `send` failed because there was no room.
     sender_waits: bool,
     /// The application asked for the largest size, so it wants to send datagrams.
@@ -40,8 +41,10 @@ pub(crate) struct DatagramQueues {
 /// Payloads, and the memory they take, which is bounded.
 #[derive(Debug, Default)]
 struct Queue {
-    payloads: VecDeque<Bytes>,
+    payloads: VecDeque<Payload>,
     cost: usize,
+    /// The same, with the whole datagrams that payloads are slices of.
+    pinned: usize,
     bound: usize,
     /// How many of the oldest payloads were copied by [`Self::detach_waiting`].
     detached: usize,
@@ -49,14 +52,29 @@ struct Queue {
     waiting: usize,
 }
 
+/// A payload, and the bytes that it keeps in memory.
+#[derive(Debug)]
+struct Payload {
+    data: Bytes,
+    pinned: usize,
+}
+
 impl Queue {
+    /// Bytes of memory, without what is kept for reuse.
+    fn memory(&self) -> usize {
+        self.pinned + (self.payloads.capacity() - self.payloads.len()) * size_of::<Payload>()
+    }
+
     fn has_room(&self, payload: &Bytes) -> bool {
         self.cost + payload.len() + OVERHEAD <= self.bound
     }
 
-    fn push(&mut self, payload: Bytes) {
-        self.cost += payload.len() + OVERHEAD;
-        self.payloads.push_back(payload);
+    /// Adds a payload that is a slice of a datagram of this size.
+    fn push(&mut self, data: Bytes, datagram: usize) {
+        let pinned = datagram.max(data.len()) + OVERHEAD;
+        self.cost += data.len() + OVERHEAD;
+        self.pinned += pinned;
+        self.payloads.push_back(Payload { data, pinned });
     }
 
     fn trim(&mut self) {
@@ -64,16 +82,19 @@ impl Queue {
     }
 
     fn pop(&mut self) -> Option<Bytes> {
-        let payload = self.payloads.pop_front()?;
-        self.cost -= payload.len() + OVERHEAD;
+        let Payload { data, pinned } = self.payloads.pop_front()?;
+        self.cost -= data.len() + OVERHEAD;
+        self.pinned -= pinned;
         self.detached = self.detached.saturating_sub(1);
         self.waiting = self.waiting.saturating_sub(1);
-        Some(payload)
+        Some(data)
     }
 
     fn detach_waiting(&mut self) {
         for payload in self.payloads.range_mut(self.detached..self.waiting) {
-            *payload = Bytes::copy_from_slice(payload);
+            payload.data = Bytes::copy_from_slice(&payload.data);
+            let pinned = payload.data.len() + OVERHEAD;
+            self.pinned -= std::mem::replace(&mut payload.pinned, pinned) - pinned;
         }
         self.detached = self.waiting;
         self.waiting = self.payloads.len();
@@ -99,6 +120,7 @@ impl DatagramQueues {
             outgoing: bounded(config.datagram_send_buffer),
             limit: config.max_datagram_frame_size(),
             peer_limit: 0,
+            refuses: false,
             sender_waits: false,
             size_matters: Cell::new(false),
         }
@@ -128,12 +150,30 @@ impl DatagramQueues {
         self.size_matters.get()
     }
 
-    /// Queues a received payload; if necessary, the oldest ones are dropped to make room. True if
-    /// nothing was waiting before, so that the reader must be told.
-    pub(crate) fn on_datagram(&mut self, data: Bytes) -> Result<bool, TransportError> {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> u64 {
+        (self.incoming.memory() + self.outgoing.memory()) as u64
+    }
+
+    /// From now on, received payloads are dropped or taken.
+    pub(crate) fn set_refusing(&mut self, refuses: bool) {
+        self.refuses = refuses;
+    }
+
+    /// Queues a received payload, a slice of a UDP datagram of this size; if necessary, the oldest
+    /// ones are dropped to make room. True if nothing was waiting before, so that the reader must be
+    /// told.
+    pub(crate) fn on_datagram(
+        &mut self,
+        data: Bytes,
+        datagram: usize,
+    ) -> Result<bool, TransportError> {
         // RFC 9221 section 3: a frame has a type besides its payload.
         if data.len() as u64 >= self.limit {
             return Err(Fault::DatagramTooLarge.into());
+        }
+        if self.refuses {
+            return Ok(false);
         }
         let was_empty = self.incoming.payloads.is_empty();
         while !self.incoming.has_room(&data) {
@@ -142,12 +182,12 @@ impl DatagramQueues {
                 return Ok(false);
             }
         }
-        let copy = data.len() < SMALL_SLICE && self.incoming.payloads.len() >= CROWDED;
-        self.incoming.push(if copy {
-            Bytes::copy_from_slice(&data)
+        let queue = &mut self.incoming;
+        if data.len() < datagram / 2 && queue.pinned > 2 * queue.cost + CROWDED {
+            queue.push(Bytes::copy_from_slice(&data), 0);
         } else {
-            data
-        });
+            queue.push(data, datagram);
+        }
         Ok(was_empty)
     }
 
@@ -170,7 +210,7 @@ impl DatagramQueues {
             self.sender_waits = true;
             return Err(data);
         }
-        self.outgoing.push(data);
+        self.outgoing.push(data, 0);
         Ok(())
     }
 
@@ -191,8 +231,8 @@ impl DatagramQueues {
 
     /// Writes as many DATAGRAM frames as fit.
     pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
-        while let Some(payload) = self.outgoing.payloads.front() {
-            let length = payload.len();
+        while let Some(Payload { data, .. }) = self.outgoing.payloads.front() {
+            let length = data.len();
             let room = writer.remaining();
             let mut header = DatagramHeader {
                 length: Some(length as u64),
@@ -207,7 +247,7 @@ impl DatagramQueues {
                 writer.buffer().resize(end, 0);
             }
             header.encode(writer.buffer());
-            writer.buffer().extend_from_slice(payload);
+            writer.buffer().extend_from_slice(data);
             writer.note(Some(FrameKind::Datagram), Delivery::Datagram, true);
             self.outgoing.pop();
         }
@@ -225,12 +265,12 @@ impl DatagramQueues {
             return;
         };
         let before = self.outgoing.payloads.len();
-        let fits = |payload: &Bytes| payload.len() < room;
         let queue = &mut self.outgoing;
-        queue.payloads.retain(fits);
+        queue.payloads.retain(|payload| payload.data.len() < room);
         queue.cost = (queue.payloads.iter())
-            .map(|payload| payload.len() + OVERHEAD)
+            .map(|payload| payload.data.len() + OVERHEAD)
             .sum();
+        queue.pinned = queue.payloads.iter().map(|payload| payload.pinned).sum();
         let dropped = before - queue.payloads.len();
         if dropped > 0 {
             tracing::debug!(dropped, "no path carries these datagrams any more");

@@ -22,11 +22,10 @@ const MIN_FRAGMENT: u64 = 16;
 impl StreamSet {
     /// True if [`Self::write_control`] has something to write.
     pub(crate) fn wants_control(&self) -> bool {
-        self.recv_credit.wants_update()
+        self.limits_due()
             || !self.recv_control.is_empty()
             || !self.send_control.is_empty()
             || self.send_credit.report().is_some()
-            || (self.accept_credit.iter()).any(|credit| credit.wants_update())
             || (self.open_credit.iter()).any(|credit| credit.report().is_some())
     }
 
@@ -41,6 +40,9 @@ impl StreamSet {
     }
 
     fn write_limits(&mut self, writer: &mut FrameWriter<'_>) -> bool {
+        if self.holds_credit() {
+            return true;
+        }
         if self.recv_credit.wants_update() {
             let frame = Frame::MaxData(self.recv_credit.limit());
             if !writer.try_write(&frame, StreamDelivery::MaxData) {
@@ -65,6 +67,7 @@ impl StreamSet {
     }
 
     fn write_receivers_control(&mut self, writer: &mut FrameWriter<'_>) -> bool {
+        let holds_credit = self.holds_credit();
         while let Some(key) = self.recv_control.front() {
             let Some(recv) = self.recvs.get_mut(key as usize) else {
                 self.recv_control.remove(key);
@@ -81,7 +84,7 @@ impl StreamSet {
                 }
                 recv.set_stop_due(false);
             }
-            if recv.limit_due() {
+            if !holds_credit && recv.limit_due() {
                 let frame = Frame::MaxStreamData(MaxStreamData {
                     stream_id: id,
                     maximum_stream_data: recv.credit.limit(),

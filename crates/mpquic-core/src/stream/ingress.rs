@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use quinn_proto::{Dir, StreamId, VarInt};
 
+use super::assembler::Source;
 use super::event::StreamEvent;
 use super::set::{StreamSet, slot};
 use crate::error::{Fault, TransportError};
@@ -15,11 +16,12 @@ impl StreamSet {
     pub(crate) fn receive(
         &mut self,
         frame: frame::Stream,
+        datagram: usize,
         now: Instant,
         largest_rtt: impl FnOnce() -> Duration,
     ) -> Result<(), TransportError> {
         let before = self.held.bytes;
-        self.on_stream(frame)?;
+        self.on_stream(frame, datagram)?;
         let bytes = self.held.bytes.saturating_sub(before);
         if let Some(target) = self.receive_window.on_bytes(bytes, now, largest_rtt) {
             self.set_receive_window_target(target);
@@ -27,8 +29,12 @@ impl StreamSet {
         Ok(())
     }
 
-    /// STREAM.
-    pub(crate) fn on_stream(&mut self, frame: frame::Stream) -> Result<(), TransportError> {
+    /// STREAM; its data is a slice of a datagram of this size.
+    pub(crate) fn on_stream(
+        &mut self,
+        frame: frame::Stream,
+        datagram: usize,
+    ) -> Result<(), TransportError> {
         let frame::Stream {
             stream_id: id,
             offset,
@@ -38,14 +44,17 @@ impl StreamSet {
         let Some(key) = self.receiving(id)? else {
             return Ok(());
         };
-        let gather = self.is_crowded();
+        let source = Source {
+            datagram: u32::try_from(datagram).unwrap_or(u32::MAX),
+            gather: self.is_crowded(),
+        };
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return Ok(());
         };
         let end = offset + data.len() as u64;
         recv.on_offset(end, fin, &mut self.recv_credit)?;
         let before = recv.footprint();
-        recv.on_data(offset, data, gather);
+        recv.on_data(offset, data, source);
         let after = recv.footprint();
         let readable = recv.take_readable();
         let changes = fin || !recv.is_open();
@@ -257,6 +266,7 @@ impl StreamSet {
         if !credit.on_received(streams) {
             return Err(Fault::StreamsBeyondLimit.into());
         }
+        self.make_room(streams)?;
         self.open_peer_streams(id.dir(), id.index());
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod application;
 pub(crate) mod assembler;
+mod budget;
 pub(crate) mod crypto_stream;
 pub(crate) mod datagrams;
 mod egress;

@@ -39,6 +39,11 @@ struct Level {
 }
 
 impl StreamQueue {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.nodes.capacity() * size_of::<Node>() + self.levels.capacity() * size_of::<Level>()
+    }
+
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         if self.is_empty() {

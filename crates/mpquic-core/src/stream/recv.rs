@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quinn_proto::{Chunk, ClosedStream, StreamId, VarInt};
 
-use super::assembler::Assembler;
+use super::assembler::{Assembler, Source};
 use super::error::ReadStreamError;
 use super::flow::ReceiveCredit;
 use crate::error::{Fault, TransportError};
@@ -12,10 +12,27 @@ use crate::error::{Fault, TransportError};
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) bytes: u64,
-    /// Slices of datagrams and copies of them.
-    pub(crate) pieces: usize,
+    /// What these bytes keep in memory: whole datagrams, where they are slices.
+    pub(crate) pinned: u64,
+    /// Memory for lists of them.
+    pub(crate) overhead: u64,
     /// Gaps before data that was received out of order.
     pub(crate) gaps: usize,
+}
+
+impl Held {
+    /// Replaces the part of one half in a total.
+    pub(crate) fn replace(&mut self, before: Self, after: Self) {
+        self.bytes = self.bytes - before.bytes + after.bytes;
+        self.pinned = self.pinned - before.pinned + after.pinned;
+        self.overhead = self.overhead - before.overhead + after.overhead;
+        self.gaps = self.gaps - before.gaps + after.gaps;
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> u64 {
+        self.pinned + self.overhead
+    }
 }
 
 /// The receiving half of a stream.
@@ -90,7 +107,8 @@ impl RecvHalf {
     pub(crate) fn footprint(&self) -> Held {
         Held {
             bytes: self.assembler.unread(),
-            pieces: self.assembler.pieces(),
+            pinned: self.assembler.pinned(),
+            overhead: self.assembler.overhead(),
             gaps: self.assembler.runs(),
         }
     }
@@ -133,7 +151,7 @@ impl RecvHalf {
     }
 
     /// Stores bytes after [`Self::on_offset`] has accepted them.
-    pub(crate) fn on_data(&mut self, offset: u64, mut data: Bytes, gather: bool) {
+    pub(crate) fn on_data(&mut self, offset: u64, mut data: Bytes, source: Source) {
         if self.state != State::Open {
             return;
         }
@@ -141,7 +159,7 @@ impl RecvHalf {
             let room = cut.reliable_size.saturating_sub(offset);
             data.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         }
-        self.assembler.insert(offset, data, gather);
+        self.assembler.insert(offset, data, source);
     }
 
     /// A reset after the first `reliable_size` bytes; 0 for RESET_STREAM.

@@ -76,6 +76,8 @@ pub(crate) struct Backlog {
     pub(crate) unsent: u64,
     /// Lost and not sent again since.
     pub(crate) lost: u64,
+    /// The memory for all this.
+    pub(crate) memory: u64,
 }
 
 impl Backlog {
@@ -84,6 +86,7 @@ impl Backlog {
         self.buffered = self.buffered - before.buffered + after.buffered;
         self.unsent = self.unsent - before.unsent + after.unsent;
         self.lost = self.lost - before.lost + after.lost;
+        self.memory = self.memory - before.memory + after.memory;
     }
 }
 
@@ -137,6 +140,7 @@ impl SendHalf {
             buffered: self.buffer.buffered(),
             unsent: self.buffer.unsent(),
             lost: self.buffer.lost(),
+            memory: self.buffer.memory(),
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct SendBuffer {
     skipped: Pending,
     /// Index of the segment that bytes were last copied from.
     cursor: usize,
+    /// Bytes of memory of all segments' data, also of what is acknowledged or not written yet.
+    held: u64,
 }
 
 #[derive(Debug)]
@@ -51,6 +53,14 @@ enum Data {
 }
 
 impl Segment {
+    /// Bytes of memory of its data.
+    fn memory(&self) -> u64 {
+        match &self.data {
+            Data::Shared(bytes) => bytes.len() as u64,
+            Data::Copied(bytes) => bytes.capacity() as u64,
+        }
+    }
+
     fn bytes(&self) -> &[u8] {
         match &self.data {
             Data::Shared(bytes) => bytes,
@@ -67,6 +77,13 @@ impl SendBuffer {
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         self.segments.shrink_to_fit();
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> u64 {
+        let lists = self.segments.capacity() * size_of::<Segment>();
+        let ranges = self.acked.memory() + self.lost.memory() + self.skipped.memory();
+        self.held + (lists + ranges) as u64
     }
 
     /// Offset of the first unacknowledged byte.
@@ -125,11 +142,7 @@ impl SendBuffer {
             let mut bytes = Vec::with_capacity(capacity);
             bytes.extend_from_slice(now);
             let start = self.end - data.len() as u64;
-            let data_of_segment = Data::Copied(bytes);
-            self.segments.push_back(Segment {
-                start,
-                data: data_of_segment,
-            });
+            self.push(start, Data::Copied(bytes));
             data = later;
         }
     }
@@ -141,10 +154,13 @@ impl SendBuffer {
         }
         let start = self.end;
         self.end += data.len() as u64;
-        self.segments.push_back(Segment {
-            start,
-            data: Data::Shared(data),
-        });
+        self.push(start, Data::Shared(data));
+    }
+
+    fn push(&mut self, start: u64, data: Data) {
+        let segment = Segment { start, data };
+        self.held += segment.memory();
+        self.segments.push_back(segment);
     }
 
     /// The next bytes that need no new credit: lost ones first, then skipped ones.
@@ -259,7 +275,10 @@ impl SendBuffer {
                 self.base = next.end;
             }
         }
-        while self.segments.front().is_some_and(|s| s.end() <= self.base) {
+        while let Some(first) = self.segments.front()
+            && first.end() <= self.base
+        {
+            self.held -= first.memory();
             self.segments.pop_front();
             self.cursor = self.cursor.saturating_sub(1);
         }
@@ -289,7 +308,10 @@ impl SendBuffer {
         self.end = self.end.min(self.sent.max(length));
         self.skipped.remove(length..u64::MAX);
         self.on_acked(length..self.sent);
-        while self.segments.back().is_some_and(|s| s.start >= length) {
+        while let Some(last) = self.segments.back()
+            && last.start >= length
+        {
+            self.held -= last.memory();
             self.segments.pop_back();
         }
         self.cursor = 0;

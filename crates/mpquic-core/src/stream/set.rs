@@ -15,14 +15,16 @@ use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
 use super::window_target::WindowTarget;
 use crate::config::{MAX_CONCURRENT_STREAMS, TransportConfig};
+use crate::memory::MemoryBudget;
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::transport_parameters::TransportParameters;
 
 /// The most streams that a scheduler sees.
 const MAX_STREAM_VIEWS: usize = 64;
 
-/// If more pieces of received data than this are held, short ones are copied together.
-const CROWDED: usize = 1024;
+/// If received data keeps more memory than twice its own size and this many bytes, short pieces are
+/// copied together.
+const CROWDED: u64 = 1 << 20;
 
 /// Gaps that may be open in received data however little of it there is. Each costs about 300 bytes.
 const MIN_GAPS: usize = 4096;
@@ -48,7 +50,7 @@ pub(crate) struct StreamSet {
     pub(super) sends: Slab<SendHalf>,
     pub(super) recvs: Slab<RecvHalf>,
     /// By initiator (ours first) and direction.
-    tables: [[StreamTable; 2]; 2],
+    pub(super) tables: [[StreamTable; 2]; 2],
     /// Halves with something to send that needs no credit of the connection: lost bytes, skipped
     /// bytes, or the end of a stream without data.
     pub(super) resend: StreamQueue,
@@ -89,11 +91,14 @@ pub(crate) struct StreamSet {
     initial_stream_window: u64,
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
-    max_window: u64,
+    pub(super) max_window: u64,
     pub(super) receive_window: WindowTarget,
-    events: VecDeque<StreamEvent>,
+    pub(super) budget: MemoryBudget,
+    /// Bytes that DATAGRAMs may take, in both directions.
+    pub(super) datagram_buffers: u64,
+    pub(super) events: VecDeque<StreamEvent>,
     /// Events that the scheduler was not told of yet.
-    news: Vec<SchedulerEvent>,
+    pub(super) news: Vec<SchedulerEvent>,
     /// The peer opened streams that the application was not told of yet, by direction.
     opened: [bool; 2],
 }
@@ -138,6 +143,9 @@ impl StreamSet {
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
             receive_window: WindowTarget::new(now),
+            budget: MemoryBudget::new(config.memory_limit),
+            datagram_buffers: (config.datagram_receive_buffer.unwrap_or(0))
+                .saturating_add(config.datagram_send_buffer) as u64,
             events: VecDeque::new(),
             news: Vec::new(),
             opened: [false; 2],
@@ -230,15 +238,19 @@ impl StreamSet {
     pub(crate) fn set_max_receive_window(&mut self, bytes: u64) {
         self.max_window = bytes;
         let wanted = self.recv_credit.window().max(self.receive_window.target());
-        self.recv_credit.set_window(wanted.min(bytes));
+        self.recv_credit
+            .set_window(wanted.min(self.largest_window()));
         self.stream_window = self
             .stream_window
             .min(bytes.max(self.initial_stream_window));
     }
 
-    /// Lets receive windows grow to `bytes`, at most to the configured cap.
+    /// Lets receive windows grow to `bytes`, at most to the configured cap, if there is memory for it.
     pub(crate) fn set_receive_window_target(&mut self, bytes: u64) {
-        let window = bytes.min(self.max_window);
+        if self.budget.is_tight() {
+            return;
+        }
+        let window = bytes.min(self.largest_window());
         self.recv_credit.grow(window);
         self.stream_window = self
             .stream_window
@@ -262,9 +274,14 @@ impl StreamSet {
         }
         for (_, send) in &mut self.sends {
             send.buffer.trim();
+            let backlog = send.backlog();
+            self.total.replace(send.counted, backlog);
+            send.counted = backlog;
         }
         for (_, recv) in &mut self.recvs {
+            let before = recv.footprint();
             recv.trim();
+            self.held.replace(before, recv.footprint());
         }
         self.sends.shrink_to_fit();
         self.recvs.shrink_to_fit();
@@ -427,26 +444,28 @@ impl StreamSet {
 
     /// Counts what a receiving half holds now instead of before.
     pub(super) fn count_held(&mut self, before: Held, after: Held) {
-        self.held.bytes = self.held.bytes - before.bytes + after.bytes;
-        self.held.pieces = self.held.pieces - before.pieces + after.pieces;
-        self.held.gaps = self.held.gaps - before.gaps + after.gaps;
+        self.held.replace(before, after);
+        if self.budget.holds_credit() {
+            self.review_credit();
+        }
     }
 
     /// Copies received data that has waited since the last call out of the datagrams it came in.
     pub(super) fn detach_waiting(&mut self) {
-        if self.held.pieces == 0 {
+        if self.held.bytes == 0 {
             return;
         }
-        self.held.pieces = 0;
         for (_, recv) in &mut self.recvs {
+            let before = recv.footprint();
             recv.detach_waiting();
-            self.held.pieces += recv.footprint().pieces;
+            self.held.replace(before, recv.footprint());
         }
     }
 
-    /// True if so many pieces are held that short ones should be copied.
+    /// True if received data keeps so much more in memory than itself that short pieces should be
+    /// copied.
     pub(super) fn is_crowded(&self) -> bool {
-        self.held.pieces > CROWDED
+        self.held.pinned > 2 * self.held.bytes + CROWDED
     }
 
     /// True if the peer left more gaps than we keep track of.
@@ -514,6 +533,7 @@ impl StreamSet {
             buffered,
             unsent,
             lost,
+            ..
         } = self.total;
         let unacked = buffered.saturating_sub(unsent);
         QueueView {

@@ -30,6 +30,8 @@ pub(crate) struct StreamTable {
     first_page: u64,
     /// Streams opened so far.
     opened: u64,
+    /// Pages that exist.
+    held: usize,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,11 @@ impl Default for Page {
 }
 
 impl StreamTable {
+    /// Bytes of memory.
+    pub(crate) fn memory(&self) -> usize {
+        self.held * size_of::<Page>() + self.pages.capacity() * size_of::<Option<Box<Page>>>()
+    }
+
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
         // All other pages are freed when their last stream closes.
@@ -55,6 +62,7 @@ impl StreamTable {
             && page.as_ref().is_some_and(|page| page.live == 0)
         {
             *page = None;
+            self.held -= 1;
         }
         self.pages.shrink_to_fit();
     }
@@ -71,6 +79,7 @@ impl StreamTable {
             self.pages.push_back(None);
         }
         if let Some(page) = self.pages.back_mut() {
+            self.held += usize::from(page.is_none());
             let page = page.get_or_insert_default();
             page.halves[slot] = halves;
             page.live += 1;
@@ -114,6 +123,7 @@ impl StreamTable {
         page.live -= 1;
         if page.live == 0 && self.opened >= (number + 1) * PAGE {
             *entry = None;
+            self.held -= 1;
             while let Some(None) = self.pages.front() {
                 self.pages.pop_front();
                 self.first_page += 1;

@@ -12,6 +12,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         &[
             ("error", ""),
             ("ids", ""),
+            ("memory", ""),
             ("named", ""),
             ("congestion", "ids named"),
             ("path_map", "ids"),
@@ -38,27 +39,28 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "config congestion error ids packet random space wire",
             ),
             ("protect", "crypto error ids packet qlog recovery wire"),
-            ("stream", "config error packet range_set sched wire"),
-            ("event", "error ids stream wire"),
+            ("stream", "config error memory packet range_set sched wire"),
+            ("event", "error ids memory stream wire"),
             (
                 "outbox",
                 "cid congestion error event guarded ids packet qlog recorder sched space",
             ),
             (
                 "handshake",
-                "config crypto error event ids outbox packet protect qlog random recorder recovery space stream version wire",
+                "config crypto error event ids memory outbox packet protect qlog random recorder recovery space stream version wire",
             ),
             (
                 "path",
                 "cid config congestion crypto error event ids outbox packet qlog random range_set rate recovery sched space wire",
             ),
+            ("account", "error handshake memory outbox path stream"),
             (
                 "connection",
-                "config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched space stream version wire",
+                "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched space stream version wire",
             ),
             (
                 "endpoint",
-                "cid config connection crypto error event handshake ids packet protect qlog rate version wire",
+                "cid config connection crypto error event handshake ids memory packet protect qlog rate version wire",
             ),
             (
                 "testing",

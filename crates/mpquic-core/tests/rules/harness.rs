@@ -193,7 +193,7 @@ impl Net {
             initial_dcids: BTreeMap::new(),
             scids: BTreeMap::new(),
             initial_dcid: ConnectionId::new(&[]),
-            buf: Vec::new(),
+            buf: Vec::with_capacity(1 << 16),
         }
     }
 
@@ -297,6 +297,28 @@ impl Net {
     pub(crate) fn events(&mut self, side: Side) -> &[Event] {
         self.settle(side);
         &self.node(side).events
+    }
+
+    /// Forgets what a side was told of streams and DATAGRAMs, and the memory for it.
+    pub(crate) fn forget_data_events(&mut self, side: Side) {
+        let events = &mut self.node(side).events;
+        events.retain(|event| !matches!(event, Event::Stream(_) | Event::DatagramReceived));
+        events.shrink_to_fit();
+    }
+
+    /// Drops a side's connection.
+    pub(crate) fn forget_connection(&mut self, side: Side) {
+        self.node(side).connection = None;
+    }
+
+    /// The first flight of one more client, whose connection is dropped.
+    pub(crate) fn other_client(&mut self) -> Vec<Sent> {
+        let mut node = Node::new(EndpointOptions::new([3; 32]), None, 3);
+        std::mem::swap(&mut self.client, &mut node);
+        self.connect_from(7);
+        let flight = self.take(Side::Client);
+        std::mem::swap(&mut self.client, &mut node);
+        flight
     }
 
     pub(crate) fn has_path_event(&mut self, side: Side, wanted: &PathEvent) -> bool {

@@ -11,6 +11,7 @@ mod economy;
 mod handshake;
 mod handshake_duration;
 mod harness;
+mod memory;
 mod messages;
 mod migration;
 mod moves;

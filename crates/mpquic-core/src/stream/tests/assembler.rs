@@ -6,18 +6,27 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{byte_at, bytes_of};
-use crate::stream::assembler::Assembler;
+use crate::stream::assembler::{Assembler, Source};
+
+const APART: Source = Source {
+    datagram: 0,
+    gather: false,
+};
+const GATHERED: Source = Source {
+    datagram: 0,
+    gather: true,
+};
 
 fn insert(assembler: &mut Assembler, range: std::ops::Range<u64>) {
-    assembler.insert(range.start, Bytes::from(bytes_of(range)), false);
+    assembler.insert(range.start, Bytes::from(bytes_of(range)), APART);
 }
 
 #[test]
 fn in_order_bytes_are_given_as_they_came() {
     let mut assembler = Assembler::default();
     let data = Bytes::from(bytes_of(0..1000));
-    assembler.insert(0, data.slice(..600), false);
-    assembler.insert(600, data.slice(600..), false);
+    assembler.insert(0, data.slice(..600), APART);
+    assembler.insert(600, data.slice(600..), APART);
     let first = assembler.read(usize::MAX).expect("bytes");
     // The same memory: nothing was copied.
     assert_eq!(first.bytes.as_ptr(), data.as_ptr());
@@ -72,7 +81,7 @@ fn short_slices_are_gathered_on_request() {
     let mut assembler = Assembler::default();
     for offset in (1..=10_000).chain([0]) {
         let data = Bytes::from(vec![byte_at(offset)]);
-        assembler.insert(offset, data, true);
+        assembler.insert(offset, data, GATHERED);
     }
     assert!(assembler.pieces() < 5, "{} pieces", assembler.pieces());
     let mut read = Vec::new();
@@ -94,7 +103,7 @@ fn what_has_waited_leaves_its_datagram() {
     let datagram = Bytes::from(bytes_of(0..60_000));
     // Read at once, ready for long, and behind a gap.
     for range in [0..1000, 1000..1001, 1001..40_000, 50_000..51_000] {
-        assembler.insert(range.start as u64, datagram.slice(range), false);
+        assembler.insert(range.start as u64, datagram.slice(range), APART);
     }
     let soon = assembler.read(usize::MAX).expect("bytes");
     assert!(is_slice_of(&soon.bytes, &datagram));
@@ -103,7 +112,7 @@ fn what_has_waited_leaves_its_datagram() {
     let soon = assembler.read(usize::MAX).expect("bytes");
     assert!(is_slice_of(&soon.bytes, &datagram), "copied too early");
     drop(soon);
-    assembler.insert(40_000, datagram.slice(40_000..40_001), false);
+    assembler.insert(40_000, datagram.slice(40_000..40_001), APART);
     assembler.detach_waiting();
     let mut read = Vec::new();
     while read.len() < 38_999 {
@@ -194,7 +203,7 @@ proptest! {
             match operation {
                 Operation::Insert { offset, length, gather } => {
                     let data = Bytes::from(bytes_of(offset..offset + length));
-                    assembler.insert(offset, data, gather);
+                    assembler.insert(offset, data, Source { datagram: 0, gather });
                     model.insert(offset..offset + length);
                 }
                 Operation::Detach => assembler.detach_waiting(),
@@ -233,7 +242,7 @@ proptest! {
             match operation {
                 Operation::Insert { offset, length, gather } => {
                     let data = Bytes::from(bytes_of(offset..offset + length));
-                    assembler.insert(offset, data, gather);
+                    assembler.insert(offset, data, Source { datagram: 0, gather });
                     model.insert(offset..offset + length);
                 }
                 Operation::Detach => assembler.detach_waiting(),

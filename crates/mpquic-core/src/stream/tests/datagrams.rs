@@ -57,7 +57,9 @@ fn datagrams_we_did_not_ask_for() {
         datagram_receive_buffer: None,
         ..options()
     }));
-    let result = datagrams.on_datagram(Bytes::from_static(b"x")).map(|_| ());
+    let result = datagrams
+        .on_datagram(Bytes::from_static(b"x"), 1)
+        .map(|_| ());
     fails_with(result, Fault::DatagramTooLarge);
 }
 
@@ -67,7 +69,7 @@ fn datagrams_larger_than_announced() {
     let mut datagrams = datagrams(1 << 16);
     let mut give = |length: usize| {
         datagrams
-            .on_datagram(Bytes::from(vec![0; length]))
+            .on_datagram(Bytes::from(vec![0; length]), length)
             .map(|_| ())
     };
     assert_eq!(give(999), Ok(()));
@@ -123,13 +125,22 @@ fn a_full_send_buffer_blocks_until_half_of_it_is_free() {
 #[test]
 fn the_oldest_make_room_for_new_ones() {
     let mut datagrams = datagrams(0);
-    assert_eq!(datagrams.on_datagram(Bytes::from(vec![1; 400])), Ok(true));
-    assert_eq!(datagrams.on_datagram(Bytes::from(vec![2; 400])), Ok(false));
-    assert_eq!(datagrams.on_datagram(Bytes::from(vec![3; 400])), Ok(false));
+    assert_eq!(
+        datagrams.on_datagram(Bytes::from(vec![1; 400]), 400),
+        Ok(true)
+    );
+    assert_eq!(
+        datagrams.on_datagram(Bytes::from(vec![2; 400]), 400),
+        Ok(false)
+    );
+    assert_eq!(
+        datagrams.on_datagram(Bytes::from(vec![3; 400]), 400),
+        Ok(false)
+    );
     assert_eq!(datagrams.recv(), Some(Bytes::from(vec![2; 400])));
     assert_eq!(datagrams.recv(), Some(Bytes::from(vec![3; 400])));
     assert_eq!(datagrams.recv(), None);
-    assert_eq!(datagrams.on_datagram(Bytes::new()), Ok(true));
+    assert_eq!(datagrams.on_datagram(Bytes::new(), 0), Ok(true));
     assert_eq!(datagrams.recv(), Some(Bytes::new()));
 }
 
@@ -138,7 +149,9 @@ fn what_has_waited_leaves_the_datagram_it_came_in() {
     let mut datagrams = datagrams(0);
     let udp = Bytes::from(bytes_of(0..1000));
     let mut give = |range: std::ops::Range<usize>| {
-        datagrams.on_datagram(udp.slice(range)).expect("asked for");
+        datagrams
+            .on_datagram(udp.slice(range), udp.len())
+            .expect("asked for");
     };
     (0..3).for_each(|index| give(index * 100..index * 100 + 100));
     datagrams.detach_waiting();
@@ -146,7 +159,7 @@ fn what_has_waited_leaves_the_datagram_it_came_in() {
     let soon = datagrams.recv().expect("a payload");
     assert!(is_slice(&soon) && soon == udp[..100]);
     datagrams
-        .on_datagram(udp.slice(300..400))
+        .on_datagram(udp.slice(300..400), udp.len())
         .expect("asked for");
     datagrams.detach_waiting();
     for (range, copied) in [(100..200, true), (200..300, true), (300..400, false)] {
@@ -162,7 +175,7 @@ fn tiny_datagrams_are_bounded_too() {
     let mut datagrams = datagrams(0);
     for _ in 0..10_000 {
         datagrams
-            .on_datagram(Bytes::from_static(b"x"))
+            .on_datagram(Bytes::from_static(b"x"), 1)
             .expect("asked for");
     }
     let held = std::iter::from_fn(|| datagrams.recv()).count();

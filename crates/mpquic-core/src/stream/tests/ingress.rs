@@ -225,7 +225,7 @@ fn duplicates_do_not_widen_receive_windows() {
         };
         now += Duration::from_millis(1);
         let rtt = || Duration::from_millis(50);
-        assert_eq!(streams.receive(frame, now, rtt), Ok(()));
+        assert_eq!(streams.receive(frame, length, now, rtt), Ok(()));
     };
     for _ in 0..10_000 {
         give_again(&mut streams, 60_000);

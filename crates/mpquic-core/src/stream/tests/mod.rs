@@ -134,7 +134,10 @@ fn events(streams: &mut StreamSet) -> Vec<StreamEvent> {
 
 fn give(streams: &mut StreamSet, frame: Frame) -> Result<(), TransportError> {
     match frame {
-        Frame::Stream(frame) => streams.on_stream(frame),
+        Frame::Stream(frame) => {
+            let datagram = frame.data.len();
+            streams.on_stream(frame, datagram)
+        }
         Frame::ResetStream(frame) => streams.on_reset_stream(&frame),
         Frame::ResetStreamAt(frame) => streams.on_reset_stream_at(&frame),
         Frame::StopSending(frame) => streams.on_stop_sending(&frame),

@@ -2,15 +2,22 @@
 
 use super::*;
 
-/// Gives one byte of a peer's stream, as a slice of `datagram`.
-fn give_byte(streams: &mut StreamSet, id: StreamId, offset: u64, datagram: &Bytes) {
+/// Gives some bytes of a peer's stream, as a slice of `datagram`.
+fn give_slice(
+    streams: &mut StreamSet,
+    (id, offset): (StreamId, u64),
+    datagram: &Bytes,
+    length: usize,
+) {
     let frame = crate::wire::frame::Stream {
         stream_id: id,
         offset,
         fin: false,
-        data: datagram.slice(..1),
+        data: datagram.slice(..length),
     };
-    streams.on_stream(frame).expect("within the limits");
+    streams
+        .on_stream(frame, datagram.len())
+        .expect("within the limits");
 }
 
 /// Each piece costs dozens of bytes besides its own: a peer that sends single bytes must not make
@@ -22,7 +29,7 @@ fn many_short_pieces_become_few() {
     let mut streams = client(&config);
     let datagram = Bytes::from(vec![7; 1200]);
     for offset in 0..BYTES {
-        give_byte(&mut streams, peer_uni(0), offset, &datagram);
+        give_slice(&mut streams, (peer_uni(0), offset), &datagram, 1);
     }
     let (mut chunks, mut bytes) = (0, 0);
     let mut recv = streams.recv_stream(peer_uni(0));
@@ -45,7 +52,7 @@ fn unread_bytes_of_many_streams_leave_their_datagrams() {
     let datagrams: Vec<_> = (0..STREAMS).map(|_| Bytes::from(vec![7; 1200])).collect();
     for (index, datagram) in (0..).zip(&datagrams) {
         // Half of them are behind a gap.
-        give_byte(&mut streams, peer_uni(index), index % 2, datagram);
+        give_slice(&mut streams, (peer_uni(index), index % 2), datagram, 200);
     }
     let kept = || datagrams.iter().filter(|data| !data.is_unique()).count();
     streams.detach_waiting();
@@ -53,6 +60,17 @@ fn unread_bytes_of_many_streams_leave_their_datagrams() {
     streams.detach_waiting();
     assert_eq!(kept(), 0);
     let mut first = streams.recv_stream(peer_uni(0));
-    let chunk = first.read_chunk(10, true).expect("a byte");
-    assert_eq!(chunk.expect("no end").bytes[..], [7]);
+    let chunk = first.read_chunk(10, true).expect("bytes");
+    assert_eq!(chunk.expect("no end").bytes[..], [7; 10]);
+}
+
+/// A few bytes behind a gap may wait for long, so they are copied at once.
+#[test]
+fn a_few_bytes_behind_a_gap_leave_their_datagram() {
+    let mut streams = client(&config());
+    let datagram = Bytes::from(vec![7; 1200]);
+    give_slice(&mut streams, (peer_uni(0), 1), &datagram, 100);
+    assert!(datagram.is_unique());
+    give_slice(&mut streams, (peer_uni(0), 0), &datagram, 1);
+    assert!(!datagram.is_unique());
 }

@@ -1,0 +1,137 @@
+//! How much memory streams take, and what they do when the connection keeps too much of it.
+
+use std::sync::Arc;
+
+use super::event::StreamEvent;
+use super::recv::RecvHalf;
+use super::send::SendHalf;
+use super::set::StreamSet;
+use crate::error::{Fault, TransportError};
+use crate::memory::{EndpointMemory, MemoryPart, MemoryUse};
+use crate::sched::SchedulerEvent;
+
+/// Memory for one stream: its two halves, its places in queues, and an event. Lists have up to twice
+/// the room they need.
+const STREAM: u64 = 2 * (size_of::<SendHalf>() + size_of::<RecvHalf>() + 256) as u64;
+
+/// What a connection counts for in its endpoint before its first review, in bytes.
+const NEW_CONNECTION: u64 = 24 << 10;
+
+/// The default limit of memory allows this much for all that does not depend on an option.
+const BASE: u64 = 16 << 20;
+
+/// The limit of memory is at least this many times the receive window: with the datagrams that data
+/// is a slice of, it takes up to twice as much as its own, and a little more for its lists.
+const WINDOWS_PER_LIMIT: u64 = 4;
+
+impl StreamSet {
+    /// Adds what streams keep in memory.
+    pub(crate) fn add_memory(&self, used: &mut MemoryUse) {
+        used.received += self.held.memory();
+        used.to_send += self.total.memory;
+        let halves = self.sends.capacity() * size_of::<SendHalf>()
+            + self.recvs.capacity() * size_of::<RecvHalf>();
+        let queues = [
+            &self.resend,
+            &self.fresh,
+            &self.send_control,
+            &self.recv_control,
+            &self.blocked_writers,
+        ];
+        let queues: usize = queues.iter().map(|queue| queue.memory()).sum();
+        let tables = self.tables.as_flattened().iter();
+        let tables: usize = tables.map(|table| table.memory()).sum();
+        let events = self.events.capacity() * size_of::<StreamEvent>()
+            + self.news.capacity() * size_of::<SchedulerEvent>();
+        used.streams += (halves + queues + tables + events) as u64;
+    }
+
+    /// The most bytes of memory that the connection may keep. Without a configured limit, it is so
+    /// large that windows, buffers and streams may be full, with all that comes along.
+    fn memory_limit(&self) -> u64 {
+        self.budget.configured().unwrap_or_else(|| {
+            let streams = self.accept_credit.each_ref().map(|credit| credit.window());
+            let streams = streams[0].saturating_add(streams[1]).saturating_mul(STREAM);
+            let buffers = self.send_window.saturating_add(self.datagram_buffers);
+            (self.max_window.saturating_mul(WINDOWS_PER_LIMIT))
+                .saturating_add(buffers.saturating_mul(2))
+                .saturating_add(streams)
+                .saturating_add(BASE)
+        })
+    }
+
+    /// The largest receive window: the configured one, unless memory is limited to less. So the
+    /// peer never has credit that there is no room for.
+    pub(super) fn largest_window(&self) -> u64 {
+        let limit = self.budget.configured().unwrap_or(u64::MAX);
+        self.max_window.min(limit / WINDOWS_PER_LIMIT)
+    }
+
+    /// Compares what the connection keeps in memory with what it may keep.
+    pub(crate) fn review_memory(&mut self, used: &MemoryUse) -> Result<(), TransportError> {
+        let held_credit = self.budget.holds_credit();
+        let fits = self
+            .budget
+            .review(self.memory_limit(), used, self.held.bytes == 0);
+        self.after_review(held_credit);
+        match fits {
+            true => Ok(()),
+            false => Err(Fault::TooMuchMemory.into()),
+        }
+    }
+
+    /// The application has read something while credit was held back.
+    #[cold]
+    pub(super) fn review_credit(&mut self) {
+        self.budget.judge(self.held.memory(), self.held.bytes == 0);
+        self.after_review(true);
+    }
+
+    /// Counts the connection as part of an endpoint.
+    pub(crate) fn part_of(mut self, endpoint: Arc<EndpointMemory>) -> Self {
+        self.budget.join(MemoryPart::new(endpoint, NEW_CONNECTION));
+        self
+    }
+
+    /// Queues what was held back.
+    fn after_review(&mut self, held_credit: bool) {
+        if held_credit && !self.budget.holds_credit() {
+            for (key, recv) in &self.recvs {
+                if recv.limit_due() {
+                    self.recv_control.insert(key as u32, 0);
+                }
+            }
+        }
+    }
+
+    /// Makes sure that there is memory for so many more streams.
+    pub(super) fn make_room(&mut self, streams: u64) -> Result<(), TransportError> {
+        let limit = self.memory_limit();
+        match self.budget.add(limit, streams.saturating_mul(STREAM)) {
+            true => Ok(()),
+            false => Err(Fault::TooMuchMemory.into()),
+        }
+    }
+
+    /// True while the connection is near its limit of memory: then it is to be reviewed with each
+    /// datagram.
+    pub(crate) fn is_memory_tight(&self) -> bool {
+        self.budget.is_tight()
+    }
+
+    /// True while the peer gets no credit, and DATAGRAMs are dropped.
+    #[inline]
+    pub(crate) fn holds_credit(&self) -> bool {
+        self.budget.holds_credit()
+    }
+
+    /// True if MAX_DATA or MAX_STREAMS is due.
+    pub(super) fn limits_due(&self) -> bool {
+        !self.holds_credit()
+            && (self.recv_credit.wants_update()
+                || self
+                    .accept_credit
+                    .iter()
+                    .any(|credit| credit.wants_update()))
+    }
+}
