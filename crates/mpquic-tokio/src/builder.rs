@@ -31,6 +31,7 @@ pub struct EndpointBuilder {
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
     versions: Option<Vec<Version>>,
+    memory_limit: Option<u64>,
     socket_buffer: usize,
     receivers: usize,
 }
@@ -74,6 +75,7 @@ impl EndpointBuilder {
             client: None,
             endpoint: None,
             versions: None,
+            memory_limit: None,
             socket_buffer: SOCKET_BUFFER,
             receivers: 1,
         }
@@ -128,6 +130,15 @@ impl EndpointBuilder {
     /// default. See [`EndpointOptions::supported_versions`].
     pub fn supported_versions(mut self, versions: Vec<Version>) -> Self {
         self.versions = Some(versions);
+        self
+    }
+
+    /// The memory that all connections and the buffers of sockets may keep together, in bytes; 4 GiB
+    /// by default. See [`EndpointOptions::memory_limit`], and [`EndpointStats::memory`] for the figure.
+    ///
+    /// [`EndpointStats::memory`]: crate::EndpointStats::memory
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
         self
     }
 
@@ -198,6 +209,9 @@ impl EndpointBuilder {
         };
         if let Some(versions) = self.versions.take() {
             options.supported_versions = versions;
+        }
+        if let Some(bytes) = self.memory_limit {
+            options.memory_limit = bytes;
         }
         Ok(options)
     }

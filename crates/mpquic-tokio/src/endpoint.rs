@@ -57,7 +57,7 @@ pub struct Endpoint {
 }
 
 /// What the driver of an endpoint has done since it was made, besides the protocol. Counters only
-/// rise.
+/// rise; `receive_memory` is none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DriverStats {
@@ -67,6 +67,9 @@ pub struct DriverStats {
     /// Bytes of memory that sockets have allocated to receive into. It is used again once its
     /// content was read or copied, so this stops growing if all goes well.
     pub receive_memory_allocated: u64,
+    /// Bytes of memory that sockets hold to receive into now. They are part of
+    /// [`EndpointStats::memory`].
+    pub receive_memory: u64,
 }
 
 /// Dropped with the last [`Endpoint`].
@@ -238,7 +241,7 @@ impl Endpoint {
     }
 
     /// What the endpoint has done so far: connections started and accepted, attempts refused, and
-    /// so on.
+    /// so on; and how much memory it keeps now.
     pub fn stats(&self) -> EndpointStats {
         self.state().lock().core.stats()
     }
@@ -246,8 +249,10 @@ impl Endpoint {
     /// What this driver has done so far besides the protocol.
     pub fn driver_stats(&self) -> DriverStats {
         let state = self.state();
+        let registry = state.lock();
         DriverStats {
-            panicked_connections: state.lock().panicked(),
+            panicked_connections: registry.panicked(),
+            receive_memory: registry.receive_memory(),
             receive_memory_allocated: state.receive_memory.load(Ordering::Relaxed),
         }
     }

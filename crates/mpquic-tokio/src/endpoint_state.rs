@@ -45,6 +45,7 @@ impl<C> EndpointState<C> {
                 handles_gone: false,
                 became_idle: false,
                 panicked: 0,
+                receive_memory: 0,
             }),
             sockets: Sockets::new(socket_buffer),
             receive_memory: AtomicU64::new(0),
@@ -108,6 +109,8 @@ pub(crate) struct Registry<C> {
     became_idle: bool,
     /// Connections that panics have ended.
     panicked: u64,
+    /// Bytes of memory that sockets hold to receive into.
+    receive_memory: u64,
 }
 
 impl<C> Registry<C> {
@@ -167,6 +170,17 @@ impl<C> Registry<C> {
     /// Number of connections that panics have ended.
     pub(crate) fn panicked(&self) -> u64 {
         self.panicked
+    }
+
+    /// A socket holds so many bytes of memory to receive into, instead of what it held before.
+    pub(crate) fn set_receive_memory(&mut self, before: u64, held: u64) {
+        self.receive_memory = self.receive_memory - before + held;
+        self.core.set_buffer_memory(self.receive_memory);
+    }
+
+    /// Bytes of memory that sockets hold to receive into.
+    pub(crate) fn receive_memory(&self) -> u64 {
+        self.receive_memory
     }
 
     fn remove(&mut self, handle: ConnectionHandle) {

@@ -130,7 +130,7 @@ pub use mpquic_core::{
     ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, FrameCounts,
-    FrameKind, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side,
+    FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side,
     StdSystemTime, StreamId, TimeSource, TlsFailure, TokenStore, TransportError,
     TransportErrorCode, VarInt, Version, Written,
 };

@@ -176,6 +176,13 @@ impl ReceiveBuffers {
         Ok(count)
     }
 
+    /// Bytes of the slabs that are filled now, or kept for later.
+    pub(crate) fn held(&self) -> u64 {
+        let short = self.short.memory.capacity();
+        let lanes = self.lanes.len() * LANE_SLAB;
+        (lanes + short + self.retired.held() + self.retired_short.held()) as u64
+    }
+
     /// Bytes of memory allocated for slabs so far. Those that were freed count as well.
     pub(crate) fn allocated(&self) -> u64 {
         self.retired.allocated + self.retired_short.allocated
@@ -199,6 +206,11 @@ impl Retired {
             size,
             allocated: 0,
         }
+    }
+
+    /// Bytes of the slabs kept.
+    fn held(&self) -> usize {
+        self.slabs.len() * self.size
     }
 
     /// Keeps what is left of a slab.
@@ -293,6 +305,25 @@ mod tests {
         }
         assert!(seen.len() < 8, "{} slabs", seen.len());
         assert_eq!(lanes.lanes[0].memory.len(), LANE_SLAB);
+    }
+
+    #[test]
+    fn what_is_held_counts_lanes_and_slabs_kept_for_later() {
+        let mut lanes = ReceiveBuffers::default();
+        assert_eq!(lanes.held(), LANE_SLAB as u64);
+        let mut kept = Vec::new();
+        for _ in 0..1000 {
+            kept.push(deliver(&mut lanes, 60_000).1);
+        }
+        let most = lanes.lanes.len() + MAX_RETIRED;
+        assert_eq!(lanes.held(), (most * LANE_SLAB) as u64);
+        kept.clear();
+        // Once they are free, they are used instead of others.
+        let held = lanes.held();
+        for _ in 0..1000 {
+            deliver(&mut lanes, 60_000);
+        }
+        assert!(lanes.held() <= held);
     }
 
     #[test]

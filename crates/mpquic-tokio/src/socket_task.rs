@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads a socket until it or the endpoint is closed.
 pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
-    let mut reader = Reader::default();
+    let mut reader = Reader::new(&endpoint);
     let mut failures = 0;
     let closed = socket.closed();
     tokio::pin!(closed);
@@ -39,7 +39,7 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         }
         // Connections contain their own panics. This is for what runs besides, such as a generator of
         // connection IDs that the application has written: the socket must not go deaf.
-        match catch_unwind(AssertUnwindSafe(|| reader.run(&endpoint, &socket))) {
+        match catch_unwind(AssertUnwindSafe(|| reader.run(&socket))) {
             Ok(Ok(())) => failures = 0,
             Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => failures = 0,
             // ICMP errors and the like do not concern the next datagram.
@@ -50,7 +50,7 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
             Err(panic) => {
                 let message = message_of(&*panic);
                 tracing::error!(message, "panicked, datagrams are lost");
-                reader = Reader::default();
+                reader = Reader::new(&endpoint);
             }
         }
         // Lets applications read this batch before the next one, while it is still in the cache and
@@ -67,12 +67,20 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
 }
 
 /// Memory of one socket's task.
-#[derive(Default)]
-struct Reader {
+struct Reader<'a> {
+    endpoint: &'a SharedEndpoint,
     buffers: ReceiveBuffers,
     /// What [`ReceiveBuffers::allocated`] was last.
     allocated: u64,
+    /// What [`ReceiveBuffers::held`] was last.
+    held: u64,
     batch: Batch,
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.endpoint.lock().set_receive_memory(self.held, 0);
+    }
 }
 
 /// A batch of datagrams: runs of consecutive ones for the same connection, and answers to those
@@ -99,9 +107,20 @@ struct Message {
     slab: SlabId,
 }
 
-impl Reader {
+impl<'a> Reader<'a> {
+    fn new(endpoint: &'a SharedEndpoint) -> Self {
+        Self {
+            endpoint,
+            buffers: ReceiveBuffers::default(),
+            allocated: 0,
+            held: 0,
+            batch: Batch::default(),
+        }
+    }
+
     /// Takes one batch from the socket and runs the connections it belongs to.
-    fn run(&mut self, endpoint: &SharedEndpoint, socket: &Socket) -> io::Result<()> {
+    fn run(&mut self, socket: &Socket) -> io::Result<()> {
+        let endpoint = self.endpoint;
         let batch = &mut self.batch;
         // Locked only for routing, and only once something was received.
         let mut registry = None;
@@ -127,6 +146,11 @@ impl Reader {
         if grown > 0 {
             let total = &endpoint.receive_memory;
             total.fetch_add(grown, Ordering::Relaxed);
+        }
+        let held = self.buffers.held();
+        if held != self.held {
+            endpoint.lock().set_receive_memory(self.held, held);
+            self.held = held;
         }
         if std::mem::take(&mut batch.has_attempt) {
             endpoint.attempts.notify_one();

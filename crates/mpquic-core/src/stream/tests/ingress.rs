@@ -228,7 +228,7 @@ fn duplicates_do_not_widen_receive_windows() {
         assert_eq!(streams.receive(frame, length, now, rtt), Ok(()));
     };
     for _ in 0..10_000 {
-        give_again(&mut streams, 60_000);
+        give_again(&mut streams, 20_000);
     }
     let windows = |streams: &StreamSet| (streams.recv_credit.window(), streams.stream_window);
     let initial = (
