@@ -6,6 +6,7 @@ use bytes::Bytes;
 use quinn_proto::{ApplicationClose, VarInt};
 
 use super::{Connection, State};
+use crate::account;
 use crate::error::{ConnectionError, Fault, TransportError};
 use crate::path::life::Abandonment;
 use crate::qlog;
@@ -62,6 +63,14 @@ impl Connection {
             self.state = State::fault(&error, until);
             self.lose(ConnectionError::TransportError(error));
         }
+    }
+
+    /// Counts what is kept in memory, and closes the connection if that is too much.
+    pub(super) fn review_memory(&mut self, now: Instant) {
+        let (streams, datagrams) = (&mut self.streams, &mut self.datagrams);
+        let (handshake, outbox) = (&self.handshake, &self.outbox);
+        let result = account::review(handshake, &self.paths, streams, datagrams, outbox);
+        self.close_on_error(now, result);
     }
 
     /// Tells the application that the connection ended.

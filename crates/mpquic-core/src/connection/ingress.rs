@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::{Connection, State};
-use crate::account;
+use crate::account::REVIEW_INTERVAL;
 use crate::error::{Fault, TransportError};
 use crate::event::{Datagram, Event};
 use crate::ids::{PathId, SpaceId};
@@ -51,26 +51,12 @@ impl Connection {
             return;
         }
         let result = self.handle_packets(&arrival, data);
+        self.close_on_error(now, result);
         // Counting takes some time, so it is done now and then, and always near the limit.
-        let counts = self.outbox.stats.datagrams_received % account::REVIEW_INTERVAL == 1;
-        let reviewed = if counts || self.streams.is_memory_tight() {
-            self.review_memory()
-        } else {
-            Ok(())
-        };
-        self.close_on_error(now, result.and(reviewed));
-    }
-
-    /// Sees to it that no more is kept in memory than may be.
-    pub(super) fn review_memory(&mut self) -> Result<(), TransportError> {
-        let (streams, datagrams) = (&mut self.streams, &mut self.datagrams);
-        account::review(
-            &self.handshake,
-            &self.paths,
-            streams,
-            datagrams,
-            &self.outbox,
-        )
+        let counts = self.outbox.stats.datagrams_received % REVIEW_INTERVAL == 1;
+        if counts || self.streams.is_memory_tight() {
+            self.review_memory(now);
+        }
     }
 
     fn handle_packets(

@@ -99,14 +99,14 @@ impl Connection {
         self.repeat_frames();
         self.scheduling.on_timeout(now, &mut self.outbox);
         if self.idle.take_trim(now) {
-            self.trim();
+            self.trim(now);
         }
         let keys = self.handshake.on_timeout(now, &mut self.outbox);
         self.close_on_error(now, keys);
     }
 
     /// Frees memory that is kept for reuse.
-    fn trim(&mut self) {
+    fn trim(&mut self, now: Instant) {
         self.outcome = None;
         self.handshake.trim();
         self.outbox.trim();
@@ -114,8 +114,7 @@ impl Connection {
         self.scheduling.trim();
         self.streams.trim();
         self.datagrams.trim();
-        // What is too much would have been found when it arrived.
-        let _fits = self.review_memory();
+        self.review_memory(now);
     }
 
     fn on_recovery_timeout(&mut self, now: Instant, id: PathId) {

@@ -483,11 +483,12 @@ fn windows_leave_room_in_the_limit() {
 /// Near the limit, because of what the server has written itself.
 fn near_the_limit() -> Attack {
     let mut options = Options::default();
-    options.server.memory_limit = Some(LIMIT);
+    options.server.memory_limit = Some(5_640_000);
+    options.server.initial_receive_window = 1_410_000;
     options.client.initial_stream_receive_window = 16 << 20;
     options.client.initial_receive_window = 16 << 20;
     let mut attack = Attack::new(options);
-    attack.net.write(Side::Server, 7 << 20);
+    attack.net.write(Side::Server, 4 << 20);
     for offset in (0..700_000).step_by(1000) {
         attack.packet(&[piece(uni(0), offset, 1000), piece(uni(1), offset, 10)], 0);
     }
