@@ -178,6 +178,18 @@ impl Assembler {
         self.runs.len()
     }
 
+    /// What costs memory like gaps: runs, and what an unordered reader was given beyond the first
+    /// missing byte, as far as it is in shorter pieces than `piece` on average.
+    pub(crate) fn gaps(&self, piece: u64) -> usize {
+        let islands = self.delivered.as_deref().map_or(0, |delivered| {
+            let first = delivered.iter().next().filter(|first| first.start == 0);
+            let count = delivered.len() - usize::from(first.is_some());
+            let beyond = self.read - first.map_or(0, |first| first.end);
+            count.saturating_sub((beyond / piece) as usize)
+        });
+        self.runs.len() + islands
+    }
+
     /// Offset of the first byte that an ordered reader has not read.
     pub(crate) fn offset(&self) -> u64 {
         self.offset

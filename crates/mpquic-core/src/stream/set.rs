@@ -10,7 +10,7 @@ use slab::Slab;
 use super::event::StreamEvent;
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
-use super::recv::{Held, RecvHalf};
+use super::recv::{BYTES_PER_GAP, Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
 use super::window_target::WindowTarget;
@@ -28,11 +28,6 @@ const CROWDED: u64 = 1 << 20;
 
 /// Gaps that may be open in received data however little of it there is. Each costs about 300 bytes.
 const MIN_GAPS: usize = 4096;
-
-/// Bytes held for each further gap. Peers that fill their packets leave one gap for about twice as
-/// much, also when the packets of two paths arrive in turns; a peer that sends single bytes to make
-/// us hold hundreds is stopped (RFC 9000 section 21.6).
-const BYTES_PER_GAP: u64 = 512;
 
 /// Blocked writers are woken when one part in this many of the send window is free.
 const WAKE_SHARE: u64 = 8;

@@ -213,6 +213,34 @@ fn gaps_are_bounded_by_the_bytes_held() {
     assert_eq!(packets, (27_000, None));
 }
 
+/// What an unordered reader was given must be remembered, too.
+#[test]
+fn gaps_that_an_unordered_reader_leaves_are_bounded() {
+    let config = checked(TransportOptions {
+        initial_stream_receive_window: 64 << 20,
+        initial_receive_window: 64 << 20,
+        ..options()
+    });
+    let give_and_read = |length: usize, most: u64| {
+        let mut streams = client(&config);
+        let piece = vec![0; length];
+        for count in 0..most {
+            let offset = (1 + 2 * count) * length as u64;
+            if let Err(error) = give(
+                &mut streams,
+                stream_frame(peer_uni(0), offset, &piece, false),
+            ) {
+                return (count, Some(error.fault));
+            }
+            let mut recv = streams.recv_stream(peer_uni(0));
+            assert!(matches!(recv.read_chunk(length, false), Ok(Some(_))));
+        }
+        (most, None)
+    };
+    assert_eq!(give_and_read(1, 1 << 20), (4104, Some(Fault::TooManyGaps)));
+    assert_eq!(give_and_read(1200, 27_000), (27_000, None));
+}
+
 /// A peer that repeats itself sends nothing that we would have to hold.
 #[test]
 fn duplicates_do_not_widen_receive_windows() {
