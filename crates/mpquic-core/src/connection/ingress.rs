@@ -242,8 +242,8 @@ impl Connection {
             Frame::PathAck(PathAck { path_id, ack }) => {
                 self.on_ack(arrival, opened, SpaceId::Data(path_id), &ack)?;
             }
-            Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame)?,
-            Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame)?,
+            Frame::ResetStream(frame) => self.streams.on_reset_stream(&frame, now)?,
+            Frame::ResetStreamAt(frame) => self.streams.on_reset_stream_at(&frame, now)?,
             Frame::StopSending(frame) => self.streams.on_stop_sending(&frame)?,
             Frame::Crypto(frame) => {
                 self.handshake.on_crypto(opened.space, frame)?;

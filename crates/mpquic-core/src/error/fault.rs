@@ -188,6 +188,8 @@ faults! {
         MultipathWithoutConnectionId = "initial_max_path_id in a packet with a zero-length connection ID";
         /// What costs its sender nothing comes in bounded numbers (RFC 9000 section 21.9, MP-175).
         TooMuchAdvice = "too many frames that only give advice";
+        /// Streams that are opened only to be reset come in bounded numbers (RFC 9000 section 21.9).
+        TooManyResets = "too many streams are reset";
         /// RFC 9221 section 3.
         DatagramTooLarge = "DATAGRAM above max_datagram_frame_size";
         /// draft-ietf-quic-ack-frequency-14 section 4.

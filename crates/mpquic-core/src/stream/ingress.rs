@@ -75,32 +75,43 @@ impl StreamSet {
     pub(crate) fn on_reset_stream(
         &mut self,
         frame: &frame::ResetStream,
+        now: Instant,
     ) -> Result<(), TransportError> {
-        self.on_reset(&frame::ResetStreamAt {
+        let frame = frame::ResetStreamAt {
             stream_id: frame.stream_id,
             error_code: frame.error_code,
             final_size: frame.final_size,
             reliable_size: 0,
-        })
+        };
+        self.on_reset(&frame, now)
     }
 
     /// RESET_STREAM_AT; with a reliable size of 0, it means the same as RESET_STREAM.
     pub(crate) fn on_reset_stream_at(
         &mut self,
         frame: &frame::ResetStreamAt,
+        now: Instant,
     ) -> Result<(), TransportError> {
         // RFC 9000 section 12.4: a type that was not negotiated is unknown.
         if !self.takes_reset_at {
             return Err(Fault::ResetStreamAtNotNegotiated.into());
         }
-        self.on_reset(frame)
+        self.on_reset(frame, now)
     }
 
     /// A stream was reset; it delivers its first `reliable_size` bytes all the same.
-    fn on_reset(&mut self, frame: &frame::ResetStreamAt) -> Result<(), TransportError> {
+    fn on_reset(
+        &mut self,
+        frame: &frame::ResetStreamAt,
+        now: Instant,
+    ) -> Result<(), TransportError> {
         let Some(key) = self.receiving(frame.stream_id)? else {
             return Ok(());
         };
+        // RFC 9000 section 21.9
+        if !self.resets.take(now) {
+            return Err(Fault::TooManyResets.into());
+        }
         let Some(recv) = self.recvs.get_mut(key as usize) else {
             return Ok(());
         };

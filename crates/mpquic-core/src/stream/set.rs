@@ -16,6 +16,7 @@ use super::table::{Halves, StreamTable};
 use super::window_target::WindowTarget;
 use crate::config::{MAX_CONCURRENT_STREAMS, TransportConfig};
 use crate::memory::MemoryBudget;
+use crate::rate::TokenBucket;
 use crate::sched::{QueueView, SchedulerEvent, StreamView};
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -28,6 +29,12 @@ const CROWDED: u64 = 1 << 20;
 
 /// Gaps that may be open in received data however little of it there is. Each costs about 300 bytes.
 const MIN_GAPS: usize = 4096;
+
+/// How many streams the peer may reset at once, and how long until it may reset one more. An
+/// application that answers requests does much for a stream that is reset at once, and its peer next
+/// to nothing; one that drops what is late resets some hundred streams a second.
+const MAX_RESETS: u32 = 10_000;
+const RESET_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Blocked writers are woken when one part in this many of the send window is free.
 const WAKE_SHARE: u64 = 8;
@@ -88,6 +95,8 @@ pub(crate) struct StreamSet {
     pub(super) stream_window: u64,
     pub(super) max_window: u64,
     pub(super) receive_window: WindowTarget,
+    /// Streams that the peer may still reset.
+    pub(super) resets: TokenBucket,
     pub(super) budget: MemoryBudget,
     /// Bytes that DATAGRAMs may take, in both directions.
     pub(super) datagram_buffers: u64,
@@ -138,6 +147,7 @@ impl StreamSet {
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
             receive_window: WindowTarget::new(now),
+            resets: TokenBucket::new(MAX_RESETS, RESET_INTERVAL),
             budget: MemoryBudget::new(config.memory_limit),
             datagram_buffers: (config.datagram_receive_buffer.unwrap_or(0))
                 .saturating_add(config.datagram_send_buffer) as u64,

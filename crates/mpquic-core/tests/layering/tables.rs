@@ -39,7 +39,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "config congestion error ids packet random space wire",
             ),
             ("protect", "crypto error ids packet qlog recovery wire"),
-            ("stream", "config error memory packet range_set sched wire"),
+            (
+                "stream",
+                "config error memory packet range_set rate sched wire",
+            ),
             ("event", "error ids memory stream wire"),
             (
                 "outbox",

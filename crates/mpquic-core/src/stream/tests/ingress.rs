@@ -241,6 +241,55 @@ fn gaps_that_an_unordered_reader_leaves_are_bounded() {
     assert_eq!(give_and_read(1200, 27_000), (27_000, None));
 }
 
+/// Opening streams only to reset them costs a peer little, and an application much.
+#[test]
+fn resets_are_bounded() {
+    const STREAMS: u64 = 20_000;
+    let config = checked(TransportOptions {
+        max_concurrent_uni_streams: STREAMS,
+        ..options()
+    });
+    let mut streams = client(&config);
+    let mut now = crate::recovery::testing::start();
+    let mut next = 0;
+    let mut reset_until_fault = |now| {
+        let first = next;
+        loop {
+            let frame = ResetStream {
+                stream_id: peer_uni(next),
+                error_code: 9,
+                final_size: 0,
+            };
+            next += 1;
+            if let Err(error) = streams.on_reset_stream(&frame, now) {
+                return (next - first - 1, error.fault);
+            }
+        }
+    };
+    assert_eq!(reset_until_fault(now), (10_000, Fault::TooManyResets));
+    now += Duration::from_millis(100);
+    assert_eq!(reset_until_fault(now), (100, Fault::TooManyResets));
+}
+
+/// The peer gets no streams for those that nobody has taken.
+#[test]
+fn streams_reset_at_once_are_replaced_once_they_were_taken() {
+    let mut streams = client(&small());
+    for index in 0..3 {
+        assert_eq!(give(&mut streams, reset(peer_uni(index), 0)), Ok(()));
+    }
+    let gives_streams = |streams: &mut StreamSet| {
+        let sent = drain(streams);
+        sent.iter()
+            .any(|frame| matches!(frame, Frame::MaxStreams(_)))
+    };
+    assert!(!gives_streams(&mut streams));
+    let id = streams.accept(Dir::Uni).expect("a stream");
+    assert!(!gives_streams(&mut streams));
+    assert_eq!(streams.recv_stream(id).received_reset(), Ok(Some(code(9))));
+    assert!(gives_streams(&mut streams));
+}
+
 /// A peer that repeats itself sends nothing that we would have to hold.
 #[test]
 fn duplicates_do_not_widen_receive_windows() {

@@ -133,13 +133,14 @@ fn events(streams: &mut StreamSet) -> Vec<StreamEvent> {
 }
 
 fn give(streams: &mut StreamSet, frame: Frame) -> Result<(), TransportError> {
+    let now = crate::recovery::testing::start();
     match frame {
         Frame::Stream(frame) => {
             let datagram = frame.data.len();
             streams.on_stream(frame, datagram)
         }
-        Frame::ResetStream(frame) => streams.on_reset_stream(&frame),
-        Frame::ResetStreamAt(frame) => streams.on_reset_stream_at(&frame),
+        Frame::ResetStream(frame) => streams.on_reset_stream(&frame, now),
+        Frame::ResetStreamAt(frame) => streams.on_reset_stream_at(&frame, now),
         Frame::StopSending(frame) => streams.on_stop_sending(&frame),
         Frame::MaxData(maximum) => {
             streams.on_max_data(maximum);
