@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use mpquic_core::{
@@ -12,6 +13,7 @@ use thiserror::Error;
 use crate::clock;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::LockedConnection;
+use crate::notifications::{Awaited, PollerId};
 use crate::path::{Path, PathEvents};
 use crate::recv_stream::RecvStream;
 use crate::send_stream::SendStream;
@@ -40,8 +42,26 @@ use crate::start;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
-pub struct Connection(pub(crate) ConnectionRef);
+#[derive(Debug)]
+pub struct Connection(
+    pub(crate) ConnectionRef,
+    /// Set once this handle was polled and had to wait.
+    Option<PollerId>,
+);
+
+impl Clone for Connection {
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(poller) = self.1 {
+            self.0.lock().pollers.forget(poller);
+        }
+    }
+}
 
 /// Why a datagram was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -87,7 +107,7 @@ pub enum OpenPathError {
 
 impl Connection {
     pub(crate) fn new(connection: ConnectionRef) -> Self {
-        Self(connection)
+        Self(connection, None)
     }
 
     /// Opens a bidirectional stream; waits while the peer allows no more. The peer learns of the
@@ -98,10 +118,7 @@ impl Connection {
     /// If the connection ended.
     pub async fn open_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, as_zero_rtt) = self.open(Dir::Bi).await?;
-        Ok((
-            SendStream::new(self.0.clone(), id, as_zero_rtt),
-            RecvStream::opened(self.0.clone(), id, as_zero_rtt),
-        ))
+        Ok(self.opened_bi(id, as_zero_rtt))
     }
 
     /// Opens a unidirectional stream; waits while the peer allows no more. Cancel-safe.
@@ -121,10 +138,7 @@ impl Connection {
     /// If the connection ended, but only once all streams that had arrived are accepted.
     pub async fn accept_bi(&self) -> Result<(SendStream, RecvStream), ConnectionError> {
         let (id, is_0rtt) = self.accept(Dir::Bi).await?;
-        Ok((
-            SendStream::new(self.0.clone(), id, false),
-            RecvStream::accepted(self.0.clone(), id, is_0rtt),
-        ))
+        Ok(self.accepted_bi(id, is_0rtt))
     }
 
     /// Waits for the next unidirectional stream that the peer opens. Cancel-safe.
@@ -137,41 +151,124 @@ impl Connection {
         Ok(RecvStream::accepted(self.0.clone(), id, is_0rtt))
     }
 
+    /// Like [`Self::open_bi`], for hand-written futures. Of the tasks that poll one handle, the last
+    /// is woken; each clone of a handle wakes a task of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended.
+    pub fn poll_open_bi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        let opened = self.poll(cx, Awaited::Available(Dir::Bi), |engine| {
+            try_open(engine, Dir::Bi)
+        });
+        opened.map_ok(|(id, as_zero_rtt)| self.opened_bi(id, as_zero_rtt))
+    }
+
+    /// Like [`Self::open_uni`], for hand-written futures. Of the tasks that poll one handle, the last
+    /// is woken; each clone of a handle wakes a task of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended.
+    pub fn poll_open_uni(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SendStream, ConnectionError>> {
+        let opened = self.poll(cx, Awaited::Available(Dir::Uni), |engine| {
+            try_open(engine, Dir::Uni)
+        });
+        opened.map_ok(|(id, as_zero_rtt)| SendStream::new(self.0.clone(), id, as_zero_rtt))
+    }
+
+    /// Like [`Self::accept_bi`], for hand-written futures. Of the tasks that poll one handle, the
+    /// last is woken; each clone of a handle wakes a task of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::accept_bi`].
+    pub fn poll_accept_bi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(SendStream, RecvStream), ConnectionError>> {
+        let accepted = self.poll(cx, Awaited::Opened(Dir::Bi), |engine| {
+            try_accept(engine, Dir::Bi)
+        });
+        accepted.map_ok(|(id, is_0rtt)| self.accepted_bi(id, is_0rtt))
+    }
+
+    /// Like [`Self::accept_uni`], for hand-written futures. Of the tasks that poll one handle, the
+    /// last is woken; each clone of a handle wakes a task of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::accept_uni`].
+    pub fn poll_accept_uni(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RecvStream, ConnectionError>> {
+        let accepted = self.poll(cx, Awaited::Opened(Dir::Uni), |engine| {
+            try_accept(engine, Dir::Uni)
+        });
+        accepted.map_ok(|(id, is_0rtt)| RecvStream::accepted(self.0.clone(), id, is_0rtt))
+    }
+
+    /// Like [`Self::read_datagram`], for hand-written futures. Of the tasks that poll one handle, the
+    /// last is woken; each clone of a handle wakes a task of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::read_datagram`].
+    pub fn poll_read_datagram(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, ConnectionError>> {
+        self.poll(cx, Awaited::DatagramReceived, try_read_datagram)
+    }
+
+    /// Tries once; if that gives no result, the task is woken when to try again.
+    fn poll<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        awaited: Awaited,
+        attempt: impl FnOnce(&mut LockedConnection<'_>) -> Option<T>,
+    ) -> Poll<T> {
+        let mut engine = self.0.lock();
+        if let Some(result) = attempt(&mut engine) {
+            return Poll::Ready(result);
+        }
+        let pollers = &mut engine.pollers;
+        let id = *self.1.get_or_insert_with(|| pollers.next_id());
+        pollers.wait(id, awaited, cx.waker());
+        Poll::Pending
+    }
+
     /// A new stream, and whether it is opened as 0-RTT.
     async fn open(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.available(dir);
-        let attempt = |engine: &mut LockedConnection<'_>| match &engine.error {
-            Some(error) => Some(Err(error.clone())),
-            None => {
-                let as_zero_rtt = engine.core.zero_rtt() == ZeroRtt::Offered;
-                let id = engine.core.streams().open(dir);
-                if id.is_none() {
-                    engine.wake_task(); // STREAMS_BLOCKED may be due.
-                }
-                id.map(|id| Ok((id, as_zero_rtt)))
-            }
-        };
-        self.0.until(notify, attempt).await
+        self.0.until(notify, |engine| try_open(engine, dir)).await
     }
 
     /// A stream of the peer, and whether it may be 0-RTT.
     async fn accept(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.opened(dir);
-        let attempt = |engine: &mut LockedConnection<'_>| {
-            if let Some(error) = engine.broken() {
-                return Some(Err(error));
-            }
-            // Streams that arrived before the end can still be read.
-            if let Some(id) = engine.core.streams().accept(dir) {
-                if engine.core.streams().wants_control() {
-                    engine.wake_task(); // MAX_STREAMS is due.
-                }
-                let is_0rtt = engine.core.is_handshaking();
-                return Some(Ok((id, is_0rtt)));
-            }
-            engine.error.clone().map(Err)
-        };
-        self.0.until(notify, attempt).await
+        self.0.until(notify, |engine| try_accept(engine, dir)).await
+    }
+
+    fn opened_bi(&self, id: StreamId, as_zero_rtt: bool) -> (SendStream, RecvStream) {
+        (
+            SendStream::new(self.0.clone(), id, as_zero_rtt),
+            RecvStream::opened(self.0.clone(), id, as_zero_rtt),
+        )
+    }
+
+    fn accepted_bi(&self, id: StreamId, is_0rtt: bool) -> (SendStream, RecvStream) {
+        (
+            SendStream::new(self.0.clone(), id, false),
+            RecvStream::accepted(self.0.clone(), id, is_0rtt),
+        )
     }
 
     /// Waits for the next datagram. Cancel-safe.
@@ -180,17 +277,8 @@ impl Connection {
     ///
     /// If the connection ended, but only once all datagrams that had arrived are read.
     pub async fn read_datagram(&self) -> Result<Bytes, ConnectionError> {
-        let attempt = |engine: &mut LockedConnection<'_>| {
-            if let Some(error) = engine.broken() {
-                return Some(Err(error));
-            }
-            match engine.core.datagrams().recv() {
-                Some(data) => Some(Ok(data)),
-                None => engine.error.clone().map(Err),
-            }
-        };
         self.0
-            .until(&self.0.notifications.datagram_received, attempt)
+            .until(&self.0.notifications.datagram_received, try_read_datagram)
             .await
     }
 
@@ -335,6 +423,52 @@ impl Connection {
     }
 }
 
+/// A new stream, and whether it is opened as 0-RTT; `None` while the peer allows no more.
+fn try_open(
+    engine: &mut LockedConnection<'_>,
+    dir: Dir,
+) -> Option<Result<(StreamId, bool), ConnectionError>> {
+    if let Some(error) = &engine.error {
+        return Some(Err(error.clone()));
+    }
+    let as_zero_rtt = engine.core.zero_rtt() == ZeroRtt::Offered;
+    let id = engine.core.streams().open(dir);
+    if id.is_none() {
+        engine.wake_task(); // STREAMS_BLOCKED may be due.
+    }
+    id.map(|id| Ok((id, as_zero_rtt)))
+}
+
+/// A stream of the peer, and whether it may be 0-RTT; `None` while there is none.
+fn try_accept(
+    engine: &mut LockedConnection<'_>,
+    dir: Dir,
+) -> Option<Result<(StreamId, bool), ConnectionError>> {
+    if let Some(error) = engine.broken() {
+        return Some(Err(error));
+    }
+    // Streams that arrived before the end can still be read.
+    if let Some(id) = engine.core.streams().accept(dir) {
+        if engine.core.streams().wants_control() {
+            engine.wake_task(); // MAX_STREAMS is due.
+        }
+        let is_0rtt = engine.core.is_handshaking();
+        return Some(Ok((id, is_0rtt)));
+    }
+    engine.error.clone().map(Err)
+}
+
+fn try_read_datagram(engine: &mut LockedConnection<'_>) -> Option<Result<Bytes, ConnectionError>> {
+    if let Some(error) = engine.broken() {
+        return Some(Err(error));
+    }
+    // Datagrams that arrived before the end can still be read.
+    match engine.core.datagrams().recv() {
+        Some(data) => Some(Ok(data)),
+        None => engine.error.clone().map(Err),
+    }
+}
+
 fn try_send_datagram(
     engine: &mut LockedConnection<'_>,
     data: Bytes,
@@ -388,5 +522,40 @@ fn open_path(
         Err(E::AddressForbidden) => Err(OpenPathError::AddressForbidden),
         // The events that say why the connection closed are handled first.
         Err(E::Closed) => Err(ConnectionError::LocallyClosed.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::{ClientConfig, Endpoint, ServerConfig};
+
+    /// Handles that come, are polled and go must not leave a waker each.
+    #[tokio::test]
+    async fn a_dropped_handle_leaves_no_waker_behind() -> Result<(), Box<dyn std::error::Error>> {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+        let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+        let client = Endpoint::client("127.0.0.1:0".parse()?)?;
+        let config = ClientConfig::dangerous_insecure(&[b"test"])?;
+        let connecting = client.connect_with(config, server.local_addr()?, "localhost")?;
+        let incoming = server.accept().await.ok_or("closed")?;
+        let (connection, _at_server) = tokio::try_join!(connecting, async { incoming.await })?;
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut polled = connection.clone();
+        for _ in 0..3 {
+            assert!(polled.poll_accept_bi(&mut cx).is_pending());
+            assert!(polled.poll_read_datagram(&mut cx).is_pending());
+        }
+        let mut other = polled.clone();
+        assert!(other.poll_accept_bi(&mut cx).is_pending());
+        let waiting = || connection.0.lock().pollers.len();
+        assert_eq!(waiting(), 3);
+        drop(polled);
+        assert_eq!(waiting(), 1);
+        drop(other);
+        assert_eq!(waiting(), 0);
+        Ok(())
     }
 }

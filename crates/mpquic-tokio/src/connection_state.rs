@@ -29,7 +29,7 @@ use tokio::time::Sleep;
 
 use crate::clock;
 use crate::endpoint_state::EndpointState;
-use crate::notifications::Notifications;
+use crate::notifications::{Awaited, Notifications, Pollers};
 use crate::path_plan::PathPlan;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::sending::{Next, Sending};
@@ -74,6 +74,8 @@ pub(crate) struct Engine {
     pub(crate) writers: FxHashMap<StreamId, Waker>,
     /// Tasks that wait until a stream is stopped or wholly acknowledged.
     pub(crate) finishing: FxHashMap<StreamId, Waker>,
+    /// Tasks that poll handles of the connection.
+    pub(crate) pollers: Pollers,
     /// The paths to open; `None` on a server.
     pub(crate) plan: Option<Box<PathPlan>>,
     path_events: Option<broadcast::Sender<PathEvent>>,
@@ -133,6 +135,7 @@ impl ConnectionState {
                 readers: FxHashMap::default(),
                 writers: FxHashMap::default(),
                 finishing: FxHashMap::default(),
+                pollers: Pollers::default(),
                 plan: plan.map(Box::new),
                 path_events: None,
                 timer: Timer { sleep, armed: None },
@@ -459,7 +462,10 @@ impl Engine {
                 }
                 Event::ConnectionLost { reason } => self.end(notifications, reason),
                 Event::Stream(event) => self.on_stream_event(notifications, event),
-                Event::DatagramReceived => notifications.datagram_received.notify_waiters(),
+                Event::DatagramReceived => {
+                    notifications.datagram_received.notify_waiters();
+                    self.wake_pollers(Awaited::DatagramReceived);
+                }
                 Event::DatagramsUnblocked => notifications.datagrams_unblocked.notify_waiters(),
                 Event::Path(event) => self.on_path_event(notifications, event, now),
             }
@@ -473,10 +479,12 @@ impl Engine {
         let woken = match event {
             StreamEvent::Opened { dir } => {
                 notifications.opened(dir).notify_waiters();
+                self.wake_pollers(Awaited::Opened(dir));
                 None
             }
             StreamEvent::Available { dir } => {
                 notifications.available(dir).notify_waiters();
+                self.wake_pollers(Awaited::Available(dir));
                 None
             }
             StreamEvent::Readable { id } => self.readers.remove(&id),
@@ -512,7 +520,12 @@ impl Engine {
         self.plan = None;
         self.path_events = None;
         self.wake_streams();
+        self.wakers.extend(self.pollers.take_all());
         notifications.notify_everyone();
+    }
+
+    fn wake_pollers(&mut self, awaited: Awaited) {
+        self.wakers.extend(self.pollers.take(awaited));
     }
 
     fn wake_streams(&mut self) {

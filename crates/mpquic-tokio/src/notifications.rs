@@ -1,4 +1,6 @@
-//! [`Notifications`]: who waits for what on a connection.
+//! [`Notifications`] and [`Pollers`]: who waits for what on a connection.
+
+use std::task::Waker;
 
 use mpquic_core::Dir;
 use tokio::sync::Notify;
@@ -48,5 +50,68 @@ fn of(by_direction: &[Notify; 2], dir: Dir) -> &Notify {
     match dir {
         Dir::Bi => bi,
         Dir::Uni => uni,
+    }
+}
+
+/// What a handle can be polled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// The peer opens a stream.
+    Opened(Dir),
+    /// We may open a stream.
+    Available(Dir),
+    DatagramReceived,
+}
+
+/// Names a handle that was polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PollerId(u64);
+
+/// The tasks that poll handles: at most one for each handle and each thing awaited, so that nobody
+/// can pile them up.
+#[derive(Debug, Default)]
+pub(crate) struct Pollers {
+    next: u64,
+    waiting: Vec<(PollerId, Awaited, Waker)>,
+}
+
+impl Pollers {
+    /// A name for a handle.
+    pub(crate) fn next_id(&mut self) -> PollerId {
+        let id = PollerId(self.next);
+        self.next += 1;
+        id
+    }
+
+    /// A task waits, instead of the one that polled the handle for the same before.
+    pub(crate) fn wait(&mut self, id: PollerId, awaited: Awaited, waker: &Waker) {
+        let same = |(of, what, _): &&mut (PollerId, Awaited, Waker)| (*of, *what) == (id, awaited);
+        match self.waiting.iter_mut().find(same) {
+            Some((_, _, before)) => before.clone_from(waker),
+            None => self.waiting.push((id, awaited, waker.clone())),
+        }
+    }
+
+    /// The tasks that waited for this.
+    pub(crate) fn take(&mut self, awaited: Awaited) -> impl Iterator<Item = Waker> {
+        let taken = self
+            .waiting
+            .extract_if(.., move |(_, what, _)| *what == awaited);
+        taken.map(|(_, _, waker)| waker)
+    }
+
+    /// All tasks that waited.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Waker> {
+        self.waiting.drain(..).map(|(_, _, waker)| waker)
+    }
+
+    /// A handle is gone.
+    pub(crate) fn forget(&mut self, id: PollerId) {
+        self.waiting.retain(|(of, ..)| *of != id);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
     }
 }

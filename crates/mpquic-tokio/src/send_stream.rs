@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use mpquic_core::{
     ClosedStream, ConnectionError, FinishError, ResetAtError, StreamId, VarInt, Written,
 };
@@ -196,6 +196,31 @@ impl SendStream {
         self.poll_with(cx, |stream| {
             let written = stream.write(data)?;
             Ok((written, written))
+        })
+    }
+
+    /// Writes from the front of `buf` and advances it, as far as send buffer and flow control allow,
+    /// for hand-written futures. What `buf` hands out as [`Bytes`] without copying is not copied here
+    /// either. Returns the number of bytes, at least one unless `buf` is empty; if there are several
+    /// pieces in `buf`, not more than its first.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
+    pub fn poll_write_buf(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut impl Buf,
+    ) -> Poll<Result<usize, WriteError>> {
+        if !buf.has_remaining() {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_with(cx, |stream| {
+            let length = stream.room()?.min(buf.chunk().len());
+            let mut chunks = [buf.copy_to_bytes(length)];
+            let written = stream.write_chunks(&mut chunks)?;
+            debug_assert_eq!(written.bytes, length, "there was room");
+            Ok((written.bytes, written.bytes))
         })
     }
 

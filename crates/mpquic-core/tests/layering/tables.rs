@@ -137,7 +137,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "connection",
-                "clock connection_ref connection_state path recv_stream send_stream start",
+                "clock connection_ref connection_state notifications path recv_stream send_stream start",
             ),
             (
                 "connecting",

@@ -8,4 +8,5 @@ mod harness;
 mod memory;
 mod panics;
 mod paths;
+mod polls;
 mod slow_tls;
