@@ -187,6 +187,7 @@ pub(crate) const CRATES: &[Row] = &[
         "mpquic-tokio",
         "mpquic_cc mpquic_core mpquic_qlog mpquic_sched",
     ),
+    ("mpquic-h3", "mpquic_tokio"),
     (
         "mpquic-cli",
         "mpquic_cc mpquic_core mpquic_lab mpquic_qlog mpquic_sched mpquic_tokio",

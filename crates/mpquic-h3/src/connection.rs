@@ -1,0 +1,148 @@
+//! [`Connection`]: a connection as `h3` drives it.
+
+use std::task::{Context, Poll};
+
+use bytes::Buf;
+use h3::error::Code;
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
+
+use crate::error;
+use crate::streams::{BidiStream, RecvStream, SendStream};
+
+/// Longest frame unless [`Connection::max_frame_size`] says otherwise, bytes.
+const MAX_FRAME_SIZE: u64 = 64 << 10;
+
+/// A connection for `h3::server::Connection` or `h3::client`.
+///
+/// Keep a clone of the [`mpquic_tokio::Connection`] to look at its paths, or to wait for its end.
+#[derive(Debug)]
+pub struct Connection {
+    open: OpenStreams,
+}
+
+/// Opens streams on a connection.
+#[derive(Debug, Clone)]
+pub struct OpenStreams {
+    connection: mpquic_tokio::Connection,
+    max_frame_size: u64,
+}
+
+impl Connection {
+    /// Wraps a connection that negotiated [`ALPN`](crate::ALPN).
+    pub fn new(connection: mpquic_tokio::Connection) -> Self {
+        Self {
+            open: OpenStreams {
+                connection,
+                max_frame_size: MAX_FRAME_SIZE,
+            },
+        }
+    }
+
+    /// Sets the longest frame that the peer may send, in bytes, DATA frames aside: 64 KiB unless set.
+    /// `h3` keeps such frames in memory until they are whole. A stream with a longer one is ended
+    /// with `H3_EXCESSIVE_LOAD`; if it is the control stream, so is the connection.
+    #[must_use]
+    pub fn max_frame_size(mut self, bytes: u32) -> Self {
+        self.open.max_frame_size = bytes.into();
+        self
+    }
+
+    pub(crate) fn handle(&self) -> &mpquic_tokio::Connection {
+        &self.open.connection
+    }
+}
+
+impl From<mpquic_tokio::Connection> for Connection {
+    fn from(connection: mpquic_tokio::Connection) -> Self {
+        Self::new(connection)
+    }
+}
+
+impl<B: Buf> quic::Connection<B> for Connection {
+    type RecvStream = RecvStream;
+    type OpenStreams = OpenStreams;
+
+    fn poll_accept_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<RecvStream, ConnectionErrorIncoming>> {
+        let OpenStreams {
+            connection,
+            max_frame_size,
+        } = &mut self.open;
+        let accepted = connection.poll_accept_uni(cx);
+        accepted
+            .map_ok(|stream| RecvStream::unidirectional(stream, *max_frame_size))
+            .map_err(error::of_connection)
+    }
+
+    fn poll_accept_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<BidiStream<B>, ConnectionErrorIncoming>> {
+        let OpenStreams {
+            connection,
+            max_frame_size,
+        } = &mut self.open;
+        let accepted = connection.poll_accept_bi(cx);
+        accepted
+            .map_ok(|streams| BidiStream::accepted(streams, *max_frame_size))
+            .map_err(error::of_connection)
+    }
+
+    fn opener(&self) -> OpenStreams {
+        self.open.clone()
+    }
+}
+
+impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
+    type BidiStream = BidiStream<B>;
+    type SendStream = SendStream<B>;
+
+    fn poll_open_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
+        let opened = self.connection.poll_open_bi(cx);
+        opened
+            .map_ok(|streams| BidiStream::opened(streams, self.max_frame_size))
+            .map_err(error::of_lost_connection)
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
+        let opened = self.connection.poll_open_uni(cx);
+        opened
+            .map_ok(SendStream::unidirectional)
+            .map_err(error::of_lost_connection)
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        self.connection.close(error::code(code.value()), reason);
+    }
+}
+
+impl<B: Buf> quic::OpenStreams<B> for Connection {
+    type BidiStream = BidiStream<B>;
+    type SendStream = SendStream<B>;
+
+    fn poll_open_bidi(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
+        self.open.poll_open_bidi(cx)
+    }
+
+    fn poll_open_send(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
+        self.open.poll_open_send(cx)
+    }
+
+    fn close(&mut self, code: Code, reason: &[u8]) {
+        quic::OpenStreams::<B>::close(&mut self.open, code, reason);
+    }
+}

@@ -1,0 +1,147 @@
+//! HTTP datagrams (RFC 9297): the traits of `h3-datagram`.
+
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use h3::quic::{ConnectionErrorIncoming, StreamId};
+use h3_datagram::datagram::EncodedDatagram;
+use h3_datagram::quic_traits::{
+    DatagramConnectionExt, RecvDatagram, SendDatagram, SendDatagramErrorIncoming,
+};
+use mpquic_tokio::SendDatagramError;
+
+use crate::connection::Connection;
+use crate::error;
+
+/// Sends the datagrams of `h3-datagram`. One for which the send buffer has no room is dropped, as the
+/// network may drop it anyway.
+#[derive(Debug)]
+pub struct SendDatagrams(mpquic_tokio::Connection);
+
+/// Receives the datagrams of a connection.
+#[derive(Debug)]
+pub struct RecvDatagrams(mpquic_tokio::Connection);
+
+/// Sends the datagrams of one request.
+///
+/// Use this instead of the sender of `h3-datagram` 0.0.2 for all requests but the first one of a
+/// connection: that one writes the number of the first request into every datagram.
+#[derive(Debug, Clone)]
+pub struct DatagramSender {
+    connection: mpquic_tokio::Connection,
+    quarter_stream_id: u64,
+}
+
+impl DatagramSender {
+    /// For the request with this stream ID, on a connection that was given to `h3` as well.
+    pub fn new(connection: &mpquic_tokio::Connection, stream_id: StreamId) -> Self {
+        Self {
+            connection: connection.clone(),
+            // RFC 9297 section 2.1
+            quarter_stream_id: stream_id.into_inner() / 4,
+        }
+    }
+
+    /// Sends a datagram, unreliably and unordered, at most [`Self::max_size`] bytes. It is copied,
+    /// behind the number of the request.
+    ///
+    /// # Errors
+    ///
+    /// If the peer accepts no datagrams, this one is too large, the send buffer is full, or the
+    /// connection ended.
+    pub fn send(&self, payload: &[u8]) -> Result<(), SendDatagramError> {
+        let size = varint_size(self.quarter_stream_id);
+        let mut datagram = BytesMut::with_capacity(size + payload.len());
+        put_varint(&mut datagram, self.quarter_stream_id);
+        datagram.put_slice(payload);
+        self.connection.send_datagram(datagram.freeze())
+    }
+
+    /// Largest payload that can be sent now, in bytes; `None` if the peer accepts no datagrams.
+    pub fn max_size(&self) -> Option<usize> {
+        self.connection
+            .max_datagram_size()?
+            .checked_sub(varint_size(self.quarter_stream_id))
+    }
+}
+
+/// Bytes of a variable-length integer (RFC 9000 section 16).
+fn varint_size(value: u64) -> usize {
+    match value {
+        0..0x40 => 1,
+        0x40..0x4000 => 2,
+        0x4000..0x4000_0000 => 4,
+        _ => 8,
+    }
+}
+
+fn put_varint(buf: &mut BytesMut, value: u64) {
+    let size = varint_size(value);
+    let prefix = u64::from(size.ilog2()) << (8 * size - 2);
+    buf.put_uint(prefix | value, size);
+}
+
+impl<B: Buf> DatagramConnectionExt<B> for Connection {
+    type SendDatagramHandler = SendDatagrams;
+    type RecvDatagramHandler = RecvDatagrams;
+
+    fn send_datagram_handler(&self) -> SendDatagrams {
+        SendDatagrams(self.handle().clone())
+    }
+
+    fn recv_datagram_handler(&self) -> RecvDatagrams {
+        RecvDatagrams(self.handle().clone())
+    }
+}
+
+impl<B: Buf> SendDatagram<B> for SendDatagrams {
+    fn send_datagram<T: Into<EncodedDatagram<B>>>(
+        &mut self,
+        data: T,
+    ) -> Result<(), SendDatagramErrorIncoming> {
+        let mut data = data.into();
+        let data = data.copy_to_bytes(data.remaining());
+        match self.0.send_datagram(data) {
+            Ok(()) | Err(SendDatagramError::Blocked) => Ok(()),
+            Err(SendDatagramError::TooLarge) => Err(SendDatagramErrorIncoming::TooLarge),
+            Err(SendDatagramError::ConnectionLost(lost)) => Err(
+                SendDatagramErrorIncoming::ConnectionError(error::of_connection(lost)),
+            ),
+            Err(_) => Err(SendDatagramErrorIncoming::NotAvailable),
+        }
+    }
+}
+
+impl RecvDatagram for RecvDatagrams {
+    type Buffer = Bytes;
+
+    fn poll_incoming_datagram(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Bytes, ConnectionErrorIncoming>> {
+        self.0.poll_read_datagram(cx).map_err(error::of_connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 9000 section A.1.
+    #[test]
+    fn numbers_are_written_as_short_as_possible() {
+        for (value, bytes) in [
+            (37, &[0x25][..]),
+            (15_293, &[0x7b, 0xbd]),
+            (494_878_333, &[0x9d, 0x7f, 0x3e, 0x7d]),
+            (
+                151_288_809_941_952_652,
+                &[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c],
+            ),
+        ] {
+            let mut buf = BytesMut::new();
+            put_varint(&mut buf, value);
+            assert_eq!(buf, bytes);
+        }
+    }
+}

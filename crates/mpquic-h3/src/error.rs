@@ -1,0 +1,55 @@
+//! What the errors of a connection and of its streams are called in `h3`.
+
+use std::sync::Arc;
+
+use h3::quic::{ConnectionErrorIncoming, StreamErrorIncoming};
+use mpquic_tokio::{ConnectionError, ReadError, VarInt, WriteError};
+
+pub(crate) fn of_connection(error: ConnectionError) -> ConnectionErrorIncoming {
+    match error {
+        ConnectionError::ApplicationClosed(close) => ConnectionErrorIncoming::ApplicationClose {
+            error_code: close.error_code.into_inner(),
+        },
+        ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut => {
+            ConnectionErrorIncoming::Timeout
+        }
+        other => ConnectionErrorIncoming::Undefined(Arc::new(other)),
+    }
+}
+
+pub(crate) fn of_lost_connection(error: ConnectionError) -> StreamErrorIncoming {
+    StreamErrorIncoming::ConnectionErrorIncoming {
+        connection_error: of_connection(error),
+    }
+}
+
+pub(crate) fn of_read(error: ReadError) -> StreamErrorIncoming {
+    match error {
+        ReadError::Reset(code) => terminated(code),
+        ReadError::ConnectionLost(error) => of_lost_connection(error),
+        ReadError::ClosedStream | ReadError::IllegalOrderedRead | ReadError::ZeroRttRejected => {
+            StreamErrorIncoming::Unknown(Box::new(error))
+        }
+    }
+}
+
+pub(crate) fn of_write(error: WriteError) -> StreamErrorIncoming {
+    match error {
+        WriteError::Stopped(code) => terminated(code),
+        WriteError::ConnectionLost(error) => of_lost_connection(error),
+        WriteError::ClosedStream | WriteError::ZeroRttRejected => {
+            StreamErrorIncoming::Unknown(Box::new(error))
+        }
+    }
+}
+
+fn terminated(code: VarInt) -> StreamErrorIncoming {
+    StreamErrorIncoming::StreamTerminated {
+        error_code: code.into_inner(),
+    }
+}
+
+/// A code as QUIC carries it. Those that are too large for that do not exist.
+pub(crate) fn code(code: u64) -> VarInt {
+    VarInt::from_u64(code).unwrap_or(VarInt::MAX)
+}

@@ -1,0 +1,112 @@
+//! HTTP/3 over multipath QUIC: the traits of [`h3`] and [`h3_datagram`] over [`mpquic_tokio`].
+//!
+//! `h3` speaks HTTP/3 (RFC 9114) over any QUIC that implements its traits. [`Connection`] implements
+//! them, so servers and clients written for `h3` run over several paths unchanged. Offer the
+//! protocol [`ALPN`].
+//!
+//! ```
+//! use bytes::{Buf, Bytes};
+//! use http::{Request, Response};
+//! use mpquic_h3::h3;
+//! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint};
+//!
+//! # type Error = Box<dyn std::error::Error + Send + Sync>;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! // A server that answers every request.
+//! let (config, certificate) = ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN])?;
+//! let server = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+//! let address = server.local_addr()?;
+//! tokio::spawn(async move {
+//!     let connection = server.accept().await.ok_or("closed")?.await?;
+//!     let connection = mpquic_h3::Connection::new(connection);
+//!     let mut requests = h3::server::Connection::<_, Bytes>::new(connection).await?;
+//!     while let Some(request) = requests.accept().await? {
+//!         let (request, mut stream) = request.resolve_request().await?;
+//!         stream.send_response(Response::new(())).await?;
+//!         let text = format!("{} over every path", request.uri().path());
+//!         stream.send_data(text.into()).await?;
+//!         stream.finish().await?;
+//!     }
+//!     Ok::<_, Error>(())
+//! });
+//!
+//! // A client with two local addresses, and so with two paths.
+//! let pin = certificate_fingerprint(&certificate);
+//! let client = Endpoint::builder()
+//!     .bind("127.0.0.1:0".parse()?)
+//!     .bind("127.0.0.2:0".parse()?)
+//!     .client(ClientConfig::with_pin(pin, &[mpquic_h3::ALPN])?)
+//!     .build()?;
+//! let connection = client.connect(address, "localhost")?.await?;
+//! let connection = mpquic_h3::Connection::new(connection);
+//! let (mut driver, mut requests) = h3::client::new(connection).await?;
+//! let driving = tokio::spawn(async move { driver.wait_idle().await });
+//!
+//! let request = Request::get("https://localhost/hello").body(())?;
+//! let mut stream = requests.send_request(request).await?;
+//! stream.finish().await?;
+//! assert_eq!(stream.recv_response().await?.status(), 200);
+//! let mut body = Vec::new();
+//! while let Some(mut data) = stream.recv_data().await? {
+//!     body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+//! }
+//! assert_eq!(body, b"/hello over every path");
+//!
+//! drop(requests); // The last one closes the connection.
+//! driving.await?;
+//! client.wait_idle().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What becomes of bytes
+//!
+//! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Bodies
+//! that are sent are copied once, into the send buffer, because `h3` shows them only as slices; so
+//! is what goes through [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
+//!
+//! # What becomes of errors
+//!
+//! | mpquic | h3 |
+//! |---|---|
+//! | the peer's application closed the connection | `ConnectionErrorIncoming::ApplicationClose` with its code |
+//! | nothing was heard for the idle timeout; the handshake took too long | `ConnectionErrorIncoming::Timeout` |
+//! | another end of the connection | `ConnectionErrorIncoming::Undefined`, around a [`mpquic_tokio::ConnectionError`] |
+//! | the peer reset a stream, or asked us to stop | `StreamErrorIncoming::StreamTerminated` with its code |
+//! | misuse of a stream, 0-RTT rejected | `StreamErrorIncoming::Unknown`, around the error of [`mpquic_tokio`] |
+//!
+//! # What becomes of requests that are dropped
+//!
+//! A request or response that is dropped before `finish` was called is reset with
+//! `H3_REQUEST_CANCELLED`: the peer must not take a part for the whole. A client that drops a
+//! response which it has not read to its end cancels it with the same code; a server asks for no
+//! more of the request, with `H3_NO_ERROR`.
+//!
+//! # What is limited
+//!
+//! `h3` collects each frame that is not DATA until it is whole, however long it says it will be.
+//! [`Connection::max_frame_size`] bounds that. Give `h3`'s builders a `max_field_section_size` too:
+//! it bounds what a field section takes up once it is decoded.
+//!
+//! # Closing
+//!
+//! `h3` closes a connection when its `Connection` is dropped, or its last `SendRequest`. What was
+//! sent and not acknowledged is lost then. A server that shuts down after its last answer should
+//! wait until the client has closed the connection, with
+//! [`closed`](mpquic_tokio::Connection::closed) on a clone that it kept.
+
+mod connection;
+mod datagrams;
+mod error;
+mod frame_guard;
+mod streams;
+
+pub use connection::{Connection, OpenStreams};
+pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
+pub use h3;
+pub use h3_datagram;
+pub use streams::{BidiStream, RecvStream, SendStream};
+
+/// The name of HTTP/3 for application-layer protocol negotiation.
+pub const ALPN: &[u8] = b"h3";

@@ -1,0 +1,298 @@
+//! Streams as `h3` reads and writes them.
+
+use std::fmt;
+use std::task::{Context, Poll, Waker, ready};
+
+use bytes::{Buf, Bytes};
+use h3::error::Code;
+use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
+
+use crate::error;
+use crate::frame_guard::FrameGuard;
+
+/// A stream for a request and its response.
+#[derive(Debug)]
+pub struct BidiStream<B> {
+    send: SendStream<B>,
+    recv: RecvStream,
+}
+
+/// The sending half of a stream.
+pub struct SendStream<B> {
+    stream: mpquic_tokio::SendStream,
+    /// What is being written.
+    writing: Option<WriteBuf<B>>,
+    /// Finished or reset, or of a kind that ends when it is dropped.
+    ended: bool,
+}
+
+/// The receiving half of a stream.
+#[derive(Debug)]
+pub struct RecvStream {
+    stream: mpquic_tokio::RecvStream,
+    guard: FrameGuard,
+    /// The next frame is too long.
+    too_long: bool,
+    /// What the peer is told if the stream is dropped before its end.
+    on_drop: Code,
+    /// Nothing need be said on drop.
+    ended: bool,
+}
+
+impl<B> BidiStream<B> {
+    /// A stream that we opened, as a client.
+    pub(crate) fn opened(
+        streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
+        max_frame_size: u64,
+    ) -> Self {
+        Self::new(streams, max_frame_size, Code::H3_REQUEST_CANCELLED)
+    }
+
+    /// A stream that the peer opened.
+    pub(crate) fn accepted(
+        streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
+        max_frame_size: u64,
+    ) -> Self {
+        // RFC 9114 section 4.1: a server may do without the rest of a request.
+        Self::new(streams, max_frame_size, Code::H3_NO_ERROR)
+    }
+
+    fn new(
+        (send, recv): (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
+        max_frame_size: u64,
+        on_drop: Code,
+    ) -> Self {
+        Self {
+            send: SendStream {
+                stream: send,
+                writing: None,
+                ended: false,
+            },
+            recv: RecvStream {
+                stream: recv,
+                guard: FrameGuard::of_request(max_frame_size),
+                too_long: false,
+                on_drop,
+                ended: false,
+            },
+        }
+    }
+}
+
+impl<B> SendStream<B> {
+    pub(crate) fn unidirectional(stream: mpquic_tokio::SendStream) -> Self {
+        Self {
+            stream,
+            writing: None,
+            ended: true,
+        }
+    }
+}
+
+impl<B> fmt::Debug for SendStream<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SendStream").field(&self.stream).finish()
+    }
+}
+
+impl<B> Drop for SendStream<B> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // RFC 9114 section 4.1.1: a part must not look like the whole. If the peer has stopped
+            // the stream, there is nothing to reset.
+            let code = error::code(Code::H3_REQUEST_CANCELLED.value());
+            let _ = self.stream.reset(code);
+        }
+    }
+}
+
+impl<B: Buf> quic::SendStream<B> for SendStream<B> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        while let Some(data) = &mut self.writing {
+            if !data.has_remaining() {
+                self.writing = None;
+                break;
+            }
+            let written = self.stream.poll_write(cx, data.chunk());
+            data.advance(ready!(written).map_err(error::of_write)?);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
+        if self.writing.is_some() {
+            let error = "data was given to a stream that was not ready for it";
+            return Err(StreamErrorIncoming::Unknown(error.into()));
+        }
+        self.writing = Some(data.into());
+        Ok(())
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        ready!(self.poll_ready(cx))?;
+        let finished = self.stream.finish();
+        self.ended = true;
+        Poll::Ready(finished.map_err(|error| StreamErrorIncoming::Unknown(Box::new(error))))
+    }
+
+    fn reset(&mut self, reset_code: u64) {
+        self.ended = true;
+        self.writing = None;
+        // A stream that ended before needs no reset.
+        let _ = self.stream.reset(error::code(reset_code));
+    }
+
+    fn send_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+impl<B: Buf> quic::SendStreamUnframed<B> for SendStream<B> {
+    fn poll_send<D: Buf>(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut D,
+    ) -> Poll<Result<usize, StreamErrorIncoming>> {
+        ready!(quic::SendStream::<B>::poll_ready(self, cx))?;
+        let written = self.stream.poll_write_buf(cx, buf);
+        written.map_err(error::of_write)
+    }
+}
+
+impl RecvStream {
+    pub(crate) fn unidirectional(stream: mpquic_tokio::RecvStream, max_frame_size: u64) -> Self {
+        Self {
+            stream,
+            guard: FrameGuard::of_unidirectional(max_frame_size),
+            too_long: false,
+            on_drop: Code::H3_NO_ERROR,
+            ended: false,
+        }
+    }
+
+    fn stop(&mut self, code: Code) {
+        self.ended = true;
+        // A stream that ended before need not be stopped.
+        let _ = self.stream.stop(error::code(code.value()));
+    }
+}
+
+impl Drop for RecvStream {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // Who does not expect a body does not read as far as the end of the stream: if it is there,
+        // the peer need not be told anything.
+        let mut cx = Context::from_waker(Waker::noop());
+        if !matches!(
+            self.stream.poll_read_chunk(&mut cx, 1, true),
+            Poll::Ready(Ok(None))
+        ) {
+            self.stop(self.on_drop);
+        }
+    }
+}
+
+impl quic::RecvStream for RecvStream {
+    type Buf = Bytes;
+
+    fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        if self.too_long {
+            self.stop(Code::H3_EXCESSIVE_LOAD);
+            return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
+                error_code: Code::H3_EXCESSIVE_LOAD.value(),
+            }));
+        }
+        let mut chunk = match ready!(self.stream.poll_read_chunk(cx, usize::MAX, true)) {
+            Ok(Some(chunk)) => chunk.bytes,
+            Ok(None) => {
+                self.ended = true;
+                return Poll::Ready(Ok(None));
+            }
+            Err(error) => return Poll::Ready(Err(error::of_read(error))),
+        };
+        if let Err(too_long) = self.guard.check(&chunk) {
+            // What comes before counts: it may say that this is the control stream.
+            self.too_long = true;
+            chunk.truncate(too_long.payload_at);
+        }
+        Poll::Ready(Ok(Some(chunk)))
+    }
+
+    fn stop_sending(&mut self, error_code: u64) {
+        self.stop(Code::from(error_code));
+    }
+
+    fn recv_id(&self) -> StreamId {
+        stream_id(self.stream.id())
+    }
+}
+
+impl<B: Buf> quic::SendStream<B> for BidiStream<B> {
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        self.send.poll_ready(cx)
+    }
+
+    fn send_data<T: Into<WriteBuf<B>>>(&mut self, data: T) -> Result<(), StreamErrorIncoming> {
+        self.send.send_data(data)
+    }
+
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
+        self.send.poll_finish(cx)
+    }
+
+    fn reset(&mut self, reset_code: u64) {
+        self.send.reset(reset_code);
+    }
+
+    fn send_id(&self) -> StreamId {
+        self.send.send_id()
+    }
+}
+
+impl<B: Buf> quic::SendStreamUnframed<B> for BidiStream<B> {
+    fn poll_send<D: Buf>(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut D,
+    ) -> Poll<Result<usize, StreamErrorIncoming>> {
+        self.send.poll_send(cx, buf)
+    }
+}
+
+impl<B> quic::RecvStream for BidiStream<B> {
+    type Buf = Bytes;
+
+    fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        self.recv.poll_data(cx)
+    }
+
+    fn stop_sending(&mut self, error_code: u64) {
+        self.recv.stop_sending(error_code);
+    }
+
+    fn recv_id(&self) -> StreamId {
+        self.recv.recv_id()
+    }
+}
+
+impl<B: Buf> quic::BidiStream<B> for BidiStream<B> {
+    type SendStream = SendStream<B>;
+    type RecvStream = RecvStream;
+
+    fn split(self) -> (SendStream<B>, RecvStream) {
+        (self.send, self.recv)
+    }
+}
+
+fn stream_id(id: mpquic_tokio::StreamId) -> StreamId {
+    // Both count up to 2^62 - 1.
+    StreamId::try_from(u64::from(id)).unwrap_or_else(|_| unreachable!("{id} is a stream ID"))
+}

@@ -1,0 +1,7 @@
+//! Servers and clients of `h3` over real sockets: two loopback addresses are two paths.
+
+mod bodies;
+mod closing;
+mod datagrams;
+mod harness;
+mod limits;
