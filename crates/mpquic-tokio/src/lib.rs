@@ -101,6 +101,7 @@ mod socket;
 mod socket_task;
 mod sockets;
 mod start;
+mod stream_watch;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -120,6 +121,7 @@ pub use path::{Path, PathEvents};
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, ResetError};
 pub use send_stream::{SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
+pub use stream_watch::StreamWatch;
 
 pub use mpquic_core::config::{
     AckFrequencyOptions, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption,

@@ -228,35 +228,11 @@ impl SendStream {
     fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
-        mut write: impl FnMut(
+        write: impl FnMut(
             &mut mpquic_core::SendStream<'_>,
         ) -> Result<(T, usize), mpquic_core::WriteError>,
     ) -> Poll<Result<T, WriteError>> {
-        let mut engine = self.connection.lock();
-        if let Some(error) = &engine.error {
-            return Poll::Ready(Err(error.clone().into()));
-        }
-        if engine.is_rejected(self.as_zero_rtt) {
-            return Poll::Ready(Err(WriteError::ZeroRttRejected));
-        }
-        match write(&mut engine.core.send_stream(self.id)) {
-            Ok((result, bytes)) => {
-                if bytes > 0 {
-                    engine.wrote(bytes);
-                }
-                Poll::Ready(Ok(result))
-            }
-            Err(mpquic_core::WriteError::Blocked) => {
-                engine.writers.insert(self.id, cx.waker().clone());
-                Poll::Pending
-            }
-            Err(mpquic_core::WriteError::Stopped(code)) => {
-                Poll::Ready(Err(WriteError::Stopped(code)))
-            }
-            Err(mpquic_core::WriteError::ClosedStream) => {
-                Poll::Ready(Err(WriteError::ClosedStream))
-            }
-        }
+        poll_write_with(&self.connection, self.id, self.as_zero_rtt, cx, write)
     }
 
     /// Ends the stream after the bytes written so far. Does not wait: see [`Self::stopped`].
@@ -348,27 +324,68 @@ impl SendStream {
     ///
     /// If the connection ended before, or the server rejected the stream together with 0-RTT.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
-        poll_fn(|cx| {
-            let mut engine = self.connection.lock();
-            if engine.is_rejected(self.as_zero_rtt) {
-                return Poll::Ready(Err(StoppedError::ZeroRttRejected));
-            }
-            if let Some(error) = engine.broken() {
-                return Poll::Ready(Err(error.into()));
-            }
-            match engine.core.send_stream(self.id).stopped() {
-                Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
-                Err(_) => return Poll::Ready(Ok(None)),
-                Ok(None) => {}
-            }
-            if let Some(error) = &engine.error {
-                return Poll::Ready(Err(error.clone().into()));
-            }
-            engine.finishing.insert(self.id, cx.waker().clone());
-            Poll::Pending
-        })
-        .await
+        poll_fn(|cx| poll_stopped(&self.connection, self.id, self.as_zero_rtt, cx)).await
     }
+}
+
+/// Writes to a stream, opened as 0-RTT or not, once something can be written. `write` returns its
+/// result and the number of bytes it wrote.
+pub(crate) fn poll_write_with<T>(
+    connection: &ConnectionRef,
+    id: StreamId,
+    as_zero_rtt: bool,
+    cx: &mut Context<'_>,
+    mut write: impl FnMut(
+        &mut mpquic_core::SendStream<'_>,
+    ) -> Result<(T, usize), mpquic_core::WriteError>,
+) -> Poll<Result<T, WriteError>> {
+    let mut engine = connection.lock();
+    if let Some(error) = &engine.error {
+        return Poll::Ready(Err(error.clone().into()));
+    }
+    if engine.is_rejected(as_zero_rtt) {
+        return Poll::Ready(Err(WriteError::ZeroRttRejected));
+    }
+    match write(&mut engine.core.send_stream(id)) {
+        Ok((result, bytes)) => {
+            if bytes > 0 {
+                engine.wrote(bytes);
+            }
+            Poll::Ready(Ok(result))
+        }
+        Err(mpquic_core::WriteError::Blocked) => {
+            engine.writers.insert(id, cx.waker().clone());
+            Poll::Pending
+        }
+        Err(mpquic_core::WriteError::Stopped(code)) => Poll::Ready(Err(WriteError::Stopped(code))),
+        Err(mpquic_core::WriteError::ClosedStream) => Poll::Ready(Err(WriteError::ClosedStream)),
+    }
+}
+
+/// Whether the peer asked us to stop sending a stream, opened as 0-RTT or not, or has all of it.
+pub(crate) fn poll_stopped(
+    connection: &ConnectionRef,
+    id: StreamId,
+    as_zero_rtt: bool,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<VarInt>, StoppedError>> {
+    let mut engine = connection.lock();
+    if engine.is_rejected(as_zero_rtt) {
+        return Poll::Ready(Err(StoppedError::ZeroRttRejected));
+    }
+    if let Some(error) = engine.broken() {
+        return Poll::Ready(Err(error.into()));
+    }
+    match engine.core.send_stream(id).stopped() {
+        Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),
+        Err(_) => return Poll::Ready(Ok(None)),
+        Ok(None) => {}
+    }
+    if let Some(error) = &engine.error {
+        return Poll::Ready(Err(error.clone().into()));
+    }
+    engine.finishing.insert(id, cx.waker().clone());
+    Poll::Pending
 }
 
 impl Drop for SendStream {

@@ -144,6 +144,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "config connection connection_ref connection_state start",
             ),
             ("connection_properties", "clock connection connection_state"),
+            ("stream_watch", "connection connection_ref send_stream"),
             (
                 "incoming",
                 "clock config connecting connection connection_state start",

@@ -96,3 +96,34 @@ async fn streams_end_as_the_application_says() -> TestResult {
     assert_eq!(long, Err(ReadToEndError::TooLong));
     Ok(())
 }
+
+/// Libraries keep the streams they open, and tell only their IDs.
+#[tokio::test]
+async fn a_stream_is_watched_by_its_id() -> TestResult {
+    let mut transport = default_transport();
+    transport.send_window = 10_000;
+    let config = client(transport)?;
+    let net = Net::new(&["127.0.0.1"], &["127.0.0.1", "127.0.0.2"], config)?;
+    let (a, b) = net.connect().await?;
+    let mut stream = a.open_uni().await?;
+    let watch = a.watch_stream(stream.id());
+    assert_eq!(within("writable", watch.writable()).await??, 10_000);
+    watch.set_priority(3)?;
+    assert_eq!(stream.priority(), Ok(3));
+    stream.write_all(&pattern(10_000, 1)).await?;
+    stream.finish()?;
+    // It goes on without the handle.
+    drop(stream);
+    let mut first = within("accept", b.accept_uni()).await??;
+    assert_eq!(within("acknowledged", watch.stopped()).await?, Ok(None));
+    assert_eq!(first.read_to_end(20_000).await?.len(), 10_000);
+    assert_eq!(watch.writable().await, Err(WriteError::ClosedStream));
+
+    let mut stream = a.open_uni().await?;
+    stream.write_all(&pattern(5_000, 1)).await?;
+    let watch = a.watch_stream(stream.id());
+    within("accept", b.accept_uni()).await??.stop(7u32.into())?;
+    let code = within("stopped", watch.stopped()).await??;
+    assert_eq!(code, Some(7u32.into()));
+    Ok(())
+}

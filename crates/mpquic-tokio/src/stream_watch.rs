@@ -1,0 +1,75 @@
+//! [`StreamWatch`]: a look at a stream whose handle is elsewhere.
+
+use std::future::poll_fn;
+
+use mpquic_core::{ClosedStream, StreamId, VarInt};
+
+use crate::connection::Connection;
+use crate::connection_ref::ConnectionRef;
+use crate::send_stream::{StoppedError, WriteError, poll_stopped, poll_write_with};
+
+/// Watches the sending half of a stream whose [`SendStream`](crate::SendStream) is elsewhere: in a
+/// library that was given the connection and tells only the IDs of its streams, for example.
+///
+/// A stream wakes one task that waits to write and one that waits for [`Self::stopped`]: of several,
+/// the last. A watch keeps the connection open, and does nothing to the stream when it is dropped.
+#[derive(Debug, Clone)]
+pub struct StreamWatch {
+    connection: ConnectionRef,
+    id: StreamId,
+}
+
+impl Connection {
+    /// Watches the sending half of the stream with this ID. If there is none, it is like one that
+    /// ended.
+    pub fn watch_stream(&self, id: StreamId) -> StreamWatch {
+        StreamWatch {
+            connection: self.0.clone(),
+            id,
+        }
+    }
+}
+
+impl StreamWatch {
+    /// The stream's ID.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// Like [`SendStream::writable`](crate::SendStream::writable). Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the peer stopped the stream, the stream is closed, or the connection ended.
+    pub async fn writable(&self) -> Result<usize, WriteError> {
+        poll_fn(|cx| {
+            poll_write_with(&self.connection, self.id, false, cx, |stream| {
+                Ok((stream.room()?, 0))
+            })
+        })
+        .await
+    }
+
+    /// Like [`SendStream::stopped`](crate::SendStream::stopped), also after that handle is gone.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended before.
+    pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
+        poll_fn(|cx| poll_stopped(&self.connection, self.id, false, cx)).await
+    }
+
+    /// Sets the priority. Larger is more urgent; 0 is the default.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_priority(&self, priority: i32) -> Result<(), ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        engine.core.send_stream(self.id).set_priority(priority)
+    }
+}
