@@ -46,6 +46,8 @@ pub(crate) enum Command {
 
 /// Serve the files of a directory
 ///
+/// Over HTTP/3, with a page for each directory that has no index.html, and over HTTP/0.9.
+///
 /// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of a
 /// self-signed certificate, for the --pin option of `mpquic get`. Runs until interrupted.
 #[derive(Debug, Args)]
@@ -70,7 +72,7 @@ pub(crate) struct Serve {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "hq-interop"
+        default_value = "h3,hq-interop"
     )]
     pub(crate) alpn: Vec<Alpn>,
     /// Most paths a client may have open at a time; 0 turns multipath off
@@ -292,6 +294,8 @@ impl TrustArgs {
 /// An application protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Alpn {
+    /// HTTP/3
+    H3,
     /// HTTP/0.9 over QUIC, as used by interoperability tests
     HqInterop,
 }
@@ -299,6 +303,7 @@ pub(crate) enum Alpn {
 impl Alpn {
     pub(crate) fn bytes(self) -> &'static [u8] {
         match self {
+            Self::H3 => b"h3",
             Self::HqInterop => b"hq-interop",
         }
     }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::args::{Cipher, Demo};
 use crate::download::Download;
 use crate::failure::Failure;
-use crate::files::{Content, OpenError, Source};
+use crate::files::{Content, OpenError, Reader, Source};
 use crate::rate_limit::limited;
 use crate::report::Report;
 use crate::serve::{self, CLOSE_TIME, Service, all_protocols};
@@ -140,6 +140,7 @@ impl Source for Generated {
     fn open(&self, _: &str) -> Result<Content, OpenError> {
         Ok(Content {
             length: self.length,
+            modified: None,
             reader: Box::new(Generator {
                 state: 0x9e37_79b9_7f4a_7c15,
                 left: self.length,
@@ -164,6 +165,12 @@ impl Generator {
         self.state ^= self.state >> 7;
         self.state ^= self.state << 17;
         self.state.to_le_bytes()
+    }
+}
+
+impl Reader for Generator {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        io::copy(&mut self.take(bytes), &mut io::sink()).map(|_| ())
     }
 }
 

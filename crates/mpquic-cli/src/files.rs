@@ -1,17 +1,55 @@
 //! What a server serves: the regular files of a directory, or generated data.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use thiserror::Error;
 
+/// The most entries of a directory that are listed.
+const MAX_ENTRIES: usize = 10_000;
+
 /// Something to send.
 pub(crate) struct Content {
     pub(crate) length: u64,
-    pub(crate) reader: Box<dyn Read + Send>,
+    /// When it changed last, if that is known.
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) reader: Box<dyn Reader>,
+}
+
+/// What content is read from.
+pub(crate) trait Reader: Read + Send {
+    /// Goes over the next bytes, or to the end if there are fewer.
+    fn skip(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+impl Reader for File {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        let bytes = i64::try_from(bytes).map_err(io::Error::other)?;
+        self.seek(SeekFrom::Current(bytes)).map(|_| ())
+    }
+}
+
+/// What is in a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Listing {
+    /// By name, directories first.
+    pub(crate) entries: Vec<Entry>,
+    /// There are more.
+    pub(crate) is_cut: bool,
+}
+
+/// A file or directory in a directory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// Length of a file; `None` for a directory.
+    pub(crate) length: Option<u64>,
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// Why there is nothing to send.
@@ -27,6 +65,16 @@ pub(crate) enum OpenError {
 pub(crate) trait Source: Send + Sync {
     /// `path` is the target of the request, percent-encoded. May block.
     fn open(&self, path: &str) -> Result<Content, OpenError>;
+
+    /// True if `path` is a directory that can be listed. May block.
+    fn is_directory(&self, _path: &str) -> bool {
+        false
+    }
+
+    /// What the directory `path` has in it. May block.
+    fn list(&self, _path: &str) -> Result<Listing, OpenError> {
+        Err(OpenError::NotFound)
+    }
 }
 
 /// The regular files in a directory and below it. Symbolic links that lead out of it, `..` and
@@ -49,44 +97,104 @@ impl Directory {
 
     /// The file that a request means, if it is in the directory.
     fn find(&self, target: &str) -> Option<PathBuf> {
-        let path = target.split(['?', '#']).next()?.strip_prefix('/')?;
-        let mut file = self.root.clone();
+        self.resolve(target).filter(|path| path.is_file())
+    }
+
+    /// What a request means, without links, if it is in the directory or the directory itself.
+    fn resolve(&self, target: &str) -> Option<PathBuf> {
+        let path = path_of(target).strip_prefix('/')?;
+        let mut found = self.root.clone();
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {
             let segment = percent_decode(segment)?;
             let mut components = Path::new(&segment).components();
             // Anything that the system would read as more than one plain name is refused.
             match (components.next(), components.next()) {
                 (Some(Component::Normal(name)), None) if name == segment.as_str() => {
-                    file.push(name);
+                    found.push(name);
                 }
                 _ => return None,
             }
         }
-        let is_shown = |path: &Path| {
-            let below = path.strip_prefix(&self.root).ok()?;
-            let has_dot = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
-            (self.dot_files || !below.iter().any(has_dot)).then_some(())
-        };
-        is_shown(&file)?;
-        let file = file.canonicalize().ok()?;
+        self.is_shown(&found).then_some(())?;
+        let found = found.canonicalize().ok()?;
         // A link must not lead out of the directory, nor to what is not shown.
-        is_shown(&file)?;
-        file.is_file().then_some(file)
+        self.is_shown(&found).then_some(found)
+    }
+
+    /// True for paths in the directory that may be shown.
+    fn is_shown(&self, path: &Path) -> bool {
+        let has_dot = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b".");
+        path.strip_prefix(&self.root)
+            .is_ok_and(|below| self.dot_files || !below.iter().any(has_dot))
+    }
+
+    /// How an entry of a directory is listed, if a request for it would find something.
+    fn entry(&self, path: &Path) -> Option<Entry> {
+        let name = path.file_name()?.to_str()?.to_owned();
+        let leads_to = path.canonicalize().ok()?;
+        if !self.is_shown(path) || !self.is_shown(&leads_to) {
+            return None;
+        }
+        let metadata = fs::metadata(&leads_to).ok()?;
+        if !metadata.is_file() && !metadata.is_dir() {
+            return None;
+        }
+        Some(Entry {
+            name,
+            length: metadata.is_file().then_some(metadata.len()),
+            modified: metadata.modified().ok(),
+        })
     }
 }
 
 impl Source for Directory {
     fn open(&self, path: &str) -> Result<Content, OpenError> {
         let path = self.find(path).ok_or(OpenError::NotFound)?;
-        let length = fs::metadata(&path)?.len();
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
         Ok(Content {
-            length,
-            reader: Box::new(File::open(path)?),
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            reader: Box::new(file),
         })
+    }
+
+    fn is_directory(&self, path: &str) -> bool {
+        self.resolve(path).is_some_and(|path| path.is_dir())
+    }
+
+    fn list(&self, path: &str) -> Result<Listing, OpenError> {
+        let path = self.resolve(path).ok_or(OpenError::NotFound)?;
+        if !path.is_dir() {
+            return Err(OpenError::NotFound);
+        }
+        let mut entries = Vec::new();
+        let mut is_cut = false;
+        for entry in fs::read_dir(&path)? {
+            if let Some(entry) = self.entry(&entry?.path()) {
+                is_cut = entries.len() == MAX_ENTRIES;
+                if is_cut {
+                    break;
+                }
+                entries.push(entry);
+            }
+        }
+        entries.sort_by(|a, b| (a.length.is_some(), &a.name).cmp(&(b.length.is_some(), &b.name)));
+        Ok(Listing { entries, is_cut })
     }
 }
 
-fn percent_decode(segment: &str) -> Option<String> {
+/// The path of a request's target.
+pub(crate) fn path_of(target: &str) -> &str {
+    target.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// True for paths that can name something: absolute, and properly encoded.
+pub(crate) fn is_well_formed(path: &str) -> bool {
+    path.starts_with('/') && percent_decode(path).is_some()
+}
+
+pub(crate) fn percent_decode(segment: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(segment.len());
     let mut bytes = segment.bytes();
     while let Some(byte) = bytes.next() {
@@ -106,8 +214,11 @@ fn percent_decode(segment: &str) -> Option<String> {
 /// as the system takes to open or read, and not while anybody waits for a client.
 pub(crate) struct OpenContent {
     pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
     /// `None` while a thread reads from it.
-    reader: Option<Box<dyn Read + Send>>,
+    reader: Option<Box<dyn Reader>>,
+    /// The most that is still to be read.
+    left: u64,
 }
 
 impl OpenContent {
@@ -116,20 +227,47 @@ impl OpenContent {
         let content = opened.map_err(io::Error::other)??;
         Ok(Self {
             length: content.length,
+            modified: content.modified,
             reader: Some(content.reader),
+            left: u64::MAX,
         })
+    }
+
+    /// Narrows what is read, before the first read. The length is that of the range then.
+    pub(crate) async fn select(&mut self, range: Range<u64>) -> io::Result<()> {
+        self.length = range.end.saturating_sub(range.start);
+        self.left = self.length;
+        if range.start == 0 {
+            return Ok(());
+        }
+        self.with_reader(move |reader| reader.skip(range.start))
+            .await
     }
 
     /// The next `size` bytes, fewer at the end, none after it.
     pub(crate) async fn read(&mut self, size: usize) -> io::Result<Bytes> {
+        let size = usize::try_from(self.left).map_or(size, |left| left.min(size));
+        let read = move |reader: &mut dyn Reader| {
+            let mut piece = Vec::with_capacity(size);
+            reader.take(size as u64).read_to_end(&mut piece)?;
+            Ok(Bytes::from(piece))
+        };
+        let piece = self.with_reader(read).await?;
+        self.left -= piece.len() as u64;
+        Ok(piece)
+    }
+
+    async fn with_reader<T: Send + 'static>(
+        &mut self,
+        run: impl FnOnce(&mut dyn Reader) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
         let reader = self.reader.take();
         let mut reader = reader.ok_or_else(|| io::Error::other("a read was given up"))?;
-        let read = move || {
-            let mut piece = Vec::with_capacity(size);
-            let result = reader.by_ref().take(size as u64).read_to_end(&mut piece);
-            (reader, result.map(|_| piece.into()))
+        let run = move || {
+            let result = run(&mut *reader);
+            (reader, result)
         };
-        let (reader, result) = tokio::task::spawn_blocking(read)
+        let (reader, result) = tokio::task::spawn_blocking(run)
             .await
             .map_err(io::Error::other)?;
         self.reader = Some(reader);
@@ -187,6 +325,75 @@ mod tests {
             &format!("/{}/secret", outside.path().display()),
         ] {
             assert!(directory.find(target).is_none(), "{target}");
+        }
+    }
+
+    #[test]
+    fn directories_are_listed_by_name_and_without_what_is_not_found() {
+        let (outside, mut directory) = directory();
+        let root = directory.root.clone();
+        fs::create_dir(root.join("B")).unwrap();
+        fs::write(root.join(".hidden"), "x").unwrap();
+        fs::write(root.join("0"), "12345").unwrap();
+        #[cfg(unix)]
+        for (to, name) in [("a.txt", "in"), ("../secret", "out"), (".hidden", "shown")] {
+            std::os::unix::fs::symlink(to, root.join(name)).unwrap();
+        }
+        let names = |directory: &Directory, target: &str| -> Vec<_> {
+            let entries = directory.list(target).unwrap().entries.into_iter();
+            entries.map(|entry| (entry.name, entry.length)).collect()
+        };
+        let named = |name: &str, length| (name.to_owned(), length);
+        let mut expected = vec![
+            named("B", None),
+            named("sub dir", None),
+            named("0", Some(5)),
+            named("a.txt", Some(1)),
+        ];
+        if cfg!(unix) {
+            expected.push(named("in", Some(1)));
+        }
+        assert_eq!(names(&directory, "/"), expected);
+        assert_eq!(names(&directory, "/sub%20dir"), [named("b", Some(1))]);
+        let outside = format!("/{}", outside.path().display());
+        for target in ["/a.txt", "/missing", "/..", "/sub%20dir/..", "", &outside] {
+            assert!(directory.list(target).is_err(), "{target}");
+        }
+        directory.dot_files = true;
+        assert!(names(&directory, "/").contains(&named(".hidden", Some(1))));
+    }
+
+    #[test]
+    fn of_very_large_directories_a_part_is_listed() {
+        let (_outside, directory) = directory();
+        for number in 0..MAX_ENTRIES {
+            fs::write(directory.root.join(number.to_string()), "").unwrap();
+        }
+        let listing = directory.list("/").unwrap();
+        assert!(listing.is_cut);
+        assert_eq!(listing.entries.len(), MAX_ENTRIES);
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_file_is_read() {
+        let (_outside, directory) = directory();
+        let data: Vec<u8> = (0..100_000).map(|index| index as u8).collect();
+        fs::write(directory.root.join("big"), &data).unwrap();
+        let source: Arc<dyn Source> = Arc::new(directory);
+        for range in [0..10, 99_990..100_000, 5..50_000, 7..7] {
+            let open = OpenContent::open(source.clone(), "/big".into());
+            let mut content = open.await.unwrap();
+            content.select(range.clone()).await.unwrap();
+            assert_eq!(content.length, range.end - range.start);
+            let mut received = Vec::new();
+            loop {
+                let piece = content.read(16_384).await.unwrap();
+                if piece.is_empty() {
+                    break;
+                }
+                received.extend_from_slice(&piece);
+            }
+            assert!(received == data[range.start as usize..range.end as usize]);
         }
     }
 

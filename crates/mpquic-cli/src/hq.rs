@@ -8,10 +8,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::Uri;
 use mpquic_core::{ConnectionError, VarInt};
-use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, WriteError};
+use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, StoppedError, WriteError};
 
-use crate::files::{OpenContent, OpenError, Source};
-use crate::limits::{self, Limits, Stalled};
+use crate::delivery::{Outlet, Refusal, Session};
+use crate::files::Source;
+use crate::limits;
 use crate::protocol::{self, RequestError, Response};
 
 /// Longest request line we read.
@@ -23,11 +24,6 @@ const STALLED: u32 = 408;
 const SERVER_ERROR: u32 = 500;
 /// Application error code of a connection whose client cancels too many requests.
 const TOO_MANY_CANCELLED: u32 = 429;
-/// Bytes read from a file at first. Each time it is twice as much, so that little was read in vain
-/// for a client that cancels early.
-const FIRST_PIECE: usize = 16 << 10;
-/// The most bytes read from a file at a time.
-const MAX_PIECE: usize = 256 << 10;
 
 /// The client's side.
 pub(crate) struct Client {
@@ -77,87 +73,38 @@ impl protocol::Body for RecvStream {
     }
 }
 
-/// What a server answers with.
-pub(crate) struct Server {
-    source: Arc<dyn Source>,
-    limits: Arc<limits::Shared>,
-}
-
-impl Server {
-    pub(crate) fn new(source: Arc<dyn Source>, limits: Limits) -> Self {
-        Self {
-            source,
-            limits: limits::Shared::new(limits),
-        }
-    }
-
-    /// Answers the requests of one client until the connection ends.
-    pub(crate) async fn serve(&self, connection: Connection) -> ConnectionError {
-        let session = Arc::new(Session {
-            connection,
-            source: self.source.clone(),
-            limits: limits::Client::new(self.limits.clone()),
-        });
-        loop {
-            match session.connection.accept_bi().await {
-                Ok((send, recv)) => {
-                    let session = session.clone();
-                    tokio::spawn(async move { session.answer(send, recv).await });
-                }
-                Err(error) => return error,
-            }
-        }
-    }
-}
-
-/// What the requests of one client share.
-struct Session {
+/// Answers the requests of one client until the connection ends.
+pub(crate) async fn serve(
     connection: Connection,
     source: Arc<dyn Source>,
     limits: limits::Client,
-}
-
-/// Why a request was not answered in full.
-enum Refusal {
-    /// The stream is reset with this code.
-    Reset(u32),
-    /// The client does not want the answer any more.
-    Cancelled,
-    /// The client is gone.
-    Gone,
-}
-
-impl From<OpenError> for Refusal {
-    fn from(error: OpenError) -> Self {
-        match error {
-            OpenError::NotFound => Self::Reset(NOT_FOUND),
-            OpenError::Io(error) => error.into(),
+) -> ConnectionError {
+    let session = Arc::new(Session {
+        connection,
+        source,
+        limits,
+        too_many_cancelled: VarInt::from_u32(TOO_MANY_CANCELLED),
+    });
+    loop {
+        match session.connection.accept_bi().await {
+            Ok((send, recv)) => {
+                let request = Request {
+                    session: session.clone(),
+                    send,
+                    recv,
+                };
+                tokio::spawn(request.answer());
+            }
+            Err(error) => return error,
         }
     }
 }
 
-impl From<std::io::Error> for Refusal {
-    fn from(error: std::io::Error) -> Self {
-        tracing::warn!(%error, "reading a file");
-        Self::Reset(SERVER_ERROR)
-    }
-}
-
-impl From<Stalled> for Refusal {
-    fn from(_: Stalled) -> Self {
-        Self::Reset(STALLED)
-    }
-}
-
-impl From<WriteError> for Refusal {
-    fn from(error: WriteError) -> Self {
-        match error {
-            WriteError::Stopped(_) => Self::Cancelled,
-            WriteError::ConnectionLost(_)
-            | WriteError::ClosedStream
-            | WriteError::ZeroRttRejected => Self::Gone,
-        }
-    }
+/// A request, and the stream for its answer.
+struct Request {
+    session: Arc<Session>,
+    send: SendStream,
+    recv: RecvStream,
 }
 
 impl From<ReadError> for Refusal {
@@ -172,129 +119,120 @@ impl From<ReadError> for Refusal {
     }
 }
 
-impl Session {
-    async fn answer(&self, mut send: SendStream, mut recv: RecvStream) {
-        let result = match self.read_request(&mut recv).await {
+/// The code of the reset that tells a client; `None` if there is nobody to tell.
+fn reset_code(refusal: Refusal) -> Option<u32> {
+    match refusal {
+        Refusal::BadRequest => Some(BAD_REQUEST),
+        Refusal::NotFound => Some(NOT_FOUND),
+        Refusal::Stalled => Some(STALLED),
+        Refusal::Failed => Some(SERVER_ERROR),
+        Refusal::Cancelled | Refusal::Gone => None,
+    }
+}
+
+impl Outlet for Request {
+    async fn writable(&mut self) -> Result<usize, Refusal> {
+        Ok(self.send.writable().await?)
+    }
+
+    async fn stopped(&mut self) -> Result<Option<VarInt>, StoppedError> {
+        self.send.stopped().await
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        matches!(self.recv.received_reset().now_or_never(), Some(Ok(Some(_))))
+    }
+
+    async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+        self.send
+            .write_chunks(std::slice::from_mut(piece))
+            .await
+            .map(|_| ())
+            .map_err(Refusal::from)
+    }
+}
+
+impl Request {
+    async fn answer(mut self) {
+        let session = self.session.clone();
+        let result = match self.read_target().await {
             Ok(target) => {
-                let sent = self.send_file(&mut send, &mut recv, &target).await;
-                let outcome = match &sent {
+                let sent = self.send_file(&target).await;
+                let outcome = match sent {
                     Ok(bytes) => format!("{bytes} bytes"),
-                    Err(Refusal::Reset(STALLED)) => "given up, the client reads nothing".to_owned(),
-                    Err(Refusal::Reset(code)) => format!("refused with {code}"),
-                    Err(Refusal::Cancelled | Refusal::Gone) => "not wanted to the end".to_owned(),
+                    Err(Refusal::Stalled) => "given up, the client reads nothing".to_owned(),
+                    Err(refusal) => match reset_code(refusal) {
+                        Some(code) => format!("refused with {code}"),
+                        None => "not wanted to the end".to_owned(),
+                    },
                 };
                 tracing::info!("GET {}: {outcome}", target.escape_debug());
                 sent.map(|_| ())
             }
             Err(refusal) => Err(refusal),
         };
-        match result {
-            Err(Refusal::Reset(code)) => {
-                // A closed stream needs no reset.
-                let _ = send.reset(VarInt::from_u32(code));
+        let Err(refusal) = result else {
+            self.read_rest().await;
+            // It may still be cancelled while it waits to be sent.
+            if let Ok(Some(_)) = self.send.stopped().await {
+                session.on_cancelled();
             }
-            Err(Refusal::Cancelled) => self.on_cancelled(),
-            Err(Refusal::Gone) => {}
-            Ok(()) => {
-                self.read_rest(&mut recv).await;
-                // It may still be cancelled while it waits to be sent.
-                if let Ok(Some(_)) = send.stopped().await {
-                    self.on_cancelled();
-                }
-                return;
-            }
+            return;
+        };
+        if let Some(code) = reset_code(refusal) {
+            // A closed stream needs no reset.
+            let _ = self.send.reset(VarInt::from_u32(code));
         }
+        if refusal == Refusal::Cancelled {
+            session.on_cancelled();
+        }
+        let Self { send, mut recv, .. } = self;
         drop(send);
-        self.read_rest(&mut recv).await;
+        read_rest(&session, &mut recv).await;
     }
 
-    /// Ends a connection on which too many requests are cancelled: each costs the client next to
-    /// nothing, and us a file opened and read.
-    fn on_cancelled(&self) {
-        if self.limits.on_cancelled() && self.connection.close_reason().is_none() {
-            let code = VarInt::from_u32(TOO_MANY_CANCELLED);
-            self.connection.close(code, b"too many requests cancelled");
-        }
-    }
-
-    /// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
-    /// earlier would tell the client to stop sending, which some clients take for a failure.
-    async fn read_rest(&self, recv: &mut RecvStream) {
-        let mut room = MAX_REQUEST;
-        while room > 0 {
-            let read = self.limits.progress(recv.read_chunk(room, true));
-            let Ok(Ok(Some(chunk))) = read.await else {
-                return;
-            };
-            room -= chunk.bytes.len();
-        }
+    async fn read_rest(&mut self) {
+        read_rest(&self.session, &mut self.recv).await;
     }
 
     /// The target of the request.
-    async fn read_request(&self, recv: &mut RecvStream) -> Result<String, Refusal> {
+    async fn read_target(&mut self) -> Result<String, Refusal> {
         let mut request = Vec::new();
         while !request.contains(&b'\n') {
             let room = MAX_REQUEST.saturating_sub(request.len());
             if room == 0 {
-                return Err(Refusal::Reset(BAD_REQUEST));
+                return Err(Refusal::BadRequest);
             }
-            let read = self.limits.progress(recv.read_chunk(room, true));
+            let limits = &self.session.limits;
+            let read = limits.progress(self.recv.read_chunk(room, true));
             match read.await?? {
                 Some(chunk) => request.extend_from_slice(&chunk.bytes),
                 None => break,
             }
         }
-        parse_request(&request).ok_or(Refusal::Reset(BAD_REQUEST))
+        parse_request(&request).ok_or(Refusal::BadRequest)
     }
 
-    /// Sends a file. It is opened once there is room for some of it, and each piece is read when
-    /// there is room for it: a client that takes nothing costs nothing but its stream.
-    async fn send_file(
-        &self,
-        send: &mut SendStream,
-        recv: &mut RecvStream,
-        target: &str,
-    ) -> Result<u64, Refusal> {
-        self.limits.progress(send.writable()).await??;
-        let _open = tokio::select! {
-            open = self.limits.open_file() => open.ok_or(Refusal::Gone)?,
-            // It is not finished, so it can only have been stopped or lost.
-            stopped = send.stopped() => {
-                return Err(stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled));
-            }
+    async fn send_file(&mut self, target: &str) -> Result<u64, Refusal> {
+        let session = self.session.clone();
+        let _open = session.admit(self).await?;
+        let mut content = session.open(target).await?;
+        let sent = session.send(self, &mut content).await?;
+        self.send.finish().map_err(|_| Refusal::Gone)?;
+        Ok(sent)
+    }
+}
+
+/// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
+/// earlier would tell the client to stop sending, which some clients take for a failure.
+async fn read_rest(session: &Session, recv: &mut RecvStream) {
+    let mut room = MAX_REQUEST;
+    while room > 0 {
+        let read = session.limits.progress(recv.read_chunk(room, true));
+        let Ok(Ok(Some(chunk))) = read.await else {
+            return;
         };
-        let mut content = None;
-        let (mut sent, mut size) = (0, FIRST_PIECE);
-        loop {
-            let room = self.limits.progress(send.writable()).await??;
-            if let Some(Ok(Some(_))) = recv.received_reset().now_or_never() {
-                return Err(Refusal::Cancelled);
-            }
-            let content = match &mut content {
-                Some(content) => content,
-                None => {
-                    let opened = OpenContent::open(self.source.clone(), target.to_owned()).await?;
-                    content.insert(opened)
-                }
-            };
-            let piece = content.read(room.clamp(FIRST_PIECE, size)).await?;
-            if piece.is_empty() {
-                if sent < content.length {
-                    // The file shrank while it was read: the client must not take its end for the
-                    // end of the file as announced.
-                    return Err(Refusal::Reset(SERVER_ERROR));
-                }
-                send.finish().map_err(|_| Refusal::Gone)?;
-                return Ok(sent);
-            }
-            sent += piece.len() as u64;
-            size = (2 * size).min(MAX_PIECE);
-            let mut pieces = [piece];
-            while pieces.iter().any(|piece| !piece.is_empty()) {
-                let write = self.limits.progress(send.write_chunks(&mut pieces));
-                write.await??;
-            }
-        }
+        room -= chunk.bytes.len();
     }
 }
 
@@ -308,18 +246,14 @@ fn parse_request(request: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::net::SocketAddr;
-    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::sync::atomic::Ordering;
     use std::time::Duration;
 
-    use mpquic_tokio::{ClientConfig, Endpoint};
-
     use super::*;
-    use crate::args::Cipher;
-    use crate::files::Content;
-    use crate::serve::{self, Service, all_protocols};
-    use crate::trust::{Fingerprint, Trust, Verifier};
+    use crate::args::Alpn;
+    use crate::delivery::FIRST_PIECE;
+    use crate::limits::Limits;
+    use crate::testing::{Anything, Served, soon};
 
     #[test]
     fn requests() {
@@ -345,103 +279,11 @@ mod tests {
         assert_eq!(parse_request(b"GET /\xff\r\n"), None);
     }
 
-    /// The same file under every name, and how much of it was read.
-    #[derive(Clone)]
-    struct Anything {
-        length: u64,
-        read: Arc<AtomicU64>,
-        open: Arc<AtomicUsize>,
-        /// The most that were open at a time.
-        most_open: Arc<AtomicUsize>,
-    }
-
-    impl Anything {
-        fn new(length: u64) -> Self {
-            Self {
-                length,
-                read: Arc::default(),
-                open: Arc::default(),
-                most_open: Arc::default(),
-            }
-        }
-    }
-
-    impl Source for Anything {
-        fn open(&self, _: &str) -> Result<Content, OpenError> {
-            let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
-            self.most_open.fetch_max(open, Ordering::SeqCst);
-            Ok(Content {
-                length: self.length,
-                reader: Box::new(Counted {
-                    of: self.clone(),
-                    left: self.length,
-                }),
-            })
-        }
-    }
-
-    struct Counted {
-        of: Anything,
-        left: u64,
-    }
-
-    impl Read for Counted {
-        fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-            let length = buf.len().min(self.left as usize);
-            buf[..length].fill(b'x');
-            self.left -= length as u64;
-            self.of.read.fetch_add(length as u64, Ordering::SeqCst);
-            Ok(length)
-        }
-    }
-
-    impl Drop for Counted {
-        fn drop(&mut self) {
-            self.of.open.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-
-    /// A server on loopback, with what its clients need.
-    struct Served {
-        address: SocketAddr,
-        pin: Fingerprint,
-    }
+    const WINDOW: u64 = 1 << 20;
 
     fn serve(source: Anything, limits: Limits) -> Served {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (config, pin) = serve::self_signed(&[any], None, &all_protocols()).unwrap();
-        let server = Endpoint::builder()
-            .bind(any)
-            .server(config)
-            .build()
-            .unwrap();
-        let address = server.local_addrs()[0];
-        let service = Service {
-            limits,
-            ..Service::new(Arc::new(source))
-        };
-        tokio::spawn(async move { service.accept(&server).await });
-        Served { address, pin }
+        Served::start(source, limits, Alpn::HqInterop)
     }
-
-    impl Served {
-        /// A connection whose streams may receive this many bytes before they are read.
-        async fn connect(&self, window: u64) -> Connection {
-            let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            let provider = Cipher::provider(None);
-            let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
-            let mut transport = mpquic_tokio::default_transport();
-            transport.initial_stream_receive_window = window;
-            let tls = verifier.tls(&all_protocols()).unwrap();
-            let config = ClientConfig::new(Arc::new(tls));
-            let config = config.transport_config(transport.build().unwrap());
-            let client = Endpoint::builder().bind(any).build().unwrap();
-            let connecting = client.connect_with(config, self.address, "localhost");
-            connecting.unwrap().await.unwrap()
-        }
-    }
-
-    const WINDOW: u64 = 1 << 20;
 
     async fn connect() -> Connection {
         let served = serve(Anything::new(4), Limits::default());
@@ -453,11 +295,6 @@ mod tests {
         send.write_all(b"GET /file\r\n").await.unwrap();
         send.finish().unwrap();
         (send, recv)
-    }
-
-    async fn soon<T>(future: impl Future<Output = T>) -> T {
-        let limit = Duration::from_secs(20);
-        tokio::time::timeout(limit, future).await.expect("too slow")
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

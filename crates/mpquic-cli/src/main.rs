@@ -13,7 +13,9 @@ use crate::failure::Failure;
 
 mod args;
 mod clock;
+mod delivery;
 mod demo;
+mod directory_page;
 mod download;
 mod drill;
 mod failure;
@@ -21,14 +23,18 @@ mod files;
 mod flood;
 mod get;
 mod hq;
+mod http_server;
 mod limits;
 mod progress;
 mod protocol;
 mod rate_limit;
 mod report;
+mod selection;
 mod serve;
 mod session;
 mod sink;
+#[cfg(test)]
+mod testing;
 mod trust;
 
 fn main() -> ExitCode {

@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use crate::files::{Directory, Source};
 use crate::flood::Flood;
 use crate::hq;
-use crate::limits::Limits;
+use crate::http_server;
+use crate::limits::{self, Limits};
 use crate::trust::Fingerprint;
 
 /// Port used when none is named.
@@ -115,7 +116,8 @@ impl Service {
     /// Serves every client on a task of its own until the endpoint is closed.
     pub(crate) async fn accept(self, endpoint: &Endpoint) {
         let task = Arc::new(ClientTask {
-            server: hq::Server::new(self.source, self.limits),
+            source: self.source,
+            limits: limits::Shared::new(self.limits),
             drill: self.drill,
             failures: Flood::new("connections failed"),
         });
@@ -137,7 +139,8 @@ impl Service {
 
 /// What the tasks of all clients share.
 struct ClientTask {
-    server: hq::Server,
+    source: Arc<dyn Source>,
+    limits: Arc<limits::Shared>,
     drill: Vec<Step>,
     failures: Arc<Flood>,
 }
@@ -161,9 +164,19 @@ impl ClientTask {
             "no multipath"
         };
         tracing::info!("{client}: connected, {multipath}");
-        // There is one protocol so far; with more, the negotiated ALPN would decide here.
-        let reason = self.server.serve(connection).await;
-        tracing::info!("{client}: {reason}");
+        let (source, limits) = (
+            self.source.clone(),
+            limits::Client::new(self.limits.clone()),
+        );
+        let protocol = connection.handshake_data().and_then(|data| data.protocol);
+        if protocol.as_deref() == Some(Alpn::H3.bytes()) {
+            let reason = http_server::serve(connection, source, limits).await;
+            tracing::info!("{client}: {reason}");
+        } else {
+            // TLS lets no client in that speaks none of our protocols.
+            let reason = hq::serve(connection, source, limits).await;
+            tracing::info!("{client}: {reason}");
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! The tool as its users run it: exit codes, what it prints, what it writes.
 
+mod http3;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

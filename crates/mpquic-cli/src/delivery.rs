@@ -1,0 +1,169 @@
+//! How a server sends files, whatever the application protocol: not before the client has room for
+//! them, a piece at a time, and within limits.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use mpquic_tokio::{Connection, StoppedError, VarInt, WriteError};
+
+use crate::files::{OpenContent, OpenError, Source};
+use crate::limits::{self, OpenFile, Stalled};
+
+/// Bytes read from a file at first. Each time it is twice as much, so that little was read in vain
+/// for a client that cancels early.
+pub(crate) const FIRST_PIECE: usize = 16 << 10;
+/// The most bytes read from a file at a time.
+const MAX_PIECE: usize = 256 << 10;
+
+/// Why a request was not answered in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The request makes no sense.
+    BadRequest,
+    NotFound,
+    /// Reading the file failed.
+    Failed,
+    /// The client lets nothing through.
+    Stalled,
+    /// The client does not want the answer any more.
+    Cancelled,
+    /// The client is gone.
+    Gone,
+}
+
+impl From<OpenError> for Refusal {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::NotFound => Self::NotFound,
+            OpenError::Io(error) => error.into(),
+        }
+    }
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        tracing::warn!(%error, "reading a file");
+        Self::Failed
+    }
+}
+
+impl From<Stalled> for Refusal {
+    fn from(_: Stalled) -> Self {
+        Self::Stalled
+    }
+}
+
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Stopped(_) => Self::Cancelled,
+            WriteError::ConnectionLost(_)
+            | WriteError::ClosedStream
+            | WriteError::ZeroRttRejected => Self::Gone,
+        }
+    }
+}
+
+/// Where the answer to a request goes.
+pub(crate) trait Outlet: Send {
+    /// Waits until something can be written, and tells how much.
+    fn writable(&mut self) -> impl Future<Output = Result<usize, Refusal>> + Send;
+
+    /// Waits until the client does not want the answer any more.
+    fn stopped(&mut self) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send;
+
+    /// True if the client cancelled the request in another way than by stopping the answer.
+    fn is_cancelled(&mut self) -> bool;
+
+    /// Writes some of a piece, and takes that off it.
+    fn write_some(&mut self, piece: &mut Bytes)
+    -> impl Future<Output = Result<(), Refusal>> + Send;
+}
+
+/// What the requests of one client share.
+pub(crate) struct Session {
+    pub(crate) connection: Connection,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) limits: limits::Client,
+    /// Application error code of the end if the client cancels too many requests.
+    pub(crate) too_many_cancelled: VarInt,
+}
+
+impl Session {
+    /// Ends a connection on which too many requests are cancelled: each costs the client next to
+    /// nothing, and us a file opened and read.
+    pub(crate) fn on_cancelled(&self) {
+        if self.limits.on_cancelled() && self.connection.close_reason().is_none() {
+            let code = self.too_many_cancelled;
+            self.connection.close(code, b"too many requests cancelled");
+        }
+    }
+
+    /// Waits for leave to open a file, and for room for some of it: a client that takes nothing
+    /// costs nothing but its stream.
+    pub(crate) async fn admit(&self, outlet: &mut impl Outlet) -> Result<OpenFile, Refusal> {
+        self.limits.progress(outlet.writable()).await??;
+        let open = tokio::select! {
+            open = self.limits.open_file() => open.ok_or(Refusal::Gone)?,
+            // It is not finished, so it can only have been stopped or lost.
+            stopped = outlet.stopped() => {
+                return Err(stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled));
+            }
+        };
+        self.limits.progress(outlet.writable()).await??;
+        match outlet.is_cancelled() {
+            true => Err(Refusal::Cancelled),
+            false => Ok(open),
+        }
+    }
+
+    /// Opens a file.
+    pub(crate) async fn open(&self, target: &str) -> Result<OpenContent, Refusal> {
+        let opened = OpenContent::open(self.source.clone(), target.to_owned()).await;
+        opened.map_err(Refusal::from)
+    }
+
+    /// Sends content to its end, and tells how much that was. Each piece is read when there is room
+    /// for it.
+    pub(crate) async fn send(
+        &self,
+        outlet: &mut impl Outlet,
+        content: &mut OpenContent,
+    ) -> Result<u64, Refusal> {
+        let (mut sent, mut size) = (0, FIRST_PIECE);
+        loop {
+            let room = self.limits.progress(outlet.writable()).await??;
+            if outlet.is_cancelled() {
+                return Err(Refusal::Cancelled);
+            }
+            let piece = content.read(room.clamp(FIRST_PIECE, size)).await?;
+            if piece.is_empty() {
+                // If the file shrank while it was read, the client must not take its end for the
+                // end of the file as announced.
+                return match sent < content.length {
+                    true => Err(Refusal::Failed),
+                    false => Ok(sent),
+                };
+            }
+            sent += piece.len() as u64;
+            size = (2 * size).min(MAX_PIECE);
+            self.write(outlet, piece).await?;
+        }
+    }
+
+    /// Sends bytes that are there already.
+    pub(crate) async fn write(
+        &self,
+        outlet: &mut impl Outlet,
+        mut piece: Bytes,
+    ) -> Result<(), Refusal> {
+        while !piece.is_empty() {
+            self.limits
+                .progress(outlet.write_some(&mut piece))
+                .await??;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,642 @@
+//! The server's side of HTTP/3: files with conditions and ranges, and a page for each directory.
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use http::header::{
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderValue, Method, Request, Response, StatusCode, response};
+use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
+use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
+use mpquic_h3::{RecvStream, SendStream, h3};
+use mpquic_tokio::{Connection, StoppedError, StreamId, StreamWatch, VarInt};
+
+use crate::clock;
+use crate::delivery::{Outlet, Refusal, Session};
+use crate::directory_page::{page, percent_encode};
+use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
+use crate::limits::{self, OpenFile};
+use crate::selection::{Selection, Version};
+
+/// Longest request fields, bytes: as sent, and as `h3` counts them decoded.
+const MAX_FIELDS: u32 = 16 << 10;
+/// Most that is read of a request's body.
+const MAX_BODY: usize = 8 << 10;
+/// Most bytes of the header of a DATA frame.
+const DATA_HEADER: usize = 9;
+/// What a directory shows if it is there.
+const INDEX: &str = "index.html";
+
+type Connected = server::Connection<mpquic_h3::Connection, Bytes>;
+
+/// Answers the requests of one client until the connection ends, and tells why it did.
+pub(crate) async fn serve(
+    connection: Connection,
+    source: Arc<dyn Source>,
+    limits: limits::Client,
+) -> String {
+    let session = Arc::new(Session {
+        connection,
+        source,
+        limits,
+        too_many_cancelled: code(Code::H3_EXCESSIVE_LOAD),
+    });
+    let quic = mpquic_h3::Connection::new(session.connection.clone()).max_frame_size(MAX_FIELDS);
+    let mut builder = server::builder();
+    builder.max_field_section_size(MAX_FIELDS.into());
+    let ended = match builder.build(quic).await {
+        Ok(mut connected) => {
+            let ended = accept(&session, &mut connected).await;
+            if ended.is_ok() {
+                // The client wants nothing more. It gets the end of the last answer only as long as
+                // the connection is open.
+                session.connection.closed().await;
+            }
+            ended
+        }
+        Err(error) => Err(error),
+    };
+    match (ended, session.connection.close_reason()) {
+        (Err(error @ ConnectionError::Local { .. }), _) => error.to_string(),
+        (_, Some(reason)) => reason.to_string(),
+        (Err(error), None) => error.to_string(),
+        (Ok(()), None) => "done".to_owned(),
+    }
+}
+
+async fn accept(session: &Arc<Session>, connected: &mut Connected) -> Result<(), ConnectionError> {
+    while let Some(request) = connected.accept().await? {
+        let session = session.clone();
+        tokio::spawn(async move { receive(&session, request).await });
+    }
+    Ok(())
+}
+
+/// Receives a request and answers it.
+async fn receive(session: &Session, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
+    let (request, stream) = match session.limits.progress(request.resolve_request()).await {
+        Ok(Ok(resolved)) => resolved,
+        Ok(Err(StreamError::RemoteTerminate { .. })) => return session.on_cancelled(),
+        // Dropped, and so reset. What else is wrong with it, the client was told by h3.
+        Ok(Err(_)) | Err(_) => return,
+    };
+    let watch = watch(&session.connection, &stream);
+    let (send, mut recv) = stream.split();
+    let mut answer = Answer {
+        session,
+        request: &request,
+        send,
+        watch: watch.clone(),
+    };
+    let outcome = answer.run().await;
+    log(&request, &outcome);
+    if let Err(refusal) = outcome {
+        if matches!(refusal, Refusal::Failed | Refusal::BadRequest) {
+            answer.send.stop_stream(Code::H3_INTERNAL_ERROR);
+        }
+        // What is dropped before its end is reset.
+        drop(answer);
+        if refusal == Refusal::Cancelled {
+            session.on_cancelled();
+        }
+        return;
+    }
+    drop(answer);
+    read_rest(session, &mut recv).await;
+    drop(recv);
+    // It may still be cancelled while it waits to be sent.
+    if let Ok(Some(_)) = watch.stopped().await {
+        session.on_cancelled();
+    }
+}
+
+fn watch<S, B>(connection: &Connection, stream: &RequestStream<S, B>) -> StreamWatch
+where
+    S: h3::quic::SendStream<B>,
+    B: Buf,
+{
+    let id = VarInt::from_u64(stream.send_id().into_inner()).unwrap_or(VarInt::MAX);
+    connection.watch_stream(StreamId::from(id))
+}
+
+fn log(request: &Request<()>, outcome: &Result<(StatusCode, u64), Refusal>) {
+    let what: &dyn Display = match outcome {
+        Ok((status, bytes)) => &format!("{}, {bytes} bytes", status.as_u16()),
+        Err(Refusal::Stalled) => &"given up, the client reads nothing",
+        Err(Refusal::Cancelled | Refusal::Gone) => &"not wanted to the end",
+        Err(_) => &"failed",
+    };
+    let (method, path) = (request.method(), request.uri().path());
+    tracing::info!("{method} {}: {what}", path.escape_debug());
+}
+
+/// Reads what follows a request, in most cases only the end of the stream. Dropping the stream
+/// earlier would tell the client to stop sending, which some clients take for a failure.
+async fn read_rest(session: &Session, recv: &mut RequestStream<RecvStream, Bytes>) {
+    let mut room = MAX_BODY;
+    while room > 0 {
+        let Ok(Ok(Some(data))) = session.limits.progress(recv.recv_data()).await else {
+            return;
+        };
+        room = room.saturating_sub(data.remaining());
+    }
+}
+
+/// What a request's path leads to.
+enum Found {
+    File(OpenContent),
+    Directory(Listing),
+    /// A directory, but the path does not end with a slash: links on its page would lead astray.
+    WithoutSlash,
+}
+
+/// The answer to a request.
+struct Answer<'a> {
+    session: &'a Session,
+    request: &'a Request<()>,
+    send: RequestStream<SendStream<Bytes>, Bytes>,
+    watch: StreamWatch,
+}
+
+impl Outlet for Answer<'_> {
+    async fn writable(&mut self) -> Result<usize, Refusal> {
+        Ok(self.watch.writable().await?)
+    }
+
+    async fn stopped(&mut self) -> Result<Option<VarInt>, StoppedError> {
+        self.watch.stopped().await
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        // The request is complete, so only its answer can be cancelled.
+        false
+    }
+
+    async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+        // h3 takes a piece whole, so it gets no more than there is room for: that is progress.
+        let room = self.watch.writable().await?;
+        let length = room.saturating_sub(DATA_HEADER).clamp(1, piece.len());
+        let data = piece.split_to(length);
+        self.send.send_data(data).await.map_err(refusal)
+    }
+}
+
+impl Answer<'_> {
+    /// Returns the status, and the length of the body that was sent.
+    async fn run(&mut self) -> Result<(StatusCode, u64), Refusal> {
+        let method = self.request.method();
+        if method != Method::GET && method != Method::HEAD {
+            let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, "GET, HEAD");
+            return self.text(response, "only GET and HEAD\n").await;
+        }
+        if !is_well_formed(self.request.uri().path()) {
+            let response = status(StatusCode::BAD_REQUEST);
+            return self.text(response, "the path makes no sense\n").await;
+        }
+        let session = self.session;
+        let open = session.admit(self).await?;
+        match self.find().await {
+            Ok(Found::File(content)) => self.file(content, open).await,
+            Ok(Found::Directory(listing)) => {
+                drop(open);
+                let page = page(self.request.uri().path(), &listing);
+                let response = status(StatusCode::OK)
+                    .header(CONTENT_TYPE, "text/html; charset=utf-8")
+                    .header(CACHE_CONTROL, "no-cache")
+                    .header(
+                        CONTENT_SECURITY_POLICY,
+                        "default-src 'none'; style-src 'unsafe-inline'",
+                    );
+                self.page(response, page.into()).await
+            }
+            Ok(Found::WithoutSlash) => {
+                let response = status(StatusCode::MOVED_PERMANENTLY);
+                let response = response.header(LOCATION, with_slash(self.request.uri().path()));
+                self.text(response, "see the same path with a slash\n")
+                    .await
+            }
+            Err(Refusal::NotFound) => {
+                self.text(status(StatusCode::NOT_FOUND), "not found\n")
+                    .await
+            }
+            Err(Refusal::Failed) => {
+                let response = status(StatusCode::INTERNAL_SERVER_ERROR);
+                self.text(response, "cannot read it\n").await
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn find(&self) -> Result<Found, Refusal> {
+        let path = self.request.uri().path();
+        if !path.ends_with('/') {
+            match self.session.open(path).await {
+                Ok(content) => return Ok(Found::File(content)),
+                Err(Refusal::NotFound) => {}
+                Err(refusal) => return Err(refusal),
+            }
+            let (source, path) = (self.session.source.clone(), path.to_owned());
+            let is_directory = move || source.is_directory(&path);
+            return match tokio::task::spawn_blocking(is_directory).await {
+                Ok(true) => Ok(Found::WithoutSlash),
+                _ => Err(Refusal::NotFound),
+            };
+        }
+        match self.session.open(&format!("{path}{INDEX}")).await {
+            Ok(content) => Ok(Found::File(content)),
+            Err(Refusal::NotFound) => list(&self.session.source, path).await.map(Found::Directory),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn file(
+        &mut self,
+        mut content: OpenContent,
+        _open: OpenFile,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let whole = content.length;
+        let version = Version::new(whole, content.modified);
+        let selection = version.select(self.request.method(), self.request.headers());
+        let (code, range) = match selection {
+            Selection::Whole => (StatusCode::OK, 0..whole),
+            Selection::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+            Selection::NotModified => (StatusCode::NOT_MODIFIED, 0..0),
+            Selection::PreconditionFailed => {
+                let response = status(StatusCode::PRECONDITION_FAILED);
+                return self.text(response, "it is another version\n").await;
+            }
+            Selection::Unsatisfiable => {
+                let response = status(StatusCode::RANGE_NOT_SATISFIABLE)
+                    .header(CONTENT_RANGE, format!("bytes */{whole}"));
+                return self.text(response, "the file is shorter\n").await;
+            }
+        };
+        let mut response = status(code).header(ACCEPT_RANGES, "bytes");
+        for (name, value) in [
+            (ETAG, version.etag()),
+            (LAST_MODIFIED, version.last_modified()),
+        ] {
+            if let Some(value) = value {
+                response = response.header(name, value);
+            }
+        }
+        if code == StatusCode::NOT_MODIFIED {
+            self.head(response).await?;
+            return self.finish(code, 0).await;
+        }
+        if code == StatusCode::PARTIAL_CONTENT {
+            let last = range.end.saturating_sub(1);
+            let range = format!("bytes {}-{last}/{whole}", range.start);
+            response = response.header(CONTENT_RANGE, range);
+        }
+        response = response
+            .header(CONTENT_TYPE, media_type(self.request.uri().path()))
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff")
+            .header(CONTENT_LENGTH, range.end - range.start);
+        self.head(response).await?;
+        if self.request.method() == Method::HEAD {
+            return self.finish(code, 0).await;
+        }
+        if code == StatusCode::PARTIAL_CONTENT {
+            content.select(range).await?;
+        }
+        // A file that grows meanwhile is sent as long as was announced.
+        let session = self.session;
+        let sent = session.send(self, &mut content).await?;
+        self.finish(code, sent).await
+    }
+
+    /// A short answer for people.
+    async fn text(
+        &mut self,
+        response: response::Builder,
+        text: &'static str,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let response = response.header(CONTENT_TYPE, "text/plain; charset=utf-8");
+        self.page(response, Bytes::from_static(text.as_bytes()))
+            .await
+    }
+
+    async fn page(
+        &mut self,
+        response: response::Builder,
+        body: Bytes,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let response = response
+            .header(CONTENT_LENGTH, body.len())
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+        let code = self.head(response).await?;
+        if self.request.method() == Method::HEAD {
+            return self.finish(code, 0).await;
+        }
+        let length = body.len() as u64;
+        let session = self.session;
+        session.write(self, body).await?;
+        self.finish(code, length).await
+    }
+
+    /// Sends status and fields.
+    async fn head(&mut self, response: response::Builder) -> Result<StatusCode, Refusal> {
+        let date = httpdate::fmt_http_date(clock::time_of_day());
+        // Every value was made here, of characters that may stand there.
+        let response = response.header(DATE, date).body(());
+        let response = response.map_err(|_| Refusal::Failed)?;
+        let code = response.status();
+        let limits = &self.session.limits;
+        let sent = limits.progress(self.send.send_response(response)).await?;
+        sent.map_err(refusal)?;
+        Ok(code)
+    }
+
+    async fn finish(&mut self, code: StatusCode, sent: u64) -> Result<(StatusCode, u64), Refusal> {
+        let limits = &self.session.limits;
+        let finished = limits.progress(self.send.finish()).await?;
+        finished.map_err(refusal)?;
+        Ok((code, sent))
+    }
+}
+
+async fn list(source: &Arc<dyn Source>, path: &str) -> Result<Listing, Refusal> {
+    let (source, path) = (source.clone(), path.to_owned());
+    let listed = tokio::task::spawn_blocking(move || source.list(&path)).await;
+    Ok(listed.map_err(std::io::Error::other)??)
+}
+
+fn status(code: StatusCode) -> response::Builder {
+    Response::builder().status(code)
+}
+
+fn refusal(error: StreamError) -> Refusal {
+    match error {
+        StreamError::RemoteTerminate { .. } => Refusal::Cancelled,
+        _ => Refusal::Gone,
+    }
+}
+
+fn code(code: Code) -> VarInt {
+    VarInt::from_u64(code.value()).unwrap_or(VarInt::MAX)
+}
+
+/// What the name of a file says about its content.
+fn media_type(path: &str) -> HeaderValue {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = match path.ends_with('/') {
+        true => INDEX.to_owned(),
+        false => percent_decode(name).unwrap_or_default(),
+    };
+    let guess = mime_guess::from_path(name).first_or_octet_stream();
+    let is_text = guess.type_() == mime_guess::mime::TEXT && guess.params().next().is_none();
+    let guess = match is_text {
+        true => format!("{guess}; charset=utf-8"),
+        false => guess.to_string(),
+    };
+    let unknown = HeaderValue::from_static("application/octet-stream");
+    HeaderValue::try_from(guess).unwrap_or(unknown)
+}
+
+/// The path of the same directory with a slash at its end, and none too many: two at the beginning
+/// would name another host.
+fn with_slash(path: &str) -> String {
+    let segments = path_of(path).split('/').filter(|part| !part.is_empty());
+    let segments = segments.filter_map(percent_decode);
+    segments.fold("/".to_owned(), |path, segment| {
+        path + &percent_encode(&segment) + "/"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use mpquic_h3::OpenStreams;
+    use mpquic_h3::h3::client::SendRequest;
+    use mpquic_h3::h3::quic::ConnectionErrorIncoming;
+
+    use super::*;
+    use crate::args::Alpn;
+    use crate::delivery::FIRST_PIECE;
+    use crate::limits::Limits;
+    use crate::testing::{Anything, Served, soon};
+
+    const WINDOW: u64 = 1 << 20;
+
+    struct Client {
+        connection: Connection,
+        requests: SendRequest<OpenStreams, Bytes>,
+    }
+
+    type ClientStream = h3::client::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
+
+    async fn connect(served: &Served, window: u64) -> Client {
+        let connection = served.connect(window).await;
+        let quic = mpquic_h3::Connection::new(connection.clone());
+        let (mut driver, requests) = soon(h3::client::new(quic)).await.unwrap();
+        tokio::spawn(async move { driver.wait_idle().await });
+        Client {
+            connection,
+            requests,
+        }
+    }
+
+    impl Client {
+        async fn request(&mut self) -> Result<ClientStream, StreamError> {
+            let request = Request::get("https://localhost/file").body(()).unwrap();
+            let mut stream = self.requests.send_request(request).await?;
+            stream.finish().await?;
+            Ok(stream)
+        }
+
+        /// The length of an answer's body.
+        async fn fetch(&mut self) -> usize {
+            let mut stream = soon(self.request()).await.unwrap();
+            let response = soon(stream.recv_response()).await.unwrap();
+            assert_eq!(response.status(), StatusCode::OK);
+            let mut length = 0;
+            while let Some(data) = soon(stream.recv_data()).await.unwrap() {
+                length += data.remaining();
+            }
+            length
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn streams_that_stall_cost_others_nothing() {
+        let source = Anything::new(1 << 20);
+        let served = Served::start(source.clone(), Limits::default(), Alpn::H3);
+        let mut stalled = Vec::new();
+        let mut clients = Vec::new();
+        for _ in 0..6 {
+            // Room for the first bytes, so that the file is opened.
+            let mut client = connect(&served, 300).await;
+            for _ in 0..100 {
+                stalled.push(soon(client.request()).await.unwrap());
+            }
+            clients.push(client);
+        }
+        let all_stall = async {
+            while source.open.load(Ordering::SeqCst) < 6 * 16 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(all_stall).await;
+        let mut other = connect(&served, WINDOW).await;
+        assert_eq!(other.fetch().await, 1 << 20);
+        let most = source.most_open.load(Ordering::SeqCst);
+        assert!(most <= 6 * 16 + 1, "{most} files were open");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_cancels_all_the_time_is_turned_away() {
+        let source = Anything::new(770_000);
+        let served = Served::start(source.clone(), Limits::default(), Alpn::H3);
+        let mut client = connect(&served, WINDOW).await;
+        let attack = async {
+            for _ in 0..1000 {
+                // Dropped, and so cancelled.
+                if client.request().await.is_err() {
+                    break;
+                }
+            }
+            client.connection.closed().await
+        };
+        let end = soon(attack).await;
+        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
+        let read = source.read.load(Ordering::SeqCst);
+        assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_stalls_is_given_up() {
+        let limits = Limits {
+            stall: Duration::from_millis(200),
+            ..Limits::default()
+        };
+        let served = Served::start(Anything::new(1 << 20), limits, Alpn::H3);
+        let mut client = connect(&served, 300).await;
+        let mut stream = soon(client.request()).await.unwrap();
+        let watch = client.connection.clone();
+        let mut reset = soon(stream.recv_response()).await.map(|_| ());
+        while reset.is_ok() {
+            // Reading gives it room; this one reads once a second.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            reset = soon(stream.recv_data()).await.map(|_| ());
+        }
+        let Err(StreamError::RemoteTerminate { code, .. }) = reset else {
+            panic!("{reset:?}");
+        };
+        assert_eq!(code, Code::H3_REQUEST_CANCELLED);
+        // So is one that does not end.
+        let (mut send, mut recv) = watch.open_bi().await.unwrap();
+        send.write_all(&[1, 50]).await.unwrap();
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(super::code(Code::H3_REQUEST_CANCELLED)));
+    }
+
+    /// Those that stall make room for others, and sooner than otherwise.
+    #[tokio::test]
+    async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
+        let limits = Limits {
+            files: 1,
+            stall_when_full: Duration::from_millis(100),
+            ..Limits::default()
+        };
+        let served = Served::start(Anything::new(1 << 20), limits, Alpn::H3);
+        let mut slow = connect(&served, 300).await;
+        let mut first = soon(slow.request()).await.unwrap();
+        soon(first.recv_response()).await.unwrap();
+        let mut other = connect(&served, WINDOW).await;
+        assert_eq!(other.fetch().await, 1 << 20);
+    }
+
+    /// A slow reader makes progress, even if a piece takes it longer than a stall may last.
+    #[tokio::test]
+    async fn who_reads_slowly_is_not_given_up() {
+        let limits = Limits {
+            stall: Duration::from_millis(500),
+            ..Limits::default()
+        };
+        let served = Served::start(Anything::new(40_000), limits, Alpn::H3);
+        let mut client = connect(&served, 2_000).await;
+        let mut stream = soon(client.request()).await.unwrap();
+        soon(stream.recv_response()).await.unwrap();
+        let (start, mut length) = (clock::now(), 0);
+        while let Some(data) = soon(stream.recv_data()).await.unwrap() {
+            length += data.remaining();
+            tokio::time::sleep(Duration::from_millis(40)).await;
+        }
+        assert_eq!(length, 40_000);
+        assert!(start.elapsed() > Duration::from_millis(500), "not slow");
+    }
+
+    #[tokio::test]
+    async fn fields_that_are_too_long_are_refused() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let mut client = connect(&served, WINDOW).await;
+        // Once the server's settings have arrived, h3 would not send it; they are not waited for.
+        let (mut send, mut recv) = client.connection.open_bi().await.unwrap();
+        send.write_all(&[1, 0x80, 0, 0x80, 0]).await.unwrap();
+        send.write_all(&[0; 0x8000]).await.unwrap();
+        let stopped = soon(send.stopped()).await.unwrap();
+        assert_eq!(stopped, Some(code(Code::H3_EXCESSIVE_LOAD)));
+        assert!(soon(recv.received_reset()).await.unwrap().is_some());
+        assert_eq!(client.fetch().await, 1, "only that request is refused");
+    }
+
+    /// What breaks the protocol ends the connection, with the code that says why.
+    #[tokio::test]
+    async fn faults_end_the_connection() {
+        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
+        let mut client = connect(&served, WINDOW).await;
+        let (mut send, _recv) = client.connection.open_bi().await.unwrap();
+        // A request that begins with DATA.
+        send.write_all(&[0, 1, 7]).await.unwrap();
+        let end = soon(client.connection.closed()).await;
+        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!(close.error_code, code(Code::H3_FRAME_UNEXPECTED));
+        let refused = client.request().await.map(|_| ());
+        let Err(StreamError::ConnectionError(ConnectionError::Remote(
+            ConnectionErrorIncoming::ApplicationClose { error_code },
+        ))) = refused
+        else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(Code::from(error_code), Code::H3_FRAME_UNEXPECTED);
+    }
+
+    #[test]
+    fn a_slash_is_added_and_no_other_host_is_named() {
+        for (path, expected) in [
+            ("/a", "/a/"),
+            ("//example.com", "/example.com/"),
+            ("/a%20b//c", "/a%20b/c/"),
+            ("/%2f%2fx", "/%2F%2Fx/"),
+        ] {
+            assert_eq!(with_slash(path), expected);
+        }
+    }
+
+    #[test]
+    fn media_types_of_names() {
+        for (path, expected) in [
+            ("/a.html", "text/html; charset=utf-8"),
+            ("/", "text/html; charset=utf-8"),
+            ("/x/A.TXT", "text/plain; charset=utf-8"),
+            ("/a%2ejson", "application/json"),
+            ("/a.png", "image/png"),
+            ("/video.mp4", "video/mp4"),
+            ("/none", "application/octet-stream"),
+            ("/.html", "application/octet-stream"),
+        ] {
+            assert_eq!(media_type(path), expected, "{path}");
+        }
+    }
+}

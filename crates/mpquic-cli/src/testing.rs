@@ -1,0 +1,126 @@
+//! A server of files without end, for tests.
+
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mpquic_tokio::{ClientConfig, Connection, Endpoint};
+
+use crate::args::{Alpn, Cipher};
+use crate::files::{Content, OpenError, Reader, Source};
+use crate::limits::Limits;
+use crate::serve::{self, Service};
+use crate::trust::{Fingerprint, Trust, Verifier};
+
+/// Fails if the future takes very long.
+pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(20);
+    tokio::time::timeout(limit, future).await.expect("too slow")
+}
+
+/// The same file under every name, and how much of it was read.
+#[derive(Clone)]
+pub(crate) struct Anything {
+    length: u64,
+    pub(crate) read: Arc<AtomicU64>,
+    pub(crate) open: Arc<AtomicUsize>,
+    /// The most that were open at a time.
+    pub(crate) most_open: Arc<AtomicUsize>,
+}
+
+impl Anything {
+    pub(crate) fn new(length: u64) -> Self {
+        Self {
+            length,
+            read: Arc::default(),
+            open: Arc::default(),
+            most_open: Arc::default(),
+        }
+    }
+}
+
+impl Source for Anything {
+    fn open(&self, _: &str) -> Result<Content, OpenError> {
+        let open = self.open.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_open.fetch_max(open, Ordering::SeqCst);
+        Ok(Content {
+            length: self.length,
+            modified: None,
+            reader: Box::new(Counted {
+                of: self.clone(),
+                left: self.length,
+            }),
+        })
+    }
+}
+
+struct Counted {
+    of: Anything,
+    left: u64,
+}
+
+impl Reader for Counted {
+    fn skip(&mut self, bytes: u64) -> io::Result<()> {
+        self.left = self.left.saturating_sub(bytes);
+        Ok(())
+    }
+}
+
+impl Read for Counted {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let length = buf.len().min(self.left as usize);
+        buf[..length].fill(b'x');
+        self.left -= length as u64;
+        self.of.read.fetch_add(length as u64, Ordering::SeqCst);
+        Ok(length)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.of.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A server on loopback, with what its clients need.
+pub(crate) struct Served {
+    address: SocketAddr,
+    pin: Fingerprint,
+    alpn: Alpn,
+}
+
+impl Served {
+    pub(crate) fn start(source: Anything, limits: Limits, alpn: Alpn) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (config, pin) = serve::self_signed(&[any], None, &[alpn.bytes()]).unwrap();
+        let server = Endpoint::builder()
+            .bind(any)
+            .server(config)
+            .build()
+            .unwrap();
+        let address = server.local_addrs()[0];
+        let service = Service {
+            limits,
+            ..Service::new(Arc::new(source))
+        };
+        tokio::spawn(async move { service.accept(&server).await });
+        Self { address, pin, alpn }
+    }
+
+    /// A connection whose streams may receive this many bytes before they are read.
+    pub(crate) async fn connect(&self, window: u64) -> Connection {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let provider = Cipher::provider(None);
+        let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
+        let mut transport = mpquic_tokio::default_transport();
+        transport.initial_stream_receive_window = window;
+        let tls = verifier.tls(&[self.alpn.bytes()]).unwrap();
+        let config = ClientConfig::new(Arc::new(tls));
+        let config = config.transport_config(transport.build().unwrap());
+        let client = Endpoint::builder().bind(any).build().unwrap();
+        let connecting = client.connect_with(config, self.address, "localhost");
+        connecting.unwrap().await.unwrap()
+    }
+}
