@@ -135,6 +135,14 @@ pub(crate) struct Get {
     /// can replay them
     #[arg(long, requires = "reconnect")]
     pub(crate) early_data: bool,
+    /// Application protocols to offer, the preferred one first
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "h3,hq-interop"
+    )]
+    pub(crate) alpn: Vec<Alpn>,
     /// Give up if the handshake with the server takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) connect_timeout: u64,

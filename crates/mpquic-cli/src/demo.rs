@@ -8,13 +8,14 @@ use http::Uri;
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
 use sha2::{Digest, Sha256};
 
-use crate::args::{Cipher, Demo};
+use crate::args::{Alpn, Cipher, Demo};
+use crate::clients::Clients;
 use crate::download::Download;
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::rate_limit::limited;
 use crate::report::Report;
-use crate::serve::{self, CLOSE_TIME, Service, all_protocols};
+use crate::serve::{self, CLOSE_TIME, Service};
 use crate::sink::{Destination, hex};
 use crate::trust::{Trust, Verifier};
 
@@ -23,7 +24,7 @@ const PATHS: u32 = 2;
 /// Transfers generated data and checks that it arrived unchanged.
 pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let generated = Arc::new(Generated::new(args.mib << 20));
-    let alpn = all_protocols();
+    let alpn = [Alpn::HqInterop.bytes()];
     let (config, fingerprint) = serve::self_signed(&[], None, &alpn)?;
     let mut transport = args.policy.transport(PATHS);
     if args.rate > 0 {
@@ -61,7 +62,8 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .map_err(Failure::other)?;
     let mut download = Download::start(&url, &Destination::Nowhere, args.json)?;
     download.length = Some(generated.length);
-    let report = download.run(&connection).await?;
+    let client = Clients::new(connection.clone()).established().await?;
+    let report = download.run(&connection, client).await?;
 
     connection.close(VarInt::from_u32(0), b"done");
     server.close(VarInt::from_u32(0), b"done");

@@ -10,8 +10,8 @@ use mpquic_tokio::Connection;
 use tokio::time::MissedTickBehavior;
 
 use crate::args::Alpn;
+use crate::clients::AnyClient;
 use crate::failure::Failure;
-use crate::hq;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Body, Client, RequestError, Response};
 use crate::report::{self, Report};
@@ -52,30 +52,23 @@ impl<'a> Download<'a> {
         })
     }
 
-    /// Fetches the file by the protocol the connection negotiated.
-    pub(crate) async fn run(self, connection: &Connection) -> Result<Report, Failure> {
-        let protocol = match connection.handshake_data() {
-            Some(data) => data.protocol.unwrap_or_default(),
-            // 0-RTT continues with the protocol of the connection before, and this tool speaks only
-            // one.
-            None => Alpn::HqInterop.bytes().to_vec(),
-        };
-        if protocol == Alpn::HqInterop.bytes() {
-            return self
-                .run_with(hq::Client::new(connection.clone()), connection, protocol)
-                .await;
+    /// Fetches the file.
+    pub(crate) async fn run(
+        self,
+        connection: &Connection,
+        client: AnyClient,
+    ) -> Result<Report, Failure> {
+        match client {
+            AnyClient::Http(client) => self.run_with(client, connection, Alpn::H3).await,
+            AnyClient::Hq(client) => self.run_with(client, connection, Alpn::HqInterop).await,
         }
-        let protocol = String::from_utf8_lossy(&protocol);
-        Err(Failure::other(format!(
-            "the server speaks `{protocol}`, which this tool does not"
-        )))
     }
 
     async fn run_with(
         mut self,
         client: impl Client,
         connection: &Connection,
-        protocol: Vec<u8>,
+        protocol: Alpn,
     ) -> Result<Report, Failure> {
         let response = client.get(self.url).await.map_err(Failure::other)?;
         let length = self.length.or(response.length);
@@ -126,7 +119,7 @@ impl<'a> Download<'a> {
             multipath: connection.is_multipath(),
             early_data: false,
             quic_version: connection.version().to_string(),
-            protocol: String::from_utf8_lossy(&protocol).into_owned(),
+            protocol: String::from_utf8_lossy(protocol.bytes()).into_owned(),
             file,
         })
     }
@@ -156,7 +149,11 @@ async fn transfer<B: Body>(
     {
         for piece in pieces.iter_mut().take(count) {
             let piece = std::mem::take(piece);
-            received.fetch_add(piece.len() as u64, Ordering::Relaxed);
+            let length = piece.len() as u64;
+            let so_far = received.fetch_add(length, Ordering::Relaxed) + length;
+            if let Some(length) = response.length.filter(|length| so_far > *length) {
+                return Err(TransferError::Request(RequestError::TooLong(length)));
+            }
             sink.write(piece).await.map_err(TransferError::Write)?;
         }
     }

@@ -86,10 +86,14 @@ impl Fetch<'_> {
         if connected.is_old {
             download.before = connection.path_stats();
         }
+        let clients = &connected.clients;
         let Some(accepted) = connected.zero_rtt else {
-            return download.run(connection).await;
+            return download.run(connection, clients.established().await?).await;
         };
-        let result = download.run(connection).await;
+        let result = match clients.early().await {
+            Ok(client) => download.run(connection, client).await,
+            Err(failure) => Err(failure),
+        };
         if accepted.await {
             let with_zero_rtt = |report| Report {
                 early_data: true,
@@ -98,7 +102,8 @@ impl Fetch<'_> {
             return result.map(with_zero_rtt);
         }
         // The server rejected 0-RTT: send the request again as 1-RTT data.
-        self.start()?.run(connection).await
+        let client = clients.established().await?;
+        self.start()?.run(connection, client).await
     }
 
     fn start(&self) -> Result<Download<'_>, Failure> {

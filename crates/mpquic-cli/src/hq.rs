@@ -26,6 +26,7 @@ const SERVER_ERROR: u32 = 500;
 const TOO_MANY_CANCELLED: u32 = 429;
 
 /// The client's side.
+#[derive(Clone)]
 pub(crate) struct Client {
     connection: Connection,
 }

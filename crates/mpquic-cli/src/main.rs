@@ -12,6 +12,7 @@ use crate::args::{Cli, Command};
 use crate::failure::Failure;
 
 mod args;
+mod clients;
 mod clock;
 mod delivery;
 mod demo;
@@ -23,6 +24,7 @@ mod files;
 mod flood;
 mod get;
 mod hq;
+mod http_client;
 mod http_server;
 mod limits;
 mod progress;

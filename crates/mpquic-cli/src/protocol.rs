@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use bytes::Bytes;
-use http::Uri;
+use http::{StatusCode, Uri};
 use mpquic_core::ConnectionError;
 use thiserror::Error;
 
@@ -16,10 +16,23 @@ pub(crate) enum RequestError {
     ServerFailed,
     #[error("the server refused the request (code {0:#x})")]
     Refused(u64),
+    #[error("the server says it is elsewhere: {location} ({status})")]
+    Redirected {
+        status: StatusCode,
+        location: String,
+    },
+    #[error("the server answered {0}")]
+    Status(StatusCode),
+    #[error("the server's answer makes no sense: {0}")]
+    Malformed(&'static str),
+    #[error("HTTP/3: {0}")]
+    Http(String),
     #[error("connection lost: {0}")]
     Connection(#[from] ConnectionError),
     #[error("the answer ended after {received} of {length} bytes")]
     Truncated { length: u64, received: u64 },
+    #[error("the answer is longer than the {0} bytes that were announced")]
+    TooLong(u64),
     #[error("the request was cancelled")]
     Cancelled,
 }

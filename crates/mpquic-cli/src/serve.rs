@@ -260,11 +260,6 @@ pub(crate) fn self_signed(
     Ok((identity.config(cipher, alpn)?, fingerprint))
 }
 
-/// The protocols the tool speaks, as ALPN names them.
-pub(crate) fn all_protocols() -> Vec<&'static [u8]> {
-    vec![Alpn::HqInterop.bytes()]
-}
-
 /// Resolves when the user or the system asks the process to end. Such a request no longer ends the
 /// process by itself from this call on, not only from the first poll on.
 pub(crate) fn interrupted() -> impl Future<Output = ()> {

@@ -1,18 +1,19 @@
 //! A client's connections, one after the other, which resume each other's TLS sessions.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt, Shared};
 use http::Uri;
-use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
+use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
 use crate::args::{Cipher, Get, Local};
+use crate::clients::Clients;
 use crate::drill;
 use crate::failure::Failure;
-use crate::serve::{CLOSE_TIME, all_protocols};
+use crate::serve::CLOSE_TIME;
 use crate::trust::Verifier;
 
 /// Port of `https` URLs that name none.
@@ -26,6 +27,8 @@ pub(crate) struct Sessions<'a> {
     verifier: Arc<Verifier>,
     config: ClientConfig,
     current: Mutex<Option<Session>>,
+    /// The protocol of the last connection, which 0-RTT goes on with.
+    protocol: StdMutex<Option<Vec<u8>>>,
 }
 
 /// A connection, with its server.
@@ -35,11 +38,13 @@ struct Session {
     authority: String,
     /// Resolves to whether the server accepted 0-RTT; `None` if 0-RTT was impossible.
     zero_rtt: Option<Shared<ZeroRttAccepted>>,
+    clients: Arc<Clients>,
 }
 
 /// A connection as a request gets it.
 pub(crate) struct Connected {
     pub(crate) connection: Connection,
+    pub(crate) clients: Arc<Clients>,
     /// An earlier request has used this connection.
     pub(crate) is_old: bool,
     /// Set if requests may be sent as 0-RTT; resolves to whether the server accepts it.
@@ -54,7 +59,7 @@ impl Session {
     }
 
     async fn close(self) {
-        self.connection.close(VarInt::from_u32(0), b"done");
+        self.connection.close(self.clients.no_error(), b"done");
         // It is better if the server learns of the end, but not necessary.
         let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
     }
@@ -68,7 +73,8 @@ impl<'a> Sessions<'a> {
         let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
         let transport = transport.build().map_err(Failure::usage)?;
-        let config = ClientConfig::new(Arc::new(verifier.tls(&all_protocols())?))
+        let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
+        let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
             .transport_config(transport)
             .server_addresses(args.server_addr.clone());
         Ok(Self {
@@ -76,6 +82,7 @@ impl<'a> Sessions<'a> {
             verifier,
             config,
             current: Mutex::new(None),
+            protocol: StdMutex::default(),
         })
     }
 
@@ -86,6 +93,7 @@ impl<'a> Sessions<'a> {
         if let Some(session) = current.as_ref().filter(|session| session.serves(url)) {
             return Ok(Connected {
                 connection: session.connection.clone(),
+                clients: session.clients.clone(),
                 is_old: true,
                 // Once it is known whether the server accepted 0-RTT, the handshake is over, and
                 // nothing leaves as 0-RTT any more.
@@ -98,6 +106,7 @@ impl<'a> Sessions<'a> {
         let session = current.insert(self.connect(url).await?);
         Ok(Connected {
             connection: session.connection.clone(),
+            clients: session.clients.clone(),
             is_old: false,
             zero_rtt: session.zero_rtt.clone(),
         })
@@ -106,6 +115,9 @@ impl<'a> Sessions<'a> {
     /// Closes the last connection.
     pub(crate) async fn close(&self) {
         if let Some(session) = self.current.lock().await.take() {
+            let data = session.connection.handshake_data();
+            *self.protocol.lock().unwrap_or_else(PoisonError::into_inner) =
+                data.and_then(|data| data.protocol);
             session.close().await;
         }
     }
@@ -132,11 +144,19 @@ impl<'a> Sessions<'a> {
                     }
                     let steps = self.args.connections.drill.steps.clone();
                     drill::start(&connection, Some(&endpoint), steps);
+                    let zero_rtt = zero_rtt.map(FutureExt::shared);
+                    let mut clients = Clients::new(connection.clone());
+                    if let Some(accepted) = &zero_rtt {
+                        let protocol = self.protocol.lock();
+                        let protocol = protocol.unwrap_or_else(PoisonError::into_inner);
+                        clients = clients.with_zero_rtt(protocol.clone(), accepted.clone());
+                    }
                     return Ok(Session {
                         endpoint,
                         connection,
                         authority: authority.to_string(),
-                        zero_rtt: zero_rtt.map(FutureExt::shared),
+                        zero_rtt,
+                        clients: Arc::new(clients),
                     });
                 }
                 Err(error) => failure = error,

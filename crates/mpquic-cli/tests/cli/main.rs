@@ -1,6 +1,7 @@
 //! The tool as its users run it: exit codes, what it prints, what it writes.
 
 mod http3;
+mod http3_get;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,0 +1,111 @@
+//! What asks for files over a connection, by the protocol that was negotiated.
+
+use futures_util::future::Shared;
+use mpquic_h3::h3::error::Code;
+use mpquic_tokio::{Connection, VarInt, ZeroRttAccepted};
+use tokio::sync::OnceCell;
+
+use crate::args::Alpn;
+use crate::failure::Failure;
+use crate::{hq, http_client};
+
+/// A client of any protocol that the tool speaks.
+#[derive(Clone)]
+pub(crate) enum AnyClient {
+    Http(http_client::Client),
+    Hq(hq::Client),
+}
+
+impl AnyClient {
+    async fn new(connection: &Connection, protocol: &[u8]) -> Result<Self, Failure> {
+        let connection = connection.clone();
+        if protocol == Alpn::H3.bytes() {
+            let client = http_client::Client::new(connection).await;
+            return client.map(Self::Http).map_err(Failure::other);
+        }
+        if protocol == Alpn::HqInterop.bytes() {
+            return Ok(Self::Hq(hq::Client::new(connection)));
+        }
+        let protocol = String::from_utf8_lossy(protocol);
+        Err(Failure::other(format!(
+            "the server speaks `{protocol}`, which this tool does not"
+        )))
+    }
+}
+
+/// The client of one connection, which all its requests share; or two, if the server rejects 0-RTT.
+pub(crate) struct Clients {
+    connection: Connection,
+    zero_rtt: Option<ZeroRtt>,
+    early: OnceCell<AnyClient>,
+    established: OnceCell<AnyClient>,
+}
+
+struct ZeroRtt {
+    /// The protocol of the connection before, with which 0-RTT goes on.
+    protocol: Option<Vec<u8>>,
+    accepted: Shared<ZeroRttAccepted>,
+}
+
+impl Clients {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            zero_rtt: None,
+            early: OnceCell::new(),
+            established: OnceCell::new(),
+        }
+    }
+
+    pub(crate) fn with_zero_rtt(
+        self,
+        protocol: Option<Vec<u8>>,
+        accepted: Shared<ZeroRttAccepted>,
+    ) -> Self {
+        Self {
+            zero_rtt: Some(ZeroRtt { protocol, accepted }),
+            ..self
+        }
+    }
+
+    /// A client whose first requests may be sent as 0-RTT data.
+    pub(crate) async fn early(&self) -> Result<AnyClient, Failure> {
+        let zero_rtt = self.zero_rtt.as_ref();
+        let protocol = zero_rtt.and_then(|zero_rtt| zero_rtt.protocol.clone());
+        let client = self
+            .early
+            .get_or_try_init(|| async move {
+                AnyClient::new(&self.connection, &protocol.unwrap_or_default()).await
+            })
+            .await;
+        client.cloned()
+    }
+
+    /// A client for the time after the handshake.
+    pub(crate) async fn established(&self) -> Result<AnyClient, Failure> {
+        if let Some(zero_rtt) = &self.zero_rtt
+            && zero_rtt.accepted.clone().await
+        {
+            return self.early().await;
+        }
+        let client = self
+            .established
+            .get_or_try_init(|| async {
+                let data = self.connection.handshake_data();
+                let protocol = data.and_then(|data| data.protocol).unwrap_or_default();
+                AnyClient::new(&self.connection, &protocol).await
+            })
+            .await;
+        client.cloned()
+    }
+
+    /// The code with which a connection is closed that is not needed any more.
+    pub(crate) fn no_error(&self) -> VarInt {
+        match self.established.get().or(self.early.get()) {
+            Some(AnyClient::Http(_)) => {
+                VarInt::from_u64(Code::H3_NO_ERROR.value()).unwrap_or(VarInt::MAX)
+            }
+            Some(AnyClient::Hq(_)) | None => VarInt::from_u32(0),
+        }
+    }
+}

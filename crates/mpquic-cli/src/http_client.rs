@@ -1,0 +1,250 @@
+//! The client's side of HTTP/3.
+
+use bytes::{Buf, Bytes};
+use futures_util::FutureExt;
+use http::header::{ACCEPT, CONTENT_LENGTH, LOCATION, USER_AGENT};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Request, StatusCode, Uri};
+use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
+use mpquic_h3::h3::error::{ConnectionError, StreamError};
+use mpquic_h3::{BidiStream, OpenStreams};
+use mpquic_tokio::Connection;
+
+use crate::protocol::{self, RequestError, Response};
+
+/// Longest fields of a response, bytes: as sent, and as `h3` counts them decoded.
+const MAX_FIELDS: u32 = 64 << 10;
+/// Interim responses before the one that counts.
+const MAX_INTERIM: usize = 16;
+
+/// HTTP/3 over a connection, which has one. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Client {
+    connection: Connection,
+    requests: SendRequest<OpenStreams, Bytes>,
+}
+
+impl Client {
+    pub(crate) async fn new(connection: Connection) -> Result<Self, RequestError> {
+        let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+        let mut builder = client::builder();
+        builder.max_field_section_size(MAX_FIELDS.into());
+        let (mut driver, requests) = builder
+            .build(quic)
+            .await
+            .map_err(|error| lost(&connection, &error))?;
+        // It ends with the connection.
+        tokio::spawn(async move { driver.wait_idle().await });
+        Ok(Self {
+            connection,
+            requests,
+        })
+    }
+
+    fn failed(&self, error: StreamError) -> RequestError {
+        failed(&self.connection, error)
+    }
+}
+
+/// A response's body.
+pub(crate) struct Body {
+    connection: Connection,
+    stream: RequestStream<BidiStream<Bytes>, Bytes>,
+    /// What was seen behind the last data, and is not told yet.
+    end: Option<Result<(), StreamError>>,
+}
+
+impl protocol::Client for Client {
+    type Body = Body;
+
+    async fn get(&self, url: &Uri) -> Result<Response<Body>, RequestError> {
+        let mut requests = self.requests.clone();
+        let stream = requests.send_request(request(url)?).await;
+        let mut stream = stream.map_err(|error| self.failed(error))?;
+        // The server may answer without reading to the end of the request.
+        match stream.finish().await {
+            Ok(()) | Err(StreamError::RemoteTerminate { .. } | StreamError::Undefined(_)) => {}
+            Err(error) => return Err(self.failed(error)),
+        }
+        for _ in 0..MAX_INTERIM {
+            let response = stream.recv_response().await;
+            let response = response.map_err(|error| self.failed(error))?;
+            if !response.status().is_informational() {
+                return Ok(Response {
+                    length: check(response.status(), response.headers())?,
+                    body: Body {
+                        connection: self.connection.clone(),
+                        stream,
+                        end: None,
+                    },
+                });
+            }
+        }
+        Err(RequestError::Malformed("interim responses without end"))
+    }
+}
+
+impl protocol::Body for Body {
+    async fn read(&mut self, chunks: &mut [Bytes]) -> Result<Option<usize>, RequestError> {
+        let mut count = 0;
+        for chunk in chunks {
+            let next = match self.end.take() {
+                Some(end) => end.map(|()| None),
+                None if count == 0 => data(&mut self.stream).await,
+                // More of it, if it is there already.
+                None => match data(&mut self.stream).now_or_never() {
+                    Some(next) => next,
+                    None => break,
+                },
+            };
+            match next {
+                Ok(Some(data)) => {
+                    *chunk = data;
+                    count += 1;
+                }
+                Ok(None) if count == 0 => return Ok(None),
+                Err(error) if count == 0 => return Err(failed(&self.connection, error)),
+                other => {
+                    self.end = Some(other.map(|_| ()));
+                    break;
+                }
+            }
+        }
+        Ok(Some(count))
+    }
+}
+
+async fn data(
+    stream: &mut RequestStream<BidiStream<Bytes>, Bytes>,
+) -> Result<Option<Bytes>, StreamError> {
+    let data = stream.recv_data().await?;
+    // No copy: it is `Bytes` inside.
+    Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+}
+
+/// A request for a URL. What names a user is nobody's business (RFC 9114 section 4.3.1).
+fn request(url: &Uri) -> Result<Request<()>, RequestError> {
+    let authority = url.authority().map_or("", Authority::as_str);
+    let authority = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let target = url.path_and_query().map_or("/", PathAndQuery::as_str);
+    let uri = Uri::builder()
+        .scheme(Scheme::HTTPS)
+        .authority(authority)
+        .path_and_query(target)
+        .build();
+    let request = uri.and_then(|uri| {
+        Request::get(uri)
+            .header(ACCEPT, "*/*")
+            .header(USER_AGENT, concat!("mpquic/", env!("CARGO_PKG_VERSION")))
+            .body(())
+    });
+    request.map_err(|_| RequestError::Malformed("URL"))
+}
+
+/// Makes sure that a whole file follows, and tells its length if that is announced.
+fn check(status: StatusCode, fields: &HeaderMap) -> Result<Option<u64>, RequestError> {
+    match status {
+        StatusCode::OK => {}
+        StatusCode::NOT_FOUND => return Err(RequestError::NotFound),
+        StatusCode::PARTIAL_CONTENT => {
+            return Err(RequestError::Malformed("part of a file, not asked for"));
+        }
+        _ if status.is_redirection() => {
+            let location = fields.get(LOCATION);
+            let location = location.and_then(|location| location.to_str().ok());
+            return Err(RequestError::Redirected {
+                status,
+                location: location.unwrap_or("nowhere").to_owned(),
+            });
+        }
+        _ => return Err(RequestError::Status(status)),
+    }
+    let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
+    let (Some(length), None) = (lengths.next(), lengths.next()) else {
+        return match fields.contains_key(CONTENT_LENGTH) {
+            true => Err(RequestError::Malformed("two lengths")),
+            false => Ok(None),
+        };
+    };
+    let length = length.to_str().ok().and_then(|digits| digits.parse().ok());
+    match length {
+        Some(length) => Ok(Some(length)),
+        None => Err(RequestError::Malformed("length")),
+    }
+}
+
+fn failed(connection: &Connection, error: StreamError) -> RequestError {
+    match error {
+        StreamError::RemoteTerminate { code, .. } => RequestError::Refused(code.value()),
+        StreamError::RemoteClosing => RequestError::Cancelled,
+        StreamError::ConnectionError(error) => lost(connection, &error),
+        other => RequestError::Http(other.to_string()),
+    }
+}
+
+fn lost(connection: &Connection, error: &ConnectionError) -> RequestError {
+    match (error, connection.close_reason()) {
+        // A fault of the server that ended the connection from our side.
+        (ConnectionError::Local { .. }, _) | (_, None) => RequestError::Http(error.to_string()),
+        (_, Some(reason)) => RequestError::Connection(reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_name_host_and_path_and_no_user() {
+        for (url, authority, target) in [
+            ("https://host/a%20b?c=d", "host", "/a%20b?c=d"),
+            ("https://host:4433", "host:4433", "/"),
+            ("https://user:secret@[::1]:5/x", "[::1]:5", "/x"),
+        ] {
+            let request = request(&url.parse().unwrap()).unwrap();
+            assert_eq!(request.uri().authority().unwrap(), authority);
+            assert_eq!(request.uri().path_and_query().unwrap(), target);
+        }
+    }
+
+    #[test]
+    fn only_whole_files_are_taken() {
+        let check = |status: u16, fields: &[(&'static str, &'static str)]| {
+            let fields = fields.iter().map(|(name, value)| {
+                let name: http::HeaderName = name.parse().unwrap();
+                (name, value.parse().unwrap())
+            });
+            let status = StatusCode::from_u16(status).unwrap();
+            super::check(status, &fields.collect())
+        };
+        assert!(matches!(check(200, &[]), Ok(None)));
+        let length = |digits| check(200, &[("content-length", digits)]);
+        assert!(matches!(length("0"), Ok(Some(0))));
+        assert!(matches!(length("18446744073709551615"), Ok(Some(u64::MAX))));
+        for wrong in ["", "-1", "x", "1, 1", "18446744073709551616"] {
+            assert!(matches!(length(wrong), Err(RequestError::Malformed(_))));
+        }
+        let twice = [("content-length", "1"), ("content-length", "1")];
+        assert!(matches!(
+            check(200, &twice),
+            Err(RequestError::Malformed(_))
+        ));
+        for (status, told) in [
+            (404, "not found on the server"),
+            (403, "the server answered 403 Forbidden"),
+            (500, "the server answered 500 Internal Server Error"),
+            (204, "the server answered 204 No Content"),
+            (
+                206,
+                "the server's answer makes no sense: part of a file, not asked for",
+            ),
+        ] {
+            assert_eq!(check(status, &[]).unwrap_err().to_string(), told);
+        }
+        let moved = check(301, &[("location", "/elsewhere")]).unwrap_err();
+        let told = "the server says it is elsewhere: /elsewhere (301 Moved Permanently)";
+        assert_eq!(moved.to_string(), told);
+    }
+}

@@ -1,0 +1,228 @@
+//! `mpquic get` against servers of HTTP/3, good ones and bad ones.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::process::Output;
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode};
+use mpquic_h3::h3::server::RequestStream;
+use mpquic_h3::{BidiStream, h3};
+use mpquic_tokio::{Connection, Endpoint, ServerConfig, certificate_fingerprint};
+
+use crate::{Server, assert_exit, data, directories, names, reports, run, stderr};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
+
+/// A server of which each path is answered in a way of its own.
+struct Peculiar {
+    address: SocketAddr,
+    pin: String,
+    _endpoint: Endpoint,
+}
+
+impl Peculiar {
+    fn start() -> Self {
+        let (config, certificate) =
+            ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN]).unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let endpoint = Endpoint::server(config, any).unwrap();
+        let digits = certificate_fingerprint(&certificate);
+        let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
+        tokio::spawn({
+            let endpoint = endpoint.clone();
+            async move {
+                while let Some(incoming) = endpoint.accept().await {
+                    tokio::spawn(async move { serve(incoming.await?).await });
+                }
+            }
+        });
+        Self {
+            address: endpoint.local_addr().unwrap(),
+            pin: format!("sha256:{digits}"),
+            _endpoint: endpoint,
+        }
+    }
+
+    fn get(&self, path: &str, more: &[&str]) -> Output {
+        let url = format!("https://{}{path}", self.address);
+        let arguments = [&["get", "--pin", &self.pin, &url], more].concat();
+        tokio::task::block_in_place(|| run(&arguments))
+    }
+}
+
+async fn serve(connection: Connection) -> Result<(), Error> {
+    let quic = mpquic_h3::Connection::new(connection.clone());
+    let mut requests = h3::server::Connection::new(quic).await?;
+    while let Some(request) = requests.accept().await? {
+        let connection = connection.clone();
+        tokio::spawn(async move {
+            let (request, stream) = request.resolve_request().await?;
+            answer(&connection, &request, stream).await
+        });
+    }
+    Ok::<(), Error>(())
+}
+
+async fn answer(
+    connection: &Connection,
+    request: &Request<()>,
+    mut stream: Stream,
+) -> Result<(), Error> {
+    let with_length = |length: &str| {
+        Response::builder()
+            .header("content-length", length)
+            .body(())
+    };
+    let path = request.uri().path();
+    if let Ok(status) = path.trim_start_matches('/').parse::<u16>() {
+        let response = Response::builder().status(StatusCode::from_u16(status)?);
+        let response = response.header("location", "/over\x09there");
+        stream.send_response(response.body(())?).await?;
+        return Ok(stream.finish().await?);
+    }
+    let response = match path {
+        "/unannounced" => Response::new(()),
+        "/nonsense" => with_length("many")?,
+        "/empty" => with_length("0")?,
+        _ => with_length("1000")?,
+    };
+    if path == "/early-hints" {
+        let hints = Response::builder().status(103).body(())?;
+        stream.send_response(hints).await?;
+    }
+    stream.send_response(response).await?;
+    let sent = match path {
+        "/short" | "/reset" | "/closed" | "/dropped" => 999,
+        "/long" => 1001,
+        "/empty" => 0,
+        _ => 1000,
+    };
+    stream.send_data(data(sent).into()).await?;
+    match path {
+        "/reset" => stream.stop_stream(h3::error::Code::H3_INTERNAL_ERROR),
+        "/closed" => {
+            // Not before the beginning has arrived.
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            connection.close(0x102u32.into(), b"no\nmore");
+        }
+        "/dropped" => {}
+        _ => stream.finish().await?,
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whole_answers_are_taken() {
+    let server = Peculiar::start();
+    let target = tempfile::tempdir().unwrap();
+    let directory = target.path().to_str().unwrap();
+    for (path, length) in [
+        ("/whole", 1000),
+        ("/unannounced", 1000),
+        ("/early-hints", 1000),
+        ("/empty", 0),
+    ] {
+        let output = server.get(path, &["--output-dir", directory, "--json"]);
+        assert_exit(&output, 0);
+        let file = target.path().join(path.trim_start_matches('/'));
+        assert_eq!(fs::read(file).unwrap(), data(length), "{path}");
+        assert_eq!(reports(&output)[0]["protocol"], "h3");
+    }
+}
+
+/// Each has one clear line and its exit code, and leaves no file that looks whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_answers_are_errors_that_say_what_is_wrong() {
+    let server = Peculiar::start();
+    let target = tempfile::tempdir().unwrap();
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    for (path, expected) in [
+        ("/short", "the answer ended after 999 of 1000 bytes"),
+        ("/long", "longer than the 1000 bytes that were announced"),
+        ("/nonsense", "the server's answer makes no sense: length"),
+        ("/reset", "the server refused the request (code 0x102)"),
+        ("/dropped", "the server refused the request (code 0x10c)"),
+        (
+            "/closed",
+            "connection lost: closed by the peer's application",
+        ),
+        ("/404", "not found on the server"),
+        ("/403", "the server answered 403 Forbidden"),
+        ("/500", "the server answered 500 Internal Server Error"),
+        ("/204", "the server answered 204 No Content"),
+        ("/206", "part of a file, not asked for"),
+        (
+            "/301",
+            "the server says it is elsewhere: /over there (301 Moved Permanently)",
+        ),
+    ] {
+        let output = server.get(path, &["-o", file]);
+        assert_exit(&output, 1);
+        let told = stderr(&output);
+        assert!(told.contains(expected), "{path}: {told}");
+        let lines = told.lines().filter(|line| line.starts_with("mpquic: "));
+        assert_eq!(lines.count(), 1, "{path}: {told}");
+        assert_eq!(names(target.path()), [""; 0], "{path}");
+    }
+}
+
+#[test]
+fn the_protocol_is_negotiated() {
+    let content = data(1_000_000);
+    let (served, target) = directories(&content);
+    let file = target.path().join("copy");
+    let path = file.to_str().unwrap();
+    for (server, client, spoken) in [
+        (&[][..], &[][..], Some("h3")),
+        (&["--alpn", "hq-interop"], &[], Some("hq-interop")),
+        (&[], &["--alpn", "hq-interop"], Some("hq-interop")),
+        (&["--alpn", "hq-interop,h3"], &["--alpn", "h3"], Some("h3")),
+        (&["--alpn", "h3"], &["--alpn", "hq-interop"], None),
+    ] {
+        let server = Server::start(served.path(), server);
+        let output = server.get("/file", &[&["-o", path, "--json"], client].concat());
+        let Some(spoken) = spoken else {
+            assert_exit(&output, 1);
+            assert!(stderr(&output).contains("protocol"), "{output:?}");
+            continue;
+        };
+        assert_exit(&output, 0);
+        assert!(fs::read(&file).unwrap() == content);
+        assert_eq!(reports(&output)[0]["protocol"], spoken);
+    }
+}
+
+#[test]
+fn requests_of_the_first_flight_share_a_connection_with_later_ones() {
+    let (served, target) = directories(b"x");
+    fs::write(served.path().join("other"), "y").unwrap();
+    let server = Server::start(served.path(), &[]);
+    let directory = target.path().to_str().unwrap();
+    for alpn in ["h3", "hq-interop"] {
+        let (again, other) = (server.url("/file"), server.url("/other"));
+        let more = [
+            &again,
+            &other,
+            "--reconnect=once",
+            "--early-data",
+            "--parallel",
+            "3",
+        ];
+        let more = [
+            &more[..],
+            &["--alpn", alpn, "--json", "--output-dir", directory],
+        ]
+        .concat();
+        let output = server.get("/file", &more);
+        assert_exit(&output, 0);
+        let early: Vec<_> = reports(&output)
+            .iter()
+            .map(|one| one["early_data"] == true)
+            .collect();
+        assert_eq!(early, [false, true, true], "{alpn}");
+        assert_eq!(fs::read(target.path().join("other")).unwrap(), b"y");
+    }
+}
