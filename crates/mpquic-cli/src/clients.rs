@@ -1,5 +1,7 @@
 //! What asks for files over a connection, by the protocol that was negotiated.
 
+use std::future::pending;
+
 use futures_util::future::Shared;
 use mpquic_h3::h3::error::Code;
 use mpquic_tokio::{Connection, VarInt, ZeroRttAccepted};
@@ -17,10 +19,15 @@ pub(crate) enum AnyClient {
 }
 
 impl AnyClient {
-    async fn new(connection: &Connection, protocol: &[u8]) -> Result<Self, Failure> {
+    /// Speaks a protocol until `rejected` is ready.
+    async fn new(
+        connection: &Connection,
+        protocol: &[u8],
+        rejected: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, Failure> {
         let connection = connection.clone();
         if protocol == Alpn::H3.bytes() {
-            let client = http_client::Client::new(connection).await;
+            let client = http_client::Client::new(connection, rejected).await;
             return client.map(Self::Http).map_err(Failure::other);
         }
         if protocol == Alpn::HqInterop.bytes() {
@@ -70,15 +77,20 @@ impl Clients {
 
     /// A client whose first requests may be sent as 0-RTT data.
     pub(crate) async fn early(&self) -> Result<AnyClient, Failure> {
-        let zero_rtt = self.zero_rtt.as_ref();
-        let protocol = zero_rtt.and_then(|zero_rtt| zero_rtt.protocol.clone());
+        let Some(ZeroRtt { protocol, accepted }) = &self.zero_rtt else {
+            return self.established().await;
+        };
+        let accepted = accepted.clone();
+        let rejected = async move {
+            if accepted.await {
+                pending().await
+            }
+        };
+        let protocol = protocol.as_deref().unwrap_or_default();
         let client = self
             .early
-            .get_or_try_init(|| async move {
-                AnyClient::new(&self.connection, &protocol.unwrap_or_default()).await
-            })
-            .await;
-        client.cloned()
+            .get_or_try_init(|| AnyClient::new(&self.connection, protocol, rejected));
+        client.await.cloned()
     }
 
     /// A client for the time after the handshake.
@@ -86,14 +98,14 @@ impl Clients {
         if let Some(zero_rtt) = &self.zero_rtt
             && zero_rtt.accepted.clone().await
         {
-            return self.early().await;
+            return Box::pin(self.early()).await;
         }
         let client = self
             .established
             .get_or_try_init(|| async {
                 let data = self.connection.handshake_data();
                 let protocol = data.and_then(|data| data.protocol).unwrap_or_default();
-                AnyClient::new(&self.connection, &protocol).await
+                AnyClient::new(&self.connection, &protocol, pending()).await
             })
             .await;
         client.cloned()

@@ -25,7 +25,12 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn new(connection: Connection) -> Result<Self, RequestError> {
+    /// Begins HTTP/3 on a connection. It is over once `rejected` is ready: it began with 0-RTT, which
+    /// the server did not take, and leaves what the server opens to the one that begins anew.
+    pub(crate) async fn new(
+        connection: Connection,
+        rejected: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<Self, RequestError> {
         let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
         let mut builder = client::builder();
         builder.max_field_section_size(MAX_FIELDS.into());
@@ -33,8 +38,13 @@ impl Client {
             .build(quic)
             .await
             .map_err(|error| lost(&connection, &error))?;
-        // It ends with the connection.
-        tokio::spawn(async move { driver.wait_idle().await });
+        tokio::spawn(async move {
+            tokio::select! {
+                // It ends with the connection.
+                _ = driver.wait_idle() => {}
+                () = rejected => {}
+            }
+        });
         Ok(Self {
             connection,
             requests,

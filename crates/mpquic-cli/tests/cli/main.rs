@@ -272,7 +272,8 @@ fn a_request_to_a_known_server_goes_with_the_first_flight() {
     let output = server.get("/file", &once);
     assert_exit(&output, 0);
     assert_eq!(early(&output), [false, true, false]);
-    let output = server.get("/file", &[&once[..], &["--parallel", "2"]].concat());
+    let both = ["--parallel", "2", "--alpn", "hq-interop"];
+    let output = server.get("/file", &[&once[..], &both].concat());
     assert_exit(&output, 0);
     assert_eq!(early(&output), [false, true, true]);
 }
