@@ -25,10 +25,12 @@ if [ "${ROLE:-}" = client ] && [ -x /wait-for-it.sh ]; then
 fi
 
 options=()
+alpn=hq-interop
 case ${ROLE:-}:${TESTCASE:-} in
     *:handshake | *:transfer | *:longrtt | *:multiplexing | *:ipv6) ;;
     *:blackhole | *:ecn | *:amplificationlimit | *:rebind-port | *:rebind-addr) ;;
     *:transferloss | *:transfercorruption | *:goodput | *:crosstraffic) ;;
+    *:http3) alpn=h3 ;;
     server:retry) options+=(--retry) ;;
     *:chacha20) options+=(--cipher chacha20) ;;
     # A connection for each file; the runner calls both of the latter multiconnect.
@@ -46,13 +48,13 @@ esac
 
 case $ROLE in
     server)
-        exec "$mpquic" serve "$www" --listen "$listen" \
+        exec "$mpquic" serve "$www" --listen "$listen" --alpn "$alpn" \
             --cert "$certs/cert.pem" --key "$certs/priv.key" "${options[@]}"
         ;;
     client)
         read -ra requests <<<"${REQUESTS:?no REQUESTS}"
         # Streams enough for every file; the server's limit counts anyway.
         exec "$mpquic" get --insecure --quiet --output-dir "$downloads" --connect-timeout 60 \
-            --parallel 1000 "${options[@]}" "${requests[@]}"
+            --parallel 1000 --alpn "$alpn" "${options[@]}" "${requests[@]}"
         ;;
 esac

@@ -12,6 +12,8 @@ from qlog import Log
 
 # Seconds a program may take to start, to end when it is told to, and a client in all.
 START, END, LIMIT = 10, 5, 120
+# HTTP/0.9 over QUIC, which all peers speak.
+HQ = "hq-interop"
 
 
 class Failed(Exception):
@@ -85,8 +87,8 @@ class Cell:
         """Serves, and fetches these files, which must arrive unchanged.
 
         `server` and `client` are further options of these two, whosever they are. Options:
-        `certificate` (the files' prefix), `ip`, `connections`, `early`, and `ours`, further options
-        of mpquic.
+        `certificate` (the files' prefix), `ip`, `connections`, `early`, `alpn` (the protocol of both
+        sides), and `ours`, further options of mpquic.
         """
         try:
             self._run(names, list(server), list(client), relay, options)
@@ -139,8 +141,10 @@ class Cell:
         listen = ["--listen", options.get("ip", "127.0.0.1") + ":0"]
         credentials = ["--cert", certificate, "--key", key]
         if self.we_serve:
-            return [self.tool, "serve", self.files] + listen + credentials
-        return [self.peer.command, "server", "--dir", self.files] + listen + credentials
+            command = [self.tool, "serve", self.files, "--alpn", options.get("alpn", HQ)]
+            return command + listen + credentials
+        command = [self.peer.command, "server", "--dir", self.files] + listen + credentials
+        return command + self._peers_protocol(options)
 
     def _client_command(self, urls, options):
         connections = options.get("connections", 1)
@@ -150,9 +154,9 @@ class Cell:
                 command += ["--connections", str(connections)]
             if options.get("early"):
                 command.append("--early-data")
-            return command + urls
+            return command + self._peers_protocol(options) + urls
         command = [self.tool, "get", "--insecure", "--json", "--quiet"]
-        command += ["--connect-timeout", "60", "--output-dir", self.received]
+        command += ["--alpn", options.get("alpn", HQ), "--connect-timeout", "60", "--output-dir", self.received]
         if connections > 1:
             command.append("--reconnect")
         elif len(urls) > 1:
@@ -160,6 +164,11 @@ class Cell:
         if options.get("early"):
             command.append("--early-data")
         return command + urls * connections
+
+    @staticmethod
+    def _peers_protocol(options):
+        """Few peers speak another protocol, so only they know the option."""
+        return ["--alpn", options["alpn"]] if "alpn" in options else []
 
     def ours(self):
         """Our logs, one per connection, in the order they were made."""
