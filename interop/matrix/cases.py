@@ -67,6 +67,18 @@ def multiplexing(cell):
     cell.expect(len(cell.log().streams()) >= len(MANY), "a stream for each file")
 
 
+@case("http3", "3")
+def http3(cell):
+    # Large and small files at once, each on a stream of its own.
+    names = [LARGE, MEDIUM, SMALL] + MANY[:50]
+    cell.run(names, alpn="h3")
+    log = cell.log()
+    cell.expect(len(log.streams()) >= len(names), "a stream for each file")
+    # H3_NO_ERROR
+    codes = {event["data"].get("error_code") for event in log.named("connection_closed")}
+    cell.expect(codes == {0x100}, f"closed in order, not with {codes}")
+
+
 @case("retry", "S", smoke=True)
 def retry(cell):
     cell.run([SMALL], server=["--retry"], relay=[])

@@ -10,6 +10,8 @@ HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NAMES = ["quinn", "noq", "s2n-quic", "quiche", "tquic", "quic-go", "aioquic", "ngtcp2"]
 SMOKE = ["quinn", "noq", "s2n-quic", "quiche", "tquic"]
 MULTIPATH = ["noq"]
+# Those whose programs here speak HTTP/3 as well.
+HTTP3 = ["aioquic"]
 
 SERVE, FETCH = "serve", "fetch"
 
@@ -66,6 +68,8 @@ class Peer:
 
     def limit(self, case, direction):
         """Why the peer cannot do this; `None` if it can."""
+        if case == "http3" and self.name not in HTTP3:
+            return "the peer's program speaks HTTP/0.9 only"
         limits = LIMITS.get(self.name, {})
         return limits.get((case, direction)) or limits.get(case)
 

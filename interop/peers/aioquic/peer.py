@@ -1,4 +1,4 @@
-"""HTTP/0.9 on aioquic, with the command line that all peers have."""
+"""HTTP/0.9 and HTTP/3 on aioquic, with the command line that all peers have, and --alpn."""
 
 import argparse
 import asyncio
@@ -8,11 +8,13 @@ import sys
 from urllib.parse import urlparse
 
 from aioquic.asyncio import QuicConnectionProtocol, connect, serve
+from aioquic.h3.connection import H3Connection
+from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, StreamDataReceived, StreamReset
 from aioquic.quic.packet import QuicProtocolVersion
 
-PROTOCOL = "hq-interop"
+HQ, H3 = "hq-interop", "h3"
 # Bytes received before each step of a drill.
 BYTES_BETWEEN = 512 << 10
 NOT_FOUND = 404
@@ -47,6 +49,33 @@ class Server(QuicConnectionProtocol):
         else:
             with open(file, "rb") as content:
                 self._quic.send_stream_data(stream, content.read(), end_stream=True)
+        self.transmit()
+
+
+class HttpServer(QuicConnectionProtocol):
+    """Answers requests of HTTP/3 with files."""
+
+    def __init__(self, *args, directory, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._directory = directory
+        self._http = H3Connection(self._quic)
+
+    def quic_event_received(self, event):
+        for received in self._http.handle_event(event):
+            if isinstance(received, HeadersReceived):
+                self._answer(received.stream_id, dict(received.headers))
+
+    def _answer(self, stream, fields):
+        name = fields[b":path"].decode().lstrip("/")
+        file = os.path.join(self._directory, name)
+        if fields[b":method"] != b"GET" or ".." in name or not os.path.isfile(file):
+            self._http.send_headers(stream, [(b":status", b"404")], end_stream=True)
+        else:
+            with open(file, "rb") as content:
+                body = content.read()
+            length = str(len(body)).encode()
+            self._http.send_headers(stream, [(b":status", b"200"), (b"content-length", length)])
+            self._http.send_data(stream, body, end_stream=True)
         self.transmit()
 
 
@@ -113,20 +142,55 @@ class Client(QuicConnectionProtocol):
         """Of the old socket after a move; not the end."""
 
 
+class HttpClient(Client):
+    """Fetches files by HTTP/3."""
+
+    async def fetch(self, names, out, drill):
+        self._http = H3Connection(self._quic)
+        for name in names:
+            stream = self._quic.get_next_available_stream_id()
+            self._files[stream] = open(os.path.join(out, name), "wb")
+            self._done[stream] = asyncio.get_running_loop().create_future()
+            fields = [(":method", "GET"), (":scheme", "https"), (":authority", "localhost")]
+            fields = [(key.encode(), value.encode()) for key, value in fields + [(":path", f"/{name}")]]
+            self._http.send_headers(stream, fields, end_stream=True)
+        self.transmit()
+        await asyncio.gather(*self._done.values())
+        # By HTTP/3's name for it.
+        self._quic.close(error_code=0x100)
+
+    def quic_event_received(self, event):
+        if not isinstance(event, StreamDataReceived):
+            super().quic_event_received(event)
+            return
+        for received in self._http.handle_event(event):
+            stream = received.stream_id
+            if isinstance(received, HeadersReceived):
+                fields = dict(received.headers)
+                if fields.get(b":status") not in (b"200", None):
+                    self._fail(f"stream {stream} was answered {fields}", [stream])
+            elif isinstance(received, DataReceived):
+                self._files[stream].write(received.data)
+            if received.stream_ended:
+                self._files.pop(stream).close()
+                self._done[stream].set_result(None)
+
+
 async def run_server(args):
     configuration = QuicConfiguration(
-        alpn_protocols=[PROTOCOL],
+        alpn_protocols=[args.alpn],
         is_client=False,
         supported_versions=[VERSIONS[name] for name in args.quic_version.split(",")],
     )
     configuration.load_cert_chain(args.cert, args.key)
     host, _, port = args.listen.rpartition(":")
     tickets = {}
+    protocol = HttpServer if args.alpn == H3 else Server
     server = await serve(
         host.strip("[]"),
         int(port),
         configuration=configuration,
-        create_protocol=lambda *a, **k: Server(*a, directory=args.dir, **k),
+        create_protocol=lambda *a, **k: protocol(*a, directory=args.dir, **k),
         session_ticket_fetcher=lambda label: tickets.get(label),
         session_ticket_handler=lambda ticket: tickets.update({ticket.ticket: ticket}),
         retry=args.retry,
@@ -141,7 +205,7 @@ async def run_client(args):
     urls = [urlparse(url) for url in args.urls]
     versions = [VERSIONS[name] for name in args.quic_version.split(",")]
     configuration = QuicConfiguration(
-        alpn_protocols=[PROTOCOL],
+        alpn_protocols=[args.alpn],
         is_client=True,
         verify_mode=ssl.CERT_NONE,
         original_version=min(versions),
@@ -155,7 +219,7 @@ async def run_client(args):
             urls[0].hostname,
             urls[0].port,
             configuration=configuration,
-            create_protocol=Client,
+            create_protocol=HttpClient if args.alpn == H3 else Client,
             session_ticket_handler=lambda ticket: setattr(configuration, "session_ticket", ticket),
             wait_connected=not (args.early_data and known),
         ) as client:
@@ -179,6 +243,7 @@ def arguments():
     client.add_argument("--drill")
     for role in (server, client):
         role.add_argument("--quic-version", default="v1,v2")
+        role.add_argument("--alpn", default=HQ, choices=[HQ, H3])
     return parser.parse_args()
 
 
