@@ -1,10 +1,10 @@
 //! Streams and datagrams.
 
 use bytes::Bytes;
-use mpquic_tokio::{ReadError, ReadToEndError, SendDatagramError, WriteError};
+use mpquic_tokio::{ReadError, ReadToEndError, SendDatagramError, WriteError, default_transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::harness::{Error, Net, TestResult, pattern, within};
+use crate::harness::{Error, Net, TestResult, client, pattern, within};
 
 #[tokio::test]
 async fn datagrams_go_both_ways() -> TestResult {
