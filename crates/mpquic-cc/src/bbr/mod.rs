@@ -126,7 +126,7 @@ impl Bbr {
         if self.full_pipe.was_full {
             self.window = grown.min(wanted);
         } else if self.window < wanted || self.delivered < self.variant.initial_window(self.mtu) {
-            self.window = grown;
+            self.window += self.variant.startup_growth * sample.newly_acked;
         }
         self.window = self.window.max(self.min_pipe_window());
         if self.phase == Phase::ProbeRtt {

@@ -15,6 +15,8 @@ pub(crate) struct Variant {
     initial_datagrams: f64,
     /// How much faster than delivered a path sends at the start.
     pub(super) startup_gain: f64,
+    /// Bytes by which the window grows at the start for each byte that is acknowledged.
+    pub(super) startup_growth: f64,
     /// The path is emptied to measure its round trip even before its rate is known.
     pub(super) probes_early: bool,
 }
@@ -25,18 +27,19 @@ impl Variant {
         tolerated_loss: 0.0,
         initial_datagrams: 10.0,
         startup_gain: 2.77,
+        startup_growth: 1.0,
         probes_early: true,
     };
 
-    /// Quicker on long and lossy paths. It starts with more, spread over a round trip, and the window
-    /// alone limits how fast it goes on: a window leaves early in its round trip, so its rate is known
-    /// early. The window is two bandwidth-delay products as in the draft, so the queue at the end is
-    /// no longer. A long path is not emptied while it starts, which would set it back by several
-    /// round trips.
+    /// Quicker on long and lossy paths. It starts with more, spread over a round trip. Then it goes on
+    /// as fast as a window of two bandwidth-delay products allows, which is the draft's, so the queue
+    /// at the end is no longer. A long path is not emptied while it starts, which would set it back by
+    /// several round trips.
     pub(crate) const QUICK: Self = Self {
         tolerated_loss: LOSS_THRESHOLD,
         initial_datagrams: 32.0,
         startup_gain: 4.94,
+        startup_growth: 2.0,
         probes_early: false,
     };
 
