@@ -16,9 +16,10 @@ use crate::endpoint_state::Registry;
 use crate::receive_buffers::{ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
-/// Calls that fail one after the other before the task rests after each. Something else than the
+/// After so many calls that failed one after the other, the task rests. Something else than the
 /// network is wrong then, such as a device that is gone, and the runtime would call again at once.
-const MAX_FAILURES: u32 = 16;
+/// Some systems, however, make an error of each ICMP message, and datagrams wait behind those.
+const MAX_FAILURES: u32 = 100;
 /// How long it rests.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -56,7 +57,8 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         // Lets applications read this batch before the next one, while it is still in the cache and
         // before buffers with a limit, like that of DATAGRAMs, overflow.
         tokio::task::yield_now().await;
-        if failures > MAX_FAILURES {
+        if failures >= MAX_FAILURES {
+            failures = 0;
             tokio::select! {
                 biased;
                 () = &mut closed => return,
