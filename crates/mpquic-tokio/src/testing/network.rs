@@ -157,8 +157,8 @@ impl Port {
         state.empties_when_awaited = Some(state.awaited + times);
     }
 
-    /// The runtime hears of room that is gone again when somebody tries to use it.
-    pub(crate) fn wake_for_nothing(&self) {
+    /// The runtime hears that there is room, be it so or not.
+    pub(crate) fn wake(&self) {
         self.lock().tell();
         self.room.notify_waiters();
     }
@@ -246,7 +246,10 @@ impl Port {
         let now = Instant::now();
         let mut count = 0;
         for (buffer, meta) in buffers.iter_mut().zip(meta) {
-            let Some(message) = state.arriving.pop_front_if(|message| message.at <= now) else {
+            if state.arriving.front().is_none_or(|first| first.at > now) {
+                break;
+            }
+            let Some(message) = state.arriving.pop_front() else {
                 break;
             };
             buffer[..message.contents.len()].copy_from_slice(&message.contents);

@@ -62,13 +62,19 @@ async fn a_train_that_was_taken_in_part_goes_on_where_it_stopped() -> TestResult
     port.fill_after(3);
     let empty = async {
         sleep(DELAY).await;
-        let before = port.take_calls();
+        let mut before = port.take_calls();
         assert_eq!(each_once(&before), 12);
+        // Then there is room for another part of it.
+        port.fill_after(2);
+        port.wake();
+        sleep(DELAY).await;
+        before.extend(port.take_calls());
+        assert_eq!(each_once(&before), 20);
         port.empty();
         Ok(before)
     };
     let (elapsed, mut calls) = tokio::try_join!(transfer(&a, &b, 100_000), empty)?;
-    assert_eq!(elapsed, 2 * DELAY);
+    assert_eq!(elapsed, 3 * DELAY);
     calls.extend(port.take_calls());
     assert_eq!((each_once(&calls), lost(&a)), (72, 0));
     Ok(())
@@ -158,7 +164,7 @@ async fn room_that_comes_before_it_is_awaited_is_used() -> TestResult {
     port.empty_when_awaited(2);
     let wake = async {
         sleep(DELAY).await;
-        port.wake_for_nothing();
+        port.wake();
         Ok(())
     };
     let (elapsed, ()) = tokio::try_join!(transfer(&a, &b, 10_000), wake)?;
