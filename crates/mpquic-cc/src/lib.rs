@@ -167,7 +167,56 @@ pub fn default() -> Arc<dyn ControllerFactory> {
 
 #[cfg(test)]
 mod tests {
+    use mpquic_core::PathId;
+    use mpquic_core::congestion::{CongestionKind, Controller};
+
     use super::*;
+    use crate::testing::{acked, congestion, sent, start};
+
+    const PATH: PathId = PathId(3);
+    /// Those that reduce their window in proportion to what arrives (RFC 9937).
+    const BY_LOSS: [&str; 6] = ["newreno", "cubic", "lia", "olia", "balia", "wvegas"];
+
+    fn opened(name: &str) -> Box<dyn Controller> {
+        let mut controller = by_name(name).unwrap().build();
+        controller.on_path_opened(PATH, start(), 1200);
+        controller
+    }
+
+    /// RFC 9002 section 7.2: two datagrams of any size may be in flight.
+    #[test]
+    fn windows_follow_the_largest_datagram() {
+        for info in list() {
+            let mut controller = opened(info.name);
+            controller.on_mtu_update(PATH, 9000);
+            let now = start();
+            controller.on_ack(PATH, &acked(now, now, 1200));
+            let window = controller.window(PATH);
+            assert!(window >= 2 * 9000, "{}: {window}", info.name);
+        }
+    }
+
+    #[test]
+    fn what_leaves_in_a_recovery_period_counts() {
+        for name in BY_LOSS {
+            let now = start();
+            let after = |packets| {
+                let mut controller = opened(name);
+                assert!(!controller.in_recovery(PATH), "{name}");
+                let event = congestion(CongestionKind::Loss, now, now);
+                controller.on_congestion_event(PATH, &event);
+                assert!(controller.in_recovery(PATH), "{name}");
+                for _ in 0..packets {
+                    controller.on_packet_sent(PATH, &sent(now, 1200, 12_000));
+                }
+                let mut ack = acked(now, now, 6000);
+                ack.in_flight = 12_000;
+                controller.on_ack(PATH, &ack);
+                controller.window(PATH)
+            };
+            assert!(after(2) < after(1), "{name}: {} {}", after(2), after(1));
+        }
+    }
 
     #[test]
     fn every_listed_name_builds_a_controller_of_that_name() {

@@ -184,6 +184,22 @@ mod tests {
         assert_eq!(flight.send(), 1);
     }
 
+    /// After an ECN mark there is nothing to send again, until something is lost as well.
+    #[test]
+    fn only_a_loss_is_repaired_at_once() {
+        let mut flight = Flight::new(20, 0, 10);
+        assert_eq!(flight.send(), 0);
+        let mut event = congestion(CongestionKind::Ecn, start(), start());
+        event.in_flight = flight.packets * MTU;
+        event.lost_bytes = 0;
+        flight.reduction.on_loss(&event, flight.target, MTU as f64);
+        assert_eq!(flight.send(), 0, "another mark");
+        event.lost_bytes = 1;
+        flight.reduction.on_loss(&event, flight.target, MTU as f64);
+        flight.packets = event.in_flight / MTU;
+        assert_eq!(flight.send(), 1);
+    }
+
     #[test]
     fn one_acknowledgement_of_nearly_all_does_not_burst_past_the_target() {
         let mut flight = Flight::new(20, 1, 10);

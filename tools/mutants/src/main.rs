@@ -195,7 +195,10 @@ fn choose<'a>(options: &Options, sources: &'a [Source]) -> Vec<Changed<'a>> {
         false => 0,
     });
     let all: usize = counts.sum();
-    let chosen = sample(all, options.sample.unwrap_or(all), options.seed);
+    let chosen = match options.only.as_slice() {
+        [] => sample(all, options.sample.unwrap_or(all), options.seed),
+        only => only.iter().copied().collect(),
+    };
     let mut next = 0..;
     let number = |next: &mut std::ops::RangeFrom<u32>| next.next().filter(|it| chosen.contains(it));
     let of_source = |source: &'a Source| {

@@ -14,6 +14,7 @@ Usage: mutants --crate NAME [OPTIONS]
   --test TEXT        Only test binaries whose names contain this; may be repeated
   --sample N         Only so many changes, chosen at random
   --seed N           The seed of this choice [default: 1]
+  --only N           Only the change with this number in the list; may be repeated
   --list             Lists the changes and runs nothing
   --workspace DIR    The workspace [default: .]
   --scratch DIR      Where the changed copy goes [default: mutants in the system's temporary directory]
@@ -29,6 +30,7 @@ pub(crate) struct Options {
     pub(crate) tests: Vec<String>,
     pub(crate) sample: Option<usize>,
     pub(crate) seed: u64,
+    pub(crate) only: Vec<u32>,
     pub(crate) list: bool,
     pub(crate) workspace: PathBuf,
     pub(crate) scratch: PathBuf,
@@ -58,6 +60,7 @@ impl Options {
                 "--test" => options.tests.push(value()?),
                 "--sample" => options.sample = usize::try_from(number(value()?)?).ok(),
                 "--seed" => options.seed = number(value()?)?,
+                "--only" => options.only.extend(u32::try_from(number(value()?)?)),
                 "--list" => options.list = true,
                 "--workspace" => options.workspace = value()?.into(),
                 "--scratch" => options.scratch = value()?.into(),

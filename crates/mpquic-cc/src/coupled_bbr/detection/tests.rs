@@ -79,6 +79,18 @@ fn response(detector: &Detector) -> Option<f64> {
 }
 
 #[test]
+fn the_mean_of_few_samples_is_uncertain() {
+    let mut samples = Samples::default();
+    assert_eq!(samples.error_squared(), 0.0);
+    for sample in [1.0, 3.0, 5.0, 3.0, 3.0] {
+        samples.add(sample);
+    }
+    assert_eq!(samples.mean, 3.0);
+    // The variance is 8 / 4, that of the mean a fifth of it.
+    assert!((samples.error_squared() - 0.4).abs() < 1e-9);
+}
+
+#[test]
 fn paths_whose_round_trips_grow_alike_share_a_bottleneck() {
     let mut detector = Detector::default();
     let (a, b) = (Script::new(40.0, 60.0), Script::new(90.0, 108.0));
