@@ -39,7 +39,7 @@ impl Connection {
     }
 
     /// Sets the longest frame that the peer may send, in bytes, DATA frames aside: 64 KiB unless set.
-    /// `h3` keeps such frames in memory until they are whole. A stream with a longer one is ended
+    /// Such frames are kept in memory until they are whole. A stream with a longer one is ended
     /// with `H3_EXCESSIVE_LOAD`; if it is the control stream, so is the connection.
     #[must_use]
     pub fn max_frame_size(mut self, bytes: u32) -> Self {
@@ -72,7 +72,7 @@ impl<B: Buf> quic::Connection<B> for Connection {
         } = &mut self.open;
         let accepted = connection.poll_accept_uni(cx);
         accepted
-            .map_ok(|stream| RecvStream::unidirectional(stream, *max_frame_size))
+            .map_ok(|stream| RecvStream::unidirectional(connection, stream, *max_frame_size))
             .map_err(error::of_connection)
     }
 
@@ -86,7 +86,7 @@ impl<B: Buf> quic::Connection<B> for Connection {
         } = &mut self.open;
         let accepted = connection.poll_accept_bi(cx);
         accepted
-            .map_ok(|streams| BidiStream::accepted(streams, *max_frame_size))
+            .map_ok(|streams| BidiStream::accepted(connection, streams, *max_frame_size))
             .map_err(error::of_connection)
     }
 
@@ -105,7 +105,7 @@ impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
     ) -> Poll<Result<BidiStream<B>, StreamErrorIncoming>> {
         let opened = self.connection.poll_open_bi(cx);
         opened
-            .map_ok(|streams| BidiStream::opened(streams, self.max_frame_size))
+            .map_ok(|streams| BidiStream::opened(&self.connection, streams, self.max_frame_size))
             .map_err(error::of_lost_connection)
     }
 

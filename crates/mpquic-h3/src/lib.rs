@@ -62,8 +62,8 @@
 //!
 //! # What becomes of bytes
 //!
-//! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Bodies
-//! that are sent are copied once, into the send buffer, because `h3` shows them only as slices; so
+//! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Other
+//! frames are, so that a small part of one does not keep much memory. Bodies that are sent are copied once, into the send buffer, because `h3` shows them only as slices; so
 //! is what goes through [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
 //!
 //! # What becomes of errors
@@ -85,8 +85,8 @@
 //!
 //! # What is limited
 //!
-//! `h3` collects each frame that is not DATA until it is whole, however long it says it will be.
-//! [`Connection::max_frame_size`] bounds that. Give `h3`'s builders a `max_field_section_size` too:
+//! Each frame that is not DATA is collected until it is whole; [`Connection::max_frame_size`] bounds
+//! its length. `h3` gets one frame at a time, so that it does not read ahead of the application. Give `h3`'s builders a `max_field_section_size` too:
 //! it bounds what a field section takes up once it is decoded.
 //!
 //! # Closing
@@ -99,8 +99,8 @@
 mod connection;
 mod datagrams;
 mod error;
-mod frame_guard;
 mod streams;
+mod units;
 
 pub use connection::{Connection, OpenStreams};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};

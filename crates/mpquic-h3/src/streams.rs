@@ -1,14 +1,16 @@
 //! Streams as `h3` reads and writes them.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
-use h3::quic::{self, StreamErrorIncoming, StreamId, WriteBuf};
+use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 
 use crate::error;
-use crate::frame_guard::FrameGuard;
+use crate::units::{FrameTooLong, Units};
 
 /// A stream for a request and its response.
 #[derive(Debug)]
@@ -29,10 +31,9 @@ pub struct SendStream<B> {
 /// The receiving half of a stream.
 #[derive(Debug)]
 pub struct RecvStream {
+    connection: mpquic_tokio::Connection,
     stream: mpquic_tokio::RecvStream,
-    guard: FrameGuard,
-    /// The next frame is too long.
-    too_long: bool,
+    units: Units,
     /// What the peer is told if the stream is dropped before its end.
     on_drop: Code,
     /// Nothing need be said on drop.
@@ -42,22 +43,30 @@ pub struct RecvStream {
 impl<B> BidiStream<B> {
     /// A stream that we opened, as a client.
     pub(crate) fn opened(
+        connection: &mpquic_tokio::Connection,
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
-        Self::new(streams, max_frame_size, Code::H3_REQUEST_CANCELLED)
+        Self::new(
+            connection,
+            streams,
+            max_frame_size,
+            Code::H3_REQUEST_CANCELLED,
+        )
     }
 
     /// A stream that the peer opened.
     pub(crate) fn accepted(
+        connection: &mpquic_tokio::Connection,
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
         // RFC 9114 section 4.1: a server may do without the rest of a request.
-        Self::new(streams, max_frame_size, Code::H3_NO_ERROR)
+        Self::new(connection, streams, max_frame_size, Code::H3_NO_ERROR)
     }
 
     fn new(
+        connection: &mpquic_tokio::Connection,
         (send, recv): (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
         on_drop: Code,
@@ -69,9 +78,9 @@ impl<B> BidiStream<B> {
                 ended: false,
             },
             recv: RecvStream {
+                connection: connection.clone(),
                 stream: recv,
-                guard: FrameGuard::of_request(max_frame_size),
-                too_long: false,
+                units: Units::of_request(max_frame_size),
                 on_drop,
                 ended: false,
             },
@@ -160,13 +169,31 @@ impl<B: Buf> quic::SendStreamUnframed<B> for SendStream<B> {
 }
 
 impl RecvStream {
-    pub(crate) fn unidirectional(stream: mpquic_tokio::RecvStream, max_frame_size: u64) -> Self {
+    pub(crate) fn unidirectional(
+        connection: &mpquic_tokio::Connection,
+        stream: mpquic_tokio::RecvStream,
+        max_frame_size: u64,
+    ) -> Self {
         Self {
+            connection: connection.clone(),
             stream,
-            guard: FrameGuard::of_unidirectional(max_frame_size),
-            too_long: false,
+            units: Units::of_unidirectional(max_frame_size),
             on_drop: Code::H3_NO_ERROR,
             ended: false,
+        }
+    }
+
+    /// A stream that ended within a DATA frame has lost something (RFC 9114 section 7.1); h3 would
+    /// take it for the end of the body.
+    fn cut_short(&self) -> StreamErrorIncoming {
+        const REASON: &str = "a stream ended within a frame";
+        let code = error::code(Code::H3_FRAME_ERROR.value());
+        self.connection.close(code, REASON.as_bytes());
+        StreamErrorIncoming::ConnectionErrorIncoming {
+            connection_error: ConnectionErrorIncoming::Undefined(Arc::new(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                REASON,
+            ))),
         }
     }
 
@@ -201,26 +228,29 @@ impl quic::RecvStream for RecvStream {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
-        if self.too_long {
-            self.stop(Code::H3_EXCESSIVE_LOAD);
-            return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
-                error_code: Code::H3_EXCESSIVE_LOAD.value(),
-            }));
-        }
-        let mut chunk = match ready!(self.stream.poll_read_chunk(cx, usize::MAX, true)) {
-            Ok(Some(chunk)) => chunk.bytes,
-            Ok(None) => {
-                self.ended = true;
-                return Poll::Ready(Ok(None));
+        loop {
+            match self.units.next() {
+                Ok(Some(unit)) => return Poll::Ready(Ok(Some(unit))),
+                Ok(None) => {}
+                Err(FrameTooLong) => {
+                    self.stop(Code::H3_EXCESSIVE_LOAD);
+                    return Poll::Ready(Err(StreamErrorIncoming::StreamTerminated {
+                        error_code: Code::H3_EXCESSIVE_LOAD.value(),
+                    }));
+                }
             }
-            Err(error) => return Poll::Ready(Err(error::of_read(error))),
-        };
-        if let Err(too_long) = self.guard.check(&chunk) {
-            // What comes before counts: it may say that this is the control stream.
-            self.too_long = true;
-            chunk.truncate(too_long.payload_at);
+            match ready!(self.stream.poll_read_chunk(cx, usize::MAX, true)) {
+                Ok(Some(chunk)) => self.units.push(chunk.bytes),
+                Ok(None) => {
+                    self.ended = true;
+                    return Poll::Ready(match self.units.is_in_data() {
+                        true => Err(self.cut_short()),
+                        false => Ok(self.units.end()),
+                    });
+                }
+                Err(error) => return Poll::Ready(Err(error::of_read(error))),
+            }
         }
-        Poll::Ready(Ok(Some(chunk)))
     }
 
     fn stop_sending(&mut self, error_code: u64) {

@@ -31,8 +31,9 @@ pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Re
 pub(crate) struct Pair {
     pub(crate) client: Connection,
     pub(crate) server: Connection,
-    /// Both end with their last handle.
-    _endpoints: [Endpoint; 2],
+    pub(crate) server_endpoint: Endpoint,
+    /// Ends with its last handle.
+    _client_endpoint: Endpoint,
 }
 
 impl Pair {
@@ -61,7 +62,8 @@ impl Pair {
         Ok(Self {
             client: at_client,
             server: at_server,
-            _endpoints: [client, server],
+            server_endpoint: server,
+            _client_endpoint: client,
         })
     }
 

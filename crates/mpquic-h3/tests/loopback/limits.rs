@@ -95,6 +95,109 @@ async fn frames_that_do_not_end_on_the_control_stream_end_the_connection() -> Te
     Ok(())
 }
 
+/// h3 holds what has arrived of a frame. That must not hold on to all that arrived with it.
+#[tokio::test]
+async fn parts_of_a_frame_keep_no_more_than_themselves() -> TestResult {
+    const ROUNDS: usize = 400;
+    const PART: usize = 150;
+    const FILLER: usize = 60_000;
+    // If each part kept what it came in, 24 MB would not do.
+    const ENOUGH: u64 = 10 << 20;
+    let pair = Pair::new().await?;
+    let connection = mpquic_h3::Connection::new(pair.server.clone());
+    let mut server: ServerRequests = h3::server::Connection::new(connection).await?;
+    let (mut parts, _recv) = pair.client.open_bi().await?;
+    let whole = (ROUNDS * PART + 1) as u64;
+    parts.write_all(&frame_header(0x01, whole)).await?;
+    let request = within("accept", server.accept())
+        .await??
+        .ok_or("no request")?;
+    let collecting = tokio::spawn(async move { request.resolve_request().await.map(|_| ()) });
+    let (mut filler, _recv) = pair.client.open_bi().await?;
+    filler.write_all(HEADERS).await?;
+    let request = within("accept", server.accept())
+        .await??
+        .ok_or("no request")?;
+    let (_, mut body) = within("resolve", request.resolve_request()).await??;
+    let send = async {
+        let data = [frame_header(0x00, FILLER as u64), vec![7; FILLER]].concat();
+        for _ in 0..ROUNDS {
+            parts.write_all(&[0; PART]).await?;
+            filler.write_all(&data).await?;
+        }
+        filler.finish()?;
+        Ok::<_, Error>(())
+    };
+    let read = async {
+        let mut read = 0;
+        while let Some(data) = body.recv_data().await? {
+            read += bytes::Buf::remaining(&data);
+        }
+        assert_eq!(read, ROUNDS * FILLER);
+        Ok(())
+    };
+    within("transfer", async { tokio::try_join!(send, read) }).await??;
+    assert!(!collecting.is_finished(), "the frame is not whole");
+    let allocated = pair.server_endpoint.driver_stats().receive_memory_allocated;
+    assert!(allocated < ENOUGH, "{allocated} bytes");
+    Ok(())
+}
+
+/// h3 alone would end the body there.
+#[tokio::test]
+async fn an_empty_frame_is_not_the_end_of_a_body() -> TestResult {
+    let pair = Pair::new().await?;
+    let mut server = serve(&pair).await?;
+    let (mut send, _recv) = pair.client.open_bi().await?;
+    send.write_all(HEADERS).await?;
+    send.write_all(&[0, 2, 1, 2, 0, 0, 0, 0, 0, 1, 3]).await?;
+    send.finish()?;
+    let request = within("accept", server.accept())
+        .await??
+        .ok_or("no request")?;
+    let (_, mut stream) = within("resolve", request.resolve_request()).await??;
+    let body = within("body", crate::harness::read_request(&mut stream)).await??;
+    assert_eq!(body, [1, 2, 3]);
+    Ok(())
+}
+
+/// h3 reads a piece ahead for each that it takes. Single bytes in frames of their own must not pile
+/// up while a body is read.
+#[tokio::test]
+async fn small_frames_do_not_pile_up() -> TestResult {
+    const READ: usize = 20_000;
+    let pair = Pair::new().await?;
+    let mut server = serve(&pair).await?;
+    let (mut send, _recv) = pair.client.open_bi().await?;
+    send.write_all(HEADERS).await?;
+    let request = within("accept", server.accept())
+        .await??
+        .ok_or("no request")?;
+    let (_, mut stream) = within("resolve", request.resolve_request()).await??;
+    let frames = [0, 1, 7].repeat(10_000);
+    let flood = async { while send.write_all(&frames).await.is_ok() {} };
+    let reading = async {
+        for _ in 0..READ {
+            let data = stream.recv_data().await?;
+            assert!(data.is_some_and(|data| bytes::Buf::chunk(&data) == [7]));
+            // The other side goes on.
+            tokio::task::yield_now().await;
+        }
+        Ok::<_, Error>(())
+    };
+    let read = async {
+        tokio::select! {
+            read = reading => read,
+            () = flood => Err("the flood ended".into()),
+        }
+    };
+    within("some of the body", read).await??;
+    // Of 60 kB, the rest is what the stream's window lets in.
+    let allocated = pair.server_endpoint.driver_stats().receive_memory_allocated;
+    assert!(allocated < 6 << 20, "{allocated} bytes");
+    Ok(())
+}
+
 /// A stream that ends within a frame has lost something: RFC 9114 section 7.1.
 #[tokio::test]
 async fn a_stream_that_ends_within_a_frame_is_no_clean_end() -> TestResult {

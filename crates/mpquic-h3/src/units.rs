@@ -1,0 +1,312 @@
+//! [`Units`]: cuts a stream into what `h3` takes at a time.
+//!
+//! Each time `h3` wants a frame, or a piece of a body, it reads once and takes one from the front of
+//! what it has read so far. Frames but DATA it takes only whole. So it is given, at a time, the
+//! header of a DATA frame, some of its payload, or another frame as a whole: then it never collects
+//! more than it takes, whatever the peer sends.
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Frame type of DATA (RFC 9114 section 7.2.1), the only frame whose payload is not collected.
+const DATA: u64 = 0x00;
+/// Begins a WebTransport stream: what follows are no frames.
+const WEBTRANSPORT: u64 = 0x41;
+/// Stream type of the control stream (RFC 9114 section 6.2.1), the only unidirectional one whose
+/// frames are read.
+const CONTROL: u64 = 0x00;
+
+/// The units of one stream.
+#[derive(Debug)]
+pub(crate) struct Units {
+    max_frame_size: u64,
+    next: Next,
+    /// DATA frames may come, for the fields were there.
+    in_body: bool,
+    varint: Varint,
+    /// The beginning of a unit. It is a copy: what it came in may be much larger.
+    begun: BytesMut,
+    /// What has arrived behind that.
+    rest: Bytes,
+}
+
+/// What comes next on the stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The type of a unidirectional stream.
+    StreamType,
+    FrameType,
+    FrameLength {
+        is_data: bool,
+    },
+    /// So many bytes of a DATA frame.
+    Data(u64),
+    /// So many bytes of another frame.
+    Payload(u64),
+    /// Anything but frames, up to the end of the stream.
+    Unframed,
+}
+
+/// A frame that is longer than the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FrameTooLong;
+
+impl Units {
+    /// Of a bidirectional stream.
+    pub(crate) fn of_request(max_frame_size: u64) -> Self {
+        Self {
+            max_frame_size,
+            next: Next::FrameType,
+            in_body: false,
+            varint: Varint::default(),
+            begun: BytesMut::new(),
+            rest: Bytes::new(),
+        }
+    }
+
+    /// Of a unidirectional stream.
+    pub(crate) fn of_unidirectional(max_frame_size: u64) -> Self {
+        Self {
+            next: Next::StreamType,
+            ..Self::of_request(max_frame_size)
+        }
+    }
+
+    /// More has arrived. Call it when there is no unit.
+    pub(crate) fn push(&mut self, chunk: Bytes) {
+        debug_assert!(self.rest.is_empty(), "there are units");
+        self.rest = chunk;
+    }
+
+    /// The next unit; `None` if more has to arrive first.
+    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+        while !self.rest.is_empty() {
+            match self.next {
+                Next::Unframed => return Ok(Some(std::mem::take(&mut self.rest))),
+                Next::Data(left) => {
+                    let (here, later) = self.here(left);
+                    self.next = later.map_or(Next::FrameType, Next::Data);
+                    return Ok(Some(self.rest.split_to(here)));
+                }
+                Next::Payload(left) => {
+                    let (here, later) = self.here(left);
+                    self.begin(here);
+                    let Some(later) = later else {
+                        self.next = Next::FrameType;
+                        self.in_body = true;
+                        return Ok(self.end());
+                    };
+                    self.next = Next::Payload(later);
+                }
+                Next::StreamType | Next::FrameType | Next::FrameLength { .. } => {
+                    let (length, value) = self.varint.read(&self.rest);
+                    self.begin(length);
+                    if let Some(value) = value
+                        && self.on_number(value)?
+                    {
+                        return Ok(self.end());
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if some of a DATA frame has to follow.
+    pub(crate) fn is_in_data(&self) -> bool {
+        matches!(self.next, Next::Data(_))
+    }
+
+    /// The beginning of a unit that does not come to its end.
+    pub(crate) fn end(&mut self) -> Option<Bytes> {
+        let unit = self.begun.split().freeze();
+        (!unit.is_empty()).then_some(unit)
+    }
+
+    /// Of so many bytes, those that are there, and how many are left then, if any.
+    fn here(&self, left: u64) -> (usize, Option<u64>) {
+        let here = usize::try_from(left).map_or(self.rest.len(), |left| left.min(self.rest.len()));
+        let later = left - here as u64;
+        (here, (later > 0).then_some(later))
+    }
+
+    /// Adds bytes to the unit.
+    fn begin(&mut self, length: usize) {
+        if let Some(bytes) = self.rest.get(..length) {
+            self.begun.extend_from_slice(bytes);
+            self.rest.advance(length);
+        }
+    }
+
+    /// A number is complete; true if a unit is, too.
+    fn on_number(&mut self, value: u64) -> Result<bool, FrameTooLong> {
+        let (next, is_unit) = match self.next {
+            Next::StreamType if value == CONTROL => (Next::FrameType, true),
+            Next::FrameType if value != WEBTRANSPORT => {
+                let is_data = value == DATA;
+                (Next::FrameLength { is_data }, false)
+            }
+            Next::FrameLength { is_data: true } if value == 0 && self.in_body => {
+                // It says nothing, but h3 would take it for the end of the body.
+                self.begun.clear();
+                (Next::FrameType, false)
+            }
+            Next::FrameLength { .. } if value == 0 => (Next::FrameType, true),
+            Next::FrameLength { is_data: true } => (Next::Data(value), true),
+            Next::FrameLength { is_data: false } if value > self.max_frame_size => {
+                return Err(FrameTooLong);
+            }
+            Next::FrameLength { is_data: false } => (Next::Payload(value), false),
+            Next::StreamType
+            | Next::FrameType
+            | Next::Data(_)
+            | Next::Payload(_)
+            | Next::Unframed => (Next::Unframed, true),
+        };
+        self.next = next;
+        Ok(is_unit)
+    }
+}
+
+/// A variable-length integer (RFC 9000 section 16), of which a part may have arrived.
+#[derive(Debug, Default)]
+struct Varint {
+    value: u64,
+    /// Bytes that are missing, once the first has arrived.
+    missing: u8,
+}
+
+impl Varint {
+    /// Reads bytes until the number is complete; returns how many, and the number if it is.
+    fn read(&mut self, bytes: &[u8]) -> (usize, Option<u64>) {
+        for (index, &byte) in bytes.iter().enumerate() {
+            if self.missing == 0 {
+                self.missing = (1 << (byte >> 6)) - 1;
+                self.value = u64::from(byte & 0x3f);
+            } else {
+                self.missing -= 1;
+                self.value = self.value << 8 | u64::from(byte);
+            }
+            if self.missing == 0 {
+                return (index + 1, Some(self.value));
+            }
+        }
+        (bytes.len(), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: u64 = 100;
+
+    /// A frame: type, length in four bytes, payload.
+    fn frame(kind: u8, length: u32, payload: usize) -> Vec<u8> {
+        let mut frame = vec![kind];
+        frame.extend((length | 0x8000_0000).to_be_bytes());
+        frame.resize(frame.len() + payload, 0xff);
+        frame
+    }
+
+    /// The units of a stream that arrives in pieces of this size.
+    fn units(mut units: Units, bytes: &[u8], size: usize) -> Result<Vec<Bytes>, FrameTooLong> {
+        let mut all = Vec::new();
+        for piece in bytes.chunks(size) {
+            units.push(Bytes::copy_from_slice(piece));
+            while let Some(unit) = units.next()? {
+                all.push(unit);
+            }
+        }
+        all.extend(units.end());
+        Ok(all)
+    }
+
+    /// The units of a stream that arrives at once. However it arrives, the bytes are the same.
+    fn check(new: fn(u64) -> Units, bytes: &[u8]) -> Result<Vec<Bytes>, FrameTooLong> {
+        let whole = units(new(LIMIT), bytes, bytes.len());
+        for size in 1..bytes.len() {
+            let pieces = units(new(LIMIT), bytes, size);
+            assert_eq!(pieces.is_ok(), whole.is_ok(), "in pieces of {size}");
+            if let (Ok(pieces), Ok(whole)) = (pieces, &whole) {
+                assert!(pieces.concat() == whole.concat(), "in pieces of {size}");
+            }
+        }
+        whole
+    }
+
+    #[test]
+    fn frames_come_whole_and_data_in_pieces() {
+        let (headers, data) = (frame(1, 100, 100), frame(0, 5000, 5000));
+        let (reserved, empty) = (frame(0x21, 0, 0), frame(0, 0, 0));
+        let stream = [&headers[..], &data, &empty, &reserved, &headers].concat();
+        let units = check(Units::of_request, &stream).unwrap();
+        let expected = [&headers[..], &data[..5], &data[5..], &reserved, &headers];
+        assert!(units == expected, "all but the empty frame");
+        // Where DATA is a fault, the fault is seen.
+        assert!(check(Units::of_request, &empty).unwrap() == [&empty]);
+        let control = [&[0][..], &empty].concat();
+        assert!(check(Units::of_unidirectional, &control).unwrap() == [&[0][..], &empty]);
+    }
+
+    /// What arrives in single bytes is not handed out in single bytes, but for DATA.
+    #[test]
+    fn a_frame_in_single_bytes_is_one_unit() {
+        let (headers, data) = (frame(1, 90, 90), frame(0, 10, 10));
+        let units = units(Units::of_request(LIMIT), &[&headers[..], &data].concat(), 1).unwrap();
+        assert_eq!(units.len(), 1 + 1 + 10);
+        assert!(units[0] == headers && units[1] == data[..5]);
+    }
+
+    #[test]
+    fn bodies_are_not_copied() {
+        let mut units = Units::of_request(LIMIT);
+        let stream = Bytes::from(frame(0, 5000, 3000));
+        units.push(stream.clone());
+        assert!(units.next().unwrap().is_some(), "the header");
+        let body = units.next().unwrap().unwrap();
+        assert_eq!(body.as_ptr(), stream[5..].as_ptr());
+        let more = Bytes::from(vec![1; 2000]);
+        units.push(more.clone());
+        assert_eq!(units.next().unwrap().unwrap().as_ptr(), more.as_ptr());
+        assert_eq!(units.next(), Ok(None));
+    }
+
+    #[test]
+    fn longer_frames_are_refused_whatever_their_type() {
+        for kind in [1, 4, 5, 0x21, 0x3f] {
+            let headers = frame(1, 10, 10);
+            let long = [&headers[..], &frame(0, 300, 300), &frame(kind, 101, 50)].concat();
+            assert_eq!(check(Units::of_request, &long), Err(FrameTooLong));
+        }
+    }
+
+    #[test]
+    fn of_unidirectional_streams_the_control_stream_has_frames() {
+        let with_type = |kind: u8| [&[kind][..], &frame(4, 101, 0)].concat();
+        let new = Units::of_unidirectional;
+        assert_eq!(check(new, &with_type(0)), Err(FrameTooLong));
+        for other in [1, 2, 3, 0x21] {
+            let stream = with_type(other);
+            assert!(check(new, &stream).unwrap() == [&stream[..1], &stream[1..]]);
+        }
+    }
+
+    #[test]
+    fn what_follows_a_webtransport_header_is_no_frame() {
+        let stream = [&[0x40, 0x41, 0][..], &frame(1, 5000, 10)].concat();
+        let units = check(Units::of_request, &stream).unwrap();
+        assert!(units == [&stream[..2], &stream[2..]]);
+    }
+
+    #[test]
+    fn what_is_cut_short_is_handed_out_or_told_at_the_end() {
+        let stream = frame(1, 50, 30);
+        assert!(check(Units::of_request, &stream).unwrap() == [&stream[..]]);
+        let mut units = Units::of_request(LIMIT);
+        for (bytes, is_in_data) in [(frame(0, 50, 30), true), (vec![0xff; 20], false)] {
+            units.push(bytes.into());
+            while units.next().unwrap().is_some() {}
+            assert_eq!(units.is_in_data(), is_in_data);
+        }
+    }
+}
