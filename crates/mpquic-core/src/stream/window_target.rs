@@ -22,6 +22,8 @@ const PARTS: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct WindowTarget {
     start: Instant,
+    /// When to look at the bytes again.
+    due: Instant,
     bytes: u64,
     target: u64,
 }
@@ -30,6 +32,7 @@ impl WindowTarget {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
             start: now,
+            due: now + MIN_INTERVAL,
             bytes: 0,
             target: 0,
         }
@@ -41,6 +44,7 @@ impl WindowTarget {
     }
 
     /// Stream bytes arrived or were acknowledged; returns a new target in bytes when it has grown.
+    #[inline]
     pub(crate) fn on_bytes(
         &mut self,
         bytes: u64,
@@ -48,17 +52,22 @@ impl WindowTarget {
         largest_rtt: impl FnOnce() -> Duration,
     ) -> Option<u64> {
         self.bytes += bytes;
+        if now < self.due {
+            return None;
+        }
+        self.measure(now, largest_rtt())
+    }
+
+    fn measure(&mut self, now: Instant, round_trip: Duration) -> Option<u64> {
+        self.due = self.start + round_trip / PARTS;
+        if now < self.due {
+            return None;
+        }
         let elapsed = now.saturating_duration_since(self.start);
-        if elapsed < MIN_INTERVAL {
-            return None;
-        }
-        let round_trip = largest_rtt();
-        if elapsed < round_trip / PARTS {
-            return None;
-        }
         let interval = round_trip.max(Duration::from_micros(500)).as_secs_f64();
         let rate = self.bytes as f64 / elapsed.as_secs_f64();
         self.start = now;
+        self.due = now + MIN_INTERVAL;
         self.bytes = 0;
         let target = (ROUND_TRIPS * rate * interval) as u64;
         (target > self.target).then(|| {
