@@ -13,7 +13,7 @@ use crate::stream::set::StreamSet;
 const CONNECTION: u64 = 6 << 10;
 
 /// Datagrams between two reviews of the memory while there is enough. The first one counts, too.
-pub(crate) const REVIEW_INTERVAL: u64 = 32;
+pub(crate) const REVIEW_INTERVAL: u64 = 128;
 
 /// What these parts of a connection keep.
 pub(crate) fn memory(

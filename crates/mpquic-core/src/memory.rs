@@ -182,6 +182,11 @@ impl MemoryBudget {
         self.part = Some(part);
     }
 
+    /// The limit of the last review, or 0 before.
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
     /// True if receive windows must not grow.
     pub(crate) fn is_tight(&self) -> bool {
         self.is_tight

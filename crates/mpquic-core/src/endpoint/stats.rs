@@ -38,6 +38,6 @@ pub struct EndpointStats {
     /// Datagrams that belonged to no connection, started none and got no answer.
     pub datagrams_dropped: u64,
     /// Bytes of memory that connections, attempts to connect and the driver's buffers keep now. Each
-    /// connection is counted anew every 32 datagrams, and once it is idle.
+    /// connection is counted anew every 128 datagrams, and once it is idle.
     pub memory: u64,
 }

@@ -65,8 +65,11 @@ pub(crate) struct Assembler {
     read: u64,
     /// Pieces held.
     pieces: usize,
-    /// Bytes that the pieces keep in memory: whole datagrams, where they are slices.
-    pinned: u64,
+    /// Bytes of memory: what the pieces keep, which is whole datagrams where they are slices, and
+    /// `overhead`.
+    memory: u64,
+    /// The part of it besides the pieces, when it was last counted.
+    overhead: u64,
     /// Room for pieces in the lists of `runs` and in `spare`.
     list_room: usize,
     /// `Some` once reads are unordered: the bytes given to the reader. Everything held is in `runs`
@@ -142,6 +145,7 @@ impl Assembler {
         self.ready.shrink_to_fit();
         self.list_room -= self.spare.iter().map(VecDeque::capacity).sum::<usize>();
         self.spare = Vec::new();
+        self.count_overhead();
     }
 
     /// Bytes held.
@@ -154,17 +158,20 @@ impl Assembler {
         self.read
     }
 
-    /// Bytes that the pieces held keep in memory: whole datagrams, where they are slices.
-    pub(crate) fn pinned(&self) -> u64 {
-        self.pinned
+    /// Bytes of memory. Received bytes keep whole datagrams, where they are slices.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
     }
 
-    /// Bytes of memory besides those of pieces: their lists, and what an unordered reader was given.
-    pub(crate) fn overhead(&self) -> u64 {
+    /// Counts the memory besides that of pieces anew: their lists, and what an unordered reader was
+    /// given. Called where these change, which in-order data mostly does not.
+    fn count_overhead(&mut self) {
         let lists = (self.ready.capacity() + self.list_room) * size_of::<Piece>();
         let runs = self.runs.len() * TREE_ENTRY;
         let delivered = self.delivered.as_deref().map_or(0, RangeSet::memory);
-        (lists + runs + self.spare.capacity() * size_of::<VecDeque<Piece>>() + delivered) as u64
+        let spare = self.spare.capacity() * size_of::<VecDeque<Piece>>();
+        let overhead = (lists + runs + spare + delivered) as u64;
+        self.memory = self.memory - std::mem::replace(&mut self.overhead, overhead) + overhead;
     }
 
     /// Pieces held.
@@ -223,6 +230,7 @@ impl Assembler {
             self.extend_ready(data, source);
         } else {
             self.insert_out_of_order(offset, data, source);
+            self.count_overhead();
         }
     }
 
@@ -232,7 +240,14 @@ impl Assembler {
         self.unread += data.len() as u64;
         let added = append(&mut self.ready, data, source);
         self.pieces += added.pieces;
-        self.pinned += added.pinned;
+        self.memory += added.pinned;
+        if added.room > 0 || self.next_run == Some(self.end) {
+            self.join_ready();
+        }
+    }
+
+    /// Appends runs that follow without a gap to the ready bytes.
+    fn join_ready(&mut self) {
         while self.next_run == Some(self.end) {
             let Some((_, run)) = self.runs.pop_first() else {
                 break;
@@ -244,6 +259,7 @@ impl Assembler {
             self.recycle(emptied);
             self.next_run = self.runs.first_key_value().map(|(&start, _)| start);
         }
+        self.count_overhead();
     }
 
     fn insert_out_of_order(&mut self, mut offset: u64, mut data: Bytes, source: Source) {
@@ -358,7 +374,7 @@ impl Assembler {
     /// Counts what was added to a list of a run.
     fn count(&mut self, added: &Added) {
         self.pieces += added.pieces;
-        self.pinned += added.pinned;
+        self.memory += added.pinned;
         self.list_room += added.room;
     }
 
@@ -390,7 +406,7 @@ impl Assembler {
             piece.split_to(max_length)
         } else {
             self.pieces -= 1;
-            self.pinned -= piece.pinned();
+            self.memory -= piece.pinned();
             self.ready.pop_front()?.into_bytes()
         };
         let offset = self.offset;
@@ -408,7 +424,7 @@ impl Assembler {
             piece.split_to(max_length)
         } else {
             self.pieces -= 1;
-            self.pinned -= piece.pinned();
+            self.memory -= piece.pinned();
             run.pieces.pop_front()?.into_bytes()
         };
         let next = offset + bytes.len() as u64;
@@ -420,6 +436,7 @@ impl Assembler {
         if let Some(delivered) = &mut self.delivered {
             delivered.insert(offset..next);
         }
+        self.count_overhead();
         self.on_read(bytes.len());
         Some(Chunk { offset, bytes })
     }
@@ -454,10 +471,10 @@ impl Assembler {
         let runs = self.runs.values_mut().map(|run| &mut run.pieces);
         for list in runs.chain([&mut self.ready]) {
             self.pieces -= list.len();
-            self.pinned -= list.iter().map(Piece::pinned).sum::<u64>();
+            self.memory -= list.iter().map(Piece::pinned).sum::<u64>();
             detach(list);
             self.pieces += list.len();
-            self.pinned += list.iter().map(Piece::pinned).sum::<u64>();
+            self.memory += list.iter().map(Piece::pinned).sum::<u64>();
         }
     }
 

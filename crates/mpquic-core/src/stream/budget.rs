@@ -27,7 +27,7 @@ const WINDOWS_PER_LIMIT: u64 = 4;
 impl StreamSet {
     /// Adds what streams keep in memory.
     pub(crate) fn add_memory(&self, used: &mut MemoryUse) {
-        used.received += self.held.memory();
+        used.received += self.held.memory;
         used.to_send += self.total.memory;
         let halves = self.sends.capacity() * size_of::<SendHalf>()
             + self.recvs.capacity() * size_of::<RecvHalf>();
@@ -83,7 +83,7 @@ impl StreamSet {
     /// The application has read something while credit was held back.
     #[cold]
     pub(super) fn review_credit(&mut self) {
-        self.budget.judge(self.held.memory(), self.held.bytes == 0);
+        self.budget.judge(self.held.memory, self.held.bytes == 0);
         self.after_review(true);
     }
 
@@ -106,7 +106,10 @@ impl StreamSet {
 
     /// Makes sure that there is memory for so many more streams.
     pub(super) fn make_room(&mut self, streams: u64) -> Result<(), TransportError> {
-        let limit = self.memory_limit();
+        let limit = match self.budget.limit() {
+            0 => self.memory_limit(),
+            reviewed => reviewed,
+        };
         match self.budget.add(limit, streams.saturating_mul(STREAM)) {
             true => Ok(()),
             false => Err(Fault::TooMuchMemory.into()),

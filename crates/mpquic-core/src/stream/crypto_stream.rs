@@ -65,7 +65,7 @@ impl CryptoStream {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        self.assembler.pinned() + self.assembler.overhead() + self.buffer.memory()
+        self.assembler.memory() + self.buffer.memory()
     }
 
     /// Frees memory that is kept for reuse.

@@ -17,11 +17,6 @@ impl Pending {
         self.bytes
     }
 
-    /// Bytes of memory.
-    pub(crate) fn memory(&self) -> usize {
-        self.ranges.memory()
-    }
-
     /// True if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0

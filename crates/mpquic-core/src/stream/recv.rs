@@ -17,10 +17,8 @@ pub(crate) const BYTES_PER_GAP: u64 = 512;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) bytes: u64,
-    /// What these bytes keep in memory: whole datagrams, where they are slices.
-    pub(crate) pinned: u64,
-    /// Memory for lists of them.
-    pub(crate) overhead: u64,
+    /// Bytes of memory: whole datagrams, where they are slices of them, and lists.
+    pub(crate) memory: u64,
     /// Gaps before data that was received out of order, and that an unordered reader has left.
     pub(crate) gaps: usize,
 }
@@ -29,14 +27,8 @@ impl Held {
     /// Replaces the part of one half in a total.
     pub(crate) fn replace(&mut self, before: Self, after: Self) {
         self.bytes = self.bytes - before.bytes + after.bytes;
-        self.pinned = self.pinned - before.pinned + after.pinned;
-        self.overhead = self.overhead - before.overhead + after.overhead;
+        self.memory = self.memory - before.memory + after.memory;
         self.gaps = self.gaps - before.gaps + after.gaps;
-    }
-
-    /// Bytes of memory.
-    pub(crate) fn memory(&self) -> u64 {
-        self.pinned + self.overhead
     }
 }
 
@@ -112,8 +104,7 @@ impl RecvHalf {
     pub(crate) fn footprint(&self) -> Held {
         Held {
             bytes: self.assembler.unread(),
-            pinned: self.assembler.pinned(),
-            overhead: self.assembler.overhead(),
+            memory: self.assembler.memory(),
             gaps: self.assembler.gaps(BYTES_PER_GAP),
         }
     }

@@ -36,7 +36,7 @@ pub(crate) struct SendBuffer {
     skipped: Pending,
     /// Index of the segment that bytes were last copied from.
     cursor: usize,
-    /// Bytes of memory of all segments' data, also of what is acknowledged or not written yet.
+    /// Bytes of memory of all segments, also for what is acknowledged or not written yet.
     held: u64,
 }
 
@@ -53,12 +53,13 @@ enum Data {
 }
 
 impl Segment {
-    /// Bytes of memory of its data.
+    /// Bytes of memory, with its place in the list, which may be twice as long as necessary.
     fn memory(&self) -> u64 {
-        match &self.data {
-            Data::Shared(bytes) => bytes.len() as u64,
-            Data::Copied(bytes) => bytes.capacity() as u64,
-        }
+        let data = match &self.data {
+            Data::Shared(bytes) => bytes.len(),
+            Data::Copied(bytes) => bytes.capacity(),
+        };
+        (data + 2 * size_of::<Self>()) as u64
     }
 
     fn bytes(&self) -> &[u8] {
@@ -81,9 +82,8 @@ impl SendBuffer {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        let lists = self.segments.capacity() * size_of::<Segment>();
-        let ranges = self.acked.memory() + self.lost.memory() + self.skipped.memory();
-        self.held + (lists + ranges) as u64
+        // Lost and skipped ranges are few.
+        self.held + self.acked.memory() as u64
     }
 
     /// Offset of the first unacknowledged byte.

@@ -470,7 +470,7 @@ impl StreamSet {
     /// True if received data keeps so much more in memory than itself that short pieces should be
     /// copied.
     pub(super) fn is_crowded(&self) -> bool {
-        self.held.pinned > 2 * self.held.bytes + CROWDED
+        self.held.memory > 2 * self.held.bytes + CROWDED
     }
 
     /// True if the peer left more gaps than we keep track of.

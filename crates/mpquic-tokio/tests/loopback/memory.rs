@@ -106,7 +106,7 @@ async fn until_kept(endpoint: &Endpoint, is_right: impl Fn(u64) -> bool) -> Test
 async fn an_endpoint_tells_what_it_keeps() -> TestResult {
     const SIZE: usize = 900_000;
     /// What is kept besides, and what arrived since the account was last reviewed.
-    const REST: u64 = 100_000;
+    const REST: u64 = 300_000;
     let one = ["127.0.0.1"];
     let net = Net::new(&one, &one, client(default_transport())?)?;
     let (a, b) = net.connect().await?;
