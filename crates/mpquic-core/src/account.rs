@@ -34,7 +34,10 @@ pub(crate) fn memory(
     used
 }
 
-/// Sees to it that the connection keeps no more than it may.
+/// Sees to it that the connection keeps no more than it may. Kept apart from what happens with each
+/// datagram, which is only the question whether this is due.
+#[cold]
+#[inline(never)]
 pub(crate) fn review(
     handshake: &Handshake,
     paths: &Paths,
