@@ -45,7 +45,7 @@ async fn one_thread_is_enough() -> TestResult {
 /// Sends both ways, and takes an address away when a third of that has arrived at the server. How
 /// little that disturbs is measured in virtual time, by the driver's own tests.
 async fn lose(net: &Net, remove: impl FnOnce(&Net)) -> TestResult {
-    const LENGTH: usize = 24 << 20;
+    const LENGTH: usize = 6 << 20;
     let (a, b) = net.connect().await?;
     until_active(&a, 2).await?;
     let data = pattern(LENGTH, 1);
