@@ -162,3 +162,30 @@ impl UsablePaths {
 pub(crate) fn uniform(random: u64) -> f64 {
     (random >> 11) as f64 / (1u64 << 53) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, path};
+
+    #[test]
+    fn a_set_of_usable_paths_changes_once() {
+        let mut known = UsablePaths::default();
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 20)]);
+        for count in [2, 1] {
+            scene.paths.truncate(count);
+            assert!(known.have_changed(&scene.view()));
+            assert!(!known.have_changed(&scene.view()));
+        }
+    }
+
+    #[test]
+    fn without_a_measured_rate_a_window_per_round_trip_counts() {
+        let mut path = path(0, 100);
+        path.window = 10_000;
+        for (measured, expected) in [(None, 1e5), (Some(0), 1e5), (Some(1), 1.0)] {
+            path.delivery_rate = measured;
+            assert_eq!(rate(&path), expected);
+        }
+    }
+}

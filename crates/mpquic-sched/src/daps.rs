@@ -216,6 +216,29 @@ mod tests {
     }
 
     #[test]
+    fn a_schedule_ends_when_all_turns_coincide() {
+        for (a, b, expected) in [(8, 24, 24), (16, 24, 48), (24, 16, 48), (1, 7, 7)] {
+            assert_eq!(lcm(a, b), expected);
+        }
+    }
+
+    #[test]
+    fn a_window_counts_by_an_eighth_in_each_round_trip() {
+        let mut scene = Scene::new(vec![path(0, 48)]);
+        let mut daps = Daps::default();
+        let mut smoothed = |window, later: u64| {
+            scene.paths[0].window = window;
+            scene.now += std::time::Duration::from_millis(later);
+            daps.note_windows(&scene.view());
+            daps.windows.get(PathId(0)).unwrap().bytes
+        };
+        assert_eq!(smoothed(8_000, 0), 8_000.0);
+        assert_eq!(smoothed(16_000, 47), 8_000.0);
+        assert_eq!(smoothed(16_000, 1), 9_000.0);
+        assert_eq!(smoothed(1_000, 48), 8_000.0);
+    }
+
+    #[test]
     fn turns_come_as_often_as_the_delay_fits() {
         let mut scene = Scene::new(vec![path(0, 48), path(1, 16)]);
         scene.paths[0].window = 2_400;
