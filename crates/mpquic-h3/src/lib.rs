@@ -63,8 +63,9 @@
 //! # What becomes of bytes
 //!
 //! Received bodies are slices of the datagrams they came in: [`bytes::Bytes`], never copied. Other
-//! frames are, so that a small part of one does not keep much memory. Bodies that are sent are copied once, into the send buffer, because `h3` shows them only as slices; so
-//! is what goes through [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
+//! frames are, so that a small part of one does not keep much memory. Bodies that are sent are
+//! copied once, into the send buffer, because `h3` shows them only as slices; so is what goes through
+//! [`SendStreamUnframed`](h3::quic::SendStreamUnframed), unless it is `Bytes`.
 //!
 //! # What becomes of errors
 //!
@@ -86,8 +87,9 @@
 //! # What is limited
 //!
 //! Each frame that is not DATA is collected until it is whole; [`Connection::max_frame_size`] bounds
-//! its length. `h3` gets one frame at a time, so that it does not read ahead of the application. Give `h3`'s builders a `max_field_section_size` too:
-//! it bounds what a field section takes up once it is decoded.
+//! its length. `h3` gets one frame at a time, so that it does not read ahead of the application. Give
+//! `h3`'s builders a `max_field_section_size` too: it bounds what a field section takes up once it is
+//! decoded.
 //!
 //! # Closing
 //!
