@@ -2,6 +2,7 @@
 
 use std::future::pending;
 
+use futures_util::FutureExt;
 use futures_util::future::Shared;
 use mpquic_h3::h3::error::Code;
 use mpquic_tokio::{Connection, VarInt, ZeroRttAccepted};
@@ -23,11 +24,12 @@ impl AnyClient {
     async fn new(
         connection: &Connection,
         protocol: &[u8],
+        early: bool,
         rejected: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Self, Failure> {
         let connection = connection.clone();
         if protocol == Alpn::H3.bytes() {
-            let client = http_client::Client::new(connection, rejected).await;
+            let client = http_client::Client::new(connection, early, rejected).await;
             return client.map(Self::Http).map_err(Failure::other);
         }
         if protocol == Alpn::HqInterop.bytes() {
@@ -80,17 +82,27 @@ impl Clients {
         let Some(ZeroRtt { protocol, accepted }) = &self.zero_rtt else {
             return self.established().await;
         };
-        let accepted = accepted.clone();
+        // Begun after a rejection, HTTP/3 would open its streams for good, and then once more.
+        if accepted.clone().now_or_never() == Some(false) {
+            return Box::pin(self.established()).await;
+        }
+        let answer = accepted.clone();
         let rejected = async move {
-            if accepted.await {
+            if answer.await {
                 pending().await
             }
         };
         let protocol = protocol.as_deref().unwrap_or_default();
         let client = self
             .early
-            .get_or_try_init(|| AnyClient::new(&self.connection, protocol, rejected));
-        client.await.cloned()
+            .get_or_try_init(|| AnyClient::new(&self.connection, protocol, true, rejected));
+        match client.await {
+            // It was rejected meanwhile.
+            Err(_) if accepted.clone().now_or_never() == Some(false) => {
+                Box::pin(self.established()).await
+            }
+            client => client.cloned(),
+        }
     }
 
     /// A client for the time after the handshake.
@@ -105,7 +117,7 @@ impl Clients {
             .get_or_try_init(|| async {
                 let data = self.connection.handshake_data();
                 let protocol = data.and_then(|data| data.protocol).unwrap_or_default();
-                AnyClient::new(&self.connection, &protocol, pending()).await
+                AnyClient::new(&self.connection, &protocol, false, pending()).await
             })
             .await;
         client.cloned()

@@ -25,13 +25,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Begins HTTP/3 on a connection. It is over once `rejected` is ready: it began with 0-RTT, which
-    /// the server did not take, and leaves what the server opens to the one that begins anew.
+    /// Begins HTTP/3 on a connection. It is over once `rejected` is ready: it began `early`, with
+    /// 0-RTT, which the server did not take, and leaves what the server opens to the one that begins
+    /// anew.
     pub(crate) async fn new(
         connection: Connection,
+        early: bool,
         rejected: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Self, RequestError> {
         let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+        let quic = if early { quic.early() } else { quic };
         let mut builder = client::builder();
         builder.max_field_section_size(MAX_FIELDS.into());
         let (mut driver, requests) = builder

@@ -1,10 +1,11 @@
 //! [`Connection`]: a connection as `h3` drives it.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Buf;
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
+use mpquic_tokio::{WriteError, ZeroRtt};
 
 use crate::error;
 use crate::streams::{BidiStream, RecvStream, SendStream};
@@ -25,6 +26,14 @@ pub struct Connection {
 pub struct OpenStreams {
     connection: mpquic_tokio::Connection,
     max_frame_size: u64,
+    /// It is over if 0-RTT is rejected.
+    early: bool,
+}
+
+impl OpenStreams {
+    fn is_over(&self) -> bool {
+        self.early && self.connection.zero_rtt() == ZeroRtt::Rejected
+    }
 }
 
 impl Connection {
@@ -34,6 +43,7 @@ impl Connection {
             open: OpenStreams {
                 connection,
                 max_frame_size: MAX_FRAME_SIZE,
+                early: false,
             },
         }
     }
@@ -44,6 +54,15 @@ impl Connection {
     #[must_use]
     pub fn max_frame_size(mut self, bytes: u32) -> Self {
         self.open.max_frame_size = bytes.into();
+        self
+    }
+
+    /// For a client that begins with 0-RTT: if that is rejected, HTTP/3 has to begin anew on the
+    /// connection. What began here then opens no streams of its own any more, which the server would
+    /// take for a second control stream, and no longer closes the connection.
+    #[must_use]
+    pub fn early(mut self) -> Self {
+        self.open.early = true;
         self
     }
 
@@ -69,6 +88,7 @@ impl<B: Buf> quic::Connection<B> for Connection {
         let OpenStreams {
             connection,
             max_frame_size,
+            ..
         } = &mut self.open;
         let accepted = connection.poll_accept_uni(cx);
         accepted
@@ -83,6 +103,7 @@ impl<B: Buf> quic::Connection<B> for Connection {
         let OpenStreams {
             connection,
             max_frame_size,
+            ..
         } = &mut self.open;
         let accepted = connection.poll_accept_bi(cx);
         accepted
@@ -113,14 +134,19 @@ impl<B: Buf> quic::OpenStreams<B> for OpenStreams {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<SendStream<B>, StreamErrorIncoming>> {
-        let opened = self.connection.poll_open_uni(cx);
-        opened
-            .map_ok(SendStream::unidirectional)
-            .map_err(error::of_lost_connection)
+        let opened = ready!(self.connection.poll_open_uni(cx));
+        let stream = opened.map_err(error::of_lost_connection)?;
+        // Dropped before anything was written, it means nothing (RFC 9114 section 6.2).
+        if self.is_over() {
+            return Poll::Ready(Err(error::of_write(WriteError::ZeroRttRejected)));
+        }
+        Poll::Ready(Ok(SendStream::unidirectional(stream)))
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
-        self.connection.close(error::code(code.value()), reason);
+        if !self.is_over() {
+            self.connection.close(error::code(code.value()), reason);
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use mpquic_core::crypto::{ExportError, HandshakeData};
-use mpquic_core::{ConnectionStats, Dir, PathState, PathStats, Side, VarInt, Version};
+use mpquic_core::{ConnectionStats, Dir, PathState, PathStats, Side, VarInt, Version, ZeroRtt};
 use rustls::pki_types::CertificateDer;
 
 use crate::clock;
@@ -59,6 +59,11 @@ impl Connection {
     pub fn local_ip(&self) -> Option<IpAddr> {
         let local = self.local_address()?.ip();
         Some(local).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// Whether what was sent before the end of the handshake was 0-RTT, and what became of it.
+    pub fn zero_rtt(&self) -> ZeroRtt {
+        self.0.lock().core.zero_rtt()
     }
 
     /// Application protocol (ALPN) and server name; `None` while they are not known.

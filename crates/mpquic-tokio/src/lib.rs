@@ -134,7 +134,7 @@ pub use mpquic_core::{
     ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, FrameCounts,
     FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side,
     StdSystemTime, StreamId, TimeSource, TlsFailure, TokenStore, TransportError,
-    TransportErrorCode, VarInt, Version, Written,
+    TransportErrorCode, VarInt, Version, Written, ZeroRtt,
 };
 /// The traits of schedulers and congestion controllers, for writing your own.
 #[doc(no_inline)]

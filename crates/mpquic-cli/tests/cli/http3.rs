@@ -355,6 +355,9 @@ async fn read(
     number: u32,
 ) {
     assert_eq!(stream.recv_response().await.unwrap().status(), 200);
-    let data = stream.recv_data().await.unwrap().unwrap();
-    assert_eq!(data.chunk(), number.to_string().as_bytes());
+    let mut body = Vec::new();
+    while let Some(mut data) = stream.recv_data().await.unwrap() {
+        body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+    }
+    assert_eq!(body, number.to_string().as_bytes());
 }
