@@ -275,7 +275,9 @@ fn a_request_to_a_known_server_goes_with_the_first_flight() {
     let both = ["--parallel", "2", "--alpn", "hq-interop"];
     let output = server.get("/file", &[&once[..], &both].concat());
     assert_exit(&output, 0);
-    assert_eq!(early(&output), [false, true, true]);
+    // One of both begins the connection; the other may come when the handshake is over.
+    let early = early(&output);
+    assert!(!early[0] && (early[1] || early[2]), "{early:?}");
 }
 
 #[test]
