@@ -270,25 +270,6 @@ impl PeerCids {
         self.queue_retirement(cid.sequence);
     }
 
-    /// Replaces the connection ID in use by the next one. False if there is none, or if too many
-    /// retirements are unacknowledged (MP-107).
-    #[cfg(test)]
-    #[must_use]
-    pub(crate) fn rotate(
-        &mut self,
-        in_use: &mut Option<PeerCid>,
-        tokens: &mut impl ResetTokens,
-    ) -> bool {
-        if !self.has_unused() || !self.may_retire() {
-            return false;
-        }
-        if let Some(old) = in_use.take() {
-            self.retire(old, tokens);
-        }
-        *in_use = self.take(tokens);
-        true
-    }
-
     /// Asks the peer for a connection ID with PATH_CIDS_BLOCKED, unless it was asked since the last
     /// one arrived (MP-101, MP-144). Only after multipath is negotiated.
     pub(crate) fn request(&mut self) {

@@ -49,9 +49,15 @@ impl User {
 
     /// Takes the next connection ID; the first one opens the path.
     pub(crate) fn rotate(&mut self) -> Option<Vec<RouteChange>> {
-        let rotated = self.cids.rotate(&mut self.own, &mut self.outbox);
-        self.is_open |= rotated;
-        rotated.then(|| self.told())
+        if !self.cids.has_unused() || !self.cids.may_retire() {
+            return None;
+        }
+        if let Some(old) = self.own.take() {
+            self.cids.retire(old, &mut self.outbox);
+        }
+        self.own = self.cids.take(&mut self.outbox);
+        self.is_open = true;
+        Some(self.told())
     }
 
     /// The connection ID in use.
