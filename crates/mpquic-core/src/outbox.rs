@@ -27,11 +27,24 @@ pub(crate) struct Outbox {
     scheduler_events: VecDeque<SchedulerEvent>,
     /// Frames that their owners have to send again, because a path does not deliver them.
     repeated: Vec<Delivery>,
+    /// What was sent since the scheduler was asked.
+    pub(crate) train: Train,
     /// The scheduler wants an event for every packet.
     packet_events: bool,
     pub(crate) controller: GuardedController,
     pub(crate) log: Recorder,
     pub(crate) stats: ConnectionStats,
+}
+
+/// What came of an assignment of the scheduler.
+#[derive(Debug, Default)]
+pub(crate) struct Train {
+    /// Of its datagrams.
+    pub(crate) bytes: u64,
+    /// Bytes of streams that were sent for the first time.
+    pub(crate) new: u64,
+    /// What its last packet carried, if other paths want copies.
+    pub(crate) content: Vec<Delivery>,
 }
 
 impl Outbox {
@@ -41,6 +54,7 @@ impl Outbox {
             endpoint_events: VecDeque::new(),
             scheduler_events: VecDeque::new(),
             repeated: Vec::new(),
+            train: Train::default(),
             packet_events: needs.packet_events,
             controller,
             log,
@@ -53,7 +67,8 @@ impl Outbox {
         let events = self.events.capacity() * size_of::<Event>()
             + self.endpoint_events.capacity() * size_of::<EndpointEvent>()
             + self.scheduler_events.capacity() * size_of::<SchedulerEvent>();
-        (events + self.repeated.capacity() * size_of::<Delivery>()) as u64
+        let frames = self.repeated.capacity() + self.train.content.capacity();
+        (events + frames * size_of::<Delivery>()) as u64
     }
 
     /// Sets the time of everything that is logged from now on.
@@ -161,6 +176,7 @@ impl Outbox {
         self.events.shrink_to_fit();
         self.scheduler_events.shrink_to_fit();
         self.repeated.shrink_to_fit();
+        self.train.content.shrink_to_fit();
     }
 }
 

@@ -4,7 +4,7 @@ use crate::ids::PathId;
 use crate::sched::{DataSelection, Decision, PathSet};
 
 /// What to send on which path, after the scheduler's answer was checked.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Assignment {
     pub(super) path: PathId,
     pub(super) data: DataSelection,
@@ -67,6 +67,11 @@ impl Assignment {
             self.data,
             DataSelection::StreamAt { .. } | DataSelection::Range { .. }
         )
+    }
+
+    /// True if bytes may be sent twice because of it.
+    pub(super) fn repeats(&self) -> bool {
+        self.is_repeat() || !self.copies.is_empty()
     }
 
     /// The same path, but with one packet of whatever is most urgent, in case the chosen stream may

@@ -12,20 +12,20 @@ use std::time::Instant;
 use super::assignment::Assignment;
 use super::scheduling::Demand;
 use super::{Connection, State};
-use crate::congestion::Controller as _;
 use crate::event::Event;
-use crate::ids::{FourTuple, PathId, SpaceId};
+use crate::ids::{FourTuple, SpaceId};
 use crate::packet::Transmit;
 use crate::packet::builder::{PacketBuilder, PacketStart};
 use crate::packet::delivery::Delivery;
 use crate::packet::plan::{Begun, Plan};
 use crate::packet::writer::FrameWriter;
-use crate::path::Path;
-use crate::path::sending::PlanContext;
+use crate::path::planning::PlanContext;
 use crate::path::set::Paths;
+use crate::path::view::Allowance;
 use crate::sched::DataSelection;
 use crate::space::SentPacket;
 use crate::wire::frame::Frame;
+use crate::wire::header::PacketHeader;
 
 /// Packets are padded by up to this many bytes so that a GSO train need not end early.
 const MAX_ALIGNMENT: usize = 64;
@@ -82,7 +82,7 @@ impl Connection {
         // RFC 9001 section 5.7: a server may send 1-RTT before the handshake is complete.
         if !self.handshake.has_one_rtt_keys() {
             // 0-RTT, if there are keys
-            self.handshake.sealing()?;
+            self.handshake.sealer()?;
             return self.transmit_scheduled(now, max_datagrams, buf);
         }
         if self.handshake.wants_key_update() {
@@ -149,69 +149,56 @@ impl Connection {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let control = self.has_control();
-        let demand = Demand {
+        let mut demand = Demand {
             any: control || self.streams.can_send_data(),
             control,
+            again: false,
         };
-        let (paths, streams, outbox) = (&mut self.paths, &mut self.streams, &mut self.outbox);
-        if !self.scheduling.begin(now, demand, paths, streams, outbox) {
-            return None;
+        loop {
+            let (paths, streams, outbox) = (&mut self.paths, &mut self.streams, &mut self.outbox);
+            let (assignment, allowance) = self
+                .scheduling
+                .assign(now, demand, paths, streams, outbox)?;
+            let transmit = self.transmit_train(now, &assignment, &allowance, max_datagrams, buf);
+            if transmit.is_some() {
+                return transmit;
+            }
+            demand.again = true;
         }
-        let mut transmit = None;
-        while transmit.is_none()
-            && let Some(assignment) =
-                self.scheduling
-                    .next(now, demand, &self.streams, &mut self.outbox)
-        {
-            transmit = self.transmit_train(now, &assignment, max_datagrams, buf);
-        }
-        self.scheduling.end(transmit.is_some());
-        transmit
     }
 
-    /// Fills a train of datagrams on the path of an assignment: as many as window, pacer and the
+    /// Fills a train of datagrams on the path of an assignment: as many as the path and the
     /// scheduler's budget allow.
     fn transmit_train(
         &mut self,
         now: Instant,
         assignment: &Assignment,
+        allowance: &Allowance,
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let id = assignment.path;
+        let (size, ecn) = (allowance.size, allowance.ecn);
         let unsent = self.streams.unsent();
-        let path = self.paths.open_mut(id)?;
-        let four_tuple = path.four_tuple();
-        let ecn = path.recovery.ecn.codepoint();
-        let size = path.datagram_size();
-        let window = self.outbox.controller.window(id);
-        let room = window.saturating_sub(path.recovery.bytes_in_flight());
-        let rate = self.outbox.controller.pacing_rate(id);
-        let paced = path.pacing_budget(now, window, rate, self.config.pacing);
-        let budget = room.min(paced.ok()?);
-        let budget = budget.min(assignment.max_bytes.max(size as u64));
-        if room < size as u64 {
-            return None;
-        }
+        let budget = allowance.bytes.min(assignment.max_bytes.max(size as u64));
         let datagrams = usize::try_from(budget / size as u64).unwrap_or(max_datagrams);
         let mut plan = Plan::new(id, size);
         plan.ecn = ecn;
         plan.data = Some(assignment.data.clone());
         plan.max_data = assignment.bytes_per_packet();
         plan.tag = assignment.tag;
+        plan.copied = !assignment.copies.is_empty();
         let count = self.build_train(now, &mut plan, datagrams.clamp(1, max_datagrams), buf);
         if count == 0 {
             return None;
         }
-        self.paths.on_datagrams_sent(id, four_tuple, buf.len());
-        let new = unsent.saturating_sub(self.streams.unsent());
-        let last = self.paths.open(id).and_then(Path::last_sent);
-        let content = last.into_iter().flat_map(|packet| &packet.deliveries);
-        self.scheduling
-            .on_sent(assignment, buf.len() as u64, new, content);
+        self.paths
+            .on_datagrams_sent(id, allowance.four_tuple, buf.len());
+        self.outbox.train.bytes = buf.len() as u64;
+        self.outbox.train.new = unsent.saturating_sub(self.streams.unsent());
         Some(Transmit {
             path: Some(id),
-            four_tuple,
+            four_tuple: allowance.four_tuple,
             ecn,
             size: buf.len(),
             segment_size: (count > 1).then_some(plan.size),
@@ -257,7 +244,7 @@ impl Connection {
     /// Appends one 1-RTT packet to `buf` and records it as sent.
     fn build_packet(&mut self, now: Instant, plan: &Plan, buf: &mut Vec<u8>) -> Option<Built> {
         let start = buf.len();
-        let builder = self.start_packet(plan.path, plan.validation, start + plan.size, buf)?;
+        let builder = self.start_packet(plan, start + plan.size, buf)?;
         let mut counts = std::mem::take(&mut self.outbox.stats.frames_sent);
         let mut writer = builder.writer(buf, &mut counts);
         self.write_frames(&mut writer, now, plan);
@@ -273,10 +260,13 @@ impl Connection {
             && self.datagrams.wants_to_send()
             && builder.sealed_size(buf) + MAX_ALIGNMENT >= plan.size;
         let pad_to = (plan.pad || align).then_some(start + plan.size);
-        if self.outbox.log.is_on() {
-            self.log_packet(&builder, plan, buf, pad_to);
+        if self.outbox.log.is_on()
+            && let Some(header) = self.packet_header(plan)
+        {
+            let (log, multipath) = (&mut self.outbox.log, self.paths.ids.is_multipath());
+            log.packet_sent(&header, &builder, buf, pad_to, multipath);
         }
-        let (size, generation) = self.handshake.seal(builder, buf, pad_to)?;
+        let (size, generation) = self.handshake.sealer()?.seal(builder, buf, pad_to);
         let mut packet = SentPacket::new(now, u16::try_from(size).unwrap_or(u16::MAX));
         packet.ack_eliciting = ack_eliciting;
         packet.in_flight = ack_eliciting || plan.pad;
@@ -284,6 +274,10 @@ impl Connection {
         packet.mtu_probe = plan.mtu_probe;
         packet.key_phase_generation = generation;
         packet.tag = plan.tag;
+        if plan.copied {
+            self.outbox.train.content.clear();
+            self.outbox.train.content.extend(&deliveries);
+        }
         packet.deliveries = deliveries;
         if ack_eliciting {
             self.idle.on_ack_eliciting_sent(now);
@@ -297,48 +291,29 @@ impl Connection {
         })
     }
 
-    /// Logs a packet that is about to be sealed.
-    fn log_packet(
-        &mut self,
-        builder: &PacketBuilder,
-        plan: &Plan,
-        buf: &mut Vec<u8>,
-        pad_to: Option<usize>,
-    ) {
-        if let Some(path) = self.paths.any(plan.path)
-            && let Some(sealing) = self.handshake.sealing()
-            && let Some(dcid) = path.destination(plan.validation)
-        {
-            let header = self
-                .handshake
-                .data_header(sealing.key_phase, *dcid, path.spin());
-            let multipath = self.paths.ids.is_multipath();
-            self.outbox
-                .log
-                .packet_sent(&header, builder, buf, pad_to, multipath);
-        }
+    /// The header of a packet, unless its path has no connection ID for its addresses.
+    fn packet_header(&mut self, plan: &Plan) -> Option<PacketHeader> {
+        let path = self.paths.any(plan.path)?;
+        let dcid = *path.destination(plan.validation)?;
+        Some(self.handshake.sealer()?.header(dcid, path.spin()))
     }
 
-    /// Starts a packet of a path; `to` are its addresses if they are not the path's own.
+    /// Starts a packet of a path, up to the position `limit` in `buf`.
     fn start_packet(
         &mut self,
-        id: PathId,
-        to: Option<FourTuple>,
+        plan: &Plan,
         limit: usize,
         buf: &mut Vec<u8>,
     ) -> Option<PacketBuilder> {
-        let path = self.paths.any(id)?;
-        let sealing = self.handshake.sealing()?;
-        let dcid = *path.destination(to)?;
-        let header = self
-            .handshake
-            .data_header(sealing.key_phase, dcid, path.spin());
+        let path = self.paths.any(plan.path)?;
+        let dcid = *path.destination(plan.validation)?;
+        let sealer = self.handshake.sealer()?;
         let start = PacketStart {
-            header: &header,
-            space: SpaceId::Data(id),
+            header: &sealer.header(dcid, path.spin()),
+            space: SpaceId::Data(plan.path),
             packet_number: path.space.next_packet_number(),
             largest_acked: path.space.largest_acked(),
-            tag_length: sealing.packet.tag_length(),
+            tag_length: sealer.tag_length(),
             limit,
             // RFC 9287 section 3
             clear_quic_bit: self.paths.shared.may_clear_quic_bit() && self.scheduling.toss(),

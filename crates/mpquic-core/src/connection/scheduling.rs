@@ -9,9 +9,10 @@ use super::views::Views;
 use crate::config::TransportConfig;
 use crate::guarded::GuardedScheduler;
 use crate::ids::PathId;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Train};
 use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
+use crate::path::view::Allowance;
 use crate::random::QuickRandom;
 use crate::sched::{DataSelection, Decision, Needs, PathView, SchedulerEvent, View};
 use crate::stream::set::StreamSet;
@@ -37,6 +38,8 @@ pub(super) struct Demand {
     pub(super) any: bool,
     /// Something other than stream data waits.
     pub(super) control: bool,
+    /// What was just assigned could not be carried out.
+    pub(super) again: bool,
 }
 
 /// A copy of stream data that the scheduler asked for.
@@ -55,7 +58,9 @@ pub(super) struct SchedulerHost {
     views: Views,
     random: QuickRandom,
     copies: VecDeque<PendingCopy>,
-    /// The scheduler has not been asked yet since [`Self::begin`].
+    /// What was assigned last, if it sends bytes more than once.
+    repetition: Option<Assignment>,
+    /// The scheduler has not been asked yet since [`Self::survey`].
     undecided: bool,
     /// What to do if its decision can't be carried out.
     instead: Option<Assignment>,
@@ -85,6 +90,7 @@ impl SchedulerHost {
             views: Views::default(),
             random: QuickRandom::new(seed),
             copies: VecDeque::new(),
+            repetition: None,
             undecided: true,
             instead: None,
             wait_until: None,
@@ -107,9 +113,31 @@ impl SchedulerHost {
         self.needs
     }
 
-    /// Collects the state of the paths before something is sent; false if nothing may be sent. Call
-    /// [`Self::end`] afterwards.
-    pub(super) fn begin(
+    /// What to send on which path: copies that wait, then what the scheduler decides, then something
+    /// else on the same path; and what that path allows. `None` to send nothing now.
+    pub(super) fn assign(
+        &mut self,
+        now: Instant,
+        demand: Demand,
+        paths: &mut Paths,
+        streams: &mut StreamSet,
+        outbox: &mut Outbox,
+    ) -> Option<(Assignment, Allowance)> {
+        if !demand.again && !self.survey(now, demand, paths, streams, outbox) {
+            return None;
+        }
+        let Some(assignment) = self.next(now, demand, streams, outbox) else {
+            self.pacing = self.views.first_pacer();
+            return None;
+        };
+        self.repetition = assignment.repeats().then(|| assignment.clone());
+        let allowance = self.views.allowance(assignment.path)?;
+        Some((assignment, allowance))
+    }
+
+    /// Takes in what came of the last assignment, and collects the state of the paths; false if
+    /// nothing may be sent.
+    fn survey(
         &mut self,
         now: Instant,
         demand: Demand,
@@ -117,6 +145,8 @@ impl SchedulerHost {
         streams: &mut StreamSet,
         outbox: &mut Outbox,
     ) -> bool {
+        self.settle_train(&mut outbox.train);
+        self.views.clear();
         self.pacing = None;
         outbox.scheduler_events().extend(streams.drain_news());
         self.on_flow_control(streams.wants_data() && !streams.can_send_data(), outbox);
@@ -133,9 +163,8 @@ impl SchedulerHost {
         true
     }
 
-    /// What to try next: copies that wait, then what the scheduler decides, then something else on
-    /// the same path. Ask until something was sent.
-    pub(super) fn next(
+    /// What to try next.
+    fn next(
         &mut self,
         now: Instant,
         demand: Demand,
@@ -151,15 +180,6 @@ impl SchedulerHost {
             return decided;
         }
         self.instead.take()
-    }
-
-    /// Forgets the state of the paths. If nothing was `sent`, notes the pacer that has to be waited
-    /// for, if any.
-    pub(super) fn end(&mut self, sent: bool) {
-        if !sent {
-            self.pacing = self.views.first_pacer();
-        }
-        self.views.clear();
     }
 
     fn on_flow_control(&mut self, blocked: bool, outbox: &mut Outbox) {
@@ -284,24 +304,20 @@ impl SchedulerHost {
         self.wait_until.is_some()
     }
 
-    /// An assignment was carried out. Counts its bytes, of which `new` are stream bytes sent for
-    /// the first time, for the limit on repetitions. `content` is what the last packet carried, of
-    /// which other paths may want copies.
-    pub(super) fn on_sent<'a>(
-        &mut self,
-        assignment: &Assignment,
-        sent: u64,
-        new: u64,
-        content: impl Iterator<Item = &'a Delivery>,
-    ) {
-        if assignment.is_repeat() {
-            self.repeats = self.repeats.saturating_sub(sent.saturating_sub(new));
-        }
+    /// Counts what was sent for the limit on repetitions, and queues the copies that other paths are
+    /// to carry.
+    fn settle_train(&mut self, train: &mut Train) {
+        let Train { bytes, new, .. } = *train;
+        (train.bytes, train.new) = (0, 0);
         self.repeats = self.repeats.saturating_add(new.saturating_mul(REPEATS));
-        if !assignment.copies.is_empty() {
-            for delivery in content {
-                self.queue_copies(assignment, delivery);
-            }
+        let Some(repetition) = self.repetition.take() else {
+            return;
+        };
+        if repetition.is_repeat() {
+            self.repeats = self.repeats.saturating_sub(bytes.saturating_sub(new));
+        }
+        for delivery in train.content.drain(..) {
+            self.queue_copies(&repetition, &delivery);
         }
     }
 
@@ -333,7 +349,8 @@ impl SchedulerHost {
     /// True if the path can carry a copy now or later, and not too many wait for it.
     fn has_room_for_copy(&self, path: PathId) -> bool {
         let waiting = self.copies.iter().filter(|copy| copy.path == path);
-        self.views.shows(path) && self.repeats > 0 && waiting.count() < MAX_COPIES
+        let is_known = self.views.allowance(path).is_some();
+        is_known && self.repeats > 0 && waiting.count() < MAX_COPIES
     }
 
     /// The path whose pacer alone holds data back, and when it allows more.

@@ -2,10 +2,13 @@
 
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use crate::congestion::Controller;
 use crate::ids::{PathId, PathStatus};
 use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
+use crate::path::view::Allowance;
 use crate::sched::{Needs, PathView, Sendable, StreamView, UnackedRange};
 use crate::stream::set::StreamSet;
 
@@ -16,6 +19,8 @@ const MAX_UNACKED_RANGES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Views {
     pub(super) paths: Vec<PathView>,
+    /// Of the same paths.
+    allowances: SmallVec<[Allowance; 1]>,
     pub(super) streams: Vec<StreamView>,
     pub(super) unacked: Vec<UnackedRange>,
 }
@@ -34,7 +39,7 @@ impl Views {
         if self.paths.capacity() == 0 {
             self.paths.reserve_exact(1);
         }
-        paths.fill_views(now, controller, &mut self.paths);
+        paths.fill_views(now, controller, &mut self.paths, &mut self.allowances);
         // While all paths are suspect, all of them may be used.
         let live = self.paths.iter().any(|view| !view.suspect);
         let candidate = |view: &PathView| !(live && view.suspect);
@@ -87,20 +92,18 @@ impl Views {
 
     pub(super) fn clear(&mut self) {
         self.paths.clear();
+        self.allowances.clear();
         self.streams.clear();
         self.unacked.clear();
     }
 
     /// Frees memory that is kept for reuse.
     pub(super) fn trim(&mut self) {
+        self.clear();
         self.paths.shrink_to_fit();
+        self.allowances.shrink_to_fit();
         self.streams.shrink_to_fit();
         self.unacked.shrink_to_fit();
-    }
-
-    /// True if the path is in the view, whether or not it can send.
-    pub(super) fn shows(&self, path: PathId) -> bool {
-        self.paths.iter().any(|view| view.id == path)
     }
 
     /// True if the path can send a datagram now.
@@ -108,6 +111,12 @@ impl Views {
         self.paths
             .iter()
             .any(|view| view.id == path && view.can_send())
+    }
+
+    /// What a path allows to be sent now, if it may be used at all.
+    pub(super) fn allowance(&self, path: PathId) -> Option<Allowance> {
+        let index = self.paths.iter().position(|view| view.id == path)?;
+        self.allowances.get(index).copied()
     }
 
     /// True if `is_wanted` is true for a usable path.

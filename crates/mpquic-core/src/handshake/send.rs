@@ -1,96 +1,27 @@
-//! What sending needs of the handshake: headers, 1-RTT keys, and the handshake's own frames.
+//! What sending needs of the handshake: its own frames, and the state of the 1-RTT keys.
 
 use std::time::{Duration, Instant};
 
-use quinn_proto::ConnectionId;
-
 use super::state::Handshake;
-use super::zero_rtt_keys::Sealing;
 use crate::crypto::key_phase::OneRttKeys;
 use crate::error::{Fault, TransportError};
 use crate::outbox::Outbox;
 use crate::packet::arrival::Opened;
-use crate::packet::builder::PacketBuilder;
 use crate::packet::delivery::{Fate, HandshakeDelivery};
 use crate::packet::writer::FrameWriter;
+use crate::protect::sealer::NOT_ONE_RTT;
 use crate::space::SentPacket;
 use crate::wire::frame::{Frame, PacketType};
-use crate::wire::header::PacketHeader;
-
-/// Stands for the key generation of a 0-RTT packet, whose acknowledgement confirms no 1-RTT key.
-pub(super) const NOT_ONE_RTT: u32 = u32::MAX;
 
 impl Handshake {
-    /// The header of a packet that [`Self::sealing`] has keys for: of 1-RTT, or of 0-RTT if they have
-    /// no key phase.
-    #[inline]
-    pub(crate) fn data_header(
-        &self,
-        key_phase: Option<bool>,
-        dcid: ConnectionId,
-        spin: bool,
-    ) -> PacketHeader {
-        match key_phase {
-            Some(key_phase) => PacketHeader::Short {
-                dcid,
-                spin,
-                key_phase,
-            },
-            None => PacketHeader::ZeroRtt {
-                version: self.versions.original(),
-                dcid,
-                scid: self.cids.local,
-            },
-        }
-    }
-
     /// True if there are 1-RTT keys.
     pub(crate) fn has_one_rtt_keys(&self) -> bool {
         self.one_rtt.is_some()
     }
 
-    /// The keys for sealing: 1-RTT keys, or before there are any, a client's 0-RTT keys.
-    pub(crate) fn sealing(&self) -> Option<Sealing<'_>> {
-        if let Some(keys) = &self.one_rtt {
-            let (header, packet, key_phase) = keys.sealing();
-            return Some(Sealing {
-                header,
-                packet,
-                key_phase: Some(key_phase),
-            });
-        }
-        let keys = self.zero_rtt.as_ref()?;
-        keys.remembered.as_ref().map(|_| Sealing {
-            header: &*keys.header,
-            packet: &*keys.packet,
-            key_phase: None,
-        })
-    }
-
     /// The number of key updates so far; `None` without 1-RTT keys.
     pub(super) fn key_generation(&self) -> Option<u32> {
         self.one_rtt.as_ref().map(OneRttKeys::generation)
-    }
-
-    /// Seals a packet with the keys of [`Self::sealing`]; returns its size and the generation of the
-    /// keys.
-    #[inline]
-    pub(crate) fn seal(
-        &mut self,
-        builder: PacketBuilder,
-        buf: &mut Vec<u8>,
-        pad_to: Option<usize>,
-    ) -> Option<(usize, u32)> {
-        let keys = self.sealing()?;
-        let size = builder.finish(buf, keys.header, keys.packet, pad_to);
-        let generation = match &mut self.one_rtt {
-            Some(keys) => {
-                keys.on_sealed();
-                keys.generation()
-            }
-            None => NOT_ONE_RTT,
-        };
-        Some((size, generation))
     }
 
     /// A 1-RTT packet of this key generation was acknowledged.

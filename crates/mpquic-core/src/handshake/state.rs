@@ -18,6 +18,7 @@ use crate::event::ZeroRtt;
 use crate::ids::SpaceId;
 use crate::outbox::Outbox;
 use crate::protect::buffered::BufferedPackets;
+use crate::protect::sealer::{Sealer, ZeroRttSealer};
 use crate::qlog::{self, UnnumberedKind};
 use crate::stream::crypto_stream::CryptoStream;
 use crate::version::Version;
@@ -133,6 +134,22 @@ impl Handshake {
             is_tls_over: false,
             steps: VecDeque::new(),
         }
+    }
+
+    /// Lends the keys for the next packet of the application's packet number space.
+    #[inline]
+    pub(crate) fn sealer(&mut self) -> Option<Sealer<'_>> {
+        if let Some(keys) = &mut self.one_rtt {
+            return Some(Sealer::OneRtt(keys));
+        }
+        let keys = self.zero_rtt.as_ref()?;
+        keys.remembered.as_ref()?;
+        Some(Sealer::ZeroRtt(ZeroRttSealer {
+            header: &*keys.header,
+            packet: &*keys.packet,
+            version: self.versions.original(),
+            scid: self.cids.local,
+        }))
     }
 
     /// The next of the steps made and not acted on yet, in order.

@@ -25,11 +25,3 @@ impl ZeroRttKeys {
         })
     }
 }
-
-/// The keys for the next packet in the application's packet number space.
-pub(crate) struct Sealing<'a> {
-    pub(crate) header: &'a dyn HeaderKey,
-    pub(crate) packet: &'a dyn PacketKey,
-    /// The key phase of a 1-RTT packet; `None` for 0-RTT.
-    pub(crate) key_phase: Option<bool>,
-}

@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) max_data: usize,
     /// The scheduler's tag for the packet.
     pub(crate) tag: u64,
+    /// Other paths want copies of what the packet carries.
+    pub(crate) copied: bool,
 }
 
 impl Plan {
@@ -56,6 +58,7 @@ impl Plan {
             data: None,
             max_data: usize::MAX,
             tag: 0,
+            copied: false,
         }
     }
 }

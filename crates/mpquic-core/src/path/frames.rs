@@ -4,20 +4,26 @@ use std::time::Instant;
 
 use quinn_proto::Side;
 
+use super::Path;
 use super::life::Abandonment;
 use super::set::Paths;
+use super::slot::PathSlot;
 use crate::error::{Fault, TransportError};
 use crate::event::{PathEvent, RouteChange};
-use crate::ids::PathId;
+use crate::ids::{FourTuple, PathId};
 use crate::outbox::Outbox;
 use crate::packet::arrival::{Arrival, Opened};
 use crate::packet::delivery::{Fate, PathDelivery, Progress};
 use crate::packet::writer::FrameWriter;
 use crate::sched::SchedulerEvent;
+use crate::space::AckState;
 use crate::wire::frame::{
     Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
     PathRetireConnectionId, PathStatus,
 };
+
+/// Our `ack_delay_exponent`: the default.
+const ACK_DELAY_EXPONENT: u8 = 3;
 
 impl Paths {
     /// PATH_CHALLENGE, for the path it came on.
@@ -294,5 +300,63 @@ impl Paths {
         if let Some(slot) = self.slot_mut(delivery.path()) {
             slot.on_delivery(delivery, fate);
         }
+    }
+
+    /// Writes acknowledgements for a path; with `orphans`, also those for paths that cannot carry
+    /// their own. True if the path's own acknowledgement was written.
+    pub(crate) fn write_acks(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        id: PathId,
+        orphans: bool,
+    ) -> bool {
+        // MP-003, MP-061: PATH_ACK once multipath is in effect.
+        let named = self.ids.is_multipath() && self.shared.handshake_complete;
+        if !orphans {
+            let path = self.any_mut(id);
+            return path.is_some_and(|path| path.write_ack(writer, now, named));
+        }
+        let mut acked = false;
+        for slot in self.slots_mut() {
+            let is_abandoned = slot.abandon.is_some();
+            if let PathSlot {
+                path: Some(path), ..
+            } = slot
+                && (path.id == id || is_abandoned || path.is_suspect())
+            {
+                acked |= path.write_ack(writer, now, named) && path.id == id;
+            }
+        }
+        acked
+    }
+
+    /// Writes the challenges and responses for these addresses.
+    pub(crate) fn write_validation(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        id: PathId,
+        to: FourTuple,
+        full_size: bool,
+    ) {
+        let data = self.shared.random.bytes();
+        if let Some(path) = self.open_mut(id) {
+            path.responses.write_frames(writer, &to);
+            let tuples = path.tuples_mut();
+            for tuple in tuples.filter(|tuple| tuple.four_tuple == to) {
+                tuple.validation.write_frames(writer, now, data, full_size);
+            }
+        }
+    }
+}
+
+impl Path {
+    /// Writes an acknowledgement of what was received, if one is wanted.
+    fn write_ack(&mut self, writer: &mut FrameWriter<'_>, now: Instant, named: bool) -> bool {
+        let named = named.then_some(self.id);
+        let received = &mut self.space.received;
+        received.ack_state(now) != AckState::None
+            && received.write_ack(writer, now, named, ACK_DELAY_EXPONENT)
     }
 }

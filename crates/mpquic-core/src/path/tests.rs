@@ -59,7 +59,8 @@ fn send(path: &mut Path, now: Instant, bytes: u16) {
 }
 
 fn view(path: &mut Path, now: Instant, window: u64) -> PathView {
-    path.view(PathStatus::Available, now, &Fixed(window), false)
+    let (sendable, _) = path.sendable(now, &Fixed(window), false);
+    path.view(PathStatus::Available, &Fixed(window), sendable)
 }
 
 #[test]

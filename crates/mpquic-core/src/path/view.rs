@@ -1,20 +1,34 @@
-//! What a scheduler sees of a path.
+//! What a scheduler sees of a path, and what may be sent on it now.
 
 use std::time::Instant;
 
+use quinn_proto::EcnCodepoint;
+use smallvec::SmallVec;
+
 use super::Path;
+use super::set::Paths;
 use crate::congestion::Controller;
-use crate::ids::PathStatus;
+use crate::ids::{FourTuple, PathStatus};
 use crate::sched::{PathView, Sendable};
+
+/// What may be sent on a path now, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Allowance {
+    pub(crate) four_tuple: FourTuple,
+    pub(crate) ecn: Option<EcnCodepoint>,
+    /// Of a datagram, bytes.
+    pub(crate) size: usize,
+    /// Bytes that window and pacer allow.
+    pub(crate) bytes: u64,
+}
 
 impl Path {
     /// The path as a scheduler sees it; `usable` is set by the caller, who knows the other paths.
     pub(super) fn view(
-        &mut self,
+        &self,
         status: PathStatus,
-        now: Instant,
         controller: &dyn Controller,
-        pacing: bool,
+        sendable: Sendable,
     ) -> PathView {
         let window = controller.window(self.id);
         let mtu = self.mtu.mtu();
@@ -24,7 +38,7 @@ impl Path {
             status,
             usable: false,
             suspect: self.is_suspect(),
-            sendable: self.sendable(now, window, controller.pacing_rate(self.id), pacing),
+            sendable,
             rtt: self.recovery.rtt.snapshot(),
             window,
             in_flight,
@@ -44,22 +58,41 @@ impl Path {
         }
     }
 
-    fn sendable(&mut self, now: Instant, window: u64, rate: Option<u64>, pacing: bool) -> Sendable {
+    /// How to send this many bytes.
+    fn allowance(&self, bytes: u64) -> Allowance {
+        Allowance {
+            four_tuple: self.four_tuple(),
+            ecn: self.recovery.ecn.codepoint(),
+            size: self.datagram_size(),
+            bytes,
+        }
+    }
+
+    /// Whether something may be sent, and how many bytes.
+    pub(super) fn sendable(
+        &mut self,
+        now: Instant,
+        controller: &dyn Controller,
+        pacing: bool,
+    ) -> (Sendable, u64) {
+        let window = controller.window(self.id);
         let mtu = u64::from(self.mtu.mtu());
         if !self.tuple.validated || self.tuple.amplification.budget() < mtu {
-            return Sendable::Unusable;
+            return (Sendable::Unusable, 0);
         }
-        if self.recovery.bytes_in_flight() + mtu > window {
-            return Sendable::WindowFull;
+        let room = window.saturating_sub(self.recovery.bytes_in_flight());
+        if room < mtu {
+            return (Sendable::WindowFull, 0);
         }
+        let rate = controller.pacing_rate(self.id);
         match self.pacing_budget(now, window, rate, pacing) {
-            Ok(_) => Sendable::Now,
-            Err(at) => Sendable::At(at),
+            Ok(paced) => (Sendable::Now, room.min(paced)),
+            Err(at) => (Sendable::At(at), 0),
         }
     }
 
     /// Bytes that the pacer allows to be sent now, or when it will allow some.
-    pub(crate) fn pacing_budget(
+    fn pacing_budget(
         &mut self,
         now: Instant,
         window: u64,
@@ -72,5 +105,37 @@ impl Path {
         let mtu = self.mtu.mtu();
         let rate = self.recovery.pacing_rate(window, rate, mtu);
         self.recovery.pacer.available(now, rate, mtu)
+    }
+}
+
+impl Paths {
+    /// Fills in what a scheduler sees of each usable path, and what each allows.
+    pub(crate) fn fill_views(
+        &mut self,
+        now: Instant,
+        controller: &dyn Controller,
+        views: &mut Vec<PathView>,
+        allowances: &mut SmallVec<[Allowance; 1]>,
+    ) {
+        let pacing = self.shared.config.pacing;
+        for slot in self.slots_mut() {
+            let status = slot.statuses().effective();
+            if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {
+                let (sendable, bytes) = path.sendable(now, controller, pacing);
+                views.push(path.view(status, controller, sendable));
+                allowances.push(path.allowance(bytes));
+            }
+        }
+    }
+
+    /// Nothing is left to send although windows have room: these paths are limited by the
+    /// application (RFC 9002 section 7.8).
+    pub(crate) fn note_app_limited(&mut self, controller: &dyn Controller) {
+        for path in self.iter_mut() {
+            let used = path.recovery.bytes_in_flight() + u64::from(path.mtu.mtu());
+            if used <= controller.window(path.id) {
+                path.recovery.set_app_limited();
+            }
+        }
     }
 }

@@ -38,7 +38,10 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "recovery",
                 "config congestion error ids packet random space wire",
             ),
-            ("protect", "crypto error ids packet qlog recovery wire"),
+            (
+                "protect",
+                "crypto error ids packet qlog recovery version wire",
+            ),
             (
                 "stream",
                 "config error memory packet range_set rate sched wire",
@@ -93,14 +96,15 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("failover", "mod set slot"),
             ("handle", "set slot"),
             ("life", "mod set shared slot"),
-            ("frames", "life set"),
+            ("frames", "life mod set slot"),
             ("outcome", "mod set"),
             ("parameters", "set shared"),
+            ("planning", "mod set"),
             ("receiving", "set"),
             ("report", "mod set"),
-            ("sending", "mod set slot"),
+            ("sending", "mod set"),
             ("timers", "life mod set shared slot"),
-            ("view", "mod"),
+            ("view", "mod set"),
         ],
     ),
     (
@@ -231,6 +235,6 @@ pub(crate) const LINES: Limit = Limit {
 };
 /// Lines of the longest file there. The aim: 450.
 pub(crate) const LONGEST: Limit = Limit {
-    limit: 450,
+    limit: 410,
     slack: 50,
 };
