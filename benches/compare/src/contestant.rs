@@ -3,13 +3,18 @@
 use std::fmt;
 
 use clap::ValueEnum;
+use compare_peer::tls;
 
 /// What is measured next to the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contestant {
     Mpquic,
     Quinn,
+    /// quinn with cryptography of aws-lc-rs
+    QuinnAwsLc,
     Noq,
+    /// noq with cryptography of aws-lc-rs
+    NoqAwsLc,
     S2nQuic,
     Quiche,
     Tquic,
@@ -43,8 +48,8 @@ impl Contestant {
     pub(crate) fn package(self) -> &'static str {
         match self {
             Self::Mpquic => "peer-mpquic",
-            Self::Quinn => "peer-quinn",
-            Self::Noq => "peer-noq",
+            Self::Quinn | Self::QuinnAwsLc => "peer-quinn",
+            Self::Noq | Self::NoqAwsLc => "peer-noq",
             Self::S2nQuic => "peer-s2n-quic",
             Self::Quiche => "peer-quiche",
             Self::Tquic => "peer-tquic",
@@ -52,12 +57,22 @@ impl Contestant {
         }
     }
 
+    /// Which of the things that its program can be.
+    pub(crate) fn variant(self) -> Option<String> {
+        match self {
+            Self::Mpquic | Self::QuinnAwsLc | Self::NoqAwsLc => Some(tls::AWS_LC.to_owned()),
+            _ => self.is_limit().then(|| self.to_string()),
+        }
+    }
+
     /// What its row in a table is called.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Mpquic => "mpquic",
-            Self::Quinn => "quinn 0.11",
-            Self::Noq => "noq 1.4",
+            Self::Quinn => "quinn 0.11, ring",
+            Self::QuinnAwsLc => "quinn 0.11, aws-lc",
+            Self::Noq => "noq 1.4, ring",
+            Self::NoqAwsLc => "noq 1.4, aws-lc",
             Self::S2nQuic => "s2n-quic 1.91",
             Self::Quiche => "quiche 0.30",
             Self::Tquic => "tquic 1.6",

@@ -140,6 +140,8 @@ fn write_credentials(options: &Options) -> Result<()> {
 /// All rounds of a table. A run that fails is counted, and the others go on.
 fn rounds(subject: Subject, rows: &mut [Row], arguments: &Arguments) {
     for round in 1..=arguments.rounds {
+        // What a run leaves behind must not always meet the same contestant.
+        rows.reverse();
         for row in rows.iter_mut().filter(|row| row.lacks.is_none()) {
             let (who, what) = (row.contestant, row.workload);
             match measure(who, what, &arguments.options, &arguments.placement) {
@@ -155,5 +157,8 @@ fn rounds(subject: Subject, rows: &mut [Row], arguments: &Arguments) {
                 }
             }
         }
+    }
+    if arguments.rounds % 2 == 1 {
+        rows.reverse();
     }
 }

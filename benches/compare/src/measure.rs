@@ -35,6 +35,18 @@ pub(crate) struct Placement {
     /// priority (as root), so that other processes of the machine do not disturb them
     #[arg(long)]
     fair: bool,
+    /// Network namespace of the servers
+    #[arg(long)]
+    server_namespace: Option<String>,
+    /// Network namespace of the clients
+    #[arg(long)]
+    client_namespace: Option<String>,
+}
+
+/// Where the processes of one side run.
+struct Side<'a> {
+    cpu: usize,
+    namespace: Option<&'a str>,
 }
 
 impl Placement {
@@ -54,17 +66,31 @@ impl Placement {
         }
     }
 
-    fn command(&self, cpu: usize) -> Command {
-        let cpu = cpu.to_string();
-        if self.fair {
-            let mut command = Command::new("taskset");
-            command.args(["-c", &cpu]);
-            command
-        } else {
-            let mut command = Command::new("chrt");
-            command.args(["-r", "1", "taskset", "-c", &cpu]);
-            command
+    fn server(&self) -> Side<'_> {
+        Side {
+            cpu: self.server_cpu,
+            namespace: self.server_namespace.as_deref(),
         }
+    }
+
+    fn client(&self) -> Side<'_> {
+        Side {
+            cpu: self.client_cpu,
+            namespace: self.client_namespace.as_deref(),
+        }
+    }
+
+    /// A command that runs the program which its further arguments name.
+    fn command(&self, side: &Side<'_>) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &side.cpu.to_string()]);
+        if !self.fair {
+            command.args(["chrt", "-r", "1"]);
+        }
+        if let Some(namespace) = side.namespace {
+            command.args(["ip", "netns", "exec", namespace]);
+        }
+        command
     }
 }
 
@@ -100,16 +126,15 @@ pub(crate) fn measure(
     options: &Options,
     placement: &Placement,
 ) -> Result<Outcome> {
-    let start = |cpu, role: &[&str]| {
-        let mut command = placement.command(cpu);
+    let mut options = options.clone();
+    options.variant = contestant.variant();
+    let start = |side: Side<'_>, role: &[&str]| {
+        let mut command = placement.command(&side);
         command.arg(program(contestant)?);
         command.arg(workload.to_string()).args(options.arguments());
-        if contestant.is_limit() {
-            command.args(["--variant", &contestant.to_string()]);
-        }
         Process::start(command.args(role))
     };
-    let mut server = start(placement.server_cpu, &["server"])?;
+    let mut server = start(placement.server(), &["server"])?;
     let _server_limit = Limit::new(&server);
     let line = server.line()?;
     if let Some(reason) = line.strip_prefix(LACKS) {
@@ -117,7 +142,7 @@ pub(crate) fn measure(
     }
     let port = line.strip_prefix(READY).ok_or("a server is not ready")?;
     let memory = server.memory()?;
-    let mut client = start(placement.client_cpu, &["client", port])?;
+    let mut client = start(placement.client(), &["client", port])?;
     let _client_limit = Limit::new(&client);
     if client.line()? != START {
         return Err("a client does not start".into());

@@ -6,7 +6,7 @@
 //! [`Program::parse`] and keep to the same lines and the same application protocol ([`request`]).
 
 use std::error::Error;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use clap::{Parser, Subcommand};
 
@@ -20,7 +20,7 @@ mod socket;
 mod stack;
 pub mod tls;
 
-pub use options::{Options, Workload, any_port, local_address};
+pub use options::{Options, Workload};
 pub use socket::socket;
 pub use stack::{Connection, ReceiveStream, SendStream, Stack};
 
@@ -37,9 +37,6 @@ pub struct Program {
     /// How
     #[command(flatten)]
     pub options: Options,
-    /// Which of several things that a program can be
-    #[arg(long)]
-    pub variant: Option<String>,
     /// Which side
     #[command(subcommand)]
     pub role: Role,
@@ -50,7 +47,7 @@ pub struct Program {
 pub enum Role {
     /// Serves until it is ended
     Server,
-    /// Does the workload with a server on this machine
+    /// Does the workload with a server
     Client {
         /// The server's port
         port: u16,
@@ -59,20 +56,13 @@ pub enum Role {
 
 impl Program {
     /// The command line; ends the process if the stack lacks what the workload needs.
-    pub fn parse(lacks: impl FnOnce(Workload) -> Option<&'static str>) -> Self {
+    pub fn parse(lacks: impl FnOnce(Workload, &Options) -> Option<&'static str>) -> Self {
         let program = <Self as Parser>::parse();
-        if let Some(reason) = lacks(program.workload) {
+        if let Some(reason) = lacks(program.workload, &program.options) {
             println!("{}{reason}", report::LACKS);
             std::process::exit(0);
         }
         program
-    }
-}
-
-impl Role {
-    /// The address of a server on this machine.
-    pub fn server_address(port: u16) -> SocketAddr {
-        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port)
     }
 }
 
@@ -88,7 +78,7 @@ pub fn run<S: Stack>() -> Result<()> {
         options,
         role,
         ..
-    } = Program::parse(S::lacks);
+    } = Program::parse(|workload, _| S::lacks(workload));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -101,7 +91,8 @@ pub fn run<S: Stack>() -> Result<()> {
             }
             Role::Client { port } => {
                 let stack = S::client(workload, &options)?;
-                client::run(stack, Role::server_address(port), workload, &options).await
+                let server = options.server(port);
+                client::run(stack, server, workload, &options).await
             }
         }
     })

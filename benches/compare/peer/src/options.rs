@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use crate::Role;
+
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Workload {
@@ -74,6 +76,22 @@ pub struct Options {
     /// Largest UDP payload to discover, in bytes
     #[arg(long, default_value_t = 1452)]
     pub datagram: u16,
+    /// Most datagrams in a train (a call to the kernel), for stacks that let one choose; quinn, noq and
+    /// s2n-quic send 10 at most
+    #[arg(long, default_value_t = 44)]
+    pub train: usize,
+    /// Each stack as it comes: its own controller, windows, packet sizes and buffers
+    #[arg(long)]
+    pub defaults: bool,
+    /// Address of servers
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    pub server_address: Ipv4Addr,
+    /// Address of clients; further paths have those that follow
+    #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
+    pub client_address: Ipv4Addr,
+    /// Which of several things that a program can be
+    #[arg(long, hide = true)]
+    pub variant: Option<String>,
     /// Directory of cert.pem and key.pem
     #[arg(long, hide = true, default_value = ".")]
     pub credentials: PathBuf,
@@ -100,9 +118,34 @@ impl Options {
         Duration::from_secs_f64(self.seconds)
     }
 
+    /// Where server sockets are bound.
+    pub fn server_socket(&self) -> SocketAddr {
+        SocketAddr::new(self.server_address.into(), 0)
+    }
+
+    /// Where the only socket of a side is bound.
+    pub fn socket(&self, role: Role) -> SocketAddr {
+        match role {
+            Role::Server => self.server_socket(),
+            Role::Client { .. } => self.client_socket(1),
+        }
+    }
+
+    /// The address of a server at this port.
+    pub fn server(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.server_address.into(), port)
+    }
+
+    /// The client's address for path `path`, counted from 1.
+    pub fn client_socket(&self, path: u8) -> SocketAddr {
+        let first = u32::from(self.client_address);
+        let address = Ipv4Addr::from(first + u32::from(path) - 1);
+        SocketAddr::new(address.into(), 0)
+    }
+
     /// These options as command line arguments.
     pub fn arguments(&self) -> Vec<String> {
-        [
+        let named = [
             ("size", self.size.to_string()),
             ("requests", self.requests.to_string()),
             ("connections", self.connections.to_string()),
@@ -110,11 +153,17 @@ impl Options {
             ("window", self.window.to_string()),
             ("buffer", self.buffer.to_string()),
             ("datagram", self.datagram.to_string()),
+            ("train", self.train.to_string()),
+            ("server-address", self.server_address.to_string()),
+            ("client-address", self.client_address.to_string()),
             ("credentials", self.credentials.display().to_string()),
-        ]
-        .into_iter()
-        .flat_map(|(name, value)| [format!("--{name}"), value])
-        .collect()
+        ];
+        let variant = self.variant.iter().cloned();
+        let named = named.into_iter();
+        let named = named.chain(variant.map(|variant| ("variant", variant)));
+        let named = named.flat_map(|(name, value)| [format!("--{name}"), value]);
+        let defaults = self.defaults.then(|| "--defaults".to_owned());
+        named.chain(defaults).collect()
     }
 }
 
@@ -132,13 +181,3 @@ pub const STREAMS: u64 = 8;
 pub const REQUEST_SIZE: u64 = 1024;
 /// Payload of a DATAGRAM frame: more than half of any packet, less than the smallest.
 pub const DATAGRAM_SIZE: usize = 1000;
-
-/// Where server sockets are bound.
-pub fn any_port() -> SocketAddr {
-    local_address(1)
-}
-
-/// The client's address for path `path`, counted from 1.
-pub fn local_address(path: u8) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::new(127, 0, 0, path).into(), 0)
-}

@@ -17,7 +17,7 @@ pub trait Stack: Sized + Send + Sync + 'static {
     /// Why the stack cannot do a workload; `None` if it can.
     fn lacks(workload: Workload) -> Option<&'static str>;
 
-    /// A server on [`any_port`](crate::any_port).
+    /// A server on [`Options::server_socket`].
     fn server(workload: Workload, options: &Options) -> Result<Self>;
 
     /// A client with as many local addresses as the workload has paths.

@@ -1,5 +1,4 @@
-//! TLS of the stacks that use rustls: ring or aws-lc-rs, whichever a stack uses unless told
-//! otherwise; AES-128-GCM only, X25519, one certificate.
+//! TLS of the stacks that use rustls: ring or aws-lc-rs; AES-128-GCM only, X25519, one certificate.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +8,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::client::{ClientSessionStore, Resumption, WebPkiServerVerifier};
 use rustls::client::{Tls12ClientSessionValue, Tls13ClientSessionValue};
 use rustls::crypto::CryptoProvider;
-#[cfg(feature = "aws-lc-rs")]
-use rustls::crypto::aws_lc_rs as library;
-#[cfg(not(feature = "aws-lc-rs"))]
-use rustls::crypto::ring as library;
+use rustls::crypto::{aws_lc_rs, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CipherSuite, NamedGroup, RootCertStore, SignatureScheme};
@@ -31,9 +27,19 @@ pub const CERTIFICATE: &str = "cert.pem";
 /// File of its key.
 pub const KEY: &str = "key.pem";
 
-/// The stack's library with the cipher and the key exchange that all peers use.
-pub fn provider() -> Arc<CryptoProvider> {
-    let mut provider = library::default_provider();
+/// The variant of a peer that has its cryptography from aws-lc-rs; ring otherwise.
+pub const AWS_LC: &str = "aws-lc";
+
+fn is_aws_lc(options: &Options) -> bool {
+    options.variant.as_deref() == Some(AWS_LC)
+}
+
+/// A library with the cipher and the key exchange that all peers use.
+pub fn provider(options: &Options) -> Arc<CryptoProvider> {
+    let mut provider = match is_aws_lc(options) {
+        true => aws_lc_rs::default_provider(),
+        false => ring::default_provider(),
+    };
     let cipher = CipherSuite::TLS13_AES_128_GCM_SHA256;
     provider
         .cipher_suites
@@ -47,14 +53,17 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// The server's side.
 pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
     let key = PrivateKeyDer::from_pem_file(options.credentials.join(KEY))?;
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(provider(options))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
         .with_single_cert(vec![read_certificate(options, CERTIFICATE)?], key)?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     if workload == Workload::Resumed {
         // Tickets that keep no state, so that one serves many connections.
-        config.ticketer = library::Ticketer::new()?;
+        config.ticketer = match is_aws_lc(options) {
+            true => aws_lc_rs::Ticketer::new()?,
+            false => ring::Ticketer::new()?,
+        };
     }
     Ok(config)
 }
@@ -63,8 +72,9 @@ pub fn server(workload: Workload, options: &Options) -> Result<ServerConfig> {
 pub fn client(workload: Workload, options: &Options) -> Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(read_certificate(options, AUTHORITY)?)?;
-    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider()).build()?;
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider(options));
+    let verifier = verifier.build()?;
+    let mut config = ClientConfig::builder_with_provider(provider(options))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Counting(verifier)))

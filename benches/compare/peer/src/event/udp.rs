@@ -111,18 +111,34 @@ impl Udp {
 
 /// Datagrams as long as the first, of which the last may be shorter. One that turns out to be longer
 /// waits for the next train.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Train {
-    data: Vec<u8>,
+    /// Memory for them, never cleared.
+    data: Box<[u8]>,
+    /// Bytes used of it.
+    filled: usize,
     /// Size of the first datagram.
     size: usize,
     /// Bytes that belong to this train; after them is the datagram that waits.
     end: usize,
     /// No datagram can follow.
     ended: bool,
+    max_segments: usize,
 }
 
 impl Train {
+    /// An empty one.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            data: vec![0; 2 * MAX_PAYLOAD].into(),
+            filled: 0,
+            size: 0,
+            end: 0,
+            ended: false,
+            max_segments: options.train.min(MAX_SEGMENTS),
+        }
+    }
+
     /// Whether there is no datagram in it.
     pub fn is_empty(&self) -> bool {
         self.end == 0
@@ -130,16 +146,17 @@ impl Train {
 
     /// Begins a train, with the datagram that waits if there is one. True if there is.
     pub fn begin(&mut self) -> bool {
-        self.data.drain(..self.end);
-        self.size = self.data.len();
-        self.end = self.size;
+        self.data.copy_within(self.end..self.filled, 0);
+        self.filled -= self.end;
+        self.size = self.filled;
+        self.end = self.filled;
         self.ended = false;
         self.size > 0
     }
 
     /// Whether a datagram of up to `size` bytes can follow.
     pub fn has_room(&self, size: usize) -> bool {
-        let few = self.end == 0 || self.end < MAX_SEGMENTS * self.size;
+        let few = self.end == 0 || self.end < self.max_segments * self.size;
         !self.ended && few && self.end + size <= MAX_PAYLOAD
     }
 
@@ -150,25 +167,23 @@ impl Train {
         size: usize,
         write: impl FnOnce(&mut [u8]) -> Result<Option<usize>>,
     ) -> Result<bool> {
-        let start = self.data.len();
-        self.data.resize(start + size, 0);
-        let written = write(&mut self.data[start..]);
-        let length = *written.as_ref().map_or(&None, |length| length);
-        self.data.truncate(start + length.unwrap_or(0));
-        if let Some(length) = length {
-            self.take(length);
-        }
-        Ok(written?.is_some())
+        let room = &mut self.data[self.filled..][..size];
+        let Some(length) = write(room)? else {
+            return Ok(false);
+        };
+        self.take(length);
+        Ok(true)
     }
 
     /// Appends a datagram.
     pub fn push(&mut self, datagram: &[u8]) {
-        self.data.extend_from_slice(datagram);
+        self.data[self.filled..][..datagram.len()].copy_from_slice(datagram);
         self.take(datagram.len());
     }
 
-    /// The last bytes are a datagram.
+    /// The next bytes are a datagram.
     fn take(&mut self, length: usize) {
+        self.filled += length;
         if self.end == 0 {
             self.size = length;
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use compare_peer::report::{self, Meter};
-use compare_peer::{Program, Result, Role, any_port, ready, socket};
+use compare_peer::{Program, Result, Role, ready, socket};
 
 /// Bytes of an authentication tag.
 pub(crate) const TAG: usize = 16;
@@ -77,7 +77,7 @@ pub(crate) fn run<A: Aead>(
     measure: fn(&A, &mut [u8], usize) -> Result<Duration>,
 ) -> Result<()> {
     let Role::Client { .. } = program.role else {
-        let socket = socket(any_port(), &program.options)?;
+        let socket = socket(program.options.server_socket(), &program.options)?;
         ready(socket.local_addr()?);
         loop {
             std::thread::park();
@@ -87,7 +87,7 @@ pub(crate) fn run<A: Aead>(
     let mut packets = vec![0x5a; BATCH * packet];
     let payload = (BATCH * (packet - HEADER - TAG)) as u64;
     let batches = program.options.bytes().div_ceil(payload);
-    drop(Meter::start()?);
+    let _says_so = Meter::start()?;
     let mut time = Duration::ZERO;
     for _ in 0..batches {
         time += measure(aead, &mut packets, packet)?;

@@ -1,6 +1,6 @@
 //! What the machine can do without QUIC: UDP with and without encryption, encryption alone, TCP.
 
-use compare_peer::{Program, Result, Role, Workload};
+use compare_peer::{Options, Program, Result, Role, Workload};
 
 use aead::{Aead, AwsLc, Ring};
 
@@ -8,13 +8,13 @@ mod aead;
 mod tcp;
 mod udp;
 
-fn lacks(workload: Workload) -> Option<&'static str> {
+fn lacks(workload: Workload, _: &Options) -> Option<&'static str> {
     (workload != Workload::Bulk).then_some("a limit of downloads only")
 }
 
 fn main() -> Result<()> {
     let program = Program::parse(lacks);
-    match program.variant.as_deref() {
+    match program.options.variant.as_deref() {
         Some("udp") => udp_run(&program, None::<Ring>),
         Some("udp-ring") => udp_run(&program, Some(Ring::new()?)),
         Some("udp-aws-lc") => udp_run(&program, Some(AwsLc::new()?)),

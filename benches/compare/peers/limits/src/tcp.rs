@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use compare_peer::report::Meter;
-use compare_peer::{Options, Program, Result, Role, Workload, any_port, ready, tls};
+use compare_peer::{Options, Program, Result, Role, Workload, ready, tls};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 
@@ -75,7 +75,7 @@ pub(crate) fn run(program: &Program, layer: impl Layer) -> Result<()> {
     let mut buffer = vec![0x5a; PIECE];
     match program.role {
         Role::Server => {
-            let listener = TcpListener::bind(any_port())?;
+            let listener = TcpListener::bind(program.options.server_socket())?;
             ready(listener.local_addr()?);
             loop {
                 let mut stream = layer.accept(listener.accept()?.0)?;
@@ -89,7 +89,7 @@ pub(crate) fn run(program: &Program, layer: impl Layer) -> Result<()> {
             }
         }
         Role::Client { port } => {
-            let stream = TcpStream::connect(Role::server_address(port))?;
+            let stream = TcpStream::connect(program.options.server(port))?;
             let mut stream = layer.connect(stream)?;
             let meter = Meter::start()?;
             let mut received = 0;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use compare_peer::event::{Train, Udp};
 use compare_peer::report::Meter;
-use compare_peer::{Options, Result, Role, any_port, ready};
+use compare_peer::{Options, Result, ready};
 
 use crate::aead::{Aead, HEADER, TAG};
 
@@ -26,9 +26,9 @@ fn packets(options: &Options) -> u64 {
 
 /// Serves downloads, one after the other.
 pub(crate) fn serve(options: &Options, aead: Option<impl Aead>) -> Result<()> {
-    let mut udp = Udp::bind(any_port(), options)?;
+    let mut udp = Udp::bind(options.server_socket(), options)?;
     ready(udp.address());
-    let mut train = Train::default();
+    let mut train = Train::new(options);
     loop {
         let mut client = None;
         udp.wait(None)?;
@@ -83,11 +83,12 @@ fn send(
 
 /// Downloads.
 pub(crate) fn fetch(options: &Options, port: u16, aead: Option<impl Aead>) -> Result<()> {
-    let mut udp = Udp::bind(any_port(), options)?;
-    let server = Role::server_address(port);
+    let mut udp = Udp::bind(options.client_socket(1), options)?;
+    let server = options.server(port);
     let total = packets(options);
     let meter = Meter::start()?;
-    report(&udp, server, 0)?;
+    let mut train = Train::new(options);
+    report(&udp, &mut train, server, 0)?;
     let (mut arrived, mut reported) = (0, 0);
     while arrived < total {
         wait(&udp)?;
@@ -99,17 +100,17 @@ pub(crate) fn fetch(options: &Options, port: u16, aead: Option<impl Aead>) -> Re
             Ok(())
         })?;
         if arrived >= reported + REPORT || arrived == total {
-            report(&udp, server, arrived)?;
+            report(&udp, &mut train, server, arrived)?;
             reported = arrived;
         }
     }
     meter.stop(options.bytes(), "")
 }
 
-fn report(udp: &Udp, server: SocketAddr, arrived: u64) -> Result<()> {
-    let mut train = Train::default();
+fn report(udp: &Udp, train: &mut Train, server: SocketAddr, arrived: u64) -> Result<()> {
+    train.begin();
     train.push(&arrived.to_be_bytes());
-    udp.send(server, &train)?;
+    udp.send(server, train)?;
     Ok(())
 }
 

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
-use compare_peer::{Options, Result, Workload, any_port, local_address, tls};
+use compare_peer::{Options, Result, Workload, tls};
 use mpquic_tokio::crypto::rustls::{QuicClientConfig, QuicServerConfig};
-use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, TransportConfig, TransportOptions};
+use mpquic_tokio::{
+    ClientConfig, Endpoint, EndpointBuilder, ServerConfig, TransportConfig, TransportOptions,
+};
 
 fn main() -> Result<()> {
     compare_peer::run::<Mpquic>()
@@ -19,6 +21,9 @@ fn main() -> Result<()> {
 struct Mpquic(Endpoint);
 
 fn transport(options: &Options) -> Result<TransportConfig> {
+    if options.defaults {
+        return Ok(mpquic_tokio::default_transport().build()?);
+    }
     let window = options.window_bytes();
     let controller = mpquic_cc::by_name("cubic")?;
     // To try another scheduler than the default one, on both sides.
@@ -34,7 +39,15 @@ fn transport(options: &Options) -> Result<TransportConfig> {
     transport.max_concurrent_bidi_streams = MAX_STREAMS.into();
     transport.max_idle_timeout = Some(IDLE_TIMEOUT);
     transport.max_mtu = options.datagram;
+    transport.max_transmit_segments = options.train;
     Ok(transport.build()?)
+}
+
+fn buffers(builder: EndpointBuilder, options: &Options) -> EndpointBuilder {
+    match options.defaults {
+        true => builder,
+        false => builder.socket_buffer(options.buffer_bytes()),
+    }
 }
 
 impl Stack for Mpquic {
@@ -48,8 +61,10 @@ impl Stack for Mpquic {
     fn server(workload: Workload, options: &Options) -> Result<Self> {
         let crypto = QuicServerConfig::new(Arc::new(tls::server(workload, options)?))?;
         let config = ServerConfig::new(Arc::new(crypto))?.transport_config(transport(options)?);
-        let builder = Endpoint::builder().server(config).bind(any_port());
-        Ok(Self(builder.socket_buffer(options.buffer_bytes()).build()?))
+        let builder = Endpoint::builder()
+            .server(config)
+            .bind(options.server_socket());
+        Ok(Self(buffers(builder, options).build()?))
     }
 
     fn client(workload: Workload, options: &Options) -> Result<Self> {
@@ -57,9 +72,9 @@ impl Stack for Mpquic {
         let config = ClientConfig::new(Arc::new(crypto)).transport_config(transport(options)?);
         let mut builder = Endpoint::builder().client(config);
         for path in 1..=workload.paths() {
-            builder = builder.bind(local_address(path));
+            builder = builder.bind(options.client_socket(path));
         }
-        Ok(Self(builder.socket_buffer(options.buffer_bytes()).build()?))
+        Ok(Self(buffers(builder, options).build()?))
     }
 
     fn address(&self) -> Result<SocketAddr> {

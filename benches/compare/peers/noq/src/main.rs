@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
-use compare_peer::{Options, Result, Workload, any_port, local_address, tls};
+use compare_peer::{Options, Result, Workload, tls};
 use noq::congestion::CubicConfig;
 use noq::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use noq::{ClientConfig, Endpoint, EndpointConfig, ServerConfig};
@@ -23,8 +23,8 @@ fn main() -> Result<()> {
 
 struct Noq {
     endpoint: Endpoint,
-    /// Paths of a client's connection.
-    paths: u8,
+    /// Local addresses of a client's further paths.
+    further: Vec<SocketAddr>,
 }
 
 /// Most paths at a time.
@@ -33,6 +33,9 @@ const MAX_PATHS: u32 = 8;
 const PATH_TIME: Duration = Duration::from_secs(5);
 
 fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
+    if options.defaults {
+        return Ok(Arc::default());
+    }
     let window = VarInt::from_u64(options.window_bytes())?;
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(options.datagram);
@@ -55,7 +58,9 @@ fn endpoint(
     options: &Options,
 ) -> Result<Endpoint> {
     let mut config = EndpointConfig::default();
-    config.max_udp_payload_size(options.datagram.max(1472))?;
+    if !options.defaults {
+        config.max_udp_payload_size(options.datagram.max(1472))?;
+    }
     let socket = compare_peer::socket(address, options)?;
     Ok(Endpoint::new(
         config,
@@ -77,8 +82,11 @@ impl Stack for Noq {
         let crypto = QuicServerConfig::try_from(tls::server(workload, options)?)?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config.transport_config(transport(options)?);
-        let endpoint = endpoint(any_port(), Some(config), options)?;
-        Ok(Self { endpoint, paths: 1 })
+        let endpoint = endpoint(options.server_socket(), Some(config), options)?;
+        Ok(Self {
+            endpoint,
+            further: Vec::new(),
+        })
     }
 
     fn client(workload: Workload, options: &Options) -> Result<Self> {
@@ -88,12 +96,16 @@ impl Stack for Noq {
         let paths = workload.paths();
         // One socket for all local addresses.
         let address = match paths {
-            1 => any_port(),
+            1 => options.client_socket(1),
             _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
         };
         let endpoint = endpoint(address, None, options)?;
         endpoint.set_default_client_config(config);
-        Ok(Self { endpoint, paths })
+        let further = (2..=paths).map(|path| options.client_socket(path));
+        Ok(Self {
+            endpoint,
+            further: further.collect(),
+        })
     }
 
     fn address(&self) -> Result<SocketAddr> {
@@ -112,19 +124,23 @@ impl Stack for Noq {
 
     async fn connect(&self, server: SocketAddr) -> Result<Peer> {
         let connection = self.endpoint.connect(server, tls::SERVER_NAME)?.await?;
-        if self.paths > 1 {
+        if !self.further.is_empty() {
             connection.handshake_confirmed().await?;
         }
-        for path in 2..=self.paths {
-            timeout(PATH_TIME, open_path(&connection, server, path)).await??;
+        for local in &self.further {
+            timeout(PATH_TIME, open_path(&connection, server, *local)).await??;
         }
         Ok(Peer(connection))
     }
 }
 
 /// Opens a path from another local address, as soon as the server has given connection IDs for it.
-async fn open_path(connection: &noq::Connection, server: SocketAddr, path: u8) -> Result<()> {
-    let tuple = FourTuple::new(server, Some(local_address(path).ip()));
+async fn open_path(
+    connection: &noq::Connection,
+    server: SocketAddr,
+    local: SocketAddr,
+) -> Result<()> {
+    let tuple = FourTuple::new(server, Some(local.ip()));
     loop {
         match connection.open_path(tuple, PathStatus::Available).await {
             Err(PathError::RemoteCidsExhausted | PathError::MaxPathIdReached) => {

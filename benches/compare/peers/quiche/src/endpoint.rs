@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use compare_peer::event::{Application, Train, Udp};
-use compare_peer::{Options, Result, Workload, any_port};
+use compare_peer::{Options, Result, Workload};
 use quiche::{Config, Error};
 
 use crate::link::Peer;
@@ -26,13 +26,17 @@ impl Endpoint {
         workload: Workload,
         options: &Options,
     ) -> Result<Self> {
-        let udp = Udp::bind(any_port(), options)?;
+        let address = match server {
+            Some(_) => options.client_socket(1),
+            None => options.server_socket(),
+        };
+        let udp = Udp::bind(address, options)?;
         let resume = workload == Workload::Resumed;
         Ok(Self {
             table: Table::new(config, udp.address(), server, resume),
             udp,
             datagrams: workload == Workload::Datagrams,
-            train: Train::default(),
+            train: Train::new(options),
         })
     }
 

@@ -15,7 +15,10 @@ mod table;
 /// DATAGRAM frames queued in either direction: a megabyte of them.
 const DATAGRAM_QUEUE: usize = 1000;
 
-fn lacks(workload: Workload) -> Option<&'static str> {
+fn lacks(workload: Workload, options: &Options) -> Option<&'static str> {
+    if options.defaults {
+        return Some("no defaults that transfer anything");
+    }
     (workload.paths() > 1).then_some("one path at a time only")
 }
 
@@ -34,7 +37,7 @@ fn main() -> Result<()> {
             endpoint.run(&mut Server::default())
         }
         Role::Client { port } => {
-            let server = Some(Role::server_address(port));
+            let server = Some(options.server(port));
             let mut endpoint = Endpoint::bind(config, server, workload, &options)?;
             endpoint.run(&mut Client::new(workload, &options))
         }

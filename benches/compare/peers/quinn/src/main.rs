@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
-use compare_peer::{Options, Result, Workload, any_port, tls};
+use compare_peer::{Options, Result, Workload, tls};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig};
@@ -21,6 +21,9 @@ fn main() -> Result<()> {
 struct Quinn(Endpoint);
 
 fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
+    if options.defaults {
+        return Ok(Arc::default());
+    }
     let window = VarInt::from_u64(options.window_bytes())?;
     let mut discovery = MtuDiscoveryConfig::default();
     discovery.upper_bound(options.datagram);
@@ -36,10 +39,16 @@ fn transport(options: &Options) -> Result<Arc<TransportConfig>> {
     Ok(Arc::new(transport))
 }
 
-fn endpoint(server: Option<ServerConfig>, options: &Options) -> Result<Endpoint> {
+fn endpoint(
+    address: SocketAddr,
+    server: Option<ServerConfig>,
+    options: &Options,
+) -> Result<Endpoint> {
     let mut config = EndpointConfig::default();
-    config.max_udp_payload_size(options.datagram.max(1472))?;
-    let socket = compare_peer::socket(any_port(), options)?;
+    if !options.defaults {
+        config.max_udp_payload_size(options.datagram.max(1472))?;
+    }
+    let socket = compare_peer::socket(address, options)?;
     Ok(Endpoint::new(
         config,
         server,
@@ -60,14 +69,18 @@ impl Stack for Quinn {
         let crypto = QuicServerConfig::try_from(tls::server(workload, options)?)?;
         let mut config = ServerConfig::with_crypto(Arc::new(crypto));
         config.transport_config(transport(options)?);
-        Ok(Self(endpoint(Some(config), options)?))
+        Ok(Self(endpoint(
+            options.server_socket(),
+            Some(config),
+            options,
+        )?))
     }
 
     fn client(workload: Workload, options: &Options) -> Result<Self> {
         let crypto = QuicClientConfig::try_from(tls::client(workload, options)?)?;
         let mut config = ClientConfig::new(Arc::new(crypto));
         config.transport_config(transport(options)?);
-        let mut endpoint = endpoint(None, options)?;
+        let mut endpoint = endpoint(options.client_socket(1), None, options)?;
         endpoint.set_default_client_config(config);
         Ok(Self(endpoint))
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
 use compare_peer::tls::SERVER_NAME;
 use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
-use compare_peer::{Options, Result, Workload, any_port};
+use compare_peer::{Options, Result, Workload};
 use s2n_quic::client::Connect;
 use s2n_quic::connection::{BidirectionalStreamAcceptor, Handle};
 use s2n_quic::provider::congestion_controller::Cubic;
@@ -38,6 +38,9 @@ enum S2n {
 }
 
 fn limits(options: &Options) -> Result<Limits> {
+    if options.defaults {
+        return Ok(Limits::new());
+    }
     let window = options.window_bytes();
     Ok(Limits::new()
         .with_data_window(window)?
@@ -49,9 +52,12 @@ fn limits(options: &Options) -> Result<Limits> {
         .with_max_idle_timeout(IDLE_TIMEOUT)?)
 }
 
-fn io(options: &Options) -> Result<Io> {
-    Ok(Io::builder()
-        .with_receive_address(any_port())?
+fn io(address: SocketAddr, options: &Options) -> Result<Io> {
+    let builder = Io::builder().with_receive_address(address)?;
+    if options.defaults {
+        return Ok(builder.build()?);
+    }
+    Ok(builder
         .with_recv_buffer_size(options.buffer_bytes())?
         .with_send_buffer_size(options.buffer_bytes())?
         .with_max_mtu(options.datagram + HEADERS)?
@@ -75,7 +81,7 @@ impl Stack for S2n {
 
     fn server(workload: Workload, options: &Options) -> Result<Self> {
         let builder = Server::builder()
-            .with_io(io(options)?)?
+            .with_io(io(options.server_socket(), options)?)?
             .with_tls(tls::server(workload, options)?)?
             .with_limits(limits(options)?)?
             .with_congestion_controller(Cubic::default())?;
@@ -87,7 +93,7 @@ impl Stack for S2n {
 
     fn client(workload: Workload, options: &Options) -> Result<Self> {
         let builder = Client::builder()
-            .with_io(io(options)?)?
+            .with_io(io(options.client_socket(1), options)?)?
             .with_tls(tls::client(workload, options)?)?
             .with_limits(limits(options)?)?
             .with_congestion_controller(Cubic::default())?;

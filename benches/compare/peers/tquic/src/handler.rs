@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
+use compare_peer::Options;
 use compare_peer::event::{Application, Link, Train, Udp};
 use compare_peer::{Failure, Result};
 use tquic::{Connection, Error, PacketInfo, PacketSendHandler, TransportHandler};
@@ -145,10 +146,10 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(udp: Rc<RefCell<Udp>>) -> Self {
+    pub(crate) fn new(udp: Rc<RefCell<Udp>>, options: &Options) -> Self {
         Self {
             udp,
-            train: RefCell::default(),
+            train: RefCell::new(Train::new(options)),
         }
     }
 }

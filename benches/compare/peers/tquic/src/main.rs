@@ -1,19 +1,23 @@
 //! tquic, with a loop of our own: it brings none. Sockets coalesce in both directions (GSO, GRO).
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
 use compare_peer::event::{Application, Client, Server, Udp};
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
-use compare_peer::{Options, Program, Result, Role, Workload, any_port, ready, tls};
+use compare_peer::{Options, Program, Result, Role, Workload, ready, tls};
 use tquic::{Config, CongestionControlAlgorithm, Endpoint, PacketInfo, TlsConfig};
 
 use handler::{Handler, Sender, Shared};
 
 mod handler;
 
-fn lacks(workload: Workload) -> Option<&'static str> {
+fn lacks(workload: Workload, options: &Options) -> Option<&'static str> {
+    if options.defaults {
+        return Some("no defaults that transfer anything");
+    }
     match workload {
         Workload::Datagrams => Some("no DATAGRAM frames"),
         Workload::TwoPaths | Workload::FourPaths => Some("several paths by an early draft only"),
@@ -33,17 +37,21 @@ fn main() -> Result<()> {
         Role::Client { .. } => Box::new(Client::new(workload, &options)),
     };
     let shared = Rc::new(RefCell::new(Shared::new(application)));
-    let udp = Rc::new(RefCell::new(Udp::bind(any_port(), &options)?));
+    let udp = Rc::new(RefCell::new(Udp::bind(options.socket(role), &options)?));
     let endpoint = Endpoint::new(
         Box::new(config(&options, role)?),
         matches!(role, Role::Server),
         Box::new(Handler(shared.clone())),
-        Rc::new(Sender::new(udp.clone())),
+        Rc::new(Sender::new(udp.clone(), &options)),
     );
     if matches!(role, Role::Server) {
         ready(udp.borrow().address());
     }
-    run(endpoint, &udp, &shared, role, workload)
+    let server = match role {
+        Role::Server => None,
+        Role::Client { port } => Some(options.server(port)),
+    };
+    run(endpoint, &udp, &shared, server, workload)
 }
 
 fn config(options: &Options, role: Role) -> Result<Config> {
@@ -77,20 +85,19 @@ fn config(options: &Options, role: Role) -> Result<Config> {
     Ok(config)
 }
 
-/// Runs until the application is done.
+/// Runs until the application is done: a client of `server`, or a server if there is none.
 fn run(
     mut endpoint: Endpoint,
     udp: &RefCell<Udp>,
     shared: &RefCell<Shared>,
-    role: Role,
+    server: Option<SocketAddr>,
     workload: Workload,
 ) -> Result<()> {
     let local = udp.borrow().address();
     loop {
-        while let Role::Client { port } = role
+        while let Some(server) = server
             && shared.borrow_mut().application.connect()
         {
-            let server = Role::server_address(port);
             let session = shared.borrow().session.clone();
             let session = session.filter(|_| workload == Workload::Resumed);
             let name = Some(tls::SERVER_NAME);
