@@ -223,3 +223,75 @@ fn the_sixth_sequence_that_failed() {
     ];
     replay(2_655_061_289_403_135_166, Sides::Apart, &operations);
 }
+
+/// The rule was wrong, not the code: a burst of losses took ten acknowledgements of a side that had
+/// nothing else to send.
+#[test]
+fn the_seventh_sequence_that_failed() {
+    let operations = [
+        (Path(Client, Share(0), DownAndUp), 36),
+        (Datagram(Server, 8), 28),
+        (Path(Server, Share(0), OnPath::Status(Available)), 0),
+        (Path(Client, Share(0), OnPath::Move(Share(0))), 123),
+        (Send(Client, 8), 0),
+        (Resume(Client), 35),
+        (Send(Server, 20), 277),
+        (Operation::Stream(Client, Share(0), OnStream::Reset(0)), 228),
+        (Network(Share(0), Outage(true)), 33),
+        (Path(Client, Share(0), OnPath::Move(Share(0))), 373),
+        (Path(Client, Share(0), OnPath::Status(Available)), 251),
+        (Pause(Client), 285),
+        (Operation::Ask(Server, 12, 0), 316),
+        (Datagram(Client, 8), 228),
+        (OpenPath(Share(0), Available), 215),
+        (
+            Path(
+                Client,
+                Share(9223372036854775808),
+                OnPath::Status(Available),
+            ),
+            355,
+        ),
+        (Operation::Ask(Client, 0, 17), 276),
+        (Path(Server, Share(0), Close), 347),
+        (
+            Path(
+                Client,
+                Share(9223372036854775808),
+                OnPath::Status(Available),
+            ),
+            110,
+        ),
+        (Pause(Client), 200),
+        (Pause(Client), 288),
+        (Datagram(Client, 8), 279),
+        (Path(Server, Share(0), Close), 80),
+        (
+            Operation::Stream(Client, Share(0), OnStream::Priority(0)),
+            153,
+        ),
+        (Send(Client, 0), 85),
+        (Pause(Client), 229),
+        (Network(Share(0), Delay(171)), 395),
+    ];
+    replay(1_965_085_179_561_739_178, Sides::Apart, &operations);
+}
+
+/// The rule was wrong, not the code: a burst of losses took ten acknowledgements of a side that had
+/// nothing else to send.
+#[test]
+fn the_eighth_sequence_that_failed() {
+    let operations = [
+        (Network(Share(0), Outage(true)), 0),
+        (OpenPath(Share(0), Available), 40),
+        (Datagram(Server, 8), 0),
+        (Operation::Stream(Client, Share(0), OnStream::Reset(0)), 341),
+        (Operation::Stream(Client, Share(0), OnStream::Reset(0)), 74),
+        (UpdateKeys(Client), 207),
+        (Send(Client, 19), 362),
+        (OpenPath(Share(0), Available), 0),
+        (Path(Client, Share(0), OnPath::Status(Available)), 0),
+        (Network(Share(0), Corrupt(0.016437595632254654)), 0),
+    ];
+    replay(6_582_708_956_308_293_404, Sides::Apart, &operations);
+}

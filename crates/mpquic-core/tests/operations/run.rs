@@ -280,12 +280,39 @@ impl Run {
             .sum()
     }
 
+    fn end_losses(&mut self) {
+        for name in self.names.clone() {
+            self.pair.change(&name, Change::Loss(Loss::None));
+            self.pair.change(&name, Change::Corrupt(0.0));
+        }
+    }
+
+    /// What the network did in each direction so far, all paths together.
+    fn carried(&self) -> [Carried; 2] {
+        let mut carried = [Carried::default(); 2];
+        for name in &self.names {
+            for (sum, link) in carried.iter_mut().zip(self.pair.counters(name)) {
+                sum.taken += link.packets_in;
+                sum.intact += link.packets_out - link.corrupted;
+            }
+        }
+        carried
+    }
+
     fn finish(&mut self) {
-        // Bad links may take long, but must not stand still.
+        // Bad links may take long, but must not stand still. Bursts of losses are counted in packets
+        // and hold up a sender that is nearly silent, sometimes for half a minute: they end then.
+        let mut carried = self.carried();
         while self.pair.run_transfers(STANDSTILL).is_err() && !self.is_over() {
             let received = self.received();
             let before = std::mem::replace(&mut self.received, received);
-            assert!(received > before, "stuck: {}", self.progress());
+            let earlier = std::mem::replace(&mut carried, self.carried());
+            let cut_off = (0..2).any(|way| carried[way].is_cut_off_since(&earlier[way]));
+            let progress = received > before || cut_off;
+            assert!(progress, "stuck: {}", self.progress());
+            if cut_off {
+                self.end_losses();
+            }
         }
         let all_acknowledged = |pair: &mut Pair| {
             SIDES.into_iter().all(|side| {
@@ -322,6 +349,20 @@ impl Run {
     fn progress(&self) -> String {
         let [client, server] = SIDES.map(|side| self.pair.progress(side));
         format!("client {client}\nserver {server}")
+    }
+}
+
+/// Packets that one direction of the network took, and those it delivered as they were sent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Carried {
+    taken: u64,
+    intact: u64,
+}
+
+impl Carried {
+    /// True if packets were sent, and not one of them arrived.
+    fn is_cut_off_since(&self, earlier: &Self) -> bool {
+        self.taken > earlier.taken && self.intact == earlier.intact
     }
 }
 
