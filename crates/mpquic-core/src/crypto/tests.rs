@@ -231,6 +231,40 @@ fn keys_from_secret(version: TlsVersion, suite: CipherSuite, secret: &str) -> Ke
     }))
 }
 
+/// Packets of one key phase show either value of its bit, so that nobody can tell by it which paths
+/// are those of one connection.
+#[test]
+fn mp_173_the_key_phase_is_hidden() {
+    let secret = "9ac312a7f877468ebe69422748ad00a15443f18203a07d6060f688f30f21632b";
+    let keys = keys_from_secret(TlsVersion::V1, CHACHA, secret);
+    for key_phase in [false, true] {
+        let header = PacketHeader::Short {
+            dcid: ConnectionId::new(&[]),
+            spin: false,
+            key_phase,
+        };
+        let shown = |packet_number| {
+            let mut buf = Vec::new();
+            let start = PacketStart {
+                header: &header,
+                space: SpaceId::Data(PathId::ZERO),
+                packet_number,
+                largest_acked: None,
+                tag_length: keys.packet.local.tag_length(),
+                limit: 100,
+                clear_quic_bit: false,
+            };
+            let packet = PacketBuilder::start(&mut buf, start).unwrap();
+            let mut counts = FrameCounts::default();
+            packet.writer(&mut buf, &mut counts).buffer().extend([1; 4]);
+            packet.finish(&mut buf, &*keys.header.local, &*keys.packet.local, None);
+            buf[0] & 0x04 != 0
+        };
+        let ones = (0..100).filter(|number| shown(*number)).count();
+        assert!((25..=75).contains(&ones), "{ones} of 100");
+    }
+}
+
 #[test]
 fn rfc_9001_a5_chacha20_short_header() {
     let keys = keys_from_secret(

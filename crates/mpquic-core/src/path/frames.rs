@@ -94,7 +94,7 @@ impl Paths {
         slot.on_new_connection_id(new, outbox)?;
         if self.shared.side == Side::Client
             && self.ids.is_multipath()
-            && self.ids.unused().next() == Some(id)
+            && self.openable() == Some(id)
         {
             outbox.path_event(PathEvent::Available);
         }

@@ -107,19 +107,30 @@ impl Paths {
         if shared.peer.disable_active_migration && four_tuple.remote == shared.handshake_address {
             return Err(OpenPathError::AddressForbidden);
         }
-        let Some(id) = self.ids.unused().next() else {
+        let Some(first) = self.ids.unused().next() else {
             self.ids.request();
             return Err(OpenPathError::PathsBlocked);
         };
-        let slot = self.slot_or_new(id);
-        // MP-072: a connection ID that the peer issued for this path ID.
-        let Some(cid) = slot.peer_cids.take(outbox) else {
+        // MP-072: with a connection ID that the peer issued for this path ID.
+        let openable = self.openable();
+        let slot = self.slot_or_new(openable.unwrap_or(first));
+        let (Some(id), Some(cid)) = (openable, slot.peer_cids.take(outbox)) else {
             slot.peer_cids.request();
             return Err(OpenPathError::NoConnectionId);
         };
         slot.statuses_mut().set_local(status);
         self.create(now, id, four_tuple, cid, outbox);
         Ok(id)
+    }
+
+    /// The smallest unused ID for which both sides have issued connection IDs (MP-071).
+    pub(super) fn openable(&self) -> Option<PathId> {
+        self.ids.unused().find(|id| {
+            let slot = self.slot(*id);
+            slot.is_some_and(|slot| {
+                slot.peer_cids.has_unused() && slot.local_cids.active().len() > 0
+            })
+        })
     }
 
     /// Sets up a path and begins to validate it (MP-074, MP-075).

@@ -199,6 +199,44 @@ fn rfc_9000_17_2_5_3_early_data_is_sent_again_after_a_retry() {
     assert_eq!(lost(&mut client.1), None);
 }
 
+/// RFC 9000 section 7.4.1: a server that allows more by now hears of it when the handshake is
+/// complete; early data keeps to what it allowed before.
+#[test]
+fn rfc_9000_7_4_1_early_data_keeps_to_the_remembered_limits() {
+    let mut test = Test::new();
+    let mut transport = test.transport.options().clone();
+    transport.initial_stream_receive_window = 1000;
+    transport.initial_receive_window = 1500;
+    let client = std::mem::replace(&mut test.transport, built(transport.clone()));
+    let server = test.tls.server(test.transport.clone());
+    test.server.set_server_config(Some(Arc::new(server)));
+    test.visit();
+    transport.initial_stream_receive_window = 4000;
+    transport.initial_receive_window = 4000;
+    let server = test.tls.server(built(transport));
+    test.server.set_server_config(Some(Arc::new(server)));
+    test.transport = client;
+
+    let mut client = test.connect();
+    let streams = [(); 2].map(|()| client.1.streams().open(Dir::Uni).unwrap());
+    for id in streams {
+        assert_eq!(client.1.send_stream(id).write(&[7; 9000]), Ok(1000));
+    }
+    let mut server = None;
+    for data in test.datagrams(&mut client.1) {
+        test.give_server(&mut server, data);
+    }
+    let accepted = &mut server.as_mut().unwrap().1;
+    assert!(accepted.is_handshaking());
+    let early = streams.map(|id| read(accepted, id).0.len());
+    assert_eq!(early, [1000, 500]);
+    test.exchange(&mut client, &mut server);
+    assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
+    let more = client.1.send_stream(streams[0]).write(&[7; 9000]).unwrap();
+    assert!(more >= 2500, "{more}");
+    assert_eq!(lost(&mut client.1), None);
+}
+
 /// MP-012: what the earlier connection said about paths counts for nothing.
 #[test]
 fn mp_012_the_path_limit_is_not_remembered() {

@@ -447,6 +447,32 @@ fn rfc_9287_3_the_quic_bit_is_greased_if_the_peer_allows_it() {
     }
 }
 
+/// MP-152: a sample is the way of the data and the way of its acknowledgement, whichever that took.
+#[test]
+fn mp_152_a_sample_ends_when_the_acknowledgement_comes_on_any_path() {
+    let mut net = Net::with_two_paths(Options::default());
+    let second = PathId(1);
+    let rtt = |net: &mut Net| net.client().path_stats(second).unwrap().rtt;
+    for (number, carrier) in [(4000, second), (4000, ZERO)] {
+        let before = rtt(&mut net);
+        net.client().inject(SpaceId::Data(second), &[1]);
+        let sent = net.take(Side::Client);
+        let pinged = packets(&sent)[0].number;
+        net.now += 60 * MS;
+        let ack = super::harness::path_ack(second, pinged..pinged + 1);
+        let kind = Kind::OneRtt(carrier);
+        let forged = net.forge(&Forgery::new(Side::Server, kind, number, &[ack]));
+        net.give(forged);
+        // RFC 9002 section 5.3
+        let expected = (7 * before + 60 * MS) / 8;
+        let difference = rtt(&mut net).abs_diff(expected);
+        assert!(
+            difference < MS / 100,
+            "{before:?} {difference:?} on {carrier}"
+        );
+    }
+}
+
 /// MP-154: the smallest RTT belongs to the way there and the way back.
 #[test]
 fn mp_154_the_smallest_rtt_starts_over_when_acknowledgements_change_their_path() {

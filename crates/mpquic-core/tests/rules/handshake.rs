@@ -1,5 +1,7 @@
 //! The handshake: levels, CRYPTO, keys, sizes, Retry.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::{Bytes, BytesMut};
 use mpquic_core::unstable_wire::frame::{Ack, Frame, PacketType};
 use mpquic_core::unstable_wire::header::Header;
@@ -274,6 +276,47 @@ fn rfc_9001_4_9_keys_are_discarded() {
     let log = net.wait(SECOND);
     let later: Vec<_> = log.iter().flat_map(Sent::packets).collect();
     assert!(later.iter().all(Packet::is_one_rtt));
+}
+
+/// RFC 9001 section 4: CRYPTO bytes belong to an encryption level, and are repeated at no other.
+#[test]
+fn rfc_9001_4_crypto_is_repeated_at_its_own_level() {
+    let mut net = Net::with_flights(Options::default(), &[Side::Client]);
+    // Both flights get lost, and everything else for a second.
+    let mut log = net.take(Side::Server);
+    net.delivers = |_| false;
+    log.extend(net.wait(SECOND));
+    net.delivers = |_| true;
+    log.extend(net.wait(3 * SECOND));
+    assert!(is_confirmed(&mut net));
+
+    let mut seen = BTreeMap::new();
+    let mut repeated = BTreeSet::new();
+    for sent in &log {
+        for packet in sent.packets() {
+            let level = (
+                sent.from.is_server(),
+                packet.is_handshake(),
+                packet.is_one_rtt(),
+            );
+            for frame in packet.frames {
+                let Frame::Crypto(crypto) = frame else {
+                    continue;
+                };
+                for (at, byte) in (crypto.offset..).zip(crypto.data) {
+                    if seen
+                        .insert((level, at), byte)
+                        .is_some_and(|before| before == byte)
+                    {
+                        repeated.insert(level);
+                    }
+                    assert_eq!(seen[&(level, at)], byte, "{level:?} at {at}");
+                }
+            }
+        }
+    }
+    // The server's, of both levels.
+    assert!(repeated.contains(&(true, false, false)) && repeated.contains(&(true, true, false)));
 }
 
 /// RFC 9000 section 19.20, RFC 9001 section 4.1.2: HANDSHAKE_DONE is repeated until it arrives, and

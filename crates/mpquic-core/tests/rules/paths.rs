@@ -434,6 +434,30 @@ fn mp_108_a_reset_token_of_any_path_in_use_ends_the_connection() {
     assert!(net.take(Side::Client).is_empty());
 }
 
+/// The token of a connection ID that was retired counts no more.
+#[test]
+fn mp_108_a_retired_reset_token_is_forgotten() {
+    let mut net = Net::with_two_paths(Options::default());
+    let before = net.dcid(Side::Client, ONE);
+    let (now, local) = (net.now, address(Side::Client, 3));
+    let mut path = net.client().path_mut(ONE).unwrap();
+    path.set_local_address(now, local).unwrap();
+    net.wait(2 * SECOND);
+    let after = net.dcid(Side::Client, ONE);
+    assert_ne!(before, after);
+    let token = |net: &Net, cid| {
+        let mut issued = net.issued(Side::Server, ONE).into_iter();
+        let found = issued.find(|new| new.connection_id == cid).unwrap();
+        found.stateless_reset_token
+    };
+    let (retired, in_use) = (token(&net, before), token(&net, after));
+    let from = address(Side::Server, 1);
+    net.give(reset(retired, local, from));
+    assert_eq!(net.lost(Side::Client), None);
+    net.give(reset(in_use, local, from));
+    assert_eq!(net.lost(Side::Client), Some(ConnectionError::Reset));
+}
+
 #[test]
 fn mp_113_a_status_may_come_before_its_path() {
     let mut net = Net::connected(Options::default());

@@ -6,12 +6,13 @@ use quinn_proto::Side;
 use super::*;
 use crate::config::TransportConfig;
 use crate::error::TransportErrorCode;
-use crate::ids::FourTuple;
+use crate::event::{Event, OpenPathError, PathEvent};
+use crate::ids::{FourTuple, PathStatus};
 use crate::packet::delivery::{Fate, PathDelivery};
 use crate::packet::writer::written;
 use crate::path::liveness::Liveness;
 use crate::recovery::testing::{ms, start};
-use crate::wire::frame::{Frame, NewConnectionId, PathAbandon};
+use crate::wire::frame::{Frame, NewConnectionId, PathAbandon, PathNewConnectionId};
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
@@ -82,6 +83,44 @@ fn mp_108_the_reset_tokens_of_all_paths_count() {
     assert!(paths.is_reset_token([1; 16]));
     assert!(paths.is_reset_token([2; 16]));
     assert!(!paths.is_reset_token([3; 16]));
+}
+
+/// A peer gives connection IDs for path 2, but none for path 1.
+#[test]
+fn mp_071_an_id_without_connection_ids_is_passed_over() {
+    let mut paths = negotiated();
+    let mut outbox = Outbox::for_tests();
+    paths.issue_cids(&mut outbox);
+    let mut open = |paths: &mut Paths, port| {
+        let status = PathStatus::Available;
+        paths.open_path(start(), four_tuple(port), status, &mut outbox)
+    };
+    assert_eq!(open(&mut paths, 1), Err(OpenPathError::NoConnectionId));
+    let asks = |frames: &[Frame], id| {
+        let is_for =
+            |frame: &Frame| matches!(frame, Frame::PathCidsBlocked(it) if it.path_id == id);
+        frames.iter().any(is_for)
+    };
+    assert!(asks(&frames(&mut paths, FIRST), SECOND));
+
+    let announced = PathNewConnectionId {
+        path_id: THIRD,
+        new_connection_id: NewConnectionId {
+            sequence_number: 0,
+            retire_prior_to: 0,
+            connection_id: cid(7),
+            stateless_reset_token: [7; 16],
+        },
+    };
+    let mut news = Outbox::for_tests();
+    assert!(
+        paths
+            .on_path_new_connection_id(&announced, &mut news)
+            .is_ok()
+    );
+    assert_eq!(news.next_event(), Some(Event::Path(PathEvent::Available)));
+    assert_eq!(open(&mut paths, 1), Ok(THIRD));
+    assert_eq!(open(&mut paths, 2), Err(OpenPathError::NoConnectionId));
 }
 
 #[test]
