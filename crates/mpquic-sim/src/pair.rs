@@ -336,6 +336,12 @@ impl Pair {
         links.map(|link| link.dropped() + link.corrupted).sum()
     }
 
+    /// The most packets that a link lost at random in a row.
+    pub fn longest_loss(&self) -> u64 {
+        let links = self.lab.network.links().iter().map(Link::counters);
+        links.map(|link| link.longest_loss).max().unwrap_or(0)
+    }
+
     /// The hosts' IDs.
     pub fn host_id(&self, side: Side) -> HostId {
         match side {

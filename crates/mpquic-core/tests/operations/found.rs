@@ -295,3 +295,33 @@ fn the_eighth_sequence_that_failed() {
     ];
     replay(6_582_708_956_308_293_404, Sides::Apart, &operations);
 }
+
+/// Likewise, until both sides had been idle for too long.
+#[test]
+fn the_ninth_sequence_that_failed() {
+    let operations = [
+        (Network(Share(0), Corrupt(0.0)), 2),
+        (Network(Share(0), Outage(true)), 0),
+        (Operation::Ask(Client, 19, 0), 0),
+        (UpdateKeys(Client), 0),
+        (Send(Client, 1), 0),
+        (OpenPath(Share(0), Available), 0),
+        (Operation::Stream(Client, Share(0), OnStream::Stop(0)), 267),
+        (Path(Client, Share(0), OnPath::Status(Available)), 237),
+        (Pause(Client), 342),
+        (Datagram(Client, 8), 177),
+        (Operation::Stream(Client, Share(0), OnStream::Stop(0)), 102),
+        (Operation::Ask(Client, 1, 0), 74),
+        (OpenPath(Share(0), Available), 207),
+        (Send(Client, 18), 362),
+        (Send(Client, 0), 0),
+        (Send(Server, 0), 15),
+        (Operation::Ask(Client, 1, 0), 266),
+        (Send(Client, 0), 250),
+        (Datagram(Client, 8), 132),
+        (Send(Client, 0), 362),
+        (Path(Client, Share(0), OnPath::Status(Available)), 0),
+        (Operation::Stream(Client, Share(0), OnStream::Stop(0)), 18),
+    ];
+    replay(6_582_708_956_308_293_404, Sides::Apart, &operations);
+}

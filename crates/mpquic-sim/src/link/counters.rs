@@ -17,6 +17,10 @@ pub struct LinkCounters {
     pub dropped_queue: u64,
     /// Lost at random.
     pub dropped_loss: u64,
+    /// The most that were lost at random in a row.
+    pub longest_loss: u64,
+    /// Lost since the last one that was not.
+    lost_in_a_row: u64,
     /// Dropped by a black hole.
     pub dropped_outage: u64,
     /// Dropped for their size.
@@ -51,6 +55,8 @@ impl LinkCounters {
             bytes_out: 0,
             dropped_queue: 0,
             dropped_loss: 0,
+            longest_loss: 0,
+            lost_in_a_row: 0,
             dropped_outage: 0,
             dropped_mtu: 0,
             ce_marked: 0,
@@ -70,6 +76,12 @@ impl LinkCounters {
     /// All packets that did not come out.
     pub fn dropped(&self) -> u64 {
         self.dropped_queue + self.dropped_loss + self.dropped_outage + self.dropped_mtu
+    }
+
+    pub(super) fn on_chance(&mut self, lost: bool) {
+        self.dropped_loss += u64::from(lost);
+        self.lost_in_a_row = if lost { self.lost_in_a_row + 1 } else { 0 };
+        self.longest_loss = self.longest_loss.max(self.lost_in_a_row);
     }
 
     /// Mean wait in the queue.

@@ -273,8 +273,9 @@ impl Link {
             self.counters.dropped_outage += 1;
             return;
         }
-        if self.is_lost() {
-            self.counters.dropped_loss += 1;
+        let lost = self.is_lost();
+        self.counters.on_chance(lost);
+        if lost {
             return;
         }
         if self.chance(self.current.corrupt) && !packet.data.is_empty() {
