@@ -2,7 +2,6 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use mpquic_benches::{Crypto, Pipe};
-use mpquic_core::config::TransportOptions;
 
 const BYTES: u64 = 1 << 20;
 
@@ -11,7 +10,7 @@ fn transfer(c: &mut Criterion) {
     group.throughput(Throughput::Bytes(BYTES));
     for (name, crypto) in [("aes_128_gcm", Crypto::Tls), ("null", Crypto::Null)] {
         for paths in [1, 2] {
-            let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+            let transport = mpquic_benches::unpaced();
             let mut pipe = Pipe::new(crypto, paths, transport);
             pipe.transfer(16 * BYTES);
             group.bench_function(format!("{name}/paths_{paths}"), |b| {

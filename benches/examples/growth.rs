@@ -76,7 +76,7 @@ fn main() {
 }
 
 fn transport() -> TransportOptions {
-    TransportOptions::new(mpquic_sched::default(), mpquic_cc::default())
+    mpquic_benches::unpaced()
 }
 
 fn pipe(change: impl FnOnce(&mut TransportOptions)) -> Pipe {

@@ -45,6 +45,8 @@ pub struct Pipe {
     received: u64,
     /// Of a thousand datagrams, how many are lost.
     lost: u64,
+    /// Of a thousand, how many arrive after the rest of their train.
+    late: u64,
     random: u64,
 }
 
@@ -76,8 +78,7 @@ impl Pipe {
     ///
     /// # Panics
     /// If that does not work.
-    pub fn new(crypto: Crypto, paths: u8, mut transport: TransportOptions) -> Self {
-        transport.pacing = false;
+    pub fn new(crypto: Crypto, paths: u8, transport: TransportOptions) -> Self {
         let (client, server) = configs(crypto, transport);
         let endpoint = |server, seed| {
             let config = EndpointConfig::new([seed; 32]);
@@ -91,6 +92,7 @@ impl Pipe {
             piece: Bytes::from_static(&CONTENT),
             received: 0,
             lost: 0,
+            late: 0,
             random: 1,
         };
         let connection =
@@ -121,6 +123,12 @@ impl Pipe {
     /// Loses so many of a thousand datagrams from the server, from now on.
     pub fn lose(&mut self, of_thousand: u64) {
         self.lost = of_thousand;
+    }
+
+    /// Lets so many of a thousand datagrams from the server arrive after the rest of their train, from
+    /// now on.
+    pub fn reorder(&mut self, of_thousand: u64) {
+        self.late = of_thousand;
     }
 
     /// Moves `bytes` over each of `count` new streams, all at a time.
@@ -252,11 +260,12 @@ impl Pipe {
 
     /// A train from the server, and the client's answers; false if nobody had anything to send.
     fn round(&mut self) -> bool {
-        let mut loss = Loss {
-            of_thousand: self.lost,
+        let mut trouble = Trouble {
+            lost: self.lost,
+            late: self.late,
             random: &mut self.random,
         };
-        let down = (self.server).send(self.now, &mut self.client, 1, Some(&mut loss));
+        let down = (self.server).send(self.now, &mut self.client, 1, Some(&mut trouble));
         self.now += DELAY;
         self.client.run();
         self.received += self.client.read(self.stream);
@@ -302,7 +311,7 @@ impl End {
         now: Instant,
         peer: &mut Self,
         trains: usize,
-        mut loss: Option<&mut Loss<'_>>,
+        mut trouble: Option<&mut Trouble<'_>>,
     ) -> bool {
         let Some((_, connection)) = &mut self.connection else {
             return false;
@@ -320,7 +329,7 @@ impl End {
                 now + DELAY,
                 FourTuple::new(remote, local),
                 self.memory.train.chunks(segment.max(1)),
-                loss.as_deref_mut(),
+                trouble.as_deref_mut(),
             );
         }
         any
@@ -332,35 +341,41 @@ impl End {
         now: Instant,
         four_tuple: FourTuple,
         train: impl Iterator<Item = &'a [u8]>,
-        mut loss: Option<&mut Loss<'_>>,
+        mut trouble: Option<&mut Trouble<'_>>,
     ) {
+        let mut late = None;
         for datagram in train {
-            if loss.as_mut().is_some_and(|loss| loss.strikes()) {
-                continue;
+            let is_lost = trouble.as_mut().is_some_and(|it| it.takes());
+            let is_late = trouble.as_mut().is_some_and(|it| it.delays());
+            if is_late && !is_lost && late.is_none() {
+                late = Some(datagram);
+            } else if !is_lost {
+                self.take(now, four_tuple, datagram);
             }
-            let mut slab = self.slab(datagram.len());
-            slab.extend_from_slice(datagram);
-            let data = slab.split();
-            self.memory.slabs.push_front(slab);
-            let event = self.endpoint.handle_datagram(
-                now,
-                four_tuple,
-                None,
-                data,
-                &mut self.memory.response,
-            );
-            match event {
-                Some(DatagramEvent::Connection(_, datagram)) => {
-                    receiving(self.connection(), datagram);
-                }
-                Some(DatagramEvent::NewConnection(incoming)) => {
-                    let accepted = self
-                        .endpoint
-                        .accept(now, incoming, &mut self.memory.response);
-                    self.connection = accepted.ok();
-                }
-                _ => {}
+        }
+        if let Some(datagram) = late {
+            self.take(now, four_tuple, datagram);
+        }
+    }
+
+    fn take(&mut self, now: Instant, four_tuple: FourTuple, datagram: &[u8]) {
+        let mut slab = self.slab(datagram.len());
+        slab.extend_from_slice(datagram);
+        let data = slab.split();
+        self.memory.slabs.push_front(slab);
+        let response = &mut self.memory.response;
+        let event = self
+            .endpoint
+            .handle_datagram(now, four_tuple, None, data, response);
+        match event {
+            Some(DatagramEvent::Connection(_, datagram)) => {
+                receiving(self.connection(), datagram);
             }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                let accepted = self.endpoint.accept(now, incoming, response);
+                self.connection = accepted.ok();
+            }
+            _ => {}
         }
     }
 
@@ -417,17 +432,26 @@ impl End {
     }
 }
 
-/// Which datagrams are lost: the same ones in every run.
-struct Loss<'a> {
-    of_thousand: u64,
+/// Which datagrams are lost or late: the same ones in every run.
+struct Trouble<'a> {
+    lost: u64,
+    late: u64,
     random: &'a mut u64,
 }
 
-impl Loss<'_> {
-    fn strikes(&mut self) -> bool {
+impl Trouble<'_> {
+    fn takes(&mut self) -> bool {
+        self.draw() < self.lost
+    }
+
+    fn delays(&mut self) -> bool {
+        self.draw() < self.late
+    }
+
+    fn draw(&mut self) -> u64 {
         let factor = 6_364_136_223_846_793_005;
         *self.random = self.random.wrapping_mul(factor).wrapping_add(1);
-        (*self.random >> 33) % 1000 < self.of_thousand
+        (*self.random >> 33) % 1000
     }
 }
 

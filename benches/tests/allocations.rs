@@ -2,10 +2,9 @@
 
 use allocation_counter::measure;
 use mpquic_benches::{Crypto, Pipe};
-use mpquic_core::config::TransportOptions;
 
 fn pipe(crypto: Crypto, paths: u8) -> Pipe {
-    let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+    let transport = mpquic_benches::unpaced();
     Pipe::new(crypto, paths, transport)
 }
 

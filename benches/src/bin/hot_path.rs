@@ -1,15 +1,16 @@
 //! Runs one hot path of the protocol in memory, for programs that look at it from outside: profilers
 //! and `benches/instructions`, which counts instructions.
 //!
+//! WHAT is bulk, two-paths, losses, reordering, paced (MiB of a stream), datagrams, requests or
+//! handshake.
+//!
 //! ```text
-//! cargo run --profile bench -p mpquic-benches --bin hot_path -- bulk|datagrams|requests|handshake \
-//!     null|tls COUNT
+//! cargo run --profile bench -p mpquic-benches --bin hot_path -- WHAT null|tls COUNT
 //! ```
 
 use std::process::ExitCode;
 
 use mpquic_benches::{Crypto, Pipe};
-use mpquic_core::config::TransportOptions;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -30,13 +31,26 @@ fn main() -> ExitCode {
 }
 
 fn run(what: &str, crypto: Crypto, count: u64) -> ExitCode {
-    let pipe = || {
-        let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
-        Pipe::new(crypto, 1, transport)
-    };
+    let pipe = || Pipe::new(crypto, 1, mpquic_benches::unpaced());
     match what {
         // MiB
         "bulk" => pipe().transfer(count << 20),
+        "two-paths" => Pipe::new(crypto, 2, mpquic_benches::unpaced()).transfer(count << 20),
+        "losses" => {
+            let mut pipe = pipe();
+            pipe.lose(10);
+            pipe.transfer(count << 20);
+        }
+        "reordering" => {
+            let mut pipe = pipe();
+            pipe.reorder(10);
+            pipe.transfer(count << 20);
+        }
+        "paced" => {
+            let mut transport = mpquic_benches::unpaced();
+            transport.pacing = true;
+            Pipe::new(crypto, 1, transport).transfer(count << 20);
+        }
         "datagrams" => pipe().datagrams(count, 1000),
         "requests" => pipe().requests(count, 1024, 50),
         "handshake" => (0..count).for_each(|_| drop(pipe())),

@@ -375,8 +375,8 @@ impl Connection {
 
     /// True if anything but stream data waits that any path may carry.
     fn has_control(&self) -> bool {
-        self.streams.wants_control()
-            || self.datagrams.wants_to_send()
+        self.datagrams.wants_to_send()
+            || self.streams.wants_control()
             || self.handshake.wants_to_send_crypto()
             || self.wants_management()
     }
