@@ -5,6 +5,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
+mod connection_ids;
+mod reassembly;
+mod tokens;
+
+pub use connection_ids::{LocalConnectionIds, PeerConnectionIds};
+pub use reassembly::Reassembly;
+pub use tokens::{TokenContent, Tokens, is_fresh};
+
 use crate::config::TransportConfig;
 use crate::crypto::{HeaderKey, PacketKey};
 use crate::error::TransportError;
@@ -85,6 +93,11 @@ impl Sender {
     /// Bytes in flight.
     pub fn bytes_in_flight(&self) -> u64 {
         self.recovery.bytes_in_flight()
+    }
+
+    /// The packets that the last acknowledgement made count as lost.
+    pub fn lost(&self) -> impl Iterator<Item = u64> {
+        self.outcome.lost.iter().map(|(number, _)| *number)
     }
 }
 

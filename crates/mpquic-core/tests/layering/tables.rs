@@ -70,7 +70,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "testing",
-                "config crypto error ids packet recovery space wire",
+                "cid config crypto error ids packet recovery space stream version wire",
             ),
         ],
     ),
