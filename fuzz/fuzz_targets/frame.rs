@@ -1,3 +1,5 @@
+//! Any plaintext of a packet: what decodes is encoded and decoded again and must be the same.
+
 #![no_main]
 
 use bytes::Bytes;
@@ -6,18 +8,17 @@ use mpquic_core::unstable_wire::frame::{Ack, Frame, FrameIter, PacketType, PathA
 
 fuzz_target!(|payload: &[u8]| {
     let payload = Bytes::copy_from_slice(payload);
-    // Ends, and knows fewer frames.
-    FrameIter::new(payload.clone(), false).for_each(drop);
-
-    let frames: Vec<Frame> = FrameIter::new(payload, true)
+    let frames: Vec<Frame> = FrameIter::new(payload.clone(), true)
         .map_while(Result::ok)
         .collect();
+    check_without_multipath(&payload, &frames);
+
     let mut packet = Vec::new();
     for frame in &frames {
         let start = packet.len();
         frame.encode(&mut packet);
         assert_eq!(packet.len() - start, frame.size());
-        assert!(frame.is_allowed_in(PacketType::OneRtt));
+        check_table(frame);
         if let Frame::Ack(ack) | Frame::PathAck(PathAck { ack, .. }) = frame {
             check_ranges(ack);
         }
@@ -27,6 +28,42 @@ fuzz_target!(|payload: &[u8]| {
         assert_eq!(again, Ok(frames));
     }
 });
+
+/// Without multipath, the frames up to the first one of RFC 10069 are the same, and that one is
+/// unknown (MP-002).
+fn check_without_multipath(payload: &Bytes, frames: &[Frame]) {
+    let mut plain = FrameIter::new(payload.clone(), false);
+    for frame in frames {
+        let is_multipath = matches!(frame.frame_type(), 0x3e | 0x3f | 0x3e75..=0x3e7c);
+        match plain.next() {
+            Some(Ok(same)) => assert!(!is_multipath && same == *frame),
+            Some(Err(error)) => {
+                assert!(is_multipath, "{error:?}");
+                assert_eq!(plain.next(), None, "an error is final");
+                return;
+            }
+            None => panic!("{frame:?} is missing"),
+        }
+    }
+}
+
+/// RFC 9000 section 12.4: whatever the frame, 1-RTT packets may carry it; 0-RTT packets carry no
+/// acknowledgements and no CRYPTO, and packets of the handshake nothing of the application.
+fn check_table(frame: &Frame) {
+    assert!(frame.is_allowed_in(PacketType::OneRtt));
+    let in_handshake = frame.is_allowed_in(PacketType::Initial);
+    assert_eq!(in_handshake, frame.is_allowed_in(PacketType::Handshake));
+    let of_handshake = [0x00, 0x01, 0x02, 0x03, 0x06, 0x1c];
+    assert_eq!(in_handshake, of_handshake.contains(&frame.frame_type()));
+    let not_early = [
+        0x02, 0x03, 0x06, 0x07, 0x19, 0x1b, 0x1e, 0x1f, 0x3e, 0x3f, 0xaf,
+    ];
+    let is_early = !not_early.contains(&frame.frame_type()) && frame.frame_type() < 0x3e75;
+    assert_eq!(frame.is_allowed_in(PacketType::ZeroRtt), is_early);
+    let silent = [0x00, 0x02, 0x03, 0x1c, 0x1d, 0x3e, 0x3f];
+    let is_silent = silent.contains(&frame.frame_type());
+    assert_eq!(frame.is_ack_eliciting(), !is_silent);
+}
 
 /// Ranges descend from the largest number and do not touch.
 fn check_ranges(ack: &Ack) {

@@ -1,0 +1,5 @@
+//! What fuzz targets share: values to make structured inputs of.
+
+pub mod frames;
+pub mod number;
+pub mod table;
