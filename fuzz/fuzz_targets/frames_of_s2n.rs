@@ -1,0 +1,54 @@
+//! Decodes a payload with our decoder and with that of s2n-quic. Both must accept the same frames,
+//! and what s2n-quic read must mean the same to us once it has written it again.
+
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use mpquic_core::Fault;
+use mpquic_core::unstable_wire::frame::{Frame, FrameIter};
+use s2n_codec::{DecoderBufferMut, EncoderValue};
+use s2n_quic_core::frame::{self as s2n, FrameMut};
+
+fuzz_target!(|payload: &[u8]| {
+    let mut theirs = payload.to_vec();
+    let mut rest = DecoderBufferMut::new(&mut theirs);
+    for ours in FrameIter::new(Bytes::copy_from_slice(payload), false) {
+        if matches!(
+            ours,
+            Ok(Frame::AckFrequency(_) | Frame::ImmediateAck | Frame::ResetStreamAt(_))
+        ) {
+            // s2n-quic has none of these extensions.
+            return;
+        }
+        if rest.is_empty() {
+            assert_eq!(ours.unwrap_err().fault, Fault::EmptyPacket);
+            return;
+        }
+        match rest.decode::<FrameMut<'_>>() {
+            Ok((theirs, left)) => {
+                let Ok(ours) = ours else {
+                    return assert_is_private(&theirs);
+                };
+                let again = theirs.encode_to_vec();
+                let again: Vec<_> = FrameIter::new(again.into(), false).collect();
+                assert_eq!(again, [Ok(ours)]);
+                rest = left;
+            }
+            Err(error) => {
+                assert!(ours.is_err(), "{ours:?}, but s2n-quic: {error}");
+                return;
+            }
+        }
+    }
+    assert!(rest.is_empty(), "s2n-quic reads on");
+});
+
+/// Frames that s2n-quic alone has.
+fn assert_is_private(frame: &FrameMut<'_>) {
+    let is_private = matches!(
+        frame,
+        s2n::Frame::DcStatelessResetTokens(_) | s2n::Frame::MtuProbingComplete(_)
+    );
+    assert!(is_private, "only s2n-quic reads {frame:?}");
+}
