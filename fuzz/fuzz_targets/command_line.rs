@@ -1,0 +1,234 @@
+//! Command lines of the tool: whatever is accepted is within the documented ranges and makes a
+//! transport that can be built; what is refused is refused with a message and exit code 2.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use clap::Parser;
+use clap::error::ErrorKind;
+use libfuzzer_sys::fuzz_target;
+
+#[expect(dead_code, reason = "commands are read, not run")]
+#[path = "../../crates/mpquic-cli/src/args.rs"]
+mod args;
+#[expect(dead_code, reason = "commands are read, not run")]
+#[path = "../../crates/mpquic-cli/src/drill.rs"]
+mod drill;
+#[expect(dead_code, reason = "commands are read, not run")]
+#[path = "../../crates/mpquic-cli/src/failure.rs"]
+mod failure;
+#[expect(dead_code, reason = "commands are read, not run")]
+#[path = "../../crates/mpquic-cli/src/sink.rs"]
+mod sink;
+#[expect(dead_code, reason = "commands are read, not run")]
+#[path = "../../crates/mpquic-cli/src/trust.rs"]
+mod trust;
+
+use args::{Cli, Command, Connections, Get, Serve};
+use drill::Step;
+use failure::one_line;
+use trust::{Fingerprint, Trust};
+
+const OPTIONS: [&str; 45] = [
+    "serve",
+    "get",
+    "demo",
+    "lab",
+    "schedulers",
+    "controllers",
+    "--dot-files",
+    "--listen",
+    "--cert",
+    "--key",
+    "--alpn",
+    "--max-paths",
+    "--preferred-address",
+    "--retry",
+    "-o",
+    "-O",
+    "--output-dir",
+    "--server-addr",
+    "--paths",
+    "--parallel",
+    "--reconnect",
+    "--early-data",
+    "--connect-timeout",
+    "--json",
+    "-q",
+    "--mib",
+    "--rate",
+    "--cipher",
+    "--drill",
+    "--quic-version",
+    "--scheduler",
+    "--cc",
+    "--qlog-max-size",
+    "--ca",
+    "--pin",
+    "--insecure",
+    "list",
+    "show",
+    "run",
+    "compare",
+    "table",
+    "report",
+    "--runs",
+    "--points",
+    "--schedulers",
+];
+
+const VALUES: [&str; 32] = [
+    "https://localhost/a",
+    "https://[::1]:4433/b?c",
+    "http://localhost/",
+    "[::]:4433",
+    "127.0.0.1:0",
+    "0",
+    "1",
+    "64",
+    "65",
+    "-1",
+    "18446744073709551615",
+    "18446744073709551616",
+    "h3",
+    "hq-interop",
+    "h3,hq-interop",
+    "v1",
+    "v2,v1",
+    "v3",
+    "lrf",
+    "blest",
+    "olia",
+    "cubic",
+    "aes128",
+    "chacha20",
+    "each",
+    "once",
+    "=each",
+    "wait,update-keys,renew",
+    "move=127.0.0.2",
+    "close=0,backup=1,available=4294967295",
+    "all",
+    "-",
+];
+
+#[derive(Debug, Arbitrary)]
+enum Word {
+    Option(u8),
+    Value(u8),
+    /// An option and its value in one.
+    Both(u8, u8),
+    Number(u8, i64),
+    Pin([u8; 32], bool),
+    Any(String),
+}
+
+#[derive(Debug, Arbitrary)]
+struct Input {
+    words: Vec<Word>,
+    step: String,
+    fingerprint: String,
+    message: String,
+}
+
+fuzz_target!(|input: Input| {
+    let words = input.words.iter().take(16).map(write);
+    let words: Vec<String> = words.filter(|word| !touches_system(word)).collect();
+    let line = || std::iter::once("mpquic").chain(words.iter().map(String::as_str));
+    match (Cli::try_parse_from(line()), Cli::try_parse_from(line())) {
+        (Ok(cli), Ok(again)) => {
+            assert_eq!(format!("{cli:?}"), format!("{again:?}"));
+            check(&cli);
+        }
+        (Err(error), Err(_)) => {
+            let is_help = matches!(
+                error.kind(),
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+            );
+            assert_eq!(error.exit_code(), if is_help { 0 } else { 2 });
+            assert!(!error.to_string().is_empty());
+        }
+        _ => panic!("it depends"),
+    }
+    check_values(&input);
+});
+
+/// Paths and interfaces are looked up in the system while they are read.
+fn touches_system(word: &str) -> bool {
+    ["--local", "--loc", "--qlog"]
+        .iter()
+        .any(|option| word.starts_with(option))
+        && !word.starts_with("--qlog-m")
+}
+
+fn write(word: &Word) -> String {
+    let option = |index: u8| OPTIONS[usize::from(index) % OPTIONS.len()];
+    let value = |index: u8| VALUES[usize::from(index) % VALUES.len()];
+    match word {
+        Word::Option(index) => option(*index).to_owned(),
+        Word::Value(index) => value(*index).to_owned(),
+        Word::Both(index, other) => format!("{}={}", option(*index), value(*other)),
+        Word::Number(index, number) => format!("{}={number}", option(*index)),
+        Word::Pin(bytes, is_long) => {
+            let separator = if *is_long { ":" } else { "" };
+            let digits: Vec<_> = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+            format!("--pin=sha256:{}", digits.join(separator))
+        }
+        Word::Any(text) => text.clone(),
+    }
+}
+
+fn check(cli: &Cli) {
+    match &cli.command {
+        Command::Serve(serve) => check_serve(serve),
+        Command::Get(get) => check_get(get),
+        Command::Demo(demo) => {
+            assert!((1..=1 << 20).contains(&demo.mib) && demo.rate <= 1_000_000);
+            demo.policy.transport(2).build().expect("a transport");
+        }
+        Command::Lab(_) | Command::Schedulers | Command::Controllers => {}
+    }
+}
+
+fn check_serve(serve: &Serve) {
+    assert!(serve.max_paths <= 64);
+    assert_eq!(serve.cert.is_some(), serve.key.is_some());
+    assert!(!serve.alpn.is_empty());
+    check_connections(&serve.connections, serve.max_paths);
+}
+
+fn check_get(get: &Get) {
+    assert!(!get.urls.is_empty());
+    for url in &get.urls {
+        assert_eq!(url.scheme_str(), Some("https"));
+        assert!(url.host().is_some_and(|host| !host.is_empty()));
+    }
+    assert!(get.output.is_none() || (!get.remote_name && get.output_dir.is_none()));
+    assert!(get.paths.is_none_or(|paths| (1..=64).contains(&paths)));
+    assert!((1..=10_000).contains(&get.parallel));
+    assert!((1..=3600).contains(&get.connect_timeout));
+    assert!(!get.early_data || get.reconnect.is_some());
+    let _one_of: Trust = get.trust.trust();
+    check_connections(&get.connections, get.paths.unwrap_or(8));
+}
+
+fn check_connections(connections: &Connections, paths: u32) {
+    let versions = connections.versions.list();
+    assert!(!versions.is_empty());
+    let transport = connections.transport(paths);
+    let transport = transport.expect("no logs were asked for");
+    transport.build().expect("a transport");
+}
+
+fn check_values(input: &Input) {
+    if let Ok(step) = input.step.parse::<Step>() {
+        assert_eq!(input.step.parse::<Step>(), Ok(step));
+    }
+    if let Ok(fingerprint) = input.fingerprint.parse::<Fingerprint>() {
+        assert_eq!(fingerprint.to_string().parse(), Ok(fingerprint));
+    }
+    // What a peer says must not reach the terminal as it is.
+    let line = one_line(&input.message);
+    assert_eq!(line.chars().count(), input.message.chars().count());
+    assert!(!line.chars().any(char::is_control));
+}

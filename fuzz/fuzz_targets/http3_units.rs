@@ -1,0 +1,222 @@
+//! HTTP/3 frames of a stream, cut for `h3`: however the bytes arrive, the units are those of a
+//! model that has them all at once.
+
+#![no_main]
+
+use arbitrary::Arbitrary;
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use mpquic_fuzz::number::Varint;
+use units::Units;
+
+#[path = "../../crates/mpquic-h3/src/units.rs"]
+mod units;
+
+#[derive(Debug, Arbitrary)]
+enum Part {
+    /// A frame whose length may be a lie.
+    Frame {
+        kind: Varint,
+        length: Option<Varint>,
+        payload: u8,
+    },
+    Data(u8),
+    Bytes(Vec<u8>),
+}
+
+#[derive(Debug, Arbitrary)]
+struct Input {
+    unidirectional: Option<Varint>,
+    limit: u16,
+    parts: Vec<Part>,
+    /// Where pieces end.
+    pieces: Vec<u8>,
+}
+
+/// What comes out, DATA in as few pieces as there can be.
+#[derive(Debug, PartialEq, Eq)]
+enum Out {
+    /// A header of DATA, any other frame as a whole, the type of a stream.
+    Unit(Vec<u8>),
+    /// Of a DATA frame, or of what are no frames.
+    Raw(Vec<u8>),
+    TooLong,
+}
+
+fuzz_target!(|input: Input| {
+    let bytes = encode(&input);
+    let limit = u64::from(input.limit);
+    let expected = model(&bytes, limit, input.unidirectional.is_some());
+    let mut units = match input.unidirectional {
+        Some(_) => Units::of_unidirectional(limit),
+        None => Units::of_request(limit),
+    };
+    let mut found = Vec::new();
+    let mut rest = Bytes::from(bytes);
+    let mut pieces = input.pieces.iter().chain(std::iter::repeat(&255));
+    'arriving: while !rest.is_empty() {
+        let length = usize::from(*pieces.next().unwrap_or(&255)).max(1);
+        units.push(rest.split_to(length.min(rest.len())));
+        loop {
+            let was_in_data = units.is_in_data();
+            match units.next() {
+                Ok(Some(unit)) => {
+                    assert!(!unit.is_empty());
+                    add(&mut found, &unit, was_in_data);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    found.push(Out::TooLong);
+                    break 'arriving;
+                }
+            }
+        }
+    }
+    let is_refused = found.last() == Some(&Out::TooLong);
+    if !is_refused && let Some(rest) = units.end() {
+        found.push(Out::Unit(rest.to_vec()));
+    }
+    assert_eq!(join(found), join(expected));
+});
+
+fn add(found: &mut Vec<Out>, unit: &[u8], is_raw: bool) {
+    found.push(if is_raw {
+        Out::Raw(unit.to_vec())
+    } else {
+        Out::Unit(unit.to_vec())
+    });
+}
+
+/// What is raw comes in pieces of any size. Which units are raw `Units` tells only of DATA, so all
+/// that follows an unframed start is compared as bytes.
+fn join(all: Vec<Out>) -> (Vec<Out>, Vec<u8>) {
+    let mut joined: Vec<Out> = Vec::new();
+    let mut unframed: Option<Vec<u8>> = None;
+    for out in all {
+        let is_first = joined.is_empty();
+        match (out, &mut unframed, joined.last_mut()) {
+            (Out::Unit(bytes) | Out::Raw(bytes), Some(rest), _) => rest.extend(bytes),
+            (Out::Raw(bytes), None, Some(Out::Raw(last))) => last.extend(bytes),
+            (Out::Unit(bytes), None, _) if starts_unframed(&bytes, is_first) => {
+                unframed = Some(bytes);
+            }
+            (out, _, _) => joined.push(out),
+        }
+    }
+    (joined, unframed.unwrap_or_default())
+}
+
+/// The type of a stream that is not the control stream, or of WebTransport. Frames have a length
+/// behind their type, so a lone number begins something else, or was cut.
+fn starts_unframed(unit: &[u8], is_first: bool) -> bool {
+    let mut rest = unit;
+    let value = take_varint(&mut rest);
+    value.is_some() && rest.is_empty() && !(is_first && value == Some(0))
+}
+
+/// The same from all bytes at once.
+fn model(bytes: &[u8], limit: u64, unidirectional: bool) -> Vec<Out> {
+    let mut out = Vec::new();
+    let mut rest = bytes;
+    if unidirectional {
+        let Some(kind) = take_varint(&mut rest) else {
+            return cut(bytes);
+        };
+        out.push(Out::Unit(bytes[..bytes.len() - rest.len()].to_vec()));
+        if kind != 0 {
+            out.extend((!rest.is_empty()).then(|| Out::Raw(rest.to_vec())));
+            return out;
+        }
+    }
+    let mut in_body = false;
+    while !rest.is_empty() {
+        let start = rest;
+        let taken = |rest: &[u8]| start[..start.len() - rest.len()].to_vec();
+        let Some(kind) = take_varint(&mut rest) else {
+            out.extend(cut(start));
+            return out;
+        };
+        if kind == 0x41 {
+            out.push(Out::Unit(taken(rest)));
+            out.extend((!rest.is_empty()).then(|| Out::Raw(rest.to_vec())));
+            return out;
+        }
+        let Some(length) = take_varint(&mut rest) else {
+            out.extend(cut(start));
+            return out;
+        };
+        let here = usize::try_from(length).map_or(rest.len(), |length| length.min(rest.len()));
+        match kind {
+            0 if length == 0 && in_body => {}
+            0 => {
+                out.push(Out::Unit(taken(rest)));
+                out.extend((here > 0).then(|| Out::Raw(rest[..here].to_vec())));
+            }
+            _ if length > limit => {
+                out.push(Out::TooLong);
+                return out;
+            }
+            _ => {
+                out.push(Out::Unit([&taken(rest)[..], &rest[..here]].concat()));
+                in_body |= length > 0;
+            }
+        }
+        rest = &rest[here..];
+    }
+    out
+}
+
+/// A unit that does not come to its end.
+fn cut(bytes: &[u8]) -> Vec<Out> {
+    (!bytes.is_empty())
+        .then(|| Out::Unit(bytes.to_vec()))
+        .into_iter()
+        .collect()
+}
+
+fn encode(input: &Input) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(Varint(kind)) = input.unidirectional {
+        put_varint(&mut out, kind);
+    }
+    for part in &input.parts {
+        match part {
+            Part::Frame {
+                kind,
+                length,
+                payload,
+            } => {
+                let payload = usize::from(*payload);
+                put_varint(&mut out, kind.0);
+                put_varint(&mut out, length.map_or(payload as u64, |length| length.0));
+                out.resize(out.len() + payload, 0xff);
+            }
+            Part::Data(length) => {
+                out.push(0);
+                put_varint(&mut out, u64::from(*length));
+                out.resize(out.len() + usize::from(*length), 0xdd);
+            }
+            Part::Bytes(bytes) => out.extend_from_slice(bytes),
+        }
+    }
+    out
+}
+
+fn put_varint(out: &mut Vec<u8>, value: u64) {
+    match value {
+        0..=0x3f => out.push(value as u8),
+        0x40..=0x3fff => out.extend((value as u16 | 0x4000).to_be_bytes()),
+        0x4000..=0x3fff_ffff => out.extend((value as u32 | 0x8000_0000).to_be_bytes()),
+        _ => out.extend((value | 0xc000_0000_0000_0000).to_be_bytes()),
+    }
+}
+
+fn take_varint(rest: &mut &[u8]) -> Option<u64> {
+    let length = 1 << (rest.first()? >> 6);
+    let (varint, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    let value = varint
+        .iter()
+        .fold(0, |value, byte| value << 8 | u64::from(*byte));
+    Some(value & (u64::MAX >> (66 - 8 * length)))
+}
