@@ -23,25 +23,28 @@ printf '| --- | --- | --- | --- | --- | --- | --- |\n'
 for target in "${targets[@]}"; do
     mkdir -p "fuzz/corpus/$target" "fuzz/artifacts/$target"
     before=$(find "fuzz/artifacts/$target" -type f | wc -l)
+    # Hundredths of seconds.
     executions=0 edges=0 features=0 used=0
-    limit=$((minutes * 60))
-    # In slices of a minute or less by the clock, until the CPU time is used up.
-    while ((used < limit)); do
-        slice=$((limit - used < 60 ? limit - used : 60))
+    limit=$((minutes * 6000))
+    findings=0
+    # In slices of a minute or less by the clock, until the CPU time is used up or enough was found.
+    while ((used < limit && findings < 10)); do
+        slice=$(((limit - used + 99) / 100))
+        ((slice <= 60)) || slice=60
         TIMEFORMAT='%U %S'
         spent=$({ time "$programs/$target" "fuzz/corpus/$target" "fuzz/seeds/$target" \
             -max_total_time="$slice" -rss_limit_mb=4096 -timeout=60 -len_control=20 -print_final_stats=1 \
             -artifact_prefix="fuzz/artifacts/$target/" >"$log" 2>&1 || true; } 2>&1 | tail -1)
-        used=$(awk -v used="$used" '{ printf "%d", used + $1 + $2 + 1 }' <<<"$spent")
+        used=$(awk -v used="$used" '{ printf "%d", used + 100 * ($1 + $2) + 1 }' <<<"$spent")
         executions=$((executions + $(awk '/number_of_executed_units/ { n = $2 } END { print n + 0 }' "$log")))
         read -r edges features < <(awk -v edges="$edges" -v features="$features" '
             { for (i = 1; i < NF; i++) { if ($i == "cov:") edges = $(i + 1); if ($i == "ft:") features = $(i + 1) } }
             END { print edges, features }' "$log")
+        findings=$(($(find "fuzz/artifacts/$target" -type f | wc -l) - before))
     done
-    findings=$(($(find "fuzz/artifacts/$target" -type f | wc -l) - before))
     total_findings=$((total_findings + findings))
     printf '| %-20s | %7s | %12s | %7s | %6s | %8s | %8s |\n' "$target" \
-        "$(awk -v used="$used" 'BEGIN { printf "%.1f", used / 60 }')" "$executions" \
-        "$((executions / (used > 0 ? used : 1)))" "$edges" "$features" "$findings"
+        "$(awk -v used="$used" 'BEGIN { printf "%.1f", used / 6000 }')" "$executions" \
+        "$((100 * executions / used))" "$edges" "$features" "$findings"
 done
 ((total_findings == 0))

@@ -16,6 +16,7 @@ mod operations {
     mod reasons;
     #[path = "../../crates/mpquic-core/tests/operations/run.rs"]
     mod run;
+    #[expect(dead_code, reason = "sides are drawn apart")]
     #[path = "../../crates/mpquic-core/tests/operations/setup.rs"]
     mod setup;
 

@@ -18,6 +18,7 @@ mod directory_page;
 #[expect(dead_code, reason = "only what reads requests is called")]
 #[path = "../../crates/mpquic-cli/src/files.rs"]
 mod files;
+#[expect(dead_code, reason = "only what reads requests is called")]
 #[path = "../../crates/mpquic-cli/src/selection.rs"]
 mod selection;
 
