@@ -1,8 +1,9 @@
 //! Transport parameters of a peer against what a connection then does: parameters that break a rule
-//! end it, and the limits of others are kept.
+//! end it, and the limits of others are kept. The peer itself does not know what it has announced.
 
 #![no_main]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,13 +13,18 @@ use mpquic_core::config::{ClientConfig, ServerConfig, TransportOptions};
 use mpquic_core::crypto::{
     ClientCrypto, FirstFlight, InitialCrypto, InvalidServerName, Keys, ServerCrypto, Session,
 };
+use mpquic_core::unstable_wire::frame::{Frame, FrameIter};
+use mpquic_core::unstable_wire::header::{Header, next_packet};
 use mpquic_core::{
-    ConnectionError, ConnectionId, Dir, PathId, SendDatagramError, Side, TransportError,
+    ConnectionError, ConnectionId, Dir, PathId, SendDatagramError, Side, StreamId, TransportError,
     TransportErrorCode, TransportParameters, Version,
 };
 use mpquic_fuzz::number::Varint;
-use mpquic_fuzz::table::{Options, SIDES, Table};
+use mpquic_fuzz::table::{Datagram, Options, Table};
 use mpquic_sim::NullCrypto;
+
+/// Bytes of the tag that [`NullCrypto`] appends.
+const TAG_LENGTH: usize = 16;
 
 #[derive(Debug, Clone, Arbitrary)]
 struct Announced {
@@ -43,9 +49,9 @@ struct Announced {
 
 #[derive(Debug, Arbitrary)]
 struct Input {
-    client: Announced,
-    server: Announced,
-    streams: Vec<(bool, bool, u16)>,
+    by_server: bool,
+    announced: Announced,
+    streams: Vec<(bool, u16)>,
     datagrams: Vec<u16>,
     paths: u8,
 }
@@ -168,138 +174,150 @@ impl ServerCrypto for Meddler {
 fuzz_target!(|input: Input| {
     let options = Options::default();
     let config = |options: TransportOptions| Arc::new(options.build().expect("options"));
-    let meddler = |announced: &Announced| {
-        let (inner, announced) = (NullCrypto::new(b"fuzz"), announced.clone());
+    let meddler = || {
+        let (inner, announced) = (NullCrypto::new(b"fuzz"), input.announced.clone());
         Arc::new(Meddler { inner, announced })
     };
-    let client = ClientConfig::new(meddler(&input.client), config(options.client));
-    let server = ServerConfig::new(meddler(&input.server), config(options.server), [7; 32]);
+    let (client, server) = (config(options.client), config(options.server));
+    let honest = NullCrypto::new(b"fuzz");
+    let (client, server) = match input.by_server {
+        true => (
+            honest.client(client),
+            ServerConfig::new(meddler(), server, [7; 32]),
+        ),
+        false => (ClientConfig::new(meddler(), client), honest.server(server)),
+    };
+    let victim = if input.by_server {
+        Side::Client
+    } else {
+        Side::Server
+    };
     let mut table = Table::with_configs(client, server, false);
     table.connect(0);
     table.exchange();
-    let wrong = SIDES.map(|side| is_wrong(&input, side));
-    if wrong.contains(&true) {
-        check_refused(&mut table, wrong);
-    } else {
-        for side in SIDES {
-            let hosted = table.hosted(side).expect("both accept");
-            assert_eq!(hosted.lost(), None);
-            assert!(!hosted.connection.is_handshaking());
+    let lost = table
+        .hosted(victim)
+        .and_then(|hosted| hosted.lost().cloned());
+    match lost {
+        Some(ConnectionError::TransportError(error)) if is_wrong(&input, !victim) => {
+            let code = TransportErrorCode::TRANSPORT_PARAMETER_ERROR;
+            assert_eq!(error.fault.code(), code, "{error}");
         }
-        use_it(&mut table, &input);
+        // The peer goes on as if it had announced multipath.
+        Some(ConnectionError::TransportError(error)) => {
+            assert_eq!(input.announced.initial_max_path_id, Some(0), "{error}");
+        }
+        // A server that cannot begin answers without a connection.
+        None if table.hosted(victim).is_none() => assert!(is_wrong(&input, !victim)),
+        None => {
+            assert!(!is_wrong(&input, !victim), "nobody minds");
+            use_it(&mut table, &input, victim);
+        }
+        // The peer finds fault with what it has asked for itself.
+        Some(ConnectionError::ConnectionClosed(_)) => assert!(!is_wrong(&input, !victim)),
+        Some(other) => panic!("{other}"),
     }
     table.finish();
 });
 
-fn announced(input: &Input, side: Side) -> &Announced {
-    match side {
-        Side::Client => &input.client,
-        Side::Server => &input.server,
-    }
-}
-
 /// What a side says is wrong, starting from what it would say by itself.
-fn is_wrong(input: &Input, side: Side) -> bool {
-    let announced = announced(input, side);
+fn is_wrong(input: &Input, of: Side) -> bool {
     let mut own = TransportParameters::default();
     own.max_ack_delay = Duration::from_millis(25);
     own.min_ack_delay = Some(Duration::from_millis(1));
     own.active_connection_id_limit = 3;
-    announced.apply(&mut own);
-    announced.is_wrong(side, &own)
+    input.announced.apply(&mut own);
+    input.announced.is_wrong(of, &own)
 }
 
-/// The side that is told nonsense ends the connection for that.
-fn check_refused(table: &mut Table, wrong: [bool; 2]) {
-    let mut refused = false;
-    for (side, other_is_wrong) in SIDES.into_iter().zip([wrong[1], wrong[0]]) {
-        let Some(hosted) = table.hosted(side) else {
+/// The victim keeps to what was announced.
+fn use_it(table: &mut Table, input: &Input, victim: Side) {
+    let peer = &input.announced;
+    let hosted = table.hosted(victim).expect("it goes on");
+    let connection = &mut hosted.connection;
+    assert!(!connection.is_handshaking());
+    assert_eq!(
+        connection.is_multipath(),
+        peer.initial_max_path_id != Some(0)
+    );
+    let mut opened = [0, 0];
+    for (is_bidi, length) in input.streams.iter().take(50) {
+        let dir = if *is_bidi { Dir::Bi } else { Dir::Uni };
+        let Some(id) = connection.streams().open(dir) else {
             continue;
         };
-        match hosted.lost() {
-            Some(ConnectionError::TransportError(error)) => {
-                assert!(other_is_wrong, "{error}");
-                assert_eq!(
-                    error.fault.code(),
-                    TransportErrorCode::TRANSPORT_PARAMETER_ERROR
-                );
-                refused = true;
-            }
-            Some(ConnectionError::ConnectionClosed(close)) => {
-                assert_eq!(close.code, TransportErrorCode::TRANSPORT_PARAMETER_ERROR);
-                refused = true;
-            }
-            Some(other) => panic!("{other}"),
-            None => {}
+        opened[usize::from(!is_bidi)] += 1;
+        let sent = connection
+            .send_stream(id)
+            .write(&vec![1; usize::from(*length)]);
+        let sent = sent.unwrap_or(0) as u64;
+        if let Some([_, remote, uni]) = peer.stream_data {
+            assert!(sent <= if *is_bidi { remote.0 } else { uni.0 });
         }
     }
-    assert!(refused, "nobody minds");
-}
-
-fn use_it(table: &mut Table, input: &Input) {
-    for side in SIDES {
-        let peer = announced(input, !side);
-        let now = table.now;
-        let Some(hosted) = table.hosted(side) else {
-            continue;
-        };
-        let connection = &mut hosted.connection;
-        let mut opened = [0, 0];
-        let mut written = 0;
-        for (by_client, is_bidi, length) in input.streams.iter().take(50) {
-            if *by_client != side.is_client() {
-                continue;
-            }
-            let dir = if *is_bidi { Dir::Bi } else { Dir::Uni };
-            let Some(id) = connection.streams().open(dir) else {
-                continue;
-            };
-            opened[usize::from(!is_bidi)] += 1;
-            let sent = connection
-                .send_stream(id)
-                .write(&vec![1; usize::from(*length)]);
-            let sent = sent.unwrap_or(0) as u64;
-            if let Some([_, remote, uni]) = peer.stream_data {
-                assert!(sent <= if *is_bidi { remote.0 } else { uni.0 });
-            }
-            written += sent;
-        }
-        assert!(peer.initial_max_data.is_none_or(|limit| written <= limit.0));
-        if let Some([bidi, uni]) = peer.streams {
-            assert!(opened[0] <= bidi.0 && opened[1] <= uni.0, "{opened:?}");
-        }
-        for length in input.datagrams.iter().take(10) {
-            let data = vec![2; usize::from(*length)];
-            let sent = connection.datagrams().send(data.into());
-            let most = peer.max_datagram_frame_size.map(|size| size.0);
-            assert!(sent.is_err() || most.is_none_or(|most| u64::from(*length) < most));
-            assert!(most != Some(0) || sent == Err(SendDatagramError::UnsupportedByPeer));
-        }
-        let is_multipath =
-            [&input.client, &input.server].map(|side| side.initial_max_path_id != Some(0));
-        assert_eq!(connection.is_multipath(), is_multipath == [true; 2]);
-        let _ = connection.initiate_key_update(now);
+    if let Some([bidi, uni]) = peer.streams {
+        assert!(opened[0] <= bidi.0 && opened[1] <= uni.0, "{opened:?}");
     }
-    for index in 0..input.paths % 6 {
-        let most = SIDES.map(|side| announced(input, side).initial_max_path_id);
-        let most = most.into_iter().flatten().min();
-        let opened = table.open_path(1 + index);
-        // Path IDs count from 0, and here the limits from 1.
-        let allowed = most.is_none_or(|most| index + 1 < most);
-        assert!(allowed || !opened, "path {} of {most:?}", index + 1);
-        table.take(Side::Client);
-        table.take(Side::Server);
-        check_sizes(table, input);
+    for length in input.datagrams.iter().take(10) {
+        let data = vec![2; usize::from(*length)];
+        let sent = connection.datagrams().send(data.into());
+        let most = peer.max_datagram_frame_size.map(|size| size.0);
+        assert!(sent.is_err() || most.is_none_or(|most| u64::from(*length) < most));
+        assert!(most != Some(0) || sent == Err(SendDatagramError::UnsupportedByPeer));
+    }
+    table.take(victim);
+    check_flight(table, peer, victim);
+    // Path IDs count from 0, and the announced limit here from 1.
+    let mut next = 1;
+    for index in 1..=input.paths % 6 {
+        let most = peer.initial_max_path_id;
+        let opened = victim.is_client() && table.open_path(index);
+        assert!(
+            !opened || most.is_none_or(|most| next < most),
+            "path {next} of {most:?}"
+        );
+        next += u8::from(opened);
         table.wait(Duration::from_millis(100));
     }
     table.wait(Duration::from_millis(200));
 }
 
-/// No datagram is larger than its receiver takes.
-fn check_sizes(table: &Table, input: &Input) {
-    for datagram in &table.in_flight {
-        let peer = announced(input, !datagram.from);
-        let most = peer.max_udp_payload_size.unwrap_or(u16::MAX);
+/// What the victim sends at first: no datagram is larger than its receiver takes, and no more bytes of
+/// streams than there is credit for.
+fn check_flight(table: &Table, peer: &Announced, victim: Side) {
+    let most = peer.max_udp_payload_size.unwrap_or(u16::MAX);
+    let mut ends: BTreeMap<StreamId, u64> = BTreeMap::new();
+    for datagram in table
+        .in_flight
+        .iter()
+        .filter(|datagram| datagram.from == victim)
+    {
         assert!(datagram.data.len() <= usize::from(most));
+        for frame in one_rtt_frames(datagram) {
+            if let Frame::Stream(stream) = frame {
+                let end = ends.entry(stream.stream_id).or_default();
+                *end = (*end).max(stream.offset + stream.data.len() as u64);
+            }
+        }
     }
+    let sent: u64 = ends.values().sum();
+    assert!(
+        peer.initial_max_data.is_none_or(|limit| sent <= limit.0),
+        "{sent} bytes"
+    );
+}
+
+/// The frames of a datagram's 1-RTT packet, which nothing but a tag protects.
+fn one_rtt_frames(datagram: &Datagram) -> Vec<Frame> {
+    let mut rest = datagram.data.clone();
+    while let (false, Ok(packet)) = (rest.is_empty(), next_packet(&mut rest, 8)) {
+        if let Header::Short { .. } = packet.header {
+            let start = packet.packet_number_offset + usize::from(packet.first & 3) + 1;
+            let payload = packet.data.freeze().slice(start..);
+            let payload = payload.slice(..payload.len() - TAG_LENGTH);
+            let frames: Result<_, _> = FrameIter::new(payload, true).collect();
+            return frames.expect("the victim's own frames");
+        }
+    }
+    Vec::new()
 }

@@ -387,14 +387,14 @@ impl Table {
         self.settle(to);
     }
 
-    /// Moves datagrams there and back, a millisecond each way, until nobody has anything to say.
+    /// Moves datagrams there and back, a millisecond each way, until nobody has anything to say, or
+    /// for half a second: a peer that breaks rules may keep a conversation going.
     pub fn exchange(&mut self) {
-        for round in 0.. {
+        for _ in 0..500 {
             SIDES.into_iter().for_each(|side| self.take(side));
             if self.in_flight.is_empty() {
                 return;
             }
-            assert!(round < 5000, "they talk without end");
             self.now += Duration::from_millis(1);
             for datagram in std::mem::take(&mut self.in_flight) {
                 self.give(datagram);
