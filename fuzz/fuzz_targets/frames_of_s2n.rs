@@ -6,7 +6,8 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use mpquic_core::Fault;
-use mpquic_core::unstable_wire::frame::{Frame, FrameIter};
+use mpquic_core::unstable_wire::RangeSet;
+use mpquic_core::unstable_wire::frame::{Ack, Frame, FrameIter};
 use s2n_codec::{DecoderBufferMut, EncoderValue};
 use s2n_quic_core::frame::{self as s2n, FrameMut};
 
@@ -33,7 +34,9 @@ fuzz_target!(|payload: &[u8]| {
                 };
                 let again = theirs.encode_to_vec();
                 let again: Vec<_> = FrameIter::new(again.into(), false).collect();
-                assert_eq!(again, [Ok(ours)]);
+                let again: Result<Vec<_>, _> = again.into_iter().collect();
+                let again = again.map(|frames| frames.into_iter().map(shortest).collect());
+                assert_eq!(again, Ok(vec![shortest(ours)]));
                 rest = left;
             }
             Err(error) => {
@@ -44,6 +47,19 @@ fuzz_target!(|payload: &[u8]| {
     }
     assert!(rest.is_empty(), "s2n-quic reads on");
 });
+
+/// Ranges are kept as they came; here, each number in as few bytes as possible.
+fn shortest(frame: Frame) -> Frame {
+    match frame {
+        Frame::Ack(ack) => {
+            let ranges = ack.ranges().map(|range| *range.start()..range.end() + 1);
+            let ranges: RangeSet = ranges.collect();
+            let ack = Ack::new(&ranges, ack.ack_delay, ack.ecn_counts);
+            Frame::Ack(ack.expect("it has ranges"))
+        }
+        other => other,
+    }
+}
 
 /// s2n-quic has frames of its own, and leaves some checks to those who use a frame.
 fn assert_is_lenient(fault: Fault, frame: &FrameMut<'_>) {
