@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_core::config::{ClientConfig, EndpointConfig, ServerConfig};
@@ -16,6 +16,7 @@ use crate::invariants::Invariants;
 use crate::network::Network;
 use crate::observer::Observer;
 use crate::packet::Packet;
+use crate::socket_buffer::SocketBuffer;
 
 /// Datagrams leave in batches of at most this many, as with segmentation offload.
 const MAX_BATCH: usize = 64;
@@ -34,6 +35,15 @@ pub enum AcceptPolicy {
     Refuse,
     /// Drops every attempt without an answer.
     Ignore,
+}
+
+/// What a process that goes on after a stop does first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnResume {
+    /// It takes the packets that wait in its socket.
+    Packets,
+    /// It serves the timers that are overdue.
+    Timers,
 }
 
 /// A connection on a host, with its application.
@@ -78,6 +88,10 @@ pub struct Host<A> {
     transmit_buffer: Vec<u8>,
     block: BytesMut,
     up: bool,
+    /// What waits for the process while it is stopped.
+    stopped: Option<SocketBuffer>,
+    /// How far its clock is ahead of the network's.
+    ahead: Duration,
     checks: bool,
     shows_queues: bool,
 }
@@ -103,6 +117,8 @@ impl<A: Application> Host<A> {
             transmit_buffer: Vec::new(),
             block: BytesMut::new(),
             up: true,
+            stopped: None,
+            ahead: Duration::ZERO,
             checks: true,
             shows_queues: false,
         }
@@ -139,6 +155,51 @@ impl<A: Application> Host<A> {
         self.up = true;
     }
 
+    /// Stops the process: it does nothing until it goes on, and what arrives waits in its socket.
+    pub fn stop(&mut self) {
+        self.stopped.get_or_insert_default();
+    }
+
+    /// True while the process is stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+
+    /// Lets a stopped process go on.
+    pub(crate) fn resume(&mut self, now: Instant, first: OnResume, network: &mut Network) {
+        let Some(waiting) = self.stopped.take() else {
+            return;
+        };
+        for index in 0..self.connections.len() {
+            mark(&mut self.connections, &mut self.dirty, index);
+            if first == OnResume::Timers && !self.connections[index].drained {
+                self.arm(index);
+                self.wake(now, index);
+            }
+        }
+        for packet in waiting {
+            self.receive(now, packet, network);
+        }
+    }
+
+    /// The host's clock jumps forward: all its timers end that much sooner.
+    pub fn jump_clock(&mut self, by: Duration) {
+        self.ahead += by;
+        for index in 0..self.connections.len() {
+            mark(&mut self.connections, &mut self.dirty, index);
+        }
+    }
+
+    /// What the host's clock shows at a time of the network.
+    pub fn time(&self, now: Instant) -> Instant {
+        now + self.ahead
+    }
+
+    /// Drops all connections and applications, and leaves the endpoint.
+    pub fn into_endpoint(self) -> Endpoint {
+        self.endpoint
+    }
+
     /// Starts a connection and returns its index.
     ///
     /// # Errors
@@ -151,6 +212,7 @@ impl<A: Application> Host<A> {
         four_tuple: FourTuple,
         server_name: &str,
     ) -> Result<usize, ConnectError> {
+        let now = self.time(now);
         let (handle, connection) = self
             .endpoint
             .connect(now, config, four_tuple, server_name)?;
@@ -211,6 +273,10 @@ impl<A: Application> Host<A> {
         if !self.up {
             return;
         }
+        if let Some(waiting) = &mut self.stopped {
+            return waiting.push(packet);
+        }
+        let now = self.time(now);
         let four_tuple = FourTuple::new(packet.destination, packet.source);
         let size = packet.data.len();
         let buffer = &mut self.transmit_buffer;
@@ -231,7 +297,7 @@ impl<A: Application> Host<A> {
                 let observer = Observer::of_server(four_tuple, size, proven);
                 self.decide(now, incoming, observer, network);
             }
-            Some(DatagramEvent::Response(transmit)) => self.transmit(now, &transmit, network),
+            Some(DatagramEvent::Response(transmit)) => self.transmit(&transmit, network),
             Some(DatagramEvent::StatelessReset(handle)) => {
                 if let Some(index) = self.by_handle.get(&handle).copied() {
                     let hosted = &mut self.connections[index];
@@ -272,7 +338,7 @@ impl<A: Application> Host<A> {
             }
         };
         if let Some(transmit) = response {
-            self.transmit(now, &transmit, network);
+            self.transmit(&transmit, network);
         }
     }
 
@@ -290,9 +356,10 @@ impl<A: Application> Host<A> {
             return;
         }
         hosted.wake = None;
-        if !self.up || hosted.drained {
+        if !self.up || self.stopped.is_some() || hosted.drained {
             return;
         }
+        let now = now + self.ahead;
         let is_due = |time: Option<Instant>| time.is_some_and(|time| time <= now);
         let timeout = is_due(hosted.connection.poll_timeout().map(|(time, _)| time));
         if timeout {
@@ -319,8 +386,9 @@ impl<A: Application> Host<A> {
     pub(crate) fn service(&mut self, now: Instant, network: &mut Network) {
         while let Some(index) = self.dirty.pop() {
             self.connections[index].dirty = false;
-            if self.up && !self.connections[index].drained {
-                self.service_connection(now, index, network);
+            let runs = self.up && self.stopped.is_none();
+            if runs && !self.connections[index].drained {
+                self.service_connection(self.time(now), index, network);
             }
         }
     }
@@ -332,7 +400,7 @@ impl<A: Application> Host<A> {
             buffer.clear();
             let connection = &self.connections[index].connection;
             if self.shows_queues && connection.needs_local_queues() {
-                tell_queues(now, &mut self.connections[index].connection, network);
+                tell_queues(&mut self.connections[index].connection, network);
             }
             let hosted = &mut self.connections[index];
             if self.checks {
@@ -351,7 +419,7 @@ impl<A: Application> Host<A> {
                 } = hosted;
                 observer.on_transmit(&transmit, &buffer, connection);
             }
-            self.send_batch(now, &transmit, &buffer, network);
+            self.send_batch(&transmit, &buffer, network);
         }
         self.transmit_buffer = buffer;
         // Sending may itself have produced events.
@@ -369,7 +437,8 @@ impl<A: Application> Host<A> {
         let timeout = hosted.connection.poll_timeout().map(|(time, _)| time);
         let next = [timeout, hosted.application.next_timeout()];
         let next = next.into_iter().flatten().min();
-        if let Some(next) = next
+        // In the network's time.
+        if let Some(next) = next.and_then(|next| next.checked_sub(self.ahead))
             && hosted.wake.is_none_or(|wake| next < wake)
         {
             hosted.wake = Some(next);
@@ -402,19 +471,14 @@ impl<A: Application> Host<A> {
     }
 
     /// Sends what an endpoint wrote into the transmit buffer.
-    fn transmit(&mut self, now: Instant, transmit: &Transmit, network: &mut Network) {
+    fn transmit(&mut self, transmit: &Transmit, network: &mut Network) {
         let buffer = std::mem::take(&mut self.transmit_buffer);
-        self.send_batch(now, transmit, &buffer, network);
+        self.send_batch(transmit, &buffer, network);
         self.transmit_buffer = buffer;
     }
 
-    fn send_batch(
-        &mut self,
-        now: Instant,
-        transmit: &Transmit,
-        buffer: &[u8],
-        network: &mut Network,
-    ) {
+    fn send_batch(&mut self, transmit: &Transmit, buffer: &[u8], network: &mut Network) {
+        let now = network.now();
         let FourTuple { local, remote } = transmit.four_tuple;
         let route = network.route(local, remote);
         let bytes = &buffer[..transmit.size];
@@ -431,7 +495,8 @@ impl<A: Application> Host<A> {
     }
 }
 
-fn tell_queues(now: Instant, connection: &mut Connection, network: &mut Network) {
+fn tell_queues(connection: &mut Connection, network: &mut Network) {
+    let now = network.now();
     let paths: Vec<_> = connection.paths().collect();
     for path in paths {
         let Some(stats) = connection.path_stats(path) else {

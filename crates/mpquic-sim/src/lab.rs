@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use crate::application::Application;
-use crate::host::Host;
+use crate::host::{Host, OnResume};
 use crate::network::{HostId, Network};
 
 /// The time limit passed before the condition held.
@@ -70,6 +70,16 @@ impl<A: Application> Lab<A> {
     /// A host to call methods on.
     pub fn host_mut(&mut self, id: HostId) -> &mut Host<A> {
         &mut self.hosts[id.0]
+    }
+
+    /// Lets a stopped host go on.
+    pub fn resume(&mut self, id: HostId, first: OnResume) {
+        self.hosts[id.0].resume(self.now, first, &mut self.network);
+    }
+
+    /// The hosts, in the order in which they were added: the network ends, with all in it.
+    pub fn into_hosts(self) -> Vec<Host<A>> {
+        self.hosts
     }
 
     /// The virtual time.

@@ -41,13 +41,14 @@ mod pair;
 mod pattern;
 mod policies;
 pub mod scenario;
+mod socket_buffer;
 pub mod tls;
 mod topology;
 mod traffic;
 mod transfers;
 
 pub use application::Application;
-pub use host::{AcceptPolicy, Host, Hosted};
+pub use host::{AcceptPolicy, Host, Hosted, OnResume};
 pub use lab::{Lab, TimedOut};
 pub use link::{Backlog, Change, Jitter, Link, LinkConfig, LinkCounters, Loss, Variation};
 pub use nat::Nat;

@@ -292,6 +292,11 @@ impl Network {
         self.unroutable
     }
 
+    /// The time.
+    pub(crate) fn now(&self) -> Instant {
+        self.now
+    }
+
     /// Tells the network the time, for changes made between events.
     pub(crate) fn set_now(&mut self, now: Instant) {
         self.now = self.now.max(now);

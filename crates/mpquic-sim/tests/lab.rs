@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mpquic_core::config::{EndpointConfig, TransportConfig};
-use mpquic_core::{Connection, Event, FourTuple};
-use mpquic_sim::{Application, Backlog, Hop, Host, HostId, Lab, LinkConfig, NullCrypto, Transfers};
+use mpquic_core::{Connection, ConnectionError, Event, FourTuple};
+use mpquic_sim::{
+    Application, Backlog, Hop, Host, HostId, Lab, LinkConfig, NullCrypto, OnResume, Pair, Setup,
+    Side, Topology, Transfers,
+};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -139,4 +142,61 @@ fn an_application_of_ones_own_keeps_time() {
     // Probes of the MTU may be ahead of a datagram: 12 ms each at this rate.
     let (min, max) = (voice.delays.iter().min(), voice.delays.iter().max());
     assert!(*max.unwrap() - *min.unwrap() < 30 * MS, "{min:?} {max:?}");
+}
+
+fn pair() -> Pair {
+    let topology = Topology::new().path("only", LinkConfig::new(10.0, 10 * MS));
+    Pair::connected(&topology, Setup::new())
+}
+
+#[test]
+fn a_stopped_process_reads_what_waited_for_it() {
+    for first in [OnResume::Packets, OnResume::Timers] {
+        let mut pair = pair();
+        let received = |pair: &Pair| pair.hosted(Side::Server).unwrap().application.received();
+        pair.stop(Side::Server);
+        pair.send(Side::Client, 1000);
+        pair.drive(5 * SECOND);
+        assert_eq!(received(&pair), 0);
+        pair.resume(Side::Server, first);
+        pair.drive(Duration::ZERO);
+        assert_eq!(received(&pair), 1000);
+    }
+}
+
+/// Its connections are over by their own clock, which is asked first.
+#[test]
+fn a_process_that_was_stopped_for_too_long_may_see_its_timers_first() {
+    for (first, is_lost) in [(OnResume::Packets, false), (OnResume::Timers, true)] {
+        let mut pair = pair();
+        pair.stop(Side::Server);
+        pair.send(Side::Client, 1000);
+        pair.drive(31 * SECOND);
+        pair.resume(Side::Server, first);
+        pair.drive(Duration::ZERO);
+        let reason = ConnectionError::TimedOut;
+        let lost = pair.has_event(Side::Server, &Event::ConnectionLost { reason });
+        assert_eq!(lost, is_lost, "{first:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_jumps_ends_timers_sooner() {
+    let mut pair = pair();
+    pair.jump_clock(Side::Client, 29 * SECOND);
+    pair.drive(MS);
+    let reason = ConnectionError::TimedOut;
+    let lost = Event::ConnectionLost { reason };
+    assert!(!pair.has_event(Side::Client, &lost));
+    pair.jump_clock(Side::Client, 2 * SECOND);
+    pair.drive(MS);
+    assert!(pair.has_event(Side::Client, &lost));
+    assert!(!pair.has_event(Side::Server, &lost));
+    pair.run_until_drained(60 * SECOND);
+    let endpoints = pair.into_endpoints();
+    assert!(
+        endpoints
+            .iter()
+            .all(|endpoint| endpoint.stats().memory == 0)
+    );
 }
