@@ -6,6 +6,7 @@ mod configuration;
 mod conformance;
 mod ecn;
 mod endpoint;
+mod faults;
 mod handshake;
 mod hostile;
 mod hostile_policies;

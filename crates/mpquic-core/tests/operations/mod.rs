@@ -14,7 +14,7 @@ mod found;
 mod operation;
 mod reasons;
 mod run;
-mod setup;
+pub(crate) mod setup;
 
 use operation::operation;
 use proptest::prelude::*;

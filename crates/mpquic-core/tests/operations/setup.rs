@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// How the configurations of the two sides are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sides {
+pub(crate) enum Sides {
     /// One for both, with few differences from the defaults.
     Alike,
     /// One for each.
@@ -20,15 +20,15 @@ pub(super) enum Sides {
 }
 
 /// Network and configurations of a run.
-pub(super) struct Drawn {
-    pub(super) random: Xoshiro256PlusPlus,
-    pub(super) topology: Topology,
-    pub(super) names: Vec<String>,
-    pub(super) single_server_address: bool,
-    pub(super) setup: Setup,
+pub(crate) struct Drawn {
+    pub(crate) random: Xoshiro256PlusPlus,
+    pub(crate) topology: Topology,
+    pub(crate) names: Vec<String>,
+    pub(crate) single_server_address: bool,
+    pub(crate) setup: Setup,
 }
 
-fn one_of<T: Copy>(random: &mut impl Rng, all: &[T]) -> T {
+pub(crate) fn one_of<T: Copy>(random: &mut impl Rng, all: &[T]) -> T {
     all[random.random_range(0..all.len())]
 }
 
@@ -144,7 +144,7 @@ fn vary_timeouts(random: &mut Xoshiro256PlusPlus, setup: &mut Setup, is_natted: 
 }
 
 /// Draws everything from a seed.
-pub(super) fn draw(seed: u64, tls: bool, sides: Sides) -> Drawn {
+pub(crate) fn draw(seed: u64, tls: bool, sides: Sides) -> Drawn {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut topology = Topology::new();
     let mut names = Vec::new();
