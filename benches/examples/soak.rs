@@ -1,0 +1,249 @@
+//! Connections come and go for a long time, over loopback; memory, descriptors and tasks must not
+//! grow.
+//!
+//! ```text
+//! cargo run --release -p mpquic-benches --example soak -- [MINUTES]
+//! ```
+//!
+//! Client and server are processes of their own, each on one thread. A connection has two paths from
+//! the start, echoes a stream, closes one path, echoes another stream and is closed, by either side
+//! or because its last handle is dropped. Meanwhile one of the client's two sockets is closed and
+//! opened again, once a second. The time is cut into rounds. After each, all connections are over,
+//! and a line says what is left.
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::process::id;
+use std::time::Duration;
+
+use mpquic_benches::process::{Failure, Process, resident};
+use mpquic_tokio::{
+    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, default_transport,
+};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+const ALPN: &[&[u8]] = &[b"soak"];
+const ROUNDS: u32 = 12;
+/// Connections at a time.
+const WORKERS: u64 = 16;
+/// A connection that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LARGEST: usize = 300_000;
+/// Asks the server to close the connection.
+const CLOSE: &[u8] = b"close";
+/// What rounds may differ by: parts of 1024, and bytes.
+const NOISE: (u64, u64) = (100, 2 << 20);
+
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.first().is_some_and(|word| word == "server") {
+        return serve();
+    }
+    let minutes: f64 = words.first().map_or(Ok(5.0), |word| word.parse())?;
+    let mut server = Process::start(&["server"])?;
+    let address: SocketAddr = server.line()?.parse()?;
+    let length = Duration::from_secs_f64(minutes * 60.0) / ROUNDS;
+    runtime()?.block_on(run(&mut server, address, length))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+/// Serves until its input ends; reports on each byte of it.
+fn serve() -> Result<(), Failure> {
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin();
+        while stdin.read_exact(&mut [0]).is_ok() && sender.send(()).is_ok() {}
+    });
+    runtime()?.block_on(async {
+        let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+        let endpoint = Endpoint::server(config, "127.0.0.1:0".parse()?)?;
+        println!("{}", endpoint.local_addr()?);
+        let accepting = endpoint.clone();
+        tokio::spawn(async move {
+            while let Some(incoming) = accepting.accept().await {
+                tokio::spawn(async move {
+                    if let Ok(connection) = incoming.await {
+                        while let Ok((send, receive)) = connection.accept_bi().await {
+                            tokio::spawn(answer(connection.clone(), send, receive));
+                        }
+                    }
+                });
+            }
+        });
+        while lines.recv().await.is_some() {
+            endpoint.wait_idle().await;
+            println!("{} {}", tasks(), endpoint.stats().memory);
+        }
+        std::process::exit(0)
+    })
+}
+
+/// Sends back what it receives. The client notices what fails.
+async fn answer(
+    connection: Connection,
+    mut send: SendStream,
+    mut receive: RecvStream,
+) -> Result<(), Failure> {
+    let request = receive.read_to_end(LARGEST).await?;
+    if request == CLOSE {
+        connection.close(1u32.into(), b"as asked");
+        return Ok(());
+    }
+    send.write_all(&request).await?;
+    Ok(send.finish()?)
+}
+
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+fn descriptors(process: u32) -> Result<u64, Failure> {
+    Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count() as u64)
+}
+
+/// What both processes use while there is no connection: each first of the client, then of the
+/// server.
+#[derive(Debug, Clone, Copy)]
+struct Use {
+    memory: [u64; 2],
+    descriptors: [u64; 2],
+    tasks: [u64; 2],
+    /// What endpoints say that they keep.
+    kept: [u64; 2],
+}
+
+async fn run(server: &mut Process, address: SocketAddr, length: Duration) -> Result<(), Failure> {
+    let locals: [SocketAddr; 2] = ["127.0.0.1:0".parse()?, "127.0.0.2:0".parse()?];
+    let config = ClientConfig::dangerous_insecure(ALPN)?
+        .transport_config(default_transport().build()?)
+        .server_addresses(vec![address]);
+    let builder = Endpoint::builder().client(config);
+    let endpoint = locals.into_iter().fold(builder, |it, local| it.bind(local));
+    let endpoint = endpoint.build()?;
+    println!("each: client, server");
+    let mut rounds = Vec::new();
+    let mut number = 0;
+    for round in 1..=ROUNDS {
+        let end = Instant::now() + length;
+        let mut workers = JoinSet::new();
+        for _ in 0..WORKERS {
+            number += 1;
+            let first = number * 1_000_000;
+            workers.spawn(work(endpoint.clone(), address, first, end));
+        }
+        flap(&endpoint, locals[1], end).await?;
+        let mut done = 0;
+        for result in workers.join_all().await {
+            done += result?;
+        }
+        endpoint.wait_idle().await;
+        let sample = sample(server, &endpoint)?;
+        println!("round {round}: {done} connections, {sample:?}");
+        rounds.push(sample);
+    }
+    check(&rounds)
+}
+
+fn sample(server: &mut Process, endpoint: &Endpoint) -> Result<Use, Failure> {
+    server.ask()?;
+    let line = server.line()?;
+    let (tasks_there, kept) = line.split_once(' ').ok_or("no report")?;
+    Ok(Use {
+        memory: [resident(id())?, resident(server.id())?],
+        descriptors: [descriptors(id())?, descriptors(server.id())?],
+        tasks: [tasks() as u64, tasks_there.parse()?],
+        kept: [endpoint.stats().memory, kept.parse()?],
+    })
+}
+
+/// The last third must need no more than the first one. The very first round, in which pools fill,
+/// counts as well.
+fn check(rounds: &[Use]) -> Result<(), Failure> {
+    let (first, last) = (&rounds[..rounds.len() / 3], &rounds[rounds.len() * 2 / 3..]);
+    let figures: [(&str, fn(&Use) -> [u64; 2], (u64, u64)); 4] = [
+        ("memory", |it| it.memory, NOISE),
+        ("descriptors", |it| it.descriptors, (0, 0)),
+        ("tasks", |it| it.tasks, (0, 0)),
+        ("what endpoints keep", |it| it.kept, (0, 1 << 20)),
+    ];
+    for (name, figure, (parts, bytes)) in figures {
+        for (index, process) in ["client", "server"].into_iter().enumerate() {
+            let most = |rounds: &[Use]| rounds.iter().map(|it| figure(it)[index]).max();
+            let (first, last) = (most(first).unwrap_or(0), most(last).unwrap_or(0));
+            println!("{name} of the {process}: at most {first} first, {last} last");
+            if last > first + first * parts / 1024 + bytes {
+                return Err(format!("{name} of the {process} grows").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Closes a socket and opens it again until a time.
+async fn flap(endpoint: &Endpoint, local: SocketAddr, end: Instant) -> Result<(), Failure> {
+    while Instant::now() < end {
+        sleep(Duration::from_millis(700)).await;
+        let bound = endpoint.local_addrs();
+        let bound = bound.into_iter().find(|it| it.ip() == local.ip());
+        if !endpoint.remove_local(bound.ok_or("the socket is gone")?) {
+            return Err("the socket cannot be closed".into());
+        }
+        sleep(Duration::from_millis(300)).await;
+        endpoint.add_local(local)?;
+    }
+    Ok(())
+}
+
+/// One connection after the other, until a time. Returns how many.
+async fn work(
+    endpoint: Endpoint,
+    server: SocketAddr,
+    first: u64,
+    end: Instant,
+) -> Result<u64, Failure> {
+    let mut number = first;
+    while Instant::now() < end {
+        timeout(PATIENCE, session(&endpoint, server, number)).await??;
+        number += 1;
+    }
+    Ok(number - first)
+}
+
+async fn session(endpoint: &Endpoint, server: SocketAddr, number: u64) -> Result<(), Failure> {
+    let connection = endpoint.connect(server, "localhost")?.await?;
+    let size = (number.wrapping_mul(7919) % LARGEST as u64) as usize;
+    echo(&connection, size).await?;
+    let paths = connection.paths();
+    let closed = paths.get(number as usize % paths.len().max(1));
+    // The last one cannot be closed.
+    let _may_be_refused = closed.map(mpquic_tokio::Path::close);
+    echo(&connection, size / 2).await?;
+    match number % 3 {
+        0 => connection.close(0u32.into(), b"done"),
+        1 => drop(connection),
+        _ => {
+            let (mut send, _receive) = connection.open_bi().await?;
+            send.write_all(CLOSE).await?;
+            send.finish()?;
+            connection.closed().await;
+        }
+    }
+    Ok(())
+}
+
+async fn echo(connection: &Connection, size: usize) -> Result<(), Failure> {
+    let data: Vec<u8> = (0..size).map(|index| (index * 31 / 7) as u8).collect();
+    let (mut send, mut receive) = connection.open_bi().await?;
+    send.write_all(&data).await?;
+    send.finish()?;
+    match receive.read_to_end(LARGEST).await? == data {
+        true => Ok(()),
+        false => Err("something else came back".into()),
+    }
+}
