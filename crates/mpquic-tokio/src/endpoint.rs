@@ -159,10 +159,15 @@ impl Endpoint {
         Ok(Connecting::new(first).or_else(state, config, tuples, server_name))
     }
 
-    /// Waits for the next client that wants to connect; `None` once the endpoint is closed.
+    /// Waits for the next client that wants to connect; `None` once the endpoint is closed. Between
+    /// two clients, other tasks have their turn, so that connections do not wait until many are
+    /// accepted.
+    ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
         let state = self.state();
+        // What follows from the attempt before, TLS above all, takes long.
+        tokio::task::yield_now().await;
         loop {
             let notified = state.attempts.notified();
             tokio::pin!(notified);

@@ -1,6 +1,7 @@
 //! Attempts to connect where nobody takes them any more, and connections whose peer has forgotten
 //! them.
 
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -29,6 +30,35 @@ async fn a_server_that_restarted_ends_the_connections_it_does_not_know() -> Test
     assert_eq!(a.closed().await, ConnectionError::Reset);
     assert!(start.elapsed() <= ROUND_TRIP, "{:?}", start.elapsed());
     assert_eq!(pair.server.endpoint.stats().stateless_resets, 1);
+    Ok(())
+}
+
+/// TLS takes long. Between two attempts, datagrams of connections have their turn.
+#[tokio::test(start_paused = true)]
+async fn attempts_that_come_together_do_not_hold_up_connections() -> TestResult {
+    const ATTEMPTS: usize = 200;
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect().await?;
+    let listening = pair.server.endpoint.clone();
+    let accepted = || pair.server.endpoint.stats().accepted_handshakes;
+    let (to, before) = (listening.local_addr()?, accepted());
+    tokio::spawn(async move {
+        while let Some(incoming) = listening.accept().await {
+            tokio::spawn(incoming.into_future());
+        }
+    });
+    let connect = |_| pair.client.endpoint.connect(to, "localhost");
+    let connecting: Result<Vec<_>, _> = (0..ATTEMPTS).map(connect).collect();
+    let mut stream = a.open_uni().await?;
+    stream.write_all(b"behind them").await?;
+    stream.finish()?;
+    let mut stream = b.accept_uni().await?;
+    assert_eq!(stream.read_to_end(100).await?, b"behind them");
+    let first = accepted() - before;
+    assert!(first < 50, "{first} of {ATTEMPTS} were accepted first");
+    for connecting in connecting? {
+        connecting.await?;
+    }
     Ok(())
 }
 
