@@ -16,6 +16,7 @@ use rustls::crypto::CryptoProvider;
 
 use crate::drill::Step;
 use crate::failure::Failure;
+use crate::serve_limits::LimitArgs;
 use crate::trust::{Fingerprint, Trust};
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
@@ -49,7 +50,8 @@ pub(crate) enum Command {
 /// Over HTTP/3, with a page for each directory that has no index.html, and over HTTP/0.9.
 ///
 /// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of a
-/// self-signed certificate, for the --pin option of `mpquic get`. Runs until interrupted.
+/// self-signed certificate, for the --pin option of `mpquic get`. Runs until SIGINT or SIGTERM, then
+/// lets open requests finish (--drain-timeout). A client, where an option limits one, is an address.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directory to serve; nothing outside it is ever sent
@@ -86,6 +88,8 @@ pub(crate) struct Serve {
     /// them; costs a round trip
     #[arg(long)]
     pub(crate) retry: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) connections: Connections,
 }

@@ -23,6 +23,8 @@ pub(crate) enum Refusal {
     /// The request makes no sense.
     BadRequest,
     NotFound,
+    /// The client asks too often.
+    TooMany,
     /// Reading the file failed.
     Failed,
     /// The client lets nothing through.
@@ -132,6 +134,7 @@ impl Session {
         outlet: &mut impl Outlet,
         content: &mut OpenContent,
     ) -> Result<u64, Refusal> {
+        let most = (self.limits.largest_piece()).clamp(FIRST_PIECE, MAX_PIECE);
         let (mut sent, mut size) = (0, FIRST_PIECE);
         loop {
             let room = self.limits.progress(outlet.writable()).await??;
@@ -148,7 +151,8 @@ impl Session {
                 };
             }
             sent += piece.len() as u64;
-            size = (2 * size).min(MAX_PIECE);
+            size = (2 * size).min(most);
+            self.limits.pace(piece.len()).await;
             self.write(outlet, piece).await?;
         }
     }

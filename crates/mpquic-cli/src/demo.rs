@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::args::{Alpn, Cipher, Demo};
 use crate::clients::Clients;
 use crate::download::Download;
+use crate::drain::drain;
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::rate_limit::limited;
@@ -35,7 +36,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let source: Arc<dyn Source> = generated.clone();
     let accepting = tokio::spawn({
         let server = server.clone();
-        async move { Service::new(source).accept(&server).await }
+        async move { Service::new(source).accept(&server, drain().1).await }
     });
 
     let addresses = server.local_addrs();

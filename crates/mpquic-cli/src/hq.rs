@@ -2,6 +2,7 @@
 //! stream, the answer is the bare file. There is no status code: if a file cannot be sent, the
 //! stream is reset.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,11 +10,14 @@ use futures_util::FutureExt;
 use http::Uri;
 use mpquic_core::{ConnectionError, VarInt};
 use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, StoppedError, WriteError};
+use tokio::sync::mpsc;
 
 use crate::delivery::{Outlet, Refusal, Session};
+use crate::drain::Draining;
 use crate::files::Source;
 use crate::limits;
 use crate::protocol::{self, RequestError, Response};
+use crate::serve::ENDS;
 
 /// Longest request line we read.
 const MAX_REQUEST: usize = 8 << 10;
@@ -22,8 +26,9 @@ const BAD_REQUEST: u32 = 400;
 const NOT_FOUND: u32 = 404;
 const STALLED: u32 = 408;
 const SERVER_ERROR: u32 = 500;
-/// Application error code of a connection whose client cancels too many requests.
-const TOO_MANY_CANCELLED: u32 = 429;
+const ENDING: u32 = 503;
+/// Also the application error code of a connection whose client cancels too many requests.
+const TOO_MANY: u32 = 429;
 
 /// The client's side.
 #[derive(Clone)]
@@ -79,26 +84,50 @@ pub(crate) async fn serve(
     connection: Connection,
     source: Arc<dyn Source>,
     limits: limits::Client,
+    mut draining: Draining,
 ) -> ConnectionError {
     let session = Arc::new(Session {
         connection,
         source,
         limits,
-        too_many_cancelled: VarInt::from_u32(TOO_MANY_CANCELLED),
+        too_many_cancelled: VarInt::from_u32(TOO_MANY),
     });
+    // Every request has one of the senders until it is answered.
+    let (open, mut answered) = mpsc::channel::<Infallible>(1);
     loop {
-        match session.connection.accept_bi().await {
+        let accepted = tokio::select! {
+            accepted = session.connection.accept_bi() => accepted,
+            () = draining.begun() => break,
+        };
+        match accepted {
             Ok((send, recv)) => {
                 let request = Request {
                     session: session.clone(),
                     send,
                     recv,
                 };
-                tokio::spawn(request.answer());
+                let open = open.clone();
+                tokio::spawn(async move {
+                    request.answer().await;
+                    drop(open);
+                });
             }
             Err(error) => return error,
         }
     }
+    drop(open);
+    loop {
+        tokio::select! {
+            accepted = session.connection.accept_bi() => match accepted {
+                // A closed stream needs no reset.
+                Ok((mut send, _)) => drop(send.reset(VarInt::from_u32(ENDING))),
+                Err(error) => return error,
+            },
+            _ = answered.recv() => break,
+        }
+    }
+    session.connection.close(VarInt::from_u32(0), ENDS);
+    session.connection.closed().await
 }
 
 /// A request, and the stream for its answer.
@@ -125,6 +154,7 @@ fn reset_code(refusal: Refusal) -> Option<u32> {
     match refusal {
         Refusal::BadRequest => Some(BAD_REQUEST),
         Refusal::NotFound => Some(NOT_FOUND),
+        Refusal::TooMany => Some(TOO_MANY),
         Refusal::Stalled => Some(STALLED),
         Refusal::Failed => Some(SERVER_ERROR),
         Refusal::Cancelled | Refusal::Gone => None,
@@ -216,6 +246,9 @@ impl Request {
 
     async fn send_file(&mut self, target: &str) -> Result<u64, Refusal> {
         let session = self.session.clone();
+        if !session.limits.may_request() {
+            return Err(Refusal::TooMany);
+        }
         let _open = session.admit(self).await?;
         let mut content = session.open(target).await?;
         let sent = session.send(self, &mut content).await?;
@@ -348,7 +381,7 @@ mod tests {
         let ConnectionError::ApplicationClosed(close) = soon(attack).await.unwrap_err() else {
             panic!("{:?}", connection.close_reason());
         };
-        assert_eq!(close.error_code, VarInt::from_u32(TOO_MANY_CANCELLED));
+        assert_eq!(close.error_code, VarInt::from_u32(TOO_MANY));
         let read = source.read.load(Ordering::SeqCst);
         assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
     }

@@ -1,26 +1,33 @@
 //! The server's side of HTTP/3: files with conditions and ranges, and a page for each directory.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, X_CONTENT_TYPE_OPTIONS,
+    CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
 use mpquic_h3::{RecvStream, SendStream, h3};
 use mpquic_tokio::{Connection, StoppedError, StreamId, StreamWatch, VarInt};
+use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::delivery::{Outlet, Refusal, Session};
 use crate::directory_page::{page, percent_encode};
+use crate::drain::Draining;
 use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
 use crate::limits::{self, OpenFile};
 use crate::selection::{Selection, Version};
+use crate::serve::ENDS;
 
+/// The longest wait for requests that were sent before the client heard of the server's end.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Longest request fields, bytes: as sent, and as `h3` counts them decoded.
 const MAX_FIELDS: u32 = 16 << 10;
 /// Most that is read of a request's body.
@@ -37,6 +44,7 @@ pub(crate) async fn serve(
     connection: Connection,
     source: Arc<dyn Source>,
     limits: limits::Client,
+    draining: Draining,
 ) -> String {
     let session = Arc::new(Session {
         connection,
@@ -49,7 +57,7 @@ pub(crate) async fn serve(
     builder.max_field_section_size(MAX_FIELDS.into());
     let ended = match builder.build(quic).await {
         Ok(mut connected) => {
-            let ended = accept(&session, &mut connected).await;
+            let ended = accept(&session, &mut connected, draining).await;
             if ended.is_ok() {
                 // The client wants nothing more. It gets the end of the last answer only as long as
                 // the connection is open.
@@ -67,12 +75,79 @@ pub(crate) async fn serve(
     }
 }
 
-async fn accept(session: &Arc<Session>, connected: &mut Connected) -> Result<(), ConnectionError> {
-    while let Some(request) = connected.accept().await? {
-        let session = session.clone();
-        tokio::spawn(async move { receive(&session, request).await });
+/// Accepts requests until the client wants nothing more, or the server is about to end and every
+/// request is answered.
+async fn accept(
+    session: &Arc<Session>,
+    connected: &mut Connected,
+    mut draining: Draining,
+) -> Result<(), ConnectionError> {
+    // Every request has one of the senders until its answer has arrived.
+    let (open, mut answered) = mpsc::channel::<Infallible>(1);
+    let begin = |request| {
+        let (session, open) = (session.clone(), open.clone());
+        tokio::spawn(async move {
+            receive(&session, request).await;
+            drop(open);
+        });
+    };
+    let mut is_first = true;
+    loop {
+        tokio::select! {
+            request = connected.accept() => match request? {
+                Some(request) => begin(request),
+                None => {
+                    // All that h3 knows of. Their end may still be on its way.
+                    drop(open);
+                    let _ = answered.recv().await;
+                    return Ok(());
+                }
+            },
+            () = draining.begun() => break,
+        }
+        is_first = false;
     }
+    // RFC 9114 section 5.2: first a GOAWAY that shuts nothing out, for the requests that are on
+    // their way. If there was none yet, h3 names the first one at once.
+    connected.shutdown(usize::MAX).await?;
+    if !is_first {
+        let round_trip = session.connection.rtt().unwrap_or_default();
+        let over = tokio::time::sleep(round_trip.min(LONGEST_WAIT));
+        tokio::pin!(over);
+        loop {
+            tokio::select! {
+                () = &mut over => break,
+                request = connected.accept() => match request? {
+                    Some(request) => begin(request),
+                    None => break,
+                },
+            }
+        }
+    }
+    connected.shutdown(1).await?;
+    drop(open);
+    loop {
+        tokio::select! {
+            request = connected.accept() => match request? {
+                Some(request) => drop(tokio::spawn(reject(request))),
+                None => {
+                    let _ = answered.recv().await;
+                    break;
+                }
+            },
+            _ = answered.recv() => break,
+        }
+    }
+    session.connection.close(code(Code::H3_NO_ERROR), ENDS);
     Ok(())
+}
+
+/// Tells a client that nothing was done for its request, so that it may ask another server.
+async fn reject(request: RequestResolver<mpquic_h3::Connection, Bytes>) {
+    if let Ok((_, mut stream)) = request.resolve_request().await {
+        stream.stop_sending(Code::H3_REQUEST_REJECTED);
+        stream.stop_stream(Code::H3_REQUEST_REJECTED);
+    }
 }
 
 /// Receives a request and answers it.
@@ -187,6 +262,10 @@ impl Outlet for Answer<'_> {
 impl Answer<'_> {
     /// Returns the status, and the length of the body that was sent.
     async fn run(&mut self) -> Result<(StatusCode, u64), Refusal> {
+        if !self.session.limits.may_request() {
+            let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, 1);
+            return self.text(response, "too many requests\n").await;
+        }
         let method = self.request.method();
         if method != Method::GET && method != Method::HEAD {
             let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, "GET, HEAD");
@@ -410,7 +489,6 @@ fn with_slash(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
-    use std::time::Duration;
 
     use mpquic_h3::OpenStreams;
     use mpquic_h3::h3::client::SendRequest;
@@ -610,6 +688,56 @@ mod tests {
             panic!("{refused:?}");
         };
         assert_eq!(Code::from(error_code), Code::H3_FRAME_UNEXPECTED);
+    }
+
+    /// RFC 9114 section 5.2: clients hear of the end, and what they asked for before is answered.
+    #[tokio::test]
+    async fn at_the_end_open_requests_are_answered_and_new_ones_are_not_begun() {
+        let mut served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
+        let mut idle = connect(&served, WINDOW).await;
+        assert_eq!(idle.fetch().await, 100_000);
+        let mut busy = connect(&served, 2_000).await;
+        let mut open = soon(busy.request()).await.unwrap();
+        soon(open.recv_response()).await.unwrap();
+        served.drain.begin();
+
+        let end = soon(idle.connection.closed()).await;
+        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
+            panic!("{end:?}");
+        };
+        assert_eq!(close.error_code, code(Code::H3_NO_ERROR));
+        let refused = async {
+            loop {
+                // One may be sent before the client has heard of it: nothing is done for that.
+                match busy.request().await {
+                    Err(StreamError::RemoteClosing) => break,
+                    Err(error) => panic!("{error:?}"),
+                    Ok(mut stream) => {
+                        let answer = stream.recv_response().await;
+                        if let Err(error) = answer {
+                            let Code::H3_REQUEST_REJECTED = told(&error) else {
+                                panic!("{error:?}");
+                            };
+                        }
+                    }
+                }
+            }
+        };
+        soon(refused).await;
+        let mut length = 0;
+        while let Some(data) = soon(open.recv_data()).await.unwrap() {
+            length += data.remaining();
+        }
+        assert_eq!(length, 100_000);
+        soon(served.drain.done()).await;
+        assert!(soon(served.try_connect(WINDOW)).await.is_err(), "let in");
+    }
+
+    fn told(error: &StreamError) -> Code {
+        match error {
+            StreamError::RemoteTerminate { code, .. } => *code,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

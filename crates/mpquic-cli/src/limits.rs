@@ -1,10 +1,14 @@
 //! What clients of a server may take up: one of them, and all together.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
+
+use crate::addresses::{AddressLimits, Addresses, AtAddress};
+use crate::bucket::Bucket;
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +25,8 @@ pub(crate) struct Limits {
     pub(crate) cancelled: u32,
     /// Further requests that it may cancel in each second.
     pub(crate) cancelled_per_second: u32,
+    /// What the connections of one address may take up together.
+    pub(crate) address: AddressLimits,
 }
 
 impl Default for Limits {
@@ -32,6 +38,7 @@ impl Default for Limits {
             stall_when_full: Duration::from_secs(1),
             cancelled: 100,
             cancelled_per_second: 20,
+            address: AddressLimits::default(),
         }
     }
 }
@@ -41,12 +48,18 @@ impl Default for Limits {
 pub(crate) struct Shared {
     limits: Limits,
     files: Arc<Semaphore>,
+    addresses: Arc<Addresses>,
 }
 
 impl Shared {
     pub(crate) fn new(limits: Limits) -> Arc<Self> {
         let files = Arc::new(Semaphore::new(limits.files));
-        Arc::new(Self { limits, files })
+        let addresses = Addresses::new(limits.address);
+        Arc::new(Self {
+            limits,
+            files,
+            addresses,
+        })
     }
 }
 
@@ -56,6 +69,7 @@ pub(crate) struct Client {
     shared: Arc<Shared>,
     files: Arc<Semaphore>,
     cancelled: Mutex<Bucket>,
+    address: AtAddress,
 }
 
 /// Leave to have one file open.
@@ -70,15 +84,22 @@ pub(crate) struct OpenFile {
 pub(crate) struct Stalled;
 
 impl Client {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    /// For a new connection of an address that was proven; `None` if it has too many.
+    pub(crate) fn new(shared: Arc<Shared>, address: IpAddr) -> Option<Self> {
         let limits = &shared.limits;
         let files = Arc::new(Semaphore::new(limits.files_per_client));
-        let cancelled = Mutex::new(Bucket::new(limits, Instant::now()));
-        Self {
+        let cancelled = Bucket::new(
+            limits.cancelled,
+            limits.cancelled_per_second,
+            Instant::now(),
+        );
+        let address = shared.addresses.connect(address)?;
+        Some(Self {
             shared,
             files,
-            cancelled,
-        }
+            cancelled: Mutex::new(cancelled),
+            address,
+        })
     }
 
     /// Waits for leave to open a file; `None` if there is never any.
@@ -113,57 +134,21 @@ impl Client {
     pub(crate) fn on_cancelled(&self) -> bool {
         let bucket = self.cancelled.lock();
         let mut bucket = bucket.unwrap_or_else(PoisonError::into_inner);
-        !bucket.take(&self.shared.limits, Instant::now())
-    }
-}
-
-/// A token bucket.
-#[derive(Debug)]
-struct Bucket {
-    /// What is left.
-    tokens: f64,
-    /// When that was so.
-    at: Instant,
-}
-
-impl Bucket {
-    fn new(limits: &Limits, now: Instant) -> Self {
-        Self {
-            tokens: f64::from(limits.cancelled),
-            at: now,
-        }
+        !bucket.take(Instant::now())
     }
 
-    /// Takes one; false if none is left.
-    fn take(&mut self, limits: &Limits, now: Instant) -> bool {
-        let more = now.duration_since(self.at).as_secs_f64();
-        let more = more * f64::from(limits.cancelled_per_second);
-        self.tokens = (self.tokens + more).min(f64::from(limits.cancelled));
-        self.at = now;
-        let is_left = self.tokens >= 1.0;
-        if is_left {
-            self.tokens -= 1.0;
-        }
-        is_left
+    /// Counts a request; false if there are too many.
+    pub(crate) fn may_request(&self) -> bool {
+        self.address.may_request()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    /// The most bytes that should be sent before the next [`Self::pace`].
+    pub(crate) fn largest_piece(&self) -> usize {
+        self.address.largest_piece()
+    }
 
-    #[test]
-    fn some_may_be_cancelled_at_once_and_more_as_time_passes() {
-        let limits = Limits::default();
-        let start = Instant::now();
-        let mut bucket = Bucket::new(&limits, start);
-        let mut count = |seconds: u64| {
-            let now = start + Duration::from_secs(seconds);
-            (0..1000).filter(|_| bucket.take(&limits, now)).count()
-        };
-        assert_eq!(count(0), 100);
-        assert_eq!(count(1), 20);
-        assert_eq!(count(2), 20);
-        assert_eq!(count(1000), 100);
+    /// Waits until these bytes may be sent to the client.
+    pub(crate) async fn pace(&self, bytes: usize) {
+        self.address.pace(bytes).await;
     }
 }

@@ -10,14 +10,18 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::signals::Signals;
 
+mod addresses;
 mod args;
+mod bucket;
 mod clients;
 mod clock;
 mod delivery;
 mod demo;
 mod directory_page;
 mod download;
+mod drain;
 mod drill;
 mod failure;
 mod files;
@@ -33,7 +37,9 @@ mod rate_limit;
 mod report;
 mod selection;
 mod serve;
+mod serve_limits;
 mod session;
+mod signals;
 mod sink;
 #[cfg(test)]
 mod testing;
@@ -97,10 +103,10 @@ fn run(command: Command) -> Result<(), Failure> {
 async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
-    let interrupted = serve::interrupted();
+    let mut signals = Signals::new();
     tokio::select! {
         result = command => result,
-        () = interrupted => Err(Failure::other("interrupted")),
+        () = signals.next() => Err(Failure::other("interrupted")),
     }
 }
 

@@ -11,6 +11,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::args::{Alpn, Cipher, Serve, Versions};
+use crate::drain::{Draining, drain};
 use crate::drill::{self, Step};
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
@@ -18,14 +19,21 @@ use crate::flood::Flood;
 use crate::hq;
 use crate::http_server;
 use crate::limits::{self, Limits};
+use crate::signals::Signals;
 use crate::trust::Fingerprint;
 
 /// Port used when none is named.
 const DEFAULT_PORT: u16 = 4433;
 /// How long a closing endpoint waits for its peers to learn of it.
 pub(crate) const CLOSE_TIME: Duration = Duration::from_millis(500);
+/// What clients are told at the end.
+pub(crate) const ENDS: &[u8] = b"the server ends";
+/// The code they are told with: H3_NO_ERROR.
+const NO_ERROR: VarInt = VarInt::from_u32(0x100);
+/// The code for clients with too many connections: H3_EXCESSIVE_LOAD.
+const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 
-/// Runs until interrupted.
+/// Runs until interrupted, and then until open requests are answered.
 pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?;
@@ -42,8 +50,11 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     };
     let transport = args.connections.transport(args.max_paths)?;
     let transport = transport.build().map_err(Failure::usage)?;
-    let config = prefer(config.transport_config(transport), &args.preferred_address)?;
-    let interrupted = interrupted();
+    let config = config
+        .transport_config(transport)
+        .max_connections(args.limits.max_connections as usize);
+    let config = prefer(config, &args.preferred_address)?;
+    let signals = Signals::new();
     let endpoint = listen(&args.listen, config, &args.connections.versions)?;
     for address in endpoint.local_addrs() {
         println!("listening on {address}");
@@ -61,15 +72,41 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let service = Service {
         retry: args.retry,
         drill: args.connections.drill.steps.clone(),
+        limits: args.limits.limits(),
         ..Service::new(Arc::new(directory))
     };
-    tokio::select! {
-        () = service.accept(&endpoint) => {}
-        () = interrupted => {}
-    }
-    endpoint.close(VarInt::from_u32(0), b"the server ends");
+    until_drained(service, &endpoint, signals, args.limits.drain_timeout()).await;
+    endpoint.close(NO_ERROR, ENDS);
     let _ = tokio::time::timeout(CLOSE_TIME, endpoint.wait_idle()).await;
     Ok(())
+}
+
+/// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of time
+/// or a second signal leaves.
+async fn until_drained(
+    service: Service,
+    endpoint: &Endpoint,
+    mut signals: Signals,
+    limit: Duration,
+) {
+    let (mut drain, draining) = drain();
+    let serving = service.accept(endpoint, draining);
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => return,
+        () = signals.next() => {}
+    }
+    drain.begin();
+    tracing::info!(
+        "ending: open requests get up to {} s; a second signal ends at once",
+        limit.as_secs()
+    );
+    tokio::select! {
+        () = &mut serving => {}
+        () = drain.done() => tracing::info!("every request was answered"),
+        () = tokio::time::sleep(limit) => tracing::warn!("what is still open is cut off"),
+        () = signals.next() => tracing::warn!("told once more: what is still open is cut off"),
+    }
 }
 
 /// Adds the addresses that clients are asked to move to.
@@ -113,8 +150,9 @@ impl Service {
         }
     }
 
-    /// Serves every client on a task of its own until the endpoint is closed.
-    pub(crate) async fn accept(self, endpoint: &Endpoint) {
+    /// Serves every client on a task of its own until the endpoint is closed; refuses them once the
+    /// end begins.
+    pub(crate) async fn accept(self, endpoint: &Endpoint, mut draining: Draining) {
         let task = Arc::new(ClientTask {
             source: self.source,
             limits: limits::Shared::new(self.limits),
@@ -122,7 +160,14 @@ impl Service {
             failures: Flood::new("connections failed"),
         });
         let retries = Flood::new("Retry packets sent");
-        while let Some(incoming) = endpoint.accept().await {
+        loop {
+            let incoming = tokio::select! {
+                incoming = endpoint.accept() => incoming,
+                () = draining.begun() => break,
+            };
+            let Some(incoming) = incoming else {
+                return;
+            };
             if self.retry && !incoming.remote_address_validated() {
                 if let Some(client) = incoming.remote_address() {
                     retries.log(format_args!("{client}: sent a Retry"));
@@ -131,8 +176,13 @@ impl Service {
                 let _ = incoming.retry();
                 continue;
             }
-            let task = task.clone();
-            tokio::spawn(async move { task.run(incoming).await });
+            let (task, draining) = (task.clone(), draining.clone());
+            tokio::spawn(async move { task.run(incoming, draining).await });
+        }
+        // Refusing is no reason to wait.
+        drop(draining);
+        while let Some(incoming) = endpoint.accept().await {
+            incoming.refuse();
         }
     }
 }
@@ -146,9 +196,12 @@ struct ClientTask {
 }
 
 impl ClientTask {
-    async fn run(&self, incoming: Incoming) {
-        let client = incoming.remote_address();
-        let client = client.map_or_else(|| "a client".to_owned(), |client| client.to_string());
+    async fn run(&self, incoming: Incoming, draining: Draining) {
+        let Some(address) = incoming.remote_address() else {
+            // Forgotten before its turn came.
+            return;
+        };
+        let client = address.to_string();
         let connection = match incoming.await {
             Ok(connection) => connection,
             Err(error) => {
@@ -164,17 +217,19 @@ impl ClientTask {
             "no multipath"
         };
         tracing::info!("{client}: connected, {multipath}");
-        let (source, limits) = (
-            self.source.clone(),
-            limits::Client::new(self.limits.clone()),
-        );
+        let source = self.source.clone();
+        let Some(limits) = limits::Client::new(self.limits.clone(), address.ip()) else {
+            tracing::info!("{client}: turned away, its address has too many connections");
+            connection.close(EXCESSIVE_LOAD, b"too many connections from your address");
+            return;
+        };
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
         if protocol.as_deref() == Some(Alpn::H3.bytes()) {
-            let reason = http_server::serve(connection, source, limits).await;
+            let reason = http_server::serve(connection, source, limits, draining).await;
             tracing::info!("{client}: {reason}");
         } else {
             // TLS lets no client in that speaks none of our protocols.
-            let reason = hq::serve(connection, source, limits).await;
+            let reason = hq::serve(connection, source, limits, draining).await;
             tracing::info!("{client}: {reason}");
         }
     }
@@ -258,26 +313,4 @@ pub(crate) fn self_signed(
     let fingerprint = identity.chain.first().map(Fingerprint::of);
     let fingerprint = fingerprint.ok_or_else(|| Failure::other("no certificate"))?;
     Ok((identity.config(cipher, alpn)?, fingerprint))
-}
-
-/// Resolves when the user or the system asks the process to end. Such a request no longer ends the
-/// process by itself from this call on, not only from the first poll on.
-pub(crate) fn interrupted() -> impl Future<Output = ()> {
-    #[cfg(unix)]
-    let signals = {
-        use tokio::signal::unix::{SignalKind, signal};
-        [SignalKind::interrupt(), SignalKind::terminate()].map(signal)
-    };
-    async move {
-        #[cfg(unix)]
-        if let [Ok(mut interrupt), Ok(mut terminate)] = signals {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            return;
-        }
-        // If no handler can be installed, the system ends the process.
-        let _ = tokio::signal::ctrl_c().await;
-    }
 }

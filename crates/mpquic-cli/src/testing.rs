@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mpquic_tokio::{ClientConfig, Connection, Endpoint};
+use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::args::{Alpn, Cipher};
+use crate::drain::{Drain, drain};
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::Limits;
 use crate::serve::{self, Service};
@@ -89,6 +90,8 @@ pub(crate) struct Served {
     address: SocketAddr,
     pin: Fingerprint,
     alpn: Alpn,
+    /// Lets it end.
+    pub(crate) drain: Drain,
 }
 
 impl Served {
@@ -105,12 +108,22 @@ impl Served {
             limits,
             ..Service::new(Arc::new(source))
         };
-        tokio::spawn(async move { service.accept(&server).await });
-        Self { address, pin, alpn }
+        let (drain, draining) = drain();
+        tokio::spawn(async move { service.accept(&server, draining).await });
+        Self {
+            address,
+            pin,
+            alpn,
+            drain,
+        }
     }
 
     /// A connection whose streams may receive this many bytes before they are read.
     pub(crate) async fn connect(&self, window: u64) -> Connection {
+        self.try_connect(window).await.unwrap()
+    }
+
+    pub(crate) async fn try_connect(&self, window: u64) -> Result<Connection, ConnectionError> {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let provider = Cipher::provider(None);
         let verifier = Verifier::new(&Trust::Pin(self.pin), provider).unwrap();
@@ -121,6 +134,6 @@ impl Served {
         let config = config.transport_config(transport.build().unwrap());
         let client = Endpoint::builder().bind(any).build().unwrap();
         let connecting = client.connect_with(config, self.address, "localhost");
-        connecting.unwrap().await.unwrap()
+        connecting.unwrap().await
     }
 }

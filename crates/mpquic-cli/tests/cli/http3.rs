@@ -12,13 +12,13 @@ use mpquic_tokio::{ClientConfig, Endpoint};
 use crate::{Server, data, directories};
 
 /// A client of a server, over two paths.
-struct Client {
+pub(crate) struct Client {
     requests: SendRequest<OpenStreams, Bytes>,
     _endpoint: Endpoint,
 }
 
 impl Client {
-    async fn new(server: &Server) -> Self {
+    pub(crate) async fn new(server: &Server) -> Self {
         let digits = server.pin.strip_prefix("sha256:").unwrap();
         let pin = std::array::from_fn(|index| {
             u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).unwrap()

@@ -1,0 +1,59 @@
+//! A token bucket.
+
+use tokio::time::Instant;
+
+/// Lets a number of things happen at once, and more as time passes.
+#[derive(Debug)]
+pub(crate) struct Bucket {
+    size: f64,
+    per_second: f64,
+    /// What is left.
+    tokens: f64,
+    /// When that was so.
+    at: Instant,
+}
+
+impl Bucket {
+    /// A full one of this `size`, with so many more `per_second`.
+    pub(crate) fn new(size: u32, per_second: u32, now: Instant) -> Self {
+        Self {
+            size: size.into(),
+            per_second: per_second.into(),
+            tokens: size.into(),
+            at: now,
+        }
+    }
+
+    /// Takes one; false if none is left.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let more = now.duration_since(self.at).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + more).min(self.size);
+        self.at = now;
+        let is_left = self.tokens >= 1.0;
+        if is_left {
+            self.tokens -= 1.0;
+        }
+        is_left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn some_may_happen_at_once_and_more_as_time_passes() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(100, 20, start);
+        let mut count = |seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            (0..1000).filter(|_| bucket.take(now)).count()
+        };
+        assert_eq!(count(0), 100);
+        assert_eq!(count(1), 20);
+        assert_eq!(count(2), 20);
+        assert_eq!(count(1000), 100);
+    }
+}

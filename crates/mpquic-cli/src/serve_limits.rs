@@ -1,0 +1,60 @@
+//! The options of `mpquic serve` that limit what clients may take up.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::addresses::AddressLimits;
+use crate::limits::Limits;
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LimitArgs {
+    /// Connections open at a time, of all clients; more are refused
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) max_connections: u32,
+    /// Connections open at a time from one address (of IPv6: one network of 64 bits); more are
+    /// closed [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) max_client_connections: Option<u32>,
+    /// Requests of a connection answered at a time; others wait
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) max_requests: u16,
+    /// Files open at a time, for all clients; other requests wait
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=60_000))]
+    pub(crate) max_open_files: u16,
+    /// Requests a second from one address, after as many at once; others are answered with 429 Too
+    /// Many Requests [default: no limit]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    pub(crate) client_requests: Option<u32>,
+    /// Send at most this many Mbit/s to one address [default: no limit]
+    #[arg(long, value_name = "MBIT/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) client_rate: Option<u64>,
+    /// Give up a request whose client lets nothing through for this long
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) stall_timeout: u64,
+    /// When told to end (SIGTERM or SIGINT), let open requests finish for up to this long; a second
+    /// signal ends at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    pub(crate) drain_timeout: u64,
+}
+
+impl LimitArgs {
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            files_per_client: self.max_requests.into(),
+            files: self.max_open_files.into(),
+            stall: Duration::from_secs(self.stall_timeout),
+            address: AddressLimits {
+                connections: self.max_client_connections,
+                requests_per_second: self.client_requests,
+                bytes_per_second: self.client_rate.map(|mbit| mbit * 1_000_000 / 8),
+            },
+            ..Limits::default()
+        }
+    }
+
+    pub(crate) fn drain_timeout(&self) -> Duration {
+        Duration::from_secs(self.drain_timeout)
+    }
+}

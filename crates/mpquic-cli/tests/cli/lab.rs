@@ -1,0 +1,156 @@
+//! `mpquic lab`.
+
+use std::fs;
+
+use crate::{assert_exit, run, stderr, stdout};
+
+/// A scenario that takes no time: two paths, two schedulers, two runs.
+const SCENARIO: &str = "title = \"a test\"\nschedulers = [\"lrf\", \"round-robin\"]\nruns = 2\n\
+    workload = { kind = \"file\", size_kb = 100 }\n\
+    [[path]]\nname = \"a\"\nrate_mbit = 10\nowd_ms = 5\n\
+    [[path]]\nname = \"b\"\nrate_mbit = 10\nowd_ms = \"5..20\"\n";
+
+#[test]
+fn the_lab_runs_a_scenario_twice_to_the_same_bytes() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let file = file.to_str().unwrap();
+    let outputs = ["first", "second"].map(|name| {
+        let output = directory.path().join(name);
+        let jobs = if name == "first" { "1" } else { "3" };
+        let target = output.to_str().unwrap();
+        let ran = run(&["lab", "run", file, "-o", target, "--jobs", jobs]);
+        assert_exit(&ran, 0);
+        let table = stdout(&ran);
+        for expected in ["own: a test", "lrf", "round-robin"] {
+            assert!(table.contains(expected), "{table}");
+        }
+        output
+    });
+    for name in [
+        "results.json",
+        "runs.csv",
+        "summary.csv",
+        "traces.csv",
+        "report.html",
+    ] {
+        let [first, second] = outputs
+            .each_ref()
+            .map(|output| fs::read(output.join(name)).unwrap());
+        assert!(first == second, "{name} differs");
+    }
+    let csv = fs::read_to_string(outputs[0].join("runs.csv")).unwrap();
+    let wanted = |line: &&str| line.contains("own,,lrf,0,1,finished,completion_s,");
+    assert_eq!(csv.lines().filter(wanted).count(), 1, "{csv}");
+
+    let [first, second] = outputs.each_ref().map(|output| output.to_str().unwrap());
+    let compared = run(&["lab", "compare", first, second, "--tolerance", "1"]);
+    assert_exit(&compared, 0);
+    assert!(stdout(&compared).contains("1.000"), "{compared:?}");
+    let compared = run(&["lab", "compare", first, "--metric", "loss"]);
+    assert_exit(&compared, 2);
+    assert!(stderr(&compared).contains("completion_s"), "{compared:?}");
+    let contenders = run(&["lab", "compare", first]);
+    assert_exit(&contenders, 0);
+    assert!(
+        stdout(&contenders).contains("round-robin"),
+        "{contenders:?}"
+    );
+}
+
+#[test]
+fn the_lab_puts_what_was_published_beside_what_it_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.toml");
+    let published = "[[published]]\ncontender = \"round-robin\"\nagainst = \"lrf\"\nratio = 9\n\
+                     reason = \"nobody | knows\"\n";
+    fs::write(&file, SCENARIO.to_owned() + published).unwrap();
+    let output = directory.path().join("results");
+    let [file, output] = [&file, &output].map(|path| path.to_str().unwrap());
+    assert_exit(&run(&["lab", "run", file, "-o", output, "-q"]), 0);
+    let table = run(&["lab", "table", output]);
+    assert_exit(&table, 0);
+    let printed = stdout(&table);
+    let row = printed.lines().find(|line| line.contains("`own`")).unwrap();
+    for expected in ["round-robin/lrf 9.000", "| differs |", "nobody \\| knows"] {
+        assert!(row.contains(expected), "{row}");
+    }
+    let page = directory.path().join("page.md");
+    let marks = "<!-- begin: mpquic lab table -->\nold\n<!-- end: mpquic lab table -->\n";
+    fs::write(&page, format!("before\n{marks}after\n")).unwrap();
+    let into = page.to_str().unwrap();
+    assert_exit(&run(&["lab", "table", output, "--into", into]), 0);
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.starts_with("before\n<!-- begin") && text.ends_with("table -->\nafter\n"));
+    assert!(text.contains(row) && !text.contains("old"), "{text}");
+    fs::write(&page, "no marks").unwrap();
+    let refused = run(&["lab", "table", output, "--into", into]);
+    assert!(!refused.status.success() && stderr(&refused).contains("begin: mpquic"));
+}
+
+#[test]
+fn the_lab_lists_and_shows_its_scenarios() {
+    let list = run(&["lab", "list", "etc"]);
+    assert_exit(&list, 0);
+    assert!(stdout(&list).contains("etc-l-hhlh"), "{list:?}");
+    let shown = run(&["lab", "show", "etc-l-hhlh"]);
+    assert_exit(&shown, 0);
+    assert!(stdout(&shown).contains("size_mb = 100"), "{shown:?}");
+}
+
+#[test]
+fn the_lab_says_what_is_wrong_with_a_scenario_and_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("own.toml");
+    let name = file.to_str().unwrap();
+    let cases: [(&str, &str, &[&str]); 5] = [
+        (
+            "rate_mbit = 10",
+            "rate_mbit = 0",
+            &["own.toml:7: path a: rate_mbit: 0", "0.001"],
+        ),
+        (
+            "owd_ms = 5",
+            "owd_ms = 5\nloss_pct = 150",
+            &["own.toml:9", "loss_pct: 150", "100"],
+        ),
+        (
+            "owd_ms = 5",
+            "owd_ms = 5\nqueue_packets = 0",
+            &["own.toml:9", "queue_packets: 0"],
+        ),
+        (
+            "runs",
+            "run",
+            &["own.toml:3", "unknown field `run`", "runs"],
+        ),
+        (
+            "\"lrf\"",
+            "\"best\"",
+            &["own.toml:2", "schedulers", "`best`", "round-robin"],
+        ),
+    ];
+    for (from, to, expected) in cases {
+        fs::write(&file, SCENARIO.replacen(from, to, 1)).unwrap();
+        let output = run(&["lab", "run", name]);
+        assert_exit(&output, 2);
+        let told = stderr(&output);
+        assert_eq!(told.lines().count(), 1, "{told}");
+        for expected in expected {
+            assert!(told.contains(expected), "{to}: {told}");
+        }
+    }
+    for (arguments, expected) in [
+        (["run", "etc-x"], "etc-l-hhlh"),
+        (["run", "/nonexistent.toml"], "/nonexistent.toml"),
+        (["compare", "/nonexistent"], "/nonexistent"),
+    ] {
+        let output = run(&["lab", arguments[0], arguments[1]]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(expected), "{output:?}");
+    }
+    let output = run(&["lab", "run", "handover", "--schedulers", "best"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("round-robin"), "{output:?}");
+}

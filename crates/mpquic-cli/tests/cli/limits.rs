@@ -1,0 +1,66 @@
+//! What the options of `mpquic serve` limit.
+
+use crate::{Server, assert_exit, directories, run, stderr};
+
+#[test]
+fn requests_of_one_address_are_limited() {
+    let (served, target) = directories(b"x");
+    let server = Server::start(served.path(), &["--client-requests", "2"]);
+    let urls: Vec<_> = (0..20).map(|_| server.url("/file")).collect();
+    let directory = target.path().to_str().unwrap();
+    for (alpn, told) in [
+        ("h3", "the server answered 429 Too Many Requests"),
+        ("hq-interop", "the server refused the request (code 0x1ad)"),
+    ] {
+        let mut more: Vec<_> = urls.iter().map(String::as_str).collect();
+        // A connection each: it is the address that counts.
+        more.extend(["--output-dir", directory, "--quiet", "--reconnect"]);
+        more.extend(["--alpn", alpn]);
+        let output = server.get("/file", &more);
+        assert_exit(&output, 1);
+        let refused = stderr(&output).matches(told).count();
+        assert!((10..=19).contains(&refused), "{refused}: {output:?}");
+    }
+}
+
+#[test]
+fn connections_are_limited() {
+    let (served, target) = directories(b"x");
+    let directory = target.path().to_str().unwrap();
+    for (limit, told) in [
+        (
+            "--max-client-connections",
+            "too many connections from your address",
+        ),
+        ("--max-connections", "CONNECTION_REFUSED"),
+    ] {
+        let server = Server::start(served.path(), &[limit, "1"]);
+        let open = server.get("/file", &["--output-dir", directory]);
+        assert_exit(&open, 0);
+        let keep = tokio::runtime::Runtime::new().unwrap();
+        let _open = keep.block_on(crate::http3::Client::new(&server));
+        let output = server.get("/file", &["--output-dir", directory]);
+        assert_exit(&output, 1);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
+}
+
+#[test]
+fn limits_have_ranges() {
+    for (option, value, range) in [
+        ("--max-connections", "0", "1..="),
+        ("--max-client-connections", "0", "1..="),
+        ("--max-requests", "0", "1..="),
+        ("--max-open-files", "60001", "1..=60000"),
+        ("--client-requests", "0", "1..="),
+        ("--client-rate", "0", "1..="),
+        ("--stall-timeout", "0", "1..=3600"),
+        ("--drain-timeout", "86401", "0..=86400"),
+    ] {
+        let output = run(&["serve", option, value]);
+        assert_exit(&output, 2);
+        let told = stderr(&output);
+        let named = told.contains(option) && told.contains(value) && told.contains(range);
+        assert!(named, "{told}");
+    }
+}
