@@ -2,10 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
-use http::Uri;
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, IF_RANGE, RANGE, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderName, HeaderValue, Method, Uri};
 use mpquic_core::Version;
 use mpquic_core::config::TransportOptions;
 use mpquic_core::congestion::ControllerFactory;
@@ -16,6 +20,7 @@ use rustls::crypto::CryptoProvider;
 
 use crate::drill::Step;
 use crate::failure::Failure;
+use crate::hex;
 use crate::serve_limits::LimitArgs;
 use crate::trust::{Fingerprint, Trust};
 
@@ -24,7 +29,9 @@ use crate::trust::{Fingerprint, Trust};
 /// Try `mpquic demo` first: it needs no arguments. Then `mpquic serve DIR` on one machine and
 /// `mpquic get URL` on another.
 ///
-/// Exit codes: 0 done, 1 the transfer failed, 2 the command line is wrong. SSLKEYLOGFILE names a
+/// Exit codes: 0 done, 2 the command line is wrong, 3 a file cannot be read or written, 4 the
+/// server's name has no address, 5 no connection, 6 the server is not trusted, 7 it refused the
+/// request, 8 the transfer broke off, 9 the content is not what was expected, 1 all else. SSLKEYLOGFILE names a
 /// file for TLS secrets, so that Wireshark can decrypt; RUST_LOG sets the log level (to stderr).
 #[derive(Debug, Parser)]
 #[command(name = "mpquic", version, propagate_version = true)]
@@ -97,7 +104,8 @@ pub(crate) struct Serve {
 /// Fetch files over all paths at once
 ///
 /// Paths run from every usable interface, or from the addresses given with --local, to every
-/// address of the server.
+/// address of the server. A file appears once it is whole; until then there is FILE.part, and a
+/// connection that is lost is made anew.
 #[derive(Debug, Args)]
 pub(crate) struct Get {
     /// What to fetch, as https://HOST[:PORT]/FILE
@@ -106,6 +114,30 @@ pub(crate) struct Get {
     /// Where to write; `-` is standard output [default: the URL's last part, in this directory]
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["remote_name", "output_dir"])]
     pub(crate) output: Option<PathBuf>,
+    /// Go on with the FILE.part that an earlier `mpquic get` left, if the file on the server is
+    /// still the same; else start over
+    #[arg(long)]
+    pub(crate) r#continue: bool,
+    /// If the connection is lost, go on over a new one for as long as nothing arrives within this
+    /// time; 0 to give up at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    pub(crate) retry_time: u64,
+    /// Take a connection on which nothing arrives for this long for lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) stall_timeout: u64,
+    /// Fail, and leave no file, unless it has this SHA-256
+    #[arg(long, value_name = "HEX")]
+    pub(crate) sha256: Option<Sum>,
+    /// Add this field to requests, or replace it; repeat for several
+    #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = parse_field)]
+    pub(crate) header: Vec<(HeaderName, HeaderValue)>,
+    /// Method of the requests; HEAD prints status and fields. What is no GET or HEAD is not tried
+    /// again
+    #[arg(short = 'X', long, value_name = "NAME", default_value = "GET")]
+    pub(crate) method: Method,
+    /// Follow so many redirections; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) max_redirects: u32,
     /// Name the file as the URL does, in this directory (the default)
     #[arg(short = 'O', long)]
     pub(crate) remote_name: bool,
@@ -385,6 +417,42 @@ pub(crate) struct Controller(Arc<dyn ControllerFactory>);
 
 fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownController> {
     mpquic_cc::by_name(name).map(Controller)
+}
+
+/// A SHA-256.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sum(pub(crate) [u8; 32]);
+
+impl FromStr for Sum {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let digits = text.strip_prefix("sha256:").unwrap_or(text);
+        hex::bytes(digits)
+            .map(Self)
+            .ok_or("expected 64 hexadecimal digits")
+    }
+}
+
+fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let (name, value) = text.split_once(':').ok_or("expected NAME: VALUE")?;
+    let name: HeaderName = name.trim().parse().map_err(|_| "no name of a field")?;
+    let value = value.trim().parse().map_err(|_| "no value of a field")?;
+    // RFC 9114 section 4.2, and what the tool says by itself.
+    let ours = [
+        CONNECTION,
+        CONTENT_LENGTH,
+        HOST,
+        IF_RANGE,
+        RANGE,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ];
+    match ours.contains(&name) {
+        true => Err(format!("`{name}` is not for users to set")),
+        false => Ok((name, value)),
+    }
 }
 
 fn parse_url(text: &str) -> Result<Uri, String> {

@@ -30,7 +30,7 @@ impl AnyClient {
         let connection = connection.clone();
         if protocol == Alpn::H3.bytes() {
             let client = http_client::Client::new(connection, early, rejected).await;
-            return client.map(Self::Http).map_err(Failure::other);
+            return client.map(Self::Http).map_err(Failure::from);
         }
         if protocol == Alpn::HqInterop.bytes() {
             return Ok(Self::Hq(hq::Client::new(connection)));

@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::Uri;
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
@@ -10,17 +11,21 @@ use sha2::{Digest, Sha256};
 
 use crate::args::{Alpn, Cipher, Demo};
 use crate::clients::Clients;
-use crate::download::Download;
+use crate::download::{Download, Treatment};
 use crate::drain::drain;
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Reader, Source};
+use crate::hex::hex;
+use crate::protocol::Ask;
 use crate::rate_limit::limited;
 use crate::report::Report;
 use crate::serve::{self, CLOSE_TIME, Service};
-use crate::sink::{Destination, hex};
+use crate::sink::Destination;
 use crate::trust::{Trust, Verifier};
 
 const PATHS: u32 = 2;
+/// Nothing takes so long within a process.
+const STALL: Duration = Duration::from_secs(60);
 
 /// Transfers generated data and checks that it arrived unchanged.
 pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
@@ -61,10 +66,16 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let url: Uri = "https://localhost/generated"
         .parse()
         .map_err(Failure::other)?;
-    let mut download = Download::start(&url, &Destination::Nowhere, args.json)?;
+    let treatment = Treatment {
+        quiet: args.json,
+        resume: false,
+        stall: STALL,
+    };
+    let mut download = Download::start(&url, &Destination::Nowhere, treatment)?;
     download.length = Some(generated.length);
     let client = Clients::new(connection.clone()).established().await?;
-    let report = download.run(&connection, client).await?;
+    download.fetch(&Ask::get(&url), &connection, client).await?;
+    let report = download.finish(&connection, None).await?;
 
     connection.close(VarInt::from_u32(0), b"done");
     server.close(VarInt::from_u32(0), b"done");

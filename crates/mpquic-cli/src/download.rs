@@ -1,36 +1,81 @@
-//! One file over one connection, watched while it arrives.
+//! One file, watched while it arrives, over one connection or over several one after the other.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Uri;
+use http::{Method, Uri};
 use mpquic_core::PathStats;
 use mpquic_tokio::Connection;
 use tokio::time::MissedTickBehavior;
 
 use crate::args::Alpn;
 use crate::clients::AnyClient;
-use crate::failure::Failure;
+use crate::clock;
+use crate::failure::{Cause, Failure};
+use crate::hex::hex;
+use crate::knock;
 use crate::progress::{Progress, REFRESH};
-use crate::protocol::{Body, Client, RequestError, Response};
-use crate::report::{self, Report};
-use crate::sink::{Destination, Received, Sink};
+use crate::protocol::{Ask, Body, Client, RequestError, Response};
+use crate::report::{self, Report, size};
+use crate::sink::{Destination, Keep, Sink};
+use crate::stamp::Stamp;
 
 /// The most pieces taken from the stream in one call.
 const PIECES: usize = 64;
+
+/// How a download is treated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Treatment {
+    /// Show no progress, and say nothing that is no error.
+    pub(crate) quiet: bool,
+    /// Go on with what an earlier one left.
+    pub(crate) resume: bool,
+    /// Give a request up if nothing arrives for so long.
+    pub(crate) stall: Duration,
+}
 
 /// A download that has begun.
 pub(crate) struct Download<'a> {
     url: &'a Uri,
     destination: &'a Destination,
-    quiet: bool,
+    treatment: Treatment,
     sink: Sink,
     started: Instant,
-    /// The paths' counters when it began; empty for a new connection.
+    /// Bytes of the file that are there, and of which version.
+    have: u64,
+    stamp: Option<Stamp>,
+    /// Bytes that were there at the beginning.
+    resumed_at: u64,
+    /// When something arrived last.
+    pub(crate) advanced: Instant,
+    /// The connection's protocol, and the counters of its paths when it began.
+    protocol: Option<Alpn>,
     pub(crate) before: Vec<PathStats>,
     /// Length of the file, if it is known beforehand.
     pub(crate) length: Option<u64>,
+}
+
+/// Why a request did not bring the file to its end.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Request(RequestError),
+    Failed(Failure),
+}
+
+impl From<RequestError> for Ended {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
+impl From<Ended> for Failure {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Request(error) => error.into(),
+            Ended::Failed(failure) => failure,
+        }
+    }
 }
 
 impl<'a> Download<'a> {
@@ -38,95 +83,279 @@ impl<'a> Download<'a> {
     pub(crate) fn start(
         url: &'a Uri,
         destination: &'a Destination,
-        quiet: bool,
+        treatment: Treatment,
     ) -> Result<Self, Failure> {
-        let sink = Sink::create(destination).map_err(|error| cannot_write(destination, &error))?;
-        Ok(Self {
+        let keep = Keep {
+            url: &url.to_string(),
+            resume: treatment.resume,
+        };
+        let (sink, begun) =
+            Sink::create(destination, &keep).map_err(|error| cannot_write(destination, &error))?;
+        let started = clock::now();
+        let (have, stamp) = begun.have.unzip();
+        let have = have.unwrap_or(0);
+        let download = Self {
             url,
             destination,
-            quiet,
+            treatment,
             sink,
-            started: crate::clock::now(),
+            started,
+            have,
+            stamp,
+            resumed_at: have,
+            advanced: started,
+            protocol: None,
             before: Vec::new(),
             length: None,
-        })
+        };
+        if let Some(why) = begun.useless {
+            download.say(format_args!(
+                "what is there cannot be gone on with, {why}: starting over"
+            ));
+        } else if have > 0 {
+            download.say(format_args!(
+                "going on behind the {} that are there",
+                size(have)
+            ));
+        }
+        Ok(download)
     }
 
-    /// Fetches the file.
-    pub(crate) async fn run(
-        self,
-        connection: &Connection,
-        client: AnyClient,
-    ) -> Result<Report, Failure> {
-        match client {
-            AnyClient::Http(client) => self.run_with(client, connection, Alpn::H3).await,
-            AnyClient::Hq(client) => self.run_with(client, connection, Alpn::HqInterop).await,
+    /// Tells the user, unless that is not wanted.
+    pub(crate) fn say(&self, what: impl std::fmt::Display) {
+        if !self.treatment.quiet {
+            eprintln!("mpquic: {}: {what}", self.url);
         }
     }
 
-    async fn run_with(
-        mut self,
-        client: impl Client,
+    /// What the user can do with what is there, if anything.
+    pub(crate) fn rest(&self) -> Option<String> {
+        match self.destination {
+            Destination::File(path) if self.have > 0 && self.stamp.is_some() => Some(format!(
+                "{} are in {}.part, and --continue goes on behind them",
+                size(self.have),
+                path.display()
+            )),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn have(&self) -> u64 {
+        self.have
+    }
+
+    /// Asks for what is not there yet, and takes what comes.
+    pub(crate) async fn fetch(
+        &mut self,
+        ask: &Ask,
         connection: &Connection,
-        protocol: Alpn,
-    ) -> Result<Report, Failure> {
-        let response = client.get(self.url).await.map_err(Failure::other)?;
+        client: AnyClient,
+    ) -> Result<(), Ended> {
+        let mut ask = ask.clone();
+        ask.have = self
+            .stamp
+            .clone()
+            .map(|stamp| (self.have, stamp))
+            .filter(|_| self.have > 0);
+        let ended = match client.clone() {
+            AnyClient::Http(client) => {
+                self.protocol = Some(Alpn::H3);
+                self.fetch_with(&ask, connection, &client).await
+            }
+            AnyClient::Hq(client) => {
+                self.protocol = Some(Alpn::HqInterop);
+                self.fetch_with(&ask, connection, &client).await
+            }
+        };
+        let Err(Ended::Request(RequestError::PastEnd { length })) = &ended else {
+            return ended;
+        };
+        if ask.have.is_none() {
+            return ended;
+        }
+        if *length == Some(self.have) {
+            // All of it was there.
+            return Ok(());
+        }
+        self.restart("the file has changed on the server").await?;
+        Box::pin(self.fetch(&ask, connection, client)).await
+    }
+
+    async fn restart(&mut self, why: &str) -> Result<(), Ended> {
+        self.say(format_args!("{why}: starting over"));
+        self.have = 0;
+        self.resumed_at = 0;
+        self.stamp = None;
+        let restarted = self.sink.restart().await;
+        restarted.map_err(|error| self.cannot_write(&error))
+    }
+
+    fn cannot_write(&self, error: &std::io::Error) -> Ended {
+        Ended::Failed(cannot_write(self.destination, error))
+    }
+
+    async fn fetch_with(
+        &mut self,
+        ask: &Ask,
+        connection: &Connection,
+        client: &impl Client,
+    ) -> Result<(), Ended> {
+        let stall = self.treatment.stall;
+        let server = connection.remote_address();
+        let response = tokio::select! {
+            response = client.ask(ask) => response?,
+            () = tokio::time::sleep(stall) => return Err(RequestError::Stalled(stall.as_secs()).into()),
+            () = closed(server) => return Err(RequestError::Gone.into()),
+        };
+        if ask.method == Method::HEAD {
+            return self.show_head(&response).await;
+        }
+        if response.start != self.have {
+            let why = match response.stamp.is_some() && response.stamp == self.stamp {
+                true => "the server sends no parts of files",
+                false if self.stamp.is_none() => "the server sends no parts of this file",
+                false => "the file has changed on the server",
+            };
+            self.restart(why).await?;
+        }
+        if response.start == 0 {
+            self.stamp.clone_from(&response.stamp);
+            let told = self.sink.set_stamp(response.stamp.clone()).await;
+            told.map_err(|error| self.cannot_write(&error))?;
+        }
+        self.receive(response, connection).await
+    }
+
+    /// Status and fields, for people and scripts.
+    async fn show_head<B: Body>(&mut self, response: &Response<B>) -> Result<(), Ended> {
+        let mut text = format!("HTTP/3 {}\n", response.status.as_u16()).into_bytes();
+        for (name, value) in &response.fields {
+            text.extend_from_slice(name.as_str().as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(value.as_bytes());
+            text.push(b'\n');
+        }
+        text.push(b'\n');
+        let written = self.sink.write(text.into()).await;
+        written.map_err(|error| self.cannot_write(&error))
+    }
+
+    async fn receive<B: Body>(
+        &mut self,
+        response: Response<B>,
+        connection: &Connection,
+    ) -> Result<(), Ended> {
+        let title = self.url.path().rsplit('/').next().unwrap_or_default();
         let length = self.length.or(response.length);
-        let title = self
-            .url
-            .path()
-            .rsplit('/')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
-        let mut progress = Progress::new(title, length, self.started, self.quiet, &self.before);
-        let received = AtomicU64::new(0);
+        let quiet = self.treatment.quiet;
+        let mut progress =
+            Progress::new(title.to_owned(), length, clock::now(), quiet, &self.before);
+        progress.begin_at(self.have);
+        let count = Count::from(self.have);
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let stall = self.treatment.stall;
+        let mut have = self.have;
+        self.advanced = clock::now();
         let result = {
-            let transfer = transfer(response, &mut self.sink, &received);
+            let transfer = transfer(response, &mut self.sink, &count);
             tokio::pin!(transfer);
+            let gone = closed(connection.remote_address());
+            tokio::pin!(gone);
             loop {
                 tokio::select! {
                     result = &mut transfer => break result,
                     _ = ticks.tick() => {
-                        let received = received.load(Ordering::Relaxed);
-                        progress.update(crate::clock::now(), received, &connection.path_stats());
+                        let now = clock::now();
+                        let received = count.received.load(Ordering::Relaxed);
+                        progress.update(now, received, &connection.path_stats());
+                        if received > have || count.writing.load(Ordering::Relaxed) {
+                            have = received;
+                            self.advanced = now;
+                            gone.set(closed(connection.remote_address()));
+                        } else if now >= self.advanced + stall {
+                            break Err(RequestError::Stalled(stall.as_secs()).into());
+                        }
                     }
+                    () = &mut gone => break Err(RequestError::Gone.into()),
                 }
             }
         };
-        let seconds = (crate::clock::now() - self.started).as_secs_f64();
-        progress.clear();
-        let after = connection.path_stats();
-        let written = |error| cannot_write(self.destination, &error);
-        match result {
-            Ok(()) => {}
-            Err(TransferError::Request(error)) => return Err(Failure::other(error)),
-            Err(TransferError::Write(error)) => return Err(written(error)),
+        let received = count.received.load(Ordering::Relaxed);
+        if received > have {
+            self.advanced = clock::now();
         }
-        let whole = self.sink.finish().await.map_err(written)?;
-        let file = match self.destination {
+        self.have = received;
+        progress.clear();
+        result.map_err(|error| match error {
+            TransferError::Request(error) => error.into(),
+            TransferError::Write(error) => self.cannot_write(&error),
+        })
+    }
+
+    /// Gives the file its name, if it is what is `expected`, and tells what the paths did.
+    pub(crate) async fn finish(
+        self,
+        connection: &Connection,
+        expected: Option<[u8; 32]>,
+    ) -> Result<Report, Failure> {
+        let seconds = (clock::now() - self.started).as_secs_f64();
+        let after = connection.path_stats();
+        let destination = self.destination;
+        let written = |error| cannot_write(destination, &error);
+        let whole = self.sink.finish(expected).await.map_err(written)?;
+        if let Some(expected) = expected.filter(|_| !whole.is_expected) {
+            return Err(Cause::Content.failed(format_args!(
+                "its SHA-256 is {}, but {} was expected",
+                hex(&whole.sha256),
+                hex(&expected)
+            )));
+        }
+        let file = match destination {
             Destination::File(path) => Some(path.display().to_string()),
             Destination::Stdout | Destination::Nowhere => None,
         };
+        let protocol = self.protocol.map_or(&b""[..], Alpn::bytes);
         Ok(Report {
             url: self.url.to_string(),
             bytes: whole.bytes,
             seconds,
-            sha256: hex(&whole),
+            sha256: hex(&whole.sha256),
             paths: report::paths(&self.before, &after),
             multipath: connection.is_multipath(),
             early_data: false,
+            resumed_at: self.resumed_at,
+            retries: 0,
             quic_version: connection.version().to_string(),
-            protocol: String::from_utf8_lossy(protocol.bytes()).into_owned(),
+            protocol: String::from_utf8_lossy(protocol).into_owned(),
             file,
         })
     }
 }
 
-fn hex(received: &Received) -> String {
-    crate::sink::hex(&received.sha256)
+/// Resolves if the server's port is found closed.
+async fn closed(server: Option<std::net::SocketAddr>) {
+    match server {
+        Some(server) => knock::until_closed(server).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What a transfer tells about itself while it runs.
+struct Count {
+    /// Bytes of the file that are there.
+    received: AtomicU64,
+    /// It waits for the disk, or for whoever reads standard output.
+    writing: AtomicBool,
+}
+
+impl From<u64> for Count {
+    fn from(have: u64) -> Self {
+        Self {
+            received: have.into(),
+            writing: false.into(),
+        }
+    }
 }
 
 enum TransferError {
@@ -134,36 +363,37 @@ enum TransferError {
     Write(std::io::Error),
 }
 
+impl From<RequestError> for TransferError {
+    fn from(error: RequestError) -> Self {
+        Self::Request(error)
+    }
+}
+
 /// Moves the body into the sink, counting.
 async fn transfer<B: Body>(
     mut response: Response<B>,
     sink: &mut Sink,
-    received: &AtomicU64,
+    count: &Count,
 ) -> Result<(), TransferError> {
     let mut pieces: [Bytes; PIECES] = [const { Bytes::new() }; PIECES];
-    while let Some(count) = response
-        .body
-        .read(&mut pieces)
-        .await
-        .map_err(TransferError::Request)?
-    {
-        for piece in pieces.iter_mut().take(count) {
+    while let Some(filled) = response.body.read(&mut pieces).await? {
+        for piece in pieces.iter_mut().take(filled) {
             let piece = std::mem::take(piece);
             let length = piece.len() as u64;
-            let so_far = received.fetch_add(length, Ordering::Relaxed) + length;
+            let so_far = count.received.load(Ordering::Relaxed) + length;
             if let Some(length) = response.length.filter(|length| so_far > *length) {
-                return Err(TransferError::Request(RequestError::TooLong(length)));
+                return Err(RequestError::TooLong(length).into());
             }
+            count.writing.store(true, Ordering::Relaxed);
             sink.write(piece).await.map_err(TransferError::Write)?;
+            count.writing.store(false, Ordering::Relaxed);
+            count.received.store(so_far, Ordering::Relaxed);
         }
     }
-    let received = received.load(Ordering::Relaxed);
+    let received = count.received.load(Ordering::Relaxed);
     match response.length {
         Some(length) if length != received => {
-            Err(TransferError::Request(RequestError::Truncated {
-                length,
-                received,
-            }))
+            Err(RequestError::Truncated { length, received }.into())
         }
         _ => Ok(()),
     }
@@ -175,5 +405,5 @@ fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {
         Destination::Stdout => "standard output".to_owned(),
         Destination::Nowhere => "nowhere".to_owned(),
     };
-    Failure::other(format!("cannot write {name}: {error}"))
+    Cause::File.failed(format_args!("cannot write {name}: {error}"))
 }

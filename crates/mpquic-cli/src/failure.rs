@@ -8,10 +8,41 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// The command line is wrong. Exit code 2.
     Usage(String),
-    /// The command could not be carried out. Exit code 1.
-    Failed(String),
-    /// The command could not be carried out, and the user has been told already. Exit code 1.
-    Reported,
+    /// The command could not be carried out.
+    Failed { cause: Cause, message: String },
+    /// The command could not be carried out, and the user has been told already.
+    Reported(Cause),
+}
+
+/// What a command failed of. The number is the exit code, which `docs/tool.md` has a table of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Cause {
+    /// Something else.
+    Other = 1,
+    /// The output cannot be written, or the input not read.
+    File = 3,
+    /// No address for the server's name.
+    Name = 4,
+    /// No connection to the server.
+    Connect = 5,
+    /// The server is not trusted.
+    Trust = 6,
+    /// The server refused the request.
+    Refused = 7,
+    /// The transfer broke off.
+    Broken = 8,
+    /// What arrived is not what was expected.
+    Content = 9,
+}
+
+impl Cause {
+    pub(crate) fn failed(self, message: impl Display) -> Failure {
+        Failure::Failed {
+            cause: self,
+            message: message.to_string(),
+        }
+    }
 }
 
 impl Failure {
@@ -20,30 +51,51 @@ impl Failure {
     }
 
     pub(crate) fn other(message: impl Display) -> Self {
-        Self::Failed(message.to_string())
+        Cause::Other.failed(message)
     }
 
     /// Puts what the failure is about in front of the message.
     pub(crate) fn about(self, what: impl Display) -> Self {
         match self {
-            Self::Failed(message) => Self::Failed(format!("{what}: {message}")),
+            Self::Failed { cause, message } => cause.failed(format!("{what}: {message}")),
             other => other,
+        }
+    }
+
+    /// Adds what the user should know besides.
+    pub(crate) fn and(self, more: Option<String>) -> Self {
+        match (self, more) {
+            (Self::Failed { cause, message }, Some(more)) => {
+                cause.failed(format!("{message}; {more}"))
+            }
+            (other, _) => other,
+        }
+    }
+
+    /// What the command failed of, unless the command line is wrong.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Usage(_) => None,
+            Self::Failed { cause, .. } | Self::Reported(cause) => Some(*cause),
+        }
+    }
+
+    /// What is told.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Self::Usage(message) | Self::Failed { message, .. } => message,
+            Self::Reported(_) => "told above",
         }
     }
 
     /// Tells the user, on one line, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
-            Self::Usage(message) => {
-                eprintln!("mpquic: {}; see mpquic --help", one_line(message));
-                ExitCode::from(2)
-            }
-            Self::Failed(message) => {
-                eprintln!("mpquic: {}", one_line(message));
-                ExitCode::FAILURE
-            }
-            Self::Reported => ExitCode::FAILURE,
+            Self::Usage(message) => eprintln!("mpquic: {}; see mpquic --help", one_line(message)),
+            Self::Failed { message, .. } => eprintln!("mpquic: {}", one_line(message)),
+            Self::Reported(_) => {}
         }
+        ExitCode::from(self.cause().map_or(2, |cause| cause as u8))
     }
 }
 
@@ -51,7 +103,7 @@ impl From<mpquic_lab::Failure> for Failure {
     fn from(failure: mpquic_lab::Failure) -> Self {
         match failure {
             mpquic_lab::Failure::Usage(message) => Self::Usage(message),
-            mpquic_lab::Failure::Failed(message) => Self::Failed(message),
+            mpquic_lab::Failure::Failed(message) => Self::other(message),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::Uri;
+use http::{HeaderMap, Method, StatusCode};
 use mpquic_core::{ConnectionError, VarInt};
 use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, StoppedError, WriteError};
 use tokio::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::delivery::{Outlet, Refusal, Session};
 use crate::drain::Draining;
 use crate::files::Source;
 use crate::limits;
-use crate::protocol::{self, RequestError, Response};
+use crate::protocol::{self, Ask, RequestError, Response};
 use crate::serve::ENDS;
 
 /// Longest request line we read.
@@ -45,9 +45,17 @@ impl Client {
 impl protocol::Client for Client {
     type Body = RecvStream;
 
-    async fn get(&self, url: &Uri) -> Result<Response<RecvStream>, RequestError> {
+    async fn ask(&self, ask: &Ask) -> Result<Response<RecvStream>, RequestError> {
+        if ask.method != Method::GET {
+            return Err(RequestError::Unsupported(
+                "the server speaks HTTP/0.9 only, which has no method but GET",
+            ));
+        }
         let (mut send, body) = self.connection.open_bi().await?;
-        let target = url.path_and_query().map_or("/", |target| target.as_str());
+        let target = ask
+            .url
+            .path_and_query()
+            .map_or("/", |target| target.as_str());
         let request = format!("GET {target}\r\n");
         match send.write_chunk(request.into()).await {
             // The server may answer without reading to the end of the request.
@@ -59,7 +67,14 @@ impl protocol::Client for Client {
         }
         // A stream that was stopped meanwhile is as good as finished.
         let _ = send.finish();
-        Ok(Response { length: None, body })
+        Ok(Response {
+            start: 0,
+            length: None,
+            stamp: None,
+            status: StatusCode::OK,
+            fields: HeaderMap::new(),
+            body,
+        })
     }
 }
 

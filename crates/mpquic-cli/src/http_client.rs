@@ -2,15 +2,16 @@
 
 use bytes::{Buf, Bytes};
 use futures_util::FutureExt;
-use http::header::{ACCEPT, CONTENT_LENGTH, LOCATION, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_RANGE, IF_RANGE, LOCATION, RANGE, USER_AGENT};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{HeaderMap, Request, StatusCode, Uri};
+use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{ConnectionError, StreamError};
 use mpquic_h3::{BidiStream, OpenStreams};
 use mpquic_tokio::Connection;
 
-use crate::protocol::{self, RequestError, Response};
+use crate::protocol::{self, Ask, RequestError, Response};
+use crate::stamp::Stamp;
 
 /// Longest fields of a response, bytes: as sent, and as `h3` counts them decoded.
 const MAX_FIELDS: u32 = 64 << 10;
@@ -70,9 +71,9 @@ pub(crate) struct Body {
 impl protocol::Client for Client {
     type Body = Body;
 
-    async fn get(&self, url: &Uri) -> Result<Response<Body>, RequestError> {
+    async fn ask(&self, ask: &Ask) -> Result<Response<Body>, RequestError> {
         let mut requests = self.requests.clone();
-        let stream = requests.send_request(request(url)?).await;
+        let stream = requests.send_request(request(ask)?).await;
         let mut stream = stream.map_err(|error| self.failed(error))?;
         // The server may answer without reading to the end of the request.
         match stream.finish().await {
@@ -83,8 +84,14 @@ impl protocol::Client for Client {
             let response = stream.recv_response().await;
             let response = response.map_err(|error| self.failed(error))?;
             if !response.status().is_informational() {
+                let (parts, ()) = response.into_parts();
+                let content = content(ask, parts.status, &parts.headers)?;
                 return Ok(Response {
-                    length: check(response.status(), response.headers())?,
+                    start: content.start,
+                    length: content.length,
+                    stamp: Stamp::of(&parts.headers),
+                    status: parts.status,
+                    fields: parts.headers,
                     body: Body {
                         connection: self.connection.clone(),
                         stream,
@@ -135,8 +142,9 @@ async fn data(
     Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
 }
 
-/// A request for a URL. What names a user is nobody's business (RFC 9114 section 4.3.1).
-fn request(url: &Uri) -> Result<Request<()>, RequestError> {
+/// What names a user is nobody's business (RFC 9114 section 4.3.1).
+fn request(ask: &Ask) -> Result<Request<()>, RequestError> {
+    let url = &ask.url;
     let authority = url.authority().map_or("", Authority::as_str);
     let authority = authority
         .rsplit_once('@')
@@ -148,21 +156,52 @@ fn request(url: &Uri) -> Result<Request<()>, RequestError> {
         .path_and_query(target)
         .build();
     let request = uri.and_then(|uri| {
-        Request::get(uri)
+        Request::builder()
+            .method(ask.method.clone())
+            .uri(uri)
             .header(ACCEPT, "*/*")
             .header(USER_AGENT, concat!("mpquic/", env!("CARGO_PKG_VERSION")))
             .body(())
     });
-    request.map_err(|_| RequestError::Malformed("URL"))
+    let mut request = request.map_err(|_| RequestError::Malformed("URL"))?;
+    let fields = request.headers_mut();
+    for name in ask.fields.keys() {
+        fields.remove(name);
+    }
+    for (name, value) in &ask.fields {
+        fields.append(name, value.clone());
+    }
+    if let Some((have, stamp)) = &ask.have
+        && let Some(stamp) = stamp.value()
+        && let Ok(range) = format!("bytes={have}-").parse()
+    {
+        fields.insert(RANGE, range);
+        fields.insert(IF_RANGE, stamp);
+    }
+    Ok(request)
 }
 
-/// Makes sure that a whole file follows, and tells its length if that is announced.
-fn check(status: StatusCode, fields: &HeaderMap) -> Result<Option<u64>, RequestError> {
+/// Which part of a file an answer has in it.
+#[derive(Debug, PartialEq, Eq)]
+struct Content {
+    start: u64,
+    /// Of the whole file, if it is announced.
+    length: Option<u64>,
+}
+
+/// Makes sure that what was asked for follows.
+fn content(ask: &Ask, status: StatusCode, fields: &HeaderMap) -> Result<Content, RequestError> {
     match status {
         StatusCode::OK => {}
+        _ if status.is_success() && !matches!(ask.method, Method::GET | Method::HEAD) => {}
         StatusCode::NOT_FOUND => return Err(RequestError::NotFound),
-        StatusCode::PARTIAL_CONTENT => {
-            return Err(RequestError::Malformed("part of a file, not asked for"));
+        StatusCode::PARTIAL_CONTENT => return part(ask, fields),
+        StatusCode::RANGE_NOT_SATISFIABLE => {
+            let range = fields
+                .get(CONTENT_RANGE)
+                .and_then(|range| range.to_str().ok());
+            let length = range.and_then(|range| range.strip_prefix("bytes */")?.parse().ok());
+            return Err(RequestError::PastEnd { length });
         }
         _ if status.is_redirection() => {
             let location = fields.get(LOCATION);
@@ -174,6 +213,50 @@ fn check(status: StatusCode, fields: &HeaderMap) -> Result<Option<u64>, RequestE
         }
         _ => return Err(RequestError::Status(status)),
     }
+    let length = match ask.method {
+        // That of the body which is not sent.
+        Method::HEAD => None,
+        _ => content_length(fields)?,
+    };
+    Ok(Content { start: 0, length })
+}
+
+/// Makes sure that the part of the file follows that was asked for.
+fn part(ask: &Ask, fields: &HeaderMap) -> Result<Content, RequestError> {
+    let Some((have, stamp)) = &ask.have else {
+        return Err(RequestError::Malformed("part of a file, not asked for"));
+    };
+    let other = || RequestError::Malformed("another part of the file than was asked for");
+    let range = fields
+        .get(CONTENT_RANGE)
+        .and_then(|range| range.to_str().ok());
+    let range = range.and_then(|range| range.strip_prefix("bytes "));
+    let (range, length) = range
+        .and_then(|range| range.split_once('/'))
+        .ok_or_else(other)?;
+    let (first, last) = range.split_once('-').ok_or_else(other)?;
+    let first: u64 = first.trim().parse().map_err(|_| other())?;
+    let last: u64 = last.trim().parse().map_err(|_| other())?;
+    let length = match length.trim() {
+        "*" => None,
+        length => Some(length.parse::<u64>().map_err(|_| other())?),
+    };
+    let reaches_the_end = length.is_none_or(|length| last.checked_add(1) == Some(length));
+    if first != *have || last < first || !reaches_the_end {
+        return Err(other());
+    }
+    if Stamp::of(fields).is_some_and(|now| now != *stamp) {
+        return Err(RequestError::Malformed(
+            "a part of another version of the file",
+        ));
+    }
+    Ok(Content {
+        start: first,
+        length: last.checked_add(1),
+    })
+}
+
+fn content_length(fields: &HeaderMap) -> Result<Option<u64>, RequestError> {
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
     let (Some(length), None) = (lengths.next(), lengths.next()) else {
         return match fields.contains_key(CONTENT_LENGTH) {
@@ -216,7 +299,7 @@ mod tests {
             ("https://host:4433", "host:4433", "/"),
             ("https://user:secret@[::1]:5/x", "[::1]:5", "/x"),
         ] {
-            let request = request(&url.parse().unwrap()).unwrap();
+            let request = request(&Ask::get(&url.parse().unwrap())).unwrap();
             assert_eq!(request.uri().authority().unwrap(), authority);
             assert_eq!(request.uri().path_and_query().unwrap(), target);
         }
@@ -230,7 +313,8 @@ mod tests {
                 (name, value.parse().unwrap())
             });
             let status = StatusCode::from_u16(status).unwrap();
-            super::check(status, &fields.collect())
+            let ask = Ask::get(&"https://host/file".parse().unwrap());
+            content(&ask, status, &fields.collect()).map(|content| content.length)
         };
         assert!(matches!(check(200, &[]), Ok(None)));
         let length = |digits| check(200, &[("content-length", digits)]);
@@ -259,5 +343,64 @@ mod tests {
         let moved = check(301, &[("location", "/elsewhere")]).unwrap_err();
         let told = "the server says it is elsewhere: /elsewhere (301 Moved Permanently)";
         assert_eq!(moved.to_string(), told);
+    }
+
+    #[test]
+    fn fields_of_the_user_replace_ours_and_the_rest_is_asked_for() {
+        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
+        ask.method = Method::POST;
+        for (name, value) in [("accept", "a"), ("accept", "b"), ("x-y", "z")] {
+            let name: http::HeaderName = name.parse().unwrap();
+            ask.fields.append(name, value.parse().unwrap());
+        }
+        ask.have = Some((100, Stamp::Etag("\"1\"".to_owned())));
+        let request = request(&ask).unwrap();
+        assert_eq!(request.method(), Method::POST);
+        let fields = request.headers();
+        let accept: Vec<_> = fields.get_all(ACCEPT).iter().collect();
+        assert_eq!(accept, ["a", "b"]);
+        assert_eq!(
+            (&fields["x-y"], &fields[RANGE]),
+            (&"z".parse().unwrap(), &"bytes=100-".parse().unwrap())
+        );
+        assert_eq!(fields[IF_RANGE], "\"1\"");
+        assert!(fields[USER_AGENT].to_str().unwrap().starts_with("mpquic/"));
+    }
+
+    #[test]
+    fn only_the_part_that_was_asked_for_is_taken() {
+        let mut ask = Ask::get(&"https://host/file".parse().unwrap());
+        ask.have = Some((100, Stamp::Etag("\"1\"".to_owned())));
+        let answer = |range: &str, tag: &str| {
+            let fields = [(CONTENT_RANGE, range), (http::header::ETAG, tag)];
+            let fields = fields.map(|(name, value)| (name, value.parse().unwrap()));
+            content(
+                &ask,
+                StatusCode::PARTIAL_CONTENT,
+                &fields.into_iter().collect(),
+            )
+        };
+        for range in ["bytes 100-199/200", "bytes 100-199/*"] {
+            let content = answer(range, "\"1\"").unwrap();
+            assert_eq!((content.start, content.length), (100, Some(200)));
+        }
+        for range in [
+            "bytes 99-199/200",
+            "bytes 101-199/200",
+            "bytes 100-198/200",
+            "bytes 100-99/100",
+            "bytes 100-18446744073709551615/200",
+            "bytes */200",
+            "lines 100-199/200",
+            "",
+        ] {
+            let refused = answer(range, "\"1\"").unwrap_err().to_string();
+            assert!(refused.contains("another part"), "{range}: {refused}");
+        }
+        let refused = answer("bytes 100-199/200", "\"2\"").unwrap_err();
+        assert!(refused.to_string().contains("another version"), "{refused}");
+        // The whole is as good.
+        let whole = content(&ask, StatusCode::OK, &HeaderMap::new()).unwrap();
+        assert_eq!((whole.start, whole.length), (0, None));
     }
 }

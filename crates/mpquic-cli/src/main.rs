@@ -1,5 +1,6 @@
 //! The `mpquic` tool.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -24,23 +25,30 @@ mod download;
 mod drain;
 mod drill;
 mod failure;
+mod fetch;
 mod files;
 mod flood;
 mod get;
+mod hex;
 mod hq;
 mod http_client;
 mod http_server;
+mod knock;
 mod limits;
+mod part_file;
 mod progress;
 mod protocol;
 mod rate_limit;
+mod redirect;
 mod report;
+mod retry;
 mod selection;
 mod serve;
 mod serve_limits;
 mod session;
 mod signals;
 mod sink;
+mod stamp;
 #[cfg(test)]
 mod testing;
 mod trust;
@@ -57,6 +65,7 @@ fn main() -> ExitCode {
     let wanted = wanted.ok().and_then(|text| text.parse().ok());
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false);
     tracing_subscriber::registry()
         .with(lines)

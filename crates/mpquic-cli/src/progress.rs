@@ -22,6 +22,9 @@ pub(crate) struct Progress {
     rows: BTreeMap<PathId, Row>,
     started: Instant,
     updated: Instant,
+    /// Bytes of the file that were there before.
+    first: u64,
+    length: Option<u64>,
 }
 
 struct Row {
@@ -58,11 +61,18 @@ impl Progress {
             rows: BTreeMap::new(),
             started: now,
             updated: now,
+            first: 0,
+            length,
         };
         for path in paths {
             progress.row(path).first = path.bytes_received;
         }
         progress
+    }
+
+    /// So many bytes of the file were there already.
+    pub(crate) fn begin_at(&mut self, have: u64) {
+        self.first = have;
     }
 
     fn row(&mut self, path: &PathStats) -> &mut Row {
@@ -83,9 +93,12 @@ impl Progress {
         let since = (now - self.updated).as_secs_f64().max(1e-3);
         self.updated = now;
         self.total.set_position(received);
-        let speed = rate(received as f64 / elapsed);
-        self.total
-            .set_message(format!("{}  {speed}", size(received)));
+        let speed = received.saturating_sub(self.first) as f64 / elapsed;
+        let mut message = format!("{}  {}", size(received), rate(speed));
+        if let Some(length) = self.length {
+            message += &remaining(received, length, speed);
+        }
+        self.total.set_message(message);
         let mut all = 0;
         for path in paths {
             let row = self.row(path);
@@ -129,9 +142,36 @@ impl Progress {
     }
 }
 
+/// "  40 %, 12 s left"
+fn remaining(received: u64, length: u64, bytes_per_second: f64) -> String {
+    let percent = 100.0 * received as f64 / length.max(1) as f64;
+    let seconds = length.saturating_sub(received) as f64 / bytes_per_second;
+    let left = match seconds {
+        ..60.0 => format!(", {seconds:.0} s left"),
+        60.0..3600.0 => format!(", {:.0} min left", seconds / 60.0),
+        3600.0..360_000.0 => format!(", {:.1} h left", seconds / 3600.0),
+        _ => String::new(),
+    };
+    format!("  {percent:.0} %{left}")
+}
+
 fn style(template: &str) -> ProgressStyle {
     // The templates are constants of this file, and its tests draw them.
     ProgressStyle::with_template(template)
         .unwrap_or_else(|_| ProgressStyle::default_bar())
         .progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_much_is_left() {
+        assert_eq!(remaining(40, 100, 5.0), "  40 %, 12 s left");
+        assert_eq!(remaining(0, 600, 1.0), "  0 %, 10 min left");
+        assert_eq!(remaining(0, 9000, 1.0), "  0 %, 2.5 h left");
+        assert_eq!(remaining(0, 100, 0.0), "  0 %");
+        assert_eq!(remaining(0, 0, 0.0), "  0 %");
+    }
 }

@@ -18,6 +18,12 @@ pub(crate) struct Report {
     /// The request was sent as 0-RTT data, and the server accepted it as such.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) early_data: bool,
+    /// Bytes of the file that were there before.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) resumed_at: u64,
+    /// How often it was tried again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) retries: u64,
     pub(crate) quic_version: String,
     pub(crate) protocol: String,
     /// Where the file was written; absent for standard output.
@@ -25,7 +31,12 @@ pub(crate) struct Report {
     pub(crate) file: Option<String>,
 }
 
-/// A path's part in a transfer.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+/// A path's part in a transfer. Of several connections, that of the last one.
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct PathReport {
     pub(crate) id: u32,
@@ -84,11 +95,18 @@ impl Report {
     pub(crate) fn summary(&self) -> String {
         let used = self.paths.iter().filter(|path| path.bytes_received > 0);
         let count = used.count();
+        let fetched = self.bytes.saturating_sub(self.resumed_at);
+        let more = match (self.resumed_at, self.retries) {
+            (0, 0) => String::new(),
+            (0, tries) => format!(", tried again {tries} times"),
+            (there, 0) => format!(", {} were there", size(there)),
+            (there, tries) => format!(", {} were there, tried again {tries} times", size(there)),
+        };
         format!(
-            "{} in {:.2} s, {}, over {count} {}",
-            size(self.bytes),
+            "{} in {:.2} s, {}, over {count} {}{more}",
+            size(fetched),
             self.seconds,
-            rate(self.bytes as f64 / self.seconds.max(1e-9)),
+            rate(fetched as f64 / self.seconds.max(1e-9)),
             if count == 1 { "path" } else { "paths" },
         )
     }
@@ -189,6 +207,8 @@ mod tests {
             paths: vec![path],
             multipath: false,
             early_data: false,
+            resumed_at: 0,
+            retries: 0,
             quic_version: "v1".to_owned(),
             protocol: String::new(),
             file: None,

@@ -1,5 +1,6 @@
 //! A client's connections, one after the other, which resume each other's TLS sessions.
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use tokio::sync::Mutex;
 use crate::args::{Cipher, Get, Local};
 use crate::clients::Clients;
 use crate::drill;
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
+use crate::knock;
 use crate::serve::CLOSE_TIME;
 use crate::trust::Verifier;
 
@@ -112,6 +114,22 @@ impl<'a> Sessions<'a> {
         })
     }
 
+    /// Drops the last connection, which is of no use any more.
+    pub(crate) async fn give_up(&self) {
+        let mut current = self.current.lock().await;
+        // Others may be fine: a request may fail alone.
+        let is_over = |session: &Session| {
+            session.connection.close_reason().is_some() || Arc::strong_count(&session.clients) == 1
+        };
+        if current.as_ref().is_some_and(is_over)
+            && let Some(session) = current.take()
+        {
+            session
+                .connection
+                .close(session.clients.no_error(), b"given up");
+        }
+    }
+
     /// Closes the last connection.
     pub(crate) async fn close(&self) {
         if let Some(session) = self.current.lock().await.take() {
@@ -130,12 +148,15 @@ impl<'a> Sessions<'a> {
             .host()
             .trim_start_matches('[')
             .trim_end_matches(']');
-        let addresses = if self.args.server_addr.is_empty() {
+        // --server-addr is for the servers of the command line, not for where they send us.
+        let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
+        let is_elsewhere = !self.args.urls.iter().any(is_asked_for);
+        let addresses = if self.args.server_addr.is_empty() || is_elsewhere {
             resolve(host, authority.port_u16().unwrap_or(DEFAULT_PORT)).await?
         } else {
             self.args.server_addr.clone()
         };
-        let mut failure = Failure::other(format!("{host} has no address"));
+        let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
         for address in addresses {
             match self.connect_to(address, host).await {
                 Ok((endpoint, connection, zero_rtt)) => {
@@ -170,10 +191,13 @@ impl<'a> Sessions<'a> {
         address: SocketAddr,
         host: &str,
     ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
+        let cannot_connect = |error: &dyn Display| {
+            Cause::Connect.failed(format_args!("cannot connect to {address}: {error}"))
+        };
         let endpoint = endpoint(self.args, address)?;
         let mut connecting = endpoint
             .connect_with(self.config.clone(), address, host)
-            .map_err(|error| Failure::other(format!("cannot connect to {address}: {error}")))?;
+            .map_err(|error| cannot_connect(&error))?;
         if self.args.early_data {
             connecting = match connecting.into_0rtt() {
                 Ok((connection, accepted)) => return Ok((endpoint, connection, Some(accepted))),
@@ -181,15 +205,25 @@ impl<'a> Sessions<'a> {
             };
         }
         let seconds = self.args.connect_timeout;
-        match tokio::time::timeout(Duration::from_secs(seconds), connecting).await {
+        let limit = Duration::from_secs(seconds);
+        let connected = tokio::select! {
+            connected = tokio::time::timeout(limit, connecting) => connected,
+            () = knock::until_closed(address) => {
+                let message = "nobody listens on that port (UDP)";
+                return Err(cannot_connect(&message));
+            }
+        };
+        match connected {
             Ok(Ok(connection)) => Ok((endpoint, connection, None)),
-            Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => Err(Failure::other(format!(
-                "no answer from {address} for {seconds} s; is a QUIC server there, and does a \
-                 firewall let UDP through?"
-            ))),
+            Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
+                Err(Cause::Connect.failed(format!(
+                    "no answer from {address} for {seconds} s; is a QUIC server there, and does \
+                     a firewall let UDP through?"
+                )))
+            }
             Ok(Err(error)) => Err(match self.verifier.refusal() {
-                Some(refusal) => Failure::other(refusal),
-                None => Failure::other(format!("cannot connect to {address}: {error}")),
+                Some(refusal) => Cause::Trust.failed(refusal),
+                None => cannot_connect(&error),
             }),
         }
     }
@@ -203,8 +237,9 @@ impl<'a> Sessions<'a> {
 
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = tokio::net::lookup_host((host, port)).await;
-    let addresses = addresses
-        .map_err(|error| Failure::other(format!("cannot find the address of {host}: {error}")))?;
+    let addresses = addresses.map_err(|error| {
+        Cause::Name.failed(format_args!("cannot find the address of {host}: {error}"))
+    })?;
     Ok(addresses.collect())
 }
 
@@ -228,9 +263,9 @@ fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
     if args.local.is_empty() {
         builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
     }
-    builder
-        .build()
-        .map_err(|error| Failure::other(format!("cannot use the local addresses: {error}")))
+    builder.build().map_err(|error| {
+        Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
+    })
 }
 
 fn unspecified(family: IpAddr) -> IpAddr {

@@ -3,12 +3,16 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
+use std::time::Instant;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::sync::mpsc;
+
+use crate::part_file::{Begun, PartFile};
+use crate::stamp::Stamp;
 
 /// Bytes collected before they are handed to the thread.
 const BATCH: usize = 256 << 10;
@@ -29,14 +33,29 @@ pub(crate) enum Destination {
 pub(crate) struct Received {
     pub(crate) bytes: u64,
     pub(crate) sha256: [u8; 32],
+    /// False if it is not what the user expected. A file is not there then.
+    pub(crate) is_expected: bool,
+}
+
+/// How a file that is not whole is treated.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keep<'a> {
+    /// Where it comes from.
+    pub(crate) url: &'a str,
+    /// Go on with what an earlier download left.
+    pub(crate) resume: bool,
 }
 
 enum Message {
     Data(Vec<Bytes>),
-    Finish,
+    Stamp(Option<Stamp>),
+    Restart,
+    /// The SHA-256 that is expected.
+    Finish(Option<[u8; 32]>),
 }
 
-/// Takes the bytes of one download. Dropped before [`Sink::finish`], it leaves no file behind.
+/// Takes the bytes of one download. Dropped before [`Sink::finish`], it leaves no file that looks
+/// whole: a part at most, if a later download can go on with it.
 pub(crate) struct Sink {
     sender: Option<mpsc::Sender<Message>>,
     thread: Option<thread::JoinHandle<io::Result<Received>>>,
@@ -45,18 +64,20 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    pub(crate) fn create(destination: &Destination) -> io::Result<Self> {
-        let output = Output::create(destination)?;
+    /// Makes sure that the destination can be written to, and tells what is there already. May block.
+    pub(crate) fn create(destination: &Destination, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
+        let (output, begun) = Output::create(destination, keep)?;
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let thread = thread::Builder::new()
             .name("sink".to_owned())
             .spawn(move || drain(receiver, output))?;
-        Ok(Self {
+        let sink = Self {
             sender: Some(sender),
             thread: Some(thread),
             batch: Vec::new(),
             batch_bytes: 0,
-        })
+        };
+        Ok((sink, begun))
     }
 
     /// Accepts the next bytes; waits while too many are waiting for the disk.
@@ -88,10 +109,22 @@ impl Sink {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Waits until everything is written, and gives the file its name.
-    pub(crate) async fn finish(mut self) -> io::Result<Received> {
+    /// What follows is of this version.
+    pub(crate) async fn set_stamp(&mut self, stamp: Option<Stamp>) -> io::Result<()> {
         self.flush().await?;
-        self.send(Message::Finish).await?;
+        self.send(Message::Stamp(stamp)).await
+    }
+
+    /// Forgets what is there: something else follows.
+    pub(crate) async fn restart(&mut self) -> io::Result<()> {
+        self.flush().await?;
+        self.send(Message::Restart).await
+    }
+
+    /// Waits until everything is written, and gives the file its name if it is what is `expected`.
+    pub(crate) async fn finish(mut self, expected: Option<[u8; 32]>) -> io::Result<Received> {
+        self.flush().await?;
+        self.send(Message::Finish(expected)).await?;
         tokio::task::spawn_blocking(move || self.join())
             .await
             .map_err(io::Error::other)?
@@ -109,132 +142,139 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // An unfinished file is removed before the process may end.
+            // What is left of an unfinished file is in order before the process may end.
             let _ = self.join();
         }
     }
 }
 
 fn drain(mut receiver: mpsc::Receiver<Message>, mut output: Output) -> io::Result<Received> {
-    let mut hash = Sha256::new();
-    let mut bytes = 0;
     while let Some(message) = receiver.blocking_recv() {
-        let batch = match message {
-            Message::Data(batch) => batch,
-            Message::Finish => {
-                output.finish()?;
-                let sha256 = hash.finalize().into();
-                return Ok(Received { bytes, sha256 });
+        match message {
+            Message::Data(batch) => {
+                let now = crate::clock::now();
+                for chunk in batch {
+                    output.write(&chunk, now)?;
+                }
             }
-        };
-        for chunk in batch {
-            hash.update(&chunk);
-            bytes += chunk.len() as u64;
-            output.write(&chunk)?;
+            Message::Stamp(stamp) => {
+                if let Output::Part(part) = &mut output {
+                    part.set_stamp(stamp);
+                }
+            }
+            Message::Restart => output.restart()?,
+            Message::Finish(expected) => return output.finish(expected),
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 enum Output {
-    Stdout(io::Stdout),
-    File(File),
     Part(PartFile),
-    Nowhere,
+    /// What was written cannot be taken back.
+    Stream(Stream),
+}
+
+struct Stream {
+    to: Box<dyn Write + Send>,
+    hash: Sha256,
+    bytes: u64,
 }
 
 impl Output {
-    fn create(destination: &Destination) -> io::Result<Self> {
+    fn create(destination: &Destination, keep: &Keep<'_>) -> io::Result<(Self, Begun)> {
+        let stream = |to| {
+            let stream = Stream {
+                to,
+                hash: Sha256::new(),
+                bytes: 0,
+            };
+            Ok((Self::Stream(stream), Begun::default()))
+        };
         let path = match destination {
-            Destination::Stdout => return Ok(Self::Stdout(io::stdout())),
-            Destination::Nowhere => return Ok(Self::Nowhere),
+            Destination::Stdout => return stream(Box::new(io::stdout())),
+            Destination::Nowhere => return stream(Box::new(io::sink())),
             Destination::File(path) => path,
         };
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             // Devices and pipes are written to, never replaced.
             Ok(metadata) if !metadata.is_file() => {
-                Ok(Self::File(File::options().write(true).open(path)?))
+                stream(Box::new(File::options().write(true).open(path)?))
             }
-            _ => Ok(Self::Part(PartFile::create(path)?)),
+            _ => {
+                let (part, begun) = PartFile::open(path, keep.url, keep.resume)?;
+                Ok((Self::Part(part), begun))
+            }
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, bytes: &[u8], now: Instant) -> io::Result<()> {
         match self {
-            Self::Stdout(stdout) => stdout.write_all(bytes),
-            Self::File(file) => file.write_all(bytes),
-            Self::Part(part) => part.file.write_all(bytes),
-            Self::Nowhere => Ok(()),
+            Self::Part(part) => part.write(bytes, now),
+            Self::Stream(stream) => {
+                stream.hash.update(bytes);
+                stream.bytes += bytes.len() as u64;
+                stream.to.write_all(bytes)
+            }
         }
     }
 
-    fn finish(self) -> io::Result<()> {
+    fn restart(&mut self) -> io::Result<()> {
         match self {
-            Self::Stdout(mut stdout) => stdout.flush(),
-            Self::Part(part) => part.finish(),
-            Self::File(_) | Self::Nowhere => Ok(()),
+            Self::Part(part) => part.restart(),
+            Self::Stream(Stream { bytes: 0, .. }) => Ok(()),
+            Self::Stream(_) => Err(io::Error::other(
+                "it would have to start over, and what was written cannot be taken back",
+            )),
         }
     }
-}
 
-/// `FILE.part`, which is renamed to `FILE` once it is complete, or removed.
-struct PartFile {
-    file: File,
-    part: PathBuf,
-    path: PathBuf,
-    finished: bool,
-}
-
-impl PartFile {
-    fn create(path: &Path) -> io::Result<Self> {
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        Ok(Self {
-            file: File::create(&part)?,
-            part,
-            path: path.to_owned(),
-            finished: false,
+    fn finish(self, expected: Option<[u8; 32]>) -> io::Result<Received> {
+        let (bytes, sha256) = match &self {
+            Self::Part(part) => part.sum(),
+            Self::Stream(stream) => (stream.bytes, stream.hash.clone().finalize().into()),
+        };
+        let is_expected = expected.is_none_or(|expected| expected == sha256);
+        match self {
+            Self::Part(mut part) if is_expected => part.finish()?,
+            Self::Part(mut part) => part.discard(),
+            Self::Stream(mut stream) => stream.to.flush()?,
+        }
+        Ok(Received {
+            bytes,
+            sha256,
+            is_expected,
         })
     }
-
-    fn finish(mut self) -> io::Result<()> {
-        fs::rename(&self.part, &self.path)?;
-        self.finished = true;
-        Ok(())
-    }
-}
-
-impl Drop for PartFile {
-    fn drop(&mut self) {
-        if !self.finished {
-            // If it cannot be removed there is nothing more to do about it.
-            let _ = fs::remove_file(&self.part);
-        }
-    }
-}
-
-/// Lowercase hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+
+    const KEEP: Keep<'_> = Keep {
+        url: "https://host/file",
+        resume: false,
+    };
+
+    fn create(destination: &Destination) -> Sink {
+        Sink::create(destination, &KEEP).unwrap().0
+    }
 
     #[tokio::test]
     async fn a_file_appears_when_it_is_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let part = directory.path().join("file.part");
-        let mut sink = Sink::create(&Destination::File(path.clone())).unwrap();
+        let mut sink = create(&Destination::File(path.clone()));
         for _ in 0..3 {
             sink.write(Bytes::from(vec![b'a'; 200_000])).await.unwrap();
         }
         assert!(!path.exists() && part.exists());
-        let received = sink.finish().await.unwrap();
+        let received = sink.finish(None).await.unwrap();
         assert_eq!(received.bytes, 600_000);
         assert_eq!(received.sha256[..], Sha256::digest(vec![b'a'; 600_000])[..]);
         assert_eq!(fs::read(&path).unwrap().len(), 600_000);
@@ -246,7 +286,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, "old").unwrap();
-        let mut sink = Sink::create(&Destination::File(path.clone())).unwrap();
+        let mut sink = create(&Destination::File(path.clone()));
         sink.write(Bytes::from(vec![0; 1 << 20])).await.unwrap();
         drop(sink);
         assert_eq!(fs::read(&path).unwrap(), b"old");
@@ -257,9 +297,9 @@ mod tests {
     #[tokio::test]
     #[cfg(target_os = "linux")]
     async fn the_reason_of_a_failed_write_is_told() {
-        assert!(Sink::create(&Destination::File("/".into())).is_err());
+        assert!(Sink::create(&Destination::File("/".into()), &KEEP).is_err());
         assert!(Path::new("/dev/full").exists(), "no device to write to");
-        let mut sink = Sink::create(&Destination::File("/dev/full".into())).unwrap();
+        let mut sink = create(&Destination::File("/dev/full".into()));
         let mut result = Ok(());
         for _ in 0..100 {
             result = sink.write(Bytes::from(vec![0; BATCH])).await;
@@ -270,8 +310,36 @@ mod tests {
         assert_eq!(result.unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 
-    #[test]
-    fn digits_of_a_hash() {
-        assert_eq!(hex(&[0, 0x0f, 0xff]), "000fff");
+    #[tokio::test]
+    async fn a_file_with_another_sum_does_not_appear() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let expected = Sha256::digest(b"right").into();
+        for (data, is_right) in [(&b"wrong"[..], false), (b"right", true)] {
+            let mut sink = create(&Destination::File(path.clone()));
+            sink.write(Bytes::from_static(data)).await.unwrap();
+            let received = sink.finish(Some(expected)).await.unwrap();
+            assert_eq!((received.is_expected, path.exists()), (is_right, is_right));
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_files_can_start_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        for (destination, can) in [
+            (Destination::File(path.clone()), true),
+            (Destination::Nowhere, false),
+        ] {
+            let mut sink = create(&destination);
+            sink.restart().await.unwrap();
+            sink.write(Bytes::from_static(b"old")).await.unwrap();
+            sink.restart().await.unwrap();
+            let written = sink.write(Bytes::from_static(b"new")).await.is_ok();
+            let finished = sink.finish(None).await;
+            assert_eq!(written && finished.is_ok(), can, "{finished:?}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 }

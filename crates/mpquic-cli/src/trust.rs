@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use crate::failure::Failure;
-use crate::sink::hex;
+use crate::hex::{self, hex};
 
 /// The SHA-256 of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,19 +39,8 @@ impl FromStr for Fingerprint {
         const EXPECTED: &str =
             "expected `sha256:` and 64 hexadecimal digits, as `mpquic serve` prints them";
         let digits = text.strip_prefix("sha256:").ok_or(EXPECTED)?;
-        let digits: Vec<u32> = digits
-            .chars()
-            .filter(|&digit| digit != ':')
-            .map(|digit| digit.to_digit(16).ok_or(EXPECTED))
-            .collect::<Result<_, _>>()?;
-        let mut fingerprint = [0; 32];
-        if digits.len() != 2 * fingerprint.len() {
-            return Err(EXPECTED);
-        }
-        for (byte, pair) in fingerprint.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = (pair[0] * 16 + pair[1]) as u8;
-        }
-        Ok(Self(fingerprint))
+        let digits = digits.replace(':', "");
+        hex::bytes(&digits).map(Self).ok_or(EXPECTED)
     }
 }
 

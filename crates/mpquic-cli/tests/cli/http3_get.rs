@@ -19,14 +19,14 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
 
 /// A server of which each path is answered in a way of its own.
-struct Peculiar {
-    address: SocketAddr,
-    pin: String,
+pub(crate) struct Peculiar {
+    pub(crate) address: SocketAddr,
+    pub(crate) pin: String,
     _endpoint: Endpoint,
 }
 
 impl Peculiar {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
         let certificate = made.cert.der().clone();
         let digits = certificate_fingerprint(&certificate);
@@ -60,7 +60,7 @@ impl Peculiar {
         }
     }
 
-    fn get(&self, path: &str, more: &[&str]) -> Output {
+    pub(crate) fn get(&self, path: &str, more: &[&str]) -> Output {
         let url = format!("https://{}{path}", self.address);
         let arguments = [&["get", "--pin", &self.pin, &url], more].concat();
         tokio::task::block_in_place(|| run(&arguments))
@@ -98,6 +98,24 @@ async fn answer(
         return Ok(stream.finish().await?);
     }
     let response = match path {
+        "/moved" => Response::builder()
+            .status(302)
+            .header("location", "whole?to")
+            .body(())?,
+        "/loop" => Response::builder()
+            .status(307)
+            .header("location", "/loop")
+            .body(())?,
+        "/echo" => Response::builder()
+            .header("x-method", request.method().as_str())
+            .header(
+                "x-field",
+                request
+                    .headers()
+                    .get("x-field")
+                    .map_or(&b"none"[..], |value| value.as_bytes()),
+            )
+            .body(())?,
         "/unannounced" => Response::new(()),
         "/nonsense" => with_length("many")?,
         "/empty" => with_length("0")?,
@@ -116,6 +134,7 @@ async fn answer(
     };
     stream.send_data(data(sent).into()).await?;
     match path {
+        "/stalled" => std::future::pending().await,
         "/reset" => stream.stop_stream(h3::error::Code::H3_INTERNAL_ERROR),
         "/closed" => {
             // Not before the beginning has arrived.
@@ -154,34 +173,79 @@ async fn other_answers_are_errors_that_say_what_is_wrong() {
     let target = tempfile::tempdir().unwrap();
     let file = target.path().join("copy");
     let file = file.to_str().unwrap();
-    for (path, expected) in [
-        ("/short", "the answer ended after 999 of 1000 bytes"),
-        ("/long", "longer than the 1000 bytes that were announced"),
-        ("/nonsense", "the server's answer makes no sense: length"),
-        ("/reset", "the server refused the request (code 0x102)"),
-        ("/dropped", "the server refused the request (code 0x10c)"),
+    for (path, code, expected) in [
+        ("/short", 8, "the answer ended after 999 of 1000 bytes"),
+        ("/long", 8, "longer than the 1000 bytes that were announced"),
+        ("/nonsense", 8, "the server's answer makes no sense: length"),
+        ("/reset", 7, "the server refused the request (code 0x102)"),
+        ("/dropped", 7, "the server refused the request (code 0x10c)"),
         (
             "/closed",
+            8,
             "connection lost: closed by the peer's application",
         ),
-        ("/404", "not found on the server"),
-        ("/403", "the server answered 403 Forbidden"),
-        ("/500", "the server answered 500 Internal Server Error"),
-        ("/204", "the server answered 204 No Content"),
-        ("/206", "part of a file, not asked for"),
+        ("/404", 7, "not found on the server"),
+        ("/403", 7, "the server answered 403 Forbidden"),
+        ("/500", 7, "the server answered 500 Internal Server Error"),
+        ("/204", 7, "the server answered 204 No Content"),
+        ("/206", 8, "part of a file, not asked for"),
         (
             "/301",
+            7,
             "the server says it is elsewhere: /over there (301 Moved Permanently)",
         ),
     ] {
         let output = server.get(path, &["-o", file]);
-        assert_exit(&output, 1);
+        assert_exit(&output, code);
         let told = stderr(&output);
         assert!(told.contains(expected), "{path}: {told}");
         let lines = told.lines().filter(|line| line.starts_with("mpquic: "));
         assert_eq!(lines.count(), 1, "{path}: {told}");
         assert_eq!(names(target.path()), [""; 0], "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn redirections_are_followed() {
+    let server = Peculiar::start();
+    let output = server.get("/moved", &["-o", "-"]);
+    assert_exit(&output, 0);
+    assert!(output.stdout == data(1000));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_choose_method_and_fields() {
+    let server = Peculiar::start();
+    let head = server.get("/echo", &["-X", "HEAD", "-H", "X-Field:  one"]);
+    assert_exit(&head, 0);
+    let text = String::from_utf8(head.stdout.clone()).unwrap();
+    assert!(text.starts_with("HTTP/3 200\n"), "{text}");
+    assert!(text.contains("x-method: HEAD\nx-field: one\n"), "{text}");
+    assert_eq!(stderr(&head), "");
+    // Another method may have another status, and is not tried again.
+    let output = server.get("/204", &["--method", "DELETE", "-o", "-", "--quiet"]);
+    assert_exit(&output, 0);
+    assert_eq!(output.stdout, b"");
+    for (field, told) in [
+        ("x-field", "NAME: VALUE"),
+        ("Range: bytes=0-1", "not for users to set"),
+        ("x y: z", "no name of a field"),
+    ] {
+        let output = server.get("/echo", &["-H", field]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_with_the_right_sum_is_kept() {
+    let server = Peculiar::start();
+    let target = tempfile::tempdir().unwrap();
+    let sum = crate::sha256(&data(1000));
+    let directory = target.path().to_str().unwrap();
+    let output = server.get("/whole", &["--sha256", &sum, "--output-dir", directory]);
+    assert_exit(&output, 0);
+    assert_eq!(names(target.path()), ["whole"]);
 }
 
 #[test]
@@ -200,7 +264,7 @@ fn the_protocol_is_negotiated() {
         let server = Server::start(served.path(), server);
         let output = server.get("/file", &[&["-o", path, "--json"], client].concat());
         let Some(spoken) = spoken else {
-            assert_exit(&output, 1);
+            assert_exit(&output, 5);
             assert!(stderr(&output).contains("protocol"), "{output:?}");
             continue;
         };

@@ -15,9 +15,9 @@ fn requests_of_one_address_are_limited() {
         let mut more: Vec<_> = urls.iter().map(String::as_str).collect();
         // A connection each: it is the address that counts.
         more.extend(["--output-dir", directory, "--quiet", "--reconnect"]);
-        more.extend(["--alpn", alpn]);
+        more.extend(["--alpn", alpn, "--retry-time", "0"]);
         let output = server.get("/file", &more);
-        assert_exit(&output, 1);
+        assert_exit(&output, 7);
         let refused = stderr(&output).matches(told).count();
         assert!((10..=19).contains(&refused), "{refused}: {output:?}");
     }
@@ -40,7 +40,7 @@ fn connections_are_limited() {
         let keep = tokio::runtime::Runtime::new().unwrap();
         let _open = keep.block_on(crate::http3::Client::new(&server));
         let output = server.get("/file", &["--output-dir", directory]);
-        assert_exit(&output, 1);
+        assert_exit(&output, 5);
         assert!(stderr(&output).contains(told), "{output:?}");
     }
 }

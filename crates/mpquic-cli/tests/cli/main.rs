@@ -1,10 +1,12 @@
 //! The tool as its users run it: exit codes, what it prints, what it writes.
 
 mod ending;
+mod exit_codes;
 mod http3;
 mod http3_get;
 mod lab;
 mod limits;
+mod resume;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,8 +54,12 @@ struct Server {
 
 impl Server {
     fn start(directory: &Path, more: &[&str]) -> Self {
+        Self::start_on("127.0.0.1:0", directory, more)
+    }
+
+    fn start_on(address: &str, directory: &Path, more: &[&str]) -> Self {
         let directory = directory.to_str().unwrap();
-        let mut command = mpquic(&["serve", directory, "--listen", "127.0.0.1:0"]);
+        let mut command = mpquic(&["serve", directory, "--listen", address]);
         command.args(more);
         let mut child = command
             .stdout(Stdio::piped())
@@ -163,7 +169,7 @@ fn both_sides_say_which_versions_they_speak() {
                 assert_eq!(report["multipath"], true);
             }
             None => {
-                assert_exit(&output, 1);
+                assert_exit(&output, 5);
                 assert!(stderr(&output).contains("no version of QUIC that we do"));
             }
         }
@@ -292,7 +298,7 @@ fn both_sides_must_have_the_cipher() {
         assert_exit(&output, 0);
     }
     let output = server.get("/file", &["-o", "-", "--cipher", "aes128"]);
-    assert_exit(&output, 1);
+    assert_exit(&output, 5);
 }
 
 #[test]
@@ -300,7 +306,7 @@ fn a_silent_server_is_given_up() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/file", silent.local_addr().unwrap());
     let output = run(&["get", &url, "-o", "-", "--connect-timeout", "1"]);
-    assert_exit(&output, 1);
+    assert_exit(&output, 5);
     assert!(stderr(&output).contains("for 1 s"), "{output:?}");
 }
 
@@ -402,14 +408,14 @@ fn an_untrusted_certificate_is_refused_with_advice() {
     let file = target.path().join("copy");
     let file = file.to_str().unwrap();
     let output = run(&["get", &server.url("/file"), "-o", file]);
-    assert_exit(&output, 1);
+    assert_exit(&output, 6);
     let told = stderr(&output);
     assert!(told.contains(&format!("--pin {}", server.pin)), "{told}");
     assert_eq!(told.lines().count(), 1, "{told}");
 
     let wrong = format!("sha256:{}", "5a".repeat(32));
     let output = run(&["get", &server.url("/file"), "-o", file, "--pin", &wrong]);
-    assert_exit(&output, 1);
+    assert_exit(&output, 6);
     let told = stderr(&output);
     assert!(
         told.contains(&wrong) && told.contains(&server.pin),
@@ -442,7 +448,7 @@ fn certificates_of_an_authority() {
     assert_eq!(output.stdout, b"x");
     // Right certificate, wrong name.
     let output = run(&["get", &server.url("/file"), "-o", "-", "--ca", &cert]);
-    assert_exit(&output, 1);
+    assert_exit(&output, 6);
     assert!(stderr(&output).contains("another name"), "{output:?}");
     let output = get(&["--ca", &key]);
     assert_exit(&output, 2);
@@ -460,7 +466,7 @@ fn what_is_not_there_is_reported_and_leaves_no_file() {
     let file = file.to_str().unwrap();
     for path in ["/missing", "/../file", "/%2e%2e/file", "//file", "/inner"] {
         let output = server.get(path, &["-o", file]);
-        assert_exit(&output, 1);
+        assert_exit(&output, 7);
         assert!(stderr(&output).contains("not found"), "{path}: {output:?}");
         assert_eq!(names(target.path()), [""; 0]);
     }
@@ -468,7 +474,7 @@ fn what_is_not_there_is_reported_and_leaves_no_file() {
     let directory = target.path().to_str().unwrap();
     let second = server.url("/ok");
     let output = server.get("/missing", &[&second, "--output-dir", directory]);
-    assert_exit(&output, 1);
+    assert_exit(&output, 7);
     assert_eq!(names(target.path()), ["ok"]);
 }
 
@@ -578,7 +584,7 @@ fn an_interrupted_server_ends_in_order() {
 
 #[cfg(unix)]
 #[test]
-fn an_interrupted_download_leaves_no_file() {
+fn an_interrupted_download_leaves_no_file_that_looks_whole() {
     let (served, target) = directories(b"");
     // Large, without taking up space.
     let large = fs::File::create(served.path().join("large")).unwrap();
@@ -612,7 +618,7 @@ fn an_interrupted_download_leaves_no_file() {
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     assert!(told.contains("interrupted"), "{told}");
-    assert_eq!(names(target.path()), [""; 0]);
+    assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
 }
 
 #[test]

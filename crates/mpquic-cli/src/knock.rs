@@ -1,0 +1,57 @@
+//! Whether anybody listens on a UDP port.
+
+use std::future::pending;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+
+/// How long a server may be silent before it is asked for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How often it is asked.
+const TRIES: u32 = 3;
+
+/// Resolves once the system of the server says that nobody listens on its port (by ICMP), and never
+/// if it does not say so. It is asked for when it has been silent for a while: QUIC servers ignore a
+/// datagram this short. Endpoints do not hear of ICMP, for their sockets have many peers.
+pub(crate) async fn until_closed(server: SocketAddr) {
+    for _ in 0..TRIES {
+        tokio::time::sleep(PATIENCE).await;
+        if is_closed(server).await {
+            return;
+        }
+    }
+    pending().await
+}
+
+async fn is_closed(server: SocketAddr) -> bool {
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let asked = async {
+        let socket = UdpSocket::bind((any, 0)).await?;
+        socket.connect(server).await?;
+        socket.send(&[0]).await?;
+        socket.recv(&mut [0]).await
+    };
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Ok(Err(error)) => error.kind() == ErrorKind::ConnectionRefused,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn closed_ports_are_told_from_silent_ones() {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        assert!(!is_closed(address).await);
+        drop(socket);
+        assert!(is_closed(address).await);
+    }
+}

@@ -1,0 +1,77 @@
+//! When to try again, and when to give up.
+
+use std::time::{Duration, Instant};
+
+/// The first pause. Each is twice as long as the one before.
+const FIRST: Duration = Duration::from_millis(250);
+/// The longest.
+const LONGEST: Duration = Duration::from_secs(8);
+
+/// The tries since something arrived last.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    /// How long it is tried without anything arriving.
+    limit: Duration,
+    /// The last time that something arrived, when it was tried last.
+    advanced: Instant,
+    pause: Duration,
+    /// Tries in all.
+    pub(crate) count: u32,
+}
+
+impl Retry {
+    pub(crate) fn new(limit: Duration, now: Instant) -> Self {
+        Self {
+            limit,
+            advanced: now,
+            pause: FIRST,
+            count: 0,
+        }
+    }
+
+    /// How long to wait before the next try, if something arrived last at `advanced`; `None` to
+    /// give up. Also tells whether it is the first try since then.
+    pub(crate) fn next(&mut self, advanced: Instant, now: Instant) -> Option<(Duration, bool)> {
+        let is_first = self.count == 0 || advanced > self.advanced;
+        if is_first {
+            self.pause = FIRST;
+            self.advanced = advanced.max(self.advanced);
+        }
+        if now.saturating_duration_since(self.advanced) >= self.limit {
+            return None;
+        }
+        self.count += 1;
+        let pause = self.pause;
+        self.pause = (2 * pause).min(LONGEST);
+        Some((pause, is_first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_until_something_arrives() {
+        let start = crate::clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut retry = Retry::new(Duration::from_secs(60), start);
+        let mut next = |advanced, now| {
+            let next = retry.next(at(advanced), at(now));
+            next.map(|(pause, first)| (pause.as_millis(), first))
+        };
+        assert_eq!(next(5, 10), Some((250, true)));
+        assert_eq!(next(5, 11), Some((500, false)));
+        assert_eq!(next(20, 30), Some((250, true)));
+        for expected in [500, 1000, 2000, 4000, 8000, 8000] {
+            assert_eq!(next(20, 79), Some((expected, false)));
+        }
+        assert_eq!(next(20, 80), None);
+    }
+
+    #[test]
+    fn without_time_there_is_no_second_try() {
+        let start = crate::clock::now();
+        assert_eq!(Retry::new(Duration::ZERO, start).next(start, start), None);
+    }
+}

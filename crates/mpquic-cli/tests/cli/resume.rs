@@ -1,0 +1,185 @@
+//! `mpquic get` that is interrupted, and goes on.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::time::Duration;
+
+use crate::{Server, assert_exit, data, directories, mpquic, names, reports, stderr, stdout};
+
+/// A download to `copy` in a directory.
+struct Get {
+    child: Child,
+    part: PathBuf,
+}
+
+impl Get {
+    fn start(server: &Server, target: &Path, more: &[&str]) -> Self {
+        let url = server.url("/file");
+        let child = mpquic(&["get", &url, "--insecure", "--json"])
+            .args(more)
+            .args(["-o", target.join("copy").to_str().unwrap()])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let part = target.join("copy.part");
+        Self { child, part }
+    }
+
+    /// Waits until so many bytes are there.
+    fn wait_for(&self, bytes: u64) {
+        let mut waits = std::iter::repeat_n(Duration::from_millis(10), 3000);
+        let arrived = waits.any(|wait| {
+            std::thread::sleep(wait);
+            fs::metadata(&self.part).is_ok_and(|part| part.len() >= bytes)
+        });
+        assert!(arrived, "too slow");
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn end(self) -> Output {
+        self.child.wait_with_output().unwrap()
+    }
+}
+
+/// Kills a download of 8 MB of which about 3 MB are there, and noted.
+fn kill_one(server: &Server, target: &Path) {
+    let get = Get::start(server, target, &[]);
+    let note = target.join("copy.part.json");
+    let noted = || -> Option<u64> {
+        let note: serde_json::Value = serde_json::from_slice(&fs::read(&note).ok()?).ok()?;
+        note["bytes"].as_u64()
+    };
+    let mut waits = std::iter::repeat_n(Duration::from_millis(10), 3000);
+    let is_noted = waits.any(|wait| {
+        std::thread::sleep(wait);
+        noted().is_some_and(|bytes| bytes > 2_000_000)
+    });
+    assert!(is_noted, "too slow");
+    get.kill();
+    assert_eq!(names(target), ["copy.part", "copy.part.json"]);
+}
+
+#[test]
+fn what_is_there_is_not_fetched_again() {
+    let content = data(8_000_000);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--client-rate", "24"]);
+    kill_one(&server, target.path());
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    assert!(
+        stderr(&output).contains("going on behind the"),
+        "{output:?}"
+    );
+    assert!(fs::read(target.path().join("copy")).unwrap() == content);
+    assert_eq!(names(target.path()), ["copy"]);
+    let report = &reports(&output)[0];
+    let there = report["resumed_at"].as_u64().unwrap();
+    assert!(there > 2_000_000, "{report}");
+    assert_eq!(report["bytes"], content.len());
+    let received = report["paths"][0]["bytes_received"].as_u64().unwrap();
+    assert!(received < (8_000_000 - there) * 11 / 10, "{report}");
+}
+
+#[test]
+fn another_version_is_begun_anew() {
+    let (served, target) = directories(&data(8_000_000));
+    let server = Server::start(served.path(), &["--client-rate", "24"]);
+    kill_one(&server, target.path());
+    let newer = [b"new".to_vec(), data(4_000_000)].concat();
+    fs::write(served.path().join("file"), &newer).unwrap();
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    assert!(
+        told.contains("the file has changed on the server: starting over"),
+        "{told}"
+    );
+    assert!(fs::read(target.path().join("copy")).unwrap() == newer);
+    assert_eq!(names(target.path()), ["copy"]);
+    assert_eq!(reports(&output)[0].get("resumed_at"), None);
+}
+
+#[test]
+fn a_damaged_part_is_begun_anew() {
+    let content = data(8_000_000);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--client-rate", "24"]);
+    kill_one(&server, target.path());
+    let part = target.path().join("copy.part");
+    let mut damaged = fs::read(&part).unwrap();
+    damaged[5] ^= 1;
+    fs::write(&part, damaged).unwrap();
+    let output = Get::start(&server, target.path(), &["--continue"]).end();
+    assert_exit(&output, 0);
+    assert!(
+        stderr(&output).contains("it was changed: starting over"),
+        "{output:?}"
+    );
+    assert!(fs::read(target.path().join("copy")).unwrap() == content);
+}
+
+/// A server that ends, once in order and once not, and one that starts in its place.
+#[cfg(unix)]
+#[test]
+fn a_restarted_server_is_asked_for_the_rest() {
+    let content = data(8_000_000);
+    let (served, target) = directories(&content);
+    for (end, told) in [("-TERM", "the server ends"), ("-KILL", "nobody listens")] {
+        let slow = ["--client-rate", "24", "--drain-timeout", "0"];
+        let mut server = Server::start(served.path(), &slow);
+        let mut get = Get::start(&server, target.path(), &[]);
+        get.wait_for(3_000_000);
+        let id = server.child.id().to_string();
+        let killed = std::process::Command::new("kill").args([end, &id]).status();
+        assert!(killed.unwrap().success());
+        server.child.wait().unwrap();
+        let mut line = String::new();
+        let mut lines = BufReader::new(get.child.stderr.take().unwrap());
+        lines.read_line(&mut line).unwrap();
+        assert!(
+            line.contains(told) && line.contains("trying again"),
+            "{line}"
+        );
+        // Now a server is there again.
+        let address = server.address.to_string();
+        let _server = Server::start_on(&address, served.path(), &[]);
+        let output = get.end();
+        assert_exit(&output, 0);
+        let mut rest = String::new();
+        lines.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "said more than once");
+        assert!(fs::read(target.path().join("copy")).unwrap() == content);
+        assert_eq!(names(target.path()), ["copy"]);
+        let report = &reports(&output)[0];
+        assert!(report["retries"].as_u64().unwrap() > 0, "{report}");
+        let received = report["paths"][0]["bytes_received"].as_u64().unwrap();
+        assert!(received < 6_000_000, "all of it again: {report}");
+        fs::remove_file(target.path().join("copy")).unwrap();
+    }
+}
+
+#[test]
+fn without_time_to_try_again_what_is_there_is_told() {
+    let (served, target) = directories(&data(8_000_000));
+    let slow = ["--client-rate", "24", "--drain-timeout", "0"];
+    let mut server = Server::start(served.path(), &slow);
+    let get = Get::start(&server, target.path(), &["--retry-time", "0"]);
+    get.wait_for(3_000_000);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let output = get.end();
+    assert_exit(&output, 8);
+    let told = stderr(&output);
+    assert!(told.contains("--continue goes on behind them"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(stdout(&output), "");
+    assert_eq!(names(target.path()), ["copy.part", "copy.part.json"]);
+}
