@@ -21,6 +21,8 @@ use rustls::crypto::CryptoProvider;
 use crate::drill::Step;
 use crate::failure::Failure;
 use crate::hex;
+use crate::put::Put;
+use crate::reach::Reach;
 use crate::serve_limits::LimitArgs;
 use crate::trust::{Fingerprint, Trust};
 
@@ -44,6 +46,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Serve(Serve),
     Get(Get),
+    Put(Put),
     Demo(Demo),
     Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources
@@ -95,6 +98,13 @@ pub(crate) struct Serve {
     /// them; costs a round trip
     #[arg(long)]
     pub(crate) retry: bool,
+    /// Take files, too: PUT creates and replaces files in the directory. Anybody who can reach the
+    /// server may do that
+    #[arg(long)]
+    pub(crate) allow_put: bool,
+    /// Take no file that is larger than this, MiB
+    #[arg(long, value_name = "MIB", requires = "allow_put", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub(crate) max_put_size: u64,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -118,13 +128,6 @@ pub(crate) struct Get {
     /// still the same; else start over
     #[arg(long)]
     pub(crate) r#continue: bool,
-    /// If the connection is lost, go on over a new one for as long as nothing arrives within this
-    /// time; 0 to give up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
-    pub(crate) retry_time: u64,
-    /// Take a connection on which nothing arrives for this long for lost
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) stall_timeout: u64,
     /// Fail, and leave no file, unless it has this SHA-256
     #[arg(long, value_name = "HEX")]
     pub(crate) sha256: Option<Sum>,
@@ -144,16 +147,6 @@ pub(crate) struct Get {
     /// Name the file as the URL does, in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Open a path from this local address or interface; repeat for several
-    #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
-    pub(crate) local: Vec<Local>,
-    /// Connect to this address instead of that of the URL's host; repeat for further addresses of
-    /// the same server
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) server_addr: Vec<SocketAddr>,
-    /// Open at most this many paths
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) paths: Option<u32>,
     /// Fetch up to this many files at a time; files of one server share a connection
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) parallel: u16,
@@ -179,13 +172,8 @@ pub(crate) struct Get {
         default_value = "h3,hq-interop"
     )]
     pub(crate) alpn: Vec<Alpn>,
-    /// Give up if the handshake with the server takes longer than this
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) connect_timeout: u64,
     #[command(flatten)]
-    pub(crate) connections: Connections,
-    #[command(flatten)]
-    pub(crate) trust: TrustArgs,
+    pub(crate) reach: Reach,
     /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
     #[arg(long)]
     pub(crate) json: bool,
@@ -455,7 +443,7 @@ fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     }
 }
 
-fn parse_url(text: &str) -> Result<Uri, String> {
+pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("https"), Some(host)) if !host.is_empty() => Ok(uri),
@@ -473,7 +461,7 @@ pub(crate) enum Local {
     Interface(String),
 }
 
-fn parse_local(text: &str) -> Result<Local, String> {
+pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let listed = || {
         let addresses = interfaces

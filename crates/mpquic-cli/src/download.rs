@@ -329,6 +329,7 @@ impl<'a> Download<'a> {
             quic_version: connection.version().to_string(),
             protocol: String::from_utf8_lossy(protocol).into_owned(),
             file,
+            is_sent: false,
         })
     }
 }

@@ -10,6 +10,8 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use thiserror::Error;
 
+use crate::upload::{Upload, UploadError};
+
 /// The most entries of a directory that are listed.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -71,6 +73,16 @@ pub(crate) trait Source: Send + Sync {
         false
     }
 
+    /// The most bytes of a file that is taken; `None` if none is.
+    fn max_upload(&self) -> Option<u64> {
+        None
+    }
+
+    /// Begins a file that is named `path`. May block.
+    fn upload(&self, _path: &str) -> Result<Upload, UploadError> {
+        Err(UploadError::Forbidden)
+    }
+
     /// What the directory `path` has in it. May block.
     fn list(&self, _path: &str) -> Result<Listing, OpenError> {
         Err(OpenError::NotFound)
@@ -84,6 +96,7 @@ pub(crate) trait Source: Send + Sync {
 pub(crate) struct Directory {
     root: PathBuf,
     dot_files: bool,
+    max_upload: Option<u64>,
 }
 
 impl Directory {
@@ -92,7 +105,16 @@ impl Directory {
         if !root.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self { root, dot_files })
+        Ok(Self {
+            root,
+            dot_files,
+            max_upload: None,
+        })
+    }
+
+    /// Files of so many bytes at most are taken; `None` for none.
+    pub(crate) fn max_upload(self, max_upload: Option<u64>) -> Self {
+        Self { max_upload, ..self }
     }
 
     /// The file that a request means, if it is in the directory.
@@ -178,6 +200,32 @@ impl Source for Directory {
 
     fn is_directory(&self, path: &str) -> bool {
         self.resolve(path).is_some_and(|path| path.is_dir())
+    }
+
+    fn max_upload(&self) -> Option<u64> {
+        self.max_upload
+    }
+
+    fn upload(&self, path: &str) -> Result<Upload, UploadError> {
+        if self.max_upload.is_none() {
+            return Err(UploadError::Forbidden);
+        }
+        let (parent, name) = path_of(path)
+            .rsplit_once('/')
+            .ok_or(UploadError::Forbidden)?;
+        let name = percent_decode(name).ok_or(UploadError::Forbidden)?;
+        // As in `resolve`: one plain name, and one that could be read back.
+        let mut components = Path::new(&name).components();
+        let is_plain = match (components.next(), components.next()) {
+            (Some(Component::Normal(part)), None) => part == name.as_str(),
+            _ => false,
+        };
+        if !is_plain || (name.starts_with('.') && !self.dot_files) {
+            return Err(UploadError::Forbidden);
+        }
+        let parent = self.resolve(&format!("{parent}/"));
+        let parent = parent.filter(|parent| parent.is_dir());
+        Upload::create(&parent.ok_or(UploadError::NoDirectory)?, &name)
     }
 
     fn list(&self, path: &str) -> Result<Listing, OpenError> {
@@ -415,6 +463,46 @@ mod tests {
         assert!(directory.find("/out").is_none());
         assert!(directory.find("/parent/secret").is_none());
         assert!(directory.find("/in").is_some());
+    }
+
+    #[test]
+    fn files_are_taken_within_the_directory_only() {
+        let (outside, directory) = directory();
+        let root = directory.root.clone();
+        assert!(directory.upload("/new").is_err(), "not asked for");
+        let mut directory = directory.max_upload(Some(10));
+        for target in ["/new", "/sub%20dir/new", "/a.txt", "//new?x", "/a%20b"] {
+            directory.upload(target).unwrap();
+        }
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(outside.path(), root.join("parent")).unwrap();
+        let absolute = format!("/{}/new", outside.path().display());
+        for target in [
+            "/../new",
+            "/%2e%2e/new",
+            "/..%2fnew",
+            "/sub%20dir/../../new",
+            "/sub%20dir/..",
+            "/parent/new",
+            "/missing/new",
+            "/sub%20dir",
+            "/sub%20dir/",
+            "/",
+            "",
+            "new",
+            "/.",
+            "/.new",
+            "/.git/new",
+            "/new%00",
+            "/%ff",
+            &absolute,
+        ] {
+            assert!(directory.upload(target).is_err(), "{target}");
+        }
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 2);
+        directory.dot_files = true;
+        directory.upload("/.new").unwrap();
+        assert!(directory.upload("/..").is_err());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::files::percent_decode;
 use crate::report::Report;
-use crate::session::Sessions;
+use crate::session::{Purpose, Sessions};
 use crate::sink::Destination;
 
 /// Fetches every URL, --parallel at a time.
@@ -23,7 +23,13 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         destinations.push((url, destination(&args, url)?));
     }
     let plan = plan(&args)?;
-    let sessions = Sessions::new(&args)?;
+    let purpose = Purpose {
+        urls: &args.urls,
+        alpn: &args.alpn,
+        early_data: args.early_data,
+        quiet: args.quiet,
+    };
+    let sessions = Sessions::new(&args.reach, purpose)?;
     let on_one_connection = match args.reconnect {
         None => [destinations.len(); 2],
         Some(Reconnect::Once) => [1, destinations.len()],
@@ -61,9 +67,9 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         treatment: Treatment {
             quiet: args.quiet || args.parallel > 1,
             resume: args.r#continue,
-            stall: Duration::from_secs(args.stall_timeout),
+            stall: Duration::from_secs(args.reach.stall_timeout),
         },
-        retry: Duration::from_secs(args.retry_time),
+        retry: Duration::from_secs(args.reach.retry_time),
         max_redirects: args.max_redirects,
         expected: args.sha256.map(|sum| sum.0),
     })

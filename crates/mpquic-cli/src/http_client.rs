@@ -6,7 +6,7 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_RANGE, IF_RANGE, LOCATION, RA
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
-use mpquic_h3::h3::error::{ConnectionError, StreamError};
+use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::{BidiStream, OpenStreams};
 use mpquic_tokio::Connection;
 
@@ -57,6 +57,61 @@ impl Client {
 
     fn failed(&self, error: StreamError) -> RequestError {
         failed(&self.connection, error)
+    }
+}
+
+/// A request with a body, which is sent piece by piece.
+pub(crate) struct Put {
+    connection: Connection,
+    stream: RequestStream<BidiStream<Bytes>, Bytes>,
+}
+
+impl Client {
+    /// Begins a request with a body of this `length`, if that is known.
+    pub(crate) async fn put(&self, ask: &Ask, length: Option<u64>) -> Result<Put, RequestError> {
+        let mut request = request(ask)?;
+        if let Some(length) = length {
+            request.headers_mut().insert(CONTENT_LENGTH, length.into());
+        }
+        let mut requests = self.requests.clone();
+        let stream = requests.send_request(request).await;
+        Ok(Put {
+            connection: self.connection.clone(),
+            stream: stream.map_err(|error| self.failed(error))?,
+        })
+    }
+}
+
+impl Put {
+    /// Sends a piece; false if the server wants no more, because its answer does not depend on it.
+    pub(crate) async fn send(&mut self, piece: Bytes) -> Result<bool, RequestError> {
+        match self.stream.send_data(piece).await {
+            Ok(()) => Ok(true),
+            Err(StreamError::RemoteTerminate { code, .. }) if code == Code::H3_NO_ERROR => {
+                Ok(false)
+            }
+            Err(error) => Err(failed(&self.connection, error)),
+        }
+    }
+
+    /// Ends the body, and makes sure that the server took it.
+    pub(crate) async fn finish(&mut self) -> Result<(), RequestError> {
+        match self.stream.finish().await {
+            Ok(()) | Err(StreamError::RemoteTerminate { .. } | StreamError::Undefined(_)) => {}
+            Err(error) => return Err(failed(&self.connection, error)),
+        }
+        for _ in 0..MAX_INTERIM {
+            let response = self.stream.recv_response().await;
+            let status = response
+                .map_err(|error| failed(&self.connection, error))?
+                .status();
+            match status {
+                _ if status.is_informational() => {}
+                _ if status.is_success() => return Ok(()),
+                _ => return Err(RequestError::Status(status)),
+            }
+        }
+        Err(RequestError::Malformed("interim responses without end"))
     }
 }
 

@@ -22,6 +22,7 @@ use crate::delivery::{Outlet, Refusal, Session};
 use crate::directory_page::{page, percent_encode};
 use crate::drain::Draining;
 use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
+use crate::http_upload::{self, Taken};
 use crate::limits::{self, OpenFile};
 use crate::selection::{Selection, Version};
 use crate::serve::ENDS;
@@ -166,7 +167,7 @@ async fn receive(session: &Session, request: RequestResolver<mpquic_h3::Connecti
         send,
         watch: watch.clone(),
     };
-    let outcome = answer.run().await;
+    let outcome = answer.run(&mut recv).await;
     log(&request, &outcome);
     if let Err(refusal) = outcome {
         if matches!(refusal, Refusal::Failed | Refusal::BadRequest) {
@@ -261,15 +262,24 @@ impl Outlet for Answer<'_> {
 
 impl Answer<'_> {
     /// Returns the status, and the length of the body that was sent.
-    async fn run(&mut self) -> Result<(StatusCode, u64), Refusal> {
+    async fn run(
+        &mut self,
+        recv: &mut RequestStream<RecvStream, Bytes>,
+    ) -> Result<(StatusCode, u64), Refusal> {
         if !self.session.limits.may_request() {
             let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, 1);
             return self.text(response, "too many requests\n").await;
         }
         let method = self.request.method();
-        if method != Method::GET && method != Method::HEAD {
-            let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, "GET, HEAD");
-            return self.text(response, "only GET and HEAD\n").await;
+        let takes_files = self.session.source.max_upload().is_some();
+        let is_upload = method == Method::PUT && takes_files;
+        if !matches!(*method, Method::GET | Method::HEAD) && !is_upload {
+            let (allowed, told) = match takes_files {
+                true => ("GET, HEAD, PUT", "only GET, HEAD and PUT\n"),
+                false => ("GET, HEAD", "only GET and HEAD\n"),
+            };
+            let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
+            return self.text(response, told).await;
         }
         if !is_well_formed(self.request.uri().path()) {
             let response = status(StatusCode::BAD_REQUEST);
@@ -277,6 +287,23 @@ impl Answer<'_> {
         }
         let session = self.session;
         let open = session.admit(self).await?;
+        if is_upload {
+            let taken = http_upload::take(session, self.request, recv).await?;
+            let mut response = status(taken.status());
+            if let Taken::Stored {
+                etag: Some(etag), ..
+            } = &taken
+            {
+                response = response.header(ETAG, etag);
+            }
+            return match taken.told() {
+                Some(told) => self.text(response, told).await,
+                None => {
+                    let code = self.head(response).await?;
+                    self.finish(code, 0).await
+                }
+            };
+        }
         match self.find().await {
             Ok(Found::File(content)) => self.file(content, open).await,
             Ok(Found::Directory(listing)) => {
@@ -487,284 +514,4 @@ fn with_slash(path: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering;
-
-    use mpquic_h3::OpenStreams;
-    use mpquic_h3::h3::client::SendRequest;
-    use mpquic_h3::h3::quic::ConnectionErrorIncoming;
-
-    use super::*;
-    use crate::args::Alpn;
-    use crate::delivery::FIRST_PIECE;
-    use crate::limits::Limits;
-    use crate::testing::{Anything, Served, soon};
-
-    const WINDOW: u64 = 1 << 20;
-
-    struct Client {
-        connection: Connection,
-        requests: SendRequest<OpenStreams, Bytes>,
-    }
-
-    type ClientStream = h3::client::RequestStream<mpquic_h3::BidiStream<Bytes>, Bytes>;
-
-    async fn connect(served: &Served, window: u64) -> Client {
-        let connection = served.connect(window).await;
-        let quic = mpquic_h3::Connection::new(connection.clone());
-        let (mut driver, requests) = soon(h3::client::new(quic)).await.unwrap();
-        tokio::spawn(async move { driver.wait_idle().await });
-        Client {
-            connection,
-            requests,
-        }
-    }
-
-    impl Client {
-        async fn request(&mut self) -> Result<ClientStream, StreamError> {
-            let request = Request::get("https://localhost/file").body(()).unwrap();
-            let mut stream = self.requests.send_request(request).await?;
-            stream.finish().await?;
-            Ok(stream)
-        }
-
-        /// The length of an answer's body.
-        async fn fetch(&mut self) -> usize {
-            let mut stream = soon(self.request()).await.unwrap();
-            let response = soon(stream.recv_response()).await.unwrap();
-            assert_eq!(response.status(), StatusCode::OK);
-            let mut length = 0;
-            while let Some(data) = soon(stream.recv_data()).await.unwrap() {
-                length += data.remaining();
-            }
-            length
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn streams_that_stall_cost_others_nothing() {
-        let source = Anything::new(1 << 20);
-        let served = Served::start(source.clone(), Limits::default(), Alpn::H3);
-        let mut stalled = Vec::new();
-        let mut clients = Vec::new();
-        for _ in 0..6 {
-            // Room for the first bytes, so that the file is opened.
-            let mut client = connect(&served, 300).await;
-            for _ in 0..100 {
-                stalled.push(soon(client.request()).await.unwrap());
-            }
-            clients.push(client);
-        }
-        let all_stall = async {
-            while source.open.load(Ordering::SeqCst) < 6 * 16 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        soon(all_stall).await;
-        let mut other = connect(&served, WINDOW).await;
-        assert_eq!(other.fetch().await, 1 << 20);
-        let most = source.most_open.load(Ordering::SeqCst);
-        assert!(most <= 6 * 16 + 1, "{most} files were open");
-    }
-
-    #[tokio::test]
-    async fn a_client_that_cancels_all_the_time_is_turned_away() {
-        let source = Anything::new(770_000);
-        let served = Served::start(source.clone(), Limits::default(), Alpn::H3);
-        let mut client = connect(&served, WINDOW).await;
-        let attack = async {
-            for _ in 0..1000 {
-                // Dropped, and so cancelled.
-                if client.request().await.is_err() {
-                    break;
-                }
-            }
-            client.connection.closed().await
-        };
-        let end = soon(attack).await;
-        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
-            panic!("{end:?}");
-        };
-        assert_eq!(close.error_code, code(Code::H3_EXCESSIVE_LOAD));
-        let read = source.read.load(Ordering::SeqCst);
-        assert!(read <= 130 * FIRST_PIECE as u64, "{read} bytes");
-    }
-
-    #[tokio::test]
-    async fn a_request_that_stalls_is_given_up() {
-        let limits = Limits {
-            stall: Duration::from_millis(200),
-            ..Limits::default()
-        };
-        let served = Served::start(Anything::new(1 << 20), limits, Alpn::H3);
-        let mut client = connect(&served, 300).await;
-        let mut stream = soon(client.request()).await.unwrap();
-        let watch = client.connection.clone();
-        let mut reset = soon(stream.recv_response()).await.map(|_| ());
-        while reset.is_ok() {
-            // Reading gives it room; this one reads once a second.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            reset = soon(stream.recv_data()).await.map(|_| ());
-        }
-        let Err(StreamError::RemoteTerminate { code, .. }) = reset else {
-            panic!("{reset:?}");
-        };
-        assert_eq!(code, Code::H3_REQUEST_CANCELLED);
-        // So is one that does not end.
-        let (mut send, mut recv) = watch.open_bi().await.unwrap();
-        send.write_all(&[1, 50]).await.unwrap();
-        let code = soon(recv.received_reset()).await.unwrap();
-        assert_eq!(code, Some(super::code(Code::H3_REQUEST_CANCELLED)));
-    }
-
-    /// Those that stall make room for others, and sooner than otherwise.
-    #[tokio::test]
-    async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {
-        let limits = Limits {
-            files: 1,
-            stall_when_full: Duration::from_millis(100),
-            ..Limits::default()
-        };
-        let served = Served::start(Anything::new(1 << 20), limits, Alpn::H3);
-        let mut slow = connect(&served, 300).await;
-        let mut first = soon(slow.request()).await.unwrap();
-        soon(first.recv_response()).await.unwrap();
-        let mut other = connect(&served, WINDOW).await;
-        assert_eq!(other.fetch().await, 1 << 20);
-    }
-
-    /// A slow reader makes progress, even if a piece takes it longer than a stall may last.
-    #[tokio::test]
-    async fn who_reads_slowly_is_not_given_up() {
-        let limits = Limits {
-            stall: Duration::from_millis(500),
-            ..Limits::default()
-        };
-        let served = Served::start(Anything::new(40_000), limits, Alpn::H3);
-        let mut client = connect(&served, 2_000).await;
-        let mut stream = soon(client.request()).await.unwrap();
-        soon(stream.recv_response()).await.unwrap();
-        let (start, mut length) = (clock::now(), 0);
-        while let Some(data) = soon(stream.recv_data()).await.unwrap() {
-            length += data.remaining();
-            tokio::time::sleep(Duration::from_millis(40)).await;
-        }
-        assert_eq!(length, 40_000);
-        assert!(start.elapsed() > Duration::from_millis(500), "not slow");
-    }
-
-    #[tokio::test]
-    async fn fields_that_are_too_long_are_refused() {
-        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
-        let mut client = connect(&served, WINDOW).await;
-        // Once the server's settings have arrived, h3 would not send it; they are not waited for.
-        let (mut send, mut recv) = client.connection.open_bi().await.unwrap();
-        send.write_all(&[1, 0x80, 0, 0x80, 0]).await.unwrap();
-        send.write_all(&[0; 0x8000]).await.unwrap();
-        let stopped = soon(send.stopped()).await.unwrap();
-        assert_eq!(stopped, Some(code(Code::H3_EXCESSIVE_LOAD)));
-        assert!(soon(recv.received_reset()).await.unwrap().is_some());
-        assert_eq!(client.fetch().await, 1, "only that request is refused");
-    }
-
-    /// What breaks the protocol ends the connection, with the code that says why.
-    #[tokio::test]
-    async fn faults_end_the_connection() {
-        let served = Served::start(Anything::new(1), Limits::default(), Alpn::H3);
-        let mut client = connect(&served, WINDOW).await;
-        let (mut send, _recv) = client.connection.open_bi().await.unwrap();
-        // A request that begins with DATA.
-        send.write_all(&[0, 1, 7]).await.unwrap();
-        let end = soon(client.connection.closed()).await;
-        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
-            panic!("{end:?}");
-        };
-        assert_eq!(close.error_code, code(Code::H3_FRAME_UNEXPECTED));
-        let refused = client.request().await.map(|_| ());
-        let Err(StreamError::ConnectionError(ConnectionError::Remote(
-            ConnectionErrorIncoming::ApplicationClose { error_code },
-        ))) = refused
-        else {
-            panic!("{refused:?}");
-        };
-        assert_eq!(Code::from(error_code), Code::H3_FRAME_UNEXPECTED);
-    }
-
-    /// RFC 9114 section 5.2: clients hear of the end, and what they asked for before is answered.
-    #[tokio::test]
-    async fn at_the_end_open_requests_are_answered_and_new_ones_are_not_begun() {
-        let mut served = Served::start(Anything::new(100_000), Limits::default(), Alpn::H3);
-        let mut idle = connect(&served, WINDOW).await;
-        assert_eq!(idle.fetch().await, 100_000);
-        let mut busy = connect(&served, 2_000).await;
-        let mut open = soon(busy.request()).await.unwrap();
-        soon(open.recv_response()).await.unwrap();
-        served.drain.begin();
-
-        let end = soon(idle.connection.closed()).await;
-        let mpquic_tokio::ConnectionError::ApplicationClosed(close) = end else {
-            panic!("{end:?}");
-        };
-        assert_eq!(close.error_code, code(Code::H3_NO_ERROR));
-        let refused = async {
-            loop {
-                // One may be sent before the client has heard of it: nothing is done for that.
-                match busy.request().await {
-                    Err(StreamError::RemoteClosing) => break,
-                    Err(error) => panic!("{error:?}"),
-                    Ok(mut stream) => {
-                        let answer = stream.recv_response().await;
-                        if let Err(error) = answer {
-                            let Code::H3_REQUEST_REJECTED = told(&error) else {
-                                panic!("{error:?}");
-                            };
-                        }
-                    }
-                }
-            }
-        };
-        soon(refused).await;
-        let mut length = 0;
-        while let Some(data) = soon(open.recv_data()).await.unwrap() {
-            length += data.remaining();
-        }
-        assert_eq!(length, 100_000);
-        soon(served.drain.done()).await;
-        assert!(soon(served.try_connect(WINDOW)).await.is_err(), "let in");
-    }
-
-    fn told(error: &StreamError) -> Code {
-        match error {
-            StreamError::RemoteTerminate { code, .. } => *code,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_slash_is_added_and_no_other_host_is_named() {
-        for (path, expected) in [
-            ("/a", "/a/"),
-            ("//example.com", "/example.com/"),
-            ("/a%20b//c", "/a%20b/c/"),
-            ("/%2f%2fx", "/%2F%2Fx/"),
-        ] {
-            assert_eq!(with_slash(path), expected);
-        }
-    }
-
-    #[test]
-    fn media_types_of_names() {
-        for (path, expected) in [
-            ("/a.html", "text/html; charset=utf-8"),
-            ("/", "text/html; charset=utf-8"),
-            ("/x/A.TXT", "text/plain; charset=utf-8"),
-            ("/a%2ejson", "application/json"),
-            ("/a.png", "image/png"),
-            ("/video.mp4", "video/mp4"),
-            ("/none", "application/octet-stream"),
-            ("/.html", "application/octet-stream"),
-        ] {
-            assert_eq!(media_type(path), expected, "{path}");
-        }
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use mpquic_lab::Policies;
@@ -33,12 +34,15 @@ mod hex;
 mod hq;
 mod http_client;
 mod http_server;
+mod http_upload;
 mod knock;
 mod limits;
 mod part_file;
 mod progress;
 mod protocol;
+mod put;
 mod rate_limit;
+mod reach;
 mod redirect;
 mod report;
 mod retry;
@@ -52,6 +56,10 @@ mod stamp;
 #[cfg(test)]
 mod testing;
 mod trust;
+mod upload;
+
+/// How long an interrupted command takes to close its connections.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -83,6 +91,7 @@ fn run(command: Command) -> Result<(), Failure> {
         match command {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => until_interrupted(get::run(args)).await,
+            Command::Put(args) => until_interrupted(put::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
             Command::Schedulers => {
@@ -113,10 +122,13 @@ async fn until_interrupted(
     command: impl Future<Output = Result<(), Failure>>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new();
-    tokio::select! {
-        result = command => result,
+    let result = tokio::select! {
+        result = command => return result,
         () = signals.next() => Err(Failure::other("interrupted")),
-    }
+    };
+    // Servers are told, so that they need not wait for more.
+    tokio::time::sleep(FAREWELL).await;
+    result
 }
 
 fn list(rows: impl Iterator<Item = (&'static str, &'static str, &'static str)>) {

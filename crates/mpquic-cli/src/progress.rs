@@ -25,6 +25,8 @@ pub(crate) struct Progress {
     /// Bytes of the file that were there before.
     first: u64,
     length: Option<u64>,
+    /// The bytes of a path that are shown.
+    counter: fn(&PathStats) -> u64,
 }
 
 struct Row {
@@ -63,6 +65,7 @@ impl Progress {
             updated: now,
             first: 0,
             length,
+            counter: |path| path.bytes_received,
         };
         for path in paths {
             progress.row(path).first = path.bytes_received;
@@ -75,13 +78,22 @@ impl Progress {
         self.first = have;
     }
 
+    /// Shows what paths send, not what they receive.
+    pub(crate) fn of_sending(self) -> Self {
+        Self {
+            counter: |path| path.bytes_sent,
+            ..self
+        }
+    }
+
     fn row(&mut self, path: &PathStats) -> &mut Row {
+        let carried = (self.counter)(path);
         self.rows.entry(path.id).or_insert_with(|| {
             let bar = ProgressBar::new(FULL).with_style(style("  {prefix}  {bar:20}  {msg}"));
             Row {
                 bar: self.multi.add(bar),
                 first: 0,
-                last: path.bytes_received,
+                last: carried,
                 bytes_per_second: 0.0,
             }
         })
@@ -101,9 +113,10 @@ impl Progress {
         self.total.set_message(message);
         let mut all = 0;
         for path in paths {
+            let carried = (self.counter)(path);
             let row = self.row(path);
-            let sample = path.bytes_received.saturating_sub(row.last) as f64 / since;
-            row.last = path.bytes_received;
+            let sample = carried.saturating_sub(row.last) as f64 / since;
+            row.last = carried;
             row.bytes_per_second += NEW_SAMPLE_WEIGHT * (sample - row.bytes_per_second);
             all += row.last.saturating_sub(row.first);
         }

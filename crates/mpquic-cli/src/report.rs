@@ -29,6 +29,9 @@ pub(crate) struct Report {
     /// Where the file was written; absent for standard output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) file: Option<String>,
+    /// The file was sent, not received.
+    #[serde(skip)]
+    pub(crate) is_sent: bool,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -86,14 +89,17 @@ pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport
 }
 
 impl Report {
-    /// Bytes received on all paths, packet headers included.
-    fn received(&self) -> u64 {
-        self.paths.iter().map(|path| path.bytes_received).sum()
+    /// Bytes that a path carried in the direction of the file, packet headers included.
+    fn carried(&self, path: &PathReport) -> u64 {
+        match self.is_sent {
+            true => path.bytes_sent,
+            false => path.bytes_received,
+        }
     }
 
     /// "512.0 MiB in 1.20 s, 3.58 Gbit/s, over 2 paths"
     pub(crate) fn summary(&self) -> String {
-        let used = self.paths.iter().filter(|path| path.bytes_received > 0);
+        let used = self.paths.iter().filter(|path| self.carried(path) > 0);
         let count = used.count();
         let fetched = self.bytes.saturating_sub(self.resumed_at);
         let more = match (self.resumed_at, self.retries) {
@@ -123,18 +129,21 @@ impl Report {
         let local = widest(|path| &path.local).max("local".len());
         let remote = widest(|path| &path.remote).max("remote".len());
         let mut table = format!(
-            "path  {:local$}  {:remote$}   received  share       rtt     cwnd  lost  state\n",
-            "local", "remote"
+            "path  {:local$}  {:remote$}  {:>9}  share       rtt     cwnd  lost  state\n",
+            "local",
+            "remote",
+            if self.is_sent { "sent" } else { "received" }
         );
+        let all: u64 = self.paths.iter().map(|path| self.carried(path)).sum();
         for path in &self.paths {
-            let share = 100 * path.bytes_received / self.received().max(1);
+            let share = 100 * self.carried(path) / all.max(1);
             let _ = writeln!(
                 table,
                 "{:>4}  {:local$}  {:remote$}  {:>9}  {share:>3} %  {:>5.2} ms  {:>7}  {:>4}  {}",
                 path.id,
                 path.local,
                 path.remote,
-                size(path.bytes_received),
+                size(self.carried(path)),
                 path.rtt_ms,
                 size(path.cwnd),
                 path.lost,
@@ -212,6 +221,7 @@ mod tests {
             quic_version: "v1".to_owned(),
             protocol: String::new(),
             file: None,
+            is_sent: false,
         };
         let json = serde_json::to_string(&report).unwrap();
         assert_eq!(

@@ -36,7 +36,8 @@ const EXCESSIVE_LOAD: VarInt = VarInt::from_u32(0x107);
 /// Runs until interrupted, and then until open requests are answered.
 pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let directory = Directory::new(&args.dir, args.dot_files)
-        .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?;
+        .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
+        .max_upload(args.allow_put.then_some(args.max_put_size << 20));
     let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
     let (config, fingerprint) = match (&args.cert, &args.key) {
         (Some(cert), Some(key)) => (

@@ -10,11 +10,12 @@ use http::Uri;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
-use crate::args::{Cipher, Get, Local};
+use crate::args::{Alpn, Cipher, Local};
 use crate::clients::Clients;
 use crate::drill;
 use crate::failure::{Cause, Failure};
 use crate::knock;
+use crate::reach::Reach;
 use crate::serve::CLOSE_TIME;
 use crate::trust::Verifier;
 
@@ -23,9 +24,23 @@ const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
 
+/// What the connections are for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Purpose<'a> {
+    /// URLs of the command line.
+    pub(crate) urls: &'a [Uri],
+    /// Application protocols, the preferred one first.
+    pub(crate) alpn: &'a [Alpn],
+    /// Send requests as 0-RTT data.
+    pub(crate) early_data: bool,
+    /// Say nothing that is no error.
+    pub(crate) quiet: bool,
+}
+
 /// Makes connections as they are needed.
 pub(crate) struct Sessions<'a> {
-    args: &'a Get,
+    reach: &'a Reach,
+    purpose: Purpose<'a>,
     verifier: Arc<Verifier>,
     config: ClientConfig,
     current: Mutex<Option<Session>>,
@@ -69,18 +84,19 @@ impl Session {
 
 impl<'a> Sessions<'a> {
     /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
-    pub(crate) fn new(args: &'a Get) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
         let provider = Cipher::provider(args.connections.cipher);
         let verifier = Verifier::new(&args.trust.trust(), provider)?;
         let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
         let transport = transport.build().map_err(Failure::usage)?;
-        let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
+        let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
         let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
             .transport_config(transport)
             .server_addresses(args.server_addr.clone());
         Ok(Self {
-            args,
+            reach: args,
+            purpose,
             verifier,
             config,
             current: Mutex::new(None),
@@ -150,11 +166,11 @@ impl<'a> Sessions<'a> {
             .trim_end_matches(']');
         // --server-addr is for the servers of the command line, not for where they send us.
         let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
-        let is_elsewhere = !self.args.urls.iter().any(is_asked_for);
-        let addresses = if self.args.server_addr.is_empty() || is_elsewhere {
+        let is_elsewhere = !self.purpose.urls.iter().any(is_asked_for);
+        let addresses = if self.reach.server_addr.is_empty() || is_elsewhere {
             resolve(host, authority.port_u16().unwrap_or(DEFAULT_PORT)).await?
         } else {
-            self.args.server_addr.clone()
+            self.reach.server_addr.clone()
         };
         let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
         for address in addresses {
@@ -163,7 +179,7 @@ impl<'a> Sessions<'a> {
                     if zero_rtt.is_none() {
                         self.warn_if_single_path(&connection);
                     }
-                    let steps = self.args.connections.drill.steps.clone();
+                    let steps = self.reach.connections.drill.steps.clone();
                     drill::start(&connection, Some(&endpoint), steps);
                     let zero_rtt = zero_rtt.map(FutureExt::shared);
                     let mut clients = Clients::new(connection.clone());
@@ -194,17 +210,17 @@ impl<'a> Sessions<'a> {
         let cannot_connect = |error: &dyn Display| {
             Cause::Connect.failed(format_args!("cannot connect to {address}: {error}"))
         };
-        let endpoint = endpoint(self.args, address)?;
+        let endpoint = endpoint(self.reach, address)?;
         let mut connecting = endpoint
             .connect_with(self.config.clone(), address, host)
             .map_err(|error| cannot_connect(&error))?;
-        if self.args.early_data {
+        if self.purpose.early_data {
             connecting = match connecting.into_0rtt() {
                 Ok((connection, accepted)) => return Ok((endpoint, connection, Some(accepted))),
                 Err(connecting) => connecting,
             };
         }
-        let seconds = self.args.connect_timeout;
+        let seconds = self.reach.connect_timeout;
         let limit = Duration::from_secs(seconds);
         let connected = tokio::select! {
             connected = tokio::time::timeout(limit, connecting) => connected,
@@ -229,7 +245,7 @@ impl<'a> Sessions<'a> {
     }
 
     fn warn_if_single_path(&self, connection: &Connection) {
-        if !connection.is_multipath() && self.args.paths != Some(1) && !self.args.quiet {
+        if !connection.is_multipath() && self.reach.paths != Some(1) && !self.purpose.quiet {
             eprintln!("mpquic: the server does not support multipath; going on with one path");
         }
     }
@@ -244,7 +260,7 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
 }
 
 /// Sockets for the local addresses asked for, or for every interface.
-fn endpoint(args: &Get, server: SocketAddr) -> Result<Endpoint, Failure> {
+fn endpoint(args: &Reach, server: SocketAddr) -> Result<Endpoint, Failure> {
     let start = || Endpoint::builder().supported_versions(args.connections.versions.list());
     let mut builder = start();
     for local in &args.local {

@@ -41,7 +41,7 @@ impl Client {
     }
 
     /// The answer to a request with these fields.
-    async fn ask(
+    pub(crate) async fn ask(
         &mut self,
         method: &str,
         path: &str,

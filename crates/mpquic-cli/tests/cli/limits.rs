@@ -40,7 +40,9 @@ fn connections_are_limited() {
         let keep = tokio::runtime::Runtime::new().unwrap();
         let _open = keep.block_on(crate::http3::Client::new(&server));
         let output = server.get("/file", &["--output-dir", directory]);
-        assert_exit(&output, 5);
+        // The connection is refused, or closed as soon as it is there.
+        let code = output.status.code();
+        assert!(matches!(code, Some(5 | 8)), "{output:?}");
         assert!(stderr(&output).contains(told), "{output:?}");
     }
 }

@@ -1,0 +1,36 @@
+//! The options of clients that say how a server is reached, and trusted.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+use crate::args::{Connections, Local, TrustArgs, parse_local};
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Args)]
+pub(crate) struct Reach {
+    /// Open a path from this local address or interface; repeat for several
+    #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
+    pub(crate) local: Vec<Local>,
+    /// Connect to this address instead of that of the URL's host; repeat for further addresses of
+    /// the same server
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) server_addr: Vec<SocketAddr>,
+    /// Open at most this many paths
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) paths: Option<u32>,
+    /// Give up if the handshake with the server takes longer than this
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) connect_timeout: u64,
+    /// If the connection is lost, go on over a new one for as long as nothing arrives within this
+    /// time; 0 to give up at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    pub(crate) retry_time: u64,
+    /// Take a connection on which nothing goes on for this long for lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) stall_timeout: u64,
+    #[command(flatten)]
+    pub(crate) connections: Connections,
+    #[command(flatten)]
+    pub(crate) trust: TrustArgs,
+}

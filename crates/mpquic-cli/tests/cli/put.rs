@@ -1,0 +1,177 @@
+//! `mpquic put`, and the server's side of it.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::time::Duration;
+
+use crate::http3::Client;
+use crate::{Server, assert_exit, data, directories, mpquic, names, reports, run, stderr};
+
+/// Sends a file to a path of a server.
+fn put(server: &Server, path: &str, file: &Path, more: &[&str]) -> Output {
+    let url = server.url(path);
+    let file = file.to_str().unwrap();
+    run(&[&["put", "--pin", &server.pin, &url, file], more].concat())
+}
+
+/// Sends standard input.
+fn put_stdin(server: &Server, path: &str) -> Child {
+    mpquic(&["put", "--pin", &server.pin, &server.url(path), "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_file_is_sent_over_two_paths_and_replaces_another() {
+    let content = data(20 << 20);
+    let (served, source) = directories(b"old");
+    let file = source.path().join("a b");
+    fs::write(&file, &content).unwrap();
+    fs::create_dir(served.path().join("sub")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
+    let policy = ["--scheduler", "round-robin", "--json"];
+    // Of a directory, the file has its own name there.
+    for (path, stored) in [("/file", "file"), ("/sub/", "sub/a b")] {
+        let output = put(&server, path, &file, &[&two[..], &policy].concat());
+        assert_exit(&output, 0);
+        assert!(fs::read(served.path().join(stored)).unwrap() == content);
+        let report = &reports(&output)[0];
+        assert_eq!(report["bytes"], content.len());
+        assert_eq!(report["sha256"], crate::sha256(&content));
+        for path in report["paths"].as_array().unwrap() {
+            assert!(path["bytes_sent"].as_u64().unwrap() > 1 << 20, "{report}");
+        }
+    }
+    assert_eq!(names(served.path()), ["file", "sub"]);
+    assert_eq!(names(&served.path().join("sub")), ["a b"]);
+}
+
+#[test]
+fn standard_input_is_sent() {
+    let (served, _) = directories(b"");
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let content = data(3_000_000);
+    let mut child = put_stdin(&server, "/new");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&content).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains("2.9 MiB in"), "{output:?}");
+    assert!(fs::read(served.path().join("new")).unwrap() == content);
+}
+
+#[test]
+fn what_is_not_taken_leaves_nothing() {
+    let (served, source) = directories(b"old");
+    let outer = served.path().join("outer");
+    fs::create_dir_all(outer.join("sub")).unwrap();
+    let large = source.path().join("large");
+    fs::write(&large, vec![1; (1 << 20) + 1]).unwrap();
+    let small = source.path().join("small");
+    fs::write(&small, "new").unwrap();
+    let server = Server::start(&outer, &["--allow-put", "--max-put-size", "1"]);
+    for (path, file, told) in [
+        ("/new", &large, "413 Payload Too Large"),
+        ("/../new", &small, "409 Conflict"),
+        ("/%2e%2e/new", &small, "409 Conflict"),
+        ("/..%2fnew", &small, "403 Forbidden"),
+        ("/.ssh", &small, "403 Forbidden"),
+        ("/missing/new", &small, "409 Conflict"),
+        ("/sub", &small, "409 Conflict"),
+    ] {
+        let output = put(&server, path, file, &[]);
+        assert_exit(&output, 7);
+        assert!(stderr(&output).contains(told), "{path}: {output:?}");
+        assert_eq!(stderr(&output).lines().count(), 1, "{output:?}");
+    }
+    // The length of standard input is known at its end only.
+    let mut child = put_stdin(&server, "/new");
+    let mut stdin = child.stdin.take().unwrap();
+    // It may end before it has read all.
+    let _ = stdin.write_all(&vec![1; 8 << 20]);
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    assert_exit(&output, 7);
+    assert!(stderr(&output).contains("413"), "{output:?}");
+    assert_eq!(names(&outer), ["sub"]);
+    assert_eq!(names(served.path()), ["file", "outer"]);
+
+    let server = Server::start(&outer, &[]);
+    let output = put(&server, "/new", &small, &[]);
+    assert_exit(&output, 7);
+    assert!(
+        stderr(&output).contains("405 Method Not Allowed"),
+        "{output:?}"
+    );
+    let output = put(&server, "/new", &source.path().join("none"), &[]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("cannot read"), "{output:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_ends_early_is_not_stored() {
+    let (served, _) = directories(b"old");
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let mut child = put_stdin(&server, "/file");
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&data(2_000_000)).unwrap();
+    let eventually = |count: usize| {
+        let mut waits = std::iter::repeat_n(Duration::from_millis(10), 2000);
+        let is_so = waits.any(|wait| {
+            std::thread::sleep(wait);
+            names(served.path()).len() == count
+        });
+        assert!(is_so, "{:?}", names(served.path()));
+    };
+    eventually(2);
+    assert_eq!(fs::read(served.path().join("file")).unwrap(), b"old");
+    let id = child.id().to_string();
+    let interrupt = std::process::Command::new("kill")
+        .args(["-INT", &id])
+        .status();
+    assert!(interrupt.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    eventually(1);
+    assert_eq!(fs::read(served.path().join("file")).unwrap(), b"old");
+}
+
+/// RFC 9110 sections 9.3.4, 13 and 14.5.
+#[tokio::test]
+async fn what_clients_of_http_see() {
+    let (served, _) = directories(b"old");
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let mut client = Client::new(&server).await;
+    let mut put = async |path: &str, fields: &[(&str, &str)]| {
+        let (response, _) = client.ask("PUT", path, fields).await;
+        let etag = response.headers().get("etag").cloned();
+        (response.status().as_u16(), etag)
+    };
+    for (path, field, expected) in [
+        ("/file", ("if-none-match", "*"), 412),
+        ("/file", ("if-match", "\"1\""), 412),
+        ("/new", ("if-match", "*"), 412),
+        ("/file", ("content-range", "bytes 0-0/3"), 400),
+        ("/file", ("content-length", "3"), 400),
+        ("/file", ("content-length", "99999999999"), 413),
+    ] {
+        let (status, etag) = put(path, &[field]).await;
+        assert_eq!((status, etag), (expected, None), "{path} {field:?}");
+    }
+    assert_eq!(fs::read(served.path().join("file")).unwrap(), b"old");
+    assert_eq!(names(served.path()), ["file"]);
+    let (status, etag) = put("/new", &[("if-none-match", "*")]).await;
+    assert_eq!(status, 201);
+    let etag = etag.unwrap();
+    let (status, _) = put("/new", &[("if-match", etag.to_str().unwrap())]).await;
+    assert_eq!(status, 204);
+    let (response, _) = client.ask("POST", "/new", &[]).await;
+    assert_eq!(response.status(), 405);
+    assert_eq!(response.headers()["allow"], "GET, HEAD, PUT");
+}
