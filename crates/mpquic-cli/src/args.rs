@@ -1,30 +1,20 @@
 //! The command line.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use clap::{Args, Parser, Subcommand};
 use http::header::{
     CONNECTION, CONTENT_LENGTH, HOST, IF_RANGE, RANGE, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderName, HeaderValue, Method, Uri};
-use mpquic_core::Version;
-use mpquic_core::config::TransportOptions;
-use mpquic_core::congestion::ControllerFactory;
-use mpquic_core::sched::SchedulerFactory;
-use mpquic_qlog::Directory;
-use rustls::CipherSuite;
-use rustls::crypto::CryptoProvider;
 
-use crate::drill::Step;
-use crate::failure::Failure;
 use crate::hex;
+use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::put::Put;
 use crate::reach::Reach;
 use crate::serve_limits::LimitArgs;
-use crate::trust::{Fingerprint, Trust};
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
 ///
@@ -201,146 +191,6 @@ pub(crate) struct Demo {
     pub(crate) json: bool,
 }
 
-// Options of connections that `serve` and `get` share. (A doc comment on a flattened struct would
-// replace the help text of the command, here and below.)
-#[derive(Debug, Args)]
-pub(crate) struct Connections {
-    /// Use this cipher suite and no other
-    #[arg(long, value_name = "NAME")]
-    pub(crate) cipher: Option<Cipher>,
-    #[command(flatten)]
-    pub(crate) drill: DrillArgs,
-    #[command(flatten)]
-    pub(crate) versions: Versions,
-    #[command(flatten)]
-    policy: Policy,
-    #[command(flatten)]
-    qlog: Qlog,
-}
-
-impl Connections {
-    /// Transport parameters for at most this many paths, with logs if they were asked for.
-    pub(crate) fn transport(&self, max_paths: u32) -> Result<TransportOptions, Failure> {
-        let mut transport = self.policy.transport(max_paths);
-        self.qlog.apply(&mut transport)?;
-        Ok(transport)
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Policy {
-    /// Packet scheduler; `mpquic schedulers` lists them
-    #[arg(long, value_name = "NAME", default_value = "lrf", value_parser = parse_scheduler)]
-    pub(crate) scheduler: Scheduler,
-    /// Congestion controller; `mpquic controllers` lists them
-    #[arg(long, value_name = "NAME", default_value = "olia", value_parser = parse_controller)]
-    pub(crate) cc: Controller,
-}
-
-impl Policy {
-    pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
-        let mut transport = TransportOptions::new(self.scheduler.0.clone(), self.cc.0.clone());
-        transport.max_concurrent_paths = max_paths;
-        // Nothing here reads DATAGRAMs, so peers need not send any.
-        transport.datagram_receive_buffer = None;
-        transport
-    }
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Versions {
-    /// Versions of QUIC to speak (v1, v2), the preferred one first. A client starts with the
-    /// lowest, and the server may switch to another; a server switches to the first of its versions
-    /// that the client speaks too
-    #[arg(
-        long = "quic-version",
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "v1,v2"
-    )]
-    list: Vec<Version>,
-}
-
-impl Versions {
-    pub(crate) fn list(&self) -> Vec<Version> {
-        self.list.clone()
-    }
-}
-
-/// Largest size of a qlog file that can be asked for, MiB.
-const MAX_QLOG_SIZE: u64 = 1 << 24;
-
-#[derive(Debug, Args)]
-pub(crate) struct Qlog {
-    /// Write a qlog file for each connection to this directory [default: $QLOGDIR if it is set]
-    #[arg(long, value_name = "DIR")]
-    qlog_dir: Option<PathBuf>,
-    /// Cut each qlog file short at this size in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=MAX_QLOG_SIZE))]
-    qlog_max_size: u64,
-}
-
-impl Qlog {
-    /// Makes connections write logs, if that was asked for.
-    fn apply(&self, transport: &mut TransportOptions) -> Result<(), Failure> {
-        let from_environment = || {
-            let directory = std::env::var_os("QLOGDIR")?;
-            (!directory.is_empty()).then(|| directory.into())
-        };
-        if let Some(path) = self.qlog_dir.clone().or_else(from_environment) {
-            let directory = Directory::create(&path).map_err(|error| {
-                Failure::usage(format!("cannot write logs to {}: {error}", path.display()))
-            })?;
-            let directory = directory.max_file_size(self.qlog_max_size << 20);
-            transport.qlog = Some(Arc::new(directory));
-        }
-        Ok(())
-    }
-}
-
-#[derive(Debug, Args)]
-#[group(multiple = false)]
-pub(crate) struct TrustArgs {
-    /// Trust only servers whose certificate was issued by one of the certificates in this file
-    #[arg(long, value_name = "PEM")]
-    ca: Option<PathBuf>,
-    /// Trust only the certificate with this SHA-256 fingerprint
-    #[arg(long, value_name = "sha256:HEX")]
-    pin: Option<Fingerprint>,
-    /// Trust every server: an attacker on the network can read and change the data
-    #[arg(long)]
-    insecure: bool,
-}
-
-impl TrustArgs {
-    pub(crate) fn trust(&self) -> Trust {
-        match (&self.ca, self.pin, self.insecure) {
-            (Some(path), ..) => Trust::Authorities(path.clone()),
-            (None, Some(pin), _) => Trust::Pin(pin),
-            (None, None, true) => Trust::Anybody,
-            (None, None, false) => Trust::System,
-        }
-    }
-}
-
-/// An application protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Alpn {
-    /// HTTP/3
-    H3,
-    /// HTTP/0.9 over QUIC, as used by interoperability tests
-    HqInterop,
-}
-
-impl Alpn {
-    pub(crate) fn bytes(self) -> &'static [u8] {
-        match self {
-            Self::H3 => b"h3",
-            Self::HqInterop => b"hq-interop",
-        }
-    }
-}
-
 /// When a client makes a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Reconnect {
@@ -348,63 +198,6 @@ pub(crate) enum Reconnect {
     Each,
     /// After the first URL
     Once,
-}
-
-/// A cipher suite of TLS 1.3.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Cipher {
-    /// TLS_AES_128_GCM_SHA256
-    Aes128,
-    /// TLS_AES_256_GCM_SHA384
-    Aes256,
-    /// TLS_CHACHA20_POLY1305_SHA256
-    Chacha20,
-}
-
-impl Cipher {
-    fn suite(self) -> CipherSuite {
-        match self {
-            Self::Aes128 => CipherSuite::TLS13_AES_128_GCM_SHA256,
-            Self::Aes256 => CipherSuite::TLS13_AES_256_GCM_SHA384,
-            Self::Chacha20 => CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
-        }
-    }
-
-    /// The TLS provider with only this cipher suite, or with all of them.
-    pub(crate) fn provider(wanted: Option<Self>) -> CryptoProvider {
-        let mut provider = mpquic_core::crypto::rustls::provider();
-        if let Some(wanted) = wanted {
-            let suites = &mut provider.cipher_suites;
-            suites.retain(|suite| suite.suite() == wanted.suite());
-        }
-        provider
-    }
-}
-
-#[derive(Debug, Clone, Args)]
-pub(crate) struct DrillArgs {
-    /// Steps to take in the middle of a transfer, for interoperability tests
-    #[arg(
-        long = "drill",
-        value_name = "STEPS",
-        value_delimiter = ',',
-        hide = true
-    )]
-    pub(crate) steps: Vec<Step>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Scheduler(Arc<dyn SchedulerFactory>);
-
-fn parse_scheduler(name: &str) -> Result<Scheduler, mpquic_sched::UnknownScheduler> {
-    mpquic_sched::by_name(name).map(Scheduler)
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Controller(Arc<dyn ControllerFactory>);
-
-fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownController> {
-    mpquic_cc::by_name(name).map(Controller)
 }
 
 /// A SHA-256.
@@ -443,52 +236,6 @@ fn parse_field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     }
 }
 
-pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-    match (uri.scheme_str(), uri.host()) {
-        (Some("https"), Some(host)) if !host.is_empty() => Ok(uri),
-        (Some(scheme), _) if scheme != "https" => Err(format!(
-            "`{scheme}` is not supported; QUIC URLs start with https://"
-        )),
-        _ => Err("expected https://HOST[:PORT]/FILE".to_owned()),
-    }
-}
-
-/// Where a path starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Local {
-    Address(IpAddr),
-    Interface(String),
-}
-
-pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let listed = || {
-        let addresses = interfaces
-            .iter()
-            .map(|interface| format!("{} ({})", interface.ip(), interface.name));
-        addresses.collect::<Vec<_>>().join(", ")
-    };
-    if let Ok(address) = text.parse::<IpAddr>() {
-        // Loopback has more addresses than its interface lists, so the test is whether the system
-        // binds a socket to it.
-        return match UdpSocket::bind((address, 0)) {
-            Ok(_) => Ok(Local::Address(address)),
-            Err(_) => Err(format!(
-                "not an address of this machine; there are: {}",
-                listed()
-            )),
-        };
-    }
-    if interfaces.iter().any(|interface| interface.name == text) {
-        return Ok(Local::Interface(text.to_owned()));
-    }
-    Err(format!(
-        "no such address or interface; there are: {}",
-        listed()
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -498,20 +245,5 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn urls_need_a_scheme_and_a_host() {
-        assert!(parse_url("https://example.org:4433/file").is_ok());
-        assert!(parse_url("https://[::1]:4433/file").is_ok());
-        for wrong in [
-            "http://example.org/",
-            "example.org/file",
-            "https:///file",
-            "/file",
-            "",
-        ] {
-            assert!(parse_url(wrong).is_err(), "{wrong}");
-        }
     }
 }

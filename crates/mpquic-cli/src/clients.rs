@@ -8,8 +8,8 @@ use mpquic_h3::h3::error::Code;
 use mpquic_tokio::{Connection, VarInt, ZeroRttAccepted};
 use tokio::sync::OnceCell;
 
-use crate::args::Alpn;
 use crate::failure::Failure;
+use crate::options::Alpn;
 use crate::{hq, http_client};
 
 /// A client of any protocol that the tool speaks.

@@ -9,17 +9,18 @@ use http::Uri;
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
 use sha2::{Digest, Sha256};
 
-use crate::args::{Alpn, Cipher, Demo};
+use crate::args::Demo;
 use crate::clients::Clients;
 use crate::download::{Download, Treatment};
-use crate::drain::drain;
+use crate::drain::{CLOSE_TIME, drain};
 use crate::failure::Failure;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::hex::hex;
+use crate::options::{Alpn, Cipher};
 use crate::protocol::Ask;
 use crate::rate_limit::limited;
 use crate::report::Report;
-use crate::serve::{self, CLOSE_TIME, Service};
+use crate::serve::{self, Service};
 use crate::sink::Destination;
 use crate::trust::{Trust, Verifier};
 

@@ -9,12 +9,12 @@ use mpquic_core::PathStats;
 use mpquic_tokio::Connection;
 use tokio::time::MissedTickBehavior;
 
-use crate::args::Alpn;
 use crate::clients::AnyClient;
 use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::knock;
+use crate::options::Alpn;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, Body, Client, RequestError, Response};
 use crate::report::{self, Report, size};

@@ -3,8 +3,14 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+
+/// How long a closing endpoint waits for its peers to learn of it.
+pub(crate) const CLOSE_TIME: Duration = Duration::from_millis(500);
+/// What clients are told at the end.
+pub(crate) const ENDS: &[u8] = b"the server ends";
 
 /// The side that decides on the end.
 #[derive(Debug)]

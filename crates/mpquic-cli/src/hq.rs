@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 
 use crate::delivery::{Outlet, Refusal, Session};
 use crate::drain::Draining;
+use crate::drain::ENDS;
 use crate::files::Source;
 use crate::limits;
 use crate::protocol::{self, Ask, RequestError, Response};
-use crate::serve::ENDS;
 
 /// Longest request line we read.
 const MAX_REQUEST: usize = 8 << 10;
@@ -299,9 +299,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::args::Alpn;
     use crate::delivery::FIRST_PIECE;
     use crate::limits::Limits;
+    use crate::options::Alpn;
     use crate::testing::{Anything, Served, soon};
 
     #[test]

@@ -21,11 +21,11 @@ use crate::clock;
 use crate::delivery::{Outlet, Refusal, Session};
 use crate::directory_page::{page, percent_encode};
 use crate::drain::Draining;
+use crate::drain::ENDS;
 use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
 use crate::http_upload::{self, Taken};
 use crate::limits::{self, OpenFile};
 use crate::selection::{Selection, Version};
-use crate::serve::ENDS;
 
 /// The longest wait for requests that were sent before the client heard of the server's end.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);

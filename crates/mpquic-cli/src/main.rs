@@ -37,6 +37,7 @@ mod http_server;
 mod http_upload;
 mod knock;
 mod limits;
+mod options;
 mod part_file;
 mod progress;
 mod protocol;

@@ -12,13 +12,13 @@ use mpquic_tokio::Connection;
 use sha2::{Digest, Sha256};
 use tokio::time::MissedTickBehavior;
 
-use crate::args::{Alpn, parse_url};
 use crate::clients::AnyClient;
 use crate::clock;
 use crate::directory_page::percent_encode;
 use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::http_client;
+use crate::options::{Alpn, parse_url};
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, RequestError};
 use crate::reach::Reach;

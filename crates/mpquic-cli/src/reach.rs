@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use crate::args::{Connections, Local, TrustArgs, parse_local};
+use crate::options::{Connections, Local, TrustArgs, parse_local};
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]

@@ -10,8 +10,8 @@ use mpquic_tokio::{Endpoint, Incoming, InvalidOption, ServerConfig, VarInt};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use crate::args::{Alpn, Cipher, Serve, Versions};
-use crate::drain::{Draining, drain};
+use crate::args::Serve;
+use crate::drain::{CLOSE_TIME, Draining, ENDS, drain};
 use crate::drill::{self, Step};
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
@@ -19,15 +19,12 @@ use crate::flood::Flood;
 use crate::hq;
 use crate::http_server;
 use crate::limits::{self, Limits};
+use crate::options::{Alpn, Cipher, Versions};
 use crate::signals::Signals;
 use crate::trust::Fingerprint;
 
 /// Port used when none is named.
 const DEFAULT_PORT: u16 = 4433;
-/// How long a closing endpoint waits for its peers to learn of it.
-pub(crate) const CLOSE_TIME: Duration = Duration::from_millis(500);
-/// What clients are told at the end.
-pub(crate) const ENDS: &[u8] = b"the server ends";
 /// The code they are told with: H3_NO_ERROR.
 const NO_ERROR: VarInt = VarInt::from_u32(0x100);
 /// The code for clients with too many connections: H3_EXCESSIVE_LOAD.

@@ -10,13 +10,13 @@ use http::Uri;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
-use crate::args::{Alpn, Cipher, Local};
 use crate::clients::Clients;
+use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
 use crate::knock;
+use crate::options::{Alpn, Cipher, Local};
 use crate::reach::Reach;
-use crate::serve::CLOSE_TIME;
 use crate::trust::Verifier;
 
 /// Port of `https` URLs that name none.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
 
-use crate::args::{Alpn, Cipher};
 use crate::drain::{Drain, drain};
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::limits::Limits;
+use crate::options::{Alpn, Cipher};
 use crate::serve::{self, Service};
 use crate::trust::{Fingerprint, Trust, Verifier};
 

@@ -7,9 +7,9 @@ use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::h3::quic::ConnectionErrorIncoming;
 
 use super::*;
-use crate::args::Alpn;
 use crate::delivery::FIRST_PIECE;
 use crate::limits::Limits;
+use crate::options::Alpn;
 use crate::testing::{Anything, Served, soon};
 
 const WINDOW: u64 = 1 << 20;

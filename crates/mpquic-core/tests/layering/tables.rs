@@ -203,7 +203,7 @@ pub(crate) const CRATES: &[Row] = &[
 /// trust, or implement the core's crypto traits. Nobody else names it, and nobody names
 /// quinn_proto.
 pub(crate) const RUSTLS: &[&str] = &[
-    "mpquic-cli/src/args.rs",
+    "mpquic-cli/src/options.rs",
     "mpquic-cli/src/serve.rs",
     "mpquic-cli/src/trust.rs",
     "mpquic-sim/src/tls.rs",
