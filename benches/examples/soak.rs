@@ -162,11 +162,14 @@ fn sample(server: &mut Process, endpoint: &Endpoint) -> Result<Use, Failure> {
     })
 }
 
+/// A name, what it is for client and server, and how much it may grow: parts of 1024, and more.
+type Figure = (&'static str, fn(&Use) -> [u64; 2], (u64, u64));
+
 /// The last third must need no more than the first one. The very first round, in which pools fill,
 /// counts as well.
 fn check(rounds: &[Use]) -> Result<(), Failure> {
     let (first, last) = (&rounds[..rounds.len() / 3], &rounds[rounds.len() * 2 / 3..]);
-    let figures: [(&str, fn(&Use) -> [u64; 2], (u64, u64)); 4] = [
+    let figures: [Figure; 4] = [
         ("memory", |it| it.memory, NOISE),
         ("descriptors", |it| it.descriptors, (0, 0)),
         ("tasks", |it| it.tasks, (0, 0)),
