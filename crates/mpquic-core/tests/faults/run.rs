@@ -156,16 +156,15 @@ impl Run {
             let ids = self.pair.links()[index].links();
             for (number, id) in ids.into_iter().enumerate() {
                 let outage = Change::Outage(true);
-                let on_this = |fault| match fault {
-                    &Fault::Link(path, direction, ref change)
+                let changes = active.iter().filter_map(|fault| match *fault {
+                    Fault::Link(path, direction, ref change)
                         if path == index && direction.includes(SIDES[number]) =>
                     {
                         Some(change)
                     }
-                    &Fault::Down(_, path) if path == index => Some(&outage),
+                    Fault::Down(_, path) if path == index => Some(&outage),
                     _ => None,
-                };
-                let changes = active.iter().filter_map(on_this);
+                });
                 for change in changed(&self.links[index][number], changes) {
                     self.pair.network.change_link(id, &change);
                 }
