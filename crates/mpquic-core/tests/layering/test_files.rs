@@ -37,7 +37,8 @@ fn undeclared(folder: &Path, parent: &Path, faults: &mut Vec<String>) {
             continue;
         }
         let declaration = format!("mod {name};");
-        if !declarations.lines().any(|line| line == declaration) {
+        let declared = |line: &str| line.trim_start_matches("pub(crate) ") == declaration;
+        if !declarations.lines().any(declared) {
             faults.push(format!("{} is not declared", path.display()));
         } else if path.is_dir() {
             undeclared(&path, &path.join("mod.rs"), faults);
