@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mpquic_core::sched::{Scheduler, SchedulerFactory, factory};
 use thiserror::Error;
 
+use crate::auto::Auto;
 use crate::backup_only::BackupOnly;
 use crate::blest::{Blest, BlestForm};
 use crate::daps::Daps;
@@ -63,6 +64,12 @@ static SCHEDULERS: &[SchedulerInfo] = &[
         description: "lowest RTT first: the fastest path with room in its window (the default)",
         source: LRF,
         make: || Box::new(LowestRttFirst::default()),
+    },
+    SchedulerInfo {
+        name: "auto",
+        description: "every path carries what it delivers in time for its turn in the queue",
+        source: "our own, from OTIAS, STTF, ECF, BLEST and Nine Tails",
+        make: || Box::new(Auto::default()),
     },
     SchedulerInfo {
         name: "lrf-assume",

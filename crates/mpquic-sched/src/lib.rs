@@ -8,6 +8,7 @@
 //! | name | type | picks |
 //! |---|---|---|
 //! | `lrf` (default) | [`LowestRttFirst`] | the path with the lowest smoothed RTT that has room |
+//! | `auto` | [`Auto`] | the path that delivers each byte in time for its turn |
 //! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | the same; other rules for unmeasured paths |
 //! | `round-robin` | [`RoundRobin`] | every path in turn |
 //! | `weighted-round-robin` | [`WeightedRoundRobin`] | paths in proportion to their rates |
@@ -42,6 +43,7 @@
 //! # Ok::<(), mpquic_sched::UnknownScheduler>(())
 //! ```
 
+mod auto;
 mod backup_only;
 mod blest;
 mod catalog;
@@ -77,6 +79,7 @@ mod testing;
 mod tests;
 mod weighted_round_robin;
 
+pub use auto::{Auto, AutoConfig};
 pub use backup_only::BackupOnly;
 pub use blest::{Blest, BlestForm};
 pub use catalog::{SchedulerInfo, UnknownScheduler, by_name, default, list};

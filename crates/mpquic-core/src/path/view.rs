@@ -33,6 +33,7 @@ impl Path {
         let window = controller.window(self.id);
         let mtu = self.mtu.mtu();
         let in_flight = self.recovery.bytes_in_flight();
+        let pacing_rate = controller.pacing_rate(self.id);
         PathView {
             id: self.id,
             status,
@@ -55,6 +56,7 @@ impl Path {
                 .local_queue
                 .map(|(queue, sent)| queue.bytes + (self.counters.bytes_sent - sent)),
             local_drain_rate: self.local_queue.and_then(|(queue, _)| queue.drain_rate),
+            pacing_rate,
         }
     }
 

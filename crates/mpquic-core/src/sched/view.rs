@@ -70,6 +70,9 @@ pub struct PathView {
     pub local_queue: Option<u64>,
     /// Drain rate of that queue, bytes per second, if known.
     pub local_drain_rate: Option<u64>,
+    /// The rate the congestion controller paces at, bytes per second; `None` if it limits only by
+    /// its window.
+    pub pacing_rate: Option<u64>,
 }
 
 impl PathView {
@@ -97,6 +100,7 @@ impl PathView {
             delivery_rate: None,
             local_queue: None,
             local_drain_rate: None,
+            pacing_rate: None,
         }
     }
 

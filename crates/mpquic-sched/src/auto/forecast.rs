@@ -1,0 +1,214 @@
+//! [`Forecast`]: when a path would deliver what is handed to it.
+
+use std::time::{Duration, Instant};
+
+use mpquic_core::sched::{PathView, Sendable, View};
+use mpquic_core::{PathId, PathMap};
+
+use crate::choice::{carriers, seconds};
+
+/// The most round trips for which a window in slow start counts as growing.
+const GROWING_ROUNDS: f64 = 4.0;
+/// A path has a queue if the round trip takes this many times its minimum.
+const QUEUED: f64 = 1.5;
+
+/// What is expected of a path; times are seconds from now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forecast {
+    pub(super) path: PathId,
+    /// When a datagram handed to the path now would leave,
+    pub(super) departure: f64,
+    /// and when it would arrive.
+    pub(super) arrival: f64,
+    pub(super) can_send: bool,
+    /// The path has a queue and is as fast as its bottleneck.
+    is_queued: bool,
+    /// Bytes per second that leave while the window has room.
+    pub(super) pace: f64,
+    /// Bytes that the window has room for.
+    room: f64,
+    /// Bytes per second that are acknowledged,
+    rate: f64,
+    /// and by what factor that grows in a round trip: 1 to 2.
+    growth: f64,
+    round_trip: f64,
+}
+
+impl Forecast {
+    fn new(path: &PathView, growth: f64) -> Self {
+        let round_trip = seconds(path.rtt.smoothed);
+        let window = path.window.max(1) as f64;
+        let in_slow_start = growth > 1.5;
+        let per_round_trip = window / round_trip;
+        let bottleneck = bottleneck(path);
+        let paced = path
+            .pacing_rate
+            .map_or(per_round_trip, |rate| (rate as f64).max(1.0));
+        let (pace, rate) = match bottleneck {
+            Some(rate) => (rate.min(paced), rate),
+            None if in_slow_start => (paced.max(2.0 * per_round_trip), per_round_trip),
+            None => (paced, paced),
+        };
+        Self {
+            path: path.id,
+            departure: 0.0,
+            arrival: one_way_delay(path),
+            can_send: path.can_send(),
+            is_queued: bottleneck.is_some(),
+            pace,
+            room: path.available_window() as f64,
+            rate,
+            growth: if bottleneck.is_some() { 1.0 } else { growth },
+            round_trip,
+        }
+    }
+
+    fn leaves_after(&mut self, wait: f64) {
+        self.departure += wait;
+        self.arrival += wait;
+    }
+
+    /// Bytes that would have arrived at a time if the path were given nothing else.
+    pub(super) fn delivered(&self, time: f64) -> f64 {
+        let elapsed = (time - self.arrival).max(0.0);
+        let growing = (elapsed / self.round_trip).min(GROWING_ROUNDS);
+        let factor = self.growth.powf(growing);
+        let while_growing = if self.growth > 1.01 {
+            self.round_trip * (factor - 1.0) / self.growth.ln()
+        } else {
+            self.round_trip * growing
+        };
+        let seconds = while_growing + factor * (elapsed - growing * self.round_trip);
+        (self.pace * seconds).min(self.room + self.rate * seconds)
+    }
+}
+
+/// When the bytes already handed to a path have left, at its pace.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    sent: u64,
+    free_at: Instant,
+}
+
+/// Forecasts of all paths that carry data, the earliest arrival first.
+#[derive(Debug, Default)]
+pub(super) struct Forecasts {
+    paths: Vec<Forecast>,
+    windows: Vec<(PathId, u64)>,
+    clocks: PathMap<Clock>,
+}
+
+impl Forecasts {
+    pub(super) fn update(&mut self, view: &View<'_>) {
+        self.paths.clear();
+        self.windows.clear();
+        self.paths.reserve(view.paths.len());
+        self.windows.reserve(view.paths.len());
+        self.windows
+            .extend(carriers(view).map(|path| (path.id, path.window)));
+        for path in carriers(view) {
+            let grown = view.controller.window_after_round(path.id, &self.windows);
+            let growth = grown as f64 / path.window.max(1) as f64;
+            let mut forecast = Forecast::new(path, growth.clamp(1.0, 2.0));
+            let busy = self.clock(path, &forecast, view.now);
+            forecast.leaves_after(busy.max(opens_after(path, view)));
+            self.paths.push(forecast);
+        }
+        self.paths
+            .sort_unstable_by(|a, b| a.arrival.total_cmp(&b.arrival).then(a.path.cmp(&b.path)));
+        tracing::trace!(paths = ?self.paths, "forecast");
+    }
+
+    /// Seconds until what was handed to the path has left at this pace, if no burst is allowed.
+    fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> f64 {
+        let sent = path.bytes_sent;
+        let free_at = now;
+        let clock = self
+            .clocks
+            .get_or_insert_with(path.id, || Clock { sent, free_at });
+        let new = sent.saturating_sub(clock.sent).min(path.window) as f64;
+        clock.sent = sent;
+        if forecast.is_queued {
+            // It waits in the queue, which the delay counts.
+            clock.free_at = now;
+        } else {
+            let busy = Duration::from_secs_f64((new / forecast.pace).min(1.0));
+            clock.free_at = clock.free_at.max(now) + busy;
+        }
+        clock.free_at.saturating_duration_since(now).as_secs_f64()
+    }
+
+    /// The forecasts, the earliest arrival first.
+    pub(super) fn paths(&self) -> &[Forecast] {
+        &self.paths
+    }
+
+    pub(super) fn remove(&mut self, path: PathId) {
+        self.clocks.remove(path);
+    }
+
+    /// Bytes that the paths before this one could deliver by the time at which a datagram handed
+    /// to it now would arrive: the place in the queue of what it should carry.
+    pub(super) fn position(&self, index: usize) -> f64 {
+        let arrival = self.paths[index].arrival;
+        let earlier = self.paths[..index].iter();
+        earlier.map(|path| path.delivered(arrival)).sum()
+    }
+
+    /// Bytes that the first path can take before another one would deliver sooner.
+    pub(super) fn lead(&self) -> f64 {
+        match self.paths[..] {
+            [first, second, ..] => (second.arrival - first.arrival) * first.pace,
+            _ => f64::INFINITY,
+        }
+    }
+}
+
+/// When the oldest bytes in flight on a path left.
+fn oldest_sent(path: PathId, view: &View<'_>) -> Option<Instant> {
+    let mut of_path = view.unacked.iter().filter(|range| range.path == path);
+    of_path.next().map(|range| range.sent_at)
+}
+
+/// Seconds until a path can send. A full window opens when the oldest packet is acknowledged; if
+/// that is late by some time, it is expected to stay late by as much again.
+fn opens_after(path: &PathView, view: &View<'_>) -> f64 {
+    match path.sendable {
+        Sendable::At(time) => time.saturating_duration_since(view.now).as_secs_f64(),
+        Sendable::WindowFull => oldest_sent(path.id, view).map_or(0.0, |sent_at| {
+            let age = view.now.saturating_duration_since(sent_at);
+            age.abs_diff(path.rtt.smoothed).as_secs_f64()
+        }),
+        _ => 0.0,
+    }
+}
+
+/// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
+fn bottleneck(path: &PathView) -> Option<f64> {
+    let queued = seconds(path.rtt.smoothed) > QUEUED * seconds(path.rtt.min);
+    let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)?;
+    Some(rate as f64)
+}
+
+/// Seconds from the departure of a datagram to its arrival: half of the smallest round trip, the
+/// queue on the way and the one on this side. Queues build up in the direction of the data; what
+/// is in flight takes its time through the bottleneck (Little's law).
+pub(super) fn one_way_delay(path: &PathView) -> f64 {
+    let least = seconds(path.rtt.min.min(path.rtt.smoothed));
+    let round_trip = match bottleneck(path) {
+        Some(rate) => (path.in_flight as f64 / rate).max(least),
+        None => seconds(path.rtt.smoothed),
+    };
+    let local = match (path.local_queue, path.local_drain_rate) {
+        (Some(bytes), Some(rate)) if rate > 0 => bytes as f64 / rate as f64,
+        _ => 0.0,
+    };
+    round_trip - least / 2.0 + local
+}
+
+/// A probe timeout (RFC 9002 section 6.2.1): an acknowledgement that takes longer is overdue.
+pub(super) fn patience(path: &PathView) -> Duration {
+    /// The default of `max_ack_delay`.
+    const ACK_DELAY: Duration = Duration::from_millis(25);
+    path.rtt.smoothed + 4 * path.rtt.variance + ACK_DELAY
+}
