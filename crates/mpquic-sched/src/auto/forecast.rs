@@ -7,7 +7,8 @@ use mpquic_core::{PathId, PathMap};
 
 use crate::choice::{carriers, seconds};
 
-/// The most round trips for which a window in slow start counts as growing.
+/// The most round trips for which a window in slow start counts as growing; one if there is a queue
+/// already.
 const GROWING_ROUNDS: f64 = 4.0;
 /// A path has a queue if the round trip takes this many times its minimum.
 const QUEUED: f64 = 1.5;
@@ -58,7 +59,7 @@ impl Forecast {
             pace,
             room: path.available_window() as f64,
             rate,
-            growth: if bottleneck.is_some() { 1.0 } else { growth },
+            growth,
             round_trip,
         }
     }
@@ -71,7 +72,8 @@ impl Forecast {
     /// Bytes that would have arrived at a time if the path were given nothing else.
     pub(super) fn delivered(&self, time: f64) -> f64 {
         let elapsed = (time - self.arrival).max(0.0);
-        let growing = (elapsed / self.round_trip).min(GROWING_ROUNDS);
+        let most = if self.is_queued { 1.0 } else { GROWING_ROUNDS };
+        let growing = (elapsed / self.round_trip).min(most);
         let factor = self.growth.powf(growing);
         let while_growing = if self.growth > 1.01 {
             self.round_trip * (factor - 1.0) / self.growth.ln()
@@ -196,7 +198,7 @@ fn bottleneck(path: &PathView) -> Option<f64> {
 pub(super) fn one_way_delay(path: &PathView) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
     let round_trip = match bottleneck(path) {
-        Some(rate) => (path.in_flight as f64 / rate).max(least),
+        Some(rate) => ((path.in_flight as f64 + f64::from(path.mtu)) / rate).max(least),
         None => seconds(path.rtt.smoothed),
     };
     let local = match (path.local_queue, path.local_drain_rate) {
