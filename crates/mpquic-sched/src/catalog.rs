@@ -68,7 +68,7 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     SchedulerInfo {
         name: "auto",
         description: "every path carries what it delivers in time for its turn in the queue",
-        source: "our own, from OTIAS, STTF, ECF, BLEST and Nine Tails",
+        source: "our own, with ideas of OTIAS, STMS, STTF, ECF, BLEST, QAware and Nine Tails",
         make: || Box::new(Auto::default()),
     },
     SchedulerInfo {

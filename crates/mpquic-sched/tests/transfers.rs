@@ -104,6 +104,9 @@ fn redundancy_puts_copies_on_other_paths() {
         let bytes = carried(name);
         assert!(bytes.iter().all(|bytes| *bytes > 8_000), "{name} {bytes:?}");
     }
+    // A small budget pays for a small object: two paths carry copies of some of it at most.
+    let bytes = carried("auto");
+    assert!(bytes[1] + bytes[2] < 16_000, "auto {bytes:?}");
     // Only one other path gets a copy.
     let bytes = carried("lrf+after-schedule");
     assert!(bytes[1] > 8_000 && bytes[2] < 2_000, "{bytes:?}");

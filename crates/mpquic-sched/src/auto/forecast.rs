@@ -10,6 +10,8 @@ use crate::choice::{carriers, seconds};
 /// The most round trips for which a window in slow start counts as growing; one if there is a queue
 /// already.
 const GROWING_ROUNDS: f64 = 4.0;
+/// Nothing is expected to take longer, in seconds, so that no wait does either.
+const LONGEST_DELAY: f64 = 10.0;
 /// A path has a queue if the round trip takes this many times its minimum.
 const QUEUED: f64 = 1.5;
 
@@ -85,11 +87,42 @@ impl Forecast {
     }
 }
 
-/// When the bytes already handed to a path have left, at its pace.
+/// What happened on a path.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
+    /// Bytes sent, and when they will have left if no burst is allowed.
     sent: u64,
     free_at: Instant,
+    /// Bytes acknowledged or lost, and when that changed.
+    resolved: u64,
+    heard_at: Instant,
+}
+
+impl Clock {
+    /// Seconds until what was handed to the path has left.
+    fn busy(&self, now: Instant) -> f64 {
+        self.free_at.saturating_duration_since(now).as_secs_f64()
+    }
+
+    /// Seconds until the path can send. A full window opens when the oldest packet is acknowledged;
+    /// if that is late by some time, it is expected to stay late by as much again. So no wait lasts
+    /// for much longer than what it gains.
+    fn opens_after(&self, path: &PathView, view: &View<'_>) -> f64 {
+        let since = |time| view.now.saturating_duration_since(time);
+        match path.sendable {
+            Sendable::At(time) => time.saturating_duration_since(view.now).as_secs_f64(),
+            Sendable::WindowFull => {
+                let mut unacked = view.unacked.iter();
+                let oldest = unacked.find(|range| range.path == path.id);
+                let wait = match oldest {
+                    Some(range) => since(range.sent_at).abs_diff(path.rtt.smoothed),
+                    None => since(self.heard_at),
+                };
+                wait.as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
 }
 
 /// Forecasts of all paths that carry data, the earliest arrival first.
@@ -112,8 +145,8 @@ impl Forecasts {
             let grown = view.controller.window_after_round(path.id, &self.windows);
             let growth = grown as f64 / path.window.max(1) as f64;
             let mut forecast = Forecast::new(path, growth.clamp(1.0, 2.0));
-            let busy = self.clock(path, &forecast, view.now);
-            forecast.leaves_after(busy.max(opens_after(path, view)));
+            let clock = self.clock(path, &forecast, view.now);
+            forecast.leaves_after(clock.busy(view.now).max(clock.opens_after(path, view)));
             self.paths.push(forecast);
         }
         self.paths
@@ -121,15 +154,20 @@ impl Forecasts {
         tracing::trace!(paths = ?self.paths, "forecast");
     }
 
-    /// Seconds until what was handed to the path has left at this pace, if no burst is allowed.
-    fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> f64 {
-        let sent = path.bytes_sent;
-        let free_at = now;
-        let clock = self
-            .clocks
-            .get_or_insert_with(path.id, || Clock { sent, free_at });
-        let new = sent.saturating_sub(clock.sent).min(path.window) as f64;
-        clock.sent = sent;
+    fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> Clock {
+        let resolved = path.bytes_acked + path.bytes_lost;
+        let clock = self.clocks.get_or_insert_with(path.id, || Clock {
+            sent: path.bytes_sent,
+            free_at: now,
+            resolved,
+            heard_at: now,
+        });
+        if clock.resolved != resolved {
+            clock.resolved = resolved;
+            clock.heard_at = now;
+        }
+        let new = path.bytes_sent.saturating_sub(clock.sent).min(path.window) as f64;
+        clock.sent = path.bytes_sent;
         if forecast.is_queued {
             // It waits in the queue, which the delay counts.
             clock.free_at = now;
@@ -137,7 +175,7 @@ impl Forecasts {
             let busy = Duration::from_secs_f64((new / forecast.pace).min(1.0));
             clock.free_at = clock.free_at.max(now) + busy;
         }
-        clock.free_at.saturating_duration_since(now).as_secs_f64()
+        *clock
     }
 
     /// The forecasts, the earliest arrival first.
@@ -166,25 +204,6 @@ impl Forecasts {
     }
 }
 
-/// When the oldest bytes in flight on a path left.
-fn oldest_sent(path: PathId, view: &View<'_>) -> Option<Instant> {
-    let mut of_path = view.unacked.iter().filter(|range| range.path == path);
-    of_path.next().map(|range| range.sent_at)
-}
-
-/// Seconds until a path can send. A full window opens when the oldest packet is acknowledged; if
-/// that is late by some time, it is expected to stay late by as much again.
-fn opens_after(path: &PathView, view: &View<'_>) -> f64 {
-    match path.sendable {
-        Sendable::At(time) => time.saturating_duration_since(view.now).as_secs_f64(),
-        Sendable::WindowFull => oldest_sent(path.id, view).map_or(0.0, |sent_at| {
-            let age = view.now.saturating_duration_since(sent_at);
-            age.abs_diff(path.rtt.smoothed).as_secs_f64()
-        }),
-        _ => 0.0,
-    }
-}
-
 /// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
 fn bottleneck(path: &PathView) -> Option<f64> {
     let queued = seconds(path.rtt.smoothed) > QUEUED * seconds(path.rtt.min);
@@ -205,7 +224,7 @@ pub(super) fn one_way_delay(path: &PathView) -> f64 {
         (Some(bytes), Some(rate)) if rate > 0 => bytes as f64 / rate as f64,
         _ => 0.0,
     };
-    round_trip - least / 2.0 + local
+    (round_trip - least / 2.0 + local).min(LONGEST_DELAY)
 }
 
 /// A probe timeout (RFC 9002 section 6.2.1): an acknowledgement that takes longer is overdue.

@@ -114,11 +114,15 @@ impl Gain {
         let lost = holder.loss_rate.max(if is_overdue { 0.5 } else { 0.0 });
         let arrival = (one_way_delay(holder) - age.as_secs_f64()).max(0.0);
         let overtakes = (arrival - to.arrival).max(0.0);
-        // A loss is noticed a probe timeout after the packet left; if that is past, in as long
-        // again.
-        let repair = age.abs_diff(patience).as_secs_f64();
+        // A loss is noticed a probe timeout after the packet left, and if that is past, a round trip
+        // later.
+        let repair = if is_overdue {
+            holder.rtt.smoothed
+        } else {
+            patience - age
+        };
         Self {
-            seconds: (1.0 - lost) * overtakes + lost * repair,
+            seconds: (1.0 - lost) * overtakes + lost * repair.as_secs_f64(),
             is_likely: is_overdue || overtakes > 0.0,
         }
     }

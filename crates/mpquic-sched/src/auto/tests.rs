@@ -1,0 +1,263 @@
+//! Decisions of [`Auto`] for given views.
+
+use std::time::Duration;
+
+use mpquic_core::PathId;
+use mpquic_core::sched::{DataSelection, Decision, PathView, Scheduler, SchedulerEvent, Sendable};
+use proptest::prelude::*;
+
+use super::{Auto, AutoConfig};
+use crate::repeats::REPEATED;
+use crate::testing::{Growth, Scene, chosen, full, path, stream, stream_id, unacked};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// A path that carries this many bytes per second, with room for a hundred datagrams.
+fn paced(id: u32, rtt_ms: u64, rate: u64) -> PathView {
+    let mut path = path(id, rtt_ms);
+    path.window = 120_000;
+    path.pacing_rate = Some(rate);
+    path.delivery_rate = Some(rate);
+    path
+}
+
+/// 1 MB/s with 20 ms of round trip, paced for a millisecond; and a free path of 100 ms: what it
+/// carries arrives 39 ms later than what the other one does, which carries 39 kB until then.
+fn near_and_far(unsent: u64) -> Scene {
+    let paths = vec![paced(0, 20, 1_000_000), paced(1, 100, 1_000_000)];
+    let mut scene = Scene::new(paths);
+    scene.paths[0].sendable = Sendable::At(scene.now + MS);
+    scene.streams = vec![stream(0, 0, unsent)];
+    scene.queue.unsent = unsent;
+    scene
+}
+
+fn waits_for(decision: &Decision, path: u32) -> bool {
+    matches!(decision, Decision::Wait { on, until: Some(_) } if *on == PathId(path))
+}
+
+#[test]
+fn a_far_path_carries_what_is_due_when_it_arrives() {
+    let scene = near_and_far(30_000);
+    assert!(waits_for(&Auto::default().select(&scene.view()), 0));
+    // More than the near path delivers meanwhile.
+    let scene = near_and_far(50_000);
+    let decision = Auto::default().select(&scene.view());
+    assert_eq!(chosen(&decision), Some(1));
+    // Only what lies behind: 50 kB less 39 kB.
+    let Decision::Send { max_bytes, .. } = decision else {
+        panic!("{decision:?}");
+    };
+    assert!((10_900..=11_100).contains(&max_bytes), "{max_bytes}");
+}
+
+#[test]
+fn the_first_to_deliver_is_not_the_one_with_the_lower_rtt() {
+    let mut scene = near_and_far(1_200);
+    scene.paths[0].sendable = Sendable::At(scene.now + 100 * MS);
+    assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(1));
+}
+
+#[test]
+fn urgent_bytes_wait_for_the_near_path_and_others_pass_them() {
+    let mut scene = near_and_far(1_000_000);
+    scene.streams = vec![stream(0, 9, 20_000), stream(1, 0, 980_000)];
+    let expected = DataSelection::Stream(stream_id(1));
+    let decision = Auto::default().select(&scene.view());
+    assert!(
+        matches!(&decision, Decision::Send { path, data, .. } if *path == PathId(1) && *data == expected),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn lost_bytes_come_first() {
+    let mut scene = near_and_far(1_000_000);
+    scene.queue.retransmit = 60_000;
+    let decision = Auto::default().select(&scene.view());
+    // The 39 kB in front and the 21 kB behind them are to be sent again.
+    assert!(
+        matches!(&decision, Decision::Send { path, data: DataSelection::Next, .. } if *path == PathId(1)),
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn flow_control_ends_the_queue() {
+    let mut scene = near_and_far(1_000_000);
+    scene.queue.flow_credit = 30_000;
+    assert!(waits_for(&Auto::default().select(&scene.view()), 0));
+}
+
+#[test]
+fn growth_of_a_window_counts() {
+    // 120 kB in 20 ms: 6 MB/s, and twice that with every round trip.
+    let mut near = path(0, 20);
+    near.window = 120_000;
+    let mut scene = Scene::new(vec![full(near), path(1, 100)]);
+    scene.unacked = vec![unacked(&scene, 0, 0..1200, 20)];
+    scene.streams = vec![stream(0, 0, 400_000)];
+    scene.queue.unsent = 400_000;
+    assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(1));
+    scene.controller = Growth::Double;
+    assert!(waits_for(&Auto::default().select(&scene.view()), 0));
+}
+
+#[test]
+fn a_queue_counts_by_what_is_in_flight() {
+    let (near, mut bloated) = (paced(1, 60, 1_000_000), paced(0, 20, 1_000_000));
+    bloated.rtt.smoothed = 40 * MS;
+    let mut scene = Scene::new(vec![bloated, near]);
+    scene.streams = vec![stream(0, 0, 1_200)];
+    scene.queue.unsent = 1_200;
+    // The queue is gone: the next datagram is alone.
+    assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(0));
+    scene.paths[0].in_flight = 100_000;
+    assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(1));
+}
+
+#[test]
+fn a_burst_takes_its_time() {
+    // 10 ms apart; a datagram takes 1.2 ms.
+    let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 40, 1_000_000)]);
+    scene.streams = vec![stream(0, 0, 1_200)];
+    scene.queue.unsent = 1_200;
+    let mut auto = Auto::default();
+    let mut sent = Vec::new();
+    for _ in 0..20 {
+        let path = chosen(&auto.select(&scene.view())).expect("a path that can send");
+        scene.paths[path as usize].bytes_sent += 1_200;
+        sent.push(path);
+    }
+    assert_eq!(sent.iter().position(|path| *path == 1), Some(9), "{sent:?}");
+}
+
+#[test]
+fn a_silent_path_is_not_waited_for_for_long() {
+    // The window of the near path is full of packets whose content arrived elsewhere.
+    let mut scene = near_and_far(1_200);
+    scene.paths[0] = full(paced(0, 20, 1_000_000));
+    let mut auto = Auto::default();
+    let mut waited = 0;
+    while waits_for(&auto.select(&scene.view()), 0) {
+        waited += 1;
+        assert!(waited < 60, "it gains 40 ms");
+        scene.now += MS;
+    }
+    assert_eq!(chosen(&auto.select(&scene.view())), Some(1));
+}
+
+/// Nothing new to send, and a packet of the far path that left this long ago.
+fn tail(age: u64) -> Scene {
+    let mut scene = Scene::new(vec![paced(0, 20, 1_000_000), paced(1, 400, 100_000)]);
+    scene.queue.unsent = 0;
+    scene.queue.idle = true;
+    scene.unacked = vec![unacked(&scene, 1, 0..1_200, age)];
+    scene.paths[1].in_flight = 1_200;
+    scene
+}
+
+#[test]
+fn an_idle_path_overtakes_once() {
+    let scene = tail(10);
+    let mut auto = Auto::default();
+    let copy = Decision::Reinject {
+        path: PathId(0),
+        stream: stream_id(0),
+        offsets: 0..1_200,
+        tag: REPEATED,
+    };
+    assert_eq!(auto.select(&scene.view()), copy);
+    assert_eq!(auto.select(&scene.view()), Decision::Blocked);
+}
+
+#[test]
+fn what_has_arrived_by_all_accounts_is_not_repeated_until_it_is_overdue() {
+    let mut scene = tail(250);
+    let mut auto = Auto::default();
+    assert_eq!(auto.select(&scene.view()), Decision::Blocked);
+    // A round trip, no variation, and what acknowledgements may be delayed.
+    let overdue = scene.now + 175 * MS;
+    assert_eq!(auto.next_timeout(), Some(overdue));
+    scene.now = overdue;
+    auto.on_event(&SchedulerEvent::Timer, &scene.view());
+    assert_eq!(auto.next_timeout(), None);
+    assert_eq!(chosen(&auto.select(&scene.view())), Some(0));
+}
+
+#[test]
+fn copies_in_case_of_a_loss_are_made_if_all_can_be_copied() {
+    let mut scene = tail(250);
+    scene.paths[1].loss_rate = 0.1;
+    scene.paths[0].bytes_sent = 39_000;
+    assert_eq!(Auto::default().select(&scene.view()), Decision::Blocked);
+    scene.paths[0].bytes_sent = 41_000;
+    assert_eq!(chosen(&Auto::default().select(&scene.view())), Some(0));
+    scene.paths[1].in_flight = 12_000;
+    assert_eq!(Auto::default().select(&scene.view()), Decision::Blocked);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Copies stay within their share of what was sent, and ten datagrams.
+    #[test]
+    fn the_budget_is_held(share in 0.0..0.2f64, ages in proptest::collection::vec(0u64..2000, 1..200)) {
+        let mut auto = Auto::new(AutoConfig { extra_bytes: share });
+        let mut scene = tail(0);
+        let (mut copied, mut sent) = (0, 0);
+        for (at, age) in (0u64..).zip(ages) {
+            scene.now += 3 * MS;
+            let offset = at * 1_200;
+            scene.unacked = vec![unacked(&scene, 1, offset..offset + 1_200, age)];
+            if let Decision::Reinject { offsets, .. } = auto.select(&scene.view()) {
+                copied += offsets.end - offsets.start;
+            }
+            sent += 1_200;
+            scene.paths[1].bytes_sent = sent;
+        }
+        prop_assert!(copied as f64 <= sent as f64 * share + 12_000.0, "{copied} of {sent}");
+    }
+
+    /// Nothing is waited for for ever, whatever the paths look like, if they stay as they are.
+    #[test]
+    fn every_wait_ends(
+        rtts in proptest::collection::vec(0u64..1000, 2..6),
+        rates in proptest::collection::vec(proptest::option::of(0u64..u64::MAX), 6),
+        windows in proptest::collection::vec(0u64..10_000_000, 6),
+        blocked in 0usize..64,
+        unsent in 1u64..100_000_000,
+        double in any::<bool>(),
+    ) {
+        let mut paths = Vec::new();
+        for (id, rtt) in (0u32..).zip(&rtts) {
+            let index = id as usize;
+            let mut path = path(id, *rtt);
+            path.window = windows[index].max(1_200);
+            path.pacing_rate = rates[index];
+            path.delivery_rate = rates[5 - index];
+            path.rtt.min = Duration::from_millis(rtts[0]);
+            if blocked >> index & 1 == 1 {
+                path = full(path);
+            }
+            paths.push(path);
+        }
+        let can_send = paths.iter().any(PathView::can_send);
+        let mut scene = Scene::new(paths);
+        scene.streams = vec![stream(0, 0, unsent)];
+        scene.queue.unsent = unsent;
+        if double {
+            scene.controller = Growth::Double;
+        }
+        let mut auto = Auto::default();
+        let mut decision = auto.select(&scene.view());
+        for step in 0..40 {
+            if !matches!(decision, Decision::Wait { .. }) {
+                break;
+            }
+            scene.now += Duration::from_millis(1 << step.min(20));
+            decision = auto.select(&scene.view());
+        }
+        prop_assert_eq!(chosen(&decision).is_some(), can_send, "{:?}", decision);
+    }
+}
