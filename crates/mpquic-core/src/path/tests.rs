@@ -24,6 +24,9 @@ impl Controller for Fixed {
     fn window(&self, _: PathId) -> u64 {
         self.0
     }
+    fn pacing_rate(&self, _: PathId) -> Option<u64> {
+        Some(2 * self.0)
+    }
     fn name(&self) -> &'static str {
         "fixed"
     }
@@ -84,6 +87,12 @@ fn a_path_is_suspect_when_it_times_out_or_its_interface_is_gone() {
         assert!(path.is_suspect(), "{liveness:?}");
         assert!(view(&mut path, start(), 10 * MTU).suspect);
     }
+}
+
+#[test]
+fn schedulers_see_what_the_controller_paces_at() {
+    let mut path = open(start());
+    assert_eq!(view(&mut path, start(), 50_000).pacing_rate, Some(100_000));
 }
 
 #[test]
