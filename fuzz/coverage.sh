@@ -16,9 +16,9 @@ profiles=$CARGO_TARGET_DIR/profiles
 rm -rf "$profiles" && mkdir -p "$profiles"
 objects=()
 
-# Only our own code is instrumented, and nothing is optimised away: lines stay lines.
-export RUSTC_WORKSPACE_WRAPPER= RUSTFLAGS="-Cinstrument-coverage -Cdebug-assertions"
-export CARGO_PROFILE_DEV_OPT_LEVEL=1 CARGO_PROFILE_DEV_DEBUG=line-tables-only
+# Nothing is optimised away: lines stay lines.
+export RUSTFLAGS="-Cinstrument-coverage -Cdebug-assertions"
+export CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=line-tables-only
 # Building runs instrumented build scripts and macros, too.
 export LLVM_PROFILE_FILE=$CARGO_TARGET_DIR/building-%m.profraw
 cargo "+$nightly" build --manifest-path fuzz/Cargo.toml --bins --locked
