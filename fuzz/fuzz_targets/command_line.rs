@@ -1,4 +1,4 @@
-//! Command lines of the tool: whatever is accepted is within the documented ranges and makes a
+//! Command lines of a client: whatever is accepted is within the documented ranges and makes a
 //! transport that can be built; what is refused is refused with a message and exit code 2.
 
 #![no_main]
@@ -6,57 +6,53 @@
 use arbitrary::Arbitrary;
 use clap::Parser;
 use clap::error::ErrorKind;
+use http::Uri;
 use libfuzzer_sys::fuzz_target;
 
-#[expect(dead_code, reason = "commands are read, not run")]
-#[path = "../../crates/mpquic-cli/src/args.rs"]
-mod args;
-#[expect(dead_code, reason = "commands are read, not run")]
+#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/drill.rs"]
 mod drill;
-#[expect(dead_code, reason = "commands are read, not run")]
+#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/failure.rs"]
 mod failure;
-#[expect(dead_code, reason = "commands are read, not run")]
-#[path = "../../crates/mpquic-cli/src/sink.rs"]
-mod sink;
-#[expect(dead_code, reason = "commands are read, not run")]
+#[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/hex.rs"]
+mod hex;
+#[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/options.rs"]
+mod options;
+#[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/reach.rs"]
+mod reach;
+#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/trust.rs"]
 mod trust;
 
-use args::{Cli, Command, Connections, Get, Serve};
 use drill::Step;
 use failure::one_line;
+use options::{Alpn, parse_url};
+use reach::Reach;
 use trust::{Fingerprint, Trust};
 
-const OPTIONS: [&str; 45] = [
-    "serve",
-    "get",
-    "demo",
-    "lab",
-    "schedulers",
-    "controllers",
-    "--dot-files",
-    "--listen",
-    "--cert",
-    "--key",
+/// A client's command line, of the parts that all commands share.
+#[derive(Debug, Parser)]
+#[command(name = "client")]
+struct Line {
+    #[arg(required = true, value_parser = parse_url)]
+    urls: Vec<Uri>,
+    #[arg(long, value_delimiter = ',', default_value = "h3,hq-interop")]
+    alpn: Vec<Alpn>,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+const OPTIONS: [&str; 16] = [
     "--alpn",
-    "--max-paths",
-    "--preferred-address",
-    "--retry",
-    "-o",
-    "-O",
-    "--output-dir",
     "--server-addr",
     "--paths",
-    "--parallel",
-    "--reconnect",
-    "--early-data",
     "--connect-timeout",
-    "--json",
-    "-q",
-    "--mib",
-    "--rate",
+    "--retry-time",
+    "--stall-timeout",
     "--cipher",
     "--drill",
     "--quic-version",
@@ -66,15 +62,7 @@ const OPTIONS: [&str; 45] = [
     "--ca",
     "--pin",
     "--insecure",
-    "list",
-    "show",
-    "run",
-    "compare",
-    "table",
-    "report",
-    "--runs",
-    "--points",
-    "--schedulers",
+    "--help",
 ];
 
 const VALUES: [&str; 32] = [
@@ -134,11 +122,14 @@ struct Input {
 fuzz_target!(|input: Input| {
     let words = input.words.iter().take(16).map(write);
     let words: Vec<String> = words.filter(|word| !touches_system(word)).collect();
-    let line = || std::iter::once("mpquic").chain(words.iter().map(String::as_str));
-    match (Cli::try_parse_from(line()), Cli::try_parse_from(line())) {
-        (Ok(cli), Ok(again)) => {
-            assert_eq!(format!("{cli:?}"), format!("{again:?}"));
-            check(&cli);
+    let written = || std::iter::once("client").chain(words.iter().map(String::as_str));
+    match (
+        Line::try_parse_from(written()),
+        Line::try_parse_from(written()),
+    ) {
+        (Ok(line), Ok(again)) => {
+            assert_eq!(format!("{line:?}"), format!("{again:?}"));
+            check(&line);
         }
         (Err(error), Err(_)) => {
             let is_help = matches!(
@@ -178,44 +169,19 @@ fn write(word: &Word) -> String {
     }
 }
 
-fn check(cli: &Cli) {
-    match &cli.command {
-        Command::Serve(serve) => check_serve(serve),
-        Command::Get(get) => check_get(get),
-        Command::Demo(demo) => {
-            assert!((1..=1 << 20).contains(&demo.mib) && demo.rate <= 1_000_000);
-            demo.policy.transport(2).build().expect("a transport");
-        }
-        Command::Lab(_) | Command::Schedulers | Command::Controllers => {}
-    }
-}
-
-fn check_serve(serve: &Serve) {
-    assert!(serve.max_paths <= 64);
-    assert_eq!(serve.cert.is_some(), serve.key.is_some());
-    assert!(!serve.alpn.is_empty());
-    check_connections(&serve.connections, serve.max_paths);
-}
-
-fn check_get(get: &Get) {
-    assert!(!get.urls.is_empty());
-    for url in &get.urls {
+fn check(line: &Line) {
+    assert!(!line.urls.is_empty() && !line.alpn.is_empty());
+    for url in &line.urls {
         assert_eq!(url.scheme_str(), Some("https"));
         assert!(url.host().is_some_and(|host| !host.is_empty()));
     }
-    assert!(get.output.is_none() || (!get.remote_name && get.output_dir.is_none()));
-    assert!(get.paths.is_none_or(|paths| (1..=64).contains(&paths)));
-    assert!((1..=10_000).contains(&get.parallel));
-    assert!((1..=3600).contains(&get.connect_timeout));
-    assert!(!get.early_data || get.reconnect.is_some());
-    let _one_of: Trust = get.trust.trust();
-    check_connections(&get.connections, get.paths.unwrap_or(8));
-}
-
-fn check_connections(connections: &Connections, paths: u32) {
-    let versions = connections.versions.list();
-    assert!(!versions.is_empty());
-    let transport = connections.transport(paths);
+    let reach = &line.reach;
+    assert!(reach.paths.is_none_or(|paths| (1..=64).contains(&paths)));
+    assert!((1..=3600).contains(&reach.connect_timeout));
+    assert!((1..=86_400).contains(&reach.stall_timeout));
+    let _one_of: Trust = reach.trust.trust();
+    assert!(!reach.connections.versions.list().is_empty());
+    let transport = reach.connections.transport(reach.paths.unwrap_or(8));
     let transport = transport.expect("no logs were asked for");
     transport.build().expect("a transport");
 }

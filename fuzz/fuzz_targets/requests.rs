@@ -21,6 +21,9 @@ mod files;
 #[expect(dead_code, reason = "only what reads requests is called")]
 #[path = "../../crates/mpquic-cli/src/selection.rs"]
 mod selection;
+#[expect(dead_code, reason = "files name it")]
+#[path = "../../crates/mpquic-cli/src/upload.rs"]
+mod upload;
 
 use directory_page::{page, percent_encode};
 use files::{Entry, Listing, is_well_formed, path_of, percent_decode};
