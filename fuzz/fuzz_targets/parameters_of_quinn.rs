@@ -33,6 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
 /// refuses and RFC 9000 section 16 allows.
 fn common(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut common = Vec::new();
+    let mut flags = std::collections::BTreeSet::new();
     while !bytes.is_empty() {
         let start = bytes;
         let id = u64::from(quinn_proto::VarInt::decode(&mut bytes).ok()?);
@@ -40,6 +41,14 @@ fn common(mut bytes: &[u8]) -> Option<Vec<u8>> {
         let (value, rest) = bytes.split_at_checked(usize::try_from(length).ok()?)?;
         bytes = rest;
         if matches!(id, 0x01 | 0x03..=0x0b | 0x0e) && !is_shortest(value) {
+            return None;
+        }
+        // quinn lets flags stand twice (RFC 9000 section 7.4: SHOULD be an error).
+        if matches!(id, 0x0c | 0x2ab2) && !flags.insert(id) {
+            return None;
+        }
+        // A preferred address of neither family: quinn refuses it, RFC 9000 says nothing.
+        if id == 0x0d && value.iter().take(24).all(|byte| *byte == 0) {
             return None;
         }
         if matches!(id, 0..=0x10 | 0x20 | 0x2ab2) {
