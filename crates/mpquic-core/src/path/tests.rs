@@ -1,5 +1,6 @@
 use std::net::Ipv4Addr;
 
+use super::view::Limits;
 use super::*;
 use crate::congestion::{Acked, CongestionEvent, Controller};
 use crate::event::PathState;
@@ -62,8 +63,9 @@ fn send(path: &mut Path, now: Instant, bytes: u16) {
 }
 
 fn view(path: &mut Path, now: Instant, window: u64) -> PathView {
-    let (sendable, _) = path.sendable(now, &Fixed(window), false);
-    path.view(PathStatus::Available, &Fixed(window), sendable)
+    let limits = Limits::of(path.id, &Fixed(window));
+    let (sendable, _) = path.sendable(now, limits, false);
+    path.view(PathStatus::Available, &Fixed(window), limits, sendable)
 }
 
 #[test]

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::Path;
 use super::set::Paths;
 use crate::congestion::Controller;
-use crate::ids::{FourTuple, PathStatus};
+use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::sched::{PathView, Sendable};
 
 /// What may be sent on a path now, and how.
@@ -22,18 +22,37 @@ pub(crate) struct Allowance {
     pub(crate) bytes: u64,
 }
 
+/// What a controller allows a path.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    window: u64,
+    pacing_rate: Option<u64>,
+}
+
+impl Limits {
+    pub(super) fn of(path: PathId, controller: &dyn Controller) -> Self {
+        Self {
+            window: controller.window(path),
+            pacing_rate: controller.pacing_rate(path),
+        }
+    }
+}
+
 impl Path {
     /// The path as a scheduler sees it; `usable` is set by the caller, who knows the other paths.
     pub(super) fn view(
         &self,
         status: PathStatus,
         controller: &dyn Controller,
+        limits: Limits,
         sendable: Sendable,
     ) -> PathView {
-        let window = controller.window(self.id);
+        let Limits {
+            window,
+            pacing_rate,
+        } = limits;
         let mtu = self.mtu.mtu();
         let in_flight = self.recovery.bytes_in_flight();
-        let pacing_rate = controller.pacing_rate(self.id);
         PathView {
             id: self.id,
             status,
@@ -74,10 +93,10 @@ impl Path {
     pub(super) fn sendable(
         &mut self,
         now: Instant,
-        controller: &dyn Controller,
+        limits: Limits,
         pacing: bool,
     ) -> (Sendable, u64) {
-        let window = controller.window(self.id);
+        let window = limits.window;
         let mtu = u64::from(self.mtu.mtu());
         if !self.tuple.validated || self.tuple.amplification.budget() < mtu {
             return (Sendable::Unusable, 0);
@@ -86,8 +105,7 @@ impl Path {
         if room < mtu {
             return (Sendable::WindowFull, 0);
         }
-        let rate = controller.pacing_rate(self.id);
-        match self.pacing_budget(now, window, rate, pacing) {
+        match self.pacing_budget(now, window, limits.pacing_rate, pacing) {
             Ok(paced) => (Sendable::Now, room.min(paced)),
             Err(at) => (Sendable::At(at), 0),
         }
@@ -123,8 +141,9 @@ impl Paths {
         for slot in self.slots_mut() {
             let status = slot.statuses().effective();
             if let Some(path) = slot.open_mut().filter(|path| path.is_usable()) {
-                let (sendable, bytes) = path.sendable(now, controller, pacing);
-                views.push(path.view(status, controller, sendable));
+                let limits = Limits::of(path.id, controller);
+                let (sendable, bytes) = path.sendable(now, limits, pacing);
+                views.push(path.view(status, controller, limits, sendable));
                 allowances.push(path.allowance(bytes));
             }
         }
