@@ -379,10 +379,37 @@ impl ServerConfig {
 
     /// From this many half-open connections on, 1024 by default, clients have to prove their
     /// address by answering a Retry, before [`Endpoint::accept`](crate::Endpoint::accept) returns
-    /// them. With 0, every client has to; above [`Self::max_half_open`], none.
+    /// them. With 0, every client has to.
     #[must_use]
     pub fn retry_threshold(mut self, count: usize) -> Self {
         self.core.retry_threshold = count;
+        self
+    }
+
+    /// Below this many half-open connections, 64 by default, no client has to prove its address,
+    /// unless [`Self::retry_threshold`] is lower. From here on, clients have to while they come faster
+    /// than they complete their handshakes.
+    #[must_use]
+    pub fn retry_floor(mut self, count: usize) -> Self {
+        self.core.retry_floor = count;
+        self
+    }
+
+    /// Once the oldest client has waited this long for [`Endpoint::accept`](crate::Endpoint::accept),
+    /// 20 ms by default, further clients have to prove their address; unless there are fewer half-open
+    /// connections than [`Self::retry_floor`].
+    #[must_use]
+    pub fn retry_lag(mut self, lag: Duration) -> Self {
+        self.core.retry_lag = lag;
+        self
+    }
+
+    /// Once the oldest client has waited this long for [`Endpoint::accept`](crate::Endpoint::accept),
+    /// 100 ms by default, further clients get no answer, and try again later; unless there are fewer
+    /// half-open connections than [`Self::retry_floor`].
+    #[must_use]
+    pub fn max_lag(mut self, lag: Duration) -> Self {
+        self.core.max_lag = lag;
         self
     }
 }

@@ -159,9 +159,9 @@ impl Endpoint {
         Ok(Connecting::new(first).or_else(state, config, tuples, server_name))
     }
 
-    /// Waits for the next client that wants to connect; `None` once the endpoint is closed. Between
-    /// two clients, other tasks have their turn, so that connections do not wait until many are
-    /// accepted.
+    /// Waits for the next client that wants to connect; `None` once the endpoint is closed.
+    /// Connections come first: between two clients, other tasks have their turn, and while much
+    /// arrives at the sockets, clients wait until it was read, or at least the next 128 messages.
     ///
     /// Cancel-safe.
     pub async fn accept(&self) -> Option<Incoming> {
@@ -177,7 +177,9 @@ impl Endpoint {
                 if registry.closed().is_some() {
                     return None;
                 }
-                if let Some(incoming) = registry.next_attempt() {
+                if registry.is_turn_of_attempts()
+                    && let Some(incoming) = registry.next_attempt()
+                {
                     if registry.has_attempts() {
                         state.attempts.notify_one();
                     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_core::{ConnectionHandle, EndpointEvent, Incoming, Transmit, VarInt};
@@ -13,6 +14,10 @@ use tokio::sync::Notify;
 use crate::config::ClientConfig;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
+
+/// While sockets have more to read than one batch, an attempt is taken only after so many batches:
+/// 128 messages of connections come before one TLS handshake begins.
+const BATCHES_BEFORE_ATTEMPT: u32 = 16;
 
 /// What the handles and the tasks of an endpoint share. `C` is the state of a connection. It is a
 /// parameter because that type names this one.
@@ -40,6 +45,8 @@ impl<C> EndpointState<C> {
                 open: 0,
                 starting: 0,
                 attempts: VecDeque::new(),
+                unread: 0,
+                batches: 0,
                 default_client,
                 closed: None,
                 handles_gone: false,
@@ -76,7 +83,7 @@ impl<C> EndpointState<C> {
     pub(crate) fn on_handles_gone(&self) {
         let mut registry = self.lock();
         registry.handles_gone = true;
-        for incoming in std::mem::take(&mut registry.attempts) {
+        for (_, incoming) in std::mem::take(&mut registry.attempts) {
             registry.core.ignore(incoming);
         }
         registry.became_idle = registry.is_idle();
@@ -99,8 +106,12 @@ pub(crate) struct Registry<C> {
     open: usize,
     /// Connections that are being accepted and are not in `connections` yet.
     starting: usize,
-    /// Connection attempts that the application has not taken yet.
-    attempts: VecDeque<Incoming>,
+    /// Connection attempts that the application has not taken yet, and when they arrived.
+    attempts: VecDeque<(Instant, Incoming)>,
+    /// Sockets that may have more to read at once.
+    unread: usize,
+    /// Batches read since the last attempt was taken.
+    batches: u32,
     pub(crate) default_client: Option<ClientConfig>,
     /// Set once the application closed the endpoint.
     closed: Option<(VarInt, Bytes)>,
@@ -236,6 +247,7 @@ impl<C> Registry<C> {
     /// refused, and `response` holds what is to be sent.
     pub(crate) fn on_attempt(
         &mut self,
+        now: Instant,
         incoming: Incoming,
         response: &mut Vec<u8>,
     ) -> Option<Transmit> {
@@ -243,20 +255,40 @@ impl<C> Registry<C> {
             return self.core.refuse(incoming, response);
         }
         self.drop_forgotten();
-        self.attempts.push_back(incoming);
+        self.attempts.push_back((now, incoming));
         None
+    }
+
+    /// Datagrams are about to be routed: the core learns how long attempts wait.
+    pub(crate) fn tell_lag(&mut self, now: Instant) {
+        let oldest = self.attempts.front();
+        let lag = oldest.map(|(since, _)| now.saturating_duration_since(*since));
+        self.core.set_lag(lag.unwrap_or_default());
+    }
+
+    /// A socket has read a batch. It `was_unread` before: it had more to read at once; and now it
+    /// `is_unread`.
+    pub(crate) fn on_batch(&mut self, was_unread: bool, is_unread: bool) {
+        self.unread = self.unread + usize::from(is_unread) - usize::from(was_unread);
+        self.batches = self.batches.saturating_add(1);
+    }
+
+    /// True if an attempt may be taken now: connections come first.
+    pub(crate) fn is_turn_of_attempts(&self) -> bool {
+        self.unread == 0 || self.batches >= BATCHES_BEFORE_ATTEMPT
     }
 
     /// Takes the oldest attempt whose client still waits.
     pub(crate) fn next_attempt(&mut self) -> Option<Incoming> {
         self.drop_forgotten();
-        self.attempts.pop_front()
+        self.batches = 0;
+        self.attempts.pop_front().map(|(_, incoming)| incoming)
     }
 
     /// Drops attempts that the core has forgotten, so that no more are kept than it allows.
     fn drop_forgotten(&mut self) {
         // It forgets the oldest ones first.
-        while let Some(oldest) = self.attempts.front()
+        while let Some((_, oldest)) = self.attempts.front()
             && !self.core.is_waiting(oldest)
         {
             self.attempts.pop_front();
@@ -357,7 +389,7 @@ mod tests {
                 .core
                 .handle_datagram(now, four_tuple, None, data, &mut response);
             if let Some(DatagramEvent::NewConnection(incoming)) = event {
-                assert!(registry.on_attempt(incoming, &mut response).is_none());
+                assert!(registry.on_attempt(now, incoming, &mut response).is_none());
                 arrived += 1;
             }
             assert!(registry.attempts.len() <= MOST, "after {second} s");

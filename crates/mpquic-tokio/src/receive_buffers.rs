@@ -176,6 +176,11 @@ impl ReceiveBuffers {
         Ok(count)
     }
 
+    /// The most messages that the next call takes.
+    pub(crate) fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// Bytes of the slabs that are filled now, or kept for later.
     pub(crate) fn held(&self) -> u64 {
         let short = self.short.memory.capacity();

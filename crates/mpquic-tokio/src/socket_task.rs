@@ -33,6 +33,8 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         tokio::select! {
             biased;
             () = &mut closed => return,
+            // Only a call that finds nothing tells that all was read.
+            () = std::future::ready(()), if reader.is_unread => {}
             result = socket.readable() => if let Err(error) = result {
                 tracing::warn!(%error, local = %socket.local(), "socket failed");
                 return;
@@ -76,11 +78,14 @@ struct Reader<'a> {
     allocated: u64,
     /// What [`ReceiveBuffers::held`] was last.
     held: u64,
+    /// The last call filled all buffers, so there may be more to read.
+    is_unread: bool,
     batch: Batch,
 }
 
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
+        self.set_unread(false);
         self.endpoint.lock().set_receive_memory(self.held, 0);
     }
 }
@@ -116,18 +121,44 @@ impl<'a> Reader<'a> {
             buffers: ReceiveBuffers::default(),
             allocated: 0,
             held: 0,
+            is_unread: false,
             batch: Batch::default(),
+        }
+    }
+
+    /// Attempts have their turn once nothing is left to read, or so much was read meanwhile.
+    fn set_unread(&mut self, is_unread: bool) {
+        let was_unread = std::mem::replace(&mut self.is_unread, is_unread);
+        if !was_unread && !is_unread {
+            return;
+        }
+        let mut registry = self.endpoint.lock();
+        registry.on_batch(was_unread, is_unread);
+        if registry.has_attempts() && registry.is_turn_of_attempts() {
+            self.endpoint.attempts.notify_one();
         }
     }
 
     /// Takes one batch from the socket and runs the connections it belongs to.
     fn run(&mut self, socket: &Socket) -> io::Result<()> {
+        let lanes = self.buffers.lanes();
+        let result = self.run_batch(socket);
+        match &result {
+            Ok(count) => self.set_unread(*count == lanes),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set_unread(false),
+            Err(_) => {}
+        }
+        result.map(|_| ())
+    }
+
+    /// Returns the number of messages.
+    fn run_batch(&mut self, socket: &Socket) -> io::Result<usize> {
         let endpoint = self.endpoint;
         let batch = &mut self.batch;
         // Locked only for routing, and only once something was received.
         let mut registry = None;
         let mut now = None;
-        self.buffers.fill(
+        let count = self.buffers.fill(
             |buffers, meta| socket.receive(buffers, meta),
             |meta, data, slab| {
                 let message = Message {
@@ -138,7 +169,11 @@ impl<'a> Reader<'a> {
                     data,
                     slab,
                 };
-                let registry = registry.get_or_insert_with(|| endpoint.lock());
+                let registry = registry.get_or_insert_with(|| {
+                    let mut registry = endpoint.lock();
+                    registry.tell_lag(message.now);
+                    registry
+                });
                 batch.route(registry, message);
             },
         )?;
@@ -161,7 +196,7 @@ impl<'a> Reader<'a> {
             // If the send buffer is full, the answer is dropped: a peer that needs it asks again.
             socket.send(&transmit, &answer);
         }
-        let Some(now) = now else { return Ok(()) };
+        let Some(now) = now else { return Ok(count) };
         let mut routed = batch.routed.drain(..);
         for (_, connection, count) in batch.runs.drain(..) {
             let mut items = routed.by_ref().take(count);
@@ -169,7 +204,7 @@ impl<'a> Reader<'a> {
             // A connection that panicked leaves some of its own.
             items.for_each(drop);
         }
-        Ok(())
+        Ok(count)
     }
 }
 
@@ -196,7 +231,7 @@ impl Batch {
                     self.push(registry, handle, Arrival::Reset);
                 }
                 Some(DatagramEvent::NewConnection(incoming)) => {
-                    match registry.on_attempt(incoming, &mut self.response) {
+                    match registry.on_attempt(now, incoming, &mut self.response) {
                         Some(transmit) => self.answer(transmit),
                         None => self.has_attempt = true,
                     }

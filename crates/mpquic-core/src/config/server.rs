@@ -51,12 +51,27 @@ pub struct ServerOptions {
     /// From this many half-open connections on, clients have to prove their address: an attempt
     /// without a valid token is answered with a Retry, which costs its client one round trip, and
     /// the application does not see it. So a flood from forged addresses cannot keep other clients
-    /// out. With 0, every client has to; above `max_half_open`, none. The default is 1024. Forged
-    /// attempts end after [`max_handshake_duration`], so with the default of that no more than about
-    /// 50 of them per second cost more than a Retry.
+    /// out. With 0, every client has to. The default is 1024.
+    pub retry_threshold: usize,
+    /// Below this many half-open connections, no client has to prove its address or is dropped,
+    /// unless [`Self::retry_threshold`] is lower. From here on, clients have to prove their address
+    /// while more connections are half-open than these and twice those that completed their handshake
+    /// in a second: clients come faster than they complete. The default is 64. As forged attempts
+    /// never complete and end after [`max_handshake_duration`], only a few of them per second cost
+    /// more than a Retry. With this and `retry_threshold` above `max_half_open`, no client has to
+    /// prove its address.
     ///
     /// [`max_handshake_duration`]: super::TransportOptions::max_handshake_duration
-    pub retry_threshold: usize,
+    pub retry_floor: usize,
+    /// Once the driver lags behind so long, clients have to prove their address, unless there are
+    /// fewer half-open connections than [`Self::retry_floor`]. 20 ms by default. The lag is the time
+    /// for which the oldest attempt has waited for the application to take it, and the driver tells it
+    /// to [`Endpoint::set_lag`](crate::Endpoint::set_lag).
+    pub retry_lag: Duration,
+    /// Once the driver lags behind so long, clients get no answer, not even a Retry, and try again
+    /// later; unless there are fewer half-open connections than [`Self::retry_floor`]. So the server
+    /// spends its time on those whom it can serve in time. 100 ms by default.
+    pub max_lag: Duration,
 }
 
 impl ServerOptions {
@@ -80,6 +95,9 @@ impl ServerOptions {
             max_connections: 1 << 16,
             max_half_open: 1 << 12,
             retry_threshold: 1 << 10,
+            retry_floor: 64,
+            retry_lag: Duration::from_millis(20),
+            max_lag: Duration::from_millis(100),
         }
     }
 

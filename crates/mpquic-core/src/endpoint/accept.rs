@@ -275,7 +275,9 @@ impl Endpoint {
         self.stats.retries += 1;
         let unproven = Unproven {
             server: &incoming.server,
-            initial: &incoming.initial,
+            version: incoming.initial.version,
+            dcid: incoming.initial.dcid,
+            scid: incoming.initial.scid,
             four_tuple: incoming.four_tuple(),
         };
         Ok(self.answers.retry(now, &unproven, retry_scid, buf))

@@ -9,7 +9,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::answer_log::AnswerLog;
-use super::initial::FirstInitial;
 use super::server::Server;
 use super::stateless_reset;
 use crate::crypto::tokens::{ResetKey, Token};
@@ -23,7 +22,10 @@ use crate::wire::header::{self, Peek};
 /// A client whose address is not proven.
 pub(super) struct Unproven<'a> {
     pub(super) server: &'a Server,
-    pub(super) initial: &'a FirstInitial,
+    pub(super) version: Version,
+    /// The connection IDs of its Initial.
+    pub(super) dcid: ConnectionId,
+    pub(super) scid: ConnectionId,
     pub(super) four_tuple: FourTuple,
 }
 
@@ -84,16 +86,17 @@ impl Answers {
         retry_scid: ConnectionId,
         buf: &mut Vec<u8>,
     ) -> Transmit {
-        let Server { config, token_key } = client.server;
-        let FirstInitial {
+        let Unproven {
+            server,
             version,
             dcid,
             scid,
-            ..
-        } = client.initial;
+            four_tuple,
+        } = client;
+        let Server { config, token_key } = server;
         let token = Token::Retry {
             version: *version,
-            address: client.four_tuple.remote,
+            address: four_tuple.remote,
             original_dcid: *dcid,
             retry_scid,
             issued: config.time_source.now(),
@@ -112,8 +115,8 @@ impl Answers {
                 token: &token,
             },
         };
-        self.log.sent(now, client.server, &packet);
-        Transmit::without_connection(client.four_tuple, buf)
+        self.log.sent(now, server, &packet);
+        Transmit::without_connection(*four_tuple, buf)
     }
 
     /// Answers a packet of `size` bytes to a connection that is not known here (RFC 9000 section

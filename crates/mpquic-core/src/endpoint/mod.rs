@@ -9,6 +9,7 @@ mod compact_cids;
 mod connect;
 mod incoming;
 mod initial;
+mod pressure;
 mod routes;
 mod routing;
 mod server;

@@ -91,6 +91,8 @@ pub(super) struct Routes {
     accepted: usize,
     /// Accepted connections whose handshake is not complete.
     half_open: usize,
+    /// Accepted connections whose handshake was completed, so far.
+    completed: u64,
     cids: CidMap<CompactRoute>,
     /// The last result of a lookup in `cids`, because datagrams of a connection come in runs.
     recent: Option<(ConnectionId, Route)>,
@@ -165,6 +167,11 @@ impl Routes {
     /// Those whose handshake is not complete.
     pub(super) fn half_open(&self) -> usize {
         self.half_open
+    }
+
+    /// Accepted connections, so far, whose handshake was completed.
+    pub(super) fn completed(&self) -> u64 {
+        self.completed
     }
 
     /// Registers a client's connection under its first connection ID.
@@ -269,6 +276,7 @@ impl Routes {
                 {
                     registered.stage = Stage::Complete;
                     self.half_open -= 1;
+                    self.completed += 1;
                 }
             }
             RouteChange::Drained => self.remove(handle),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint};
@@ -14,6 +14,7 @@ use super::answers::{Answers, Unproven};
 use super::attempts::Attempts;
 use super::incoming::Incoming;
 use super::initial::FirstInitial;
+use super::pressure::{Demand, Pressure};
 use super::routes::{ConnectionHandle, InitialRoute, Route, RouteCounts, Routes};
 use super::server::Server;
 use super::stateless_reset::MIN_RESET;
@@ -122,6 +123,7 @@ pub struct Endpoint {
     pub(super) routes: Routes,
     pub(super) attempts: Attempts,
     pub(super) used_tokens: UsedTokens,
+    pub(super) pressure: Pressure,
     pub(super) answers: Answers,
     pub(super) stats: EndpointStats,
 }
@@ -148,6 +150,7 @@ impl Endpoint {
             routes: Routes::default(),
             attempts: Attempts::new(),
             used_tokens: UsedTokens::new(USED_TOKENS),
+            pressure: Pressure::default(),
             stats: EndpointStats::default(),
         }
     }
@@ -260,13 +263,14 @@ impl Endpoint {
                 true => Err(Silent::Kept),
                 false => Err(Silent::Dropped),
             },
-            None if kind == PacketKind::Initial => self.take_attempt(now, dcid, datagram, buf),
+            None if kind == PacketKind::Initial => self.meet(now, dcid, datagram, buf),
             None => Err(Silent::Dropped),
         }
     }
 
-    /// Handles a datagram that may be the first one of a client.
-    fn take_attempt(
+    /// Handles a datagram that may be the first one of a client. While many come, those that are
+    /// not let in cost as little as possible: they are not even opened.
+    fn meet(
         &mut self,
         now: Instant,
         dcid: ConnectionId,
@@ -278,17 +282,55 @@ impl Endpoint {
         if datagram.data.len() < MIN_DATAGRAM {
             return Err(Silent::Dropped);
         }
+        let demand = self.demand(now, &server.config);
+        if demand == Demand::Patience {
+            self.stats.dropped_at_max_lag += 1;
+            return Err(Silent::Dropped);
+        }
+        if demand == Demand::Proof
+            && self.has_room(&server.config)
+            && let Some(peek) = header::peek(&datagram.data, 0)
+            && peek.is_initial_without_token()
+            && let Some(version) = Version::from_u32(peek.version)
+        {
+            // RFC 9000 section 7.2
+            if dcid.len() < MIN_INITIAL_DCID {
+                return Err(Silent::Dropped);
+            }
+            let client = Unproven {
+                server: &server,
+                version,
+                dcid,
+                scid: ConnectionId::new(peek.scid),
+                four_tuple: datagram.four_tuple,
+            };
+            let retry = self.retry_on_demand(now, &client, buf);
+            return retry.map(DatagramEvent::Response).ok_or(Silent::Dropped);
+        }
+        self.take_attempt(now, &server, datagram, demand, buf)
+    }
+
+    /// Opens a datagram that may be the first one of a client, and decides about the client.
+    fn take_attempt(
+        &mut self,
+        now: Instant,
+        server: &Arc<Server>,
+        datagram: UnroutedDatagram,
+        demand: Demand,
+        buf: &mut Vec<u8>,
+    ) -> Result<DatagramEvent, Silent> {
         let first = datagram.detached();
         let four_tuple = datagram.four_tuple;
         let opened = FirstInitial::open(datagram.data, &*server.config.crypto);
         let (initial, token) = opened.ok_or(Silent::Dropped)?;
+        let dcid = initial.dcid;
         // RFC 9000 section 7.2; after a Retry the connection ID is one of ours
         if dcid.len() < MIN_INITIAL_DCID && token.is_empty() {
             return Err(Silent::Dropped);
         }
         let remote = four_tuple.remote;
-        let admission = Admission::new(&initial, &token, remote, &server, &mut self.used_tokens);
-        let answer = match self.judge(&server.config, admission) {
+        let admission = Admission::new(&initial, &token, remote, server, &mut self.used_tokens);
+        let answer = match self.judge(&server.config, admission, demand) {
             Verdict::Take(admission) => {
                 let place = self.attempts.insert(now, dcid);
                 self.routes.insert_attempt(dcid, place.key());
@@ -297,13 +339,15 @@ impl Endpoint {
                     first,
                     initial,
                     admission,
-                    server,
+                    server: server.clone(),
                 }));
             }
             Verdict::Retry => {
                 let client = Unproven {
-                    server: &server,
-                    initial: &initial,
+                    server,
+                    version: initial.version,
+                    dcid,
+                    scid: initial.scid,
                     four_tuple,
                 };
                 self.retry_on_demand(now, &client, buf)
@@ -319,30 +363,48 @@ impl Endpoint {
         &mut self,
         config: &ServerConfig,
         admission: Result<Admission, InvalidToken>,
+        demand: Demand,
     ) -> Verdict {
         let Ok(admission) = admission else {
             self.stats.invalid_tokens += 1;
             return Verdict::Close(TransportErrorCode::INVALID_TOKEN);
         };
-        let waiting = self.attempts.waiting();
-        let are_all_open = self.routes.accepted() + waiting >= config.max_connections;
-        let is_full = self.memory.is_full();
-        if self.is_refusing || waiting >= config.max_incoming || are_all_open || is_full {
+        if !self.has_room(config) {
             self.stats.refused_handshakes += 1;
-            self.stats.refused_at_max_connections += u64::from(are_all_open);
-            self.stats.refused_at_memory_limit += u64::from(is_full);
+            self.stats.refused_at_max_connections += u64::from(self.are_all_open(config));
+            self.stats.refused_at_memory_limit += u64::from(self.memory.is_full());
             return Verdict::Close(TransportErrorCode::CONNECTION_REFUSED);
         }
-        let half_open = self.half_open_connections();
-        let is_crowded = half_open >= config.retry_threshold || self.memory.is_short();
-        if !admission.address_validated && is_crowded {
+        if !admission.address_validated && demand != Demand::Nothing {
             return Verdict::Retry;
         }
-        if half_open >= config.max_half_open {
+        if self.half_open_connections() >= config.max_half_open {
             self.stats.dropped_at_max_half_open += 1;
             return Verdict::Drop;
         }
         Verdict::Take(admission)
+    }
+
+    /// What clients have to do to be let in.
+    fn demand(&mut self, now: Instant, config: &ServerConfig) -> Demand {
+        let half_open = self.half_open_connections();
+        let completed = self.routes.completed();
+        let demand = self.pressure.demand(now, config, half_open, completed);
+        match self.memory.is_short() {
+            true => demand.max(Demand::Proof),
+            false => demand,
+        }
+    }
+
+    /// False if clients are refused, whoever they are.
+    fn has_room(&self, config: &ServerConfig) -> bool {
+        let is_waiting_full = self.attempts.waiting() >= config.max_incoming;
+        let is_full = is_waiting_full || self.are_all_open(config) || self.memory.is_full();
+        !self.is_refusing && !is_full
+    }
+
+    fn are_all_open(&self, config: &ServerConfig) -> bool {
+        self.routes.accepted() + self.attempts.waiting() >= config.max_connections
     }
 
     /// Asks a client to prove its address, if a connection ID is free.
@@ -398,6 +460,13 @@ impl Endpoint {
     /// [`memory_limit`](crate::config::EndpointOptions::memory_limit).
     pub fn set_buffer_memory(&mut self, bytes: u64) {
         self.memory.set_buffers(bytes);
+    }
+
+    /// Tells the endpoint for how long the oldest attempt to connect has waited for the application to
+    /// take it, while datagrams of connections went first: so long the driver lags behind. See
+    /// [`retry_lag`](crate::config::ServerOptions::retry_lag).
+    pub fn set_lag(&mut self, lag: Duration) {
+        self.pressure.lag = lag;
     }
 
     /// Replaces the server configuration; `None` refuses new connections from now on.

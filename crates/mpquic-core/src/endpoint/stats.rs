@@ -20,6 +20,9 @@ pub struct EndpointStats {
     /// Connection attempts that got no answer because there were
     /// [`max_half_open`](crate::config::ServerOptions::max_half_open) half-open connections.
     pub dropped_at_max_half_open: u64,
+    /// Connection attempts that got no answer because the driver lagged behind by
+    /// [`max_lag`](crate::config::ServerOptions::max_lag).
+    pub dropped_at_max_lag: u64,
     /// Connection attempts that got no answer: ignored or dropped by the application, or not decided
     /// on in time.
     pub ignored_handshakes: u64,
@@ -27,9 +30,10 @@ pub struct EndpointStats {
     pub invalid_tokens: u64,
     /// Retry packets sent.
     pub retries: u64,
-    /// Those of them that the endpoint sent by itself, because there were
-    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) half-open connections or
-    /// little memory was left.
+    /// Those of them that the endpoint sent by itself, because there were more half-open connections
+    /// than [`retry_floor`](crate::config::ServerOptions::retry_floor) and
+    /// [`retry_threshold`](crate::config::ServerOptions::retry_threshold) allow, the driver lagged
+    /// behind or little memory was left.
     pub retries_on_demand: u64,
     /// Version Negotiation packets sent.
     pub version_negotiations: u64,

@@ -321,6 +321,9 @@ fn datagrams_of_attempts_are_bounded() {
     };
     // 8 MiB, in pieces of 32 KiB, which is what one attempt may have.
     let pieces = 256;
+    // None of them has to prove its address.
+    test.options.retry_floor = 1000;
+    test.set_max_incoming(1000);
     let mut waiting = Vec::new();
     for number in 0..=pieces {
         waiting.push(test.incoming(initial(cid(number), b"")));

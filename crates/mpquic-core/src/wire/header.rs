@@ -336,6 +336,16 @@ pub struct Peek<'a> {
     rest: &'a [u8],
 }
 
+impl Peek<'_> {
+    /// True for an Initial without a token that does not end before its packet number.
+    pub(crate) fn is_initial_without_token(&self) -> bool {
+        let mut rest = self.rest;
+        self.kind == PacketKind::Initial
+            && take_varint(&mut rest) == Some(0)
+            && take_varint(&mut rest).is_some_and(|length| length <= rest.len() as u64)
+    }
+}
+
 /// Reads the part of the first header that all versions of QUIC share (RFC 8999). `None` if the
 /// datagram is too short or, in versions we know and Version Negotiation, a connection ID too long.
 pub fn peek(datagram: &[u8], local_cid_length: usize) -> Option<Peek<'_>> {

@@ -1,7 +1,7 @@
 //! A server with many clients, most of whom do not mean well: how many half-open and open connections
 //! there may be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use mpquic_core::config::ServerOptions;
 use mpquic_core::{EndpointEvent, Incoming, TransportErrorCode};
@@ -220,6 +220,22 @@ impl Crowd {
         }
     }
 
+    /// What a client and a connection of the server have to say to each other until the handshake is
+    /// complete on both sides takes no time.
+    fn complete(&mut self, handle: ConnectionHandle, visitor: &mut Visitor) {
+        while !visitor.connection.is_handshake_confirmed() {
+            let mut connection = self.connections.remove(&handle).unwrap();
+            let sent = self.sent(&mut connection);
+            self.connections.insert(handle, connection);
+            for data in sent {
+                self.give(visitor, data);
+            }
+            for data in self.sent(&mut visitor.connection) {
+                self.arrive(visitor.address, data);
+            }
+        }
+    }
+
     /// A client that has sent its first datagram after the server's Retry; with that datagram.
     fn proven(&mut self) -> (Visitor, BytesMut) {
         let mut visitor = self.visitor();
@@ -245,7 +261,10 @@ fn close_code(crowd: &mut Crowd, visitor: &mut Visitor, close: BytesMut) -> Tran
 #[test]
 fn a_flood_from_forged_addresses_keeps_nobody_out() {
     const FLOOD: u64 = 10_000;
-    const MOST: u64 = 1024;
+    /// `retry_floor`.
+    const MOST: u64 = 64;
+    /// For a handshake that has completed.
+    const MORE: u64 = 2;
     let mut crowd = Crowd::new(|_| {});
     let mut honest = None;
     for number in 0..FLOOD {
@@ -258,7 +277,7 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
             Reaction::Answer(retry) => assert!(number >= MOST && retry.len() < size / 3),
             other => panic!("{other:?}"),
         }
-        assert!(crowd.server.half_open_connections() as u64 <= MOST);
+        assert!(crowd.server.half_open_connections() as u64 <= MOST + MORE);
         if number == FLOOD / 2 {
             let mut visitor = crowd.visitor();
             crowd.exchange(&mut visitor);
@@ -267,11 +286,11 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
         }
     }
     let stats = crowd.server.stats();
-    assert_eq!(stats.accepted_handshakes, MOST + 1);
-    assert_eq!(stats.retries_on_demand, FLOOD - MOST + 1);
+    assert_eq!(stats.accepted_handshakes, MOST + 1 + MORE);
+    assert_eq!(stats.retries_on_demand, FLOOD - MOST + 1 - MORE);
     assert_eq!(stats.retries, stats.retries_on_demand);
-    assert_eq!(crowd.server.half_open_connections() as u64, MOST);
-    assert_eq!(crowd.server.open_connections() as u64, MOST + 1);
+    assert_eq!(crowd.server.half_open_connections() as u64, MOST + MORE);
+    assert_eq!(crowd.server.open_connections() as u64, MOST + MORE + 1);
 
     // They end on their own, and there is room for as many again.
     crowd.wait(20 * SECOND);
@@ -281,6 +300,90 @@ fn a_flood_from_forged_addresses_keeps_nobody_out() {
     let (address, initial) = crowd.forged();
     let incoming = crowd.arrive(address, initial).attempt();
     assert!(!incoming.remote_address_validated());
+}
+
+/// The more handshakes complete, the more may be under way before clients have to prove their
+/// addresses: far more than come in a round trip.
+#[test]
+fn clients_who_complete_their_handshakes_are_not_asked_for_proof() {
+    const ROUND_TRIP: usize = 400;
+    let mut crowd = Crowd::new(|_| {});
+    let mut under_way = VecDeque::new();
+    let mut most = 0;
+    for millisecond in 0..4000 {
+        crowd.now += MS;
+        // 100 a second, and then 500.
+        if millisecond % 10 == 0 || (millisecond >= 2000 && millisecond % 2 == 0) {
+            let mut visitor = crowd.visitor();
+            let initial = crowd.sent(&mut visitor.connection).remove(0);
+            let incoming = crowd.arrive(visitor.address, initial).attempt();
+            let handle = crowd.accept(incoming);
+            under_way.push_back((millisecond + ROUND_TRIP, handle, visitor));
+        }
+        most = most.max(crowd.server.half_open_connections());
+        if under_way.front().is_some_and(|(at, ..)| *at <= millisecond)
+            && let Some((_, handle, mut visitor)) = under_way.pop_front()
+        {
+            crowd.complete(handle, &mut visitor);
+        }
+    }
+    assert!(most > 190, "{most} at a time");
+    assert_eq!(crowd.server.stats().retries, 0);
+}
+
+/// While the driver lags behind, clients have to prove their addresses, and later they get no answer.
+/// Once it has caught up, they come in again. A few are always let in.
+#[test]
+fn a_server_that_lags_behind_lets_fewer_in() {
+    const FEW: usize = 8;
+    const MANY: usize = 20;
+    let lags = [0, 19, 20, 99].map(|lag| lag * MS);
+    let mut crowd = Crowd::new(|options| {
+        options.retry_floor = FEW;
+        // Only the lag decides.
+        options.retry_lag = 20 * MS;
+        options.max_lag = 100 * MS;
+    });
+    // Some handshakes complete, so that many may be under way.
+    for _ in 0..MANY {
+        let mut visitor = crowd.visitor();
+        let initial = crowd.sent(&mut visitor.connection).remove(0);
+        let incoming = crowd.arrive(visitor.address, initial).attempt();
+        let handle = crowd.accept(incoming);
+        crowd.complete(handle, &mut visitor);
+    }
+    crowd.server.set_lag(SECOND);
+    for _ in 0..FEW {
+        let (address, initial) = crowd.forged();
+        let incoming = crowd.arrive(address, initial).attempt();
+        crowd.accept(incoming);
+    }
+    let (honest, proven) = {
+        crowd.server.set_lag(lags[3]);
+        crowd.proven()
+    };
+    let mut reactions = Vec::new();
+    for lag in [lags[0], lags[1], lags[2], lags[3], 100 * MS] {
+        crowd.server.set_lag(lag);
+        let (address, initial) = crowd.forged();
+        reactions.push(match crowd.arrive(address, initial) {
+            Reaction::Attempt(incoming) => {
+                crowd.server.ignore(*incoming);
+                "let in"
+            }
+            Reaction::Answer(_) => "Retry",
+            _ => "nothing",
+        });
+    }
+    let expected = ["let in", "let in", "Retry", "Retry", "nothing"];
+    assert_eq!(reactions, expected);
+    // Not even those who have proven their addresses.
+    let reaction = crowd.arrive(honest.address, proven.clone());
+    assert!(matches!(reaction, Reaction::Nothing), "{reaction:?}");
+    assert_eq!(crowd.server.stats().dropped_at_max_lag, 2);
+    crowd.server.set_lag(lags[3]);
+    let incoming = crowd.arrive(honest.address, proven).attempt();
+    assert!(incoming.remote_address_validated());
 }
 
 /// Attempts that wait for the application are half-open, too: it may accept them all at once.

@@ -33,7 +33,7 @@ async fn a_server_that_restarted_ends_the_connections_it_does_not_know() -> Test
     Ok(())
 }
 
-/// TLS takes long. Between two attempts, datagrams of connections have their turn.
+/// TLS takes long. Sockets are read before attempts are taken, but for one in 16 batches.
 #[tokio::test(start_paused = true)]
 async fn attempts_that_come_together_do_not_hold_up_connections() -> TestResult {
     const ATTEMPTS: usize = 200;
@@ -55,7 +55,7 @@ async fn attempts_that_come_together_do_not_hold_up_connections() -> TestResult 
     let mut stream = b.accept_uni().await?;
     assert_eq!(stream.read_to_end(100).await?, b"behind them");
     let first = accepted() - before;
-    assert!(first < 50, "{first} of {ATTEMPTS} were accepted first");
+    assert!(first < 8, "{first} of {ATTEMPTS} were accepted first");
     for connecting in connecting? {
         connecting.await?;
     }

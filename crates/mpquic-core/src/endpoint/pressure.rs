@@ -1,0 +1,73 @@
+//! [`Pressure`]: whether clients come faster than they can be served.
+
+use std::time::{Duration, Instant};
+
+use crate::config::ServerConfig;
+
+/// Handshakes that complete are counted for this long.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// What clients have to do to be let in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Demand {
+    /// Nothing.
+    Nothing,
+    /// Prove their addresses.
+    Proof,
+    /// Come again later: they get no answer.
+    Patience,
+}
+
+/// Watches how many handshakes complete, and how far the driver lags behind.
+#[derive(Debug, Default)]
+pub(super) struct Pressure {
+    /// For how long the oldest attempt has waited to be taken.
+    pub(super) lag: Duration,
+    /// When the present period began, and how many handshakes were complete then.
+    period: Option<(Instant, u64)>,
+    /// Handshakes that completed in the period before.
+    before: u64,
+}
+
+impl Pressure {
+    /// What is demanded while there are so many half-open connections and so many handshakes were
+    /// completed in all.
+    pub(super) fn demand(
+        &mut self,
+        now: Instant,
+        config: &ServerConfig,
+        half_open: usize,
+        completed: u64,
+    ) -> Demand {
+        let recent = self.recent(now, completed);
+        let are_many = half_open >= config.retry_floor;
+        if are_many && self.lag >= config.max_lag {
+            return Demand::Patience;
+        }
+        // A handshake takes two seconds at most, as a rule: if more are under way than complete in that
+        // time, some will not complete.
+        let usual = recent
+            .saturating_mul(2)
+            .saturating_add(config.retry_floor as u64);
+        let come_faster = half_open as u64 >= usual || self.lag >= config.retry_lag;
+        match half_open >= config.retry_threshold || (are_many && come_faster) {
+            true => Demand::Proof,
+            false => Demand::Nothing,
+        }
+    }
+
+    /// How many handshakes completed in this period or the one before, whichever are more.
+    fn recent(&mut self, now: Instant, completed: u64) -> u64 {
+        let (start, at_start) = *self.period.get_or_insert((now, completed));
+        let elapsed = now.saturating_duration_since(start);
+        if elapsed >= PERIOD {
+            self.before = match elapsed < 2 * PERIOD {
+                true => completed - at_start,
+                false => 0,
+            };
+            self.period = Some((now, completed));
+            return self.before;
+        }
+        self.before.max(completed - at_start)
+    }
+}
