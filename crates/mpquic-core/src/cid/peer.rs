@@ -16,6 +16,10 @@ use crate::wire::frame::NewConnectionId;
 /// This many unacknowledged retirements are always tolerated (MP-107).
 const MIN_RETIREMENTS: usize = 32;
 
+/// This many connection IDs may always arrive after the peer had them retired, counted from its last
+/// such frame. Of an honest peer these are a few that were lost, and copies of them.
+const MIN_LATE: u32 = 128;
+
 /// How many gaps in the sequence numbers are tolerated beyond `active_connection_id_limit`. An
 /// honest peer causes fewer, because it counts up by one and issues no more than the limit.
 const EXTRA_GAPS: usize = 16;
@@ -81,6 +85,8 @@ pub(crate) struct PeerCids {
     retire_prior_to: u64,
     /// One more than the highest sequence number that arrived.
     next_sequence: u64,
+    /// How many have arrived since `retire_prior_to` rose although they were to be retired.
+    late: u32,
     /// `Some` while there are any. Most paths never have any, so this saves memory.
     pending: Option<Box<PendingRetirements>>,
     /// True if a frame in `pending` may be queued.
@@ -106,6 +112,7 @@ impl PeerCids {
             unused: SmallVec::new(),
             retire_prior_to: 0,
             next_sequence: 0,
+            late: 0,
             pending: None,
             queued: false,
             abandoned: false,
@@ -174,6 +181,7 @@ impl PeerCids {
             }
         } else {
             // MP-104: a late frame about a connection ID that is retired already
+            self.late = self.late.saturating_add(1);
             self.queue_retirement(frame.sequence_number);
         }
         if frame.retire_prior_to > self.retire_prior_to {
@@ -226,7 +234,7 @@ impl PeerCids {
             Fault::ConnectionIdsBeyondLimit
         } else if self.gaps() >= limit.saturating_add(EXTRA_GAPS) {
             Fault::SequenceGaps
-        } else if self.retirements() > self.max_retirements() {
+        } else if self.retirements() > self.max_retirements() || self.late > self.max_late() {
             // MP-107
             Fault::TooManyRetirements
         } else {
@@ -241,6 +249,12 @@ impl PeerCids {
 
     fn retirements(&self) -> usize {
         self.pending.as_ref().map_or(0, |it| it.len())
+    }
+
+    /// Each of these makes us answer, so they are bounded even if the answers are acknowledged. An
+    /// honest peer repeats no more than it had issued.
+    fn max_late(&self) -> u32 {
+        self.limit.saturating_mul(4).max(MIN_LATE)
     }
 
     fn max_retirements(&self) -> usize {
@@ -365,6 +379,7 @@ impl PeerCids {
         tokens: &mut impl ResetTokens,
     ) {
         self.retire_prior_to = bound;
+        self.late = 0;
         if let Some(pending) = &mut self.pending {
             pending.missing.remove_below(bound);
         }

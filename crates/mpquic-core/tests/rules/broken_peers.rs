@@ -265,6 +265,31 @@ fn floods_of_advice_are_violations() {
     }
 }
 
+/// One frame that asks for more to be retired than was ever issued for a path, and each further
+/// connection ID is late: it is retired, so another one is issued, and so on. It ends.
+#[test]
+fn connection_ids_that_are_late_again_and_again_are_a_violation() {
+    for side in SIDES {
+        let mut net = Net::connected(Options::default());
+        let frame = Frame::PathNewConnectionId(PathNewConnectionId {
+            path_id: ONE,
+            new_connection_id: NewConnectionId {
+                sequence_number: 16_385,
+                retire_prior_to: 16_385,
+                connection_id: ConnectionId::new(&[9; 8]),
+                stateless_reset_token: [9; 16],
+            },
+        });
+        let mut bytes = Vec::new();
+        frame.encode(&mut bytes);
+        net.connection(!side).inject(SpaceId::Data(ZERO), &bytes);
+        let sent = net.wait(10 * SECOND).len();
+        let violation = (Fault::TooManyRetirements, 0x3e78);
+        assert_eq!(net.fault(side), Some(violation), "after {sent} datagrams");
+        assert!(sent < 400, "{sent} datagrams");
+    }
+}
+
 /// A slow drip of the same is no reason to close, and nothing piles up.
 #[test]
 fn advice_now_and_then_is_ignored() {

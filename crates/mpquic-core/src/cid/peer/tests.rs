@@ -143,6 +143,43 @@ fn mp_104_a_late_connection_id_is_retired_at_once() {
     assert_eq!(user.current(), Some(cid(5)));
 }
 
+/// Each makes us send a frame, and its sender may go on like that without end.
+#[test]
+fn late_connection_ids_are_bounded_even_if_their_retirement_is_acknowledged() {
+    let mut user = open(1);
+    let _ = user.receive(&frame(20_000, 20_000)).unwrap();
+    let mut accepted = 0;
+    let error = loop {
+        match user.receive(&frame(1 + accepted % 4, 0)) {
+            Ok(_) => accepted += 1,
+            Err(error) => break error,
+        }
+        let (_, deliveries) = written(1200, |w| user.cids.write_frames(w, true));
+        for delivery in deliveries {
+            user.cids.on_delivery(delivery.of_path(), Fate::Acked);
+        }
+        assert!(accepted < 1000);
+    };
+    assert_eq!(error.fault, Fault::TooManyRetirements);
+    assert_eq!(accepted, u64::from(MIN_LATE));
+}
+
+/// Whoever replaces its connection IDs again and again may have a few of them late each time.
+#[test]
+fn late_connection_ids_are_counted_anew_after_each_replacement() {
+    let mut user = open(1);
+    for bound in (10..5000).step_by(10) {
+        let _ = user.receive(&frame(bound, bound)).unwrap();
+        for late in bound - 3..bound {
+            assert!(user.receive(&frame(late, 0)).is_ok());
+        }
+        let (_, deliveries) = written(1200, |w| user.cids.write_frames(w, true));
+        for delivery in deliveries {
+            user.cids.on_delivery(delivery.of_path(), Fate::Acked);
+        }
+    }
+}
+
 #[test]
 fn mp_104_bad_fields_are_frame_encoding_errors() {
     let mut user = open(1);
