@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use allocation_counter::measure;
 use bytes::Bytes;
@@ -24,12 +25,21 @@ struct Damage {
     allocated: u64,
     /// Bytes of memory in the account, the same.
     accounted: u64,
+    /// The most bytes of memory that were allocated at a time.
+    peak: u64,
+    /// How long it took to handle the datagrams.
+    time: Duration,
 }
 
 impl Damage {
     /// Memory for each byte sent.
     fn rate(&self) -> f64 {
         self.allocated as f64 / self.sent as f64
+    }
+
+    /// Nanoseconds for each byte sent.
+    fn nanoseconds(&self) -> f64 {
+        self.time.as_nanos() as f64 / self.sent as f64
     }
 }
 
@@ -39,6 +49,8 @@ struct Attack {
     before: u64,
     sent: u64,
     allocated: i64,
+    peak: i64,
+    time: Duration,
     number: u64,
 }
 
@@ -53,6 +65,8 @@ impl Attack {
             before,
             sent: 0,
             allocated: 0,
+            peak: 0,
+            time: Duration::ZERO,
             number: 1000,
         }
     }
@@ -62,12 +76,16 @@ impl Attack {
     }
 
     /// Runs something that counts as the server's.
+    #[expect(clippy::disallowed_methods, reason = "the time it takes is a result")]
     fn count<T>(&mut self, run: impl FnOnce(&mut Net) -> T) -> T {
         let (net, mut result) = (&mut self.net, None);
+        let start = Instant::now();
         let info = measure(|| {
             result = Some(run(net));
             net.forget_data_events(Side::Server);
         });
+        self.time += start.elapsed();
+        self.peak = self.peak.max(self.allocated + info.bytes_max as i64);
         self.allocated += info.bytes_current;
         result.expect("it ran")
     }
@@ -116,6 +134,8 @@ impl Attack {
             sent: self.sent,
             allocated: u64::try_from(self.allocated).expect("more than before"),
             accounted: accounted.saturating_sub(self.before),
+            peak: u64::try_from(self.peak).expect("more than nothing"),
+            time: self.time,
         }
     }
 }
@@ -361,13 +381,15 @@ fn documented(name: &str) -> (f64, u64) {
     (rate, most as u64)
 }
 
-/// With `--nocapture` it prints the table.
+/// With `--nocapture` it prints the table. Times are those of this machine, and not checked.
 #[test]
 fn the_documented_figures_are_true() {
     for (name, run) in ATTACKS {
         let damage = run();
         let kept = damage.allocated.div_ceil(1024);
-        println!("| {name} | {:.1} | {kept} |", damage.rate());
+        let (rate, time) = (damage.rate(), damage.nanoseconds());
+        let peak = damage.peak.div_ceil(1024);
+        println!("| {name} | {rate:.1} | {kept} | {peak} | {time:.1} |");
         let (rate, most) = documented(name);
         assert!(
             (damage.rate() - rate).abs() < 0.1 + rate / 10.0,
