@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prints which share of the core's lines, by module, the committed seeds of the fuzz targets reach; with
-# --tests, seeds and the core's tests together. Test code does not count.
-#   fuzz/coverage.sh [--tests]
+# --unit, seeds and the core's unit tests together; with --tests, all of the core's tests, which takes long as
+# nothing is optimised. Test code does not count.
+#   fuzz/coverage.sh [--unit | --tests]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 nightly=$(cat .ci/nightly)
@@ -28,11 +29,20 @@ for seeds in fuzz/seeds/*; do
         { echo "$(basename "$seeds") fails on its seeds" >&2; exit 1; }
     objects+=(-object "$program")
 done
-if [[ ${1:-} == --tests ]]; then
+case ${1:-} in
+"") programs=() ;;
+--unit) programs=(--lib) ;;
+--tests) programs=(--lib --tests) ;;
+*)
+    echo "unknown option $1" >&2
+    exit 2
+    ;;
+esac
+if [[ ${#programs[@]} != 0 ]]; then
     while read -r program; do
         (cd crates/mpquic-core && LLVM_PROFILE_FILE=$profiles/tests-%p.profraw "$program" -q >/dev/null)
         objects+=(-object "$program")
-    done < <(cargo "+$nightly" test -p mpquic-core --locked --lib --tests --no-run --message-format=json |
+    done < <(cargo "+$nightly" test -p mpquic-core --locked "${programs[@]}" --no-run --message-format=json |
         python3 -c 'import json, sys
 for line in sys.stdin:
     made = json.loads(line)
