@@ -160,7 +160,7 @@ impl Case {
         view.queue.flow_window = 1 << 23;
         view.queue.send_buffer = 1 << 23;
         view.streams = &self.streams;
-        view.unacked = &self.unacked;
+        view = view.with_unacked(&self.unacked);
         f(&mut view);
     }
 }

@@ -72,6 +72,7 @@ mod stream;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
+mod unacked;
 #[doc(hidden)]
 pub mod unstable_wire;
 mod version;

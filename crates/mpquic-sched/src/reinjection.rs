@@ -137,7 +137,7 @@ impl Reinjecting {
     /// The oldest bytes of all, if flow control waits for them on a bad path.
     fn opportunistic(&mut self, view: &View<'_>) -> Option<Decision> {
         let blocked = view.queue.flow_credit == 0 && view.queue.unsent > 0;
-        let range = view.unacked.first().filter(|_| blocked)?;
+        let range = view.unacked().first().filter(|_| blocked)?;
         let (target, holder) = (best_other(view, range.path)?, view.path(range.path)?);
         let bad = holder.window <= 4 * u64::from(holder.mtu)
             || 4 * target.rtt.smoothed < holder.rtt.smoothed;
@@ -172,7 +172,7 @@ impl Reinjecting {
         let measured = view.usable().filter(|path| is_measured(path));
         let rtt = lowest_rtt(measured)?.rtt.smoothed;
         let age = (rtt + rtt / 10).clamp(MIN_DEADLINE, MAX_DEADLINE);
-        for range in view.unacked {
+        for range in view.unacked() {
             if !self.repeats.is_due(range.path, range) {
                 continue;
             }
@@ -191,7 +191,7 @@ impl Reinjecting {
     /// The oldest bytes that another path can repeat, once nothing new is left.
     fn after_schedule(&mut self, view: &View<'_>) -> Option<Decision> {
         let done = view.queue.idle && view.queue.unsent == 0;
-        let mut ranges = view.unacked.iter().filter(|_| done);
+        let mut ranges = view.unacked().iter().filter(|_| done);
         let (range, target) = ranges.find_map(|range| {
             let due = self.repeats.is_due(range.path, range);
             Some((range, best_other(view, range.path).filter(|_| due)?))

@@ -56,7 +56,7 @@ impl Repeats {
         view: &View<'a>,
         path: PathId,
     ) -> Option<&'a UnackedRange> {
-        let mut ranges = view.unacked.iter();
+        let mut ranges = view.unacked().iter();
         ranges.find(|range| range.path != path && self.is_due(path, range))
     }
 

@@ -102,10 +102,10 @@ impl Scene {
     }
 
     pub(crate) fn view(&self) -> View<'_> {
-        let mut view = View::new(self.now, &self.paths, &self.controller);
+        let view = View::new(self.now, &self.paths, &self.controller);
+        let mut view = view.with_unacked(&self.unacked);
         view.queue = self.queue;
         view.streams = &self.streams;
-        view.unacked = &self.unacked;
         view.random = self.random;
         view
     }

@@ -14,8 +14,11 @@ use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
 use crate::path::view::Allowance;
 use crate::random::QuickRandom;
-use crate::sched::{DataSelection, Decision, Needs, PathView, SchedulerEvent, View};
+use crate::sched::{
+    DataSelection, Decision, Needs, PathView, SchedulerEvent, UnackedRange, UnackedView, View,
+};
 use crate::stream::set::StreamSet;
+use crate::unacked::Unacked;
 
 /// The most copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
@@ -56,6 +59,8 @@ pub(super) struct SchedulerHost {
     scheduler: GuardedScheduler,
     needs: Needs,
     views: Views,
+    /// Memory for [`View::unacked`].
+    unacked: Vec<UnackedRange>,
     random: QuickRandom,
     copies: VecDeque<PendingCopy>,
     /// What was assigned last, if it sends bytes more than once.
@@ -88,6 +93,7 @@ impl SchedulerHost {
             needs: scheduler.needs(),
             scheduler,
             views: Views::default(),
+            unacked: Vec::new(),
             random: QuickRandom::new(seed),
             copies: VecDeque::new(),
             repetition: None,
@@ -126,7 +132,7 @@ impl SchedulerHost {
         if !demand.again && !self.survey(now, demand, paths, streams, outbox) {
             return None;
         }
-        let Some(assignment) = self.next(now, demand, streams, outbox) else {
+        let Some(assignment) = self.next(now, demand, paths, streams, outbox) else {
             self.pacing = self.views.first_pacer();
             return None;
         };
@@ -156,8 +162,8 @@ impl SchedulerHost {
                 return false;
             }
         }
-        self.views
-            .fill(now, self.needs, paths, streams, &outbox.controller);
+        let shown = self.needs.streams.then_some(&*streams);
+        self.views.fill(now, paths, shown, &outbox.controller);
         self.undecided = true;
         self.instead = None;
         true
@@ -168,6 +174,7 @@ impl SchedulerHost {
         &mut self,
         now: Instant,
         demand: Demand,
+        paths: &Paths,
         streams: &StreamSet,
         outbox: &mut Outbox,
     ) -> Option<Assignment> {
@@ -175,7 +182,7 @@ impl SchedulerHost {
             return Some(copy);
         }
         if std::mem::take(&mut self.undecided) {
-            let decided = self.decide(now, demand, streams, outbox);
+            let decided = self.decide(now, demand, paths, streams, outbox);
             self.instead = decided.as_ref().and_then(Assignment::instead);
             return decided;
         }
@@ -215,6 +222,7 @@ impl SchedulerHost {
         &mut self,
         now: Instant,
         demand: Demand,
+        paths: &Paths,
         streams: &StreamSet,
         outbox: &mut Outbox,
     ) -> Option<Assignment> {
@@ -222,12 +230,16 @@ impl SchedulerHost {
         queue.control = demand.control;
         queue.idle = !demand.any;
         let (events, controller) = outbox.scheduler_news();
+        let unacked = Unacked::new(paths, streams, &mut self.unacked);
         let view = View {
             now,
             paths: &self.views.paths,
             queue,
             streams: &self.views.streams,
-            unacked: &self.views.unacked,
+            unacked: match self.needs.unacked {
+                true => UnackedView::Lazy(&unacked),
+                false => UnackedView::default(),
+            },
             controller,
             random: self.random.next(),
         };
@@ -237,11 +249,11 @@ impl SchedulerHost {
             }
             self.scheduler.on_event(&event, &view);
         }
-        let has_work = demand.any || !self.views.unacked.is_empty();
-        if !has_work || !self.views.paths.iter().any(PathView::can_send) {
-            return None;
-        }
-        let decision = self.scheduler.select(&view);
+        let can_send = self.views.paths.iter().any(PathView::can_send);
+        let has_work = can_send && (demand.any || !view.unacked().is_empty());
+        let decision = has_work.then(|| self.scheduler.select(&view));
+        self.unacked = unacked.into_memory();
+        let decision = decision?;
         tracing::trace!(?decision, "scheduler");
         let urgent = queue.control || queue.retransmit > 0;
         self.enforce(decision, now, urgent)
@@ -385,6 +397,7 @@ impl SchedulerHost {
     /// Frees memory that is kept for reuse.
     pub(super) fn trim(&mut self) {
         self.views.trim();
+        self.unacked.shrink_to_fit();
         self.copies.shrink_to_fit();
     }
 }

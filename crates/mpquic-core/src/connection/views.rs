@@ -1,4 +1,4 @@
-//! [`Views`]: what the scheduler sees of paths, streams and unacknowledged data.
+//! [`Views`]: what the scheduler sees of paths and streams.
 
 use std::time::Instant;
 
@@ -6,14 +6,10 @@ use smallvec::SmallVec;
 
 use crate::congestion::Controller;
 use crate::ids::{PathId, PathStatus};
-use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::set::Paths;
 use crate::path::view::Allowance;
-use crate::sched::{Needs, PathView, Sendable, StreamView, UnackedRange};
+use crate::sched::{PathView, Sendable, StreamView};
 use crate::stream::set::StreamSet;
-
-/// The most unacknowledged ranges shown of one path.
-const MAX_UNACKED_RANGES: usize = 64;
 
 /// What the scheduler sees. Only the memory is kept from one decision to the next.
 #[derive(Debug, Default)]
@@ -22,18 +18,15 @@ pub(super) struct Views {
     /// Of the same paths.
     allowances: SmallVec<[Allowance; 1]>,
     pub(super) streams: Vec<StreamView>,
-    pub(super) unacked: Vec<UnackedRange>,
 }
 
 impl Views {
-    /// Collects the usable paths and, if the scheduler wants them, streams and unacknowledged
-    /// ranges.
+    /// Collects the usable paths and, if the scheduler wants them, streams.
     pub(super) fn fill(
         &mut self,
         now: Instant,
-        needs: Needs,
         paths: &mut Paths,
-        streams: &StreamSet,
+        streams: Option<&StreamSet>,
         controller: &dyn Controller,
     ) {
         if self.paths.capacity() == 0 {
@@ -50,51 +43,15 @@ impl Views {
         for view in &mut self.paths {
             view.usable = candidate(view) && !(available && view.status == PathStatus::Backup);
         }
-        if needs.streams {
+        if let Some(streams) = streams {
             streams.fill_stream_views(&mut self.streams);
         }
-        if needs.unacked {
-            self.fill_unacked(paths, streams);
-        }
-    }
-
-    fn fill_unacked(&mut self, paths: &Paths, streams: &StreamSet) {
-        for path in paths.iter() {
-            let start = self.unacked.len();
-            for (_, packet) in path.space.sent.iter() {
-                for delivery in &packet.deliveries {
-                    let Delivery::Stream(StreamDelivery::Data {
-                        id, offset, length, ..
-                    }) = *delivery
-                    else {
-                        continue;
-                    };
-                    let offsets = offset..offset + u64::from(length);
-                    if streams.is_unacked(id, offsets.clone()) {
-                        self.unacked.push(UnackedRange {
-                            stream: id,
-                            offsets,
-                            path: path.id,
-                            sent_at: packet.time_sent,
-                            reinjected: packet.reinjected,
-                            tag: packet.tag,
-                        });
-                    }
-                }
-                if self.unacked.len() - start >= MAX_UNACKED_RANGES {
-                    break;
-                }
-            }
-        }
-        self.unacked
-            .sort_unstable_by_key(|range| (range.sent_at, range.stream, range.offsets.start));
     }
 
     pub(super) fn clear(&mut self) {
         self.paths.clear();
         self.allowances.clear();
         self.streams.clear();
-        self.unacked.clear();
     }
 
     /// Frees memory that is kept for reuse.
@@ -103,7 +60,6 @@ impl Views {
         self.paths.shrink_to_fit();
         self.allowances.shrink_to_fit();
         self.streams.shrink_to_fit();
-        self.unacked.shrink_to_fit();
     }
 
     /// True if the path can send a datagram now.

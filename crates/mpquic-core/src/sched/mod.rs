@@ -15,6 +15,8 @@ mod decision;
 mod event;
 mod view;
 
+pub(crate) use view::{Ranges, UnackedView};
+
 pub use decision::{DataSelection, Decision, PathSet};
 pub use event::{PacketInfo, SchedulerEvent};
 pub use view::{LocalQueue, PathView, QueueView, Sendable, StreamView, UnackedRange, View};
@@ -90,7 +92,7 @@ pub trait Scheduler: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 }
 
-/// Optional parts of a [`View`] and kinds of events, filled or delivered only on request because
+/// Optional parts of a [`View`] and kinds of events, shown or delivered only on request because
 /// they cost time per packet. The default asks for none.
 ///
 /// ```
@@ -104,7 +106,7 @@ pub trait Scheduler: fmt::Debug + Send {
 pub struct Needs {
     /// Fill [`View::streams`].
     pub streams: bool,
-    /// Fill [`View::unacked`], and ask even when nothing new can be sent ([`QueueView::idle`]).
+    /// Show [`View::unacked`], and ask even when nothing new can be sent ([`QueueView::idle`]).
     pub unacked: bool,
     /// Deliver [`SchedulerEvent::Sent`], [`SchedulerEvent::Acked`], [`SchedulerEvent::Lost`] and
     /// [`SchedulerEvent::RttUpdated`].

@@ -1,5 +1,6 @@
 //! What a scheduler may look at.
 
+use std::fmt;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -201,6 +202,24 @@ impl UnackedRange {
     }
 }
 
+/// Collects unacknowledged ranges when asked for the first time.
+pub(crate) trait Ranges: fmt::Debug {
+    fn ranges(&self) -> &[UnackedRange];
+}
+
+/// Where [`View::unacked`] comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum UnackedView<'a> {
+    Known(&'a [UnackedRange]),
+    Lazy(&'a dyn Ranges),
+}
+
+impl Default for UnackedView<'_> {
+    fn default() -> Self {
+        Self::Known(&[])
+    }
+}
+
 /// The queue of movable data and the connection's credit.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
@@ -264,9 +283,8 @@ pub struct View<'a> {
     pub queue: QueueView,
     /// Streams with data, most urgent first, if [`Needs::streams`](super::Needs::streams).
     pub streams: &'a [StreamView],
-    /// Oldest unacknowledged ranges, if [`Needs::unacked`](super::Needs::unacked); about 64 per
-    /// path at most.
-    pub unacked: &'a [UnackedRange],
+    /// See [`Self::unacked`].
+    pub(crate) unacked: UnackedView<'a>,
     /// The congestion controller, for [`Controller::window_after_round`].
     pub controller: &'a dyn Controller,
     /// A random number, different for each call, from the connection's seed.
@@ -281,9 +299,26 @@ impl<'a> View<'a> {
             paths,
             queue: QueueView::default(),
             streams: &[],
-            unacked: &[],
+            unacked: UnackedView::default(),
             controller,
             random: 0,
+        }
+    }
+
+    /// The view with these unacknowledged ranges, oldest first.
+    #[must_use]
+    pub fn with_unacked(mut self, ranges: &'a [UnackedRange]) -> Self {
+        self.unacked = UnackedView::Known(ranges);
+        self
+    }
+
+    /// Oldest unacknowledged ranges, if [`Needs::unacked`](super::Needs::unacked); about 64 per
+    /// path at most. They are collected when this is called for the first time in a decision, and
+    /// cost nothing if it is not called.
+    pub fn unacked(&self) -> &'a [UnackedRange] {
+        match self.unacked {
+            UnackedView::Known(ranges) => ranges,
+            UnackedView::Lazy(source) => source.ranges(),
         }
     }
 

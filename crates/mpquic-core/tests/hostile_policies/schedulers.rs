@@ -269,7 +269,7 @@ fn assert_bounded_repetition(select: Select) {
 
 #[test]
 fn reinjecting_the_same_for_ever() {
-    assert_bounded_repetition(|view, _| match view.unacked.first() {
+    assert_bounded_repetition(|view, _| match view.unacked().first() {
         Some(range) => Decision::Reinject {
             path: view.paths[view.random as usize % view.paths.len()].id,
             stream: range.stream,
@@ -279,7 +279,7 @@ fn reinjecting_the_same_for_ever() {
         None => Decision::send(PathId(0)),
     });
     assert_bounded_repetition(|view, _| {
-        let id = view.unacked.first().map(|range| range.stream);
+        let id = view.unacked().first().map(|range| range.stream);
         let data = id.map_or(DataSelection::Next, |id| DataSelection::StreamAt {
             id,
             offset: 0,
@@ -292,7 +292,7 @@ fn reinjecting_the_same_for_ever() {
 #[test]
 fn repetitions_are_charged() {
     const SIZE: u64 = 100_000;
-    let scheduler = of(|view, _| match view.unacked.first() {
+    let scheduler = of(|view, _| match view.unacked().first() {
         Some(range) => Decision::Reinject {
             path: PathId(0),
             stream: range.stream,
@@ -315,7 +315,7 @@ fn duplicating_everything_everywhere() {
     assert_bounded_repetition(|view, call| {
         let mut copies: PathSet = (0..1000).map(PathId).collect();
         copies.extend([PathId(0), PathId(1), PathId(1), PathId(u32::MAX)]);
-        let data = match view.unacked.last() {
+        let data = match view.unacked().last() {
             Some(range) if call % 2 == 0 => DataSelection::Range {
                 id: range.stream,
                 offsets: 0..u64::MAX,
@@ -383,7 +383,7 @@ fn timers_that_are_always_due() {
 fn anything(view: &View<'_>, call: u64) -> Decision {
     let random = view.random;
     let path = PathId((random >> 8) as u32 % 4);
-    let range = view.unacked.get(random as usize % 7);
+    let range = view.unacked().get(random as usize % 7);
     let offsets = range.map_or(0..random, |range| range.offsets.clone());
     let id = range.map_or(stream(random % 3), |range| range.stream);
     let data = match (random >> 16) % 5 {

@@ -62,7 +62,7 @@ impl Rescue {
         let mut best: Option<(f64, &UnackedRange, PathId)> = None;
         for holder in view.paths {
             let oldest = view
-                .unacked
+                .unacked()
                 .iter()
                 .find(|range| range.path == holder.id && self.repeats.is_due(range.path, range));
             let mut targets = forecasts.paths().iter().filter(|to| to.can_send);

@@ -407,7 +407,7 @@ impl World {
                 view.streams = &streams;
             }
             if needs.unacked {
-                view.unacked = &unacked;
+                view = view.with_unacked(&unacked);
             }
             for event in events.drain(..) {
                 let of_packets = matches!(
@@ -423,7 +423,7 @@ impl World {
                 }
             }
             let can_send = paths.iter().any(PathView::can_send);
-            if !can_send || (view.queue.idle && view.unacked.is_empty()) {
+            if !can_send || (view.queue.idle && view.unacked().is_empty()) {
                 break;
             }
             let mut decision = Decision::Blocked;
@@ -468,7 +468,7 @@ pub(super) fn check(view: &View<'_>, decision: &Decision) -> Result<(), TestCase
             offsets,
             ..
         } => {
-            let mut held = view.unacked.iter();
+            let mut held = view.unacked().iter();
             prop_assert!(
                 held.any(|r| r.stream == *stream && r.offsets == *offsets && r.path != *path)
             );
