@@ -10,6 +10,7 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Uri};
 
+use crate::access_log::Format;
 use crate::hex;
 use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::put::Put;
@@ -49,9 +50,10 @@ pub(crate) enum Command {
 ///
 /// Over HTTP/3, with a page for each directory that has no index.html, and over HTTP/0.9.
 ///
-/// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of a
-/// self-signed certificate, for the --pin option of `mpquic get`. Runs until SIGINT or SIGTERM, then
-/// lets open requests finish (--drain-timeout). A client, where an option limits one, is an address.
+/// Prints `listening on ADDR:PORT` for each address on stdout, then the SHA-256 fingerprint of the
+/// self-signed certificate that it made when it first ran, for the --pin option of `mpquic get`.
+/// Runs until SIGINT or SIGTERM, then lets open requests finish (--drain-timeout). A client, where
+/// an option limits one, is an address.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directory to serve; nothing outside it is ever sent
@@ -63,7 +65,7 @@ pub(crate) struct Serve {
     /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Certificate chain; without it a self-signed certificate is made
+    /// Certificate chain; without it a self-signed certificate is made, and kept
     #[arg(long, value_name = "PEM", requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// Private key of the certificate
@@ -88,6 +90,20 @@ pub(crate) struct Serve {
     /// them; costs a round trip
     #[arg(long)]
     pub(crate) retry: bool,
+    /// Where the self-signed certificate and its key are kept, so that clients need not pin another
+    /// one after a restart [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
+    pub(crate) state: Option<PathBuf>,
+    /// Append a line for each request to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) access_log: Option<PathBuf>,
+    /// How the lines of the access log look
+    #[arg(long, value_name = "FORMAT", default_value = "common")]
+    pub(crate) access_log_format: Format,
+    /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus, /health says
+    /// `ok`, or 503 while the server ends. Nothing protects it: name an address of your own network
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
     /// Take files, too: PUT creates and replaces files in the directory. Anybody who can reach the
     /// server may do that
     #[arg(long)]

@@ -3,13 +3,18 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use mpquic_tokio::{Connection, StoppedError, VarInt, WriteError};
 
+use crate::access_log::Entry;
+use crate::clock;
 use crate::files::{OpenContent, OpenError, Source};
 use crate::limits::{self, OpenFile, Stalled};
+use crate::observer::Observer;
 
 /// Bytes read from a file at first. Each time it is twice as much, so that little was read in vain
 /// for a client that cancels early.
@@ -91,9 +96,37 @@ pub(crate) struct Session {
     pub(crate) limits: limits::Client,
     /// Application error code of the end if the client cancels too many requests.
     pub(crate) too_many_cancelled: VarInt,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) client: IpAddr,
+}
+
+/// A request that is over.
+pub(crate) struct Over<'a> {
+    pub(crate) method: &'a str,
+    /// The path, with the query.
+    pub(crate) target: &'a str,
+    pub(crate) protocol: &'static str,
+    pub(crate) status: Option<u16>,
+    /// Bytes of the body that were sent.
+    pub(crate) bytes: u64,
+    pub(crate) began: Instant,
 }
 
 impl Session {
+    /// Counts a request, and adds it to the access log.
+    pub(crate) fn on_over(&self, over: &Over<'_>) {
+        self.observer.on_request(Entry {
+            time: clock::time_of_day(),
+            client: self.client,
+            method: over.method.to_owned(),
+            target: over.target.to_owned(),
+            protocol: over.protocol,
+            status: over.status,
+            bytes: over.bytes,
+            seconds: clock::now() - over.began,
+        });
+    }
+
     /// Ends a connection on which too many requests are cancelled: each costs the client next to
     /// nothing, and us a file opened and read.
     pub(crate) fn on_cancelled(&self) {

@@ -40,6 +40,11 @@ impl Drain {
         self.begin.send_replace(true);
     }
 
+    /// Tells whether the end has begun.
+    pub(crate) fn watch(&self) -> watch::Receiver<bool> {
+        self.begin.subscribe()
+    }
+
     /// Waits until nobody is busy.
     pub(crate) async fn done(&mut self) {
         let None = self.done.recv().await;

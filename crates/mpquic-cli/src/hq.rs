@@ -12,11 +12,10 @@ use mpquic_core::{ConnectionError, VarInt};
 use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, StoppedError, WriteError};
 use tokio::sync::mpsc;
 
-use crate::delivery::{Outlet, Refusal, Session};
+use crate::clock;
+use crate::delivery::{Outlet, Over, Refusal, Session};
 use crate::drain::Draining;
 use crate::drain::ENDS;
-use crate::files::Source;
-use crate::limits;
 use crate::protocol::{self, Ask, RequestError, Response};
 
 /// Longest request line we read.
@@ -95,17 +94,10 @@ impl protocol::Body for RecvStream {
 }
 
 /// Answers the requests of one client until the connection ends.
-pub(crate) async fn serve(
-    connection: Connection,
-    source: Arc<dyn Source>,
-    limits: limits::Client,
-    mut draining: Draining,
-) -> ConnectionError {
+pub(crate) async fn serve(session: Session, mut draining: Draining) -> ConnectionError {
     let session = Arc::new(Session {
-        connection,
-        source,
-        limits,
         too_many_cancelled: VarInt::from_u32(TOO_MANY),
+        ..session
     });
     // Every request has one of the senders until it is answered.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
@@ -164,6 +156,14 @@ impl From<ReadError> for Refusal {
     }
 }
 
+/// What the status would be if there were one.
+fn status(sent: &Result<u64, Refusal>) -> Option<u16> {
+    match sent {
+        Ok(_) => Some(200),
+        Err(refusal) => reset_code(*refusal).and_then(|code| code.try_into().ok()),
+    }
+}
+
 /// The code of the reset that tells a client; `None` if there is nobody to tell.
 fn reset_code(refusal: Refusal) -> Option<u32> {
     match refusal {
@@ -201,6 +201,7 @@ impl Outlet for Request {
 impl Request {
     async fn answer(mut self) {
         let session = self.session.clone();
+        let began = clock::now();
         let result = match self.read_target().await {
             Ok(target) => {
                 let sent = self.send_file(&target).await;
@@ -213,6 +214,14 @@ impl Request {
                     },
                 };
                 tracing::info!("GET {}: {outcome}", target.escape_debug());
+                session.on_over(&Over {
+                    method: "GET",
+                    target: &target,
+                    protocol: "HTTP/0.9",
+                    status: status(&sent),
+                    bytes: sent.as_ref().copied().unwrap_or(0),
+                    began,
+                });
                 sent.map(|_| ())
             }
             Err(refusal) => Err(refusal),

@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
     CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
 };
+use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
@@ -18,13 +19,13 @@ use mpquic_tokio::{Connection, StoppedError, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::delivery::{Outlet, Refusal, Session};
+use crate::delivery::{Outlet, Over, Refusal, Session};
 use crate::directory_page::{page, percent_encode};
 use crate::drain::Draining;
 use crate::drain::ENDS;
 use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
 use crate::http_upload::{self, Taken};
-use crate::limits::{self, OpenFile};
+use crate::limits::OpenFile;
 use crate::selection::{Selection, Version};
 
 /// The longest wait for requests that were sent before the client heard of the server's end.
@@ -41,17 +42,10 @@ const INDEX: &str = "index.html";
 type Connected = server::Connection<mpquic_h3::Connection, Bytes>;
 
 /// Answers the requests of one client until the connection ends, and tells why it did.
-pub(crate) async fn serve(
-    connection: Connection,
-    source: Arc<dyn Source>,
-    limits: limits::Client,
-    draining: Draining,
-) -> String {
+pub(crate) async fn serve(session: Session, draining: Draining) -> String {
     let session = Arc::new(Session {
-        connection,
-        source,
-        limits,
         too_many_cancelled: code(Code::H3_EXCESSIVE_LOAD),
+        ..session
     });
     let quic = mpquic_h3::Connection::new(session.connection.clone()).max_frame_size(MAX_FIELDS);
     let mut builder = server::builder();
@@ -159,6 +153,7 @@ async fn receive(session: &Session, request: RequestResolver<mpquic_h3::Connecti
         // Dropped, and so reset. What else is wrong with it, the client was told by h3.
         Ok(Err(_)) | Err(_) => return,
     };
+    let began = clock::now();
     let watch = watch(&session.connection, &stream);
     let (send, mut recv) = stream.split();
     let mut answer = Answer {
@@ -168,7 +163,7 @@ async fn receive(session: &Session, request: RequestResolver<mpquic_h3::Connecti
         watch: watch.clone(),
     };
     let outcome = answer.run(&mut recv).await;
-    log(&request, &outcome);
+    log(session, &request, &outcome, began);
     if let Err(refusal) = outcome {
         if matches!(refusal, Refusal::Failed | Refusal::BadRequest) {
             answer.send.stop_stream(Code::H3_INTERNAL_ERROR);
@@ -198,7 +193,12 @@ where
     connection.watch_stream(StreamId::from(id))
 }
 
-fn log(request: &Request<()>, outcome: &Result<(StatusCode, u64), Refusal>) {
+fn log(
+    session: &Session,
+    request: &Request<()>,
+    outcome: &Result<(StatusCode, u64), Refusal>,
+    began: Instant,
+) {
     let what: &dyn Display = match outcome {
         Ok((status, bytes)) => &format!("{}, {bytes} bytes", status.as_u16()),
         Err(Refusal::Stalled) => &"given up, the client reads nothing",
@@ -207,6 +207,18 @@ fn log(request: &Request<()>, outcome: &Result<(StatusCode, u64), Refusal>) {
     };
     let (method, path) = (request.method(), request.uri().path());
     tracing::info!("{method} {}: {what}", path.escape_debug());
+    let answered = outcome.as_ref().ok();
+    session.on_over(&Over {
+        method: method.as_str(),
+        target: request
+            .uri()
+            .path_and_query()
+            .map_or(path, PathAndQuery::as_str),
+        protocol: "HTTP/3",
+        status: answered.map(|(status, _)| status.as_u16()),
+        bytes: answered.map_or(0, |(_, bytes)| *bytes),
+        began,
+    });
 }
 
 /// Reads what follows a request, in most cases only the end of the stream. Dropping the stream

@@ -5,21 +5,25 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mpquic_core::crypto::rustls::QuicServerConfig;
+use mpquic_core::config::EndpointOptions;
 use mpquic_tokio::{Endpoint, Incoming, InvalidOption, ServerConfig, VarInt};
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use tokio::net::TcpListener;
 
+use crate::access_log::{AccessLog, Format};
 use crate::args::Serve;
-use crate::drain::{CLOSE_TIME, Draining, ENDS, drain};
+use crate::delivery::Session;
+use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
 use crate::drill::{self, Step};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::files::{Directory, Source};
 use crate::flood::Flood;
 use crate::hq;
 use crate::http_server;
+use crate::identity::{self, Identity};
 use crate::limits::{self, Limits};
-use crate::options::{Alpn, Cipher, Versions};
+use crate::metrics_server;
+use crate::observer::Observer;
+use crate::options::{Alpn, Cipher};
 use crate::signals::Signals;
 use crate::trust::Fingerprint;
 
@@ -36,16 +40,21 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
         .max_upload(args.allow_put.then_some(args.max_put_size << 20));
     let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
-    let (config, fingerprint) = match (&args.cert, &args.key) {
-        (Some(cert), Some(key)) => (
-            Identity::read(cert, key)?.config(args.connections.cipher, &alpn)?,
-            None,
-        ),
-        _ => {
-            let (config, fingerprint) = self_signed(&args.listen, args.connections.cipher, &alpn)?;
-            (config, Some(fingerprint))
-        }
+    let identity = match (&args.cert, &args.key) {
+        (Some(cert), Some(key)) => Identity::read(cert, key)?,
+        _ => own_identity(&args)?,
     };
+    let fingerprint = match &args.cert {
+        Some(_) => None,
+        None => Some(identity.fingerprint()?),
+    };
+    let reset_key = reset_key(&identity, &args);
+    let config = identity.config(args.connections.cipher, &alpn)?;
+    let log = args.access_log.as_deref();
+    let log = log
+        .map(|path| open_log(path, args.access_log_format))
+        .transpose()?;
+    let observer = Observer::new(log);
     let transport = args.connections.transport(args.max_paths)?;
     let transport = transport.build().map_err(Failure::usage)?;
     let config = config
@@ -53,10 +62,18 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         .max_connections(args.limits.max_connections as usize);
     let config = prefer(config, &args.preferred_address)?;
     let signals = Signals::new();
-    let endpoint = listen(&args.listen, config, &args.connections.versions)?;
+    let endpoint = listen(&args, config, reset_key)?;
+    let metrics = metrics_listener(args.metrics).await?;
     for address in endpoint.local_addrs() {
         println!("listening on {address}");
     }
+    let (drain, draining) = drain();
+    let watched = metrics.map(|(listener, address)| {
+        println!("metrics on http://{address}/metrics");
+        let (observer, endpoint) = (observer.clone(), endpoint.clone());
+        let metrics = Arc::new(move || observer.metrics(&endpoint));
+        tokio::spawn(metrics_server::serve(listener, metrics, drain.watch()))
+    });
     if let Some(fingerprint) = fingerprint {
         println!("certificate {fingerprint}");
         let port = endpoint
@@ -71,24 +88,40 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         retry: args.retry,
         drill: args.connections.drill.steps.clone(),
         limits: args.limits.limits(),
+        observer: observer.clone(),
         ..Service::new(Arc::new(directory))
     };
-    until_drained(service, &endpoint, signals, args.limits.drain_timeout()).await;
+    let serving = service.accept(&endpoint, draining);
+    until_drained(serving, drain, signals, args.limits.drain_timeout()).await;
+    if let Some(watched) = watched {
+        watched.abort();
+    }
     endpoint.close(NO_ERROR, ENDS);
     let _ = tokio::time::timeout(CLOSE_TIME, endpoint.wait_idle()).await;
+    observer.finish();
     Ok(())
+}
+
+/// The key for stateless resets, if it can be that of the server which ran here before. One who
+/// knows the connection IDs of a server could make another one with the same key tell the tokens of
+/// its resets (RFC 9000 section 21.11): so each address has its own, an address that is not chosen
+/// yet has none that lasts, and neither has a certificate, which other machines may have as well.
+fn reset_key(identity: &Identity, args: &Serve) -> Option<[u8; 32]> {
+    let is_elsewhere = args.cert.is_some();
+    if is_elsewhere || args.listen.iter().any(|address| address.port() == 0) {
+        return None;
+    }
+    Some(identity.derived_key(&format!("mpquic stateless resets {:?}", args.listen)))
 }
 
 /// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of time
 /// or a second signal leaves.
 async fn until_drained(
-    service: Service,
-    endpoint: &Endpoint,
+    serving: impl Future<Output = ()>,
+    mut drain: Drain,
     mut signals: Signals,
     limit: Duration,
 ) {
-    let (mut drain, draining) = drain();
-    let serving = service.accept(endpoint, draining);
     tokio::pin!(serving);
     tokio::select! {
         () = &mut serving => return,
@@ -105,6 +138,53 @@ async fn until_drained(
         () = tokio::time::sleep(limit) => tracing::warn!("what is still open is cut off"),
         () = signals.next() => tracing::warn!("told once more: what is still open is cut off"),
     }
+}
+
+/// The identity of earlier servers of this user, or a new one.
+fn own_identity(args: &Serve) -> Result<Identity, Failure> {
+    let Some(directory) = args.state.clone().or_else(identity::state_directory) else {
+        return Identity::make(&args.listen);
+    };
+    match Identity::kept(&directory, &args.listen) {
+        Ok((identity, is_new)) => {
+            if is_new {
+                tracing::info!(
+                    "the certificate and its key are kept in {}",
+                    directory.display()
+                );
+            }
+            Ok(identity)
+        }
+        // Nobody asked for it.
+        Err(failure) if args.state.is_none() && failure.cause() == Some(Cause::File) => {
+            tracing::warn!(
+                "{}; clients have to pin another one next time",
+                failure.message()
+            );
+            Identity::make(&args.listen)
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+fn open_log(path: &Path, format: Format) -> Result<AccessLog, Failure> {
+    AccessLog::open(path, format).map_err(|error| {
+        Cause::File.failed(format_args!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// Where figures are asked for.
+async fn metrics_listener(
+    address: Option<SocketAddr>,
+) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let cannot_listen =
+        |error| Failure::other(format!("cannot listen on {address} for --metrics: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
+    let bound = listener.local_addr().map_err(cannot_listen)?;
+    Ok(Some((listener, bound)))
 }
 
 /// Adds the addresses that clients are asked to move to.
@@ -136,6 +216,7 @@ pub(crate) struct Service {
     pub(crate) retry: bool,
     /// The steps to take on every connection.
     pub(crate) drill: Vec<Step>,
+    pub(crate) observer: Arc<Observer>,
 }
 
 impl Service {
@@ -145,6 +226,7 @@ impl Service {
             limits: Limits::default(),
             retry: false,
             drill: Vec::new(),
+            observer: Observer::new(None),
         }
     }
 
@@ -155,6 +237,7 @@ impl Service {
             source: self.source,
             limits: limits::Shared::new(self.limits),
             drill: self.drill,
+            observer: self.observer,
             failures: Flood::new("connections failed"),
         });
         let retries = Flood::new("Retry packets sent");
@@ -190,6 +273,7 @@ struct ClientTask {
     source: Arc<dyn Source>,
     limits: Arc<limits::Shared>,
     drill: Vec<Step>,
+    observer: Arc<Observer>,
     failures: Arc<Flood>,
 }
 
@@ -215,32 +299,48 @@ impl ClientTask {
             "no multipath"
         };
         tracing::info!("{client}: connected, {multipath}");
-        let source = self.source.clone();
         let Some(limits) = limits::Client::new(self.limits.clone(), address.ip()) else {
             tracing::info!("{client}: turned away, its address has too many connections");
             connection.close(EXCESSIVE_LOAD, b"too many connections from your address");
             return;
         };
+        let _observed = self.observer.on_connection(&connection);
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
+        let session = Session {
+            connection,
+            source: self.source.clone(),
+            limits,
+            too_many_cancelled: EXCESSIVE_LOAD,
+            observer: self.observer.clone(),
+            client: address.ip(),
+        };
         if protocol.as_deref() == Some(Alpn::H3.bytes()) {
-            let reason = http_server::serve(connection, source, limits, draining).await;
+            let reason = http_server::serve(session, draining).await;
             tracing::info!("{client}: {reason}");
         } else {
             // TLS lets no client in that speaks none of our protocols.
-            let reason = hq::serve(connection, source, limits, draining).await;
+            let reason = hq::serve(session, draining).await;
             tracing::info!("{client}: {reason}");
         }
     }
 }
 
 fn listen(
-    addresses: &[SocketAddr],
+    args: &Serve,
     config: ServerConfig,
-    versions: &Versions,
+    reset_key: Option<[u8; 32]>,
 ) -> Result<Endpoint, Failure> {
+    let options = reset_key.map(|key| EndpointOptions::new(key).build());
+    let options = options.transpose().map_err(Failure::usage)?;
+    let addresses = &args.listen;
     let bind = |addresses: &[SocketAddr]| {
-        let builder = Endpoint::builder()
-            .supported_versions(versions.list())
+        let builder = Endpoint::builder();
+        let builder = match &options {
+            Some(options) => builder.endpoint_config(options.clone()),
+            None => builder,
+        };
+        let builder = builder
+            .supported_versions(args.connections.versions.list())
             .server(config.clone());
         let builder = addresses
             .iter()
@@ -259,48 +359,6 @@ fn listen(
         .map_err(|error| Failure::other(format!("cannot listen: {error}; try another --listen")))
 }
 
-/// The server's certificate and key.
-struct Identity {
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-}
-
-impl Identity {
-    fn read(chain: &Path, key: &Path) -> Result<Self, Failure> {
-        let unusable = |path: &Path, error: pem::Error| {
-            Failure::usage(format!("cannot use {}: {error}", path.display()))
-        };
-        let certificates = CertificateDer::pem_file_iter(chain)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| unusable(chain, error))?;
-        if certificates.is_empty() {
-            return Err(unusable(chain, pem::Error::NoItemsFound));
-        }
-        Ok(Self {
-            chain: certificates,
-            key: PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?,
-        })
-    }
-
-    /// Makes a self-signed certificate for these addresses.
-    fn make(addresses: &[SocketAddr]) -> Result<Self, Failure> {
-        let mut names = vec!["localhost".to_owned()];
-        names.extend(addresses.iter().map(|address| address.ip().to_string()));
-        let made = rcgen::generate_simple_self_signed(names).map_err(Failure::other)?;
-        Ok(Self {
-            chain: vec![made.cert.der().clone()],
-            key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into(),
-        })
-    }
-
-    fn config(self, cipher: Option<Cipher>, alpn: &[&[u8]]) -> Result<ServerConfig, Failure> {
-        let provider = Arc::new(Cipher::provider(cipher));
-        let crypto = QuicServerConfig::with_provider(provider, self.chain, self.key, alpn)
-            .map_err(|error| Failure::usage(format!("cannot use the certificate: {error}")))?;
-        ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)
-    }
-}
-
 /// A configuration with a new self-signed certificate for the addresses listened on.
 pub(crate) fn self_signed(
     addresses: &[SocketAddr],
@@ -308,7 +366,6 @@ pub(crate) fn self_signed(
     alpn: &[&[u8]],
 ) -> Result<(ServerConfig, Fingerprint), Failure> {
     let identity = Identity::make(addresses)?;
-    let fingerprint = identity.chain.first().map(Fingerprint::of);
-    let fingerprint = fingerprint.ok_or_else(|| Failure::other("no certificate"))?;
+    let fingerprint = identity.fingerprint()?;
     Ok((identity.config(cipher, alpn)?, fingerprint))
 }

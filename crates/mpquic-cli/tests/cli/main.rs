@@ -6,6 +6,7 @@ mod http3;
 mod http3_get;
 mod lab;
 mod limits;
+mod operating;
 mod put;
 mod resume;
 
@@ -24,6 +25,8 @@ fn mpquic(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpquic"));
     command
         .args(arguments)
+        // Nothing is kept where the user's programs keep it.
+        .env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"))
         .env_remove("RUST_LOG")
         .env_remove("QLOGDIR");
     command
@@ -51,6 +54,8 @@ struct Server {
     child: Child,
     address: SocketAddr,
     pin: String,
+    /// What it printed at its start.
+    lines: Vec<String>,
 }
 
 impl Server {
@@ -74,19 +79,23 @@ impl Server {
             .unwrap()
             .parse()
             .unwrap();
+        let mut more_lines = Vec::new();
         let pin = if more.contains(&"--cert") {
             String::new()
         } else {
-            let mut pins = lines.filter_map(|line| {
-                let line = line.unwrap();
-                line.strip_prefix("certificate ").map(str::to_owned)
-            });
-            pins.next().unwrap()
+            loop {
+                let line = lines.next().unwrap().unwrap();
+                if let Some(pin) = line.strip_prefix("certificate ") {
+                    break pin.to_owned();
+                }
+                more_lines.push(line);
+            }
         };
         Self {
             child,
             address,
             pin,
+            lines: more_lines,
         }
     }
 
@@ -106,6 +115,25 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Fails if `condition` does not come true.
+#[track_caller]
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("waited in vain for {what}");
+}
+
+/// Waits until a file is as long as this.
+#[track_caller]
+fn wait_for_bytes(path: &Path, bytes: u64) {
+    let length = || fs::metadata(path).map_or(0, |file| file.len());
+    wait_until("bytes", || length() >= bytes);
 }
 
 fn data(length: usize) -> Vec<u8> {

@@ -1,0 +1,239 @@
+//! The access log: a line for each request.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+/// Lines that may wait for the disk. More are counted, not written: requests do not wait.
+const MAX_WAITING: usize = 10_000;
+
+/// How the lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// The Common Log Format of web servers
+    Common,
+    /// A JSON object
+    Json,
+}
+
+/// A request that was answered, or given up.
+#[derive(Debug, Serialize)]
+pub(crate) struct Entry {
+    /// When it was over.
+    #[serde(serialize_with = "iso")]
+    pub(crate) time: SystemTime,
+    pub(crate) client: IpAddr,
+    pub(crate) method: String,
+    /// The path, with the query.
+    pub(crate) target: String,
+    pub(crate) protocol: &'static str,
+    /// Absent if there was no status.
+    pub(crate) status: Option<u16>,
+    /// Bytes of the body that were sent.
+    pub(crate) bytes: u64,
+    /// How long it took.
+    #[serde(serialize_with = "seconds")]
+    pub(crate) seconds: Duration,
+}
+
+/// Writes entries on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct AccessLog {
+    /// `None` once it is finished.
+    writer: Mutex<Option<Writer>>,
+    lost: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Writer {
+    sender: SyncSender<Entry>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl AccessLog {
+    /// Appends to a file; `-` is standard output.
+    pub(crate) fn open(path: &Path, format: Format) -> io::Result<Self> {
+        let to: Box<dyn Write + Send> = match path == Path::new("-") {
+            true => Box::new(io::stdout()),
+            false => Box::new(File::options().append(true).create(true).open(path)?),
+        };
+        let (sender, receiver) = sync_channel(MAX_WAITING);
+        let thread = thread::Builder::new()
+            .name("access log".to_owned())
+            .spawn(move || write_all(&receiver, to, format))?;
+        Ok(Self {
+            writer: Mutex::new(Some(Writer { sender, thread })),
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn add(&self, entry: Entry) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = writer.as_ref().map(|writer| &writer.sender);
+        if sender.is_none_or(|sender| sender.try_send(entry).is_err()) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes what waits. What comes later is counted only.
+    pub(crate) fn finish(&self) {
+        let writer = self.writer.lock();
+        let writer = writer.unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Writer { sender, thread }) = writer {
+            drop(sender);
+            let _ = thread.join();
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            tracing::warn!("{lost} lines of the access log were not written");
+        }
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn write_all(entries: &Receiver<Entry>, to: Box<dyn Write + Send>, format: Format) {
+    let mut to = io::BufWriter::new(to);
+    while let Ok(first) = entries.recv() {
+        // What is there goes out together.
+        let more = std::iter::from_fn(|| entries.try_recv().ok());
+        let lines = std::iter::once(first).chain(more).take(MAX_WAITING);
+        let written = lines
+            .map(|entry| line(&entry, format))
+            .try_for_each(|line| writeln!(to, "{line}"))
+            .and_then(|()| to.flush());
+        if let Err(error) = written {
+            tracing::warn!(%error, "the access log ends");
+            return;
+        }
+    }
+}
+
+fn line(entry: &Entry, format: Format) -> String {
+    match format {
+        Format::Json => serde_json::to_string(entry).unwrap_or_default(),
+        Format::Common => {
+            let status = entry
+                .status
+                .map_or("-".to_owned(), |status| status.to_string());
+            format!(
+                "{} - - [{}] \"{} {} {}\" {status} {}",
+                entry.client,
+                common_date(entry.time),
+                quoted(&entry.method),
+                quoted(&entry.target),
+                entry.protocol,
+                entry.bytes
+            )
+        }
+    }
+}
+
+/// Without what would end the quotes or the line.
+fn quoted(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '"' | '\\' => format!("\\{c}"),
+        c if c.is_control() => c.escape_default().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
+}
+
+/// Day, month, year and time of `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn parts(time: SystemTime) -> [String; 4] {
+    let text = httpdate::fmt_http_date(time);
+    let mut words = text.split(' ').skip(1).map(str::to_owned);
+    std::array::from_fn(|_| words.next().unwrap_or_default())
+}
+
+/// `06/Nov/1994:08:49:37 +0000`
+fn common_date(time: SystemTime) -> String {
+    let [day, month, year, time] = parts(time);
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+/// `1994-11-06T08:49:37Z`
+fn iso_date(time: SystemTime) -> String {
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let [day, month, year, time] = parts(time);
+    let month = MONTHS.find(&month).map_or(0, |at| at / 3 + 1);
+    format!("{year}-{month:02}-{day}T{time}Z")
+}
+
+fn iso<S: serde::Serializer>(time: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&iso_date(*time))
+}
+
+fn seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(target: &str) -> Entry {
+        Entry {
+            time: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
+            client: "192.0.2.1".parse().unwrap(),
+            method: "GET".to_owned(),
+            target: target.to_owned(),
+            protocol: "HTTP/3",
+            status: Some(200),
+            bytes: 17,
+            seconds: Duration::from_millis(250),
+        }
+    }
+
+    #[test]
+    fn lines() {
+        assert_eq!(
+            line(&entry("/a?b"), Format::Common),
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/3\" 200 17"
+        );
+        assert_eq!(
+            line(&entry("/a?b"), Format::Json),
+            "{\"time\":\"1994-11-06T08:49:37Z\",\"client\":\"192.0.2.1\",\"method\":\"GET\",\
+             \"target\":\"/a?b\",\"protocol\":\"HTTP/3\",\"status\":200,\"bytes\":17,\
+             \"seconds\":0.25}"
+        );
+    }
+
+    #[test]
+    fn nobody_can_forge_a_line() {
+        let entry = entry("/\"\n\\x");
+        let common = line(&entry, Format::Common);
+        assert!(common.contains("\"GET /\\\"\\n\\\\x HTTP/3\""), "{common}");
+        assert_eq!(common.lines().count(), 1);
+        assert_eq!(line(&entry, Format::Json).lines().count(), 1);
+    }
+
+    #[test]
+    fn lines_are_appended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        for target in ["/1", "/2"] {
+            let log = AccessLog::open(&path, Format::Common).unwrap();
+            log.add(entry(target));
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let targets: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.split(' ').nth(6))
+            .collect();
+        assert_eq!(targets, ["/1", "/2"]);
+        assert!(AccessLog::open(directory.path(), Format::Json).is_err());
+    }
+}

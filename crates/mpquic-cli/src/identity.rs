@@ -1,0 +1,198 @@
+//! A server's certificate and key: named by the user, kept from the time before, or made.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use mpquic_core::crypto::rustls::QuicServerConfig;
+use mpquic_tokio::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use sha2::{Digest, Sha256};
+
+use crate::failure::{Cause, Failure};
+use crate::options::Cipher;
+use crate::trust::Fingerprint;
+
+/// The file that has both in it.
+const FILE: &str = "serve.pem";
+
+/// A certificate and its key.
+pub(crate) struct Identity {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl Identity {
+    /// Reads what the user names.
+    pub(crate) fn read(chain: &Path, key: &Path) -> Result<Self, Failure> {
+        let unusable = |path: &Path, error: pem::Error| {
+            Failure::usage(format!("cannot use {}: {error}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(chain)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unusable(chain, error))?;
+        if certificates.is_empty() {
+            return Err(unusable(chain, pem::Error::NoItemsFound));
+        }
+        Ok(Self {
+            chain: certificates,
+            key: PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?,
+        })
+    }
+
+    /// That of the server which ran before with the same directory, or a new one that is kept there.
+    /// Tells whether it is new.
+    pub(crate) fn kept(
+        directory: &Path,
+        addresses: &[SocketAddr],
+    ) -> Result<(Self, bool), Failure> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            let cannot_keep = |error: io::Error| {
+                Cause::File.failed(format_args!("cannot keep {}: {error}", path.display()))
+            };
+            fs::create_dir_all(directory).map_err(cannot_keep)?;
+            let (made, text) = Self::make_pem(addresses)?;
+            match keep(directory, &path, &text) {
+                Ok(()) => return Ok((made, true)),
+                // Another server was faster: both use its identity.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(cannot_keep(error)),
+            }
+        }
+        let kept = Self::read(&path, &path);
+        let kept = kept.map_err(|failure| match failure {
+            Failure::Usage(message) => Failure::Usage(format!(
+                "{message}; it should have a certificate and its key: remove it to have a new one \
+                 made, which clients have to pin anew"
+            )),
+            other => other,
+        });
+        Ok((kept?, false))
+    }
+
+    /// Makes a self-signed one for these addresses.
+    pub(crate) fn make(addresses: &[SocketAddr]) -> Result<Self, Failure> {
+        Self::make_pem(addresses).map(|(made, _)| made)
+    }
+
+    fn make_pem(addresses: &[SocketAddr]) -> Result<(Self, String), Failure> {
+        let mut names = vec!["localhost".to_owned()];
+        names.extend(addresses.iter().map(|address| address.ip().to_string()));
+        let made = rcgen::generate_simple_self_signed(names).map_err(Failure::other)?;
+        let text = made.cert.pem() + &made.signing_key.serialize_pem();
+        let identity = Self {
+            chain: vec![made.cert.der().clone()],
+            key: PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()).into(),
+        };
+        Ok((identity, text))
+    }
+
+    /// The fingerprint of the certificate.
+    pub(crate) fn fingerprint(&self) -> Result<Fingerprint, Failure> {
+        let fingerprint = self.chain.first().map(Fingerprint::of);
+        fingerprint.ok_or_else(|| Failure::other("no certificate"))
+    }
+
+    /// A key for another purpose, which is the same after a restart.
+    pub(crate) fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        let hash = Sha256::new().chain_update(purpose).chain_update([0]);
+        hash.chain_update(self.key.secret_der()).finalize().into()
+    }
+
+    /// A configuration with it. Tokens of the time before a restart stay valid.
+    pub(crate) fn config(
+        self,
+        cipher: Option<Cipher>,
+        alpn: &[&[u8]],
+    ) -> Result<ServerConfig, Failure> {
+        let token_key = self.derived_key("mpquic address validation tokens");
+        let provider = Arc::new(Cipher::provider(cipher));
+        let crypto = QuicServerConfig::with_provider(provider, self.chain, self.key, alpn)
+            .map_err(|error| Failure::usage(format!("cannot use the certificate: {error}")))?;
+        let config = ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)?;
+        Ok(config.token_key(token_key))
+    }
+}
+
+/// Writes a file that only its owner can read, as a whole or not at all, and replaces none.
+fn keep(directory: &Path, path: &Path, text: &str) -> io::Result<()> {
+    let new = directory.join(format!("{FILE}.{}.new", std::process::id()));
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    let written = options
+        .open(&new)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())
+                .and_then(|()| file.sync_all())
+        })
+        .and_then(|()| fs::hard_link(&new, path));
+    let _ = fs::remove_file(&new);
+    written
+}
+
+/// Where the user's programs keep what lasts; `None` if the user has no such place.
+pub(crate) fn state_directory() -> Option<PathBuf> {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let from = |name, below: &str| variable(name).map(|path| PathBuf::from(path).join(below));
+    // https://specifications.freedesktop.org/basedir-spec
+    from("XDG_STATE_HOME", "mpquic")
+        .filter(|path| path.is_absolute())
+        .or_else(|| from("LOCALAPPDATA", "mpquic").filter(|_| cfg!(windows)))
+        .or_else(|| from("HOME", ".local/state/mpquic"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_lasts() {
+        let directory = tempfile::tempdir().unwrap();
+        // The directory is made.
+        let directory = directory.path().join("a/b");
+        let (made, is_new) = Identity::kept(&directory, &[]).unwrap();
+        assert!(is_new);
+        let (kept, is_new) = Identity::kept(&directory, &[]).unwrap();
+        assert!(!is_new);
+        assert_eq!(kept.fingerprint(), made.fingerprint());
+        assert_eq!(kept.derived_key("a"), made.derived_key("a"));
+        assert_ne!(kept.derived_key("a"), made.derived_key("b"));
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = fs::metadata(directory.join(FILE)).unwrap().permissions();
+            assert_eq!(mode.mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn what_is_damaged_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        fs::write(&path, "nothing").unwrap();
+        assert!(Identity::kept(directory.path(), &[]).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"nothing");
+    }
+
+    /// Two servers that start at the same time.
+    #[test]
+    fn the_first_one_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(FILE);
+        keep(directory.path(), &path, "first").unwrap();
+        let late = keep(directory.path(), &path, "second").unwrap_err();
+        assert_eq!(late.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,256 @@
+//! What a server tells about itself: its access log, and figures for Prometheus.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mpquic_core::{ConnectionStats, PathState};
+use mpquic_tokio::{Connection, Endpoint};
+
+use crate::access_log::{AccessLog, Entry};
+use crate::report::state_name;
+
+/// Methods with figures of their own: there must be few, and clients may send any.
+const METHODS: [&str; 3] = ["GET", "HEAD", "PUT"];
+/// Which part of the paths has a round trip that is no longer.
+const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
+
+/// Hears of requests and connections.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    log: Option<AccessLog>,
+    figures: Mutex<Figures>,
+}
+
+#[derive(Debug, Default)]
+struct Figures {
+    /// By protocol, method and status.
+    requests: BTreeMap<(&'static str, &'static str, Option<u16>), u64>,
+    response_bytes: u64,
+    /// Those that are open.
+    connections: BTreeMap<u64, Connection>,
+    /// Connections that there have been.
+    count: u64,
+    /// What those carried that are over.
+    ended: Carried,
+}
+
+/// Bytes of datagrams.
+#[derive(Debug, Default, Clone, Copy)]
+struct Carried {
+    sent: u64,
+    received: u64,
+    reinjected: u64,
+}
+
+impl Carried {
+    fn add(&mut self, stats: &ConnectionStats) {
+        self.sent += stats.bytes_sent;
+        self.received += stats.bytes_received;
+        self.reinjected += stats.bytes_reinjected;
+    }
+}
+
+/// A connection, counted as open until this is dropped.
+pub(crate) struct Observed {
+    observer: Arc<Observer>,
+    number: u64,
+}
+
+impl Drop for Observed {
+    fn drop(&mut self) {
+        let mut figures = self.observer.figures();
+        if let Some(connection) = figures.connections.remove(&self.number) {
+            figures.ended.add(&connection.stats());
+        }
+    }
+}
+
+impl Observer {
+    pub(crate) fn new(log: Option<AccessLog>) -> Arc<Self> {
+        Arc::new(Self {
+            log,
+            figures: Mutex::default(),
+        })
+    }
+
+    /// Writes what the access log still has to write.
+    pub(crate) fn finish(&self) {
+        if let Some(log) = &self.log {
+            log.finish();
+        }
+    }
+
+    fn figures(&self) -> MutexGuard<'_, Figures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn on_connection(self: &Arc<Self>, connection: &Connection) -> Observed {
+        let mut figures = self.figures();
+        figures.count += 1;
+        let number = figures.count;
+        figures.connections.insert(number, connection.clone());
+        Observed {
+            observer: self.clone(),
+            number,
+        }
+    }
+
+    pub(crate) fn on_request(&self, entry: Entry) {
+        let method = METHODS.into_iter().find(|method| *method == entry.method);
+        {
+            let mut figures = self.figures();
+            let kind = (entry.protocol, method.unwrap_or("other"), entry.status);
+            *figures.requests.entry(kind).or_default() += 1;
+            figures.response_bytes += entry.bytes;
+        }
+        if let Some(log) = &self.log {
+            log.add(entry);
+        }
+    }
+
+    /// All figures, in the text format of Prometheus.
+    pub(crate) fn metrics(&self, endpoint: &Endpoint) -> String {
+        let mut text = Text::default();
+        let stats = endpoint.stats();
+        text.family("mpquic_connections", "gauge", "Open connections.");
+        text.sample("", endpoint.open_connections() as f64);
+        text.family("mpquic_handshakes_total", "counter", "Connection attempts.");
+        for (result, count) in [
+            ("accepted", stats.accepted_handshakes),
+            ("refused", stats.refused_handshakes),
+            (
+                "refused_at_max_connections",
+                stats.refused_at_max_connections,
+            ),
+            ("refused_at_memory_limit", stats.refused_at_memory_limit),
+            ("dropped_at_max_half_open", stats.dropped_at_max_half_open),
+            ("ignored", stats.ignored_handshakes),
+        ] {
+            text.sample(&format!("{{result=\"{result}\"}}"), count as f64);
+        }
+        for (name, help, count) in [
+            ("mpquic_retries_total", "Retry packets sent.", stats.retries),
+            (
+                "mpquic_stateless_resets_total",
+                "Stateless resets sent.",
+                stats.stateless_resets,
+            ),
+            (
+                "mpquic_datagrams_dropped_total",
+                "Datagrams of no connection.",
+                stats.datagrams_dropped,
+            ),
+        ] {
+            text.family(name, "counter", help);
+            text.sample("", count as f64);
+        }
+        text.family(
+            "mpquic_memory_bytes",
+            "gauge",
+            "Memory that connections keep.",
+        );
+        text.sample("", stats.memory as f64);
+        self.requests(&mut text);
+        self.paths(&mut text);
+        text.0
+    }
+
+    fn requests(&self, text: &mut Text) {
+        let figures = self.figures();
+        text.family(
+            "mpquic_http_requests_total",
+            "counter",
+            "Requests, answered or given up.",
+        );
+        for ((protocol, method, status), count) in &figures.requests {
+            let status = status.map_or("none".to_owned(), |status| status.to_string());
+            let labels =
+                format!("{{protocol=\"{protocol}\",method=\"{method}\",status=\"{status}\"}}");
+            text.sample(&labels, *count as f64);
+        }
+        text.family(
+            "mpquic_http_response_bytes_total",
+            "counter",
+            "Bytes of answers' bodies.",
+        );
+        text.sample("", figures.response_bytes as f64);
+    }
+
+    fn paths(&self, text: &mut Text) {
+        let (open, mut carried) = {
+            let figures = self.figures();
+            let open: Vec<_> = figures.connections.values().cloned().collect();
+            (open, figures.ended)
+        };
+        // By our address, of which there are few.
+        let mut states: BTreeMap<(IpAddr, &'static str), u64> = BTreeMap::new();
+        let mut rtts: BTreeMap<IpAddr, Vec<Duration>> = BTreeMap::new();
+        for connection in &open {
+            carried.add(&connection.stats());
+            for path in connection.path_stats() {
+                let local = path.four_tuple.local.ip();
+                *states.entry((local, state_name(path.state))).or_default() += 1;
+                if path.state == PathState::Active {
+                    rtts.entry(local).or_default().push(path.rtt);
+                }
+            }
+        }
+        for (name, help, bytes) in [
+            (
+                "mpquic_sent_bytes_total",
+                "Bytes of datagrams sent.",
+                carried.sent,
+            ),
+            (
+                "mpquic_received_bytes_total",
+                "Bytes of datagrams received.",
+                carried.received,
+            ),
+            (
+                "mpquic_reinjected_bytes_total",
+                "Bytes sent once more because their path was silent.",
+                carried.reinjected,
+            ),
+        ] {
+            text.family(name, "counter", help);
+            text.sample("", bytes as f64);
+        }
+        text.family("mpquic_paths", "gauge", "Paths, by our address and state.");
+        for ((local, state), count) in states {
+            let labels = format!("{{local=\"{local}\",state=\"{state}\"}}");
+            text.sample(&labels, count as f64);
+        }
+        let help = "Round trips of active paths, by our address.";
+        text.family("mpquic_path_rtt_seconds", "gauge", help);
+        for (local, mut rtts) in rtts {
+            rtts.sort();
+            for quantile in QUANTILES {
+                let rank = (quantile * rtts.len() as f64).ceil() as usize;
+                let rtt = rtts
+                    .get(rank.saturating_sub(1))
+                    .copied()
+                    .unwrap_or_default();
+                let labels = format!("{{local=\"{local}\",quantile=\"{quantile}\"}}");
+                text.sample(&labels, rtt.as_secs_f64());
+            }
+        }
+    }
+}
+
+/// Families of figures, one after the other. No label has a character that needs an escape.
+#[derive(Debug, Default)]
+struct Text(String, &'static str);
+
+impl Text {
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
+        self.1 = name;
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, labels: &str, value: f64) {
+        let _ = writeln!(self.0, "{}{labels} {value}", self.1);
+    }
+}

@@ -1,0 +1,194 @@
+//! What operators of `mpquic serve` rely on: an identity that lasts, logs, figures, health.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::{Server, assert_exit, data, directories, run, stderr, wait_for_bytes, wait_until};
+
+#[test]
+fn the_pin_survives_a_restart() {
+    let (served, state) = directories(b"x");
+    let at = |name: &str| state.path().join(name).to_str().unwrap().to_owned();
+    let start = |state: &str| {
+        Server::start(served.path(), &["--state", state])
+            .pin
+            .clone()
+    };
+    let first = start(&at("a"));
+    assert_eq!(start(&at("a")), first);
+    assert_ne!(start(&at("b")), first);
+
+    // What is asked for must work; what is not is left out.
+    let file = state.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = run(&[
+        "serve",
+        served.path().to_str().unwrap(),
+        "--state",
+        file.to_str().unwrap(),
+    ]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("cannot keep"), "{output:?}");
+    fs::write(state.path().join("a/serve.pem"), "x").unwrap();
+    let output = run(&[
+        "serve",
+        served.path().to_str().unwrap(),
+        "--state",
+        &at("a"),
+    ]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("serve.pem"), "{output:?}");
+}
+
+/// A client learns of a restart from the first answer of the new server: they have the same key for
+/// stateless resets.
+#[cfg(unix)]
+#[test]
+fn a_restart_is_noticed_at_once() {
+    let content = data(4_000_000);
+    let (served, target) = directories(&content);
+    let slow = ["--client-rate", "24"];
+    // A port that is free.
+    let address = Server::start(served.path(), &[]).address.to_string();
+    let mut server = Server::start_on(&address, served.path(), &slow);
+    let file = target.path().join("copy");
+    let url = server.url("/file");
+    let get = crate::mpquic(&["get", &url, "--insecure", "-o", file.to_str().unwrap()])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let part = target.path().join("copy.part");
+    wait_for_bytes(&part, 500_000);
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let _server = Server::start_on(&address, served.path(), &[]);
+    let output = get.wait_with_output().unwrap();
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    assert!(told.contains("reset by the peer; trying again"), "{told}");
+    assert!(fs::read(&file).unwrap() == content);
+}
+
+#[test]
+fn requests_are_logged() {
+    let (served, state) = directories(b"content");
+    let log = state.path().join("log");
+    let path = log.to_str().unwrap();
+    for (format, alpn) in [("common", "h3"), ("json", "hq-interop")] {
+        let options = ["--access-log", path, "--access-log-format", format];
+        let server = Server::start(served.path(), &options);
+        let more = ["-o", "-", "--quiet", "--alpn", alpn];
+        assert_exit(&server.get("/file?query", &more), 0);
+        assert_exit(&server.get("/missing", &more), 7);
+        let lines = || fs::read_to_string(&log).unwrap_or_default();
+        wait_until("two lines", || lines().lines().count() == 2);
+        let text = lines();
+        let lines: Vec<_> = text.lines().collect();
+        if format == "common" {
+            assert!(lines[0].starts_with("127.0.0.1 - - ["), "{text}");
+            assert!(
+                lines[0].ends_with("+0000] \"GET /file?query HTTP/3\" 200 7"),
+                "{text}"
+            );
+            assert!(
+                lines[1].ends_with("\"GET /missing HTTP/3\" 404 10"),
+                "{text}"
+            );
+        } else {
+            let line: Value = serde_json::from_str(lines[0]).unwrap();
+            assert_eq!(line["target"], "/file?query");
+            assert_eq!(line["protocol"], "HTTP/0.9");
+            assert_eq!((&line["status"], &line["bytes"]), (&200.into(), &7.into()));
+            let line: Value = serde_json::from_str(lines[1]).unwrap();
+            assert_eq!((&line["status"], &line["bytes"]), (&404.into(), &0.into()));
+        }
+        drop(server);
+        fs::remove_file(&log).unwrap();
+    }
+    let directory = state.path().to_str().unwrap();
+    let output = run(&["serve", directory, "--access-log", directory]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("cannot write"), "{output:?}");
+}
+
+/// Status and body of an answer over TCP.
+fn ask(address: &str, request: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[cfg(unix)]
+#[test]
+fn figures_and_health_are_told() {
+    let (served, target) = directories(&data(1_500_000));
+    let server = Server::start(
+        served.path(),
+        &["--metrics", "127.0.0.1:0", "--client-rate", "8"],
+    );
+    let url = server
+        .lines
+        .iter()
+        .find_map(|line| line.strip_prefix("metrics on http://"));
+    let address = url.unwrap().strip_suffix("/metrics").unwrap();
+    assert_eq!(ask(address, "GET /health"), (200, "ok\n".to_owned()));
+    assert_eq!(ask(address, "HEAD /health"), (200, String::new()));
+    assert_eq!(ask(address, "GET /other").0, 404);
+    assert_eq!(ask(address, "POST /metrics").0, 405);
+
+    assert_exit(&server.get("/missing", &["-o", "-"]), 7);
+    let url = server.url("/file");
+    let file = target.path().join("copy");
+    // One and a half seconds.
+    let get = crate::mpquic(&[
+        "get",
+        &url,
+        "--insecure",
+        "-q",
+        "-o",
+        file.to_str().unwrap(),
+    ])
+    .spawn()
+    .unwrap();
+    let part = target.path().join("copy.part");
+    wait_for_bytes(&part, 100_000);
+    let (status, text) = ask(address, "GET /metrics");
+    assert_eq!(status, 200);
+    for expected in [
+        "# TYPE mpquic_connections gauge\nmpquic_connections ",
+        "mpquic_handshakes_total{result=\"accepted\"} 2\n",
+        "mpquic_http_requests_total{protocol=\"HTTP/3\",method=\"GET\",status=\"404\"} 1\n",
+        "mpquic_paths{local=\"127.0.0.1\",state=\"active\"} ",
+        "mpquic_path_rtt_seconds{local=\"127.0.0.1\",quantile=\"0.5\"} 0.",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    let sent = text
+        .lines()
+        .find_map(|line| line.strip_prefix("mpquic_sent_bytes_total "));
+    assert!(sent.unwrap().parse::<u64>().unwrap() > 100_000, "{text}");
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (_, value) = line.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+    }
+
+    let id = server.child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    let ending = (503, "ending\n".to_owned());
+    wait_until("the end", || ask(address, "GET /health") == ending);
+    assert_exit(&get.wait_with_output().unwrap(), 0);
+}
