@@ -217,8 +217,13 @@ fn parse_controller(name: &str) -> Result<Controller, mpquic_cc::UnknownControll
 
 pub(crate) fn parse_url(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
+    // A port that is no number is none for the parser, and would become the default.
+    let port = uri.authority().map_or("", |authority| {
+        authority.as_str().rsplit(']').next().unwrap_or_default()
+    });
+    let is_wrong_port = port.contains(':') && uri.port_u16().is_none();
     match (uri.scheme_str(), uri.host()) {
-        (Some("https"), Some(host)) if !host.is_empty() => Ok(uri),
+        (Some("https"), Some(host)) if !host.is_empty() && !is_wrong_port => Ok(uri),
         (Some(scheme), _) if scheme != "https" => Err(format!(
             "`{scheme}` is not supported; QUIC URLs start with https://"
         )),
@@ -271,6 +276,9 @@ mod tests {
         assert!(parse_url("https://[::1]:4433/file").is_ok());
         for wrong in [
             "http://example.org/",
+            "https://example.org:x/",
+            "https://example.org:65536/",
+            "https://[::1]:x/",
             "example.org/file",
             "https:///file",
             "/file",
