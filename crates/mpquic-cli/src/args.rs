@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use crate::access_log::Format;
 use crate::hex;
 use crate::options::{Alpn, Connections, Policy, parse_url};
+use crate::perf_args::Perf;
 use crate::put::Put;
 use crate::reach::Reach;
 use crate::serve_limits::LimitArgs;
@@ -38,6 +39,7 @@ pub(crate) enum Command {
     Serve(Serve),
     Get(Get),
     Put(Put),
+    Perf(Perf),
     Demo(Demo),
     Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources
@@ -59,6 +61,11 @@ pub(crate) struct Serve {
     /// Directory to serve; nothing outside it is ever sent
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
+    /// Answer measurements (`mpquic perf`, and other tools that speak the QUIC performance
+    /// protocol), and serve no files. Anybody who can reach the server may load it as they like:
+    /// see --client-rate
+    #[arg(long, conflicts_with_all = ["dir", "dot_files", "alpn", "allow_put"])]
+    pub(crate) perf: bool,
     /// Serve files and directories whose names begin with a dot, too
     #[arg(long)]
     pub(crate) dot_files: bool,

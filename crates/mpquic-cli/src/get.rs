@@ -28,6 +28,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         alpn: &args.alpn,
         early_data: args.early_data,
         quiet: args.quiet,
+        datagrams: false,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let on_one_connection = match args.reconnect {

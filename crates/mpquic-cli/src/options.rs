@@ -54,11 +54,14 @@ pub(crate) struct Policy {
     pub(crate) cc: Controller,
 }
 
+/// Bytes of DATAGRAMs that may wait to be read, for those who read them.
+pub(crate) const DATAGRAM_BUFFER: usize = 1 << 20;
+
 impl Policy {
     pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
         let mut transport = TransportOptions::new(self.scheduler.0.clone(), self.cc.0.clone());
         transport.max_concurrent_paths = max_paths;
-        // Nothing here reads DATAGRAMs, so peers need not send any.
+        // Most read no DATAGRAMs, so peers need not send any.
         transport.datagram_receive_buffer = None;
         transport
     }
@@ -147,6 +150,9 @@ pub(crate) enum Alpn {
     H3,
     /// HTTP/0.9 over QUIC, as used by interoperability tests
     HqInterop,
+    /// The QUIC performance protocol, which has commands of its own
+    #[value(skip)]
+    Perf,
 }
 
 impl Alpn {
@@ -154,6 +160,7 @@ impl Alpn {
         match self {
             Self::H3 => b"h3",
             Self::HqInterop => b"hq-interop",
+            Self::Perf => b"perf",
         }
     }
 }

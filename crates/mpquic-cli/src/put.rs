@@ -65,6 +65,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             alpn: &[Alpn::H3],
             early_data: false,
             quiet: args.quiet,
+            datagrams: false,
         },
     )?;
     let started = clock::now();

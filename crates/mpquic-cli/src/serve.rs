@@ -23,7 +23,8 @@ use crate::identity::{self, Identity};
 use crate::limits::{self, Limits};
 use crate::metrics_server;
 use crate::observer::Observer;
-use crate::options::{Alpn, Cipher};
+use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
+use crate::perf_server;
 use crate::signals::Signals;
 use crate::trust::Fingerprint;
 
@@ -39,7 +40,10 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
         .max_upload(args.allow_put.then_some(args.max_put_size << 20));
-    let alpn: Vec<_> = args.alpn.iter().map(|alpn| alpn.bytes()).collect();
+    let alpn: Vec<_> = match args.perf {
+        true => vec![Alpn::Perf.bytes()],
+        false => args.alpn.iter().map(|alpn| alpn.bytes()).collect(),
+    };
     let identity = match (&args.cert, &args.key) {
         (Some(cert), Some(key)) => Identity::read(cert, key)?,
         _ => own_identity(&args)?,
@@ -55,7 +59,10 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         .map(|path| open_log(path, args.access_log_format))
         .transpose()?;
     let observer = Observer::new(log);
-    let transport = args.connections.transport(args.max_paths)?;
+    let mut transport = args.connections.transport(args.max_paths)?;
+    if args.perf {
+        transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+    }
     let transport = transport.build().map_err(Failure::usage)?;
     let config = config
         .transport_config(transport)
@@ -79,10 +86,13 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         let port = endpoint
             .local_addr()
             .map_or(DEFAULT_PORT, |local| local.port());
-        eprintln!(
-            "The certificate is self-signed. Fetch with:\n  \
-             mpquic get --pin {fingerprint} https://HOST:{port}/FILE"
-        );
+        let command = match args.perf {
+            true => format!("Measure with:\n  mpquic perf --pin {fingerprint} HOST:{port}"),
+            false => {
+                format!("Fetch with:\n  mpquic get --pin {fingerprint} https://HOST:{port}/FILE")
+            }
+        };
+        eprintln!("The certificate is self-signed. {command}");
     }
     let service = Service {
         retry: args.retry,
@@ -314,14 +324,16 @@ impl ClientTask {
             observer: self.observer.clone(),
             client: address.ip(),
         };
-        if protocol.as_deref() == Some(Alpn::H3.bytes()) {
-            let reason = http_server::serve(session, draining).await;
-            tracing::info!("{client}: {reason}");
+        let is = |alpn: Alpn| protocol.as_deref() == Some(alpn.bytes());
+        let reason = if is(Alpn::H3) {
+            http_server::serve(session, draining).await
+        } else if is(Alpn::Perf) {
+            perf_server::serve(session, draining).await
         } else {
             // TLS lets no client in that speaks none of our protocols.
-            let reason = hq::serve(session, draining).await;
-            tracing::info!("{client}: {reason}");
-        }
+            hq::serve(session, draining).await.to_string()
+        };
+        tracing::info!("{client}: {reason}");
     }
 }
 

@@ -15,7 +15,7 @@ use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
 use crate::knock;
-use crate::options::{Alpn, Cipher, Local};
+use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
 use crate::reach::Reach;
 use crate::trust::Verifier;
 
@@ -35,6 +35,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) early_data: bool,
     /// Say nothing that is no error.
     pub(crate) quiet: bool,
+    /// Take DATAGRAMs.
+    pub(crate) datagrams: bool,
 }
 
 /// Makes connections as they are needed.
@@ -88,6 +90,9 @@ impl<'a> Sessions<'a> {
         let provider = Cipher::provider(args.connections.cipher);
         let verifier = Verifier::new(&args.trust.trust(), provider)?;
         let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
+        if purpose.datagrams {
+            transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+        }
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();

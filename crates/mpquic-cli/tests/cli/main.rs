@@ -7,6 +7,7 @@ mod http3_get;
 mod lab;
 mod limits;
 mod operating;
+mod perf;
 mod put;
 mod resume;
 
@@ -65,9 +66,16 @@ impl Server {
 
     fn start_on(address: &str, directory: &Path, more: &[&str]) -> Self {
         let directory = directory.to_str().unwrap();
-        let mut command = mpquic(&["serve", directory, "--listen", address]);
-        command.args(more);
-        let mut child = command
+        Self::launch(&[&["serve", directory, "--listen", address], more].concat())
+    }
+
+    /// One that answers measurements.
+    fn perf(more: &[&str]) -> Self {
+        Self::launch(&[&["serve", "--perf", "--listen", "127.0.0.1:0"], more].concat())
+    }
+
+    fn launch(arguments: &[&str]) -> Self {
+        let mut child = mpquic(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -80,7 +88,7 @@ impl Server {
             .parse()
             .unwrap();
         let mut more_lines = Vec::new();
-        let pin = if more.contains(&"--cert") {
+        let pin = if arguments.contains(&"--cert") {
             String::new()
         } else {
             loop {

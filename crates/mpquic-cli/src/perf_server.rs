@@ -1,0 +1,197 @@
+//! The server's side of the QUIC performance protocol: [`crate::perf_stream`] tells what it is.
+//!
+//! DATAGRAMs are no part of the protocol. They come back as [`crate::perf_datagram`] says.
+
+use std::sync::Arc;
+
+use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, VarInt, WriteError};
+use tokio::sync::Semaphore;
+
+use crate::clock;
+use crate::delivery::{Over, Session};
+use crate::drain::{Draining, ENDS};
+use crate::limits::Stalled;
+use crate::perf_datagram::Echo;
+use crate::perf_stream::{FIRST, HEADER, content};
+
+/// Answers up to this long are sent without leave: latency is measured with them, while others are
+/// on their way.
+const SMALL: u64 = 64 << 10;
+/// Unidirectional streams of a client that are worked on at a time. Its limit of streams does not
+/// bound them, for each has ended before it is answered.
+const MAX_UNI: usize = 100;
+/// Application error codes, named and numbered after HTTP's status codes.
+const BAD_REQUEST: VarInt = VarInt::from_u32(400);
+const STALLED: VarInt = VarInt::from_u32(408);
+const TOO_MANY: VarInt = VarInt::from_u32(429);
+const NO_ERROR: VarInt = VarInt::from_u32(0);
+
+/// Why a stream was not answered.
+enum Refusal {
+    Code(VarInt),
+    /// There is nobody to tell.
+    Gone,
+}
+
+impl From<Stalled> for Refusal {
+    fn from(_: Stalled) -> Self {
+        Self::Code(STALLED)
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(_: ReadError) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<WriteError> for Refusal {
+    fn from(_: WriteError) -> Self {
+        Self::Gone
+    }
+}
+
+/// Answers a client until its connection ends, or the server does. Tests have no end of their own,
+/// so that nobody waits for them.
+pub(crate) async fn serve(session: Session, mut draining: Draining) -> String {
+    let session = Arc::new(session);
+    let connection = session.connection.clone();
+    let uni = Arc::new(Semaphore::new(MAX_UNI));
+    let answered = async {
+        tokio::select! {
+            () = bidirectional(&session) => {}
+            () = unidirectional(&session, uni) => {}
+            () = datagrams(&connection) => {}
+        }
+    };
+    tokio::select! {
+        () = answered => {}
+        () = draining.begun() => connection.close(NO_ERROR, ENDS),
+    }
+    connection.closed().await.to_string()
+}
+
+async fn bidirectional(session: &Arc<Session>) {
+    while let Ok((send, mut recv)) = session.connection.accept_bi().await {
+        let session = session.clone();
+        tokio::spawn(async move {
+            let Some(stream) = Stream::begin(&session, &mut recv).await else {
+                return;
+            };
+            stream.answer(send).await;
+        });
+    }
+}
+
+async fn unidirectional(session: &Arc<Session>, uni: Arc<Semaphore>) {
+    loop {
+        let Ok(permit) = uni.clone().acquire_owned().await else {
+            return;
+        };
+        let Ok(mut recv) = session.connection.accept_uni().await else {
+            return;
+        };
+        let session = session.clone();
+        tokio::spawn(async move {
+            if let Some(stream) = Stream::begin(&session, &mut recv).await
+                && stream.wanted > 0
+                && let Ok(send) = session.connection.open_uni().await
+            {
+                stream.answer(send).await;
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// Sends every DATAGRAM back. What cannot leave at once is lost, as on a link that is full.
+async fn datagrams(connection: &Connection) {
+    let mut echo = Echo::new(clock::now());
+    while let Ok(datagram) = connection.read_datagram().await {
+        if let Some(answer) = echo.answer(&datagram, clock::now()) {
+            let _ = connection.send_datagram(answer);
+        }
+    }
+}
+
+/// A stream whose client has sent all that it sends.
+struct Stream<'a> {
+    session: &'a Session,
+    wanted: u64,
+    began: std::time::Instant,
+}
+
+impl<'a> Stream<'a> {
+    /// Takes what the client sends; `None` if it does not end.
+    async fn begin(session: &'a Session, recv: &mut RecvStream) -> Option<Self> {
+        let began = clock::now();
+        let mut header = Vec::with_capacity(HEADER);
+        loop {
+            let read = session.limits.progress(recv.read_chunk(usize::MAX, true));
+            match read.await {
+                Ok(Ok(Some(chunk))) => {
+                    let missing = HEADER - header.len();
+                    header.extend(chunk.bytes.iter().take(missing));
+                }
+                Ok(Ok(None)) => break,
+                Ok(Err(_)) => return None,
+                Err(Stalled) => {
+                    let _ = recv.stop(STALLED);
+                    return None;
+                }
+            }
+        }
+        // One that ends before it says what it wants gets nothing.
+        let header: Option<[u8; HEADER]> = header.try_into().ok();
+        Some(Self {
+            session,
+            wanted: header.map_or(0, u64::from_be_bytes),
+            began,
+        })
+    }
+
+    async fn answer(&self, mut send: SendStream) {
+        let mut sent = 0;
+        let answered = self.send(&mut send, &mut sent).await;
+        let status = match answered {
+            Ok(()) => Some(200),
+            Err(Refusal::Gone) => None,
+            Err(Refusal::Code(code)) => {
+                let _ = send.reset(code);
+                u16::try_from(code.into_inner()).ok()
+            }
+        };
+        self.session.on_over(&Over {
+            method: "PERF",
+            target: &format!("/{}", self.wanted),
+            protocol: "perf",
+            status,
+            bytes: sent,
+            began: self.began,
+        });
+    }
+
+    async fn send(&self, send: &mut SendStream, sent: &mut u64) -> Result<(), Refusal> {
+        let limits = &self.session.limits;
+        if !limits.may_request() {
+            return Err(Refusal::Code(TOO_MANY));
+        }
+        let _leave = match self.wanted {
+            ..=SMALL => {
+                let _ = send.set_priority(FIRST);
+                None
+            }
+            _ => Some(limits.open_file().await.ok_or(Refusal::Gone)?),
+        };
+        let most = limits.largest_piece().max(1) as u64;
+        while *sent < self.wanted {
+            let room = limits.progress(send.writable()).await?? as u64;
+            let piece = content((self.wanted - *sent).min(most).min(room.max(1)));
+            let bytes = piece.len();
+            limits.pace(bytes).await;
+            limits.progress(send.write_chunk(piece)).await??;
+            *sent += bytes as u64;
+        }
+        send.finish().map_err(|_| Refusal::Code(BAD_REQUEST))
+    }
+}
