@@ -27,6 +27,8 @@ pub struct EndpointBuilder {
     addresses: Vec<SocketAddr>,
     #[cfg(feature = "interfaces")]
     interfaces: Option<Selection>,
+    #[cfg(feature = "interfaces")]
+    excluded: Vec<String>,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
@@ -71,6 +73,8 @@ impl EndpointBuilder {
             addresses: Vec::new(),
             #[cfg(feature = "interfaces")]
             interfaces: None,
+            #[cfg(feature = "interfaces")]
+            excluded: Vec::new(),
             server: None,
             client: None,
             endpoint: None,
@@ -93,7 +97,7 @@ impl EndpointBuilder {
     pub fn bind_interface(mut self, name: &str) -> Self {
         let mut names = match self.interfaces {
             Some(Selection::Named(names)) => names,
-            Some(Selection::All) | None => Vec::new(),
+            Some(Selection::AllBut(_)) | None => Vec::new(),
         };
         names.push(name.to_owned());
         self.interfaces = Some(Selection::Named(names));
@@ -101,10 +105,18 @@ impl EndpointBuilder {
     }
 
     /// Uses every network interface that is up and leads beyond this machine, and follows
-    /// interfaces as they appear and disappear.
+    /// interfaces as they appear and disappear. Tunnels, which lead over another interface, are left
+    /// out, as are bridges to containers and virtual machines: [`Self::bind_interface`] uses them.
     #[cfg(feature = "interfaces")]
     pub fn all_interfaces(mut self) -> Self {
-        self.interfaces = Some(Selection::All);
+        self.interfaces = Some(Selection::AllBut(Vec::new()));
+        self
+    }
+
+    /// Leaves an interface out that [`Self::all_interfaces`] would use; call it again for more.
+    #[cfg(feature = "interfaces")]
+    pub fn exclude_interface(mut self, name: &str) -> Self {
+        self.excluded.push(name.to_owned());
         self
     }
 
@@ -170,6 +182,10 @@ impl EndpointBuilder {
         let config = self.endpoint_options()?.build().map_err(refused)?;
         if let Some(server) = &self.server {
             server.check_before_binding().map_err(refused)?;
+        }
+        #[cfg(feature = "interfaces")]
+        if let Some(Selection::AllBut(excluded)) = &mut self.interfaces {
+            excluded.append(&mut self.excluded);
         }
         let mut sockets = Vec::new();
         for address in &self.addresses {

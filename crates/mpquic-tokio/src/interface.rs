@@ -1,5 +1,6 @@
 //! Network interfaces: the addresses from which paths can start, and how they change.
 
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Weak;
@@ -17,13 +18,30 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bridges and links to containers and virtual machines, by the start of their names. No server is
 /// behind them.
-const VIRTUAL: [&str; 6] = ["docker", "br-", "veth", "virbr", "vnet", "lxc"];
+const BRIDGES: [&str; 11] = [
+    "docker", "podman", "br-", "veth", "virbr", "vnet", "lxc", "cni", "flannel", "vmnet", "vboxnet",
+];
+
+/// Tunnels, by the start of their names. They lead over one of the other interfaces.
+const TUNNELS: [&str; 10] = [
+    "tun",
+    "tap",
+    "utun",
+    "wg",
+    "tailscale",
+    "zt",
+    "ipsec",
+    "gre",
+    "sit",
+    "ip6tnl",
+];
 
 /// Which interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// All that are up and lead beyond this machine.
-    All,
+    /// All that are up and lead beyond this machine, and not over others, but those with these
+    /// names.
+    AllBut(Vec<String>),
     /// Those with these names.
     Named(Vec<String>),
 }
@@ -36,50 +54,182 @@ pub struct InterfaceAddress {
     pub name: String,
     /// The address.
     pub ip: IpAddr,
+    /// Why no path starts from it, unless the interface or the address is named.
+    pub left_out: Option<LeftOut>,
+}
+
+/// Why [`EndpointBuilder::all_interfaces`](crate::EndpointBuilder::all_interfaces) does not use an
+/// address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LeftOut {
+    /// The interface is down.
+    Down,
+    /// It leads to this machine only.
+    Loopback,
+    /// The address is good for the link only.
+    LinkLocal,
+    /// The interface is a tunnel, which leads over another one.
+    Tunnel,
+    /// It is a bridge, or a link, to containers or virtual machines.
+    Bridge,
+    /// Another address of the interface is used.
+    Another,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Down => "down",
+            Self::Loopback => "loopback",
+            Self::LinkLocal => "link-local",
+            Self::Tunnel => "tunnel",
+            Self::Bridge => "bridge",
+            Self::Another => "another address of the interface is used",
+        })
+    }
 }
 
 /// The addresses from which a client can start paths: one per interface and IP version, of the
-/// interfaces that are up and lead beyond this machine.
+/// interfaces that are up and lead beyond this machine, and are no tunnels.
 ///
 /// # Errors
 ///
 /// If the system does not list its interfaces.
 pub fn usable_addresses() -> io::Result<Vec<InterfaceAddress>> {
-    usable(&Selection::All)
+    usable(&Selection::AllBut(Vec::new()))
+}
+
+/// All addresses of this machine, with the reason why some are not among [`usable_addresses`].
+///
+/// # Errors
+///
+/// If the system does not list its interfaces.
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    Ok(judge(if_addrs::get_if_addrs()?, &virtual_kind))
 }
 
 pub(crate) fn usable(selection: &Selection) -> io::Result<Vec<InterfaceAddress>> {
-    Ok(choose(if_addrs::get_if_addrs()?, selection))
+    Ok(choose(if_addrs::get_if_addrs()?, selection, &virtual_kind))
 }
 
-fn choose(interfaces: Vec<if_addrs::Interface>, selection: &Selection) -> Vec<InterfaceAddress> {
-    let mut chosen: Vec<InterfaceAddress> = Vec::new();
+/// What the system tells of an interface.
+#[derive(Debug, Clone, Default)]
+struct Facts {
+    /// A program reads and writes what travels over it.
+    is_tun: bool,
+    is_bridge: bool,
+    /// A bridge with a network card in it, which leads to a network of its own.
+    has_card: bool,
+    /// The kind of device, such as `wireguard`.
+    kind: Option<String>,
+}
+
+/// What Linux tells; other systems tell nothing.
+fn facts(name: &str) -> Facts {
+    let directory = std::path::Path::new("/sys/class/net").join(name);
+    if !cfg!(target_os = "linux") || !directory.is_dir() {
+        return Facts::default();
+    }
+    let ports = std::fs::read_dir(directory.join("brif"));
+    let has_card = ports.is_ok_and(|mut ports| {
+        ports.any(|port| port.is_ok_and(|port| port.path().join("../device").exists()))
+    });
+    let told = std::fs::read_to_string(directory.join("uevent")).unwrap_or_default();
+    let kind = told.lines().find_map(|line| line.strip_prefix("DEVTYPE="));
+    Facts {
+        is_tun: directory.join("tun_flags").exists(),
+        is_bridge: directory.join("bridge").is_dir(),
+        has_card,
+        kind: kind.map(str::to_owned),
+    }
+}
+
+fn virtual_kind(name: &str) -> Option<LeftOut> {
+    kind_of(name, &facts(name))
+}
+
+/// Whether an interface is a tunnel or a bridge.
+fn kind_of(name: &str, facts: &Facts) -> Option<LeftOut> {
+    let starts = |names: &[&str]| names.iter().any(|start| name.starts_with(start));
+    if facts.is_bridge {
+        return (!facts.has_card).then_some(LeftOut::Bridge);
+    }
+    match facts.kind.as_deref() {
+        Some("wireguard" | "vxlan" | "geneve" | "gre") => return Some(LeftOut::Tunnel),
+        // Network cards and modems have kinds of their own, whatever their names.
+        Some("wlan" | "wwan") => return None,
+        _ => {}
+    }
+    if starts(&BRIDGES) {
+        Some(LeftOut::Bridge)
+    } else if facts.is_tun || starts(&TUNNELS) {
+        Some(LeftOut::Tunnel)
+    } else {
+        None
+    }
+}
+
+/// Says of each address whether it is used by default.
+fn judge(
+    interfaces: Vec<if_addrs::Interface>,
+    virtual_kind: &dyn Fn(&str) -> Option<LeftOut>,
+) -> Vec<InterfaceAddress> {
+    let mut judged: Vec<InterfaceAddress> = Vec::new();
     for interface in interfaces {
-        let wanted = match selection {
-            Selection::All => {
-                let name = interface.name.as_str();
-                !interface.is_loopback() && !VIRTUAL.iter().any(|start| name.starts_with(start))
-            }
-            Selection::Named(names) => names.contains(&interface.name),
-        };
-        let down = matches!(
-            interface.oper_status,
-            IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown
-        );
         let ip = match &interface.addr {
             IfAddr::V4(v4) => IpAddr::V4(v4.ip),
             IfAddr::V6(v6) => IpAddr::V6(v6.ip),
         };
-        let taken = chosen
-            .iter()
-            .any(|address| address.name == interface.name && address.ip.is_ipv4() == ip.is_ipv4());
-        if wanted && !down && !interface.is_link_local() && !taken {
-            chosen.push(InterfaceAddress {
-                name: interface.name,
-                ip,
-            });
-        }
+        let is_down = matches!(
+            interface.oper_status,
+            IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown
+        );
+        let is_alike = |address: &InterfaceAddress| {
+            address.name == interface.name
+                && address.ip.is_ipv4() == ip.is_ipv4()
+                && !matches!(
+                    address.left_out,
+                    Some(LeftOut::LinkLocal | LeftOut::Another)
+                )
+        };
+        let left_out = if interface.is_loopback() {
+            Some(LeftOut::Loopback)
+        } else if is_down {
+            Some(LeftOut::Down)
+        } else if interface.is_link_local() {
+            Some(LeftOut::LinkLocal)
+        } else if judged.iter().any(is_alike) {
+            Some(LeftOut::Another)
+        } else {
+            virtual_kind(&interface.name)
+        };
+        judged.push(InterfaceAddress {
+            name: interface.name,
+            ip,
+            left_out,
+        });
     }
+    judged
+}
+
+fn choose(
+    interfaces: Vec<if_addrs::Interface>,
+    selection: &Selection,
+    virtual_kind: &dyn Fn(&str) -> Option<LeftOut>,
+) -> Vec<InterfaceAddress> {
+    let mut chosen = judge(interfaces, virtual_kind);
+    chosen.retain(|address| match selection {
+        Selection::AllBut(names) => address.left_out.is_none() && !names.contains(&address.name),
+        // Who names it knows what it is.
+        Selection::Named(names) => {
+            names.contains(&address.name)
+                && !matches!(
+                    address.left_out,
+                    Some(LeftOut::Down | LeftOut::LinkLocal | LeftOut::Another)
+                )
+        }
+    });
     chosen
 }
 
@@ -176,17 +326,79 @@ mod tests {
             interface("docker0", "172.17.0.1", up()),
         ];
         let names = |selection: &Selection| -> Vec<String> {
-            let chosen = choose(all.clone(), selection);
+            let chosen = choose(all.clone(), selection, &|name| {
+                kind_of(name, &Facts::default())
+            });
             chosen
                 .iter()
                 .map(|a| format!("{} {}", a.name, a.ip))
                 .collect()
         };
         assert_eq!(
-            names(&Selection::All),
+            names(&Selection::AllBut(Vec::new())),
             ["wlan0 192.168.1.5", "wlan0 2001:db8::5", "wwan0 10.0.0.5"]
         );
+        let but = Selection::AllBut(vec!["wlan0".to_owned()]);
+        assert_eq!(names(&but), ["wwan0 10.0.0.5"]);
         let named = Selection::Named(vec!["docker0".to_owned(), "eth0".to_owned()]);
         assert_eq!(names(&named), ["docker0 172.17.0.1"]);
+
+        let judged = judge(all.clone(), &|name| kind_of(name, &Facts::default()));
+        let left_out: Vec<_> = judged.iter().map(|address| address.left_out).collect();
+        assert_eq!(
+            left_out,
+            [
+                Some(LeftOut::Loopback),
+                None,
+                Some(LeftOut::Another),
+                Some(LeftOut::LinkLocal),
+                None,
+                None,
+                Some(LeftOut::Down),
+                Some(LeftOut::Bridge)
+            ]
+        );
+    }
+
+    #[test]
+    fn tunnels_and_bridges_are_told_from_networks() {
+        let nothing = Facts::default();
+        for (name, expected) in [
+            ("eth0", None),
+            ("wlp3s0", None),
+            ("wwan0", None),
+            ("ppp0", None),
+            ("br0", None),
+            ("wg0", Some(LeftOut::Tunnel)),
+            ("utun3", Some(LeftOut::Tunnel)),
+            ("tailscale0", Some(LeftOut::Tunnel)),
+            ("veth12", Some(LeftOut::Bridge)),
+            ("cni0", Some(LeftOut::Bridge)),
+        ] {
+            assert_eq!(kind_of(name, &nothing), expected, "{name}");
+        }
+        // What the system says counts for more.
+        let kind = |kind: &str| Facts {
+            kind: Some(kind.to_owned()),
+            ..Facts::default()
+        };
+        let (tunnel, bridge) = (Some(LeftOut::Tunnel), Some(LeftOut::Bridge));
+        assert_eq!(kind_of("office", &kind("wireguard")), tunnel);
+        assert_eq!(kind_of("wgan0", &kind("wwan")), None);
+        let is_tun = Facts {
+            is_tun: true,
+            ..Facts::default()
+        };
+        assert_eq!(kind_of("office", &is_tun), tunnel);
+        let is_bridge = Facts {
+            is_bridge: true,
+            ..Facts::default()
+        };
+        assert_eq!(kind_of("br0", &is_bridge), bridge);
+        let uplink = Facts {
+            has_card: true,
+            ..is_bridge
+        };
+        assert_eq!(kind_of("br-lan", &uplink), None);
     }
 }

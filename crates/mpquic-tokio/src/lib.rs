@@ -59,7 +59,7 @@
 //! | Feature | What it brings |
 //! |---|---|
 //! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster |
-//! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`] |
+//! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`], [`interface_addresses`] |
 //! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
 //! | `self-signed` | `ServerConfig::self_signed` |
 //! | `qlog` | the crate `mpquic-qlog` as `mpquic_tokio::qlog`: logs of connections |
@@ -116,7 +116,7 @@ pub use connection::{Connection, OpenPathError, SendDatagramError};
 pub use endpoint::{DriverStats, Endpoint};
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
-pub use interface::{InterfaceAddress, usable_addresses};
+pub use interface::{InterfaceAddress, LeftOut, interface_addresses, usable_addresses};
 pub use path::{Path, PathEvents};
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, ResetError};
 pub use send_stream::{SendStream, StoppedError, WriteError};
