@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 use crate::access_log::Format;
 use crate::hex;
 use crate::options::{Alpn, Connections, Policy, parse_url};
+use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::put::Put;
 use crate::reach::Reach;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Get(Get),
     Put(Put),
     Perf(Perf),
+    Paths(Paths),
     Demo(Demo),
     Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources

@@ -43,6 +43,7 @@ mod metrics_server;
 mod observer;
 mod options;
 mod part_file;
+mod paths;
 mod perf;
 mod perf_args;
 mod perf_datagram;
@@ -104,6 +105,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Put(args) => until_interrupted(put::run(args)).await,
+            Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),

@@ -245,6 +245,14 @@ pub(crate) enum Local {
     Interface(String),
 }
 
+/// The name of an interface.
+pub(crate) fn parse_interface(text: &str) -> Result<String, String> {
+    match parse_local(text)? {
+        Local::Interface(name) => Ok(name),
+        Local::Address(_) => Err("expected the name of an interface, not an address".to_owned()),
+    }
+}
+
 pub(crate) fn parse_local(text: &str) -> Result<Local, String> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let listed = || {

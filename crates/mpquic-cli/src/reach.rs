@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::Args;
 
-use crate::options::{Connections, Local, TrustArgs, parse_local};
+use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local};
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
@@ -12,6 +12,10 @@ pub(crate) struct Reach {
     /// Open a path from this local address or interface; repeat for several
     #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
     pub(crate) local: Vec<Local>,
+    /// Open no path over this interface; repeat for several. Tunnels, and bridges to containers, are
+    /// left out in any case, unless --local names them
+    #[arg(long, value_name = "IFACE", conflicts_with = "local", value_parser = parse_interface)]
+    pub(crate) exclude: Vec<String>,
     /// Connect to this address instead of that of the URL's host; repeat for further addresses of
     /// the same server
     #[arg(long, value_name = "ADDR:PORT")]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::{FutureExt, Shared};
 use http::Uri;
+use http::uri::Authority;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
@@ -162,24 +163,15 @@ impl<'a> Sessions<'a> {
     }
 
     async fn connect(&self, url: &Uri) -> Result<Session, Failure> {
-        let authority = url
-            .authority()
-            .ok_or_else(|| Failure::usage("the URL names no host"))?;
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        // --server-addr is for the servers of the command line, not for where they send us.
-        let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
-        let is_elsewhere = !self.purpose.urls.iter().any(is_asked_for);
-        let addresses = if self.reach.server_addr.is_empty() || is_elsewhere {
-            resolve(host, authority.port_u16().unwrap_or(DEFAULT_PORT)).await?
-        } else {
-            self.reach.server_addr.clone()
-        };
+        let authority = authority(url)?;
+        let host = host(authority);
         let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
-        for address in addresses {
-            match self.connect_to(address, host).await {
+        for address in self.addresses(url).await? {
+            let connected = match endpoint(self.reach, &self.reach.local, address) {
+                Ok(endpoint) => self.connect_to(endpoint, address, host).await,
+                Err(error) => Err(error),
+            };
+            match connected {
                 Ok((endpoint, connection, zero_rtt)) => {
                     if zero_rtt.is_none() {
                         self.warn_if_single_path(&connection);
@@ -207,15 +199,46 @@ impl<'a> Sessions<'a> {
         Err(failure)
     }
 
+    /// The addresses of a URL's server.
+    pub(crate) async fn addresses(&self, url: &Uri) -> Result<Vec<SocketAddr>, Failure> {
+        let authority = authority(url)?;
+        // --server-addr is for the servers of the command line, not for where they send us.
+        let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
+        let is_elsewhere = !self.purpose.urls.iter().any(is_asked_for);
+        if self.reach.server_addr.is_empty() || is_elsewhere {
+            resolve(
+                host(authority),
+                authority.port_u16().unwrap_or(DEFAULT_PORT),
+            )
+            .await
+        } else {
+            Ok(self.reach.server_addr.clone())
+        }
+    }
+
+    /// A connection of its own to one address of a URL's server, from one local address or
+    /// interface, or from where the system likes.
+    pub(crate) async fn connect_from(
+        &self,
+        url: &Uri,
+        local: Option<&Local>,
+        address: SocketAddr,
+    ) -> Result<(Endpoint, Connection), Failure> {
+        let endpoint = endpoint(self.reach, local.map_or(&[], std::slice::from_ref), address)?;
+        let host = host(authority(url)?);
+        let (endpoint, connection, _) = self.connect_to(endpoint, address, host).await?;
+        Ok((endpoint, connection))
+    }
+
     async fn connect_to(
         &self,
+        endpoint: Endpoint,
         address: SocketAddr,
         host: &str,
     ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
         let cannot_connect = |error: &dyn Display| {
             Cause::Connect.failed(format_args!("cannot connect to {address}: {error}"))
         };
-        let endpoint = endpoint(self.reach, address)?;
         let mut connecting = endpoint
             .connect_with(self.config.clone(), address, host)
             .map_err(|error| cannot_connect(&error))?;
@@ -256,6 +279,16 @@ impl<'a> Sessions<'a> {
     }
 }
 
+fn authority(url: &Uri) -> Result<&Authority, Failure> {
+    let authority = url.authority();
+    authority.ok_or_else(|| Failure::usage("the URL names no host"))
+}
+
+fn host(authority: &Authority) -> &str {
+    let host = authority.host();
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = tokio::net::lookup_host((host, port)).await;
     let addresses = addresses.map_err(|error| {
@@ -264,29 +297,39 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     Ok(addresses.collect())
 }
 
-/// Sockets for the local addresses asked for, or for every interface.
-fn endpoint(args: &Reach, server: SocketAddr) -> Result<Endpoint, Failure> {
+/// Sockets for these local addresses, or for every interface.
+fn endpoint(args: &Reach, locals: &[Local], server: SocketAddr) -> Result<Endpoint, Failure> {
+    let unusable = |error: &dyn Display| {
+        Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
+    };
     let start = || Endpoint::builder().supported_versions(args.connections.versions.list());
     let mut builder = start();
-    for local in &args.local {
+    for local in locals {
         builder = match local {
             Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
             Local::Interface(name) => builder.bind_interface(name),
         };
     }
     // A socket bound to a network interface cannot reach a server on the same machine.
-    if args.local.is_empty()
-        && !is_ours(server.ip())
-        && let Ok(endpoint) = start().all_interfaces().build()
-    {
-        return Ok(endpoint);
+    if locals.is_empty() && !is_ours(server.ip()) {
+        let all = start().all_interfaces();
+        let excluded = args.exclude.iter();
+        let all = excluded.fold(all, |all, name| all.exclude_interface(name));
+        match all.build() {
+            Ok(endpoint) => return Ok(endpoint),
+            // What the system chooses may be what is excluded.
+            Err(error) if !args.exclude.is_empty() => {
+                return Err(unusable(&format_args!(
+                    "{error}, apart from those of --exclude"
+                )));
+            }
+            Err(_) => {}
+        }
     }
-    if args.local.is_empty() {
+    if locals.is_empty() {
         builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
     }
-    builder.build().map_err(|error| {
-        Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
-    })
+    builder.build().map_err(|error| unusable(&error))
 }
 
 fn unspecified(family: IpAddr) -> IpAddr {
@@ -297,6 +340,6 @@ fn unspecified(family: IpAddr) -> IpAddr {
 }
 
 /// True for addresses of this machine.
-fn is_ours(address: IpAddr) -> bool {
+pub(crate) fn is_ours(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }

@@ -7,6 +7,7 @@ mod http3_get;
 mod lab;
 mod limits;
 mod operating;
+mod paths;
 mod perf;
 mod put;
 mod resume;

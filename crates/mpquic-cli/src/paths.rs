@@ -1,0 +1,341 @@
+//! `mpquic paths`.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use clap::Args;
+use futures_util::future::join_all;
+use http::Uri;
+use mpquic_tokio::{InterfaceAddress, PathStats, interface_addresses};
+use serde::Serialize;
+use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
+
+use crate::failure::{Cause, Failure, one_line};
+use crate::options::{Alpn, Local, parse_url};
+use crate::reach::Reach;
+use crate::session::{Purpose, Sessions, is_ours};
+
+/// How long a connection is watched for its round trip and its largest datagram.
+const SETTLE: Duration = Duration::from_secs(1);
+/// The least time between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// List the addresses from which paths can start, and try which of them reach a server
+///
+/// Addresses that are left out unless --local names them are listed with the reason. With a URL,
+/// each of the others gets a connection of its own to the server, of any protocol that this tool
+/// speaks; what is found is printed, and that is all: nothing is fetched.
+#[derive(Debug, Args)]
+pub(crate) struct Paths {
+    /// A server, as https://HOST[:PORT]
+    #[arg(value_name = "URL", value_parser = parse_url)]
+    pub(crate) url: Option<Uri>,
+    /// Look again every so many seconds, until interrupted
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "5",
+        value_parser = clap::value_parser!(u64).range(1..=86_400)
+    )]
+    pub(crate) watch: Option<u64>,
+    /// Print a JSON object for each address
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) reach: Reach,
+}
+
+/// An address, and what is known of it.
+#[derive(Debug, Serialize)]
+struct Row {
+    /// How often was looked before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    round: Option<u64>,
+    /// Null if the system chooses.
+    interface: Option<String>,
+    /// Null if the system chooses.
+    address: Option<IpAddr>,
+    /// Why it is not used unless named.
+    left_out: Option<String>,
+    /// Absent if it was not tried.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    tried: Option<Tried>,
+}
+
+/// What came of trying to reach a server.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Tried {
+    Reached(Reached),
+    Failed { error: String },
+}
+
+#[derive(Debug, Serialize)]
+struct Reached {
+    server: SocketAddr,
+    handshake_ms: f64,
+    /// The smallest, and the smoothed one.
+    min_rtt_ms: f64,
+    rtt_ms: f64,
+    /// Largest datagram, bytes of UDP payload.
+    mtu: u16,
+    multipath: bool,
+    quic_version: String,
+    protocol: String,
+}
+
+/// Where a connection may start.
+struct Start {
+    interface: Option<String>,
+    address: Option<IpAddr>,
+    /// What to bind to; `None` for what the system chooses.
+    local: Option<Local>,
+    left_out: Option<String>,
+}
+
+/// Lists once, or again and again.
+pub(crate) async fn run(args: Paths) -> Result<(), Failure> {
+    let Some(seconds) = args.watch else {
+        return look(&args, None).await;
+    };
+    let mut looks = tokio::time::interval(Duration::from_secs(seconds));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for round in 0.. {
+        looks.tick().await;
+        match look(&args, Some(round)).await {
+            // What is wrong with the command line stays wrong.
+            Err(failure) if failure.cause().is_none() => return Err(failure),
+            Err(failure) => drop(failure.report()),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
+    let listed = interface_addresses()
+        .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))?;
+    let Some(url) = &args.url else {
+        let rows = starts(&args.reach, listed, false).into_iter();
+        let rows: Vec<_> = rows.map(|start| start.row(round, None)).collect();
+        print(&rows, args.json);
+        return Ok(());
+    };
+    let purpose = Purpose {
+        urls: std::slice::from_ref(url),
+        alpn: &[Alpn::H3, Alpn::HqInterop, Alpn::Perf],
+        early_data: false,
+        quiet: true,
+        datagrams: false,
+    };
+    let sessions = Sessions::new(&args.reach, purpose)?;
+    let servers = sessions.addresses(url).await;
+    let servers = servers.map_err(|failure| failure.about(url))?;
+    let here = servers.iter().any(|server| is_ours(server.ip()));
+    let tries = starts(&args.reach, listed, here)
+        .into_iter()
+        .map(|start| async {
+            let tried = match start.left_out {
+                Some(_) => None,
+                None => Some(try_from(&sessions, url, &start, &servers).await),
+            };
+            (start, tried)
+        });
+    let tried = join_all(tries).await;
+    let first_failure = tried
+        .iter()
+        .find_map(|(_, tried)| tried.as_ref()?.as_ref().err())
+        .cloned();
+    let reached = tried.iter().any(|(_, tried)| matches!(tried, Some(Ok(_))));
+    let rows: Vec<_> = tried
+        .into_iter()
+        .map(|(start, tried)| start.row(round, tried))
+        .collect();
+    print(&rows, args.json);
+    match (reached, first_failure) {
+        (true, _) => Ok(()),
+        (false, Some(failure)) => Err(failure.about(url)),
+        (false, None) => Err(Cause::Connect
+            .failed("no address of this machine is left to try; see --local and --exclude")
+            .about(url)),
+    }
+}
+
+/// Where connections may start: from the addresses that were named, or from all of this machine. A
+/// server on the same machine is reached as the system likes.
+fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -> Vec<Start> {
+    if !reach.local.is_empty() {
+        let named = reach.local.iter().map(|local| match local {
+            Local::Address(address) => Start {
+                interface: listed
+                    .iter()
+                    .find(|listed| listed.ip == *address)
+                    .map(|listed| listed.name.clone()),
+                address: Some(*address),
+                local: Some(local.clone()),
+                left_out: None,
+            },
+            Local::Interface(name) => Start {
+                interface: Some(name.clone()),
+                address: None,
+                local: Some(local.clone()),
+                left_out: None,
+            },
+        });
+        return named.collect();
+    }
+    let all = listed.into_iter().map(|listed| Start {
+        left_out: match listed.left_out {
+            _ if reach.exclude.contains(&listed.name) => Some("--exclude".to_owned()),
+            Some(reason) => Some(reason.to_string()),
+            None if here => Some("the server is on this machine".to_owned()),
+            None => None,
+        },
+        local: Some(Local::Interface(listed.name.clone())),
+        interface: Some(listed.name),
+        address: Some(listed.ip),
+    });
+    let any = here.then_some(Start {
+        interface: None,
+        address: None,
+        local: None,
+        left_out: None,
+    });
+    all.chain(any).collect()
+}
+
+/// A connection from there, and what it shows.
+async fn try_from(
+    sessions: &Sessions<'_>,
+    url: &Uri,
+    start: &Start,
+    servers: &[SocketAddr],
+) -> Result<Reached, Failure> {
+    let is_reachable = |server: &&SocketAddr| {
+        let is_v4 = start.address.map(|address| address.is_ipv4());
+        is_v4.is_none_or(|is_v4| is_v4 == server.is_ipv4())
+    };
+    let Some(server) = servers.iter().find(is_reachable) else {
+        return Err(Cause::Connect.failed("the server has no address of this IP version"));
+    };
+    let began = Instant::now();
+    let (endpoint, connection) = sessions
+        .connect_from(url, start.local.as_ref(), *server)
+        .await?;
+    let handshake = began.elapsed();
+    let path = || connection.path_stats().into_iter().next();
+    let settled = async {
+        let mut before: Option<PathStats> = None;
+        while let Some(path) = path() {
+            // The next probe of the size takes a round trip.
+            sleep(3 * path.rtt + LOOK).await;
+            if before.is_some_and(|before| before.mtu == path.mtu) {
+                return;
+            }
+            before = Some(path);
+        }
+    };
+    let _ = timeout(SETTLE, settled).await;
+    let Some(path) = path() else {
+        let reason = connection.close_reason();
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        return Err(Cause::Connect.failed(format_args!("connected, and lost again{reason}")));
+    };
+    let protocol = connection.handshake_data().and_then(|data| data.protocol);
+    let millis = |time: Duration| time.as_secs_f64() * 1e3;
+    let reached = Reached {
+        server: path.four_tuple.remote,
+        handshake_ms: millis(handshake),
+        min_rtt_ms: millis(path.min_rtt),
+        rtt_ms: millis(path.rtt),
+        mtu: path.mtu,
+        multipath: connection.is_multipath(),
+        quic_version: connection.version().to_string(),
+        protocol: String::from_utf8_lossy(&protocol.unwrap_or_default()).into_owned(),
+    };
+    connection.close(0u32.into(), b"done");
+    let _ = timeout(LOOK + 3 * path.rtt, endpoint.wait_idle()).await;
+    Ok(reached)
+}
+
+impl Start {
+    fn row(self, round: Option<u64>, tried: Option<Result<Reached, Failure>>) -> Row {
+        Row {
+            round,
+            interface: self.interface,
+            address: self.address,
+            left_out: self.left_out,
+            tried: tried.map(|tried| match tried {
+                Ok(reached) => Tried::Reached(reached),
+                Err(failure) => Tried::Failed {
+                    error: one_line(failure.message()),
+                },
+            }),
+        }
+    }
+}
+
+fn print(rows: &[Row], json: bool) {
+    if json {
+        for row in rows {
+            println!("{}", serde_json::to_string(row).unwrap_or_default());
+        }
+        return;
+    }
+    print!("{}", table(rows));
+}
+
+/// A line for each address.
+fn table(rows: &[Row]) -> String {
+    let any = || "any".to_owned();
+    let cells: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let address = row.address.map(|address| address.to_string());
+            (
+                row.interface.clone().unwrap_or_else(any),
+                address.unwrap_or_else(any),
+                what(row),
+            )
+        })
+        .collect();
+    let widest = |cell: fn(&(String, String, String)) -> &String, title: &str| {
+        let widths = cells.iter().map(|cells| cell(cells).len());
+        widths.max().unwrap_or(0).max(title.len())
+    };
+    let interface = widest(|cells| &cells.0, "interface");
+    let address = widest(|cells| &cells.1, "address");
+    let mut table = match rows.first().and_then(|row| row.round) {
+        Some(round) if round > 0 => "\n".to_owned(),
+        _ => String::new(),
+    };
+    let _ = writeln!(table, "{:interface$}  address", "interface");
+    for (name, ip, what) in &cells {
+        let _ = writeln!(table, "{name:interface$}  {ip:address$}  {what}");
+    }
+    table
+}
+
+fn what(row: &Row) -> String {
+    match (&row.left_out, &row.tried) {
+        (Some(reason), _) => format!("left out: {reason}"),
+        (None, None) => "usable".to_owned(),
+        (None, Some(Tried::Failed { error })) => format!("not reached: {error}"),
+        (None, Some(Tried::Reached(reached))) => format!(
+            "reached {} in {:.2} ms: rtt {:.2} ms, mtu {}, {}, QUIC {}, {}",
+            reached.server,
+            reached.handshake_ms,
+            reached.min_rtt_ms,
+            reached.mtu,
+            match reached.multipath {
+                true => "multipath",
+                false => "no multipath",
+            },
+            reached.quic_version,
+            reached.protocol
+        ),
+    }
+}
