@@ -384,11 +384,16 @@ impl Pair {
     }
 
     /// The index of the current connection on its host, once there is one. Connections appear on
-    /// the server in the order their Initials arrive.
+    /// the server in the order their Initials arrive, and a client whose first one died of silence
+    /// is accepted once more.
     fn index(&self, side: Side) -> Option<usize> {
-        let host = self.lab.host(self.host_id(side));
-        let index = self.client?;
-        (index < host.connections().len()).then_some(index)
+        let client = self.client?;
+        if side == Side::Client {
+            return Some(client);
+        }
+        let server = self.lab.host(self.host_id(side));
+        let newest = server.connections().len().checked_sub(1)?;
+        (newest >= client).then_some(newest)
     }
 
     /// A side's connection with its application, if it exists.

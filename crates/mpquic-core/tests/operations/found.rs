@@ -325,3 +325,18 @@ fn the_ninth_sequence_that_failed() {
     ];
     replay(6_582_708_956_308_293_404, Sides::Apart, &operations);
 }
+
+/// The server's first connection dies of silence, as all it sends is lost, and the client is accepted
+/// once more. What the application closes is then the second one.
+#[test]
+fn the_tenth_sequence_that_failed() {
+    let operations = [
+        (Send(Client, 0), 57),
+        (Send(Client, 0), 2),
+        (Send(Client, 0), 60),
+        (Network(Share(0), Outage(true)), 334),
+        (Send(Client, 0), 256),
+        (Operation::Close(Server, 0), 358),
+    ];
+    replay(1_768_852_542_559_458_487, Sides::Apart, &operations);
+}

@@ -85,6 +85,12 @@ impl Past {
         self.closed.is_some()
     }
 
+    /// The code this side has closed with, if it has.
+    pub(super) fn code_of(&self, side: Side) -> Option<u32> {
+        let closed = self.closed.filter(|closed| closed.by == side)?;
+        Some(closed.code)
+    }
+
     /// Checks why both sides' connections ended.
     pub(super) fn check(&self, pair: &Pair) {
         match self.closed {

@@ -268,9 +268,22 @@ impl Run {
             SIDES.into_iter().for_each(|side| self.resume(side));
             self.finish();
         }
+        self.close_again();
         self.pair.run_until_drained(END);
         self.past.check(&self.pair);
         true
+    }
+
+    /// A client that has heard nothing from the connection which the server has closed is accepted once
+    /// more.
+    fn close_again(&mut self) {
+        let Some(code) = self.past.code_of(Side::Server) else {
+            return;
+        };
+        let is_anew = |pair: &mut Pair| !pair.connection(Side::Server).is_closed();
+        if self.pair.run_until(END, is_anew).is_ok() {
+            self.close(Side::Server, code);
+        }
     }
 
     fn received(&self) -> u64 {
