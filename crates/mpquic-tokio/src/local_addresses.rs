@@ -65,7 +65,13 @@ fn move_paths_of(
         let local = new.local_towards(four_tuple.remote);
         // Servers cannot move a path, nor can clients before the handshake is confirmed.
         let core = &mut engine.core;
-        let moves = |mut path: PathMut<'_>| path.set_local_address(now, local).is_ok();
+        let moves = |mut path: PathMut<'_>| {
+            let has_moved = path.set_local_address(now, local).is_ok();
+            if path.previous_addresses().is_some_and(&lost) {
+                path.forget_previous_addresses();
+            }
+            has_moved
+        };
         let has_moved = new.reaches(four_tuple.remote) && core.path_mut(path).is_ok_and(moves);
         // Fails only if the path was abandoned: then nothing is sent on it anyway.
         let _ = engine.core.set_path_usable(now, path, has_moved);

@@ -130,7 +130,14 @@ impl PathPlan {
             let result = match next {
                 Some(socket) => {
                     let local = socket.local_towards(remote);
-                    let moves = |mut path: PathMut<'_>| path.set_local_address(now, local).is_ok();
+                    let is_lost = |old: FourTuple| !locals.iter().any(|s| s.owns(old.local));
+                    let moves = |mut path: PathMut<'_>| {
+                        let has_moved = path.set_local_address(now, local).is_ok();
+                        if path.previous_addresses().is_some_and(is_lost) {
+                            path.forget_previous_addresses();
+                        }
+                        has_moved
+                    };
                     let has_moved = core.path_mut(path).is_ok_and(moves);
                     if has_moved {
                         alive = true;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::set::Paths;
 use super::slot::PathSlot;
 use crate::event::{ClosedPath, MigrateError};
-use crate::ids::{PathId, PathStatus};
+use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::outbox::Outbox;
 use crate::sched::{LocalQueue, SchedulerEvent};
 
@@ -98,5 +98,19 @@ impl<'a> PathMut<'a> {
         self.outbox.set_time(now);
         let (slot, shared) = self.paths.slot_at_and_shared(self.index);
         slot.move_to(now, local, shared, self.outbox)
+    }
+
+    /// The addresses that the path returns to if nothing arrives at those that it has moved to.
+    pub fn previous_addresses(&self) -> Option<FourTuple> {
+        let previous = self.slot().open()?.previous.as_deref()?;
+        Some(previous.four_tuple)
+    }
+
+    /// The path does not return to its previous addresses: call it if they are gone, for example
+    /// because their socket was closed. The only path then waits for as long as the connection may be
+    /// idle.
+    pub fn forget_previous_addresses(&mut self) {
+        let (slot, _) = self.paths.slot_at_and_shared(self.index);
+        slot.forget_previous(self.outbox);
     }
 }

@@ -275,6 +275,13 @@ impl PathSlot {
         path.start_anew(arrival.now, left, shared, outbox);
     }
 
+    /// The path does not return to the addresses it has left.
+    pub(super) fn forget_previous(&mut self, outbox: &mut Outbox) {
+        if let Some((path, cids)) = self.open_and_cids() {
+            retire_cid_of(path.previous.take().map(|left| *left), cids, outbox);
+        }
+    }
+
     /// Validation of the path's tuple failed: falls back to the previous one (MP-084). False if
     /// there is none, so that the path has to be abandoned.
     fn fall_back(&mut self, now: Instant, shared: &Shared, outbox: &mut Outbox) -> bool {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::testing::{DELAY, Error, Pair, TestResult, client, server};
+use crate::testing::{DELAY, Error, Pair, TestResult, client, server, transfer};
 use crate::{Connection, default_transport};
 
 /// How often something is written, and how much.
@@ -125,5 +125,25 @@ async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
     let gaps = gaps(remove).await?;
     assert!(gaps.iter().all(|gap| *gap <= TWO_TIMEOUTS), "{gaps:?}");
     assert!(gaps.iter().all(|gap| *gap >= 2 * DELAY), "{gaps:?}");
+    Ok(())
+}
+
+/// The socket is replaced while nothing passes, for longer than the validation of an address takes. The
+/// path must not return to the address of the old socket, from which nothing can be sent any more.
+#[tokio::test(start_paused = true)]
+async fn an_outage_after_the_socket_was_replaced_is_survived() -> TestResult {
+    let pair = Pair::with_paths(1)?;
+    let (a, b) = pair.connect_over(1).await?;
+    a.handshake_confirmed().await?;
+    transfer(&a, &b, 10_000).await?;
+    pair.at_server[0].silence(true);
+    let new = pair
+        .client
+        .replace(pair.at_client[0].local(), "10.0.1.1:2")?;
+    sleep(Duration::from_secs(8)).await;
+    pair.at_server[0].silence(false);
+    timeout(Duration::from_secs(15), transfer(&a, &b, 10_000)).await??;
+    let local = a.path_stats().first().map(|path| path.four_tuple.local);
+    assert_eq!(local, Some(new.local()));
     Ok(())
 }
