@@ -345,6 +345,22 @@ fn datagrams_of_attempts_are_bounded() {
     assert!(kept(&mut test, pieces, 32 << 10));
 }
 
+#[test]
+fn an_attempt_tells_who_comes_and_takes_another_configuration() {
+    let mut test = Test::new();
+    let mut incoming = test.incoming(initial(dcid(1), b""));
+    assert_eq!(incoming.four_tuple(), client());
+    assert_eq!(incoming.version(), Version::V1);
+    assert_eq!(incoming.original_destination(), dcid(1));
+    assert!(incoming.may_retry() && !incoming.remote_address_validated());
+    assert!(format!("{incoming:?}").contains("198.51.100.1:5000"));
+    test.options.max_connections = 7;
+    let config = Arc::new(test.options.clone().build().unwrap());
+    assert_ne!(incoming.server_config().max_connections, 7);
+    incoming.set_server_config(config);
+    assert_eq!(incoming.server_config().max_connections, 7);
+}
+
 /// An attempt that nobody decides on does not keep others out.
 #[test]
 fn a_dropped_attempt_makes_room() {

@@ -12,7 +12,9 @@ use crate::packet::delivery::{Fate, PathDelivery};
 use crate::packet::writer::written;
 use crate::path::liveness::Liveness;
 use crate::recovery::testing::{ms, start};
-use crate::wire::frame::{Frame, NewConnectionId, PathAbandon, PathNewConnectionId};
+use crate::wire::frame::{
+    self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
+};
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
@@ -184,6 +186,100 @@ fn mp_121_mp_122_a_path_is_abandoned_on_another_one_and_once() {
     assert_eq!(frames(&mut paths, THIRD), expected);
     paths.on_delivery(PathDelivery::Abandon(SECOND), Fate::Acked);
     assert_eq!(frames(&mut paths, FIRST), []);
+}
+
+/// What a peer abandons is answered on another path. Once the answer has arrived, and three probe
+/// timeouts are over, it is forgotten.
+#[test]
+fn mp_123_mp_124_a_path_that_the_peer_abandons_is_forgotten_in_time() {
+    let now = start();
+    let mut paths = three(now);
+    let mut outbox = Outbox::for_tests();
+    let error_code = TransportErrorCode::NO_ERROR;
+    let frame = PathAbandon {
+        path_id: SECOND,
+        error_code,
+    };
+    assert!(paths.on_path_abandon(now, &frame, &mut outbox).is_ok());
+    let abandoned = PathEvent::Abandoned {
+        path: SECOND,
+        error_code,
+        by_peer: true,
+    };
+    assert_eq!(outbox.next_event(), Some(Event::Path(abandoned)));
+    assert!(frames(&mut paths, FIRST).contains(&Frame::PathAbandon(frame)));
+    let end = now + paths.drain_period();
+    paths.discard_abandoned(end, &mut outbox);
+    assert!(paths.any(SECOND).is_some(), "the answer may be lost");
+    paths.on_delivery(PathDelivery::Abandon(SECOND), Fate::Acked);
+    paths.discard_abandoned(end - ms(1), &mut outbox);
+    assert!(paths.any(SECOND).is_some());
+    assert_eq!(outbox.next_event(), None);
+    paths.discard_abandoned(end, &mut outbox);
+    assert!(paths.any(SECOND).is_none());
+    let discarded = Event::Path(PathEvent::Discarded(SECOND));
+    assert_eq!(outbox.next_event(), Some(discarded));
+    // Late copies mean nothing.
+    assert!(paths.on_path_abandon(end, &frame, &mut outbox).is_ok());
+    assert_eq!(outbox.next_event(), None);
+    assert!(paths.any(SECOND).is_none());
+}
+
+#[test]
+fn the_peers_status_of_a_path_is_told_when_it_changes() {
+    let now = start();
+    let mut paths = three(now);
+    let mut outbox = Outbox::for_tests();
+    let mut status = |status, sequence_number| {
+        let frame = frame::PathStatus {
+            path_id: SECOND,
+            status,
+            sequence_number,
+        };
+        assert!(paths.on_path_status(now, &frame, &mut outbox).is_ok());
+        outbox.next_event()
+    };
+    let told = |status| Some(Event::Path(PathEvent::RemoteStatus(SECOND, status)));
+    let backup = PathStatus::Backup;
+    assert_eq!(status(backup, 2), told(backup));
+    assert_eq!(status(PathStatus::Available, 1), None, "it is older");
+    let available = PathStatus::Available;
+    assert_eq!(status(available, 3), told(available));
+}
+
+#[test]
+fn mp_141_a_higher_limit_of_the_peer_makes_paths_available() {
+    let now = start();
+    let mut paths = negotiated();
+    let mut outbox = Outbox::for_tests();
+    let mut raise = |maximum| {
+        assert!(paths.on_max_path_id(now, maximum, &mut outbox).is_ok());
+        outbox.next_event()
+    };
+    let available = Some(Event::Path(PathEvent::Available));
+    assert_eq!(raise(PathId(7)), available);
+    assert_eq!(raise(PathId(7)), None);
+    assert_eq!(raise(PathId(6)), None);
+}
+
+#[test]
+fn blocked_peers_may_name_only_what_we_allow_and_have_issued() {
+    let now = start();
+    let mut paths = three(now);
+    let mut outbox = Outbox::for_tests();
+    paths.issue_cids(&mut outbox);
+    assert!(paths.on_paths_blocked(now, PathId(3)).is_ok());
+    assert!(paths.on_paths_blocked(now, PathId(1000)).is_err());
+    let mut blocked = |path_id, next_sequence_number| {
+        let frame = PathCidsBlocked {
+            path_id,
+            next_sequence_number,
+        };
+        paths.on_path_cids_blocked(now, &frame, &mut outbox)
+    };
+    assert!(blocked(SECOND, 0).is_ok());
+    assert!(blocked(SECOND, 1000).is_err());
+    assert!(blocked(PathId(1000), 0).is_err());
 }
 
 #[test]
