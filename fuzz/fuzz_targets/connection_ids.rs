@@ -65,6 +65,8 @@ struct Model {
     in_use: Option<u64>,
     is_open: bool,
     retire_prior_to: u64,
+    /// Those that came after they were to be retired, since `retire_prior_to` rose.
+    late: u64,
     /// Retirements that the peer has not acknowledged, and whether they are to be sent.
     retirements: Vec<(u64, bool)>,
     abandoned: bool,
@@ -106,12 +108,14 @@ impl Model {
         }
         let sequence = frame.sequence_number;
         if sequence < self.retire_prior_to {
+            self.late += 1;
             self.retire(sequence);
         } else if self.seen.insert(sequence) {
             self.active.insert(sequence, *frame);
         }
         if frame.retire_prior_to > self.retire_prior_to {
             self.retire_prior_to = frame.retire_prior_to;
+            self.late = 0;
             let kept = self.active.split_off(&self.retire_prior_to);
             for sequence in std::mem::replace(&mut self.active, kept).into_keys() {
                 self.retire(sequence);
@@ -127,7 +131,9 @@ impl Model {
             Err(Fault::ConnectionIdsBeyondLimit)
         } else if self.gaps() as u64 >= self.limit + 16 {
             Err(Fault::SequenceGaps)
-        } else if self.retirements.len() as u64 > self.most_retirements() {
+        } else if self.retirements.len() as u64 > self.most_retirements()
+            || self.late > (4 * self.limit).max(128)
+        {
             Err(Fault::TooManyRetirements)
         } else {
             Ok(())
@@ -187,6 +193,7 @@ fn hostile(limit: u64, operations: Vec<Operation>) {
         in_use: None,
         is_open: false,
         retire_prior_to: 0,
+        late: 0,
         retirements: Vec::new(),
         abandoned: false,
     };
