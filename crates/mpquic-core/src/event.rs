@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::memory::MemoryUse;
+use crate::qlog::EcnValidation;
 use crate::stream::StreamEvent;
 use crate::wire::frame::FrameCounts;
 
@@ -254,6 +255,8 @@ pub struct PathStats {
     pub pacing_rate: Option<u64>,
     /// Bytes in flight.
     pub in_flight: u64,
+    /// Whether the path carries ECN marks.
+    pub ecn: EcnValidation,
     /// Largest datagram, bytes.
     pub mtu: u16,
     /// Datagram bytes sent.

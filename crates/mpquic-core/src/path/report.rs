@@ -69,6 +69,7 @@ impl Path {
                 .and_then(|controller| controller.slow_start_threshold(self.id)),
             pacing_rate: controller.and_then(|controller| controller.pacing_rate(self.id)),
             in_flight: self.recovery.bytes_in_flight(),
+            ecn: ecn_validation(self.recovery.ecn.validation()),
             mtu: self.mtu.mtu(),
             bytes_sent: self.counters.bytes_sent,
             bytes_received: self.counters.bytes_received,

@@ -46,7 +46,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "stream",
                 "config error memory packet range_set rate sched wire",
             ),
-            ("event", "error ids memory stream wire"),
+            ("event", "error ids memory qlog stream wire"),
             (
                 "outbox",
                 "cid congestion error event guarded ids packet qlog recorder sched space",
