@@ -38,6 +38,7 @@ mod http_server;
 mod http_upload;
 mod identity;
 mod knock;
+mod known_hosts;
 mod limits;
 mod metrics_server;
 mod observer;

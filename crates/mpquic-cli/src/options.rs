@@ -127,6 +127,10 @@ pub(crate) struct TrustArgs {
     /// Trust only the certificate with this SHA-256 fingerprint
     #[arg(long, value_name = "sha256:HEX")]
     pin: Option<Fingerprint>,
+    /// Trust a server that is met for the first time, and from then on only the certificate that it
+    /// had (see --known-hosts)
+    #[arg(long)]
+    first_use: bool,
     /// Trust every server: an attacker on the network can read and change the data
     #[arg(long)]
     insecure: bool,
@@ -134,11 +138,13 @@ pub(crate) struct TrustArgs {
 
 impl TrustArgs {
     pub(crate) fn trust(&self) -> Trust {
-        match (&self.ca, self.pin, self.insecure) {
-            (Some(path), ..) => Trust::Authorities(path.clone()),
-            (None, Some(pin), _) => Trust::Pin(pin),
-            (None, None, true) => Trust::Anybody,
-            (None, None, false) => Trust::System,
+        // At most one of them is there.
+        match (&self.ca, self.pin) {
+            (Some(path), _) => Trust::Authorities(path.clone()),
+            (None, Some(pin)) => Trust::Pin(pin),
+            (None, None) if self.first_use => Trust::FirstUse,
+            (None, None) if self.insecure => Trust::Anybody,
+            (None, None) => Trust::System,
         }
     }
 }

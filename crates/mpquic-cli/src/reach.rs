@@ -1,6 +1,7 @@
 //! The options of clients that say how a server is reached, and trusted.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -37,4 +38,8 @@ pub(crate) struct Reach {
     pub(crate) connections: Connections,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
+    /// Where servers are remembered that were trusted with --first-use: a line of HOST:PORT and
+    /// fingerprint each [default: known_hosts in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    #[arg(long, value_name = "FILE", requires = "first_use")]
+    pub(crate) known_hosts: Option<PathBuf>,
 }

@@ -16,9 +16,10 @@ use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
 use crate::knock;
+use crate::known_hosts::KnownHosts;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
 use crate::reach::Reach;
-use crate::trust::Verifier;
+use crate::trust::{Trust, Verifier};
 
 /// Port of `https` URLs that name none.
 const DEFAULT_PORT: u16 = 443;
@@ -45,6 +46,8 @@ pub(crate) struct Sessions<'a> {
     reach: &'a Reach,
     purpose: Purpose<'a>,
     verifier: Arc<Verifier>,
+    /// Set if servers are trusted when they are met first.
+    known_hosts: Option<KnownHosts>,
     config: ClientConfig,
     current: Mutex<Option<Session>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
@@ -89,7 +92,12 @@ impl<'a> Sessions<'a> {
     /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
     pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
         let provider = Cipher::provider(args.connections.cipher);
-        let verifier = Verifier::new(&args.trust.trust(), provider)?;
+        let trust = args.trust.trust();
+        let verifier = Verifier::new(&trust, provider)?;
+        let known_hosts = match trust {
+            Trust::FirstUse => Some(KnownHosts::new(args.known_hosts.as_deref())?),
+            _ => None,
+        };
         let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
         if purpose.datagrams {
             transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
@@ -104,6 +112,7 @@ impl<'a> Sessions<'a> {
             reach: args,
             purpose,
             verifier,
+            known_hosts,
             config,
             current: Mutex::new(None),
             protocol: StdMutex::default(),
@@ -168,7 +177,7 @@ impl<'a> Sessions<'a> {
         let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
         for address in self.addresses(url).await? {
             let connected = match endpoint(self.reach, &self.reach.local, address) {
-                Ok(endpoint) => self.connect_to(endpoint, address, host).await,
+                Ok(endpoint) => self.connect_to(endpoint, address, authority).await,
                 Err(error) => Err(error),
             };
             match connected {
@@ -225,8 +234,8 @@ impl<'a> Sessions<'a> {
         address: SocketAddr,
     ) -> Result<(Endpoint, Connection), Failure> {
         let endpoint = endpoint(self.reach, local.map_or(&[], std::slice::from_ref), address)?;
-        let host = host(authority(url)?);
-        let (endpoint, connection, _) = self.connect_to(endpoint, address, host).await?;
+        let authority = authority(url)?;
+        let (endpoint, connection, _) = self.connect_to(endpoint, address, authority).await?;
         Ok((endpoint, connection))
     }
 
@@ -234,8 +243,10 @@ impl<'a> Sessions<'a> {
         &self,
         endpoint: Endpoint,
         address: SocketAddr,
-        host: &str,
+        authority: &Authority,
     ) -> Result<(Endpoint, Connection, Option<ZeroRttAccepted>), Failure> {
+        let host = host(authority);
+        let server = self.recall(authority)?;
         let cannot_connect = |error: &dyn Display| {
             Cause::Connect.failed(format_args!("cannot connect to {address}: {error}"))
         };
@@ -258,7 +269,10 @@ impl<'a> Sessions<'a> {
             }
         };
         match connected {
-            Ok(Ok(connection)) => Ok((endpoint, connection, None)),
+            Ok(Ok(connection)) => {
+                self.remember(&server);
+                Ok((endpoint, connection, None))
+            }
             Err(_) | Ok(Err(ConnectionError::HandshakeTimedOut)) => {
                 Err(Cause::Connect.failed(format!(
                     "no answer from {address} for {seconds} s; is a QUIC server there, and does \
@@ -266,10 +280,39 @@ impl<'a> Sessions<'a> {
                 )))
             }
             Ok(Err(error)) => Err(match self.verifier.refusal() {
-                Some(refusal) => Cause::Trust.failed(refusal),
+                Some(refusal) => Cause::Trust.failed(refusal).and(self.way_out()),
                 None => cannot_connect(&error),
             }),
         }
+    }
+
+    /// Tells the verifier what is known of a server, by the name that is returned.
+    fn recall(&self, authority: &Authority) -> Result<String, Failure> {
+        let port = authority.port_u16().unwrap_or(DEFAULT_PORT);
+        let server = format!("{}:{port}", authority.host());
+        if let Some(known) = &self.known_hosts {
+            self.verifier.expect(known.find(&server)?);
+        }
+        Ok(server)
+    }
+
+    /// Remembers a server that was met for the first time.
+    fn remember(&self, server: &str) {
+        let (Some(known), Some(met)) = (&self.known_hosts, self.verifier.met()) else {
+            return;
+        };
+        let path = known.path().display();
+        match known.add(server, met) {
+            Ok(()) if self.purpose.quiet => {}
+            Ok(()) => eprintln!("mpquic: {server} is new: its certificate {met} is now in {path}"),
+            Err(error) => eprintln!("mpquic: cannot write {path}: {error}; {server} stays unknown"),
+        }
+    }
+
+    /// What to do if a server has another certificate than when it was met first.
+    fn way_out(&self) -> Option<String> {
+        let path = self.known_hosts.as_ref()?.path().display();
+        Some(format!("if you know why, remove its line from {path}"))
     }
 
     fn warn_if_single_path(&self, connection: &Connection) {

@@ -53,8 +53,19 @@ pub(crate) enum Trust {
     Authorities(PathBuf),
     /// The one certificate with this fingerprint.
     Pin(Fingerprint),
+    /// Every server that is met for the first time, and then only the certificate that it had.
+    FirstUse,
     /// Every server.
     Anybody,
+}
+
+/// What is known of the server that is being connected to.
+#[derive(Debug, Default)]
+struct Meeting {
+    /// The certificate that it had before.
+    known: Option<Fingerprint>,
+    /// The one that it has, if it was not met before.
+    met: Option<Fingerprint>,
 }
 
 /// Checks a server's certificate and remembers one that was refused.
@@ -63,6 +74,8 @@ pub(crate) struct Verifier {
     /// `None` if there are no authorities to trust.
     certificates: Option<Arc<dyn ServerCertVerifier>>,
     pinned: Option<Fingerprint>,
+    /// Set if servers are trusted when they are met first.
+    meeting: Option<Mutex<Meeting>>,
     provider: Arc<CryptoProvider>,
     refused: Mutex<Option<(Fingerprint, rustls::Error)>>,
 }
@@ -72,7 +85,7 @@ impl Verifier {
         let provider = Arc::new(provider);
         let certificates: Option<Arc<dyn ServerCertVerifier>> = match trust {
             Trust::Pin(pin) => Some(Arc::new(PinVerifier::new(pin.0, &provider))),
-            Trust::Anybody => {
+            Trust::Anybody | Trust::FirstUse => {
                 let verifier = PinVerifier::dangerous_trusting_any_certificate(&provider);
                 Some(Arc::new(verifier))
             }
@@ -81,11 +94,13 @@ impl Verifier {
         };
         let pinned = match trust {
             Trust::Pin(fingerprint) => Some(*fingerprint),
-            Trust::System | Trust::Authorities(_) | Trust::Anybody => None,
+            Trust::System | Trust::Authorities(_) | Trust::FirstUse | Trust::Anybody => None,
         };
+        let meeting = (*trust == Trust::FirstUse).then(Mutex::default);
         Ok(Arc::new(Self {
             certificates,
             pinned,
+            meeting,
             provider,
             refused: Mutex::new(None),
         }))
@@ -105,10 +120,37 @@ impl Verifier {
         QuicClientConfig::new(Arc::new(config)).map_err(Failure::other)
     }
 
+    /// Says which certificate the next server had before, if servers are trusted when they are met
+    /// first, and this one was.
+    pub(crate) fn expect(&self, known: Option<Fingerprint>) {
+        if let Some(meeting) = &self.meeting {
+            let mut meeting = meeting.lock().unwrap_or_else(PoisonError::into_inner);
+            *meeting = Meeting { known, met: None };
+        }
+    }
+
+    /// The certificate of the last server, if it was met for the first time.
+    pub(crate) fn met(&self) -> Option<Fingerprint> {
+        let meeting = self.meeting.as_ref()?;
+        meeting.lock().unwrap_or_else(PoisonError::into_inner).met
+    }
+
+    /// The certificate that the server had before, if it has another one.
+    fn known(&self, seen: Fingerprint) -> Option<Fingerprint> {
+        let meeting = self.meeting.as_ref()?;
+        let known = meeting.lock().unwrap_or_else(PoisonError::into_inner).known;
+        known.filter(|known| *known != seen)
+    }
+
     /// What to tell the user if a certificate was refused.
     pub(crate) fn refusal(&self) -> Option<String> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         let (seen, error) = refused.as_ref()?;
+        if let Some(known) = self.known(*seen) {
+            return Some(format!(
+                "the server's certificate is {seen}, but it was {known} when it was met first"
+            ));
+        }
         Some(match self.pinned {
             Some(pinned) => {
                 format!("the server's certificate is {seen}, but {pinned} was pinned with --pin")
@@ -138,9 +180,18 @@ impl ServerCertVerifier for Verifier {
             }
             None => Err(CertificateError::UnknownIssuer.into()),
         };
+        let seen = Fingerprint::of(certificate);
+        let checked = match self.known(seen) {
+            Some(_) => Err(CertificateError::ApplicationVerificationFailure.into()),
+            None => checked,
+        };
+        if let (Ok(_), Some(meeting)) = (&checked, &self.meeting) {
+            let mut meeting = meeting.lock().unwrap_or_else(PoisonError::into_inner);
+            meeting.met = meeting.known.is_none().then_some(seen);
+        }
         if let Err(error) = &checked {
             let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            *refused = Some((Fingerprint::of(certificate), error.clone()));
+            *refused = Some((seen, error.clone()));
         }
         checked
     }

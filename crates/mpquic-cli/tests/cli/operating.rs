@@ -192,3 +192,43 @@ fn figures_and_health_are_told() {
     wait_until("the end", || ask(address, "GET /health") == ending);
     assert_exit(&get.wait_with_output().unwrap(), 0);
 }
+
+/// A server is trusted when it is met first, and then only with the same certificate.
+#[test]
+fn a_server_is_known_after_its_first_use() {
+    let (served, state) = directories(b"x");
+    let at = |name: &str| state.path().join(name).to_str().unwrap().to_owned();
+    let server = Server::start(served.path(), &["--state", &at("a")]);
+    let address = server.address.to_string();
+    let url = server.url("/file");
+    let known = at("known");
+    let first_use = ["--first-use", "--known-hosts", &known];
+    let get = || run(&[&["get", &url, "-o", "-"], &first_use[..]].concat());
+    let output = get();
+    assert_exit(&output, 0);
+    assert!(stderr(&output).contains(&format!("{address} is new")));
+    let line = format!("{address} {}\n", server.pin);
+    assert_eq!(fs::read_to_string(&known).unwrap(), line);
+    let output = get();
+    assert_exit(&output, 0);
+    assert!(!stderr(&output).contains("is new"), "{output:?}");
+
+    drop(server);
+    let other = Server::start_on(&address, served.path(), &["--state", &at("b")]);
+    let output = get();
+    assert_exit(&output, 6);
+    let told = stderr(&output);
+    for expected in [&line[address.len() + 1..line.len() - 1], &other.pin, &known] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(fs::read_to_string(&known).unwrap(), line);
+    // Only one way to trust at a time, and no file without need.
+    for more in [
+        &["--first-use", "--insecure"][..],
+        &["--known-hosts", &known],
+    ] {
+        let output = run(&[&["get", &url], more].concat());
+        assert_exit(&output, 2);
+    }
+}
