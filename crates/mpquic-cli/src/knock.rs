@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::net::UdpSocket;
 
 /// How long a server may be silent before it is asked for.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(300);
+/// How long the answer may take.
+const ANSWER: Duration = Duration::from_secs(1);
 /// How often it is asked.
 const TRIES: u32 = 3;
 
@@ -36,7 +38,7 @@ async fn is_closed(server: SocketAddr) -> bool {
         socket.send(&[0]).await?;
         socket.recv(&mut [0]).await
     };
-    match tokio::time::timeout(PATIENCE, asked).await {
+    match tokio::time::timeout(ANSWER, asked).await {
         Ok(Err(error)) => error.kind() == ErrorKind::ConnectionRefused,
         _ => false,
     }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 use crate::failure::{Cause, Failure, one_line};
 use crate::options::{Alpn, Local, parse_url};
 use crate::reach::Reach;
-use crate::session::{Purpose, Sessions, is_ours};
+use crate::session::{Purpose, Sessions, is_ours, leave};
 
 /// How long a connection is watched for its round trip and its largest datagram.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -256,8 +256,7 @@ async fn try_from(
         quic_version: connection.version().to_string(),
         protocol: String::from_utf8_lossy(&protocol.unwrap_or_default()).into_owned(),
     };
-    connection.close(0u32.into(), b"done");
-    let _ = timeout(LOOK + 3 * path.rtt, endpoint.wait_idle()).await;
+    leave(&endpoint, &connection, 0u32.into()).await;
     Ok(reached)
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{FutureExt, Shared};
 use http::Uri;
 use http::uri::Authority;
-use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, ZeroRttAccepted};
+use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
 use crate::clients::Clients;
@@ -25,6 +25,10 @@ use crate::trust::{Trust, Verifier};
 const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
+
+/// How long packets of the server arrive at most after the end.
+const LATE_ROUND_TRIPS: u32 = 3;
+const LATE: Duration = Duration::from_millis(10);
 
 /// What the connections are for.
 #[derive(Debug, Clone, Copy)]
@@ -82,9 +86,8 @@ impl Session {
     }
 
     async fn close(self) {
-        self.connection.close(self.clients.no_error(), b"done");
-        // It is better if the server learns of the end, but not necessary.
-        let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
+        let code = self.clients.no_error();
+        leave(&self.endpoint, &self.connection, code).await;
     }
 }
 
@@ -320,6 +323,15 @@ impl<'a> Sessions<'a> {
             eprintln!("mpquic: the server does not support multipath; going on with one path");
         }
     }
+}
+
+/// Closes a connection, and answers what the server sent before it heard of that. It is better if the
+/// server learns of the end, but not necessary: nobody waits here for three probe timeouts.
+pub(crate) async fn leave(endpoint: &Endpoint, connection: &Connection, code: VarInt) {
+    let rtt = connection.rtt().unwrap_or_default();
+    connection.close(code, b"done");
+    let late = (LATE_ROUND_TRIPS * rtt + LATE).min(CLOSE_TIME);
+    let _ = tokio::time::timeout(late, endpoint.wait_idle()).await;
 }
 
 fn authority(url: &Uri) -> Result<&Authority, Failure> {

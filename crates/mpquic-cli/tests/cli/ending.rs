@@ -38,10 +38,10 @@ fn end(child: Child) -> Output {
 
 #[test]
 fn open_requests_are_answered_and_no_others() {
-    let content = data(4 << 20);
+    let content = data(2 << 20);
     let (served, target) = directories(&content);
     for alpn in ["h3", "hq-interop"] {
-        // Two seconds for the file.
+        // One second for the file.
         let mut server = Server::start(served.path(), &["--client-rate", "16"]);
         let child = begin(&server, target.path(), alpn);
         signal(&server.child, "-TERM");

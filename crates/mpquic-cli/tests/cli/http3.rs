@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, Request, Response};
 use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::{OpenStreams, h3};
-use mpquic_tokio::{ClientConfig, Endpoint};
+use mpquic_tokio::{ClientConfig, ConnectionError, Endpoint};
 
 use crate::{Server, data, directories};
 
@@ -19,6 +19,10 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn new(server: &Server) -> Self {
+        Self::try_new(server).await.unwrap()
+    }
+
+    pub(crate) async fn try_new(server: &Server) -> Result<Self, ConnectionError> {
         let digits = server.pin.strip_prefix("sha256:").unwrap();
         let pin = std::array::from_fn(|index| {
             u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).unwrap()
@@ -31,13 +35,13 @@ impl Client {
             .build()
             .unwrap();
         let connecting = endpoint.connect(server.address, "localhost").unwrap();
-        let connection = mpquic_h3::Connection::new(connecting.await.unwrap());
+        let connection = mpquic_h3::Connection::new(connecting.await?);
         let (mut driver, requests) = h3::client::new(connection).await.unwrap();
         tokio::spawn(async move { driver.wait_idle().await });
-        Self {
+        Ok(Self {
             requests,
             _endpoint: endpoint,
-        }
+        })
     }
 
     /// The answer to a request with these fields.

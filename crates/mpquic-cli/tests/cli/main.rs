@@ -233,7 +233,7 @@ fn clients_are_asked_to_move_to_the_preferred_address() {
 
 #[test]
 fn a_file_arrives_over_two_paths() {
-    let content = data(48 << 20);
+    let content = data(24 << 20);
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &["--scheduler", "round-robin"]);
     let file = target.path().join("copy");

@@ -66,12 +66,20 @@ fn kill_one(server: &Server, target: &Path) {
     assert_eq!(names(target), ["copy.part", "copy.part.json"]);
 }
 
+/// The same server without its limit.
+fn fast(server: Server, directory: &Path) -> Server {
+    let address = server.address.to_string();
+    drop(server);
+    Server::start_on(&address, directory, &[])
+}
+
 #[test]
 fn what_is_there_is_not_fetched_again() {
     let content = data(8_000_000);
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &["--client-rate", "24"]);
     kill_one(&server, target.path());
+    let server = fast(server, served.path());
     let output = Get::start(&server, target.path(), &["--continue"]).end();
     assert_exit(&output, 0);
     assert!(
@@ -93,6 +101,7 @@ fn another_version_is_begun_anew() {
     let (served, target) = directories(&data(8_000_000));
     let server = Server::start(served.path(), &["--client-rate", "24"]);
     kill_one(&server, target.path());
+    let server = fast(server, served.path());
     let newer = [b"new".to_vec(), data(4_000_000)].concat();
     fs::write(served.path().join("file"), &newer).unwrap();
     let output = Get::start(&server, target.path(), &["--continue"]).end();
@@ -113,6 +122,7 @@ fn a_damaged_part_is_begun_anew() {
     let (served, target) = directories(&content);
     let server = Server::start(served.path(), &["--client-rate", "24"]);
     kill_one(&server, target.path());
+    let server = fast(server, served.path());
     let part = target.path().join("copy.part");
     let mut damaged = fs::read(&part).unwrap();
     damaged[5] ^= 1;
