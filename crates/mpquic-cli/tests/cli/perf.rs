@@ -45,6 +45,47 @@ fn result<'a>(events: &'a [Value], test: &str) -> &'a Value {
     result
 }
 
+/// What is said of downloads and uploads.
+fn loads_are_measured(events: &[Value]) {
+    for (test, directions) in [
+        ("download", &[("download", "bytes_received")][..]),
+        ("upload", &[("upload", "bytes_sent")]),
+        (
+            "both",
+            &[("download", "bytes_received"), ("upload", "bytes_sent")],
+        ),
+    ] {
+        let result = result(events, test);
+        assert!(number(&result["end"]) >= 0.25, "{result}");
+        assert!(
+            number(&result["bufferbloat"]["added_ms"]) >= 0.0,
+            "{result}"
+        );
+        assert!(result["bufferbloat"]["grade"].is_string());
+        for direction in ["download", "upload"] {
+            let carried = directions.iter().find(|(name, _)| *name == direction);
+            let Some((_, counter)) = carried else {
+                assert!(result[direction].is_null(), "{result}");
+                continue;
+            };
+            let bytes = number(&result[direction]["bytes"]);
+            let rate = number(&result[direction]["bits_per_second"]);
+            // One direction may end before the other one.
+            let seconds = 8.0 * bytes / rate;
+            let most = number(&result["end"]) + 1e-6;
+            assert!(bytes > 100_000.0, "{result}");
+            assert!((0.249..=most).contains(&seconds), "{result}");
+            let paths = result["paths"].as_array().unwrap();
+            let carried = paths.iter().map(|path| number(&path[counter]));
+            assert!(
+                carried.clone().all(|carried| carried > 10_000.0),
+                "{result}"
+            );
+            assert!(carried.sum::<f64>() > bytes, "{result}");
+        }
+    }
+}
+
 #[test]
 fn everything_is_measured_path_by_path() {
     let server = Server::perf(&["--scheduler", "round-robin"]);
@@ -75,43 +116,7 @@ fn everything_is_measured_path_by_path() {
     assert!(number(&latency["latency"]["p50_ms"]) <= number(&latency["latency"]["max_ms"]));
     assert!(latency["latency"]["count"].as_u64().unwrap() > 1);
     assert!(latency["bufferbloat"].is_null() && latency["download"].is_null());
-    for (test, directions) in [
-        ("download", &[("download", "bytes_received")][..]),
-        ("upload", &[("upload", "bytes_sent")]),
-        (
-            "both",
-            &[("download", "bytes_received"), ("upload", "bytes_sent")],
-        ),
-    ] {
-        let result = result(&events, test);
-        assert!(number(&result["end"]) >= 0.25, "{result}");
-        assert!(
-            number(&result["bufferbloat"]["added_ms"]) >= 0.0,
-            "{result}"
-        );
-        assert!(result["bufferbloat"]["grade"].is_string());
-        for direction in ["download", "upload"] {
-            let carried = directions.iter().find(|(name, _)| *name == direction);
-            let Some((_, counter)) = carried else {
-                assert!(result[direction].is_null(), "{result}");
-                continue;
-            };
-            let bytes = number(&result[direction]["bytes"]);
-            let rate = number(&result[direction]["bits_per_second"]);
-            // One direction may end before the other one.
-            let seconds = 8.0 * bytes / rate;
-            let most = number(&result["end"]) + 1e-6;
-            assert!(bytes > 100_000.0, "{result}");
-            assert!((0.249..=most).contains(&seconds), "{result}");
-            let paths = result["paths"].as_array().unwrap();
-            let carried = paths.iter().map(|path| number(&path[counter]));
-            assert!(
-                carried.clone().all(|carried| carried > 10_000.0),
-                "{result}"
-            );
-            assert!(carried.sum::<f64>() > bytes, "{result}");
-        }
-    }
+    loads_are_measured(&events);
     let requests = result(&events, "requests");
     let per_second = number(&requests["latency"]["count"]) / number(&requests["end"]);
     let told = number(&requests["requests_per_second"]);
