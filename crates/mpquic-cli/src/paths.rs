@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use futures_util::future::join_all;
 use http::Uri;
-use mpquic_tokio::{InterfaceAddress, PathStats, interface_addresses};
+use mpquic_core::qlog::EcnValidation;
+use mpquic_tokio::{Connection, InterfaceAddress, SendStream, interface_addresses};
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
@@ -18,6 +19,10 @@ use crate::session::{Purpose, Sessions, is_ours, leave};
 
 /// How long a connection is watched for its round trip and its largest datagram.
 const SETTLE: Duration = Duration::from_secs(1);
+/// The least number of looks.
+const LOOKS: usize = 3;
+/// Bytes sent at each look.
+const NOISE: usize = 2000;
 /// The least time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -82,6 +87,9 @@ struct Reached {
     rtt_ms: f64,
     /// Largest datagram, bytes of UDP payload.
     mtu: u16,
+    /// Whether marks of congestion (ECN) arrive: `capable` or `failed`; `testing` or `unknown` if
+    /// that is not certain yet.
+    ecn: &'static str,
     multipath: bool,
     quic_version: String,
     protocol: String,
@@ -227,15 +235,21 @@ async fn try_from(
         .await?;
     let handshake = began.elapsed();
     let path = || connection.path_stats().into_iter().next();
+    let protocol = connection.handshake_data().and_then(|data| data.protocol);
+    let protocol = protocol.unwrap_or_default();
     let settled = async {
-        let mut before: Option<PathStats> = None;
+        let mut noise = Noise::begin(&connection, &protocol).await;
+        let mut before: Vec<u16> = Vec::new();
         while let Some(path) = path() {
-            // The next probe of the size takes a round trip.
+            // Acknowledgements show the round trip, and whether marks arrive.
+            let _ = connection.path(path.id).map(|path| path.ping());
+            noise.send().await;
             sleep(3 * path.rtt + LOOK).await;
-            if before.is_some_and(|before| before.mtu == path.mtu) {
+            let is_told = !matches!(path.ecn, EcnValidation::Testing | EcnValidation::Unknown);
+            if before.len() >= LOOKS && is_told && before.last() == Some(&path.mtu) {
                 return;
             }
-            before = Some(path);
+            before.push(path.mtu);
         }
     };
     let _ = timeout(SETTLE, settled).await;
@@ -244,7 +258,6 @@ async fn try_from(
         let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
         return Err(Cause::Connect.failed(format_args!("connected, and lost again{reason}")));
     };
-    let protocol = connection.handshake_data().and_then(|data| data.protocol);
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let reached = Reached {
         server: path.four_tuple.remote,
@@ -252,12 +265,47 @@ async fn try_from(
         min_rtt_ms: millis(path.min_rtt),
         rtt_ms: millis(path.rtt),
         mtu: path.mtu,
+        ecn: match path.ecn {
+            EcnValidation::Testing => "testing",
+            EcnValidation::Unknown => "unknown",
+            EcnValidation::Failed => "failed",
+            EcnValidation::Capable => "capable",
+        },
         multipath: connection.is_multipath(),
         quic_version: connection.version().to_string(),
-        protocol: String::from_utf8_lossy(&protocol.unwrap_or_default()).into_owned(),
+        protocol: String::from_utf8_lossy(&protocol).into_owned(),
     };
     leave(&endpoint, &connection, 0u32.into()).await;
     Ok(reached)
+}
+
+/// Data that means nothing to the server: only packets with data are marked (ECN), and show how large
+/// they may be.
+struct Noise(Option<SendStream>);
+
+impl Noise {
+    /// On a stream of a kind that the server ignores, if its protocol has one.
+    async fn begin(connection: &Connection, protocol: &[u8]) -> Self {
+        let start: &[u8] = match protocol {
+            // RFC 9114 section 6.2.3: the first of the types that mean nothing.
+            b"h3" => &[0x21],
+            // A request for nothing.
+            b"perf" => &[0; 8],
+            _ => return Self(None),
+        };
+        let mut stream = connection.open_uni().await.ok();
+        if let Some(send) = &mut stream {
+            let _ = send.write_all(start).await;
+        }
+        Self(stream)
+    }
+
+    async fn send(&mut self) {
+        if let Some(send) = &mut self.0 {
+            // A server may refuse to take more.
+            let _ = send.write_all(&[0; NOISE]).await;
+        }
+    }
 }
 
 impl Start {
@@ -324,11 +372,12 @@ fn what(row: &Row) -> String {
         (None, None) => "usable".to_owned(),
         (None, Some(Tried::Failed { error })) => format!("not reached: {error}"),
         (None, Some(Tried::Reached(reached))) => format!(
-            "reached {} in {:.2} ms: rtt {:.2} ms, mtu {}, {}, QUIC {}, {}",
+            "reached {} in {:.2} ms: rtt {:.2} ms, mtu {}, ECN {}, {}, QUIC {}, {}",
             reached.server,
             reached.handshake_ms,
             reached.min_rtt_ms,
             reached.mtu,
+            reached.ecn,
             match reached.multipath {
                 true => "multipath",
                 false => "no multipath",

@@ -49,6 +49,7 @@ fn a_server_is_tried_from_each_address() {
             assert_eq!(row["server"], server.address.to_string());
             assert_eq!(row["protocol"], protocol);
             assert_eq!(row["multipath"], multipath);
+            assert_eq!(row["ecn"], "capable", "{row}");
             assert_eq!(row["quic_version"], "v1", "{row}");
             assert!(row["mtu"].as_u64().unwrap() >= 1200, "{row}");
             let millis = |name: &str| row[name].as_f64().unwrap();
