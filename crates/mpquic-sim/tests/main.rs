@@ -2,4 +2,5 @@
 
 mod fairness;
 mod lab;
+mod neighbours;
 mod papers;

@@ -1,0 +1,163 @@
+//! What `coupled-bbr` takes of a bottleneck beside one flow of another kind, whatever the round
+//! trip, the queue and the number of its own paths.
+//!
+//! `MATRIX=3 cargo test --release -p mpquic-sim --test all neighbours -- --nocapture` prints the
+//! table of `docs/congestion.md`, means over three seeds. `CELLS=newreno-40ms,cubic-40ms` prints
+//! only cells whose names contain one of these, `CONTROLLER=bbr` those of another controller.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
+
+const SECOND: Duration = Duration::from_secs(1);
+const RATE_MBIT: f64 = 20.0;
+
+/// A connection over several paths beside one over one path, all through one link.
+#[derive(Debug, Clone, Copy)]
+struct Cell {
+    competitor: &'static str,
+    /// Without queues.
+    rtt_ms: u32,
+    /// In round trips.
+    queue: f64,
+    paths: usize,
+}
+
+impl Cell {
+    fn all() -> Vec<Self> {
+        let mut cells = Vec::new();
+        for competitor in ["newreno", "cubic", "bbr"] {
+            for rtt_ms in [10, 40, 100] {
+                for queue in [0.5, 1.0, 3.0] {
+                    cells.extend([1, 2, 4].map(|paths| Self {
+                        competitor,
+                        rtt_ms,
+                        queue,
+                        paths,
+                    }));
+                }
+            }
+        }
+        cells
+    }
+
+    fn name(&self) -> String {
+        let Self {
+            competitor,
+            rtt_ms,
+            queue,
+            paths,
+        } = self;
+        format!("{competitor}-{rtt_ms}ms-{queue}q-{paths}p")
+    }
+
+    fn topology(&self) -> Topology {
+        let rtt = Duration::from_millis(self.rtt_ms.into());
+        let queue = Backlog::time(rtt.mul_f64(self.queue));
+        let bottleneck = LinkConfig::new(RATE_MBIT, rtt.mul_f64(0.3)).queue(queue);
+        (0..=self.paths).fold(
+            Topology::new().shared_bottleneck(bottleneck),
+            |topology, path| {
+                // Without some packets' worth of jitter a full queue hits the same flow each time.
+                let delay = rtt.mul_f64([0.2, 0.19, 0.21, 0.18, 0.2][path]);
+                let access = LinkConfig::new(f64::INFINITY, delay)
+                    .jitter(Duration::from_millis(2).min(rtt / 20));
+                topology.path(&format!("path {path}"), access)
+            },
+        )
+    }
+
+    /// How many times the single path's share the connection took.
+    fn run(&self, controller: &str, seed: u64) -> f64 {
+        let scheduler = mpquic_sched::by_name("lrf").unwrap();
+        let mut setup =
+            Setup::with_policies(scheduler, mpquic_cc::by_name(controller).unwrap()).seed(seed);
+        setup.checks = false;
+        let mut pair = Pair::connected(&self.topology(), setup);
+        for path in 1..self.paths {
+            let name = format!("path {path}");
+            let opened = pair.open_path(&name, mpquic_core::PathStatus::Available);
+            assert!(opened.is_ok());
+        }
+        pair.send(Side::Client, 1 << 40);
+        pair.setup_mut().client.controller = mpquic_cc::by_name(self.competitor).unwrap();
+        pair.connect_over(self.paths);
+        pair.run_until_confirmed(SECOND).unwrap();
+        pair.send(Side::Client, 1 << 40);
+        pair.drive(20 * SECOND);
+        let before = received(&pair);
+        pair.drive(80 * SECOND);
+        let after = received(&pair);
+        let got = |index: usize| (after[index] - before[index]) as f64;
+        got(0) / got(1)
+    }
+}
+
+/// Bytes the server got, connection by connection.
+fn received(pair: &Pair) -> Vec<u64> {
+    let server = pair.host(pair.host_id(Side::Server));
+    let connections = server.connections().iter();
+    connections
+        .map(|hosted| hosted.application.received())
+        .collect()
+}
+
+/// The shares of all cells, seed by seed, on two processors.
+fn measure(cells: &[Cell], controller: &str, seeds: u64) -> Vec<Vec<f64>> {
+    let results = Mutex::new(vec![Vec::new(); cells.len()]);
+    let next = Mutex::new(0..cells.len());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(index) = next.lock().unwrap().next() else {
+                        return;
+                    };
+                    let shares = (1..=seeds).map(|seed| cells[index].run(controller, seed));
+                    let shares: Vec<_> = shares.collect();
+                    results.lock().unwrap()[index] = shares;
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+#[test]
+fn neighbours_matrix() {
+    let Ok(seeds) = std::env::var("MATRIX") else {
+        return;
+    };
+    let seeds = seeds.parse().expect("MATRIX is a number of seeds");
+    let controller = std::env::var("CONTROLLER").unwrap_or("coupled-bbr".into());
+    let wanted = std::env::var("CELLS").unwrap_or_default();
+    let mut cells = Cell::all();
+    cells.retain(|cell| wanted.split(',').any(|part| cell.name().contains(part)));
+    let shares = measure(&cells, &controller, seeds);
+    let mut row = String::new();
+    for (cell, shares) in cells.iter().zip(&shares) {
+        let Cell {
+            competitor,
+            rtt_ms,
+            queue,
+            paths,
+        } = cell;
+        let name = format!("| `{competitor}` | {rtt_ms} ms | {queue} |");
+        if name != row {
+            print!("\n{name}");
+            row = name;
+        }
+        let lowest = shares.iter().copied().fold(f64::INFINITY, f64::min);
+        let highest = shares.iter().copied().fold(0.0, f64::max);
+        print!(
+            " {paths}: {:.2} ({lowest:.2} to {highest:.2}) |",
+            mean(shares)
+        );
+    }
+    println!();
+}
