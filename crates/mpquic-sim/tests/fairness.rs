@@ -285,3 +285,56 @@ fn coupled_bbr_fills_clean_and_unequal_paths_of_its_own() {
         assert!(ours.lowest >= 0.95, "{ours}");
     }
 }
+
+/// Pairs of links of its own, unequal in rate, delay, queue or losses.
+fn unequal_pairs() -> Vec<(&'static str, [(f64, LinkConfig); 2])> {
+    let link = |rate: f64, delay: u32, queue_ms: u32, loss: f64| {
+        let queue = Backlog::time(queue_ms * MS);
+        (
+            rate,
+            LinkConfig::new(rate, delay * MS).loss(loss).queue(queue),
+        )
+    };
+    let short = link(20.0, 20, 50, 0.0);
+    vec![
+        ("equal", [short.clone(), short.clone()]),
+        (
+            "long and lossy",
+            [short.clone(), link(30.0, 75, 150, 0.005)],
+        ),
+        ("long", [short.clone(), link(30.0, 75, 150, 0.0)]),
+        ("slow", [short.clone(), link(3.0, 20, 50, 0.0)]),
+        ("fast", [short.clone(), link(100.0, 10, 20, 0.0)]),
+        (
+            "thin queues",
+            [link(20.0, 20, 20, 0.0), link(30.0, 50, 50, 0.0)],
+        ),
+        (
+            "one round trip",
+            [link(20.0, 20, 40, 0.0), link(30.0, 50, 100, 0.0)],
+        ),
+        ("deep queue", [short, link(10.0, 40, 400, 0.0)]),
+    ]
+}
+
+/// `STEADY=20 cargo test --release -p mpquic-sim --test all steady -- --nocapture` prints the part
+/// of their links' rates that they reach, over so many seeds. Without it some pairs do, twice.
+#[test]
+fn coupled_bbr_is_steady_on_unequal_paths_of_its_own() {
+    let all = std::env::var("STEADY");
+    let seeds = all.as_deref().map_or(2, |seeds| {
+        seeds.parse().expect("STEADY is a number of seeds")
+    });
+    let mut pairs = unequal_pairs();
+    if all.is_err() {
+        pairs.retain(|(name, _)| ["long and lossy", "slow", "thin queues"].contains(name));
+    }
+    for (name, links) in pairs {
+        let values = (1..=seeds).map(|seed| utilisation("coupled-bbr", &links, seed));
+        let spread = Spread::of(&values.collect::<Vec<_>>());
+        println!("{name}: {spread}");
+        // The links are used, and no seed is far behind the others.
+        assert!(spread.mean >= 0.95, "{name}: {spread}");
+        assert!(spread.lowest >= 0.95 * spread.mean, "{name}: {spread}");
+    }
+}

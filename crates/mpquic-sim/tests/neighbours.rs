@@ -11,7 +11,6 @@ use std::time::Duration;
 use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
 
 const SECOND: Duration = Duration::from_secs(1);
-const RATE_MBIT: f64 = 20.0;
 
 /// A connection over several paths beside one over one path, all through one link.
 #[derive(Debug, Clone, Copy)]
@@ -52,10 +51,15 @@ impl Cell {
         format!("{competitor}-{rtt_ms}ms-{queue}q-{paths}p")
     }
 
+    /// About as many datagrams in a round trip at 10 ms as at 40 ms.
+    fn rate_mbit(&self) -> f64 {
+        if self.rtt_ms < 20 { 60.0 } else { 20.0 }
+    }
+
     fn topology(&self) -> Topology {
         let rtt = Duration::from_millis(self.rtt_ms.into());
         let queue = Backlog::time(rtt.mul_f64(self.queue));
-        let bottleneck = LinkConfig::new(RATE_MBIT, rtt.mul_f64(0.3)).queue(queue);
+        let bottleneck = LinkConfig::new(self.rate_mbit(), rtt.mul_f64(0.3)).queue(queue);
         (0..=self.paths).fold(
             Topology::new().shared_bottleneck(bottleneck),
             |topology, path| {
@@ -105,6 +109,7 @@ fn received(pair: &Pair) -> Vec<u64> {
 
 /// The shares of all cells, seed by seed, on two processors.
 fn measure(cells: &[Cell], controller: &str, seeds: u64) -> Vec<Vec<f64>> {
+    assert!(seeds > 0, "at least one seed");
     let results = Mutex::new(vec![Vec::new(); cells.len()]);
     let next = Mutex::new(0..cells.len());
     std::thread::scope(|scope| {
@@ -160,4 +165,36 @@ fn neighbours_matrix() {
         );
     }
     println!();
+}
+
+/// The mean over two seeds of a cell with a queue of one round trip.
+fn share(competitor: &'static str, rtt_ms: u32, paths: usize) -> f64 {
+    let cell = Cell {
+        competitor,
+        rtt_ms,
+        queue: 1.0,
+        paths,
+    };
+    let share = mean(&measure(&[cell], "coupled-bbr", 2)[0]);
+    println!("{}: {share:.2}", cell.name());
+    share
+}
+
+#[test]
+fn a_loss_based_neighbour_keeps_its_share_whatever_the_number_of_paths() {
+    for (competitor, paths) in [("newreno", 1), ("newreno", 2), ("newreno", 4), ("cubic", 2)] {
+        let share = share(competitor, 40, paths);
+        assert!(
+            (0.5..=1.5).contains(&share),
+            "{competitor}, {paths}: {share}"
+        );
+    }
+}
+
+#[test]
+fn a_neighbour_that_probes_is_not_taken_for_one_that_does_not() {
+    for paths in [1, 2, 4] {
+        let share = share("bbr", 40, paths);
+        assert!((0.8..=1.25).contains(&share), "{paths}: {share}");
+    }
 }

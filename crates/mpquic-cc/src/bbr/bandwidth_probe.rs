@@ -41,7 +41,8 @@ impl Bbr {
         }
         match self.phase {
             Phase::Down | Phase::Cruise
-                if company.join || (!company.wait && self.is_time_to_probe(sample.now)) =>
+                if company.join
+                    || (!company.wait && (company.hurry || self.is_time_to_probe(sample.now))) =>
             {
                 self.start_refill(sample.now);
             }

@@ -5,6 +5,12 @@
 pub(crate) struct Company {
     /// Do not start a probe now.
     pub(crate) wait: bool,
+    /// Start a probe now.
+    pub(crate) hurry: bool,
+    /// Flows of others share the bottleneck, as far as is known.
+    pub(crate) others: bool,
+    /// Bytes to have in flight beside a loss-based flow.
+    pub(crate) bound: Option<f64>,
     /// Another path of the bottleneck began to probe: join it.
     pub(crate) join: bool,
     /// Another path is still refilling: wait for it before going up.
@@ -22,6 +28,9 @@ impl Company {
     /// There are no others.
     pub(crate) const NONE: Self = Self {
         wait: false,
+        hurry: false,
+        others: false,
+        bound: None,
         join: false,
         hold_refill: false,
         hold_up: false,

@@ -36,7 +36,15 @@ impl MinRtt {
         self.shortest
     }
 
-    pub(super) fn on_ack(&mut self, now: Instant, sample: Option<Duration>) {
+    /// A sample shorter than the shortest times `confirmation` shows that the path still is as short.
+    pub(super) fn on_ack(&mut self, now: Instant, sample: Option<Duration>, confirmation: f64) {
+        let confirms = |recent: Duration, sample| sample < recent.mul_f64(confirmation);
+        if let (Some(recent), Some(sample)) = (self.recent, sample)
+            && confirmation > 1.0
+            && confirms(recent, sample)
+        {
+            self.recent_taken = now;
+        }
         self.is_probe_due = now > self.recent_taken + PROBE_INTERVAL;
         if let Some(sample) = sample
             && (self.is_probe_due || self.recent.is_none_or(|recent| sample < recent))
@@ -70,4 +78,48 @@ pub(super) struct ProbeRtt {
     /// Rates of packets that were sent before this many bytes were delivered are low because we
     /// sent little.
     pub(super) low_rate_until: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::start;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// When the path is to be emptied first, if after one sample of 100 ms all others are this long.
+    fn due(later: Duration, confirmation: f64) -> Option<Duration> {
+        let begin = start();
+        let mut shortest = MinRtt::new(begin);
+        shortest.on_ack(begin, Some(100 * MS), confirmation);
+        (1..200u32).map(|index| index * 100 * MS).find(|after| {
+            shortest.on_ack(begin + *after, Some(later), confirmation);
+            shortest.is_probe_due
+        })
+    }
+
+    #[test]
+    fn round_trips_that_are_as_short_make_a_measurement_unnecessary() {
+        let just_over = Some(PROBE_INTERVAL + 100 * MS);
+        assert_eq!(due(101 * MS, 1.0), just_over, "the draft");
+        assert_eq!(due(101 * MS, 1.02), None);
+        assert_eq!(due(103 * MS, 1.02), just_over);
+    }
+
+    #[test]
+    fn confirmations_do_not_lengthen_it() {
+        let begin = start();
+        let mut shortest = MinRtt::new(begin);
+        for index in 0..600u32 {
+            let longer = Duration::from_millis(100 + u64::from(index / 10));
+            shortest.on_ack(begin + index * 100 * MS, Some(longer), 1.02);
+            if shortest.is_probe_due {
+                // From 102 ms on nothing confirms 100 ms.
+                assert!(index > 20 && index < 20 + 53, "{index}");
+                assert_eq!(shortest.get(), Some(100 * MS));
+                return;
+            }
+        }
+        panic!("it is never measured again");
+    }
 }

@@ -48,6 +48,9 @@ pub(crate) use variant::Variant;
 
 /// Round trips draining may take.
 const DRAIN_ROUNDS: u64 = 3;
+/// Pacing when the window is the limit, as the core paces for controllers without a rate.
+const WINDOW_PACING_GAIN: f64 = 1.25;
+
 impl Bbr {
     /// Section 5.2.3, `UpdateModelAndState`.
     fn update_model(&mut self, sample: &Sample, ack: &Acked, company: &Company) {
@@ -91,7 +94,13 @@ impl Bbr {
         }
         self.check_startup_and_drain(sample);
         self.update_cycle(sample, company);
-        self.min_rtt.on_ack(sample.now, sample.rtt);
+        // Beside others all flows have to leave the queue now and then, for all to see its end.
+        let confirmation = if company.others {
+            1.0
+        } else {
+            self.variant.rtt_confirmation
+        };
+        self.min_rtt.on_ack(sample.now, sample.rtt, confirmation);
         self.check_probe_rtt(sample, ack);
         if losses_of_round.is_some() {
             self.latest = latest;
@@ -145,9 +154,25 @@ impl Bbr {
     pub(crate) fn on_ack_in(&mut self, ack: &Acked, company: &Company) {
         self.count = company.count;
         self.share = company.share;
+        self.is_bounded = company.bound.is_some();
         let sample = self.sample(ack);
         self.update_model(&sample, ack, company);
         self.update_controls(&sample);
+        if let Some(bound) = company.bound {
+            self.follow_bound(bound);
+        }
+    }
+
+    /// Has `bound` bytes in flight, as a window-based flow has.
+    fn follow_bound(&mut self, bound: f64) {
+        if !matches!(self.phase, Phase::Down | Phase::Cruise) {
+            return;
+        }
+        self.window = bound.max(2.0 * self.mtu);
+        let rtt = self.smoothed_rtt.as_secs_f64();
+        if rtt > 0.0 {
+            self.pacing_rate = Some(WINDOW_PACING_GAIN * self.window / rtt);
+        }
     }
 }
 

@@ -128,6 +128,8 @@ pub struct Bbr {
     /// The part of its largest bandwidth that this path had when the sum over the paths was
     /// largest.
     pub(super) share: f64,
+    /// A loss-based flow shares the bottleneck, and a bound for it what is in flight.
+    pub(super) is_bounded: bool,
     /// The last delivery rate that the application did not limit, bytes per second.
     pub(super) last_rate: f64,
 }
@@ -163,6 +165,7 @@ impl Bbr {
             noise: 0x9e37_79b9_7f4a_7c15,
             count: 1.0,
             share: 1.0,
+            is_bounded: false,
             last_rate: 0.0,
         }
     }
@@ -188,6 +191,25 @@ impl Bbr {
     /// The last delivery rate that the application did not limit, bytes per second.
     pub(crate) fn last_rate(&self) -> f64 {
         self.last_rate
+    }
+
+    /// Time since the last probe ended.
+    pub(crate) fn since_probe(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.cycle.began)
+    }
+
+    /// The current acknowledgement ended a round trip.
+    pub(crate) fn has_round_ended(&self) -> bool {
+        self.rounds.just_ended
+    }
+
+    /// Forgets the rates of the cycle before the last.
+    pub(crate) fn age_bandwidth(&mut self) {
+        self.max_bandwidth.advance();
+    }
+
+    pub(crate) fn mtu(&self) -> f64 {
+        self.mtu
     }
 
     /// Cycles of probing so far.

@@ -23,6 +23,7 @@ impl Bbr {
             && self.min_rtt.is_probe_due
             && may_probe
             && !self.is_idle_restart
+            && !self.is_bounded
         {
             self.save_window();
             self.phase = Phase::ProbeRtt;

@@ -19,6 +19,9 @@ pub(crate) struct Variant {
     pub(super) startup_growth: f64,
     /// The path is emptied to measure its round trip even before its rate is known.
     pub(super) probes_early: bool,
+    /// A round trip within this factor of the shortest confirms it, and the path need not be emptied
+    /// to measure it again. With 1 only shorter ones count.
+    pub(super) rtt_confirmation: f64,
 }
 
 impl Variant {
@@ -29,6 +32,7 @@ impl Variant {
         startup_gain: 2.77,
         startup_growth: 1.0,
         probes_early: true,
+        rtt_confirmation: 1.0,
     };
 
     /// Quicker on long and lossy paths. It starts with more, spread over a round trip. Then it goes on
@@ -41,6 +45,7 @@ impl Variant {
         startup_gain: 4.94,
         startup_growth: 2.0,
         probes_early: false,
+        rtt_confirmation: 1.02,
     };
 
     /// The initial window, bytes (RFC 9002 section 7.2 with another number of datagrams).

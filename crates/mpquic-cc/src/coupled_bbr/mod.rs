@@ -9,12 +9,14 @@
 //! slowest, and stop at once when one of them loses too much. Nothing else changes, and a path that
 //! was coupled by mistake still finds all the bandwidth it has.
 //!
-//! [`detection`] finds out which paths share a bottleneck.
+//! [`detection`] finds out which paths share a bottleneck, [`rivals`] what other flows do there.
 //!
-//! On each path this is [`Bbr`] with two differences. Round trips with fewer losses than probing
+//! On each path this is [`Bbr`] with four differences. Beside a loss-based flow the paths of a
+//! bottleneck have in flight what one such flow has. Round trips with fewer losses than probing
 //! tolerates (2 %) do not slow it down: such losses do not come from a full queue, and on a long
-//! lossy path answering them costs a tenth of the rate. And it starts quicker ([`Variant::QUICK`]):
-//! a path is full one and a half round trips sooner.
+//! lossy path answering them costs a tenth of the rate. It starts quicker ([`Variant::QUICK`]):
+//! a path is full one and a half round trips sooner. And as long as nobody else is seen, a path is not
+//! emptied to measure its round trip if others were as short: that costs a long path 3 % of its rate.
 
 use std::time::{Duration, Instant};
 
@@ -22,10 +24,12 @@ use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Controller
 use mpquic_core::{PathId, PathMap};
 
 mod detection;
+mod rivals;
 
 use crate::bbr::{Bbr, Company, MaxBandwidth, Phase, Variant};
 use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
+use rivals::{Rivals, Round, Strangers};
 
 /// One in this many probes of a bottleneck is made by one path alone, to check whether the others
 /// still share it.
@@ -55,6 +59,10 @@ struct CoupledPath {
     last_ack: Instant,
     app_limited: bool,
     smoothed_rtt: Duration,
+    /// Bytes in flight.
+    in_flight: u64,
+    /// Other flows of the bottleneck; kept by the path that names the group.
+    rivals: Rivals,
     /// `RttSnapshot::samples` at the last sample taken.
     samples_seen: u64,
 }
@@ -72,6 +80,8 @@ impl CoupledPath {
             last_ack: now,
             app_limited: false,
             smoothed_rtt: Duration::ZERO,
+            in_flight: 0,
+            rivals: Rivals::default(),
             samples_seen: 0,
         }
     }
@@ -131,6 +141,12 @@ impl CoupledBbr {
         let hold = state.is_joint && is_patient;
         Company {
             wait: self.must_wait(path, now),
+            hurry: state.rivals.is_probe_due(),
+            others: self
+                .group_of(path)
+                .and_then(|group| self.paths.get(group))
+                .is_some_and(|leader| !leader.rivals.is_alone(now)),
+            bound: self.bound(path),
             join: joint
                 .clone()
                 .any(|(_, other)| other.bbr.phase() == Phase::Refill),
@@ -142,6 +158,80 @@ impl CoupledBbr {
             count: 1.0 + others.clone().count() as f64,
             share: self.share(path),
         }
+    }
+
+    /// The path's part of what the group may have in flight beside a loss-based flow.
+    fn bound(&self, path: PathId) -> Option<f64> {
+        let group = self.group_of(path)?;
+        let bound = self.paths.get(group)?.rivals.bound()?;
+        let own = self.paths.get(path)?.bbr.largest_bandwidth();
+        Some(bound * own / self.sum(group, Bbr::largest_bandwidth).max(1.0))
+    }
+
+    /// True if a path that is not of the group may share its bottleneck after all: trials are to come,
+    /// or a queue stands there as well.
+    fn may_share(&self, group: PathId, path: PathId) -> bool {
+        let leader = self.group_of(path).and_then(|other| self.paths.get(other));
+        let has_queue = |leader: &CoupledPath| leader.rivals.has_queue();
+        self.detector.is_open(group, path) || leader.is_some_and(has_queue)
+    }
+
+    /// What other active paths are to a group.
+    fn strangers(&self, group: PathId, now: Instant) -> Strangers {
+        let mut others = self
+            .paths
+            .iter()
+            .filter(|(_, path)| path.group != group && path.is_active(now))
+            .peekable();
+        if others.peek().is_none() {
+            Strangers::None
+        } else if others.any(|(id, _)| self.may_share(group, id)) {
+            Strangers::Open
+        } else {
+            Strangers::Separate
+        }
+    }
+
+    /// Tells the path that names the group what `path` saw.
+    fn update_rivals(&mut self, path: PathId, ack: &Acked, rtt: Option<Duration>) {
+        let Some(group) = self.group_of(path) else {
+            return;
+        };
+        let ended = (path == group).then(|| self.ended_round(path, ack));
+        let Some(leader) = self.paths.get_mut(group) else {
+            return;
+        };
+        let mtu = leader.bbr.mtu();
+        leader.rivals.on_ack(ack.bytes as f64, mtu, ack.app_limited);
+        if path != group {
+            return;
+        }
+        if let Some(rtt) = rtt {
+            leader.rivals.on_rtt(ack.now, rtt);
+        }
+        if let Some(round) = ended.flatten() {
+            leader.rivals.on_round(&round);
+        }
+    }
+
+    /// The round trip of a leading path that the current acknowledgement ended.
+    fn ended_round(&self, leader: PathId, ack: &Acked) -> Option<Round> {
+        let state = self.paths.get(leader)?;
+        if !state.bbr.has_round_ended() {
+            return None;
+        }
+        let members = self.paths.iter().filter(|(_, path)| path.group == leader);
+        let in_flight: u64 = members.map(|(_, path)| path.in_flight).sum();
+        Some(Round {
+            now: ack.now,
+            is_cruising: state.bbr.phase() == Phase::Cruise,
+            app_limited: ack.app_limited,
+            strangers: self.strangers(leader, ack.now),
+            in_flight: in_flight as f64,
+            rate: self.sum(leader, Bbr::last_rate),
+            mtu: state.bbr.mtu(),
+            since_probe: state.bbr.since_probe(ack.now),
+        })
     }
 
     fn group_of(&self, path: PathId) -> Option<PathId> {
@@ -191,7 +281,9 @@ impl CoupledBbr {
                 && (self.detector.is_open(path, prober)
                     || self.group_of(path) == self.group_of(prober))
         });
-        spoils || self.others(path, now).any(|(id, _)| id < path)
+        let is_patient = |path: &CoupledPath| path.rivals.is_patient();
+        let leader = self.group_of(path).and_then(|group| self.paths.get(group));
+        spoils || leader.is_some_and(is_patient) || self.others(path, now).any(|(id, _)| id < path)
     }
 
     /// Follows a path from one phase to another.
@@ -210,6 +302,7 @@ impl CoupledBbr {
         match after {
             Phase::Refill if joins => state.is_joint = true,
             Phase::Refill => {
+                state.rivals.on_probe();
                 state.probes = state.probes.wrapping_add(1);
                 state.is_joint = has_others && !state.probes.is_multiple_of(PROBES_PER_TRIAL);
                 if !state.is_joint {
@@ -247,6 +340,9 @@ impl CoupledBbr {
             .any(|(_, path)| path.group != path.former_group)
         {
             self.restart_joint_bandwidths();
+            for path in self.paths.values_mut() {
+                path.rivals.restart();
+            }
         }
     }
 
@@ -267,6 +363,15 @@ impl CoupledBbr {
             let sum = self.sum(id, Bbr::largest_bandwidth);
             if let Some(first) = self.paths.get_mut(id) {
                 first.joint_bandwidth = MaxBandwidth::starting_from(sum, first.bbr.cycles());
+            }
+        }
+    }
+
+    /// Forgets old rates of a group that does not probe.
+    fn age_bandwidths(&mut self, group: PathId) {
+        for path in self.paths.values_mut() {
+            if path.group == group {
+                path.bbr.age_bandwidth();
             }
         }
     }
@@ -317,6 +422,7 @@ impl Controller for CoupledBbr {
         };
         state.last_ack = ack.now;
         state.app_limited = ack.app_limited;
+        state.in_flight = ack.in_flight;
         state.smoothed_rtt = ack.rtt.smoothed;
         let before = state.bbr.phase();
         state.bbr.on_ack_in(ack, &company);
@@ -329,6 +435,7 @@ impl Controller for CoupledBbr {
             is_steady: state.is_steady(),
         };
         self.update_joint_bandwidth(path);
+        self.update_rivals(path, ack, seen.rtt);
         self.on_phase(path, before, ack.now);
         if self.detector.on_ack(path, &seen) {
             self.regroup();
@@ -344,6 +451,13 @@ impl Controller for CoupledBbr {
         let has_stopped = before != Phase::Down && state.bbr.phase() == Phase::Down;
         if event.kind == CongestionKind::Loss {
             self.detector.on_loss(path, event.lost_bytes);
+        }
+        if event.kind == CongestionKind::Loss
+            && let Some(group) = self.group_of(path)
+            && let Some(leader) = self.paths.get_mut(group)
+            && leader.rivals.on_loss(event.now, event.sent_at)
+        {
+            self.age_bandwidths(group);
         }
         self.on_phase(path, before, event.now);
         if was_joint && has_stopped {

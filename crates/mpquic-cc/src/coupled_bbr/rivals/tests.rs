@@ -1,0 +1,335 @@
+//! What other flows look like, and what is done beside them. What shares that gives is tested in
+//! the laboratory, `mpquic-sim`.
+
+use super::*;
+use crate::testing::start;
+
+const MS: Duration = Duration::from_millis(1);
+const MTU: f64 = 1200.0;
+/// 20 Mbit/s.
+const RATE: f64 = 2.5e6;
+const FLOOR_MS: f64 = 40.0;
+
+/// A path that cruises at a constant rate, and the queue that others make.
+struct Path {
+    rivals: Rivals,
+    now: Instant,
+    last_probe: Instant,
+    rate: f64,
+    strangers: Strangers,
+}
+
+impl Path {
+    /// After round trips without a queue, so that the shortest is known.
+    fn new() -> Self {
+        let mut path = Self {
+            rivals: Rivals::default(),
+            now: start(),
+            last_probe: start(),
+            rate: RATE,
+            strangers: Strangers::None,
+        };
+        for _ in 0..10 {
+            path.round(FLOOR_MS);
+        }
+        path.last_probe = path.now;
+        path
+    }
+
+    /// A round trip of so many milliseconds.
+    fn round(&mut self, rtt_ms: f64) {
+        let rtt = Duration::from_secs_f64(rtt_ms / 1e3);
+        for _ in 0..10 {
+            self.now += rtt / 10;
+            self.rivals.on_rtt(self.now, rtt);
+        }
+        self.rivals.on_round(&Round {
+            now: self.now,
+            is_cruising: true,
+            app_limited: false,
+            strangers: self.strangers,
+            in_flight: 100_000.0,
+            rate: self.rate,
+            mtu: MTU,
+            since_probe: self.now - self.last_probe,
+        });
+    }
+
+    /// A queue that grows slowly to half a round trip, of which we leave a part when we look. Ends
+    /// when the window is that of a loss-based flow.
+    fn grow(&mut self, count: u32) {
+        for index in 0..count {
+            if self.is_loss_based() {
+                return;
+            }
+            let queue = f64::from(index.min(20));
+            self.round_beside(queue);
+        }
+    }
+
+    /// A round trip beside another flow; the queue has so many milliseconds unless we inspect it.
+    fn round_beside(&mut self, queue: f64) {
+        let left = if self.is_inspecting() { 0.6 } else { 1.0 };
+        self.round(FLOOR_MS + left * queue);
+    }
+
+    fn is_inspecting(&self) -> bool {
+        self.rivals.inspection.is_some()
+    }
+
+    fn is_loss_based(&self) -> bool {
+        matches!(self.rivals.verdict, Verdict::LossBased(_))
+    }
+
+    /// With a queue of our own making or another's, at the beginning of an inspection.
+    fn inspecting() -> Self {
+        let mut path = Self::new();
+        for queue in 0..10 {
+            if !path.is_inspecting() {
+                path.round(FLOOR_MS + f64::from(queue));
+            }
+        }
+        assert!(path.is_inspecting());
+        path
+    }
+
+    /// With a bound.
+    fn bound() -> Self {
+        let mut path = Self::new();
+        path.grow(300);
+        assert!(path.is_loss_based());
+        path.round(FLOOR_MS * 1.5);
+        path
+    }
+}
+
+#[test]
+fn without_a_queue_nothing_waits() {
+    let mut path = Path::new();
+    for _ in 0..500 {
+        path.round(FLOOR_MS * 1.05);
+        assert!(!path.rivals.is_patient());
+    }
+    assert_eq!(path.rivals.bound(), None);
+}
+
+#[test]
+fn jitter_is_no_queue() {
+    let mut path = Path::new();
+    for round in 0..500u32 {
+        for sample in 0..20 {
+            let late = f64::from((round * 7 + sample * 13) % 20);
+            let rtt = Duration::from_secs_f64((FLOOR_MS + late) / 1e3);
+            path.rivals.on_rtt(path.now, rtt);
+        }
+        path.round(FLOOR_MS * 1.25);
+        assert!(!path.rivals.is_patient());
+    }
+}
+
+#[test]
+fn a_slowly_growing_queue_shows_a_loss_based_flow() {
+    let mut path = Path::new();
+    let began = path.now;
+    path.grow(20);
+    assert!(path.rivals.is_patient());
+    assert_eq!(path.rivals.bound(), None, "too early to say");
+    path.grow(200);
+    let waited = path.now - began;
+    assert!(waited > PATIENCE && waited < PATIENCE * 2, "{waited:?}");
+    assert_eq!(path.rivals.bound(), Some(100_000.0 * DECREASE));
+}
+
+/// The first thing is to look whether anybody is there: with our own bytes only.
+#[test]
+fn a_queue_that_drains_is_ours() {
+    let mut path = Path::inspecting();
+    let left = path.rivals.bound().unwrap();
+    // The rate in the mean over the round trip, which is lower than the last one here.
+    let mean = path.rivals.watch.means[0];
+    assert!(100_000.0 / mean < RATE);
+    let own = 100_000.0 / mean * FLOOR_MS / 1e3 + SPARE_DATAGRAMS * MTU;
+    assert!((left - own).abs() < 1.0, "{left}");
+    for _ in 0..INSPECTION_ROUNDS {
+        assert!(path.rivals.bound().is_some());
+        path.round(FLOOR_MS);
+    }
+    // Whatever queue we make until the next probe.
+    for _ in 0..200 {
+        assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
+        path.round(FLOOR_MS * 1.3);
+    }
+    path.rivals.on_probe();
+    path.round(FLOOR_MS * 1.3);
+    assert!(path.is_inspecting());
+}
+
+/// A longer route, or jitter.
+#[test]
+fn a_queue_that_does_not_move_is_none() {
+    let mut path = Path::inspecting();
+    for _ in 0..INSPECTION_ROUNDS {
+        path.round(FLOOR_MS * 1.3);
+    }
+    let found = path.now;
+    while !path.is_inspecting() {
+        assert!(!path.rivals.is_patient());
+        path.round(FLOOR_MS * 1.3);
+    }
+    assert!(path.now - found > REST);
+}
+
+/// Losses, of which our own probes make many, are no sign of anybody.
+#[test]
+fn losses_alone_change_nothing() {
+    let mut path = Path::new();
+    for _ in 0..500 {
+        assert!(!path.rivals.on_loss(path.now, path.now - 10 * MS));
+        path.round(FLOOR_MS * 1.1);
+        assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
+    }
+}
+
+#[test]
+fn a_bound_ends_when_nobody_fills_the_queue() {
+    let mut path = Path::bound();
+    while !path.is_inspecting() {
+        path.round(FLOOR_MS * 1.5);
+    }
+    for _ in 0..INSPECTION_ROUNDS {
+        assert!(path.rivals.bound().is_some());
+        path.round(FLOOR_MS);
+    }
+    assert_eq!(path.rivals.bound(), None);
+    assert!(path.rivals.is_probe_due() && !path.rivals.is_patient());
+    path.rivals.on_probe();
+    assert!(!path.rivals.is_probe_due());
+
+    // It needs no inspection if the queue stays empty by itself.
+    let mut path = Path::bound();
+    for _ in 0..=EMPTY_ROUNDS {
+        assert!(path.rivals.bound().is_some());
+        path.round(FLOOR_MS * 1.02);
+    }
+    assert!(path.rivals.bound().is_none() && path.rivals.is_probe_due());
+}
+
+#[test]
+fn a_jump_shows_a_flow_that_probes() {
+    let mut path = Path::new();
+    path.grow(20);
+    assert!(path.rivals.is_patient());
+    path.round(FLOOR_MS * 2.0);
+    // We answer at once, and go on as beside any other.
+    assert!(path.rivals.is_probe_due() && !path.rivals.is_patient());
+    path.rivals.on_probe();
+    path.last_probe = path.now;
+    path.grow(100);
+    assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
+    // It is forgotten in time.
+    path.grow(400);
+    assert!(path.rivals.bound().is_some());
+}
+
+#[test]
+fn a_jump_ends_the_bound() {
+    let mut path = Path::bound();
+    for _ in 0..20 {
+        path.round(FLOOR_MS * 1.5);
+    }
+    assert!(path.is_loss_based());
+    path.round(FLOOR_MS * 1.8);
+    assert!(path.rivals.bound().is_none() && path.rivals.is_probe_due());
+}
+
+#[test]
+fn deep_queues_and_few_datagrams_change_nothing() {
+    let mut deep = Path::new();
+    let mut thin = Path::new();
+    // Fifteen datagrams in a round trip.
+    thin.rate = 15.0 * MTU / (FLOOR_MS / 1e3);
+    for index in 0..400 {
+        let slowly = FLOOR_MS + 2.0 * f64::from(index);
+        deep.round(slowly.min(FLOOR_MS * 3.0));
+        thin.round(slowly.min(FLOOR_MS * 1.5));
+        // On its way the queue is not deep yet.
+        if index > 40 {
+            assert!(!deep.rivals.is_patient() && deep.rivals.bound().is_none());
+        }
+        assert!(!thin.rivals.is_patient() && thin.rivals.bound().is_none());
+    }
+}
+
+#[test]
+fn the_window_is_that_of_one_loss_based_flow() {
+    let mut path = Path::bound();
+    let before = path.rivals.bound().unwrap();
+    // A round trip of acknowledgements, whichever paths they are of.
+    for _ in 0..10 {
+        path.rivals.on_ack(before / 10.0, MTU, false);
+        path.rivals.on_ack(before, MTU, true);
+    }
+    let grown = path.rivals.bound().unwrap();
+    assert!(
+        ((grown - before) / MTU - INCREASE).abs() < 0.01,
+        "{before} {grown}"
+    );
+    path.round(FLOOR_MS * 1.5);
+    let sent_at = path.now;
+    path.now += 40 * MS;
+    assert!(path.rivals.on_loss(path.now, sent_at));
+    assert_eq!(path.rivals.bound(), Some(grown * DECREASE));
+    // Once in a round trip,
+    assert!(!path.rivals.on_loss(path.now, sent_at));
+    // and not for losses without a queue.
+    path.round(FLOOR_MS * 1.1);
+    assert!(!path.rivals.on_loss(path.now, path.now));
+    assert_eq!(path.rivals.bound(), Some(grown * DECREASE));
+}
+
+#[test]
+fn a_single_long_round_trip_does_not_hide_losses() {
+    let mut path = Path::bound();
+    for _ in 0..20 {
+        path.round(FLOOR_MS * 1.5);
+    }
+    // Among ten others it moves the mean by less than a jump.
+    path.rivals
+        .on_rtt(path.now, Duration::from_secs_f64(FLOOR_MS * 2.6 / 1e3));
+    for _ in 0..2 {
+        path.round(FLOOR_MS * 1.5);
+    }
+    let before = path.rivals.bound().unwrap();
+    assert!(path.rivals.on_loss(path.now + MS, path.now));
+    assert_eq!(path.rivals.bound(), Some(before * DECREASE));
+}
+
+#[test]
+fn paths_that_may_share_the_bottleneck_are_probed_first() {
+    let mut path = Path::new();
+    path.strangers = Strangers::Open;
+    path.grow(200);
+    assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
+    path.strangers = Strangers::Separate;
+    path.grow(300);
+    assert!(path.is_loss_based());
+    // A queue on another path as well casts doubt on what trials said.
+    path.strangers = Strangers::Open;
+    path.round(FLOOR_MS * 1.4);
+    assert!(!path.rivals.is_patient() && path.rivals.bound().is_none());
+}
+
+#[test]
+fn a_verdict_is_reviewed() {
+    let mut path = Path::bound();
+    let began = path.now;
+    let mut inspections = 0;
+    while path.is_loss_based() {
+        let before = path.is_inspecting();
+        path.round_beside(0.5 * FLOOR_MS);
+        inspections += u32::from(path.is_inspecting() && !before);
+        assert!(path.now - began < TERM * 2);
+    }
+    assert!((2..=12).contains(&inspections), "{inspections}");
+    assert!(!path.rivals.is_probe_due());
+}
