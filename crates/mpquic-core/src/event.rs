@@ -269,7 +269,7 @@ pub struct PathStats {
     pub packets_received: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
-    /// Loss or ECN events that cut the window.
+    /// Loss or ECN events that cut the window or began a recovery.
     pub congestion_events: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,

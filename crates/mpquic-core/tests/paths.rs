@@ -559,14 +559,19 @@ fn congestion_marks_keep_queues_short_without_loss() {
     let plain = LinkConfig::new(20.0, 20 * MS);
     let marked = plain.clone().ecn(Backlog::time(5 * MS));
     let topology = Topology::new().path("marked", marked).path("plain", plain);
-    let mut pair = Pair::connected(&topology, Setup::new());
-    pair.open_all_paths();
-    pair.transfer(Side::Client, 10_000_000, 20 * SECOND);
-    let stats = pair.client().path_stats(PathId(0)).unwrap();
-    assert!(stats.congestion_events > 0, "{stats:?}");
-    let [up, _] = pair.counters("marked");
-    assert!(up.ce_marked > 0);
-    assert_eq!(up.dropped_queue, 0);
+    // One answers losses, one goes by rate.
+    for controller in ["olia", "coupled-bbr"] {
+        let controller = mpquic_cc::by_name(controller).unwrap();
+        let setup = Setup::with_policies(mpquic_sched::default(), controller.clone());
+        let mut pair = Pair::connected(&topology, setup);
+        pair.open_all_paths();
+        pair.transfer(Side::Client, 10_000_000, 20 * SECOND);
+        let stats = pair.client().path_stats(PathId(0)).unwrap();
+        assert!(stats.congestion_events > 0, "{controller:?}: {stats:?}");
+        let [up, _] = pair.counters("marked");
+        assert!(up.ce_marked > 0, "{controller:?}");
+        assert_eq!(up.dropped_queue, 0, "{controller:?}");
+    }
 }
 
 /// Even if a little is sent all the time, so that each packet restarts the probe timeout (RFC

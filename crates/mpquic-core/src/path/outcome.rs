@@ -76,9 +76,13 @@ impl Path {
     /// Tells the controller about congestion on an open path.
     pub(crate) fn on_congestion(&mut self, outcome: &AckOutcome, outbox: &mut Outbox) {
         for event in &outcome.congestion {
-            let before = outbox.controller.window(self.id);
-            outbox.controller.on_congestion_event(self.id, event);
-            if outbox.controller.window(self.id) < before {
+            let controller = &mut outbox.controller;
+            let window = controller.window(self.id);
+            let was_recovering = controller.in_recovery(self.id);
+            controller.on_congestion_event(self.id, event);
+            // Controllers by rate answer with the next acknowledgement.
+            let recovers = controller.in_recovery(self.id) && !was_recovering;
+            if recovers || controller.window(self.id) < window {
                 self.counters.congestion_events += 1;
             }
             outbox.on_congestion(self.id, event.kind);
