@@ -90,6 +90,10 @@ pub trait PathController: fmt::Debug + Send {
     fn on_congestion_event(&mut self, event: &CongestionEvent);
     /// What the path is allowed to send now.
     fn limits(&self) -> PathLimits;
+    /// Bytes of memory in lists that grow with the traffic.
+    fn memory(&self) -> u64 {
+        0
+    }
     /// The window after one loss-free round trip, if it were `window` now.
     fn window_after_round(&self, window: u64) -> u64 {
         window
@@ -174,6 +178,10 @@ impl<C: PathController> Controller for Uncoupled<C> {
         self.paths
             .get(path)
             .map_or(window, |controller| controller.window_after_round(window))
+    }
+
+    fn memory(&self) -> u64 {
+        self.paths.iter().map(|(_, path)| path.memory()).sum()
     }
 
     fn name(&self) -> &'static str {

@@ -316,6 +316,10 @@ pub trait Controller: fmt::Debug + Send {
             .find(|(id, _)| *id == path)
             .map_or(0, |(_, window)| *window)
     }
+    /// Bytes of memory in lists that grow with the traffic, for the account of the connection.
+    fn memory(&self) -> u64 {
+        0
+    }
     /// The algorithm's name, for statistics and logs.
     fn name(&self) -> &'static str;
 }

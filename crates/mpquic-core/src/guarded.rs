@@ -194,6 +194,10 @@ impl Controller for GuardedController {
         window.min(MAX_WINDOW)
     }
 
+    fn memory(&self) -> u64 {
+        self.controller.ask(0, |inner| inner.memory())
+    }
+
     fn name(&self) -> &'static str {
         self.controller.ask("broken", |inner| inner.name())
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::cid::peer::ResetTokens;
-use crate::congestion::CongestionKind;
+use crate::congestion::{CongestionKind, Controller};
 use crate::error::ConnectionError;
 use crate::event::{ConnectionStats, EndpointEvent, Event, PathEvent, RouteChange};
 use crate::guarded::GuardedController;
@@ -62,13 +62,13 @@ impl Outbox {
         }
     }
 
-    /// Bytes of memory besides itself.
+    /// Bytes of memory besides itself, with what grows in the controller.
     pub(crate) fn memory(&self) -> u64 {
         let events = self.events.capacity() * size_of::<Event>()
             + self.endpoint_events.capacity() * size_of::<EndpointEvent>()
             + self.scheduler_events.capacity() * size_of::<SchedulerEvent>();
         let frames = self.repeated.capacity() + self.train.content.capacity();
-        (events + frames * size_of::<Delivery>()) as u64
+        (events + frames * size_of::<Delivery>()) as u64 + self.controller.memory()
     }
 
     /// Sets the time of everything that is logged from now on.

@@ -228,6 +228,10 @@ impl PathController for Bbr {
         limits
     }
 
+    fn memory(&self) -> u64 {
+        self.log.memory()
+    }
+
     fn window_after_round(&self, window: u64) -> u64 {
         if self.phase == Phase::Startup {
             window.saturating_mul(2)

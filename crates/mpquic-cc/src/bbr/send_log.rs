@@ -39,6 +39,11 @@ impl SendLog {
         self.entries.push_back((now, flight));
     }
 
+    /// Bytes of memory besides itself.
+    pub(super) fn memory(&self) -> u64 {
+        (self.entries.capacity() * size_of::<(Instant, Flight)>()) as u64
+    }
+
     /// The state when a packet left at `sent_at`; the oldest one known if that is too long ago.
     pub(super) fn at(&self, sent_at: Instant) -> Flight {
         let after = self.entries.partition_point(|(since, _)| *since <= sent_at);

@@ -167,6 +167,12 @@ pub(super) struct Detector {
 }
 
 impl Detector {
+    /// Bytes of memory besides itself.
+    pub(super) fn memory(&self) -> u64 {
+        let readings = self.readings.capacity() * size_of::<(PathId, Reading)>();
+        (readings + self.pairs.capacity() * size_of::<Pair>()) as u64
+    }
+
     /// True if these two paths were found to share a bottleneck.
     pub(super) fn is_shared(&self, a: PathId, b: PathId) -> bool {
         self.find(a, b).is_some_and(|pair| pair.is_shared)

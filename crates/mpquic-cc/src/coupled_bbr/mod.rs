@@ -485,6 +485,11 @@ impl Controller for CoupledBbr {
             .map_or(window, |path| path.bbr.window_after_round(window))
     }
 
+    fn memory(&self) -> u64 {
+        let paths = self.paths.iter().map(|(_, path)| path.bbr.memory());
+        paths.sum::<u64>() + self.detector.memory()
+    }
+
     fn name(&self) -> &'static str {
         "coupled-bbr"
     }

@@ -12,6 +12,11 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
+    /// Bytes of memory for the ranges.
+    pub(super) fn memory(&self) -> usize {
+        self.ranges.memory()
+    }
+
     /// How many bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes

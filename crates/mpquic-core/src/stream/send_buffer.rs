@@ -82,8 +82,8 @@ impl SendBuffer {
 
     /// Bytes of memory.
     pub(crate) fn memory(&self) -> u64 {
-        // Lost and skipped ranges are few.
-        self.held + self.acked.memory() as u64
+        let ranges = self.acked.memory() + self.lost.memory() + self.skipped.memory();
+        self.held + ranges as u64
     }
 
     /// Offset of the first unacknowledged byte.
