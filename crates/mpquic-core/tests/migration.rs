@@ -105,15 +105,19 @@ fn rebinding_while_idle_is_noticed_with_the_next_packet() {
 #[test]
 fn moving_to_another_address_starts_congestion_control_over() {
     let mut pair = Pair::connected(&natted(), Setup::new());
+    let mut controller = mpquic_cc::default().build();
+    controller.on_path_opened(PathId::ZERO, pair.now(), 1200);
+    let first = controller.window(PathId::ZERO);
     pair.send(Side::Server, 50_000_000);
     pair.drive(2 * SECOND);
     let before = pair.server().path_stats(PathId::ZERO).unwrap();
-    assert!(before.window > 40_000, "{before:?}");
+    assert!(before.window > 2 * first, "{before:?}");
     pair.rebind("home", true);
     pair.run_until(SECOND, |pair| !migrations(pair, PathId::ZERO).is_empty())
         .unwrap();
     let after = pair.server().path_stats(PathId::ZERO).unwrap();
-    assert!(after.window <= 20_000, "{after:?}");
+    // A few packets may have been acknowledged since.
+    assert!(after.window <= first + first / 2, "{after:?}");
 }
 
 /// RFC 9000 section 9.2: a client that moves by itself validates the new path.

@@ -183,7 +183,8 @@ fn rfc_9000_13_4_2_marks_are_validated_for_each_path() {
     };
     let mut last = [None, None];
     for round in 0..40 {
-        net.write(Side::Client, 30_000);
+        // More than path 0 takes at once.
+        net.write(Side::Client, 100_000);
         loop {
             let mut flight = net.take(Side::Client);
             for path in [ZERO, PathId(1)] {

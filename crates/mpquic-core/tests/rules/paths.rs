@@ -479,7 +479,37 @@ fn mp_113_a_status_may_come_before_its_path() {
 /// MP-150: each path has a window of its own and keeps to it.
 #[test]
 fn mp_150_no_path_has_more_in_flight_than_its_window() {
-    let mut net = Net::with_two_paths(Options::default());
+    for controller in mpquic_cc::list() {
+        let controller = mpquic_cc::by_name(controller.name).unwrap();
+        let options = Options::default();
+        let options = options.transport(|transport| transport.controller = controller.clone());
+        let mut net = Net::with_two_paths(options);
+        net.write(Side::Server, 1_000_000);
+        let (mut most, end) = (0, net.now + SECOND);
+        while net.now < end {
+            let sent = net.take(Side::Server);
+            for path in [PathId::ZERO, ONE] {
+                let stats = net.server().path_stats(path).unwrap();
+                assert!(stats.in_flight <= stats.window, "{controller:?}: {stats:?}");
+                most = most.max(stats.in_flight);
+            }
+            net.now += 20 * MS;
+            net.give_all(sent);
+            let back = net.take(Side::Client);
+            net.now += 20 * MS;
+            net.give_all(back);
+        }
+        assert!(most > 10_000, "{controller:?}: {most}");
+    }
+}
+
+/// MP-150: what happens on one path moves the window of that path only. In slow start every round
+/// trip opens it; a controller by rate opens it when it finds more.
+#[test]
+fn mp_150_each_window_opens_by_itself() {
+    let options = Options::default()
+        .transport(|transport| transport.controller = mpquic_cc::by_name("olia").unwrap());
+    let mut net = Net::with_two_paths(options);
     net.write(Side::Server, 1_000_000);
     let window = |net: &mut Net, path| net.server().path_stats(path).unwrap().window;
     for round in 0..6 {

@@ -63,7 +63,7 @@ fn mp_115_a_backup_waits_until_no_available_path_answers() {
 #[test]
 fn what_a_silent_path_carried_moves_once() {
     let mut net = Net::with_two_paths(Options::default());
-    net.write(Side::Server, 20_000);
+    net.write(Side::Server, 60_000);
     let on_one = |log: &[Sent]| {
         let sent = log.iter().filter(|sent| sent.from.is_server());
         let sent = sent.filter(|sent| sent.path() == Some(ONE));
