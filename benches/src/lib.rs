@@ -7,9 +7,15 @@ pub mod process;
 
 pub use pipe::{Crypto, Pipe, SharedMemory};
 
-/// The default policies without pacing, so that nothing waits for the clock.
+/// Without pacing, and with a controller that answers losses only: nothing waits for the clock, and
+/// counts do not depend on it, as they would with rates.
+///
+/// # Panics
+///
+/// If there is no such controller.
 pub fn unpaced() -> TransportOptions {
-    let mut transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+    let controller = mpquic_cc::by_name("olia").expect("a built-in controller");
+    let mut transport = TransportOptions::new(mpquic_sched::default(), controller);
     transport.pacing = false;
     transport
 }
