@@ -6,7 +6,9 @@ use mpquic_sim::experiment::{Cell, Experiment, ScenarioResults, State};
 use mpquic_sim::scenario::Scenario;
 
 fn run_with(policies: &Policies, text: &str) -> ScenarioResults {
-    let scenario = Scenario::parse_with(policies, "small.toml", text).unwrap();
+    // As in the papers, which ran with controllers that answer losses.
+    let text = format!("controllers = [\"olia\"]\n{text}");
+    let scenario = Scenario::parse_with(policies, "small.toml", &text).unwrap();
     let results = Experiment::new(scenario).run(2, &|| ());
     for run in &results.runs {
         assert_eq!(run.state, State::Finished, "{run:?}");
