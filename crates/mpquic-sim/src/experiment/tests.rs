@@ -364,6 +364,8 @@ fn several_experiments_share_the_threads_and_keep_their_order() {
 fn contenders_may_know_rates_and_ignore_priorities() {
     let text = "
         schedulers = [\"pstream\", \"lrf\"]
+        # The urgent stream has to fill more than one first window.
+        controllers = [\"olia\"]
         [workload]
         kind = \"streams\"
         wait_for_paths = true
