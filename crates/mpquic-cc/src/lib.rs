@@ -7,8 +7,8 @@
 //!
 //! | name | type | |
 //! |---|---|---|
-//! | `olia` (default) | [`Olia`] | coupled, favours the better paths |
-//! | `coupled-bbr` | [`CoupledBbr`] | by rate; coupled where paths share a bottleneck |
+//! | `coupled-bbr` (default) | [`CoupledBbr`] | by rate; coupled where paths share a bottleneck |
+//! | `olia` | [`Olia`] | by loss; coupled, favours the better paths |
 //! | `lia` | [`Lia`] | RFC 6356, coupled |
 //! | `balia` | [`Balia`] | coupled, between the two |
 //! | `wvegas` | [`Wvegas`] | coupled, by delay instead of loss |
@@ -71,18 +71,18 @@ pub struct ControllerInfo {
 
 static CONTROLLERS: [ControllerInfo; 8] = [
     ControllerInfo {
+        name: "coupled-bbr",
+        description: "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere (the default)",
+        source: "mpquic; draft-ietf-ccwg-bbr-06, detection in the spirit of RFC 8382",
+        single_path: "bbr",
+        make: || Box::new(CoupledBbr::default()),
+    },
+    ControllerInfo {
         name: "olia",
-        description: "coupled: one fair share of a common bottleneck, better paths favoured (the default)",
+        description: "coupled: one fair share of a common bottleneck, better paths favoured; by loss",
         source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
         single_path: "newreno",
         make: || Box::new(Olia::default()),
-    },
-    ControllerInfo {
-        name: "coupled-bbr",
-        description: "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere",
-        source: "mpquic; detection in the spirit of RFC 8382",
-        single_path: "bbr",
-        make: || Box::new(CoupledBbr::default()),
     },
     ControllerInfo {
         name: "lia",
@@ -159,7 +159,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownControll
         .ok_or_else(|| UnknownController { name: name.into() })
 }
 
-/// The controller to use when there is no reason for another: `olia`.
+/// The controller to use when there is no reason for another: `coupled-bbr`.
 pub fn default() -> Arc<dyn ControllerFactory> {
     let info = &CONTROLLERS[0];
     factory(info.name, info.make)
@@ -223,7 +223,7 @@ mod tests {
         for info in list() {
             assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
         }
-        assert_eq!(default().build().name(), "olia");
+        assert_eq!(default().build().name(), "coupled-bbr");
     }
 
     #[test]

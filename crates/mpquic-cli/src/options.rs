@@ -50,7 +50,7 @@ pub(crate) struct Policy {
     #[arg(long, value_name = "NAME", default_value = "lrf", value_parser = parse_scheduler)]
     pub(crate) scheduler: Scheduler,
     /// Congestion controller; `mpquic controllers` lists them
-    #[arg(long, value_name = "NAME", default_value = "olia", value_parser = parse_controller)]
+    #[arg(long, value_name = "NAME", default_value = "coupled-bbr", value_parser = parse_controller)]
     pub(crate) cc: Controller,
 }
 

@@ -47,8 +47,8 @@ pub enum ConfigError {
     Random,
 }
 
-/// Transport options with the default scheduler (`lrf`) and congestion controller (`olia`). Change
-/// what you need, and call [`TransportOptions::build`].
+/// Transport options with the default scheduler (`lrf`) and congestion controller (`coupled-bbr`).
+/// Change what you need, and call [`TransportOptions::build`].
 ///
 /// ```
 /// # use std::time::Duration;

@@ -120,7 +120,7 @@ pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
         controller,
     )?;
     if controllers.is_empty() {
-        controllers.push("olia".into());
+        controllers.push(mpquic_cc::list()[0].name.into());
     }
     let mut contenders = combine(&schedulers, &controllers);
     let Some(item) = root.optional("contender") else {
