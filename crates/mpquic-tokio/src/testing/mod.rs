@@ -1,10 +1,12 @@
 //! A network in memory for this crate's own tests: with the runtime's clock paused, they take no
 //! time, and each run is like the other.
 
+mod errors;
 mod io;
 mod network;
 mod pair;
 
+pub(crate) use errors::{Errors, Random};
 pub(crate) use io::Io;
 pub(crate) use network::{Call, DELAY, Network, Port};
 pub(crate) use pair::{ALPN, Error, Pair, TestResult, client, pattern, server, transfer};

@@ -11,10 +11,15 @@ use quinn_udp::{EcnCodepoint, RecvMeta, Transmit};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use super::errors::Errors;
+
 /// How long a datagram travels.
 pub(crate) const DELAY: Duration = Duration::from_millis(10);
 /// Datagrams that one call can send.
 const MAX_SEGMENTS: usize = 64;
+
+/// The error number for datagrams that are too large.
+const EMSGSIZE: i32 = 90;
 
 /// Carries datagrams, in order, each in [`DELAY`]. None is lost unless a test says so.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +33,7 @@ impl Network {
             network: self.clone(),
             state: Mutex::new(State {
                 max_segments: MAX_SEGMENTS,
+                max_size: usize::MAX,
                 room: usize::MAX,
                 known_writable: true,
                 ..State::default()
@@ -59,6 +65,8 @@ pub(crate) struct Port {
 #[derive(Debug, Default)]
 struct State {
     max_segments: usize,
+    /// Larger datagrams are refused.
+    max_size: usize,
     arriving: VecDeque<Message>,
     /// The next calls that read fail with these.
     read_errors: VecDeque<io::ErrorKind>,
@@ -73,6 +81,8 @@ struct State {
     refuses_trains: bool,
     /// Calls that send fail with this.
     send_error: Option<io::ErrorKind>,
+    /// Some calls that send, and some that read, fail.
+    errors: [Option<Errors>; 2],
     /// Nothing it sends arrives anywhere, and nothing arrives.
     is_silent: bool,
     /// The runtime takes it for writable.
@@ -178,6 +188,16 @@ impl Port {
         self.lock().send_error = error;
     }
 
+    /// Some calls that send, and some that read, fail with these.
+    pub(crate) fn fail_at_random(&self, sending: Option<Errors>, reading: Option<Errors>) {
+        self.lock().errors = [sending, reading];
+    }
+
+    /// Datagrams that are larger are refused (EMSGSIZE), as if this were the link's MTU.
+    pub(crate) fn set_max_size(&self, size: usize) {
+        self.lock().max_size = size;
+    }
+
     /// So many calls that read fail with this.
     pub(crate) fn fail_to_read(&self, count: usize, error: io::ErrorKind) {
         let mut state = self.lock();
@@ -243,6 +263,9 @@ impl Port {
         if let Some(error) = state.read_errors.pop_front() {
             return Err(error.into());
         }
+        if let Some(error) = state.errors[1].as_mut().and_then(Errors::draw) {
+            return Err(error);
+        }
         let now = Instant::now();
         let mut count = 0;
         for (buffer, meta) in buffers.iter_mut().zip(meta) {
@@ -287,6 +310,12 @@ impl Port {
         let mut state = self.lock();
         if let Some(error) = state.send_error {
             return Err(error.into());
+        }
+        if let Some(error) = state.errors[0].as_mut().and_then(Errors::draw) {
+            return Err(error);
+        }
+        if segment.min(transmit.contents.len()) > state.max_size {
+            return Err(io::Error::from_raw_os_error(EMSGSIZE));
         }
         if state.room == 0 {
             let empties = state.found_full == 1;

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod failover;
+mod faults;
 mod full_sockets;
 mod limits;
 mod panics;
