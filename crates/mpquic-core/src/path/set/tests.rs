@@ -1,4 +1,4 @@
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
 use quinn_proto::Side;
@@ -15,6 +15,7 @@ use crate::recovery::testing::{ms, start};
 use crate::wire::frame::{
     self, Frame, NewConnectionId, PathAbandon, PathCidsBlocked, PathNewConnectionId,
 };
+use crate::wire::transport_parameters::PreferredAddress;
 
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
@@ -280,6 +281,62 @@ fn blocked_peers_may_name_only_what_we_allow_and_have_issued() {
     assert!(blocked(SECOND, 0).is_ok());
     assert!(blocked(SECOND, 1000).is_err());
     assert!(blocked(PathId(1000), 0).is_err());
+}
+
+/// RFC 9000 section 9.6: a client probes the preferred address, again from an address that it moves to,
+/// and path 0 moves once it has proven to work; if it does not, the path stays.
+#[test]
+fn a_client_moves_to_a_preferred_address_that_works() {
+    let now = start();
+    let preferred = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 5000));
+    for works in [true, false] {
+        let mut paths = three(now);
+        let mut outbox = Outbox::for_tests();
+        let (slot, shared) = paths.slot_and_shared(FIRST).unwrap();
+        let announced = PreferredAddress {
+            ipv4: Some(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9)),
+            ipv6: None,
+            connection_id: cid(9),
+            stateless_reset_token: [9; 16],
+        };
+        slot.peer_cids.add_preferred(cid(9), [9; 16]);
+        // One for the path itself, which has none here, and one for each probe.
+        for n in [2, 3] {
+            let further = NewConnectionId {
+                sequence_number: n.into(),
+                retire_prior_to: 0,
+                connection_id: cid(n),
+                stateless_reset_token: [n; 16],
+            };
+            assert!(slot.on_new_connection_id(&further, &mut outbox).is_ok());
+        }
+        shared.preferred = Some(Box::new(announced));
+        slot.prefer_address(now, shared, &mut outbox);
+        let before = slot.open().unwrap().tuple.four_tuple;
+        let probed = |slot: &PathSlot| {
+            let candidate = slot.open()?.candidate.as_ref()?;
+            Some(candidate.tuple.four_tuple)
+        };
+        assert_eq!(probed(slot), Some(FourTuple::new(before.local, preferred)));
+        slot.prefer_address_from(now, local, shared, &mut outbox);
+        assert_eq!(probed(slot), Some(FourTuple::new(local, preferred)));
+        while outbox.next_event().is_some() {}
+        if works {
+            let candidate = slot.open_mut().unwrap().candidate.as_mut().unwrap();
+            candidate.tuple.set_validated();
+        } else {
+            for second in 1..60 {
+                slot.on_candidate_timeout(now + ms(1000 * second), &mut outbox);
+            }
+        }
+        assert_eq!(slot.adopt_candidate(now, shared, &mut outbox), works);
+        let moved = Event::Path(PathEvent::Migrated(FIRST, FourTuple::new(local, preferred)));
+        assert_eq!(outbox.next_event(), works.then_some(moved));
+        assert_eq!(probed(slot), None);
+        let now_at = slot.open().unwrap().tuple.four_tuple.remote;
+        assert_eq!(now_at == preferred, works);
+    }
 }
 
 #[test]
