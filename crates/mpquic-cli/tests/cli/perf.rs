@@ -122,8 +122,9 @@ fn everything_is_measured_path_by_path() {
     let told = number(&requests["requests_per_second"]);
     assert!((told / per_second - 1.0).abs() < 1e-6, "{requests}");
     let datagrams = &result(&events, "datagrams")["datagrams"];
-    // 2 Mbit/s for a quarter of a second.
-    assert_eq!(datagrams["sent"], 63);
+    // 2 Mbit/s for a quarter of a second, which may begin a little late.
+    let sent = number(&datagrams["sent"]);
+    assert!((40.0..=63.0).contains(&sent), "{datagrams}");
     assert!(number(&datagrams["returned"]) > 30.0, "{datagrams}");
     for loss in ["upload_loss", "download_loss"] {
         assert!(
