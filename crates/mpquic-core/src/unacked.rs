@@ -3,7 +3,9 @@
 use std::cell::{Cell, OnceCell};
 use std::fmt;
 
+use crate::ids::PathId;
 use crate::packet::delivery::{Delivery, StreamDelivery};
+use crate::path::Path;
 use crate::path::set::Paths;
 use crate::sched::{Ranges, UnackedRange};
 use crate::stream::set::StreamSet;
@@ -45,34 +47,36 @@ impl<'a> Unacked<'a> {
         memory
     }
 
+    /// The oldest ranges of a path.
+    fn of(&self, path: &'a Path) -> impl Iterator<Item = UnackedRange> {
+        let packets = path.space.sent.iter().map(|(_, packet)| packet);
+        let ranges = packets.flat_map(|packet| {
+            packet.deliveries.iter().filter_map(|delivery| {
+                let Delivery::Stream(StreamDelivery::Data {
+                    id, offset, length, ..
+                }) = *delivery
+                else {
+                    return None;
+                };
+                let offsets = offset..offset + u64::from(length);
+                let is_unacked = self.streams.is_unacked(id, offsets.clone());
+                is_unacked.then_some(UnackedRange {
+                    stream: id,
+                    offsets,
+                    path: path.id,
+                    sent_at: packet.time_sent,
+                    reinjected: packet.reinjected,
+                    tag: packet.tag,
+                })
+            })
+        });
+        ranges.take(MAX_RANGES)
+    }
+
     fn collect(&self) -> Vec<UnackedRange> {
         let mut ranges = self.memory.take();
         for path in self.paths.iter() {
-            let start = ranges.len();
-            for (_, packet) in path.space.sent.iter() {
-                for delivery in &packet.deliveries {
-                    let Delivery::Stream(StreamDelivery::Data {
-                        id, offset, length, ..
-                    }) = *delivery
-                    else {
-                        continue;
-                    };
-                    let offsets = offset..offset + u64::from(length);
-                    if self.streams.is_unacked(id, offsets.clone()) {
-                        ranges.push(UnackedRange {
-                            stream: id,
-                            offsets,
-                            path: path.id,
-                            sent_at: packet.time_sent,
-                            reinjected: packet.reinjected,
-                            tag: packet.tag,
-                        });
-                    }
-                }
-                if ranges.len() - start >= MAX_RANGES {
-                    break;
-                }
-            }
+            ranges.extend(self.of(path));
         }
         ranges.sort_unstable_by_key(|range| (range.sent_at, range.stream, range.offsets.start));
         ranges
@@ -82,6 +86,15 @@ impl<'a> Unacked<'a> {
 impl Ranges for Unacked<'_> {
     fn ranges(&self) -> &[UnackedRange] {
         self.ranges.get_or_init(|| self.collect())
+    }
+
+    fn find(
+        &self,
+        path: PathId,
+        is_wanted: &mut dyn FnMut(&UnackedRange) -> bool,
+    ) -> Option<UnackedRange> {
+        let path = self.paths.iter().find(|shown| shown.id == path)?;
+        self.of(path).find(is_wanted)
     }
 }
 

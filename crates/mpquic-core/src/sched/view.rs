@@ -205,6 +205,11 @@ impl UnackedRange {
 /// Collects unacknowledged ranges when asked for the first time.
 pub(crate) trait Ranges: fmt::Debug {
     fn ranges(&self) -> &[UnackedRange];
+    fn find(
+        &self,
+        path: PathId,
+        is_wanted: &mut dyn FnMut(&UnackedRange) -> bool,
+    ) -> Option<UnackedRange>;
 }
 
 /// Where [`View::unacked`] comes from.
@@ -319,6 +324,28 @@ impl<'a> View<'a> {
         match self.unacked {
             UnackedView::Known(ranges) => ranges,
             UnackedView::Lazy(source) => source.ranges(),
+        }
+    }
+
+    /// True if stream data is under way that is not acknowledged.
+    pub(crate) fn has_unacked(&self) -> bool {
+        let mut paths = self.paths.iter();
+        paths.any(|path| self.find_unacked(path.id, |_| true).is_some())
+    }
+
+    /// The oldest unacknowledged range of a path for which `is_wanted` is true. It looks at no more
+    /// than that needs, and costs much less than [`Self::unacked`].
+    pub fn find_unacked(
+        &self,
+        path: PathId,
+        mut is_wanted: impl FnMut(&UnackedRange) -> bool,
+    ) -> Option<UnackedRange> {
+        match self.unacked {
+            UnackedView::Known(ranges) => {
+                let mut of_path = ranges.iter().filter(|range| range.path == path);
+                of_path.find(|range| is_wanted(range)).cloned()
+            }
+            UnackedView::Lazy(source) => source.find(path, &mut is_wanted),
         }
     }
 

@@ -60,7 +60,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "cid config congestion crypto error event ids outbox packet qlog random range_set rate recovery sched space wire",
             ),
             ("account", "error handshake memory outbox path stream"),
-            ("unacked", "packet path sched stream"),
+            ("unacked", "ids packet path sched stream"),
             (
                 "connection",
                 "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched space stream unacked version wire",

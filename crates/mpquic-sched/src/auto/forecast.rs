@@ -112,8 +112,7 @@ impl Clock {
         match path.sendable {
             Sendable::At(time) => time.saturating_duration_since(view.now).as_secs_f64(),
             Sendable::WindowFull => {
-                let mut unacked = view.unacked().iter();
-                let oldest = unacked.find(|range| range.path == path.id);
+                let oldest = view.find_unacked(path.id, |_| true);
                 let wait = match oldest {
                     Some(range) => since(range.sent_at).abs_diff(path.rtt.smoothed),
                     None => since(self.heard_at),

@@ -59,19 +59,18 @@ impl Rescue {
         let allowance = self.allowance(view);
         let in_flight = view.paths.iter().map(|path| path.in_flight);
         let under_way = in_flight.sum::<u64>() as f64;
-        let mut best: Option<(f64, &UnackedRange, PathId)> = None;
+        let mut best: Option<(f64, UnackedRange, PathId)> = None;
         for holder in view.paths {
-            let oldest = view
-                .unacked()
-                .iter()
-                .find(|range| range.path == holder.id && self.repeats.is_due(range.path, range));
             let mut targets = forecasts.paths().iter().filter(|to| to.can_send);
-            let (Some(range), Some(target)) = (oldest, targets.find(|to| to.path != holder.id))
-            else {
+            let Some(target) = targets.find(|to| to.path != holder.id) else {
+                continue;
+            };
+            let is_due = |range: &UnackedRange| self.repeats.is_due(range.path, range);
+            let Some(range) = view.find_unacked(holder.id, is_due) else {
                 continue;
             };
             let length = f64::from(holder.mtu);
-            let gain = Gain::new(range, holder, target, view);
+            let gain = Gain::new(&range, holder, target, view);
             let cost = f64::from(holder.mtu) / target.pace;
             let free = FREE_DATAGRAMS * f64::from(holder.mtu);
             // A copy in case of a loss helps only if all that is under way can be copied: the last
@@ -81,20 +80,23 @@ impl Rescue {
             } else {
                 under_way <= allowance
             };
+            let overdue = range.sent_at + patience(holder);
             if gain.seconds > cost && is_affordable {
-                if best.is_none_or(|(most, ..)| gain.seconds - cost > most) {
+                if best
+                    .as_ref()
+                    .is_none_or(|(most, ..)| gain.seconds - cost > *most)
+                {
                     best = Some((gain.seconds - cost, range, target.path));
                 }
                 continue;
             }
-            let overdue = range.sent_at + patience(holder);
             if overdue > view.now {
                 self.due = Some(self.due.map_or(overdue, |due| due.min(overdue)));
             }
         }
         let (_, range, target) = best?;
         self.spent += view.path(target).map_or(0, |path| u64::from(path.mtu));
-        Some(self.repeats.repeat(range.path, range, target))
+        Some(self.repeats.repeat(range.path, &range, target))
     }
 }
 
