@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Uri};
-use mpquic_core::PathStats;
 use mpquic_tokio::Connection;
 use tokio::time::MissedTickBehavior;
 
@@ -17,7 +16,7 @@ use crate::knock;
 use crate::options::Alpn;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, Body, Client, RequestError, Response};
-use crate::report::{self, Report, size};
+use crate::report::{self, Counters, Report, size};
 use crate::sink::{Destination, Keep, Sink};
 use crate::stamp::Stamp;
 
@@ -51,7 +50,7 @@ pub(crate) struct Download<'a> {
     pub(crate) advanced: Instant,
     /// The connection's protocol, and the counters of its paths when it began.
     protocol: Option<Alpn>,
-    pub(crate) before: Vec<PathStats>,
+    pub(crate) before: Counters,
     /// Length of the file, if it is known beforehand.
     pub(crate) length: Option<u64>,
 }
@@ -105,7 +104,7 @@ impl<'a> Download<'a> {
             resumed_at: have,
             advanced: started,
             protocol: None,
-            before: Vec::new(),
+            before: Counters::default(),
             length: None,
         };
         if let Some(why) = begun.useless {
@@ -248,8 +247,13 @@ impl<'a> Download<'a> {
         let title = self.url.path().rsplit('/').next().unwrap_or_default();
         let length = self.length.or(response.length);
         let quiet = self.treatment.quiet;
-        let mut progress =
-            Progress::new(title.to_owned(), length, clock::now(), quiet, &self.before);
+        let mut progress = Progress::new(
+            title.to_owned(),
+            length,
+            clock::now(),
+            quiet,
+            &self.before.paths,
+        );
         progress.begin_at(self.have);
         let count = Count::from(self.have);
         let mut ticks = tokio::time::interval(REFRESH);
@@ -300,7 +304,8 @@ impl<'a> Download<'a> {
         expected: Option<[u8; 32]>,
     ) -> Result<Report, Failure> {
         let seconds = (clock::now() - self.started).as_secs_f64();
-        let after = connection.path_stats();
+        let after = Counters::new(connection.path_stats(), &connection.stats());
+        let (extra_bytes_sent, extra_bytes_received) = after.extra_since(&self.before);
         let destination = self.destination;
         let written = |error| cannot_write(destination, &error);
         let whole = self.sink.finish(expected).await.map_err(written)?;
@@ -321,7 +326,9 @@ impl<'a> Download<'a> {
             bytes: whole.bytes,
             seconds,
             sha256: hex(&whole.sha256),
-            paths: report::paths(&self.before, &after),
+            paths: report::paths(&self.before.paths, &after.paths),
+            extra_bytes_sent,
+            extra_bytes_received,
             multipath: connection.is_multipath(),
             early_data: false,
             resumed_at: self.resumed_at,

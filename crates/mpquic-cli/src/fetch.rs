@@ -9,7 +9,7 @@ use crate::download::{Download, Ended, Treatment};
 use crate::failure::{Cause, Failure};
 use crate::protocol::{Ask, RequestError};
 use crate::redirect;
-use crate::report::{Report, size};
+use crate::report::{Counters, Report, size};
 use crate::retry::Retry;
 use crate::session::{Connected, Sessions};
 use crate::sink::Destination;
@@ -131,8 +131,8 @@ impl Fetch<'_> {
         *was_connected = true;
         let connection = &connected.connection;
         download.before = match connected.is_old {
-            true => connection.path_stats(),
-            false => Vec::new(),
+            true => Counters::new(connection.path_stats(), &connection.stats()),
+            false => Counters::default(),
         };
         let clients = &connected.clients;
         let mut early_data = false;

@@ -22,7 +22,7 @@ use crate::options::{Alpn, parse_url};
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, RequestError};
 use crate::reach::Reach;
-use crate::report::{self, Report};
+use crate::report::{self, Counters, Report};
 use crate::retry::Retry;
 use crate::session::{Purpose, Sessions};
 
@@ -95,12 +95,16 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
         tokio::time::sleep(pause).await;
         body = Input::open(&args.file, is_stdin)?;
     };
+    let after = Counters::new(connection.path_stats(), &connection.stats());
+    let (extra_bytes_sent, extra_bytes_received) = after.extra_since(&Counters::default());
     let report = Report {
         url: url.to_string(),
         bytes: body.bytes,
         seconds: (clock::now() - started).as_secs_f64(),
         sha256: hex(&body.hash.finalize()),
-        paths: report::paths(&[], &connection.path_stats()),
+        paths: report::paths(&[], &after.paths),
+        extra_bytes_sent,
+        extra_bytes_received,
         multipath: connection.is_multipath(),
         early_data: false,
         resumed_at: 0,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use mpquic_core::{PathState, PathStats};
+use mpquic_core::{ConnectionStats, PathState, PathStats};
 use serde::Serialize;
 
 /// One finished transfer.
@@ -13,6 +13,10 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     pub(crate) sha256: String,
     pub(crate) paths: Vec<PathReport>,
+    /// Bytes sent although what they carried was under way already and not known to be lost.
+    pub(crate) extra_bytes_sent: u64,
+    /// Bytes received that had arrived before.
+    pub(crate) extra_bytes_received: u64,
     /// Both sides support multipath.
     pub(crate) multipath: bool,
     /// The request was sent as 0-RTT data, and the server accepted it as such.
@@ -54,6 +58,32 @@ pub(crate) struct PathReport {
     /// Congestion window, bytes.
     pub(crate) cwnd: u64,
     pub(crate) state: &'static str,
+}
+
+/// A reading of the counters of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) paths: Vec<PathStats>,
+    extra_sent: u64,
+    extra_received: u64,
+}
+
+impl Counters {
+    pub(crate) fn new(paths: Vec<PathStats>, stats: &ConnectionStats) -> Self {
+        Self {
+            paths,
+            extra_sent: stats.bytes_reinjected + stats.bytes_repeated,
+            extra_received: stats.bytes_received_again,
+        }
+    }
+
+    /// Bytes sent, and received, more than once since an earlier reading.
+    pub(crate) fn extra_since(&self, earlier: &Self) -> (u64, u64) {
+        (
+            self.extra_sent.saturating_sub(earlier.extra_sent),
+            self.extra_received.saturating_sub(earlier.extra_received),
+        )
+    }
 }
 
 /// A path's state in one word.
@@ -214,6 +244,8 @@ mod tests {
             seconds: 0.5,
             sha256: sha256.clone(),
             paths: vec![path],
+            extra_bytes_sent: 3,
+            extra_bytes_received: 4,
             multipath: false,
             early_data: false,
             resumed_at: 0,
@@ -227,7 +259,7 @@ mod tests {
         assert_eq!(
             json,
             format!(
-                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"multipath":false,"quic_version":"v1","protocol":""}}"#
+                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"extra_bytes_sent":3,"extra_bytes_received":4,"multipath":false,"quic_version":"v1","protocol":""}}"#
             )
         );
         assert!(report.table().lines().count() == 2);

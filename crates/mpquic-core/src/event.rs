@@ -304,6 +304,12 @@ pub struct ConnectionStats {
     pub packets_dropped: u64,
     /// Stream bytes sent again on another path before they were lost.
     pub bytes_reinjected: u64,
+    /// Bytes of datagrams that repeated what is under way, because the scheduler wanted copies
+    /// ([`Decision::Duplicate`](crate::sched::Decision::Duplicate) and
+    /// [`Decision::Reinject`](crate::sched::Decision::Reinject)).
+    pub bytes_repeated: u64,
+    /// Stream bytes received in vain: they had arrived before, or their stream was over.
+    pub bytes_received_again: u64,
     /// What the connection keeps in memory now.
     pub memory: MemoryUse,
     /// Frames sent, repeated ones included.

@@ -272,6 +272,7 @@ impl Connection {
         let (streams, datagrams) = (&self.streams, &self.datagrams);
         ConnectionStats {
             memory: account::memory(handshake, &self.paths, streams, datagrams, outbox),
+            bytes_received_again: streams.received_again,
             ..self.outbox.stats.clone()
         }
     }

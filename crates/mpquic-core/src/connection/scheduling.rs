@@ -151,7 +151,7 @@ impl SchedulerHost {
         streams: &mut StreamSet,
         outbox: &mut Outbox,
     ) -> bool {
-        self.settle_train(&mut outbox.train);
+        outbox.stats.bytes_repeated += self.settle_train(&mut outbox.train);
         self.views.clear();
         self.pacing = None;
         outbox.scheduler_events().extend(streams.drain_news());
@@ -250,7 +250,7 @@ impl SchedulerHost {
             self.scheduler.on_event(&event, &view);
         }
         let can_send = self.views.paths.iter().any(PathView::can_send);
-        let has_work = can_send && (demand.any || !view.unacked().is_empty());
+        let has_work = can_send && (demand.any || view.has_unacked());
         let decision = has_work.then(|| self.scheduler.select(&view));
         self.unacked = unacked.into_memory();
         let decision = decision?;
@@ -317,20 +317,23 @@ impl SchedulerHost {
     }
 
     /// Counts what was sent for the limit on repetitions, and queues the copies that other paths are
-    /// to carry.
-    fn settle_train(&mut self, train: &mut Train) {
+    /// to carry. Returns the bytes that were repeated.
+    fn settle_train(&mut self, train: &mut Train) -> u64 {
         let Train { bytes, new, .. } = *train;
         (train.bytes, train.new) = (0, 0);
         self.repeats = self.repeats.saturating_add(new.saturating_mul(REPEATS));
         let Some(repetition) = self.repetition.take() else {
-            return;
+            return 0;
         };
+        let mut repeated = 0;
         if repetition.is_repeat() {
-            self.repeats = self.repeats.saturating_sub(bytes.saturating_sub(new));
+            repeated = bytes.saturating_sub(new);
+            self.repeats = self.repeats.saturating_sub(repeated);
         }
         for delivery in train.content.drain(..) {
             self.queue_copies(&repetition, &delivery);
         }
+        repeated
     }
 
     /// Queues copies of stream bytes just sent for other paths.

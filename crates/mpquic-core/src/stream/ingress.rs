@@ -21,8 +21,10 @@ impl StreamSet {
         largest_rtt: impl FnOnce() -> Duration,
     ) -> Result<(), TransportError> {
         let before = self.held.bytes;
+        let length = frame.data.len() as u64;
         self.on_stream(frame, datagram)?;
         let bytes = self.held.bytes.saturating_sub(before);
+        self.received_again += length.saturating_sub(bytes);
         if let Some(target) = self.receive_window.on_bytes(bytes, now, largest_rtt) {
             self.set_receive_window_target(target);
         }

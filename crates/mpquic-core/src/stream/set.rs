@@ -90,6 +90,8 @@ pub(crate) struct StreamSet {
     pub(super) acked: u64,
     /// What all receiving halves hold.
     pub(super) held: Held,
+    /// Bytes received that had arrived before, or whose stream was over.
+    pub(crate) received_again: u64,
     initial_stream_window: u64,
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
@@ -143,6 +145,7 @@ impl StreamSet {
             send_target: WindowTarget::new(now),
             acked: 0,
             held: Held::default(),
+            received_again: 0,
             initial_stream_window: config.initial_stream_receive_window,
             stream_window: config.initial_stream_receive_window,
             max_window: config.max_receive_window,
