@@ -19,6 +19,10 @@ use crate::sockets::Sockets;
 const MAX_TRAIN: usize = 65_507;
 /// Trains of datagrams sent before the connection is unlocked for others.
 const MAX_TRAINS: usize = 16;
+/// Once so many bytes of trains are built, they are sent. Short trains are sent several at a time, so
+/// that the code of the kernel and ours need not take turns in the CPU's caches for each of them, and
+/// so that who receives them finds more to do whenever it is woken.
+const MAX_BATCH: usize = 1 << 16;
 /// Trains kept for a socket whose buffer is full. More are dropped, as a full queue in the network
 /// would do.
 const MAX_UNSENT: usize = 8;
@@ -26,8 +30,8 @@ const MAX_UNSENT: usize = 8;
 const UNREACHABLE_PAUSE: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Memory for the train being sent, shared so that idle connections need none.
-    static TRAIN: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    /// Memory for the trains being sent, shared so that idle connections need none.
+    static BATCH: Cell<Batch> = const { Cell::new(Batch::new()) };
 }
 
 /// Hands the datagrams of a connection to sockets, and keeps those for which a socket has no room.
@@ -48,6 +52,60 @@ pub(crate) enum Next {
     Done,
     /// More is due than one turn sends, or a socket had no room for some of it.
     More,
+}
+
+/// Trains that are built and not sent yet.
+#[derive(Default)]
+struct Batch {
+    /// What is sent, in the first of the buffers.
+    transmits: Vec<Transmit>,
+    buffers: Vec<Vec<u8>>,
+}
+
+impl Batch {
+    const fn new() -> Self {
+        Self {
+            transmits: Vec::new(),
+            buffers: Vec::new(),
+        }
+    }
+
+    /// Starts anew with what `poll` gives, until it gives nothing, there are enough bytes, or `left`,
+    /// the number of trains, is used up.
+    fn build(
+        &mut self,
+        left: &mut usize,
+        mut poll: impl FnMut(&mut Vec<u8>) -> Option<Transmit>,
+    ) -> Next {
+        self.transmits.clear();
+        let mut bytes = 0;
+        while *left > 0 && bytes < MAX_BATCH {
+            let index = self.transmits.len();
+            if index == self.buffers.len() {
+                self.buffers.push(Vec::new());
+            }
+            let Some(buffer) = self.buffers.get_mut(index) else {
+                break;
+            };
+            buffer.clear();
+            let Some(transmit) = poll(buffer) else {
+                return Next::Done;
+            };
+            *left -= 1;
+            bytes += transmit.size;
+            self.transmits.push(transmit);
+        }
+        Next::More
+    }
+
+    /// What was built, in order, with its bytes.
+    fn trains(&self) -> impl Iterator<Item = (&Transmit, &[u8])> {
+        let trains = self.transmits.iter().zip(&self.buffers);
+        trains.map(|(transmit, buffer)| {
+            let contents = buffer.get(..transmit.size).unwrap_or(buffer);
+            (transmit, contents)
+        })
+    }
 }
 
 /// Datagrams for which a socket had no room.
@@ -81,25 +139,25 @@ impl Sending {
             self.tell_queues(core, sockets, now);
         }
         let kept = self.unsent.len();
-        let mut train = TRAIN.take();
+        let mut batch = BATCH.take();
         let mut next = Next::More;
-        for _ in 0..MAX_TRAINS {
-            train.clear();
-            let Some(transmit) = core.poll_transmit(now, self.max_datagrams, &mut train) else {
-                next = Next::Done;
-                break;
-            };
-            let Some(socket) = sockets.owner(transmit.four_tuple.local) else {
-                continue; // Its interface is gone; the path plan hears of it on its own.
-            };
-            let contents = train.get(..transmit.size).unwrap_or(&train);
-            if self.send(socket, transmit, contents) == Sent::Unreachable
-                && let Some(path) = transmit.path
-            {
-                self.on_unreachable(core, path, now);
+        let mut trains = MAX_TRAINS;
+        while trains > 0 && next == Next::More {
+            next = batch.build(&mut trains, |train| {
+                core.poll_transmit(now, self.max_datagrams, train)
+            });
+            for (transmit, contents) in batch.trains() {
+                let Some(socket) = sockets.owner(transmit.four_tuple.local) else {
+                    continue; // Its interface is gone; the path plan hears of it on its own.
+                };
+                if self.send(socket, *transmit, contents) == Sent::Unreachable
+                    && let Some(path) = transmit.path
+                {
+                    self.on_unreachable(core, path, now);
+                }
             }
         }
-        TRAIN.set(train);
+        BATCH.set(batch);
         if self.unsent.len() > kept {
             next = Next::More;
         }
@@ -229,5 +287,57 @@ mod tests {
             Sending::new(&transport.build().unwrap()).max_datagrams
         };
         assert_eq!((of(1452), of(9000), of(65527)), (45, 7, 1));
+    }
+
+    fn train(bytes: usize) -> Transmit {
+        let any = SocketAddr::from(([127, 0, 0, 1], 1));
+        Transmit {
+            path: None,
+            four_tuple: mpquic_core::FourTuple::new(any, any),
+            ecn: None,
+            size: bytes,
+            segment_size: None,
+        }
+    }
+
+    #[test]
+    fn short_trains_are_built_until_they_are_as_much_as_a_long_one() {
+        let mut batch = Batch::default();
+        let mut sizes = |bytes: usize, left: &mut usize| {
+            let next = batch.build(left, |buffer| {
+                assert!(buffer.is_empty());
+                buffer.resize(bytes, 7);
+                Some(train(bytes))
+            });
+            assert_eq!(next, Next::More);
+            let sizes = batch.trains().map(|(transmit, contents)| {
+                assert_eq!(contents.len(), transmit.size);
+                contents.len()
+            });
+            Vec::from_iter(sizes)
+        };
+        let mut left = MAX_TRAINS;
+        assert_eq!(sizes(14_520, &mut left), [14_520; 5]);
+        assert_eq!(left, MAX_TRAINS - 5);
+        assert_eq!(sizes(MAX_BATCH, &mut left), [MAX_BATCH]);
+        assert_eq!(left, MAX_TRAINS - 6);
+        assert_eq!(sizes(1200, &mut left), vec![1200; MAX_TRAINS - 6]);
+        assert_eq!(left, 0);
+        assert_eq!(sizes(1200, &mut left), []);
+    }
+
+    #[test]
+    fn what_was_built_before_nothing_was_left_is_sent() {
+        let mut batch = Batch::default();
+        let mut polled = 0;
+        let mut left = MAX_TRAINS;
+        let next = batch.build(&mut left, |buffer| {
+            polled += 1;
+            buffer.resize(100 * polled, 7);
+            (polled < 3).then(|| train(100 * polled))
+        });
+        assert_eq!((next, left), (Next::Done, MAX_TRAINS - 2));
+        let sizes = batch.trains().map(|(_, contents)| contents.len());
+        assert_eq!(Vec::from_iter(sizes), [100, 200]);
     }
 }
