@@ -244,9 +244,9 @@ impl LockedConnection<'_> {
         });
     }
 
-    /// Handles what arrived, and runs the connection.
-    pub(crate) fn receive(&mut self, now: Instant, arrived: impl Iterator<Item = Arrival>) {
-        self.contain(|locked| {
+    /// Handles what arrived. Returns true if [`Self::answer`] is to be called, soon.
+    pub(crate) fn receive(&mut self, now: Instant, arrived: impl Iterator<Item = Arrival>) -> bool {
+        let answers = self.contain(|locked| {
             let engine = &mut **locked;
             for arrival in arrived {
                 match arrival {
@@ -261,8 +261,14 @@ impl LockedConnection<'_> {
                 engine.core.streams().detach_waiting();
                 engine.core.datagrams().detach_waiting();
             }
-            locked.received(now);
+            locked.received(now)
         });
+        answers.unwrap_or(false)
+    }
+
+    /// Sends what is due after something arrived.
+    pub(crate) fn answer(&mut self, now: Instant) {
+        self.contain(|engine| engine.flush(now));
     }
 
     /// Uses the core in a way that may panic. A panic ends this connection and leaves all others
@@ -302,19 +308,19 @@ impl LockedConnection<'_> {
             .on_panic(connection.handle, connection);
     }
 
-    /// Runs the connection after datagrams arrived. If they complete the handshake, the application
-    /// runs before anything is sent, so that its first data shares datagrams with the end of the
-    /// handshake.
-    fn received(&mut self, now: Instant) {
+    /// Tells everyone what came of datagrams that arrived. Returns true unless they completed the
+    /// handshake: the application runs before anything is sent then, so that its first data shares
+    /// datagrams with the end of the handshake.
+    fn received(&mut self, now: Instant) -> bool {
         let was_connected = self.connected;
         self.prepare(now);
-        if self.connected && !was_connected {
+        let completed = self.connected && !was_connected;
+        if completed {
             self.arm();
             self.yields = true;
             self.wake_task();
-        } else {
-            self.flush(now);
         }
+        !completed
     }
 
     /// The application wrote `bytes`: sends now if that fills datagrams, or soon otherwise.

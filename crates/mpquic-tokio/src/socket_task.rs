@@ -22,6 +22,11 @@ use crate::socket::{self, Socket};
 const MAX_FAILURES: u32 = 100;
 /// How long it rests.
 const PAUSE: Duration = Duration::from_millis(10);
+/// After so many bytes or batches, connections answer and applications read before more is received:
+/// what they read is still in the cache then, and buffers with a limit, like that of DATAGRAMs, do not
+/// overflow.
+const ENOUGH: usize = 1 << 16;
+const MAX_BATCHES: usize = 4;
 
 /// Reads a socket until it or the endpoint is closed.
 pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
@@ -43,8 +48,13 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         // Connections contain their own panics. This is for what runs besides, such as a generator of
         // connection IDs that the application has written: the socket must not go deaf.
         match catch_unwind(AssertUnwindSafe(|| reader.run(&socket))) {
-            Ok(Ok(())) => failures = 0,
-            Ok(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => failures = 0,
+            Ok(Ok(Left::Maybe)) => failures = 0,
+            // The runtime knows that the socket is empty: `readable` lets others run.
+            Ok(Ok(Left::Nothing)) => {
+                failures = 0;
+                tokio::task::coop::consume_budget().await;
+                continue;
+            }
             // ICMP errors and the like do not concern the next datagram.
             Ok(Err(error)) => {
                 tracing::debug!(%error, local = %socket.local(), "receive");
@@ -56,8 +66,6 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
                 reader = Reader::new(&endpoint);
             }
         }
-        // Lets applications read this batch before the next one, while it is still in the cache and
-        // before buffers with a limit, like that of DATAGRAMs, overflow.
         tokio::task::yield_now().await;
         if failures >= MAX_FAILURES {
             failures = 0;
@@ -68,6 +76,15 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
             }
         }
     }
+}
+
+/// What a socket has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Nothing: it was found empty.
+    Nothing,
+    /// Perhaps something.
+    Maybe,
 }
 
 /// Memory of one socket's task.
@@ -81,6 +98,8 @@ struct Reader<'a> {
     /// The last call filled all buffers, so there may be more to read.
     is_unread: bool,
     batch: Batch,
+    /// Connections that received something and have not sent anything since.
+    unanswered: Vec<Arc<ConnectionState>>,
 }
 
 impl Drop for Reader<'_> {
@@ -123,6 +142,7 @@ impl<'a> Reader<'a> {
             held: 0,
             is_unread: false,
             batch: Batch::default(),
+            unanswered: Vec::new(),
         }
     }
 
@@ -139,28 +159,60 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes one batch from the socket and runs the connections it belongs to.
-    fn run(&mut self, socket: &Socket) -> io::Result<()> {
-        let lanes = self.buffers.lanes();
-        let result = self.run_batch(socket);
-        match &result {
-            Ok(count) => self.set_unread(*count == lanes),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.set_unread(false),
-            Err(_) => {}
+    /// Takes what is in the socket, or enough of it, and runs the connections it belongs to. They
+    /// answer in the end, so that one acknowledgement answers as much as possible. Fails if nothing
+    /// can be read.
+    fn run(&mut self, socket: &Socket) -> io::Result<Left> {
+        let mut received = 0;
+        let mut left = Left::Maybe;
+        for _ in 0..MAX_BATCHES {
+            match self.receive(socket) {
+                Ok((messages, bytes)) => {
+                    received += bytes;
+                    self.set_unread(messages == self.buffers.lanes());
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    left = Left::Nothing;
+                    self.set_unread(false);
+                }
+                Err(error) if received == 0 => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, local = %socket.local(), "receive");
+                    break;
+                }
+            }
+            if left == Left::Nothing || received >= ENOUGH {
+                break;
+            }
         }
-        result.map(|_| ())
+        self.answer();
+        Ok(left)
     }
 
-    /// Returns the number of messages.
-    fn run_batch(&mut self, socket: &Socket) -> io::Result<usize> {
+    /// Lets the connections that received something send what is due.
+    fn answer(&mut self) {
+        if self.unanswered.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        for connection in self.unanswered.drain(..) {
+            connection.lock().answer(now);
+        }
+    }
+
+    /// Takes one batch from the socket and hands it to the connections it belongs to. Returns how
+    /// many messages and bytes that were.
+    fn receive(&mut self, socket: &Socket) -> io::Result<(usize, usize)> {
         let endpoint = self.endpoint;
         let batch = &mut self.batch;
+        let mut bytes = 0;
         // Locked only for routing, and only once something was received.
         let mut registry = None;
         let mut now = None;
         let count = self.buffers.fill(
             |buffers, meta| socket.receive(buffers, meta),
             |meta, data, slab| {
+                bytes += data.len();
                 let message = Message {
                     now: *now.get_or_insert_with(clock::now),
                     four_tuple: socket.four_tuple(meta),
@@ -196,15 +248,21 @@ impl<'a> Reader<'a> {
             // If the send buffer is full, the answer is dropped: a peer that needs it asks again.
             socket.send(&transmit, &answer);
         }
-        let Some(now) = now else { return Ok(count) };
+        let Some(now) = now else {
+            return Ok((count, bytes));
+        };
         let mut routed = batch.routed.drain(..);
         for (_, connection, count) in batch.runs.drain(..) {
             let mut items = routed.by_ref().take(count);
-            connection.lock().receive(now, items.by_ref());
+            let answers = connection.lock().receive(now, items.by_ref());
             // A connection that panicked leaves some of its own.
             items.for_each(drop);
+            let is_known = |known: &Arc<_>| Arc::ptr_eq(known, &connection);
+            if answers && !self.unanswered.iter().any(is_known) {
+                self.unanswered.push(connection);
+            }
         }
-        Ok(count)
+        Ok((count, bytes))
     }
 }
 

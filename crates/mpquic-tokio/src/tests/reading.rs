@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::testing::{DELAY, Pair, TestResult, transfer};
+use crate::testing::{DELAY, Pair, TestResult, client, server, transfer};
 
 /// An ICMP message, for example, is told to whoever reads next.
 #[tokio::test(start_paused = true)]
@@ -45,5 +45,29 @@ async fn a_socket_that_always_fails_is_not_read_all_the_time() -> TestResult {
         "{failed} times in a second"
     );
     transfer(&a, &b, 100_000).await?;
+    Ok(())
+}
+
+/// What waits in a socket is read before anything is answered, however many calls that takes.
+#[tokio::test(start_paused = true)]
+async fn trains_that_arrived_together_are_acknowledged_once() -> TestResult {
+    let transport = || {
+        let mut transport = crate::default_transport();
+        transport.max_transmit_segments = 2;
+        transport
+    };
+    let pair = Pair::new(
+        (server(transport())?, &["10.0.0.1:443"]),
+        (client(transport())?, &["10.0.1.1:1"]),
+    )?;
+    let (a, b) = pair.connect().await?;
+    sleep(Duration::from_secs(1)).await;
+    let [client, server] = [&pair.at_client[0], &pair.at_server[0]];
+    (client.take_calls(), server.take_calls());
+    transfer(&a, &b, 8000).await?;
+    sleep(DELAY).await;
+    assert!(client.take_calls().len() >= 3);
+    let answers = server.take_calls();
+    assert_eq!(answers.len(), 1, "{answers:?}");
     Ok(())
 }
