@@ -166,10 +166,11 @@ impl<'a> Reader<'a> {
         let mut received = 0;
         let mut left = Left::Maybe;
         for _ in 0..MAX_BATCHES {
+            let lanes = self.buffers.lanes();
             match self.receive(socket) {
                 Ok((messages, bytes)) => {
                     received += bytes;
-                    self.set_unread(messages == self.buffers.lanes());
+                    self.set_unread(messages == lanes);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     left = Left::Nothing;
