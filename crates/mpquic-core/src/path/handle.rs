@@ -102,8 +102,7 @@ impl<'a> PathMut<'a> {
 
     /// The addresses that the path returns to if nothing arrives at those that it has moved to.
     pub fn previous_addresses(&self) -> Option<FourTuple> {
-        let previous = self.slot().open()?.previous.as_deref()?;
-        Some(previous.four_tuple)
+        self.slot().open()?.refuge()
     }
 
     /// The path does not return to its previous addresses: call it if they are gone, for example
@@ -111,6 +110,6 @@ impl<'a> PathMut<'a> {
     /// idle.
     pub fn forget_previous_addresses(&mut self) {
         let (slot, _) = self.paths.slot_at_and_shared(self.index);
-        slot.forget_previous(self.outbox);
+        slot.forget_previous();
     }
 }

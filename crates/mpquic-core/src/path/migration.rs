@@ -276,9 +276,11 @@ impl PathSlot {
     }
 
     /// The path does not return to the addresses it has left.
-    pub(super) fn forget_previous(&mut self, outbox: &mut Outbox) {
-        if let Some((path, cids)) = self.open_and_cids() {
-            retire_cid_of(path.previous.take().map(|left| *left), cids, outbox);
+    pub(super) fn forget_previous(&mut self) {
+        if let Some(path) = self.open_mut()
+            && let Some(previous) = &mut path.previous
+        {
+            previous.is_gone = true;
         }
     }
 
@@ -288,7 +290,7 @@ impl PathSlot {
         let Some((path, cids)) = self.open_and_cids() else {
             return false;
         };
-        let Some(previous) = path.previous.take() else {
+        let Some(previous) = path.previous.take_if(|previous| !previous.is_gone) else {
             return false;
         };
         let failed = path.replace_tuple(*previous);
@@ -326,7 +328,7 @@ impl PathSlot {
         if let Some(previous) = &mut path.previous {
             previous.validation.on_timeout(now);
         }
-        let failed = if is_only && path.previous.is_none() {
+        let failed = if is_only && path.refuge().is_none() {
             path.tuple.validation.on_timeout_of_the_last(now)
         } else {
             path.tuple.validation.on_timeout(now)
@@ -337,6 +339,12 @@ impl PathSlot {
 }
 
 impl Path {
+    /// The addresses to fall back to.
+    pub(super) fn refuge(&self) -> Option<FourTuple> {
+        let previous = self.previous.as_deref()?;
+        (!previous.is_gone).then_some(previous.four_tuple)
+    }
+
     /// True if the path may return to these addresses, with the connection ID that it had there.
     fn has_cid_at(&self, four_tuple: FourTuple) -> bool {
         let previous = self.previous.as_deref();
@@ -349,7 +357,10 @@ impl Path {
         // The path returns to addresses that it had before: no need to prove them again.
         let known = self.previous.take_if(is_there);
         let known = known.or_else(|| self.unknown.take_if(is_there));
-        known.map(|tuple| *tuple)
+        known.map(|tuple| Tuple {
+            is_gone: false,
+            ..*tuple
+        })
     }
 
     /// After a change of addresses, makes sure that the path has a connection ID of the peer: if

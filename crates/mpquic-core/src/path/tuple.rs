@@ -17,6 +17,8 @@ pub(super) struct Tuple {
     pub(super) peer_cid: Option<PeerCid>,
     /// The peer has answered here.
     pub(super) validated: bool,
+    /// Nothing can be sent from the local address any more.
+    pub(super) is_gone: bool,
     pub(super) amplification: Amplification,
     pub(super) validation: Validation,
 }
@@ -33,6 +35,7 @@ impl Tuple {
             four_tuple,
             peer_cid: None,
             validated: false,
+            is_gone: false,
             amplification,
             validation: Validation::new(),
         }

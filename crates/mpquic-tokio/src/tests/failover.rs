@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::testing::{DELAY, Error, Pair, TestResult, client, server, transfer};
-use crate::{Connection, default_transport};
+use crate::{Connection, PathEvent, default_transport};
 
 /// How often something is written, and how much.
 const TICK: Duration = Duration::from_millis(1);
@@ -137,6 +137,7 @@ async fn an_outage_after_the_socket_was_replaced_is_survived() -> TestResult {
     a.handshake_confirmed().await?;
     transfer(&a, &b, 10_000).await?;
     pair.at_server[0].silence(true);
+    let mut events = a.path_events();
     let new = pair
         .client
         .replace(pair.at_client[0].local(), "10.0.1.1:2")?;
@@ -145,5 +146,8 @@ async fn an_outage_after_the_socket_was_replaced_is_survived() -> TestResult {
     timeout(Duration::from_secs(15), transfer(&a, &b, 10_000)).await??;
     let local = a.path_stats().first().map(|path| path.four_tuple.local);
     assert_eq!(local, Some(new.local()));
+    // The application is told once the new address is validated.
+    let told = async { while !matches!(events.next().await, Some(PathEvent::Migrated(..))) {} };
+    timeout(Duration::from_secs(5), told).await?;
     Ok(())
 }
