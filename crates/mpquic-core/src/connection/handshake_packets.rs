@@ -55,6 +55,8 @@ impl Connection {
         {
             return None;
         }
+        // Once, not piece by piece.
+        buf.reserve(size);
         let data = demand && handshake && self.may_follow_handshake(size);
         let limit = if data { size - ONE_RTT_ROOM } else { size };
         if initial {
