@@ -11,7 +11,7 @@ use super::operation::Operation::{
     self, Datagram, Network, OpenPath, Path, Pause, Resume, Send, UpdateKeys,
 };
 use super::operation::Share;
-use super::operation::Trouble::{Corrupt, Delay, Mtu, Outage, Rebind};
+use super::operation::Trouble::{Corrupt, Delay, Loss, Mtu, Outage, Rebind};
 use super::run::Run;
 use super::setup::Sides;
 
@@ -339,4 +339,28 @@ fn the_tenth_sequence_that_failed() {
         (Operation::Close(Server, 0), 358),
     ];
     replay(1_768_852_542_559_458_487, Sides::Apart, &operations);
+}
+
+/// The reason of the end is cut to what three times the bytes from a new address leave room for.
+#[test]
+fn the_eleventh_sequence_that_failed() {
+    let half = Share(1 << 63);
+    let operations = [
+        (Datagram(Client, 8), 0),
+        (Send(Server, 0), 0),
+        (Send(Client, 13), 21),
+        (OpenPath(Share(0), Backup), 3),
+        (Operation::Stream(Client, Share(0), OnStream::Reset(0)), 0),
+        (Datagram(Client, 135), 20),
+        (Network(Share(0), Loss(0.06299366544412166)), 143),
+        (Path(Server, half, OnPath::Status(Available)), 0),
+        (Operation::Ask(Client, 0, 0), 9),
+        (Operation::Ask(Server, 0, 16), 264),
+        (Path(Server, Share(0), DownAndUp), 212),
+        (Network(Share(0), Rebind { other_ip: true }), 243),
+        (Datagram(Client, 8), 355),
+        (Path(Client, half, Close), 0),
+        (Path(Server, Share(0), Close), 0),
+    ];
+    replay(6_632_612_202_612_031_374, Sides::Apart, &operations);
 }
