@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_sim::{Backlog, LinkConfig, Pair, Side, Topology};
+
+use crate::duel::{Duel, connected, received};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -77,23 +79,14 @@ impl Contest {
 
     /// How many times the single path's share the other connection took, in a minute.
     fn run(&self, seed: u64) -> f64 {
-        let mut pair = connected(&self.topology(), self.multipath, seed);
-        for path in 1..self.paths {
-            let opened =
-                pair.open_path(&format!("path {path}"), mpquic_core::PathStatus::Available);
-            assert!(opened.is_ok());
-        }
-        pair.send(Side::Client, 1 << 40);
-        pair.setup_mut().client.controller = mpquic_cc::by_name(self.single).unwrap();
-        pair.connect_over(self.paths);
-        pair.run_until_confirmed(SECOND).unwrap();
-        pair.send(Side::Client, 1 << 40);
-        pair.drive(15 * SECOND);
-        let before = received(&pair);
-        pair.drive(60 * SECOND);
-        let after = received(&pair);
-        let got = |index: usize| (after[index] - before[index]) as f64;
-        got(0) / got(1)
+        let duel = Duel {
+            multipath: self.multipath,
+            single: self.single,
+            paths: self.paths,
+            settling: 15 * SECOND,
+            counted: 60 * SECOND,
+        };
+        duel.run(&self.topology(), seed)
     }
 
     /// The mean over seeds, and its lowest and highest values.
@@ -135,23 +128,6 @@ impl std::fmt::Display for Spread {
         } = self;
         write!(f, "{mean:.2} ({lowest:.2} to {highest:.2})")
     }
-}
-
-fn connected(topology: &Topology, controller: &str, seed: u64) -> Pair {
-    let scheduler = mpquic_sched::by_name("lrf").unwrap();
-    let controller = mpquic_cc::by_name(controller).unwrap();
-    let mut setup = Setup::with_policies(scheduler, controller).seed(seed);
-    setup.checks = false;
-    Pair::connected(topology, setup)
-}
-
-/// Bytes the server got, connection by connection.
-fn received(pair: &Pair) -> Vec<u64> {
-    let server = pair.host(pair.host_id(Side::Server));
-    let connections = server.connections().iter();
-    connections
-        .map(|hosted| hosted.application.received())
-        .collect()
 }
 
 /// Links of a connection, each with its rate in Mbit/s.

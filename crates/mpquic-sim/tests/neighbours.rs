@@ -8,7 +8,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
+use mpquic_sim::{Backlog, LinkConfig, Topology};
+
+use crate::duel::Duel;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -74,37 +76,15 @@ impl Cell {
 
     /// How many times the single path's share the connection took.
     fn run(&self, controller: &str, seed: u64) -> f64 {
-        let scheduler = mpquic_sched::by_name("lrf").unwrap();
-        let mut setup =
-            Setup::with_policies(scheduler, mpquic_cc::by_name(controller).unwrap()).seed(seed);
-        setup.checks = false;
-        let mut pair = Pair::connected(&self.topology(), setup);
-        for path in 1..self.paths {
-            let name = format!("path {path}");
-            let opened = pair.open_path(&name, mpquic_core::PathStatus::Available);
-            assert!(opened.is_ok());
-        }
-        pair.send(Side::Client, 1 << 40);
-        pair.setup_mut().client.controller = mpquic_cc::by_name(self.competitor).unwrap();
-        pair.connect_over(self.paths);
-        pair.run_until_confirmed(SECOND).unwrap();
-        pair.send(Side::Client, 1 << 40);
-        pair.drive(20 * SECOND);
-        let before = received(&pair);
-        pair.drive(80 * SECOND);
-        let after = received(&pair);
-        let got = |index: usize| (after[index] - before[index]) as f64;
-        got(0) / got(1)
+        let duel = Duel {
+            multipath: controller,
+            single: self.competitor,
+            paths: self.paths,
+            settling: 20 * SECOND,
+            counted: 80 * SECOND,
+        };
+        duel.run(&self.topology(), seed)
     }
-}
-
-/// Bytes the server got, connection by connection.
-fn received(pair: &Pair) -> Vec<u64> {
-    let server = pair.host(pair.host_id(Side::Server));
-    let connections = server.connections().iter();
-    connections
-        .map(|hosted| hosted.application.received())
-        .collect()
 }
 
 /// The shares of all cells, seed by seed, on two processors.
