@@ -7,6 +7,7 @@ use mpquic_core::{FourTuple, PathMut};
 
 use crate::clock;
 use crate::connection_state::{Engine, SharedEndpoint};
+use crate::path_plan::move_path;
 use crate::socket::Socket;
 
 /// Adapts the paths of all connections to the sockets that exist now.
@@ -65,13 +66,7 @@ fn move_paths_of(
         let local = new.local_towards(four_tuple.remote);
         // Servers cannot move a path, nor can clients before the handshake is confirmed.
         let core = &mut engine.core;
-        let moves = |mut path: PathMut<'_>| {
-            let has_moved = path.set_local_address(now, local).is_ok();
-            if path.previous_addresses().is_some_and(&lost) {
-                path.forget_previous_addresses();
-            }
-            has_moved
-        };
+        let moves = |path: PathMut<'_>| move_path(path, now, local, &lost);
         let has_moved = new.reaches(four_tuple.remote) && core.path_mut(path).is_ok_and(moves);
         // Fails only if the path was abandoned: then nothing is sent on it anyway.
         let _ = engine.core.set_path_usable(now, path, has_moved);

@@ -131,13 +131,7 @@ impl PathPlan {
                 Some(socket) => {
                     let local = socket.local_towards(remote);
                     let is_lost = |old: FourTuple| !locals.iter().any(|s| s.owns(old.local));
-                    let moves = |mut path: PathMut<'_>| {
-                        let has_moved = path.set_local_address(now, local).is_ok();
-                        if path.previous_addresses().is_some_and(is_lost) {
-                            path.forget_previous_addresses();
-                        }
-                        has_moved
-                    };
+                    let moves = |path: PathMut<'_>| move_path(path, now, local, is_lost);
                     let has_moved = core.path_mut(path).is_ok_and(moves);
                     if has_moved {
                         alive = true;
@@ -320,6 +314,21 @@ pub(crate) fn address_pairs(locals: &[Arc<Socket>], remotes: &[SocketAddr]) -> V
         }
     }
     pairs
+}
+
+/// Moves a path to a local address; false if it cannot. If what it leaves is lost, it does not return
+/// there.
+pub(crate) fn move_path(
+    mut path: PathMut<'_>,
+    now: Instant,
+    local: SocketAddr,
+    is_lost: impl Fn(FourTuple) -> bool,
+) -> bool {
+    let has_moved = path.set_local_address(now, local).is_ok();
+    if path.previous_addresses().is_some_and(is_lost) {
+        path.forget_previous_addresses();
+    }
+    has_moved
 }
 
 #[cfg(test)]

@@ -128,7 +128,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),
-            ("local_addresses", "clock connection_state socket"),
+            ("local_addresses", "clock connection_state path_plan socket"),
             ("path", "clock connection_ref connection_state"),
             ("recv_stream", "connection_ref"),
             ("send_stream", "connection_ref"),
