@@ -10,6 +10,7 @@ use mpquic_core::{ConnectionStats, PathState};
 use mpquic_tokio::{Connection, Endpoint};
 
 use crate::access_log::{AccessLog, Entry};
+use crate::perf_latency::nearest_rank;
 use crate::report::state_name;
 
 /// Methods with figures of their own: there must be few, and clients may send any.
@@ -115,8 +116,8 @@ impl Observer {
     pub(crate) fn metrics(&self, endpoint: &Endpoint) -> String {
         let mut text = Text::default();
         let stats = endpoint.stats();
-        text.family("mpquic_connections", "gauge", "Open connections.");
-        text.sample("", endpoint.open_connections() as f64);
+        let open = endpoint.open_connections() as u64;
+        text.figure("mpquic_connections", "gauge", "Open connections.", open);
         text.family("mpquic_handshakes_total", "counter", "Connection attempts.");
         for (result, count) in [
             ("accepted", stats.accepted_handshakes),
@@ -144,15 +145,10 @@ impl Observer {
                 stats.datagrams_dropped,
             ),
         ] {
-            text.family(name, "counter", help);
-            text.sample("", count as f64);
+            text.figure(name, "counter", help, count);
         }
-        text.family(
-            "mpquic_memory_bytes",
-            "gauge",
-            "Memory that connections keep.",
-        );
-        text.sample("", stats.memory as f64);
+        let help = "Memory that connections keep.";
+        text.figure("mpquic_memory_bytes", "gauge", help, stats.memory);
         self.requests(&mut text);
         self.paths(&mut text);
         text.0
@@ -171,12 +167,11 @@ impl Observer {
                 format!("{{protocol=\"{protocol}\",method=\"{method}\",status=\"{status}\"}}");
             text.sample(&labels, *count as f64);
         }
-        text.family(
+        let (name, help) = (
             "mpquic_http_response_bytes_total",
-            "counter",
             "Bytes of answers' bodies.",
         );
-        text.sample("", figures.response_bytes as f64);
+        text.figure(name, "counter", help, figures.response_bytes);
     }
 
     fn paths(&self, text: &mut Text) {
@@ -215,8 +210,7 @@ impl Observer {
                 carried.reinjected,
             ),
         ] {
-            text.family(name, "counter", help);
-            text.sample("", bytes as f64);
+            text.figure(name, "counter", help, bytes);
         }
         text.family("mpquic_paths", "gauge", "Paths, by our address and state.");
         for ((local, state), count) in states {
@@ -228,11 +222,7 @@ impl Observer {
         for (local, mut rtts) in rtts {
             rtts.sort();
             for quantile in QUANTILES {
-                let rank = (quantile * rtts.len() as f64).ceil() as usize;
-                let rtt = rtts
-                    .get(rank.saturating_sub(1))
-                    .copied()
-                    .unwrap_or_default();
+                let rtt = nearest_rank(&rtts, quantile).unwrap_or_default();
                 let labels = format!("{{local=\"{local}\",quantile=\"{quantile}\"}}");
                 text.sample(&labels, rtt.as_secs_f64());
             }
@@ -248,6 +238,12 @@ impl Text {
     fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.1 = name;
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    /// A family of one figure.
+    fn figure(&mut self, name: &'static str, kind: &str, help: &str, value: u64) {
+        self.family(name, kind, help);
+        self.sample("", value as f64);
     }
 
     fn sample(&mut self, labels: &str, value: f64) {

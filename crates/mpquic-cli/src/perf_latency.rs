@@ -40,19 +40,23 @@ impl Latencies {
     pub(crate) fn spread_since(&self, first: usize) -> Option<Spread> {
         let mut sorted = self.micros.get(first..)?.to_vec();
         sorted.sort_unstable();
-        let last = sorted.len().checked_sub(1)?;
-        // The nearest rank.
-        let rank = |part: f64| (part * sorted.len() as f64).ceil() as usize;
-        let part = |part| f64::from(sorted[rank(part).clamp(1, last + 1) - 1]) / 1e3;
+        let part = |part| Some(f64::from(nearest_rank(&sorted, part)?) / 1e3);
         Some(Spread {
             count: sorted.len(),
-            min_ms: part(0.0),
-            p50_ms: part(0.5),
-            p90_ms: part(0.9),
-            p99_ms: part(0.99),
-            max_ms: part(1.0),
+            min_ms: part(0.0)?,
+            p50_ms: part(0.5)?,
+            p90_ms: part(0.9)?,
+            p99_ms: part(0.99)?,
+            max_ms: part(1.0)?,
         })
     }
+}
+
+/// The smallest of sorted values that so large a part of them does not exceed; `None` if there are none.
+pub(crate) fn nearest_rank<T: Copy>(sorted: &[T], part: f64) -> Option<T> {
+    let rank = (part * sorted.len() as f64).ceil() as usize;
+    let last = sorted.len().checked_sub(1)?;
+    sorted.get(rank.saturating_sub(1).min(last)).copied()
 }
 
 impl std::fmt::Display for Spread {
