@@ -30,6 +30,10 @@ const MAX_PATHS: u32 = 8;
 const LATE_ROUND_TRIPS: u32 = 3;
 const LATE: Duration = Duration::from_millis(10);
 
+/// A client that only waits asks so often whether the server still knows it. One that has restarted says
+/// no; without asking, that is heard only if something of ours happens to be on its way.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+
 /// What the connections are for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Purpose<'a> {
@@ -105,6 +109,7 @@ impl<'a> Sessions<'a> {
         if purpose.datagrams {
             transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
         }
+        transport.keep_alive_interval = Some(KEEP_ALIVE);
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
