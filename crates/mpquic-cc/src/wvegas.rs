@@ -67,6 +67,11 @@ impl Delays {
         }
         self.samples_seen = ack.rtt.samples;
         let latest = ack.rtt.latest;
+        if ack.rtt_restarted {
+            self.base = None;
+            (self.sum, self.samples) = (Duration::ZERO, 0);
+            self.unsettle();
+        }
         self.base = Some(self.base.map_or(latest, |base| base.min(latest)));
         self.sum += latest;
         self.samples += 1;

@@ -95,6 +95,9 @@ pub struct Acked {
     pub delivery_rate: Option<DeliveryRate>,
     /// RTT values after the acknowledgement.
     pub rtt: RttSnapshot,
+    /// Acknowledgements come on another path than before (RFC 10069 section 5.4): `rtt.min` starts
+    /// over with this sample, and RTTs seen earlier no longer tell how long the path is.
+    pub rtt_restarted: bool,
 }
 
 impl Acked {
@@ -110,6 +113,7 @@ impl Acked {
             app_limited: false,
             delivery_rate: None,
             rtt,
+            rtt_restarted: false,
         }
     }
 }

@@ -65,6 +65,48 @@ fn finished(id: StreamId) -> SchedulerEvent {
     SchedulerEvent::StreamFinished(id)
 }
 
+/// A path, and how long its acknowledgements take to come back over another one.
+type Seen = (PathId, Option<Duration>);
+
+/// Writes down what it sees of the way back of acknowledgements.
+#[derive(Debug)]
+struct Watcher(Arc<Mutex<Vec<Seen>>>);
+
+impl Scheduler for Watcher {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        let delays = view.paths.iter().map(|path| (path.id, path.return_delay));
+        *self.0.lock().unwrap() = delays.collect();
+        let free = view.paths.iter().find(|path| path.can_send());
+        free.map_or(Decision::Blocked, |path| Decision::send(path.id))
+    }
+
+    fn name(&self) -> &'static str {
+        "watcher"
+    }
+}
+
+/// RFC 10069 section 5.4: the peer of a long path acknowledges it on a short one, and the scheduler
+/// knows how much of the round trip that takes.
+#[test]
+fn a_scheduler_sees_how_long_acknowledgements_take_over_another_path() {
+    let topology = Topology::new()
+        .path("long", LinkConfig::new(10.0, 300 * MS))
+        .path("short", LinkConfig::new(10.0, 25 * MS));
+    let seen = Arc::<Mutex<Vec<_>>>::default();
+    let shared = Arc::clone(&seen);
+    let mut setup = Setup::new();
+    setup.server.scheduler = factory("watcher", move || Box::new(Watcher(shared.clone())));
+    let mut pair = Pair::connected(&topology, setup);
+    pair.open_all_paths();
+    pair.send(Side::Server, 3_000_000);
+    pair.drive(1500 * MS);
+    let seen = seen.lock().unwrap();
+    let [(PathId::ZERO, Some(delay)), (PathId(1), None)] = seen[..] else {
+        panic!("{seen:?}");
+    };
+    assert!(delay >= 25 * MS && delay < 60 * MS, "{delay:?}");
+}
+
 #[test]
 fn a_stream_is_opened_gets_its_size_and_is_acknowledged() {
     let (mut pair, [client, server]) = pair();

@@ -94,10 +94,13 @@ pub(crate) fn seconds(rtt: Duration) -> f64 {
     rtt.as_secs_f64().max(1e-6)
 }
 
-/// One-way delay towards the peer in seconds. It cannot be measured, so half the smoothed RTT
-/// stands in for it.
+/// One-way delay towards the peer in seconds. It cannot be measured: it is what the smoothed RTT
+/// leaves after the way of the acknowledgements, which takes half of it unless they come over
+/// another path.
 pub(crate) fn one_way_delay(path: &PathView) -> f64 {
-    seconds(path.rtt.smoothed) / 2.0
+    let smoothed = path.rtt.smoothed;
+    let back = path.return_delay.unwrap_or(smoothed / 2);
+    seconds(smoothed.saturating_sub(back))
 }
 
 /// What a path delivers in bytes per second: the measured rate, or a window per round trip before
@@ -177,6 +180,14 @@ mod tests {
             assert!(known.have_changed(&scene.view()));
             assert!(!known.have_changed(&scene.view()));
         }
+    }
+
+    #[test]
+    fn what_a_fast_way_back_does_not_take_is_the_way_there() {
+        let mut long = path(1, 325);
+        assert_eq!(one_way_delay(&long), 0.1625);
+        long.return_delay = Some(Duration::from_millis(25));
+        assert_eq!(one_way_delay(&long), 0.3);
     }
 
     #[test]

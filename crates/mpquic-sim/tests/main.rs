@@ -5,3 +5,4 @@ mod fairness;
 mod lab;
 mod neighbours;
 mod papers;
+mod way_back;

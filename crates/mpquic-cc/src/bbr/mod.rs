@@ -37,6 +37,7 @@ mod variant;
 use crate::uncoupled::{PathController, PathLimits};
 use aggregation::Round;
 use bandwidth::Latest;
+use min_rtt::MinRtt;
 use model::Sample;
 use send_log::Flight;
 
@@ -100,6 +101,9 @@ impl Bbr {
         } else {
             self.variant.rtt_confirmation
         };
+        if ack.rtt_restarted {
+            self.min_rtt = MinRtt::new(ack.now);
+        }
         self.min_rtt.on_ack(sample.now, sample.rtt, confirmation);
         self.check_probe_rtt(sample, ack);
         if losses_of_round.is_some() {

@@ -35,6 +35,24 @@ fn the_initial_window_is_that_of_rfc_9002() {
 }
 
 #[test]
+fn another_way_back_is_another_round_trip() {
+    let mut bbr = Bbr::new(start(), MTU as u16);
+    let mut shortest = |at: u32, rtt: Duration, restarted: bool| {
+        let now = start() + at * 10 * MS;
+        let mut ack = acked(now, now - rtt, 1200);
+        ack.rtt = crate::testing::rtt(rtt);
+        ack.rtt.samples = at.into();
+        ack.rtt_restarted = restarted;
+        bbr.on_ack(&ack);
+        bbr.min_rtt.get().unwrap()
+    };
+    assert_eq!(shortest(100, 325 * MS, false), 325 * MS);
+    assert_eq!(shortest(101, 600 * MS, false), 325 * MS);
+    assert_eq!(shortest(102, 610 * MS, true), 610 * MS);
+    assert_eq!(shortest(103, 600 * MS, false), 600 * MS);
+}
+
+#[test]
 fn startup_ends_on_a_plateau_with_the_bandwidth_known() {
     for (mbit, rtt) in [(2.0, 50), (10.0, 20), (50.0, 40), (200.0, 300)] {
         let mut flow = Flow::<Bbr>::new(mbit, rtt, 8.0);

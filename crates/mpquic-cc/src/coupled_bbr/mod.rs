@@ -206,6 +206,9 @@ impl CoupledBbr {
         if path != group {
             return;
         }
+        if ack.rtt_restarted {
+            leader.rivals.forget_round_trips();
+        }
         if let Some(rtt) = rtt {
             leader.rivals.on_rtt(ack.now, rtt);
         }

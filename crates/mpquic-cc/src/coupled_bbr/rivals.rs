@@ -305,6 +305,12 @@ impl Rivals {
         self.is_probe_due = false;
     }
 
+    /// Round trips are measured over another way back from now on.
+    pub(super) fn forget_round_trips(&mut self) {
+        self.floor = Floor::default();
+        self.watch = Watch::default();
+    }
+
     pub(super) fn on_rtt(&mut self, now: Instant, rtt: Duration) {
         let rtt = rtt.as_secs_f64();
         self.floor.add(now, rtt);

@@ -115,6 +115,10 @@ pub struct TransportOptions {
     /// Shortest delay of acknowledgements that the peer may ask for, at most `max_ack_delay`; `None`
     /// lets it ask for nothing (draft-ietf-quic-ack-frequency-14 section 3).
     pub min_ack_delay: Option<Duration>,
+    /// Acknowledgements of a path travel on another one whose round trip is at most a quarter as
+    /// long, as long as that path answers; otherwise always on the path they are for (RFC 10069
+    /// section 5.4).
+    pub ack_on_fastest_path: bool,
     /// How often peers that support it are asked to acknowledge; `None` asks for nothing.
     pub ack_frequency: Option<AckFrequencyOptions>,
     /// A packet counts as lost when one sent this many packets later is acknowledged; from 3 (RFC
@@ -176,6 +180,7 @@ impl TransportOptions {
             max_ack_delay: Duration::from_millis(25),
             ack_eliciting_threshold: 2,
             min_ack_delay: Some(Duration::from_millis(1)),
+            ack_on_fastest_path: true,
             ack_frequency: None,
             packet_threshold: 3,
             time_threshold: 9.0 / 8.0,

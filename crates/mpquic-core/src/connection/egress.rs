@@ -359,11 +359,8 @@ impl Connection {
         if plan.ping && !writer.is_ack_eliciting() {
             let _no_room_is_fine = writer.try_write(&Frame::Ping, Delivery::Nothing);
         }
-        if acked
-            && writer.is_ack_eliciting()
-            && let Some(path) = self.paths.any_mut(id)
-        {
-            path.space.received.on_confirmation_requested();
+        if acked && writer.is_ack_eliciting() {
+            self.paths.on_confirmation_requested(id, plan.orphan_acks);
         }
     }
 

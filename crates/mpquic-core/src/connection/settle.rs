@@ -42,7 +42,8 @@ impl Connection {
         let cx = self.ack_context(now);
         let mut outcome = self.outcome.take().unwrap_or_default();
         if let Some(path) = self.paths.any_mut(space.path()) {
-            path.recovery.on_ack_path(arrival.path);
+            path.recovery
+                .on_ack_path(arrival.path, arrival.path == space.path());
         }
         let result = match space {
             SpaceId::Data(id) => {

@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) mtu_probe: bool,
     /// Control frames of connection, paths and streams.
     pub(crate) management: bool,
-    /// Acknowledgements for paths that cannot carry their own.
+    /// Acknowledgements for paths that do not carry their own.
     pub(crate) orphan_acks: bool,
     /// Stream data and datagrams.
     pub(crate) data: Option<DataSelection>,

@@ -7,7 +7,6 @@ use quinn_proto::Side;
 use super::Path;
 use super::life::Abandonment;
 use super::set::Paths;
-use super::slot::PathSlot;
 use crate::error::{Fault, TransportError};
 use crate::event::{PathEvent, RouteChange};
 use crate::ids::{FourTuple, PathId};
@@ -302,8 +301,8 @@ impl Paths {
         }
     }
 
-    /// Writes acknowledgements for a path; with `orphans`, also those for paths that cannot carry
-    /// their own. True if the path's own acknowledgement was written.
+    /// Writes acknowledgements for a path; with `orphans`, also those for paths that do not carry
+    /// their own. True if any was written.
     pub(crate) fn write_acks(
         &mut self,
         writer: &mut FrameWriter<'_>,
@@ -314,21 +313,38 @@ impl Paths {
         // MP-003, MP-061: PATH_ACK once multipath is in effect.
         let named = self.ids.is_multipath() && self.shared.handshake_complete;
         if !orphans {
-            let path = self.any_mut(id);
+            let path = self.any_mut(id).filter(|path| path.acknowledges_itself());
             return path.is_some_and(|path| path.write_ack(writer, now, named));
         }
         let mut acked = false;
-        for slot in self.slots_mut() {
-            let is_abandoned = slot.abandon.is_some();
-            if let PathSlot {
-                path: Some(path), ..
-            } = slot
-                && (path.id == id || is_abandoned || path.is_suspect())
-            {
-                acked |= path.write_ack(writer, now, named) && path.id == id;
-            }
+        for path in self.spoken_for(id) {
+            acked |= path.write_ack(writer, now, named);
         }
         acked
+    }
+
+    /// The paths whose acknowledgements this one carries, itself among them.
+    fn spoken_for(&mut self, carrier: PathId) -> impl Iterator<Item = &mut Path> {
+        self.slots_mut().iter_mut().filter_map(move |slot| {
+            let is_abandoned = slot.abandon.is_some();
+            let path = slot.path.as_deref_mut()?;
+            let speaks = match path.id == carrier {
+                true => path.acknowledges_itself(),
+                false => is_abandoned || path.is_spoken_for_by(carrier),
+            };
+            speaks.then_some(path)
+        })
+    }
+
+    /// Acknowledgements that [`Self::write_acks`] has written are in an ack-eliciting packet.
+    pub(crate) fn on_confirmation_requested(&mut self, carrier: PathId, orphans: bool) {
+        if orphans {
+            for path in self.spoken_for(carrier) {
+                path.space.received.on_confirmation_requested();
+            }
+        } else if let Some(path) = self.any_mut(carrier) {
+            path.space.received.on_confirmation_requested();
+        }
     }
 
     /// Writes the challenges and responses for these addresses.
@@ -352,6 +368,18 @@ impl Paths {
 }
 
 impl Path {
+    /// True if `carrier` speaks for this path: because it was chosen to, or because this path
+    /// cannot itself.
+    fn is_spoken_for_by(&self, carrier: PathId) -> bool {
+        self.way_back.over() == Some(carrier) || self.is_suspect()
+    }
+
+    /// True if the path's own packets carry its acknowledgements. If others do, the peer's round
+    /// trips would be of two kinds.
+    fn acknowledges_itself(&self) -> bool {
+        self.way_back.over().is_none() || self.is_suspect()
+    }
+
     /// Writes an acknowledgement of what was received, if one is wanted.
     fn write_ack(&mut self, writer: &mut FrameWriter<'_>, now: Instant, named: bool) -> bool {
         let named = named.then_some(self.id);

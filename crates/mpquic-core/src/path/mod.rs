@@ -45,11 +45,13 @@ mod timers;
 mod tuple;
 mod validation;
 pub(crate) mod view;
+mod way_back;
 
 use liveness::Liveness;
 use mtu::MtuDiscovery;
 use tuple::{Candidate, Tuple};
 use validation::Responses;
+use way_back::WayBack;
 
 /// The most bytes of a 1-RTT packet besides its frames: first byte, connection ID, packet number,
 /// tag.
@@ -87,6 +89,7 @@ pub(crate) struct Path {
     /// The application was told that the path is established.
     established: bool,
     liveness: Liveness,
+    way_back: WayBack,
     /// The length of the local queue that the driver last reported, and the path's sent bytes at
     /// that time.
     local_queue: Option<(LocalQueue, u64)>,
@@ -123,6 +126,7 @@ impl Path {
             mtu: MtuDiscovery::new(config.initial_mtu, config.max_mtu),
             established: false,
             liveness: Liveness::Live,
+            way_back: WayBack::default(),
             local_queue: None,
             filled_packet: false,
             ping: false,

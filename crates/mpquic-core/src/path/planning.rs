@@ -1,14 +1,14 @@
 //! Packets that are bound to a path, so that the scheduler is not asked: validation, probes, PINGs,
 //! acknowledgements. They are planned here and built by the connection.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn_proto::Side;
 
 use super::Path;
 use super::set::Paths;
 use crate::congestion::Controller;
-use crate::ids::{FourTuple, PathId};
+use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::packet::plan::Plan;
 use crate::sched::DataSelection;
 use crate::space::AckState;
@@ -29,6 +29,14 @@ pub(crate) struct PlanContext<'a> {
 }
 
 impl Path {
+    /// True if the path answers, as far as is known, and its round trip was measured.
+    fn can_speak_for_others(&self) -> bool {
+        self.is_usable()
+            && !self.is_suspect()
+            && self.recovery.pto_count() == 0
+            && self.recovery.rtt.first_sample().is_some()
+    }
+
     /// A PING, with room for as much data as the path carries.
     fn ping_plan(&self) -> Plan {
         let budget = self.budget_for(self.tuple.four_tuple);
@@ -160,29 +168,69 @@ impl Paths {
         index: usize,
         cx: &PlanContext<'_>,
     ) -> Option<(Plan, FourTuple)> {
-        let slot = self.slots().get(index)?;
-        let path = slot.path.as_deref()?;
+        let path = self.slots().get(index)?.path.as_deref()?;
         if path.space.received.ack_state(cx.now) != AckState::Due {
             return None;
         }
-        // Acknowledgements travel on the path they are for, so that RTT samples are those of one
-        // path (MP-153). If that path is abandoned or suspect, another one carries them (MP-064).
+        let faster = self.review_way_back(index, cx.now);
+        let slot = self.slots().get(index)?;
+        let path = slot.path.as_deref()?;
+        let unconfirmed = path.space.received.wants_confirmation();
+        // Acknowledgements keep to one path, their own or a much faster one (MP-153). If their own
+        // is abandoned or suspect, another one carries them (MP-064).
         let able = slot.abandon.is_none() && !path.is_suspect();
         let carrier = if able {
-            Some(slot.id)
+            faster.or(Some(slot.id))
         } else {
             self.alternative(slot.id)
         };
         let carrier = carrier.or(slot.abandon.is_none().then_some(slot.id))?;
+        if able && faster.is_some() {
+            let round_trip = self.open(carrier)?.recovery.rtt.smoothed();
+            let path = self.slots_mut().get_mut(index)?.open_mut()?;
+            if let Some(until) = path.way_back.leave(cx.now, round_trip) {
+                path.space.received.postpone(until);
+                return None;
+            }
+        }
         let path = self.open(carrier)?;
         let four_tuple = path.tuple.four_tuple;
         let size = path.datagram_size();
         let mut plan = Plan::new(carrier, size.min(path.budget_for(four_tuple)));
         plan.orphan_acks = true;
         let in_flight = path.recovery.bytes_in_flight() + size as u64;
-        plan.ping =
-            path.space.received.wants_confirmation() && in_flight <= cx.controller.window(carrier);
+        // A path that speaks for another one has to answer all the time: if it falls silent, the
+        // acknowledgements must soon find another way.
+        let unheard = able && faster.is_some() && path.space.sent.ack_eliciting() == 0;
+        let own = path.space.received.wants_confirmation();
+        plan.ping = (unconfirmed || own || unheard) && in_flight <= cx.controller.window(carrier);
         Some((plan, four_tuple))
+    }
+
+    /// Chooses where the acknowledgements of the path at this index travel; `None` if on itself.
+    fn review_way_back(&mut self, index: usize, now: Instant) -> Option<PathId> {
+        let path = self.slots().get(index)?.open()?;
+        let id = path.id;
+        let own = path.recovery.rtt.smoothed();
+        let may_leave = self.ids.is_multipath()
+            && self.shared.handshake_complete
+            && self.shared.config.ack_on_fastest_path
+            && path.recovery.rtt.first_sample().is_some();
+        let mut others = smallvec::SmallVec::<[(PathId, Duration); 4]>::new();
+        for slot in self.slots() {
+            // Backup paths cost something, so they are not used for this.
+            if let Some(path) = slot.open()
+                && may_leave
+                && path.id != id
+                && path.can_speak_for_others()
+                && slot.statuses().effective() == PathStatus::Available
+            {
+                others.push((path.id, path.recovery.rtt.smoothed()));
+            }
+        }
+        let path = self.slots_mut().get_mut(index)?.open_mut()?;
+        path.way_back.review(now, own, &others);
+        path.way_back.over()
     }
 
     /// The path that carries the data of a suspect path meanwhile, if any.

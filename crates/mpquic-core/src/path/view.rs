@@ -60,6 +60,7 @@ impl Path {
             suspect: self.is_suspect(),
             sendable,
             rtt: self.recovery.rtt.snapshot(),
+            return_delay: None,
             window,
             in_flight,
             slow_start_threshold: controller.slow_start_threshold(self.id),
@@ -145,6 +146,20 @@ impl Paths {
                 let (sendable, bytes) = path.sendable(now, limits, pacing);
                 views.push(path.view(status, controller, limits, sendable));
                 allowances.push(path.allowance(bytes));
+            }
+        }
+        if views.len() > 1 {
+            self.fill_return_delays(views);
+        }
+    }
+
+    fn fill_return_delays(&self, views: &mut [PathView]) {
+        for view in views {
+            let carrier = self
+                .open(view.id)
+                .and_then(|path| path.recovery.ack_carrier());
+            if let Some(carrier) = carrier.and_then(|carrier| self.any(carrier)) {
+                view.return_delay = Some(carrier.recovery.rtt.smoothed() / 2);
             }
         }
     }

@@ -155,7 +155,8 @@ impl Recovery {
         let sample = cx.now.saturating_duration_since(newest.time_sent);
         self.rtt
             .on_sample(cx.now, sample, ack_delay(space.id(), ack, cx));
-        if std::mem::take(&mut self.ack_path_changed) {
+        out.rtt_restarted = self.ack_path.take_change();
+        if out.rtt_restarted {
             self.rtt.restart_min();
         }
         out.rtt_sample = Some(sample);
@@ -202,6 +203,7 @@ impl Recovery {
             app_limited: self.is_app_limited,
             delivery_rate: self.delivery_rate.sample(cx.now, self.rtt.min()),
             rtt: self.rtt.snapshot(),
+            rtt_restarted: out.rtt_restarted,
         });
     }
 }

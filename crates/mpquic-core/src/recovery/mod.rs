@@ -2,6 +2,7 @@
 
 mod ack;
 pub(crate) mod ack_frequency;
+mod ack_path;
 pub(crate) mod delivery_rate;
 pub(crate) mod ecn;
 pub(crate) mod loss;

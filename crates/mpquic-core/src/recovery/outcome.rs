@@ -36,6 +36,8 @@ pub(crate) struct AckOutcome {
     pub(crate) summary: Option<Acked>,
     /// For the controller, in this order, after `summary`.
     pub(crate) congestion: Vec<CongestionEvent>,
+    /// The sample is the first since acknowledgements come on another path.
+    pub(crate) rtt_restarted: bool,
     /// The RTT sample taken, if any.
     pub(crate) rtt_sample: Option<Duration>,
 }
@@ -48,6 +50,7 @@ impl AckOutcome {
         self.late.clear();
         self.summary = None;
         self.congestion.clear();
+        self.rtt_restarted = false;
         self.rtt_sample = None;
     }
 }

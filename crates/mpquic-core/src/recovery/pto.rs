@@ -58,7 +58,13 @@ impl Recovery {
     /// The probe timeout without backoff. `max_ack_delay` is the peer's, zero for Initial and
     /// Handshake packets.
     pub(crate) fn pto(&self, max_ack_delay: Duration) -> Duration {
-        self.rtt.pto_base() + max_ack_delay
+        let base = self.rtt.pto_base();
+        // More than RFC 9002 section 6.2.1 asks for, if acknowledgements took a longer way before.
+        let longer = self
+            .ack_path
+            .least_rtt()
+            .saturating_sub(self.rtt.smoothed());
+        base + longer + max_ack_delay
     }
 
     /// The earliest timeout of the path's spaces: a loss timer if there is one, else the probe

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::ack_path::AckPath;
 use super::delivery_rate::DeliveryRateEstimator;
 use super::ecn::EcnState;
 use super::loss_rate::LossRate;
@@ -41,9 +42,8 @@ pub(crate) struct Recovery {
     pub(super) loss_event: Option<LossEvent>,
     /// When the path's addresses last changed.
     pub(super) address_since: Option<Instant>,
-    /// The path on which the last acknowledgement came.
-    pub(super) ack_path: Option<PathId>,
-    pub(super) ack_path_changed: bool,
+    /// Where the last acknowledgement came from.
+    pub(super) ack_path: AckPath,
 }
 
 impl Recovery {
@@ -64,8 +64,7 @@ impl Recovery {
             thresholds: Thresholds::new(config),
             loss_event: None,
             address_since: None,
-            ack_path: None,
-            ack_path_changed: false,
+            ack_path: AckPath::default(),
         }
     }
 
@@ -146,11 +145,15 @@ impl Recovery {
         space.sent.insert(packet_number, packet);
     }
 
-    /// The acknowledgement about to be reported came on this path. When the path changes, the
-    /// smallest RTT no longer applies and starts over with the next sample (MP-154).
-    pub(crate) fn on_ack_path(&mut self, path: PathId) {
-        let before = self.ack_path.replace(path);
-        self.ack_path_changed |= before.is_some_and(|before| before != path);
+    /// The acknowledgement about to be reported came on this path, `is_own` if it is the path it
+    /// is for.
+    pub(crate) fn on_ack_path(&mut self, path: PathId, is_own: bool) {
+        self.ack_path.on_ack(path, is_own, self.rtt.smoothed());
+    }
+
+    /// The path on which the last acknowledgement came, if it is another one.
+    pub(crate) fn ack_carrier(&self) -> Option<PathId> {
+        self.ack_path.carrier()
     }
 
     /// Forgets all packets sent in `space`, because its keys are discarded, 0-RTT was rejected, a

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quinn_proto::StreamId;
 
@@ -43,6 +43,10 @@ pub struct PathView {
     pub sendable: Sendable,
     /// RTT values; check `rtt.samples` before trusting them.
     pub rtt: RttSnapshot,
+    /// How long acknowledgements take to come back, if another path carries them: half of that
+    /// path's smoothed RTT. The rest of `rtt` is the way there. `None` if they come on the path
+    /// itself.
+    pub return_delay: Option<Duration>,
     /// Congestion window, bytes.
     pub window: u64,
     /// Bytes in flight.
@@ -88,6 +92,7 @@ impl PathView {
             suspect: false,
             sendable: Sendable::Now,
             rtt: RttSnapshot::default(),
+            return_delay: None,
             window: 12_000,
             in_flight: 0,
             slow_start_threshold: None,

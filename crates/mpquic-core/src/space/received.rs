@@ -138,6 +138,12 @@ impl Received {
         self.deadline = None;
     }
 
+    /// The acknowledgement that is due waits until this time.
+    pub(crate) fn postpone(&mut self, until: Instant) {
+        self.due = false;
+        self.deadline = Some(until);
+    }
+
     /// True if the ack-eliciting packet just received is to be acknowledged at once because of its
     /// number. With a threshold of 1: if its number is smaller than an earlier one, or if numbers
     /// between the largest earlier one and this one are missing.

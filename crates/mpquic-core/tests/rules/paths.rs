@@ -557,6 +557,38 @@ fn mp_153_a_path_is_acknowledged_on_itself() {
     }
 }
 
+/// MP-153: or on one that is four times as fast, which then has to answer itself.
+#[test]
+fn mp_153_a_long_path_is_acknowledged_on_a_short_one() {
+    for faster in [true, false] {
+        let options = Options::default().transport(|transport| {
+            transport.ack_on_fastest_path = faster;
+        });
+        let mut net = Net::with_two_paths(options);
+        // The client takes path 1 for a long one.
+        net.client().path_mut(ONE).unwrap().ping();
+        let ping = net.take(Side::Client);
+        net.now += 400 * MS;
+        net.give_all(ping);
+        let answer = net.take(Side::Server);
+        net.give_all(answer);
+        for _ in 0..2 {
+            net.server().inject(SpaceId::Data(ONE), &[1]);
+        }
+        let pings = net.take(Side::Server);
+        net.give_all(pings);
+        let acks = net.take(Side::Client);
+        let speaks_of_one =
+            |frame: &Frame| matches!(frame, Frame::PathAck(frame) if frame.path_id == ONE);
+        let mut carriers = one_rtt(&acks).filter(|(_, packet)| packet.has(speaks_of_one));
+        let (_, carrier) = carriers.next().expect("an acknowledgement");
+        let expected = if faster { PathId::ZERO } else { ONE };
+        assert_eq!(carrier.path, expected);
+        assert_eq!(carrier.has(|frame| *frame == Frame::Ping), faster);
+        assert!(carriers.next().is_none());
+    }
+}
+
 /// MP-147: what arrives on any path keeps the connection; silence on all of them ends it.
 #[test]
 fn mp_147_any_path_keeps_the_connection_from_idling() {

@@ -223,7 +223,8 @@ pub(super) fn one_way_delay(path: &PathView) -> f64 {
         (Some(bytes), Some(rate)) if rate > 0 => bytes as f64 / rate as f64,
         _ => 0.0,
     };
-    (round_trip - least / 2.0 + local).min(LONGEST_DELAY)
+    let back = path.return_delay.map_or(least / 2.0, seconds).min(least);
+    (round_trip - back + local).min(LONGEST_DELAY)
 }
 
 /// A probe timeout (RFC 9002 section 6.2.1): an acknowledgement that takes longer is overdue.

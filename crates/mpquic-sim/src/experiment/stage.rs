@@ -430,6 +430,7 @@ fn setup(
             .min_ack_delay
             .map(|delay| delay.min(transport.max_ack_delay));
         config.pacing = transport.pacing;
+        config.ack_on_fastest_path = transport.ack_on_fastest_path;
         config.contain_panics = false;
         config.max_concurrent_bidi_streams = MAX_STREAMS;
         config.max_concurrent_uni_streams = MAX_STREAMS;

@@ -104,6 +104,8 @@ pub struct Transport {
     pub max_ack_delay: Duration,
     /// Whether packets are paced.
     pub pacing: bool,
+    /// Acknowledgements travel on another path if that is much shorter.
+    pub ack_on_fastest_path: bool,
     /// Show senders what waits on the first link of each path, as if it were their own interface.
     pub show_queues: bool,
 }
@@ -116,6 +118,7 @@ impl Default for Transport {
             send_buffer: None,
             max_ack_delay: Duration::from_millis(25),
             pacing: true,
+            ack_on_fastest_path: true,
             show_queues: false,
         }
     }

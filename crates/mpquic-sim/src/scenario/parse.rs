@@ -260,6 +260,9 @@ fn read_transport(root: &Table<'_>) -> Result<Transport> {
     if let Some(item) = table.optional("max_ack_delay_ms") {
         transport.max_ack_delay = item.duration(Limits::new(0.0, 1000.0, "ms"), 1e-3)?;
     }
+    if let Some(item) = table.optional("ack_on_fastest_path") {
+        transport.ack_on_fastest_path = item.boolean()?;
+    }
     if let Some(item) = table.optional("pacing") {
         transport.pacing = item.boolean()?;
     }
