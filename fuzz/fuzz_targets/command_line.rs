@@ -31,7 +31,7 @@ mod trust;
 use drill::Step;
 use failure::one_line;
 use options::{Alpn, parse_url};
-use reach::Reach;
+use reach::{Patience, Reach};
 use trust::{Fingerprint, Trust};
 
 /// A client's command line, of the parts that all commands share.
@@ -44,6 +44,8 @@ struct Line {
     alpn: Vec<Alpn>,
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 const OPTIONS: [&str; 16] = [
@@ -178,7 +180,7 @@ fn check(line: &Line) {
     let reach = &line.reach;
     assert!(reach.paths.is_none_or(|paths| (1..=64).contains(&paths)));
     assert!((1..=3600).contains(&reach.connect_timeout));
-    assert!((1..=86_400).contains(&reach.stall_timeout));
+    assert!((1..=86_400).contains(&line.patience.stall.limit().as_secs()));
     let _one_of: Trust = reach.trust.trust();
     assert!(!reach.connections.versions.list().is_empty());
     let transport = reach.connections.transport(reach.paths.unwrap_or(8));

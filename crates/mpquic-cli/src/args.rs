@@ -16,7 +16,7 @@ use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::put::Put;
-use crate::reach::Reach;
+use crate::reach::{Patience, Reach};
 use crate::serve_limits::LimitArgs;
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
@@ -189,6 +189,8 @@ pub(crate) struct Get {
     pub(crate) alpn: Vec<Alpn>,
     #[command(flatten)]
     pub(crate) reach: Reach,
+    #[command(flatten)]
+    pub(crate) patience: Patience,
     /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
     #[arg(long)]
     pub(crate) json: bool,

@@ -68,9 +68,9 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         treatment: Treatment {
             quiet: args.quiet || args.parallel > 1,
             resume: args.r#continue,
-            stall: Duration::from_secs(args.reach.stall_timeout),
+            stall: args.patience.stall.limit(),
         },
-        retry: Duration::from_secs(args.reach.retry_time),
+        retry: Duration::from_secs(args.patience.retry_time),
         max_redirects: args.max_redirects,
         expected: args.sha256.map(|sum| sum.0),
     })

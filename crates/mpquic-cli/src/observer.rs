@@ -128,6 +128,7 @@ impl Observer {
             ),
             ("refused_at_memory_limit", stats.refused_at_memory_limit),
             ("dropped_at_max_half_open", stats.dropped_at_max_half_open),
+            ("dropped_at_max_lag", stats.dropped_at_max_lag),
             ("ignored", stats.ignored_handshakes),
         ] {
             text.sample(&format!("{{result=\"{result}\"}}"), count as f64);

@@ -63,7 +63,7 @@ async fn measure(args: &Perf, sessions: &Sessions<'_>, server: &str) -> Result<(
     all_paths(&connection).await;
     let client = Client {
         connection,
-        stall: Duration::from_secs(args.reach.stall_timeout),
+        stall: args.stall.limit(),
     };
     let mut idle = None;
     for test in &args.test {

@@ -6,7 +6,7 @@ use clap::Args;
 use http::Uri;
 
 use crate::options::parse_url;
-use crate::reach::Reach;
+use crate::reach::{Reach, Stall};
 
 /// Port of servers that are named without one: that of `mpquic serve`.
 const DEFAULT_PORT: u16 = 4433;
@@ -57,6 +57,8 @@ pub(crate) struct Perf {
     pub(crate) datagram_rate: u32,
     #[command(flatten)]
     pub(crate) reach: Reach,
+    #[command(flatten)]
+    pub(crate) stall: Stall,
     /// Print JSON objects, one a line: `connected`, an `interval` now and then, and the `result` of
     /// each measurement
     #[arg(long)]

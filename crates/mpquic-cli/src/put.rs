@@ -21,7 +21,7 @@ use crate::http_client;
 use crate::options::{Alpn, parse_url};
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, RequestError};
-use crate::reach::Reach;
+use crate::reach::{Patience, Reach};
 use crate::report::{self, Counters, Report};
 use crate::retry::Retry;
 use crate::session::{Purpose, Sessions};
@@ -43,6 +43,8 @@ pub(crate) struct Put {
     file: PathBuf,
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    patience: Patience,
     /// Print a JSON object when done
     #[arg(long)]
     json: bool,
@@ -69,7 +71,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
         },
     )?;
     let started = clock::now();
-    let mut retry = Retry::new(Duration::from_secs(args.reach.retry_time), started);
+    let mut retry = Retry::new(Duration::from_secs(args.patience.retry_time), started);
     let mut put = Sending {
         args: &args,
         url,
@@ -263,7 +265,7 @@ impl Sending<'_> {
         let mut request = client.put(&ask, body.length).await?;
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let stall = Duration::from_secs(self.args.reach.stall_timeout);
+        let stall = self.args.patience.stall.limit();
         self.advanced = now;
         let mut seen = None;
         let sent = Sent::default();

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -27,13 +28,6 @@ pub(crate) struct Reach {
     /// Give up if the handshake with the server takes longer than this
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) connect_timeout: u64,
-    /// If the connection is lost, go on over a new one for as long as nothing arrives within this
-    /// time; 0 to give up at once
-    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
-    pub(crate) retry_time: u64,
-    /// Take a connection on which nothing goes on for this long for lost
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub(crate) stall_timeout: u64,
     #[command(flatten)]
     pub(crate) connections: Connections,
     #[command(flatten)]
@@ -42,4 +36,29 @@ pub(crate) struct Reach {
     /// fingerprint each [default: known_hosts in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
     #[arg(long, value_name = "FILE", requires = "first_use")]
     pub(crate) known_hosts: Option<PathBuf>,
+}
+
+// How long a transfer is kept up. (See above.)
+#[derive(Debug, Args)]
+pub(crate) struct Patience {
+    /// If the connection is lost, go on over a new one for as long as nothing arrives within this
+    /// time; 0 to give up at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    pub(crate) retry_time: u64,
+    #[command(flatten)]
+    pub(crate) stall: Stall,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Stall {
+    /// Take a connection on which nothing goes on for this long for lost
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    stall_timeout: u64,
+}
+
+impl Stall {
+    /// How long nothing may go on.
+    pub(crate) fn limit(&self) -> Duration {
+        Duration::from_secs(self.stall_timeout)
+    }
 }

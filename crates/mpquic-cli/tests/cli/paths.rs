@@ -92,6 +92,8 @@ fn what_does_not_work_is_told() {
             "expected the name of an interface",
         ),
         (&["--watch=0"], "0 is not in 1..=86400"),
+        // Each connection is tried once.
+        (&["--retry-time", "1"], "unexpected argument '--retry-time'"),
         (&["http://x"], "QUIC URLs start with https://"),
     ] {
         let output = run(&[&["paths"], wrong].concat());

@@ -206,6 +206,10 @@ fn what_is_wrong_is_told() {
     assert_eq!(told.lines().count(), 1, "{told}");
     let output = run(&["serve", "--perf", served.path().to_str().unwrap()]);
     assert_exit(&output, 2);
+    // What is measured cannot go on over another connection.
+    let output = perf(&server, &["--retry-time", "1"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("unexpected argument '--retry-time'"));
 }
 
 /// A server that dies in the middle.
