@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::bucket::Bucket;
+use crate::pace::{self, Meter};
+use crate::rate::Rate;
 
 /// How long an address without connections is remembered, so that connecting anew gains nothing.
 const MEMORY: Duration = Duration::from_secs(10);
-/// A client that was sent nothing for a while may get what it missed of this time at once.
-const BURST: Duration = Duration::from_millis(100);
 
 /// The limits for one address; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,8 +21,8 @@ pub(crate) struct AddressLimits {
     pub(crate) connections: Option<u32>,
     /// Requests in a second, and in quick succession.
     pub(crate) requests_per_second: Option<u32>,
-    /// Bytes of files in a second.
-    pub(crate) bytes_per_second: Option<u64>,
+    /// Rate of files.
+    pub(crate) rate: Option<Rate>,
 }
 
 /// The addresses with connections, or with some a short while ago.
@@ -43,8 +43,7 @@ struct Known {
 struct Account {
     connections: u32,
     requests: Bucket,
-    /// When all that was sent would have been sent at the limit.
-    sent_until: Instant,
+    sent: Meter,
     /// When its last connection ended, if none is open.
     left: Instant,
 }
@@ -75,7 +74,7 @@ impl Addresses {
         let account = known.accounts.entry(network).or_insert_with(|| Account {
             connections: 0,
             requests: Bucket::new(allowed, allowed, now),
-            sent_until: now,
+            sent: Meter::new(now),
             left: now,
         });
         let is_full = (self.limits.connections).is_some_and(|most| account.connections >= most);
@@ -118,27 +117,22 @@ impl AtAddress {
 
     /// The most that should be sent before the next [`Self::pace`].
     pub(crate) fn largest_piece(&self) -> usize {
-        match self.addresses.limits.bytes_per_second {
-            Some(rate) => usize::try_from(rate / 10).unwrap_or(usize::MAX),
-            None => usize::MAX,
-        }
+        let rate = self.addresses.limits.rate;
+        rate.map_or(usize::MAX, pace::piece)
     }
 
     /// Waits until these bytes may be sent.
     pub(crate) async fn pace(&self, bytes: usize) {
-        let Some(rate) = self.addresses.limits.bytes_per_second else {
+        let Some(rate) = self.addresses.limits.rate else {
             return;
         };
-        let time = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
         let now = Instant::now();
         let due = {
             let mut known = self.addresses.lock();
             let Some(account) = known.accounts.get_mut(&self.network) else {
                 return;
             };
-            let earliest = now.checked_sub(BURST).unwrap_or(now);
-            account.sent_until = account.sent_until.max(earliest) + time;
-            account.sent_until
+            account.sent.add(bytes, rate, now)
         };
         tokio::time::sleep_until(due).await;
     }
@@ -213,19 +207,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connections_of_one_address_share_its_rate() {
         let addresses = Addresses::new(AddressLimits {
-            bytes_per_second: Some(1000),
+            rate: Some(Rate::mbit(8)),
             ..AddressLimits::default()
         });
         let start = Instant::now();
         let two = [(); 2].map(|()| addresses.connect(ip("192.0.2.1")).unwrap());
         for _ in 0..10 {
-            two[0].pace(500).await;
-            two[1].pace(500).await;
+            two[0].pace(500_000).await;
+            two[1].pace(500_000).await;
         }
         assert_eq!(start.elapsed().as_secs_f64().round(), 10.0);
         let other = addresses.connect(ip("192.0.2.2")).unwrap();
         let start = Instant::now();
-        other.pace(100).await;
+        other.pace(100_000).await;
         assert!(start.elapsed() <= Duration::from_millis(100));
     }
 

@@ -16,6 +16,7 @@ use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::put::Put;
+use crate::rate::Limit;
 use crate::reach::{Patience, Reach};
 use crate::serve_limits::LimitArgs;
 
@@ -208,9 +209,10 @@ pub(crate) struct Demo {
     /// How much to transfer, MiB
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     pub(crate) mib: u64,
-    /// Rate of each path, Mbit/s; 0 for as fast as this machine can
-    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
-    pub(crate) rate: u64,
+    /// Rate of each path, in bits per second with a unit, such as 20M or 1.5G; 0 for as fast as this
+    /// machine can
+    #[arg(long, value_name = "RATE", default_value = "300M")]
+    pub(crate) rate: Limit,
     #[command(flatten)]
     pub(crate) policy: Policy,
     /// Print a JSON object instead of the table

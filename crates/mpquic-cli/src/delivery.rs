@@ -167,14 +167,15 @@ impl Session {
         outlet: &mut impl Outlet,
         content: &mut OpenContent,
     ) -> Result<u64, Refusal> {
-        let most = (self.limits.largest_piece()).clamp(FIRST_PIECE, MAX_PIECE);
-        let (mut sent, mut size) = (0, FIRST_PIECE);
+        let most = self.limits.largest_piece().min(MAX_PIECE);
+        let first = most.min(FIRST_PIECE);
+        let (mut sent, mut size) = (0, first);
         loop {
             let room = self.limits.progress(outlet.writable()).await??;
             if outlet.is_cancelled() {
                 return Err(Refusal::Cancelled);
             }
-            let piece = content.read(room.clamp(FIRST_PIECE, size)).await?;
+            let piece = content.read(room.clamp(first, size)).await?;
             if piece.is_empty() {
                 // If the file shrank while it was read, the client must not take its end for the
                 // end of the file as announced.

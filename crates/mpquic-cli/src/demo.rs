@@ -18,8 +18,9 @@ use crate::files::{Content, OpenError, Reader, Source};
 use crate::hex::hex;
 use crate::options::{Alpn, Cipher};
 use crate::protocol::Ask;
+use crate::rate::Limit;
 use crate::rate_limit::limited;
-use crate::report::Report;
+use crate::report::{Report, rate};
 use crate::serve::{self, Service};
 use crate::sink::Destination;
 use crate::trust::{Trust, Verifier};
@@ -34,8 +35,8 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let alpn = [Alpn::HqInterop.bytes()];
     let (config, fingerprint) = serve::self_signed(&[], None, &alpn)?;
     let mut transport = args.policy.transport(PATHS);
-    if args.rate > 0 {
-        transport.controller = limited(transport.controller, args.rate * 1_000_000 / 8);
+    if let Limit(Some(rate)) = args.rate {
+        transport.controller = limited(transport.controller, rate.bytes_per_second());
     }
     let config = config.transport_config(transport.build().map_err(Failure::usage)?);
     let server = two_addresses(Some(config))?;
@@ -100,8 +101,11 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
 
 fn announcement(args: &Demo) -> String {
     let rate = match args.rate {
-        0 => String::new(),
-        rate => format!(", each held to {rate} Mbit/s"),
+        Limit(None) => String::new(),
+        Limit(Some(limit)) => {
+            let limit = rate(limit.bytes_per_second() as f64);
+            format!(", each held to {limit}")
+        }
     };
     format!(
         "Downloading {} MiB of generated data over two loopback paths{rate}.",

@@ -347,7 +347,7 @@ impl Measurement<'_> {
         }
         let sending = async {
             let each = Duration::from_secs_f64(
-                8.0 * size as f64 / (f64::from(self.args.datagram_rate) * 1e6),
+                size as f64 / self.args.datagram_rate.bytes_per_second() as f64,
             );
             let mut due = Instant::now();
             while due < until {

@@ -6,6 +6,7 @@ use clap::Args;
 use http::Uri;
 
 use crate::options::parse_url;
+use crate::rate::Rate;
 use crate::reach::{Reach, Stall};
 
 /// Port of servers that are named without one: that of `mpquic serve`.
@@ -52,9 +53,9 @@ pub(crate) struct Perf {
     /// Bytes of each DATAGRAM
     #[arg(long, value_name = "BYTES", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(32..=65_000))]
     pub(crate) datagram_size: u32,
-    /// Rate of DATAGRAMs, Mbit/s in each direction
-    #[arg(long, value_name = "MBIT/S", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub(crate) datagram_rate: u32,
+    /// Rate of DATAGRAMs in each direction, in bits per second with a unit, such as 800k, 20M or 1.5G
+    #[arg(long, value_name = "RATE", default_value = "2M")]
+    pub(crate) datagram_rate: Rate,
     #[command(flatten)]
     pub(crate) reach: Reach,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::addresses::AddressLimits;
 use crate::limits::Limits;
+use crate::rate::Rate;
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Clone, Args)]
@@ -27,9 +28,10 @@ pub(crate) struct LimitArgs {
     /// Many Requests [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) client_requests: Option<u32>,
-    /// Send at most this many Mbit/s to one address [default: no limit]
-    #[arg(long, value_name = "MBIT/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) client_rate: Option<u64>,
+    /// Send files to one address at this rate at most, in bits per second with a unit, such as 800k,
+    /// 20M or 1.5G [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) client_rate: Option<Rate>,
     /// Give up a request whose client lets nothing through for this long
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) stall_timeout: u64,
@@ -48,7 +50,7 @@ impl LimitArgs {
             address: AddressLimits {
                 connections: self.max_client_connections,
                 requests_per_second: self.client_requests,
-                bytes_per_second: self.client_rate.map(|mbit| mbit * 1_000_000 / 8),
+                rate: self.client_rate,
             },
             ..Limits::default()
         }

@@ -42,7 +42,7 @@ fn open_requests_are_answered_and_no_others() {
     let (served, target) = directories(&content);
     for alpn in ["h3", "hq-interop"] {
         // One second for the file.
-        let mut server = Server::start(served.path(), &["--client-rate", "16"]);
+        let mut server = Server::start(served.path(), &["--client-rate", "16M"]);
         let child = begin(&server, target.path(), alpn);
         signal(&server.child, "-TERM");
         let output = end(child);
@@ -59,7 +59,7 @@ fn open_requests_have_a_limit_of_time_and_a_second_signal_waits_for_none() {
     let (served, _) = directories(&data(5 << 20));
     for (limit, signals) in [("1", 1), ("3600", 2)] {
         let target = tempfile::tempdir().unwrap();
-        let arguments = ["--client-rate", "1", "--drain-timeout", limit];
+        let arguments = ["--client-rate", "1M", "--drain-timeout", limit];
         let mut server = Server::start(served.path(), &arguments);
         let child = begin(&server, target.path(), "h3");
         for _ in 0..signals {

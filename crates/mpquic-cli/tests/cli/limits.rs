@@ -62,7 +62,7 @@ fn limits_have_ranges() {
         ("--max-requests", "0", "1..="),
         ("--max-open-files", "60001", "1..=60000"),
         ("--client-requests", "0", "1..="),
-        ("--client-rate", "0", "1..="),
+        ("--client-rate", "20", "such as 800k, 20M or 1.5G"),
         ("--stall-timeout", "0", "1..=3600"),
         ("--drain-timeout", "86401", "0..=86400"),
     ] {

@@ -661,7 +661,7 @@ fn an_interrupted_download_leaves_no_file_that_looks_whole() {
 
 #[test]
 fn the_demo_uses_both_paths() {
-    let output = run(&["demo", "--mib", "64", "--rate", "100", "--json"]);
+    let output = run(&["demo", "--mib", "64", "--rate", "100M", "--json"]);
     assert_exit(&output, 0);
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(report["bytes"], 64 << 20);

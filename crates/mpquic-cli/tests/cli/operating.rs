@@ -51,7 +51,7 @@ fn the_pin_survives_a_restart() {
 fn a_restart_is_noticed_soon() {
     let content = data(4_000_000);
     let (served, target) = directories(&content);
-    let slow = ["--client-rate", "24"];
+    let slow = ["--client-rate", "24M"];
     // A port that is free.
     let address = Server::start(served.path(), &[]).address.to_string();
     let mut server = Server::start_on(&address, served.path(), &slow);
@@ -132,7 +132,7 @@ fn figures_and_health_are_told() {
     let (served, target) = directories(&data(1_500_000));
     let server = Server::start(
         served.path(),
-        &["--metrics", "127.0.0.1:0", "--client-rate", "8"],
+        &["--metrics", "127.0.0.1:0", "--client-rate", "8M"],
     );
     let url = server
         .lines

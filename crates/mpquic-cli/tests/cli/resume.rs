@@ -77,7 +77,7 @@ fn fast(server: Server, directory: &Path) -> Server {
 fn what_is_there_is_not_fetched_again() {
     let content = data(8_000_000);
     let (served, target) = directories(&content);
-    let server = Server::start(served.path(), &["--client-rate", "24"]);
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
     kill_one(&server, target.path());
     let server = fast(server, served.path());
     let output = Get::start(&server, target.path(), &["--continue"]).end();
@@ -99,7 +99,7 @@ fn what_is_there_is_not_fetched_again() {
 #[test]
 fn another_version_is_begun_anew() {
     let (served, target) = directories(&data(8_000_000));
-    let server = Server::start(served.path(), &["--client-rate", "24"]);
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
     kill_one(&server, target.path());
     let server = fast(server, served.path());
     let newer = [b"new".to_vec(), data(4_000_000)].concat();
@@ -120,7 +120,7 @@ fn another_version_is_begun_anew() {
 fn a_damaged_part_is_begun_anew() {
     let content = data(8_000_000);
     let (served, target) = directories(&content);
-    let server = Server::start(served.path(), &["--client-rate", "24"]);
+    let server = Server::start(served.path(), &["--client-rate", "24M"]);
     kill_one(&server, target.path());
     let server = fast(server, served.path());
     let part = target.path().join("copy.part");
@@ -143,7 +143,7 @@ fn a_restarted_server_is_asked_for_the_rest() {
     let content = data(8_000_000);
     let (served, target) = directories(&content);
     for (end, told) in [("-TERM", "the server ends"), ("-KILL", "nobody listens")] {
-        let slow = ["--client-rate", "24", "--drain-timeout", "0"];
+        let slow = ["--client-rate", "24M", "--drain-timeout", "0"];
         let mut server = Server::start(served.path(), &slow);
         let mut get = Get::start(&server, target.path(), &[]);
         get.wait_for(3_000_000);
@@ -179,7 +179,7 @@ fn a_restarted_server_is_asked_for_the_rest() {
 #[test]
 fn without_time_to_try_again_what_is_there_is_told() {
     let (served, target) = directories(&data(8_000_000));
-    let slow = ["--client-rate", "24", "--drain-timeout", "0"];
+    let slow = ["--client-rate", "24M", "--drain-timeout", "0"];
     let mut server = Server::start(served.path(), &slow);
     let get = Get::start(&server, target.path(), &["--retry-time", "0"]);
     get.wait_for(3_000_000);
