@@ -16,7 +16,7 @@ use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::put::Put;
-use crate::rate::Limit;
+use crate::rate::{Limit, Rate};
 use crate::reach::{Patience, Reach};
 use crate::serve_limits::LimitArgs;
 
@@ -192,6 +192,10 @@ pub(crate) struct Get {
     pub(crate) reach: Reach,
     #[command(flatten)]
     pub(crate) patience: Patience,
+    /// Receive at this rate at most, all files together, in bits per second with a unit, such as
+    /// 800k, 20M or 1.5G
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
     /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
     #[arg(long)]
     pub(crate) json: bool,

@@ -71,6 +71,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let treatment = Treatment {
         quiet: args.json,
         resume: false,
+        pace: None,
         stall: STALL,
     };
     let mut download = Download::start(&url, &Destination::Nowhere, treatment)?;

@@ -1,5 +1,6 @@
 //! One file, watched while it arrives, over one connection or over several one after the other.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::knock;
 use crate::options::Alpn;
+use crate::pace::Pace;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, Body, Client, RequestError, Response};
 use crate::report::{self, Counters, Report, size};
@@ -22,14 +24,18 @@ use crate::stamp::Stamp;
 
 /// The most pieces taken from the stream in one call.
 const PIECES: usize = 64;
+/// Bytes of a piece, about.
+const DATAGRAM: usize = 1400;
 
 /// How a download is treated.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Treatment {
     /// Show no progress, and say nothing that is no error.
     pub(crate) quiet: bool,
     /// Go on with what an earlier one left.
     pub(crate) resume: bool,
+    /// Take no more than this.
+    pub(crate) pace: Option<Arc<Pace>>,
     /// Give a request up if nothing arrives for so long.
     pub(crate) stall: Duration,
 }
@@ -262,7 +268,8 @@ impl<'a> Download<'a> {
         let mut have = self.have;
         self.advanced = clock::now();
         let result = {
-            let transfer = transfer(response, &mut self.sink, &count);
+            let pace = self.treatment.pace.as_deref();
+            let transfer = transfer(response, &mut self.sink, &count, pace);
             tokio::pin!(transfer);
             let gone = closed(connection.remote_address());
             tokio::pin!(gone);
@@ -382,9 +389,17 @@ async fn transfer<B: Body>(
     mut response: Response<B>,
     sink: &mut Sink,
     count: &Count,
+    pace: Option<&Pace>,
 ) -> Result<(), TransferError> {
     let mut pieces: [Bytes; PIECES] = [const { Bytes::new() }; PIECES];
-    while let Some(filled) = response.body.read(&mut pieces).await? {
+    // What is read makes room for more: so much at a time as makes an even flow.
+    let most = pace.map_or(PIECES, |pace| pace.piece() / DATAGRAM);
+    let pieces = &mut pieces[..most.clamp(1, PIECES)];
+    while let Some(filled) = response.body.read(pieces).await? {
+        if let Some(pace) = pace {
+            let bytes = pieces.iter().take(filled).map(Bytes::len);
+            pace.wait(bytes.sum()).await;
+        }
         for piece in pieces.iter_mut().take(filled) {
             let piece = std::mem::take(piece);
             let length = piece.len() as u64;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
@@ -12,6 +13,7 @@ use crate::download::Treatment;
 use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::files::percent_decode;
+use crate::pace::Pace;
 use crate::report::Report;
 use crate::session::{Purpose, Sessions};
 use crate::sink::Destination;
@@ -29,6 +31,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         early_data: args.early_data,
         quiet: args.quiet,
         datagrams: false,
+        rate: args.rate,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let on_one_connection = match args.reconnect {
@@ -68,6 +71,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         treatment: Treatment {
             quiet: args.quiet || args.parallel > 1,
             resume: args.r#continue,
+            pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
         },
         retry: Duration::from_secs(args.patience.retry_time),

@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 use crate::addresses::{AddressLimits, Addresses, AtAddress};
 use crate::bucket::Bucket;
+use crate::pace::Pace;
+use crate::rate::Rate;
 
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +27,8 @@ pub(crate) struct Limits {
     pub(crate) cancelled: u32,
     /// Further requests that it may cancel in each second.
     pub(crate) cancelled_per_second: u32,
+    /// Rate of files to all clients together.
+    pub(crate) rate: Option<Rate>,
     /// What the connections of one address may take up together.
     pub(crate) address: AddressLimits,
 }
@@ -38,6 +42,7 @@ impl Default for Limits {
             stall_when_full: Duration::from_secs(1),
             cancelled: 100,
             cancelled_per_second: 20,
+            rate: None,
             address: AddressLimits::default(),
         }
     }
@@ -48,6 +53,7 @@ impl Default for Limits {
 pub(crate) struct Shared {
     limits: Limits,
     files: Arc<Semaphore>,
+    pace: Option<Pace>,
     addresses: Arc<Addresses>,
 }
 
@@ -58,6 +64,7 @@ impl Shared {
         Arc::new(Self {
             limits,
             files,
+            pace: limits.rate.map(Pace::new),
             addresses,
         })
     }
@@ -144,11 +151,15 @@ impl Client {
 
     /// The most bytes that should be sent before the next [`Self::pace`].
     pub(crate) fn largest_piece(&self) -> usize {
-        self.address.largest_piece()
+        let of_all = self.shared.pace.as_ref().map_or(usize::MAX, Pace::piece);
+        self.address.largest_piece().min(of_all)
     }
 
     /// Waits until these bytes may be sent to the client.
     pub(crate) async fn pace(&self, bytes: usize) {
         self.address.pace(bytes).await;
+        if let Some(pace) = &self.shared.pace {
+            pace.wait(bytes).await;
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Bytes at a rate, spread over time.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -35,4 +36,69 @@ impl Meter {
 pub(crate) fn piece(rate: Rate) -> usize {
     let bytes = usize::try_from(rate.bytes_in(PIECE_MS)).unwrap_or(usize::MAX);
     bytes.max(LEAST_PIECE)
+}
+
+/// A rate that all who have it share.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    rate: Rate,
+    meter: Mutex<Meter>,
+}
+
+impl Pace {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            meter: Mutex::new(Meter::new(Instant::now())),
+        }
+    }
+
+    /// The most bytes that should be moved at a time.
+    pub(crate) fn piece(&self) -> usize {
+        piece(self.rate)
+    }
+
+    /// Waits until these bytes may be moved.
+    pub(crate) async fn wait(&self, bytes: usize) {
+        let due = {
+            let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+            meter.add(bytes, self.rate, Instant::now())
+        };
+        tokio::time::sleep_until(due).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In no tenth of a second passes more than twice its share, and over time none is lost.
+    #[tokio::test(start_paused = true)]
+    async fn the_flow_is_even() {
+        let rate = Rate::mbit(8);
+        let pace = Pace::new(rate);
+        assert_eq!(pace.piece(), 10_000);
+        let start = Instant::now();
+        let mut in_tenth = [0; 100];
+        while start.elapsed() < Duration::from_secs(10) {
+            pace.wait(pace.piece()).await;
+            let tenth = start.elapsed().as_millis() as usize / 100;
+            if let Some(moved) = in_tenth.get_mut(tenth) {
+                *moved += pace.piece();
+            }
+        }
+        assert!(
+            in_tenth.iter().all(|moved| *moved <= 200_000),
+            "{in_tenth:?}"
+        );
+        let later = &in_tenth[1..];
+        assert!(later.iter().all(|moved| (90_000..=110_000).contains(moved)));
+        // A pause is made up for in part only.
+        tokio::time::advance(Duration::from_secs(60)).await;
+        let start = Instant::now();
+        for _ in 0..100 {
+            pace.wait(pace.piece()).await;
+        }
+        assert_eq!(start.elapsed().as_millis(), 900);
+    }
 }

@@ -138,6 +138,7 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
         early_data: false,
         quiet: true,
         datagrams: false,
+        rate: None,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let servers = sessions.addresses(url).await;

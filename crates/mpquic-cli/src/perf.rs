@@ -39,6 +39,7 @@ pub(crate) async fn run(args: Perf) -> Result<(), Failure> {
         early_data: false,
         quiet: true,
         datagrams: args.test.contains(&Test::Datagrams),
+        rate: None,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let server = args.server.authority().map(|authority| authority.as_str());

@@ -19,8 +19,10 @@ use crate::failure::{Cause, Failure};
 use crate::hex::hex;
 use crate::http_client;
 use crate::options::{Alpn, parse_url};
+use crate::pace::Pace;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, RequestError};
+use crate::rate::Rate;
 use crate::reach::{Patience, Reach};
 use crate::report::{self, Counters, Report};
 use crate::retry::Retry;
@@ -45,6 +47,9 @@ pub(crate) struct Put {
     reach: Reach,
     #[command(flatten)]
     patience: Patience,
+    /// Send at this rate at most, in bits per second with a unit, such as 800k, 20M or 1.5G
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
     /// Print a JSON object when done
     #[arg(long)]
     json: bool,
@@ -68,6 +73,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             early_data: false,
             quiet: args.quiet,
             datagrams: false,
+            rate: args.rate,
         },
     )?;
     let started = clock::now();
@@ -77,6 +83,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
         url,
         advanced: started,
         connected: false,
+        pace: args.rate.map(Pace::new),
     };
     let connection = loop {
         let failure = match put.attempt(&sessions, &mut body).await {
@@ -239,6 +246,7 @@ struct Sending<'a> {
     advanced: Instant,
     /// There was a connection once.
     connected: bool,
+    pace: Option<Pace>,
 }
 
 impl Sending<'_> {
@@ -270,7 +278,12 @@ impl Sending<'_> {
         let mut seen = None;
         let sent = Sent::default();
         let result = {
-            let send = send(&mut request, body, &self.args.file, &sent);
+            let flow = Flow {
+                file: &self.args.file,
+                pace: self.pace.as_ref(),
+                sent: &sent,
+            };
+            let send = flow.send(&mut request, body);
             tokio::pin!(send);
             loop {
                 tokio::select! {
@@ -306,37 +319,46 @@ struct Sent {
     reading: std::sync::atomic::AtomicBool,
 }
 
-/// Sends the body, and waits for the answer.
-async fn send(
-    request: &mut http_client::Put,
-    body: &mut Input,
-    file: &Path,
-    sent: &Sent,
-) -> Result<(), Unsent> {
-    use std::sync::atomic::Ordering::Relaxed;
-    loop {
-        sent.reading.store(true, Relaxed);
-        let piece = body
-            .read()
-            .await
-            .map_err(|error| cannot_read(file, &error))?;
-        sent.reading.store(false, Relaxed);
-        if piece.is_empty() {
-            break;
+/// How a body is sent.
+struct Flow<'a> {
+    file: &'a Path,
+    pace: Option<&'a Pace>,
+    sent: &'a Sent,
+}
+
+impl Flow<'_> {
+    /// Sends the body, and waits for the answer.
+    async fn send(&self, request: &mut http_client::Put, body: &mut Input) -> Result<(), Unsent> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let most = self.pace.map_or(usize::MAX, Pace::piece);
+        loop {
+            self.sent.reading.store(true, Relaxed);
+            let piece = body.read().await;
+            let mut piece = piece.map_err(|error| cannot_read(self.file, &error))?;
+            self.sent.reading.store(false, Relaxed);
+            if piece.is_empty() {
+                break;
+            }
+            if body.length.is_some_and(|length| body.bytes > length) {
+                let name = self.file.display();
+                let changed = Cause::File.failed(format_args!("{name} grew while it was read"));
+                return Err(changed.into());
+            }
+            while !piece.is_empty() {
+                let part = piece.split_to(most.min(piece.len()));
+                if let Some(pace) = self.pace {
+                    pace.wait(part.len()).await;
+                }
+                if !request.send(part).await? {
+                    // The server has its answer already.
+                    return Ok(request.finish().await?);
+                }
+                let sent = body.bytes - piece.len() as u64;
+                self.sent.bytes.store(sent, Relaxed);
+            }
         }
-        let is_too_long = body.length.is_some_and(|length| body.bytes > length);
-        if is_too_long {
-            let changed =
-                Cause::File.failed(format_args!("{} grew while it was read", file.display()));
-            return Err(changed.into());
-        }
-        if !request.send(piece).await? {
-            // The server has its answer already.
-            break;
-        }
-        sent.bytes.store(body.bytes, Relaxed);
+        Ok(request.finish().await?)
     }
-    Ok(request.finish().await?)
 }
 
 #[cfg(test)]

@@ -28,6 +28,10 @@ pub(crate) struct LimitArgs {
     /// Many Requests [default: no limit]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) client_requests: Option<u32>,
+    /// Send files at this rate at most, to all clients together, in bits per second with a unit, such
+    /// as 800k, 20M or 1.5G [default: no limit]
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
     /// Send files to one address at this rate at most, in bits per second with a unit, such as 800k,
     /// 20M or 1.5G [default: no limit]
     #[arg(long, value_name = "RATE")]
@@ -47,6 +51,7 @@ impl LimitArgs {
             files_per_client: self.max_requests.into(),
             files: self.max_open_files.into(),
             stall: Duration::from_secs(self.stall_timeout),
+            rate: self.rate,
             address: AddressLimits {
                 connections: self.max_client_connections,
                 requests_per_second: self.client_requests,

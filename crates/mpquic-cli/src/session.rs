@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::{FutureExt, Shared};
 use http::Uri;
 use http::uri::Authority;
+use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
@@ -18,6 +19,8 @@ use crate::failure::{Cause, Failure};
 use crate::knock;
 use crate::known_hosts::KnownHosts;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
+use crate::rate::Rate;
+use crate::rate_limit::limited;
 use crate::reach::Reach;
 use crate::trust::{Trust, Verifier};
 
@@ -25,6 +28,9 @@ use crate::trust::{Trust, Verifier};
 const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
+
+/// The smallest window that a rate leaves, bytes.
+const LEAST_WINDOW: u64 = 16 << 10;
 
 /// How long packets of the server arrive at most after the end.
 const LATE_ROUND_TRIPS: u32 = 3;
@@ -47,6 +53,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) quiet: bool,
     /// Take DATAGRAMs.
     pub(crate) datagrams: bool,
+    /// The rate of the files.
+    pub(crate) rate: Option<Rate>,
 }
 
 /// Makes connections as they are needed.
@@ -108,6 +116,9 @@ impl<'a> Sessions<'a> {
         let mut transport = (args.connections).transport(args.paths.unwrap_or(MAX_PATHS))?;
         if purpose.datagrams {
             transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+        }
+        if let Some(rate) = purpose.rate {
+            hold_to(&mut transport, rate);
         }
         transport.keep_alive_interval = Some(KEEP_ALIVE);
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
@@ -337,6 +348,21 @@ pub(crate) async fn leave(endpoint: &Endpoint, connection: &Connection, code: Va
     connection.close(code, b"done");
     let late = (LATE_ROUND_TRIPS * rtt + LATE).min(CLOSE_TIME);
     let _ = tokio::time::timeout(late, endpoint.wait_idle()).await;
+}
+
+/// Lets neither side be far ahead of a rate: what is read or written at that rate would otherwise
+/// fill windows and buffers at the rate of the paths.
+fn hold_to(transport: &mut TransportOptions, rate: Rate) {
+    // It grows if the round trip is longer than that.
+    let window = rate.bytes_in(100).clamp(LEAST_WINDOW, 1 << 20);
+    transport.initial_stream_receive_window = window;
+    transport.initial_receive_window = window;
+    let most = rate.bytes_in(1000).max(LEAST_WINDOW);
+    transport.max_receive_window = most.clamp(window, transport.max_receive_window);
+    transport.send_window = most.min(transport.send_window);
+    // For headers, losses, and what an outage held up.
+    let wire = rate.bytes_per_second() * 5 / 4;
+    transport.controller = limited(transport.controller.clone(), wire);
 }
 
 fn authority(url: &Uri) -> Result<&Authority, Failure> {

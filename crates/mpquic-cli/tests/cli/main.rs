@@ -10,6 +10,7 @@ mod operating;
 mod paths;
 mod perf;
 mod put;
+mod rate;
 mod resume;
 
 use std::collections::BTreeSet;
