@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{Method, Uri};
-use mpquic_tokio::Connection;
+use mpquic_core::PathStats;
+use mpquic_tokio::{Connection, VarInt};
 use tokio::time::MissedTickBehavior;
 
 use crate::clients::AnyClient;
@@ -38,6 +39,17 @@ pub(crate) struct Treatment {
     pub(crate) pace: Option<Arc<Pace>>,
     /// Give a request up if nothing arrives for so long.
     pub(crate) stall: Duration,
+}
+
+impl Treatment {
+    /// Lets a server be ahead of the rate by so much as the paths need.
+    fn make_room(&self, connection: &Connection, paths: &[PathStats]) {
+        let round_trip = paths.iter().map(|path| path.min_rtt).max();
+        if let Some(pace) = &self.pace {
+            let window = pace.window(round_trip.unwrap_or_default());
+            connection.set_receive_window(VarInt::from_u64(window).unwrap_or(VarInt::MAX));
+        }
+    }
 }
 
 /// A download that has begun.
@@ -268,7 +280,8 @@ impl<'a> Download<'a> {
         let mut have = self.have;
         self.advanced = clock::now();
         let result = {
-            let pace = self.treatment.pace.as_deref();
+            let treatment = &self.treatment;
+            let pace = treatment.pace.as_deref();
             let transfer = transfer(response, &mut self.sink, &count, pace);
             tokio::pin!(transfer);
             let gone = closed(connection.remote_address());
@@ -279,7 +292,9 @@ impl<'a> Download<'a> {
                     _ = ticks.tick() => {
                         let now = clock::now();
                         let received = count.received.load(Ordering::Relaxed);
-                        progress.update(now, received, &connection.path_stats());
+                        let paths = connection.path_stats();
+                        progress.update(now, received, &paths);
+                        treatment.make_room(connection, &paths);
                         if received > have || count.writing.load(Ordering::Relaxed) {
                             have = received;
                             self.advanced = now;

@@ -38,6 +38,18 @@ pub(crate) fn piece(rate: Rate) -> usize {
     bytes.max(LEAST_PIECE)
 }
 
+/// The least receive window, and the largest, bytes.
+const WINDOWS: (u64, u64) = (16 << 10, 64 << 20);
+
+/// The receive window for a rate: what arrives before it is read must not be much more, or the sender
+/// goes its own way. Credit is on its way for a round trip, and is given a quarter of the window at a
+/// time.
+pub(crate) fn window(rate: Rate, round_trip: Duration) -> u64 {
+    let milliseconds = 2 * round_trip + BURST;
+    let milliseconds = u64::try_from(milliseconds.as_millis()).unwrap_or(u64::MAX);
+    rate.bytes_in(milliseconds).clamp(WINDOWS.0, WINDOWS.1)
+}
+
 /// A rate that all who have it share.
 #[derive(Debug)]
 pub(crate) struct Pace {
@@ -51,6 +63,11 @@ impl Pace {
             rate,
             meter: Mutex::new(Meter::new(Instant::now())),
         }
+    }
+
+    /// See [`window`].
+    pub(crate) fn window(&self, round_trip: Duration) -> u64 {
+        window(self.rate, round_trip)
     }
 
     /// The most bytes that should be moved at a time.
@@ -71,6 +88,16 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_hold_what_is_under_way() {
+        let window = |milliseconds| window(Rate::mbit(8), Duration::from_millis(milliseconds));
+        assert_eq!(window(0), 100_000);
+        assert_eq!(window(300), 700_000);
+        assert_eq!(window(1 << 40), 64 << 20);
+        let least: Rate = "10k".parse().unwrap();
+        assert_eq!(super::window(least, Duration::ZERO), 16 << 10);
+    }
 
     /// In no tenth of a second passes more than twice its share, and over time none is lost.
     #[tokio::test(start_paused = true)]

@@ -19,6 +19,7 @@ use crate::failure::{Cause, Failure};
 use crate::knock;
 use crate::known_hosts::KnownHosts;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
+use crate::pace;
 use crate::rate::Rate;
 use crate::rate_limit::limited;
 use crate::reach::Reach;
@@ -28,9 +29,6 @@ use crate::trust::{Trust, Verifier};
 const DEFAULT_PORT: u16 = 443;
 /// Paths opened unless --paths says otherwise.
 const MAX_PATHS: u32 = 8;
-
-/// The smallest window that a rate leaves, bytes.
-const LEAST_WINDOW: u64 = 16 << 10;
 
 /// How long packets of the server arrive at most after the end.
 const LATE_ROUND_TRIPS: u32 = 3;
@@ -353,13 +351,11 @@ pub(crate) async fn leave(endpoint: &Endpoint, connection: &Connection, code: Va
 /// Lets neither side be far ahead of a rate: what is read or written at that rate would otherwise
 /// fill windows and buffers at the rate of the paths.
 fn hold_to(transport: &mut TransportOptions, rate: Rate) {
-    // It grows if the round trip is longer than that.
-    let window = rate.bytes_in(100).clamp(LEAST_WINDOW, 1 << 20);
+    let window = pace::window(rate, Duration::ZERO);
     transport.initial_stream_receive_window = window;
     transport.initial_receive_window = window;
-    let most = rate.bytes_in(1000).max(LEAST_WINDOW);
-    transport.max_receive_window = most.clamp(window, transport.max_receive_window);
-    transport.send_window = most.min(transport.send_window);
+    transport.max_receive_window = window;
+    transport.send_window = rate.bytes_in(1000).clamp(window, transport.send_window);
     // For headers, losses, and what an outage held up.
     let wire = rate.bytes_per_second() * 5 / 4;
     transport.controller = limited(transport.controller.clone(), wire);
