@@ -7,6 +7,7 @@ use std::sync::Arc;
 use mpquic_core::Version;
 use mpquic_core::config::{EndpointConfig, EndpointOptions, InvalidOption};
 
+use crate::backups::Backups;
 use crate::config::{ClientConfig, ServerConfig, random};
 use crate::connection_state::SharedEndpoint;
 use crate::endpoint::Endpoint;
@@ -29,6 +30,7 @@ pub struct EndpointBuilder {
     interfaces: Option<Selection>,
     #[cfg(feature = "interfaces")]
     excluded: Vec<String>,
+    backups: Backups,
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
@@ -75,6 +77,7 @@ impl EndpointBuilder {
             interfaces: None,
             #[cfg(feature = "interfaces")]
             excluded: Vec::new(),
+            backups: Backups::default(),
             server: None,
             client: None,
             endpoint: None,
@@ -117,6 +120,20 @@ impl EndpointBuilder {
     #[cfg(feature = "interfaces")]
     pub fn exclude_interface(mut self, name: &str) -> Self {
         self.excluded.push(name.to_owned());
+        self
+    }
+
+    /// Paths from this interface stand by: they are opened as the others are, and carry data only
+    /// while none of the others works ([`PathStatus::Backup`](crate::PathStatus::Backup)). The
+    /// handshake runs elsewhere if it can. Call it again for more.
+    pub fn backup_interface(mut self, name: &str) -> Self {
+        self.backups.interfaces.push(name.to_owned());
+        self
+    }
+
+    /// Like [`Self::backup_interface`], for paths from this address.
+    pub fn backup_address(mut self, address: IpAddr) -> Self {
+        self.backups.addresses.push(address);
         self
     }
 
@@ -202,6 +219,7 @@ impl EndpointBuilder {
         let seed = random().map_err(io::Error::other)?;
         let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
         let state = Arc::new(SharedEndpoint::new(core, self.client, self.socket_buffer));
+        state.sockets.set_backups(self.backups);
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
             tokio::spawn(interface::watch(Arc::downgrade(&state), selection));

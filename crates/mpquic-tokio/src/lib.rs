@@ -73,6 +73,7 @@
 //! way; small writes are collected and sent together by the connection's task. No datagram passes
 //! through a channel between tasks.
 
+mod backups;
 mod builder;
 mod clock;
 mod config;

@@ -44,6 +44,8 @@ struct Target {
     /// The path failed and is not to be tried again before this time.
     retry_at: Option<Instant>,
     backoff: Duration,
+    /// The status that the path was given.
+    status: PathStatus,
     /// The peer will never accept such a path, or the application does not want it.
     is_impossible: bool,
 }
@@ -55,7 +57,20 @@ impl Target {
             path: None,
             retry_at: None,
             backoff: FIRST_BACKOFF,
+            status: PathStatus::Available,
             is_impossible: false,
+        }
+    }
+
+    /// Sets the status of its path if that is another one where it starts now: what the application
+    /// has set stays otherwise.
+    fn tell_status(&mut self, locals: &[Arc<Socket>], core: &mut Connection) {
+        let status = status_from(self.four_tuple.local, locals);
+        if let Some(path) = self.path.filter(|_| status != self.status)
+            && let Ok(mut path) = core.path_mut(path)
+        {
+            self.status = status;
+            path.set_status(status);
         }
     }
 
@@ -136,6 +151,7 @@ impl PathPlan {
                     if has_moved {
                         alive = true;
                         target.four_tuple.local = local;
+                        target.tell_status(locals, core);
                         moved = Some(target.four_tuple);
                     }
                     core.set_path_usable(now, path, has_moved)
@@ -153,6 +169,11 @@ impl PathPlan {
     /// The handshake is confirmed: paths may be opened if the peer supports multipath.
     pub(crate) fn on_confirmed(&mut self, core: &mut Connection) {
         self.confirmed = core.is_multipath();
+        if self.confirmed {
+            for target in &mut self.targets {
+                target.tell_status(&self.locals, core);
+            }
+        }
     }
 
     /// Something happened to a path.
@@ -274,9 +295,11 @@ impl PathPlan {
             return;
         }
         for target in self.targets.iter_mut().filter(|target| target.is_due(now)) {
-            match core.open_path(now, target.four_tuple, PathStatus::Available) {
+            let status = status_from(target.four_tuple.local, &self.locals);
+            match core.open_path(now, target.four_tuple, status) {
                 Ok(path) => {
                     target.path = Some(path);
+                    target.status = status;
                     target.retry_at = None;
                 }
                 Err(OpenPathError::PathsBlocked | OpenPathError::NoConnectionId) => {
@@ -295,6 +318,15 @@ impl PathPlan {
                 }
             }
         }
+    }
+}
+
+/// How paths from an address are to be used.
+fn status_from(local: SocketAddr, locals: &[Arc<Socket>]) -> PathStatus {
+    let from = locals.iter().find(|socket| socket.owns(local));
+    match from.is_some_and(|socket| socket.is_backup()) {
+        true => PathStatus::Backup,
+        false => PathStatus::Available,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::OnceLock;
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
 use quinn_udp::RecvMeta;
@@ -19,6 +20,8 @@ pub(crate) struct Socket {
     io: Io,
     local: SocketAddr,
     interface: Option<String>,
+    /// Paths from here carry data only while no others work. Set once the endpoint has the socket.
+    is_backup: OnceLock<bool>,
     closed: Notify,
 }
 
@@ -105,6 +108,7 @@ impl Socket {
             local: io.local_addr()?,
             io,
             interface,
+            is_backup: OnceLock::new(),
             closed: Notify::new(),
         })
     }
@@ -121,12 +125,18 @@ impl Socket {
     }
 
     /// The interface it is bound to.
-    #[cfg_attr(
-        not(feature = "interfaces"),
-        expect(dead_code, reason = "asked by the task that follows interfaces")
-    )]
     pub(crate) fn interface(&self) -> Option<&str> {
         self.interface.as_deref()
+    }
+
+    /// Says whether paths from here stand by. Only the first word counts.
+    pub(crate) fn set_backup(&self, is_backup: bool) {
+        let _ = self.is_backup.set(is_backup);
+    }
+
+    /// True if paths from here carry data only while no others work.
+    pub(crate) fn is_backup(&self) -> bool {
+        self.is_backup.get().copied().unwrap_or(false)
     }
 
     /// Datagrams one call to the kernel may carry.

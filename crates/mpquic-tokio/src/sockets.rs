@@ -2,14 +2,17 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
+use crate::backups::Backups;
 use crate::send_queues::SendQueues;
 use crate::socket::Socket;
 
 /// The sockets of an endpoint, and the send queues behind them.
 pub(crate) struct Sockets {
     open: RwLock<Vec<Arc<Socket>>>,
+    /// Which of them paths start from that stand by.
+    backups: OnceLock<Backups>,
     /// Size of the kernel buffers to request for each socket, in bytes.
     buffer_size: usize,
     send_queues: Mutex<SendQueues>,
@@ -20,9 +23,15 @@ impl Sockets {
     pub(crate) fn new(buffer_size: usize) -> Self {
         Self {
             open: RwLock::default(),
+            backups: OnceLock::new(),
             buffer_size,
             send_queues: Mutex::default(),
         }
+    }
+
+    /// Says from where paths start that stand by, before there are sockets.
+    pub(crate) fn set_backups(&self, backups: Backups) {
+        let _ = self.backups.set(backups);
     }
 
     /// Binds a socket with the same settings as the others. [`Self::insert`] adds it to them.
@@ -37,14 +46,18 @@ impl Sockets {
     }
 
     pub(crate) fn insert(&self, socket: Arc<Socket>) {
+        let backups = self.backups.get();
+        socket.set_backup(backups.is_some_and(|backups| backups.contains(&socket)));
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.push(socket);
     }
 
-    /// All of them, in the order they were bound.
+    /// All of them, in the order they were bound, those last that stand by.
     pub(crate) fn all(&self) -> Vec<Arc<Socket>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        open.clone()
+        let mut all = open.clone();
+        all.sort_by_key(|socket| socket.is_backup());
+        all
     }
 
     /// The addresses of all of them, in the order they were bound.

@@ -9,4 +9,4 @@ mod pair;
 pub(crate) use errors::{Errors, Random};
 pub(crate) use io::Io;
 pub(crate) use network::{Call, DELAY, Network, Port};
-pub(crate) use pair::{ALPN, Error, Pair, TestResult, client, pattern, server, transfer};
+pub(crate) use pair::{ALPN, Error, Host, Pair, TestResult, client, pattern, server, transfer};

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::testing::{DELAY, Pair, TestResult, transfer};
-use crate::{PathEvent, PathId, PathState};
+use crate::backups::Backups;
+use crate::testing::{DELAY, Host, Pair, TestResult, client, transfer};
+use crate::{PathEvent, PathId, PathState, PathStatus};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -111,5 +112,84 @@ async fn paths_go_on_with_the_socket_that_replaces_theirs() -> TestResult {
     }
     sleep(10 * SECOND).await;
     assert_eq!(a.path_stats().len(), 2, "no further paths there");
+    Ok(())
+}
+
+/// A pair whose client has three addresses, of which the first stands by.
+fn with_backup() -> Result<Pair, crate::testing::Error> {
+    let mut pair = Pair::with_paths(0)?;
+    let server = pair.server.endpoint.local_addr()?;
+    let config = client(crate::default_transport())?.server_addresses(vec![server]);
+    pair.client = Host::new(&pair.network, None, Some(config), 3)?;
+    let addresses = vec!["10.0.1.1".parse()?];
+    pair.client.state.sockets.set_backups(Backups {
+        interfaces: Vec::new(),
+        addresses,
+    });
+    for local in ["10.0.1.1:1", "10.0.2.1:1", "10.0.3.1:1"] {
+        pair.at_client.push(pair.client.bind(local)?);
+    }
+    Ok(pair)
+}
+
+/// A path that stands by is opened as one, carries nothing while others work, and then all of it.
+#[tokio::test(start_paused = true)]
+async fn what_stands_by_carries_data_only_while_nothing_else_works() -> TestResult {
+    let pair = with_backup()?;
+    let (a, b) = pair.connect_over(3).await?;
+    let handshake = a.path(PathId::ZERO).ok_or("no path")?;
+    let first = handshake.local_address();
+    assert_eq!(first, Some(pair.at_client[1].local()), "not the first one");
+    let from = |local| {
+        let paths = a.paths().into_iter();
+        let mut ids = paths.filter(|path| path.local_address() == Some(local));
+        ids.next().map(|path| path.id()).ok_or("no path")
+    };
+    let id = from(pair.at_client[0].local())?;
+    let status = |connection: &crate::Connection| connection.path(id).map(|path| path.status());
+    let backup = PathStatus::Backup;
+    assert_eq!(status(&a), Some(Ok((backup, None))));
+    assert!(matches!(status(&b), Some(Ok((_, Some(told)))) if told == backup));
+    let sent = |connection: &crate::Connection| {
+        let stats = connection.path(id).and_then(|path| path.stats());
+        stats.map_or(0, |stats| stats.bytes_sent)
+    };
+    let before = (sent(&a), sent(&b));
+    transfer(&a, &b, 1 << 20).await?;
+    transfer(&b, &a, 1 << 20).await?;
+    // Probes for larger datagrams, and acknowledgements.
+    let idle = (sent(&a) - before.0, sent(&b) - before.1);
+    assert!(idle.0 < 50_000 && idle.1 < 50_000, "{idle:?}");
+    for port in &pair.at_client[1..] {
+        port.silence(true);
+    }
+    transfer(&b, &a, 1 << 20).await?;
+    assert!(sent(&b) - before.1 >= 1 << 20);
+    Ok(())
+}
+
+/// If nothing else answers the handshake, it runs over what stands by, until there is more.
+#[tokio::test(start_paused = true)]
+async fn a_handshake_over_what_stands_by_leaves_it_as_soon_as_it_can() -> TestResult {
+    let pair = with_backup()?;
+    for port in &pair.at_client[1..] {
+        port.silence(true);
+    }
+    let (a, _b) = pair.connect().await?;
+    let path = a.path(PathId::ZERO).ok_or("no path")?;
+    assert_eq!(path.local_address(), Some(pair.at_client[0].local()));
+    a.handshake_confirmed().await?;
+    sleep(SECOND / 10).await;
+    // It stands in for the others meanwhile, so the peer is told that it may be used.
+    for port in &pair.at_client[1..] {
+        port.silence(false);
+    }
+    let mut events = a.path_events();
+    while !matches!(
+        events.next().await.ok_or("closed")?,
+        PathEvent::Established(_)
+    ) {}
+    sleep(SECOND / 10).await;
+    assert_eq!(path.status()?.0, PathStatus::Backup);
     Ok(())
 }

@@ -1,0 +1,19 @@
+//! [`Backups`]: where paths start that stand by.
+
+use std::net::IpAddr;
+
+use crate::socket::Socket;
+
+/// Interfaces and addresses from which paths start that carry data only while no others work.
+#[derive(Debug, Default)]
+pub(crate) struct Backups {
+    pub(crate) interfaces: Vec<String>,
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl Backups {
+    pub(crate) fn contains(&self, socket: &Socket) -> bool {
+        let is_named = |name: &str| self.interfaces.iter().any(|backup| backup == name);
+        socket.interface().is_some_and(is_named) || self.addresses.contains(&socket.local().ip())
+    }
+}
