@@ -12,6 +12,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::access_log::Format;
 use crate::hex;
+use crate::manual::{Completions, Man};
 use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Schedulers,
     /// List the built-in congestion controllers, with their sources
     Controllers,
+    Completions(Completions),
+    Man(Man),
 }
 
 /// Serve the files of a directory

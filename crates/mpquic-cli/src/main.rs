@@ -40,6 +40,7 @@ mod identity;
 mod knock;
 mod known_hosts;
 mod limits;
+mod manual;
 mod metrics_server;
 mod observer;
 mod options;
@@ -112,6 +113,8 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
+            Command::Completions(args) => manual::completions(&args),
+            Command::Man(args) => manual::man(&args),
             Command::Schedulers => {
                 list(
                     mpquic_sched::list()

@@ -6,6 +6,7 @@ mod http3;
 mod http3_get;
 mod lab;
 mod limits;
+mod manual;
 mod operating;
 mod paths;
 mod perf;

@@ -1,0 +1,66 @@
+//! `mpquic man` and `mpquic completions`.
+
+use std::fs;
+use std::process::Command;
+
+use crate::{assert_exit, names, run, stderr, stdout};
+
+#[test]
+fn every_command_has_a_man_page() {
+    let target = tempfile::tempdir().unwrap();
+    let directory = target.path().join("man1");
+    let output = run(&["man", directory.to_str().unwrap()]);
+    assert_exit(&output, 0);
+    let pages = names(&directory);
+    for (name, option) in [
+        ("mpquic.1", "completions"),
+        ("mpquic-get.1", "\\-\\-sha256"),
+        ("mpquic-put.1", "\\-\\-rate"),
+        ("mpquic-serve.1", "\\-\\-allow\\-put"),
+        ("mpquic-perf.1", "\\-\\-datagram\\-rate"),
+        ("mpquic-paths.1", "\\-\\-watch"),
+        ("mpquic-lab-run.1", "\\-\\-schedulers"),
+    ] {
+        assert!(pages.iter().any(|page| page == name), "{pages:?}");
+        let page = fs::read_to_string(directory.join(name)).unwrap();
+        assert!(page.contains(option), "{name}: {page}");
+        // What only tests use stays hidden.
+        assert!(!page.contains("drill"), "{name}");
+    }
+    let file = target.path().join("file");
+    fs::write(&file, "").unwrap();
+    let output = run(&["man", file.to_str().unwrap()]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("cannot write to"), "{output:?}");
+}
+
+#[test]
+fn shells_complete_command_lines() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = run(&["completions", shell]);
+        assert_exit(&output, 0);
+        assert!(stdout(&output).contains("sha256"), "{shell}");
+    }
+    let output = run(&["completions", "tcsh"]);
+    assert_exit(&output, 2);
+    assert!(
+        stderr(&output).contains("possible values: bash"),
+        "{output:?}"
+    );
+
+    // What bash makes of it.
+    let target = tempfile::tempdir().unwrap();
+    let script = target.path().join("mpquic");
+    fs::write(&script, stdout(&run(&["completions", "bash"]))).unwrap();
+    let complete = "source \"$0\"; COMP_WORDS=(mpquic get --sha); COMP_CWORD=2; \
+                    _mpquic mpquic --sha get; echo \"${COMPREPLY[*]}\"";
+    let Ok(output) = Command::new("bash")
+        .args(["-c", complete])
+        .arg(&script)
+        .output()
+    else {
+        eprintln!("there is no bash here");
+        return;
+    };
+    assert_eq!(stdout(&output), "--sha256\n", "{output:?}");
+}
