@@ -210,7 +210,9 @@ pub(crate) struct Get {
 /// Watch a download over two paths, all in this process
 ///
 /// A server and a client run on loopback, with paths from 127.0.0.1 and 127.0.0.2, and transfer
-/// generated data. Each path is limited to a rate, as a link would be; what arrives is checked.
+/// generated data. Each path is limited to a rate, as a link would be; what arrives is checked. After
+/// 40 % one path is cut, without a word to either side, and it is back after 70 %: the other one
+/// carries all of it meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// How much to transfer, MiB
@@ -220,6 +222,9 @@ pub(crate) struct Demo {
     /// machine can
     #[arg(long, value_name = "RATE", default_value = "300M")]
     pub(crate) rate: Limit,
+    /// Cut no path
+    #[arg(long)]
+    pub(crate) steady: bool,
     #[command(flatten)]
     pub(crate) policy: Policy,
     /// Print a JSON object instead of the table

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use http::Uri;
 use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, VarInt};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::args::Demo;
@@ -17,9 +18,11 @@ use crate::failure::Failure;
 use crate::files::{Content, OpenError, Reader, Source};
 use crate::hex::hex;
 use crate::options::{Alpn, Cipher};
+use crate::outage::{Outage, Told};
 use crate::protocol::Ask;
 use crate::rate::Limit;
 use crate::rate_limit::limited;
+use crate::relay::Relay;
 use crate::report::{Report, rate};
 use crate::serve::{self, Service};
 use crate::sink::Destination;
@@ -47,15 +50,17 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     });
 
     let addresses = server.local_addrs();
-    let first = *addresses
-        .first()
-        .ok_or_else(|| Failure::other("no server address"))?;
+    let [first, second] = addresses[..] else {
+        return Err(Failure::other("the server has not two addresses"));
+    };
+    let relay = Relay::start(second.ip(), second).await;
+    let relay = relay.map_err(|error| Failure::other(format!("no link to cut: {error}")))?;
     let verifier = Verifier::new(&Trust::Pin(fingerprint), Cipher::provider(None))?;
     let transport = args.policy.transport(PATHS).build();
     let transport = transport.map_err(Failure::usage)?;
     let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
         .transport_config(transport)
-        .server_addresses(addresses.clone());
+        .server_addresses(vec![first, relay.address()]);
     let client = two_addresses(None)?;
     let connection = client
         .connect_with(config, first, "localhost")
@@ -77,13 +82,20 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
     let mut download = Download::start(&url, &Destination::Nowhere, treatment)?;
     download.length = Some(generated.length);
     let client = Clients::new(connection.clone()).established().await?;
-    download.fetch(&Ask::get(&url), &connection, client).await?;
+    let mut outage = Outage::new(&args, relay, &connection, download.count.clone());
+    let ask = Ask::get(&url);
+    let fetched = tokio::select! {
+        fetched = download.fetch(&ask, &connection, client) => fetched,
+        () = outage.run(), if !args.steady => Ok(()),
+    };
+    fetched?;
+    let outage = outage.told;
     let report = download.finish(&connection, None).await?;
 
     connection.close(VarInt::from_u32(0), b"done");
     server.close(VarInt::from_u32(0), b"done");
     let _ = tokio::time::timeout(CLOSE_TIME, accepting).await;
-    tell(&args, &report)?;
+    tell(&args, &report, outage)?;
     let sent = generated.sha256.get().map(|hash| hex(hash));
     match sent {
         Some(sent) if sent == report.sha256 => {
@@ -108,20 +120,42 @@ fn announcement(args: &Demo) -> String {
             format!(", each held to {limit}")
         }
     };
+    let cut = match args.steady {
+        true => "",
+        false => " One is cut after 40 %, and back after 70 %.",
+    };
     format!(
-        "Downloading {} MiB of generated data over two loopback paths{rate}.",
+        "Downloading {} MiB of generated data over two loopback paths{rate}.{cut}",
         args.mib
     )
 }
 
-fn tell(args: &Demo, report: &Report) -> Result<(), Failure> {
+fn tell(args: &Demo, report: &Report, outage: Told) -> Result<(), Failure> {
     if args.json {
-        println!("{}", serde_json::to_string(report).map_err(Failure::other)?);
-    } else {
-        print!("{}", report.table());
-        println!("{}", report.summary());
+        let all = All { report, outage };
+        println!("{}", serde_json::to_string(&all).map_err(Failure::other)?);
+        return Ok(());
+    }
+    print!("{}", report.table());
+    println!("{}", report.summary());
+    if args.steady {
+        return Ok(());
+    }
+    let gap = report.longest_gap_ms.unwrap_or_default();
+    println!("The longest time in which nothing arrived: {gap:.0} ms");
+    match outage.used_again_ms {
+        Some(time) => println!("The link that was cut carried data again after {time:.0} ms"),
+        None => println!("The link that was cut carried no data before the end"),
     }
     Ok(())
+}
+
+/// What is told as JSON.
+#[derive(Debug, Serialize)]
+struct All<'a> {
+    #[serde(flatten)]
+    report: &'a Report,
+    outage: Told,
 }
 
 /// An endpoint on 127.0.0.1 and 127.0.0.2, or twice on the former where the system has no other.

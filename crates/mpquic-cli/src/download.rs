@@ -1,7 +1,7 @@
 //! One file, watched while it arrives, over one connection or over several one after the other.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -57,6 +57,7 @@ pub(crate) struct Download<'a> {
     url: &'a Uri,
     destination: &'a Destination,
     treatment: Treatment,
+    pub(crate) count: Arc<Count>,
     sink: Sink,
     started: Instant,
     /// Bytes of the file that are there, and of which version.
@@ -115,6 +116,7 @@ impl<'a> Download<'a> {
             url,
             destination,
             treatment,
+            count: Arc::default(),
             sink,
             started,
             have,
@@ -273,7 +275,9 @@ impl<'a> Download<'a> {
             &self.before.paths,
         );
         progress.begin_at(self.have);
-        let count = Count::from(self.have);
+        let count = self.count.clone();
+        count.received.store(self.have, Ordering::Relaxed);
+        count.writing.store(false, Ordering::Relaxed);
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let stall = self.treatment.stall;
@@ -328,6 +332,7 @@ impl<'a> Download<'a> {
         let seconds = (clock::now() - self.started).as_secs_f64();
         let after = Counters::new(connection.path_stats(), &connection.stats());
         let (extra_bytes_sent, extra_bytes_received) = after.extra_since(&self.before);
+        let longest_gap = self.count.longest_gap();
         let destination = self.destination;
         let written = |error| cannot_write(destination, &error);
         let whole = self.sink.finish(expected).await.map_err(written)?;
@@ -355,6 +360,7 @@ impl<'a> Download<'a> {
             early_data: false,
             resumed_at: self.resumed_at,
             retries: 0,
+            longest_gap_ms: Some(longest_gap.as_secs_f64() * 1e3),
             quic_version: connection.version().to_string(),
             protocol: String::from_utf8_lossy(protocol).into_owned(),
             file,
@@ -372,19 +378,45 @@ async fn closed(server: Option<std::net::SocketAddr>) {
 }
 
 /// What a transfer tells about itself while it runs.
-struct Count {
+#[derive(Debug, Default)]
+pub(crate) struct Count {
     /// Bytes of the file that are there.
     received: AtomicU64,
     /// It waits for the disk, or for whoever reads standard output.
     writing: AtomicBool,
+    gap: Mutex<Gap>,
 }
 
-impl From<u64> for Count {
-    fn from(have: u64) -> Self {
-        Self {
-            received: have.into(),
-            writing: false.into(),
-        }
+impl Count {
+    /// Bytes of the file that are there.
+    pub(crate) fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Something arrived.
+    fn arrived(&self, now: Instant) {
+        let mut gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
+        gap.arrived(now);
+    }
+
+    /// The longest time in which nothing arrived, between the first bytes and the last.
+    fn longest_gap(&self) -> Duration {
+        let gap = self.gap.lock().unwrap_or_else(PoisonError::into_inner);
+        gap.longest
+    }
+}
+
+/// The longest time between two arrivals.
+#[derive(Debug, Default)]
+struct Gap {
+    last: Option<Instant>,
+    longest: Duration,
+}
+
+impl Gap {
+    fn arrived(&mut self, now: Instant) {
+        let last = self.last.replace(now).unwrap_or(now);
+        self.longest = self.longest.max(now.saturating_duration_since(last));
     }
 }
 
@@ -411,6 +443,7 @@ async fn transfer<B: Body>(
     let most = pace.map_or(PIECES, |pace| pace.piece() / DATAGRAM);
     let pieces = &mut pieces[..most.clamp(1, PIECES)];
     while let Some(filled) = response.body.read(pieces).await? {
+        count.arrived(clock::now());
         if let Some(pace) = pace {
             let bytes = pieces.iter().take(filled).map(Bytes::len);
             pace.wait(bytes.sum()).await;
@@ -444,4 +477,19 @@ fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {
         Destination::Nowhere => "nowhere".to_owned(),
     };
     Cause::File.failed(format_args!("cannot write {name}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_gap_is_between_the_first_and_the_last_arrival() {
+        let start = clock::now();
+        let mut gap = Gap::default();
+        for (milliseconds, longest) in [(500, 0), (510, 10), (540, 30), (550, 30), (600, 50)] {
+            gap.arrived(start + Duration::from_millis(milliseconds));
+            assert_eq!(gap.longest.as_millis(), longest);
+        }
+    }
 }

@@ -118,6 +118,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
         early_data: false,
         resumed_at: 0,
         retries: retry.count.into(),
+        longest_gap_ms: None,
         quic_version: connection.version().to_string(),
         protocol: String::from_utf8_lossy(Alpn::H3.bytes()).into_owned(),
         file: (!is_stdin).then(|| args.file.display().to_string()),

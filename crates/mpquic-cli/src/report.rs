@@ -28,6 +28,9 @@ pub(crate) struct Report {
     /// How often it was tried again.
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) retries: u64,
+    /// The longest time in which nothing of the file arrived, between its first bytes and its last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) longest_gap_ms: Option<f64>,
     pub(crate) quic_version: String,
     pub(crate) protocol: String,
     /// Where the file was written; absent for standard output.
@@ -250,6 +253,7 @@ mod tests {
             early_data: false,
             resumed_at: 0,
             retries: 0,
+            longest_gap_ms: Some(12.5),
             quic_version: "v1".to_owned(),
             protocol: String::new(),
             file: None,
@@ -259,7 +263,7 @@ mod tests {
         assert_eq!(
             json,
             format!(
-                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"extra_bytes_sent":3,"extra_bytes_received":4,"multipath":false,"quic_version":"v1","protocol":""}}"#
+                r#"{{"url":"https://a/b","bytes":5,"seconds":0.5,"sha256":"{sha256}","paths":[{{"id":1,"local":"127.0.0.1:1","remote":"127.0.0.1:2","bytes_received":7,"bytes_sent":8,"rtt_ms":1.5,"lost":0,"cwnd":12000,"state":"active"}}],"extra_bytes_sent":3,"extra_bytes_received":4,"multipath":false,"longest_gap_ms":12.5,"quic_version":"v1","protocol":""}}"#
             )
         );
         assert!(report.table().lines().count() == 2);

@@ -1,0 +1,146 @@
+//! A link that can be cut: datagrams pass through this process, or vanish.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+
+/// The largest datagram.
+const LARGEST: usize = 1 << 16;
+/// How long nothing is tried after an error.
+const REST: Duration = Duration::from_millis(1);
+
+/// A link between one client and a server. It ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    front: SocketAddr,
+    state: Arc<State>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_cut: AtomicBool,
+    /// Datagrams that vanished.
+    lost: AtomicU64,
+}
+
+impl State {
+    /// True if a datagram vanishes now.
+    fn loses(&self) -> bool {
+        let is_cut = self.is_cut.load(Ordering::Relaxed);
+        if is_cut {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        is_cut
+    }
+}
+
+impl Relay {
+    /// A link to `server` for a client that sends to an address of this process.
+    pub(crate) async fn start(local: IpAddr, server: SocketAddr) -> io::Result<Self> {
+        let front = Arc::new(UdpSocket::bind((local, 0)).await?);
+        let back = Arc::new(UdpSocket::bind((local, 0)).await?);
+        back.connect(server).await?;
+        let address = front.local_addr()?;
+        let state = Arc::new(State::default());
+        // Where answers go: to the client, once it has sent something.
+        let (client_is, client) = tokio::sync::watch::channel(None);
+        let there = tokio::spawn({
+            let (front, back, state) = (front.clone(), back.clone(), state.clone());
+            async move {
+                let mut datagram = vec![0; LARGEST];
+                loop {
+                    let Ok((length, from)) = front.recv_from(&mut datagram).await else {
+                        tokio::time::sleep(REST).await;
+                        continue;
+                    };
+                    client_is.send_if_modified(|client| client.replace(from) != Some(from));
+                    if !state.loses() {
+                        // What finds no room is lost, as on any link.
+                        let _ = back.send(&datagram[..length]).await;
+                    }
+                }
+            }
+        });
+        let and_back = tokio::spawn({
+            let state = state.clone();
+            async move {
+                let mut datagram = vec![0; LARGEST];
+                loop {
+                    let Ok(length) = back.recv(&mut datagram).await else {
+                        tokio::time::sleep(REST).await;
+                        continue;
+                    };
+                    let to = *client.borrow();
+                    if let Some(to) = to.filter(|_| !state.loses()) {
+                        let _ = front.send_to(&datagram[..length], to).await;
+                    }
+                }
+            }
+        });
+        Ok(Self {
+            front: address,
+            state,
+            tasks: [there, and_back],
+        })
+    }
+
+    /// Where the client sends to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.front
+    }
+
+    /// Lets nothing through, or everything again.
+    pub(crate) fn cut(&self, is_cut: bool) {
+        self.state.is_cut.store(is_cut, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_link_that_is_cut_lets_nothing_through() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let server = UdpSocket::bind((local, 0)).await.unwrap();
+        let relay = Relay::start(local, server.local_addr().unwrap());
+        let relay = relay.await.unwrap();
+        let client = UdpSocket::bind((local, 0)).await.unwrap();
+        client.connect(relay.address()).await.unwrap();
+        let mut buffer = [0; 10];
+        client.send(b"lost?").await.unwrap();
+        let (length, link) = server.recv_from(&mut buffer).await.unwrap();
+        assert_eq!(&buffer[..length], b"lost?");
+        server.send_to(b"no", link).await.unwrap();
+        let length = client.recv(&mut buffer).await.unwrap();
+        assert_eq!(&buffer[..length], b"no");
+
+        relay.cut(true);
+        client.send(b"lost").await.unwrap();
+        server.send_to(b"lost", link).await.unwrap();
+        while relay.state.lost.load(Ordering::Relaxed) < 2 {
+            tokio::time::sleep(REST).await;
+        }
+        relay.cut(false);
+        client.send(b"there").await.unwrap();
+        let (length, _) = server.recv_from(&mut buffer).await.unwrap();
+        assert_eq!(&buffer[..length], b"there");
+        server.send_to(b"here", link).await.unwrap();
+        let length = client.recv(&mut buffer).await.unwrap();
+        assert_eq!(&buffer[..length], b"here");
+    }
+}
