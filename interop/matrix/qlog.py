@@ -114,6 +114,18 @@ class Log:
             if packet["data"]["header"]["path_id"] == path and since <= packet["time"] < until
         )
 
+    def stream_times(self, direction, path=None):
+        """When packets with STREAM frames went, of one path or of all, in ms."""
+        return [
+            packet["time"]
+            for packet, _ in self.frames(direction, "stream")
+            if path in (None, packet["data"]["header"]["path_id"])
+        ]
+
+    def stream_bytes(self, direction):
+        """Bytes of STREAM frames, those sent again included."""
+        return sum(frame["raw"]["payload_length"] for _, frame in self.frames(direction, "stream"))
+
     def streams(self):
         return {
             frame["stream_id"]

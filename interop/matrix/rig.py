@@ -1,9 +1,9 @@
 """Runs a client and a server, and maybe the relay between them, for one cell of the matrix."""
 
-import filecmp
 import glob
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -12,6 +12,10 @@ from qlog import Log
 
 # Seconds a program may take to start, to end when it is told to, and a client in all.
 START, END, LIMIT = 10, 5, 120
+# Seconds our server may take to end: what has no end yet is given up after 30.
+SERVER_END = 35
+# In what our programs say: Rust's words for a panic, and what is logged as an error.
+WRONG = re.compile(r"panicked at|^\S+ +ERROR ", re.MULTILINE)
 # HTTP/0.9 over QUIC, which all peers speak.
 HQ = "hq-interop"
 
@@ -60,14 +64,15 @@ class Program:
         """The JSON objects it printed."""
         return [json.loads(line) for line in self.output().splitlines() if line.startswith("{")]
 
-    def stop(self):
+    def stop(self, limit=END):
+        """Has it end, and returns its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(END)
+                self.process.wait(limit)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-        self.process.wait()
+        return self.process.wait()
 
 
 class Cell:
@@ -88,14 +93,28 @@ class Cell:
 
         `server` and `client` are further options of these two, whosever they are. Options:
         `certificate` (the files' prefix), `ip`, `connections`, `early`, `alpn` (the protocol of both
-        sides), and `ours`, further options of mpquic.
+        sides), `part` (first and last byte that a peer's client asks for of each file), and `ours`,
+        further options of mpquic.
         """
         try:
             self._run(names, list(server), list(client), relay, options)
+            self._judge()
         finally:
             for program in (self.client, self.server, self.relay):
                 if program is not None:
                     program.stop()
+
+    def _judge(self):
+        """Whichever of the programs is ours has ended in order, and had nothing to complain of."""
+        ours = self.server if self.we_serve else self.client
+        code = ours.stop(SERVER_END)
+        if code != 0:
+            raise Failed(f"our {ours.name} ended with {code}")
+        wrong = WRONG.search(ours.errors())
+        if wrong:
+            raise Failed(f"our {ours.name} said: {wrong.string[wrong.start():].splitlines()[0]}")
+        if self.relay is not None:
+            self.relay.stop()
 
     def _run(self, names, server, client, relay, options):
         command = self._server_command(options) + server
@@ -120,10 +139,7 @@ class Cell:
         if code != 0:
             raise Failed(f"the client ended with {code}")
         for name in names:
-            original = os.path.join(self.files, name)
-            copy = os.path.join(self.received, name)
-            if not os.path.exists(copy) or not filecmp.cmp(original, copy, shallow=False):
-                raise Failed(f"{name} arrived changed")
+            self._compare(name, options.get("part"))
         if not self.we_serve:
             return
         # Our log is complete when we have heard of the end.
@@ -133,6 +149,19 @@ class Cell:
             if logs and all(log.named("connection_closed") for log in logs):
                 break
             time.sleep(0.05)
+
+    def _compare(self, name, part):
+        with open(os.path.join(self.files, name), "rb") as file:
+            original = file.read()
+        if part:
+            original = original[part[0] : part[1] + 1]
+        try:
+            with open(os.path.join(self.received, name), "rb") as file:
+                same = file.read() == original
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise Failed(f"{name} arrived changed")
 
     def _server_command(self, options):
         prefix = options.get("certificate", "")
@@ -154,6 +183,8 @@ class Cell:
                 command += ["--connections", str(connections)]
             if options.get("early"):
                 command.append("--early-data")
+            if "part" in options:
+                command += ["--range", "{}-{}".format(*options["part"])]
             return command + self._peers_protocol(options) + urls
         command = [self.tool, "get", "--insecure", "--json", "--quiet"]
         command += ["--alpn", options.get("alpn", HQ), "--connect-timeout", "60", "--output-dir", self.received]
@@ -185,6 +216,12 @@ class Cell:
 
     def relay_said(self, text):
         return text in self.relay.output()
+
+    def relayed(self, what):
+        """So many datagrams the relay `passed`, `lost`, `changed` or `swallowed`, or `returned`."""
+        counts = self.relay.reports()
+        self.expect(counts, "the relay told what it did")
+        return counts[-1][what]
 
     def expect(self, condition, what):
         if not condition:

@@ -1,4 +1,5 @@
-//! A UDP relay that misbehaves as networks do, and tells what it sees of QUIC in the clear.
+//! A UDP relay that misbehaves as networks do, and tells what it sees of QUIC in the clear, and at the
+//! end what it did.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use mpquic_interop_peers::{Error, Options};
 use tokio::net::UdpSocket;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -24,7 +26,8 @@ usage: relay --to ADDR:PORT [OPTION..]
   --readdress-after N      give it another address
   --dark-after N           let nothing pass after N datagrams of or to a client
   --dark-for MS            .. and let it pass again
-  --second                 the darkness is for all clients but the first";
+  --second                 the darkness is for all clients but the first
+  --first                  the darkness is for the first client only";
 
 #[derive(Debug, Default, Clone)]
 struct Plan {
@@ -37,7 +40,27 @@ struct Plan {
     readdress_after: Option<u64>,
     dark_after: Option<u64>,
     dark_for: Option<Duration>,
-    dark_second: bool,
+    dark_for_whom: Whom,
+}
+
+/// Clients in the order they came.
+#[derive(Debug, Default, Clone, Copy)]
+enum Whom {
+    #[default]
+    All,
+    First,
+    Others,
+}
+
+impl Whom {
+    /// Whether a client is among them, by its number from 0.
+    fn has(self, number: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::First => number == 0,
+            Self::Others => number > 0,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -46,6 +69,39 @@ struct Relay {
     plan: Plan,
     front: Arc<UdpSocket>,
     sights: Arc<Sights>,
+    counts: Arc<Counts>,
+}
+
+/// Datagrams in both directions, by what became of them.
+#[derive(Debug, Default)]
+struct Counts {
+    passed: AtomicU64,
+    lost: AtomicU64,
+    changed: AtomicU64,
+    /// That came while nothing passed.
+    swallowed: AtomicU64,
+    /// Of those that passed, the ones of clients that were in the dark before.
+    returned: AtomicU64,
+}
+
+impl Counts {
+    fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// As one line of JSON.
+    fn tell(&self) {
+        let counts = [
+            ("passed", &self.passed),
+            ("lost", &self.lost),
+            ("changed", &self.changed),
+            ("swallowed", &self.swallowed),
+            ("returned", &self.returned),
+        ];
+        let counts =
+            counts.map(|(name, count)| format!("\"{name}\": {}", count.load(Ordering::Relaxed)));
+        println!("{{{}}}", counts.join(", "));
+    }
 }
 
 /// The datagrams of one client.
@@ -106,12 +162,15 @@ impl Dice {
     }
 
     /// What the network makes of a datagram.
-    fn suffer(&mut self, plan: &Plan, data: &[u8]) -> Option<Vec<u8>> {
+    fn suffer(&mut self, plan: &Plan, counts: &Counts, data: &[u8]) -> Option<Vec<u8>> {
         if self.hit(plan.drop) {
+            Counts::add(&counts.lost);
             return None;
         }
+        Counts::add(&counts.passed);
         let mut data = data.to_vec();
         if self.hit(plan.corrupt) {
+            Counts::add(&counts.changed);
             let at = self.roll() as usize % data.len().max(1);
             if let Some(byte) = data.get_mut(at) {
                 *byte ^= 0x55;
@@ -233,7 +292,8 @@ impl Relay {
                 "--readdress-after" => plan.readdress_after = Some(options.value()?),
                 "--dark-after" => plan.dark_after = Some(options.value()?),
                 "--dark-for" => plan.dark_for = Some(Duration::from_millis(options.value()?)),
-                "--second" => plan.dark_second = true,
+                "--second" => plan.dark_for_whom = Whom::Others,
+                "--first" => plan.dark_for_whom = Whom::First,
                 _ => return Err(format!("unknown option {option}").into()),
             }
         }
@@ -244,10 +304,23 @@ impl Relay {
             plan,
             front: Arc::new(front),
             sights: Arc::default(),
+            counts: Arc::default(),
         })
     }
 
+    /// Until it is told to end.
     async fn run(self) -> Result<(), Error> {
+        let mut end = signal(SignalKind::terminate())?;
+        tokio::select! {
+            result = self.pass_on() => result,
+            _ = end.recv() => {
+                self.counts.tell();
+                Ok(())
+            }
+        }
+    }
+
+    async fn pass_on(&self) -> Result<(), Error> {
         let mut flows = HashMap::new();
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -262,10 +335,14 @@ impl Relay {
             flow.count += 1;
             self.change(flow, client).await?;
             let data = &buffer[..size];
-            if self.plan.drop_from_client.contains(&flow.count) || flow.shared.is_dark(&self.plan) {
+            if self.plan.drop_from_client.contains(&flow.count) {
+                Counts::add(&self.counts.lost);
                 continue;
             }
-            if let Some(data) = flow.dice.suffer(&self.plan, data) {
+            if flow.shared.is_dark(&self.plan, &self.counts) {
+                continue;
+            }
+            if let Some(data) = flow.dice.suffer(&self.plan, &self.counts, data) {
                 flow.shared.on_client(&self.sights, &data);
                 let due = Instant::now() + self.plan.delay;
                 // A flow that has ended takes nothing any more.
@@ -340,6 +417,7 @@ impl Relay {
             }
         }));
         let (from, plan, sights) = (upstream.clone(), self.plan.clone(), self.sights.clone());
+        let counts = self.counts.clone();
         let mut dice = Dice::new(&plan, shared.number, true);
         let back = tokio::spawn(async move {
             let mut buffer = vec![0; 1 << 16];
@@ -349,10 +427,10 @@ impl Relay {
                     continue;
                 };
                 shared.on_server(&sights, &buffer[..size]);
-                if shared.is_dark(&plan) {
+                if shared.is_dark(&plan, &counts) {
                     continue;
                 }
-                if let Some(data) = dice.suffer(&plan, &buffer[..size]) {
+                if let Some(data) = dice.suffer(&plan, &counts, &buffer[..size]) {
                     let due = Instant::now() + plan.delay;
                     let _ = to_client.send(Late { due, data });
                 }
@@ -364,12 +442,12 @@ impl Relay {
 
 impl Shared {
     /// Counts a datagram; true if it does not pass.
-    fn is_dark(&self, plan: &Plan) -> bool {
+    fn is_dark(&self, plan: &Plan, counts: &Counts) -> bool {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         if Some(count) < plan.dark_after || plan.dark_after.is_none() {
             return false;
         }
-        if plan.dark_second && self.number == 0 {
+        if !plan.dark_for_whom.has(self.number) {
             return false;
         }
         let began = self.darkness.get_or_init(|| {
@@ -380,6 +458,11 @@ impl Shared {
         if is_over && !self.is_back.swap(true, Ordering::Relaxed) {
             println!("a client is back");
         }
+        Counts::add(if is_over {
+            &counts.returned
+        } else {
+            &counts.swallowed
+        });
         !is_over
     }
 
