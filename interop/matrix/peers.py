@@ -12,11 +12,12 @@ NAMES = ["quinn", "noq", "s2n-quic", "quiche", "tquic", "quic-go", "aioquic", "n
 SMOKE = ["quinn", "noq", "s2n-quic", "quiche"]
 MULTIPATH = ["noq"]
 # Those whose programs here speak HTTP/3 as well.
-HTTP3 = ["aioquic"]
+HTTP3 = ["quic-go", "aioquic"]
 
 SERVE, FETCH = "serve", "fetch"
 
 V1_ONLY = "speaks QUIC version 1 only"
+NO_PATH_STEPS = "picoquicdemo has no option to abandon a path or to change its status"
 # What a stack cannot do: as a client ("serve": mpquic is the server), as a server, or at all.
 LIMITS = {
     "quinn": {"v2": V1_ONLY},
@@ -55,6 +56,15 @@ LIMITS = {
     "aioquic": {
         "ecn": "aioquic neither marks packets nor counts marks",
     },
+    "picoquic": {
+        "v2": "picoquicdemo changes the version of a connection only when it is told to what",
+        ("range", FETCH): "picoquicdemo's server sends whole files only",
+        ("abandon-client", SERVE): NO_PATH_STEPS,
+        ("abandon-server", FETCH): NO_PATH_STEPS,
+        ("status", SERVE): NO_PATH_STEPS,
+        ("pathids", SERVE): NO_PATH_STEPS,
+        "morepaths": "picoquicdemo allows three paths at a time",
+    },
 }
 
 
@@ -69,7 +79,7 @@ class Peer:
 
     def limit(self, case, direction):
         """Why the peer cannot do this; `None` if it can."""
-        if case == "http3" and self.name not in HTTP3:
+        if case in ("http3", "range") and self.name not in HTTP3:
             return "the peer's program speaks HTTP/0.9 only"
         limits = LIMITS.get(self.name, {})
         return limits.get((case, direction)) or limits.get(case)

@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import os
+import re
 import ssl
 import sys
+from email.utils import formatdate
 from urllib.parse import urlparse
 
 from aioquic.asyncio import QuicConnectionProtocol, connect, serve
@@ -18,6 +20,8 @@ HQ, H3 = "hq-interop", "h3"
 # Bytes received before each step of a drill.
 BYTES_BETWEEN = 512 << 10
 NOT_FOUND = 404
+# Of a request for one part of a file.
+PART = re.compile(r"bytes=(\d+)-(\d*)")
 VERSIONS = {"v1": QuicProtocolVersion.VERSION_1, "v2": QuicProtocolVersion.VERSION_2}
 
 
@@ -73,8 +77,16 @@ class HttpServer(QuicConnectionProtocol):
         else:
             with open(file, "rb") as content:
                 body = content.read()
-            length = str(len(body)).encode()
-            self._http.send_headers(stream, [(b":status", b"200"), (b"content-length", length)])
+            changed = formatdate(os.stat(file).st_mtime, usegmt=True).encode()
+            status, more = b"200", [(b"accept-ranges", b"bytes"), (b"last-modified", changed)]
+            part = PART.fullmatch(fields.get(b"range", b"").decode())
+            if part and fields.get(b"if-range", changed) == changed:
+                first, last = int(part[1]), min(int(part[2] or len(body)), len(body) - 1)
+                status = b"206"
+                more.append((b"content-range", f"bytes {first}-{last}/{len(body)}".encode()))
+                body = body[first : last + 1]
+            more.append((b"content-length", str(len(body)).encode()))
+            self._http.send_headers(stream, [(b":status", status)] + more)
             self._http.send_data(stream, body, end_stream=True)
         self.transmit()
 
@@ -89,7 +101,9 @@ class Client(QuicConnectionProtocol):
         self._drill = []
         self._bytes = 0
 
-    async def fetch(self, names, out, drill):
+    async def fetch(self, names, out, drill, part):
+        if part:
+            raise ValueError("HTTP/0.9 knows no parts of files")
         self._drill = list(drill)
         for name in names:
             stream = self._quic.get_next_available_stream_id()
@@ -145,14 +159,18 @@ class Client(QuicConnectionProtocol):
 class HttpClient(Client):
     """Fetches files by HTTP/3."""
 
-    async def fetch(self, names, out, drill):
+    async def fetch(self, names, out, drill, part):
         self._http = H3Connection(self._quic)
+        self._status = b"206" if part else b"200"
         for name in names:
             stream = self._quic.get_next_available_stream_id()
             self._files[stream] = open(os.path.join(out, name), "wb")
             self._done[stream] = asyncio.get_running_loop().create_future()
             fields = [(":method", "GET"), (":scheme", "https"), (":authority", "localhost")]
-            fields = [(key.encode(), value.encode()) for key, value in fields + [(":path", f"/{name}")]]
+            fields.append((":path", f"/{name}"))
+            if part:
+                fields.append(("range", f"bytes={part}"))
+            fields = [(key.encode(), value.encode()) for key, value in fields]
             self._http.send_headers(stream, fields, end_stream=True)
         self.transmit()
         await asyncio.gather(*self._done.values())
@@ -167,7 +185,7 @@ class HttpClient(Client):
             stream = received.stream_id
             if isinstance(received, HeadersReceived):
                 fields = dict(received.headers)
-                if fields.get(b":status") not in (b"200", None):
+                if fields.get(b":status") not in (self._status, None):
                     self._fail(f"stream {stream} was answered {fields}", [stream])
             elif isinstance(received, DataReceived):
                 self._files[stream].write(received.data)
@@ -223,7 +241,8 @@ async def run_client(args):
             session_ticket_handler=lambda ticket: setattr(configuration, "session_ticket", ticket),
             wait_connected=not (args.early_data and known),
         ) as client:
-            await client.fetch([url.path.lstrip("/") for url in urls], args.out, drill)
+            names = [url.path.lstrip("/") for url in urls]
+            await client.fetch(names, args.out, drill, args.range)
 
 
 def arguments():
@@ -241,6 +260,7 @@ def arguments():
     client.add_argument("--connections", type=int, default=1)
     client.add_argument("--early-data", action="store_true")
     client.add_argument("--drill")
+    client.add_argument("--range")
     for role in (server, client):
         role.add_argument("--quic-version", default="v1,v2")
         role.add_argument("--alpn", default=HQ, choices=[HQ, H3])

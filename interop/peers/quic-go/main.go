@@ -1,4 +1,4 @@
-// HTTP/0.9 on quic-go, with the command line that all peers have.
+// HTTP/0.9 and HTTP/3 on quic-go, with the command line that all peers have, and --alpn.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/quic-go/quic-go"
+	"github.com/quic-go/quic-go/http3"
 )
 
 const (
@@ -52,6 +54,7 @@ func serve(args []string) error {
 	key := flags.String("key", "", "its key, PEM")
 	version := flags.String("quic-version", "v1", "the version of QUIC")
 	retry := flags.Bool("retry", false, "have clients prove their address")
+	alpn := flags.String("alpn", protocol, "the protocol: "+protocol+" or h3")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -71,12 +74,16 @@ func serve(args []string) error {
 		Conn:                socket,
 		VerifySourceAddress: func(net.Addr) bool { return *retry },
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{protocol}}
+	config := &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{*alpn}}
 	listener, err := transport.ListenEarly(config, &quic.Config{Allow0RTT: true, Versions: versions(*version)})
 	if err != nil {
 		return err
 	}
 	fmt.Println("listening on", listener.Addr())
+	if *alpn == http3.NextProtoH3 {
+		server := http3.Server{Handler: http.FileServer(http.Dir(*directory))}
+		return server.ServeListener(listener)
+	}
 	for {
 		connection, err := listener.Accept(context.Background())
 		if err != nil {
@@ -137,6 +144,8 @@ func fetch(args []string) error {
 	early := flags.Bool("early-data", false, "send requests as 0-RTT data")
 	version := flags.String("quic-version", "v1", "the version of QUIC")
 	drill := flags.String("drill", "", "what to do meanwhile: move=ADDR")
+	alpn := flags.String("alpn", protocol, "the protocol: "+protocol+" or h3")
+	part := flags.String("range", "", "with h3, the part of each file: FIRST-LAST")
 	urls, options := split(args)
 	if err := flags.Parse(options); err != nil {
 		return err
@@ -160,9 +169,12 @@ func fetch(args []string) error {
 	}
 	c.tls = &tls.Config{
 		InsecureSkipVerify: true,
-		NextProtos:         []string{protocol},
+		NextProtos:         []string{*alpn},
 		ServerName:         "localhost",
 		ClientSessionCache: tls.NewLRUClientSessionCache(8),
+	}
+	if *alpn == http3.NextProtoH3 {
+		return c.fetchHttp(urls, *part)
 	}
 	if _, err := c.transport(nil); err != nil {
 		return err
@@ -173,6 +185,54 @@ func fetch(args []string) error {
 		}
 	}
 	return nil
+}
+
+// Fetches all files at once over one connection of HTTP/3.
+func (c *client) fetchHttp(urls []string, part string) error {
+	transport := &http3.Transport{
+		TLSClientConfig: c.tls,
+		QUICConfig:      &quic.Config{HandshakeIdleTimeout: 60 * time.Second},
+	}
+	defer transport.Close()
+	failures := make(chan error, len(urls))
+	for number, url := range urls {
+		go func() { failures <- c.get(transport, url, c.names[number], part) }()
+	}
+	for range urls {
+		if err := <-failures; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *client) get(transport *http3.Transport, url, name, part string) error {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	wanted := http.StatusOK
+	if part != "" {
+		request.Header.Set("Range", "bytes="+part)
+		wanted = http.StatusPartialContent
+	}
+	// What is received is what was asked for, also if it could be compressed.
+	request.Header.Set("Accept-Encoding", "identity")
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != wanted {
+		return fmt.Errorf("%s was answered %s", name, response.Status)
+	}
+	file, err := os.Create(filepath.Join(c.out, name))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(file, response.Body)
+	return err
 }
 
 // Options may come after URLs, which package flag does not know.
