@@ -83,6 +83,11 @@ pub(crate) trait Source: Send + Sync {
         Err(UploadError::Forbidden)
     }
 
+    /// Makes the directory `path`, where files are taken. May block.
+    fn make_directory(&self, _path: &str) -> Result<(), UploadError> {
+        Err(UploadError::Forbidden)
+    }
+
     /// What the directory `path` has in it. May block.
     fn list(&self, _path: &str) -> Result<Listing, OpenError> {
         Err(OpenError::NotFound)
@@ -167,6 +172,27 @@ impl Directory {
         Ok(Listing { entries, is_cut })
     }
 
+    /// The directory and the name of what is to be made, if that may be.
+    fn place(&self, path: &str) -> Result<(PathBuf, String), UploadError> {
+        if self.max_upload.is_none() {
+            return Err(UploadError::Forbidden);
+        }
+        let (parent, name) = path.rsplit_once('/').ok_or(UploadError::Forbidden)?;
+        let name = percent_decode(name).ok_or(UploadError::Forbidden)?;
+        // As in `resolve`: one plain name, and one that could be read back.
+        let mut components = Path::new(&name).components();
+        let is_plain = match (components.next(), components.next()) {
+            (Some(Component::Normal(part)), None) => part == name.as_str(),
+            _ => false,
+        };
+        if !is_plain || (name.starts_with('.') && !self.dot_files) {
+            return Err(UploadError::Forbidden);
+        }
+        let parent = self.resolve(&format!("{parent}/"));
+        let parent = parent.filter(|parent| parent.is_dir());
+        Ok((parent.ok_or(UploadError::NoDirectory)?, name))
+    }
+
     /// How an entry of a directory is listed, if a request for it would find something.
     fn entry(&self, path: &Path) -> Option<Entry> {
         let name = path.file_name()?.to_str()?.to_owned();
@@ -207,25 +233,20 @@ impl Source for Directory {
     }
 
     fn upload(&self, path: &str) -> Result<Upload, UploadError> {
-        if self.max_upload.is_none() {
-            return Err(UploadError::Forbidden);
+        let (parent, name) = self.place(path_of(path))?;
+        Upload::create(&parent, &name)
+    }
+
+    fn make_directory(&self, path: &str) -> Result<(), UploadError> {
+        let path = path_of(path);
+        if path == "/" {
+            return Err(UploadError::Exists);
         }
-        let (parent, name) = path_of(path)
-            .rsplit_once('/')
-            .ok_or(UploadError::Forbidden)?;
-        let name = percent_decode(name).ok_or(UploadError::Forbidden)?;
-        // As in `resolve`: one plain name, and one that could be read back.
-        let mut components = Path::new(&name).components();
-        let is_plain = match (components.next(), components.next()) {
-            (Some(Component::Normal(part)), None) => part == name.as_str(),
-            _ => false,
-        };
-        if !is_plain || (name.starts_with('.') && !self.dot_files) {
-            return Err(UploadError::Forbidden);
-        }
-        let parent = self.resolve(&format!("{parent}/"));
-        let parent = parent.filter(|parent| parent.is_dir());
-        Upload::create(&parent.ok_or(UploadError::NoDirectory)?, &name)
+        let (parent, name) = self.place(path.strip_suffix('/').unwrap_or(path))?;
+        fs::create_dir(parent.join(name)).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => UploadError::Exists,
+            _ => error.into(),
+        })
     }
 
     fn list(&self, path: &str) -> Result<Listing, OpenError> {

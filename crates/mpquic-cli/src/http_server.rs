@@ -28,6 +28,8 @@ use crate::http_upload::{self, Taken};
 use crate::limits::OpenFile;
 use crate::selection::{Selection, Version};
 
+/// The method that makes a directory.
+const MKCOL: &str = "MKCOL";
 /// The longest wait for requests that were sent before the client heard of the server's end.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Longest request fields, bytes: as sent, and as `h3` counts them decoded.
@@ -284,10 +286,11 @@ impl Answer<'_> {
         }
         let method = self.request.method();
         let takes_files = self.session.source.max_upload().is_some();
-        let is_upload = method == Method::PUT && takes_files;
+        let is_directory = method.as_str() == MKCOL;
+        let is_upload = (method == Method::PUT || is_directory) && takes_files;
         if !matches!(*method, Method::GET | Method::HEAD) && !is_upload {
             let (allowed, told) = match takes_files {
-                true => ("GET, HEAD, PUT", "only GET, HEAD and PUT\n"),
+                true => ("GET, HEAD, PUT, MKCOL", "only GET, HEAD, PUT and MKCOL\n"),
                 false => ("GET, HEAD", "only GET and HEAD\n"),
             };
             let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
@@ -300,7 +303,10 @@ impl Answer<'_> {
         let session = self.session;
         let open = session.admit(self).await?;
         if is_upload {
-            let taken = http_upload::take(session, self.request, recv).await?;
+            let taken = match is_directory {
+                true => http_upload::make_directory(session, self.request).await?,
+                false => http_upload::take(session, self.request, recv).await?,
+            };
             let mut response = status(taken.status());
             if let Taken::Stored {
                 etag: Some(etag), ..

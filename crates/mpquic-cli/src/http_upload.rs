@@ -1,4 +1,4 @@
-//! PUT: a file from a client (RFC 9110 section 9.3.4).
+//! PUT: a file from a client (RFC 9110 section 9.3.4). MKCOL: a directory for some.
 
 use std::io::{self, ErrorKind};
 
@@ -124,6 +124,21 @@ pub(crate) async fn take(
     }
 }
 
+/// Makes a directory (MKCOL, RFC 4918 section 9.3).
+pub(crate) async fn make_directory(
+    session: &Session,
+    request: &Request<()>,
+) -> Result<Taken, Refusal> {
+    let (source, path) = (session.source.clone(), request.uri().path().to_owned());
+    match blocking(move || source.make_directory(&path)).await {
+        Ok(()) => Ok(Taken::Stored {
+            is_new: true,
+            etag: None,
+        }),
+        Err(error) => refused(error),
+    }
+}
+
 /// The length that a client announces.
 fn announced(fields: &HeaderMap) -> Result<Option<u64>, Taken> {
     let mut lengths = fields.get_all(CONTENT_LENGTH).iter();
@@ -163,6 +178,8 @@ fn refused(error: UploadError) -> Result<Taken, Refusal> {
         UploadError::Forbidden => (StatusCode::FORBIDDEN, "that name cannot be written to\n"),
         UploadError::NoDirectory => (StatusCode::CONFLICT, "there is no such directory\n"),
         UploadError::IsDirectory => (StatusCode::CONFLICT, "a directory has that name\n"),
+        // RFC 4918 section 9.3.1.
+        UploadError::Exists => (StatusCode::METHOD_NOT_ALLOWED, "something has that name\n"),
         UploadError::Io(error) if error.kind() == ErrorKind::StorageFull => {
             tracing::warn!(%error, "writing a file");
             (

@@ -14,7 +14,7 @@ use crate::perf_latency::nearest_rank;
 use crate::report::state_name;
 
 /// Methods with figures of their own: there must be few, and clients may send any.
-const METHODS: [&str; 3] = ["GET", "HEAD", "PUT"];
+const METHODS: [&str; 4] = ["GET", "HEAD", "PUT", "MKCOL"];
 /// Which part of the paths has a round trip that is no longer.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 

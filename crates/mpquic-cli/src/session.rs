@@ -162,6 +162,12 @@ impl<'a> Sessions<'a> {
         })
     }
 
+    /// The last connection, if there is one and none is being made.
+    pub(crate) fn open(&self) -> Option<Connection> {
+        let current = self.current.try_lock().ok()?;
+        current.as_ref().map(|session| session.connection.clone())
+    }
+
     /// Drops the last connection, which is of no use any more.
     pub(crate) async fn give_up(&self) {
         let mut current = self.current.lock().await;

@@ -21,6 +21,8 @@ pub(crate) enum UploadError {
     NoDirectory,
     #[error("a directory has that name")]
     IsDirectory,
+    #[error("something has that name")]
+    Exists,
     #[error(transparent)]
     Io(#[from] io::Error),
 }

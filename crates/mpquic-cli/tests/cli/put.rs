@@ -173,5 +173,117 @@ async fn what_clients_of_http_see() {
     assert_eq!(status, 204);
     let (response, _) = client.ask("POST", "/new", &[]).await;
     assert_eq!(response.status(), 405);
-    assert_eq!(response.headers()["allow"], "GET, HEAD, PUT");
+    assert_eq!(response.headers()["allow"], "GET, HEAD, PUT, MKCOL");
+}
+
+/// RFC 4918 section 9.3.
+#[tokio::test]
+async fn directories_are_made() {
+    let (served, _) = directories(b"old");
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let mut client = Client::new(&server).await;
+    for (path, expected) in [
+        ("/new/", 201),
+        ("/new/", 405),
+        ("/new/sub", 201),
+        ("/file", 405),
+        ("/", 405),
+        ("/missing/sub/", 409),
+        ("/.hidden/", 403),
+        ("/..%2fout/", 403),
+        ("/../out/", 409),
+    ] {
+        let (response, _) = client.ask("MKCOL", path, &[]).await;
+        assert_eq!(response.status(), expected, "{path}");
+    }
+    assert_eq!(names(served.path()), ["file", "new"]);
+    assert_eq!(names(&served.path().join("new")), ["sub"]);
+    let server = Server::start(served.path(), &[]);
+    let mut client = Client::new(&server).await;
+    let (response, _) = client.ask("MKCOL", "/other/", &[]).await;
+    assert_eq!(response.status(), 405);
+    assert_eq!(names(served.path()), ["file", "new"]);
+}
+
+/// Each file is there, whatever its length; the server's limits are kept to.
+#[test]
+fn a_directory_of_many_small_files_is_sent() {
+    let (served, source) = directories(b"old");
+    let top = source.path().join("top");
+    let count = 600;
+    for number in 0..count {
+        let directory = top.join((number % 7).to_string());
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join(number.to_string()), data(number * 10)).unwrap();
+    }
+    fs::create_dir(top.join("empty")).unwrap();
+    let server = Server::start(served.path(), &["--allow-put", "--max-requests", "4"]);
+    let url = server.url("/");
+    let arguments = ["put", "--recursive", "--pin", &server.pin, &url];
+    let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
+    let send = |more: &[&str]| {
+        let top = top.to_str().unwrap();
+        run(&[&arguments[..], &two, &[top], more].concat())
+    };
+    // Twice: what is there is replaced.
+    for _ in 0..2 {
+        let output = send(&[]);
+        assert_exit(&output, 0);
+        let told = stderr(&output);
+        assert!(told.contains("600 files, 1.7 MiB in "), "{told}");
+        for number in 0..count {
+            let path = format!("top/{}/{number}", number % 7);
+            assert!(fs::read(served.path().join(path)).unwrap() == data(number * 10));
+        }
+        assert_eq!(names(&served.path().join("top/empty")), [""; 0]);
+    }
+    let output = send(&["--json", "--parallel", "1"]);
+    assert_exit(&output, 0);
+    assert_eq!(reports(&output).len(), count);
+
+    // One that is refused is told, and the others are sent.
+    fs::write(top.join(".secret"), "x").unwrap();
+    fs::write(top.join("plain"), "x").unwrap();
+    let output = send(&[]);
+    assert_exit(&output, 7);
+    let told = stderr(&output);
+    assert!(
+        told.contains("/top/.secret: the server answered 403"),
+        "{told}"
+    );
+    assert!(told.contains("601 files"), "{told}");
+    assert!(served.path().join("top/plain").exists());
+    // Without the option nothing is sent.
+    let top = top.to_str().unwrap();
+    let output = run(&["put", "--pin", &server.pin, &url, top]);
+    assert_exit(&output, 3);
+    assert!(
+        stderr(&output).contains("--recursive sends directories"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn several_files_are_sent() {
+    let (served, source) = directories(b"old");
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let files = ["a", "b c", "d"].map(|name| source.path().join(name));
+    for file in &files {
+        fs::write(file, file.as_os_str().as_encoded_bytes()).unwrap();
+    }
+    let (one, many) = (server.url("/file"), server.url("/"));
+    let put = |url: &str| {
+        let files = files.each_ref().map(|file| file.to_str().unwrap());
+        run(&[&["put", "--pin", &server.pin, url], &files[..]].concat())
+    };
+    let output = put(&one);
+    assert_exit(&output, 2);
+    assert!(
+        stderr(&output).contains("end it with a slash"),
+        "{output:?}"
+    );
+    assert_exit(&put(&many), 0);
+    assert_eq!(names(served.path()), ["a", "b c", "d", "file"]);
+    let sent = fs::read(served.path().join("b c")).unwrap();
+    assert_eq!(sent, files[1].as_os_str().as_encoded_bytes());
 }
