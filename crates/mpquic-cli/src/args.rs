@@ -18,7 +18,7 @@ use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::put::Put;
 use crate::rate::{Limit, Rate};
-use crate::reach::{Patience, Reach};
+use crate::reach::{Patience, Preference, Reach};
 use crate::serve_limits::LimitArgs;
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
@@ -193,6 +193,8 @@ pub(crate) struct Get {
     pub(crate) alpn: Vec<Alpn>,
     #[command(flatten)]
     pub(crate) reach: Reach,
+    #[command(flatten)]
+    pub(crate) preference: Preference,
     #[command(flatten)]
     pub(crate) patience: Patience,
     /// Receive at this rate at most, all files together, in bits per second with a unit, such as

@@ -10,6 +10,7 @@ use mpquic_core::PathStats;
 use mpquic_tokio::{Connection, VarInt};
 use tokio::time::MissedTickBehavior;
 
+use crate::backup;
 use crate::clients::AnyClient;
 use crate::clock;
 use crate::failure::{Cause, Failure};
@@ -343,6 +344,8 @@ impl<'a> Download<'a> {
                 hex(&expected)
             )));
         }
+        let mut paths = report::paths(&self.before.paths, &after.paths);
+        backup::mark(&mut paths, connection);
         let file = match destination {
             Destination::File(path) => Some(path.display().to_string()),
             Destination::Stdout | Destination::Nowhere => None,
@@ -353,7 +356,7 @@ impl<'a> Download<'a> {
             bytes: whole.bytes,
             seconds,
             sha256: hex(&whole.sha256),
-            paths: report::paths(&self.before.paths, &after.paths),
+            paths,
             extra_bytes_sent,
             extra_bytes_received,
             multipath: connection.is_multipath(),

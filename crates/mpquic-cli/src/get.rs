@@ -32,6 +32,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         quiet: args.quiet,
         datagrams: false,
         rate: args.rate,
+        backup: &args.preference.backup,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let on_one_connection = match args.reconnect {

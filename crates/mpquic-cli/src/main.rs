@@ -17,6 +17,7 @@ use crate::signals::Signals;
 mod access_log;
 mod addresses;
 mod args;
+mod backup;
 mod bucket;
 mod clients;
 mod clock;

@@ -139,6 +139,7 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
         quiet: true,
         datagrams: false,
         rate: None,
+        backup: &[],
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let servers = sessions.addresses(url).await;

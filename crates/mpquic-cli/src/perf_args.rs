@@ -7,7 +7,7 @@ use http::Uri;
 
 use crate::options::parse_url;
 use crate::rate::Rate;
-use crate::reach::{Reach, Stall};
+use crate::reach::{Preference, Reach, Stall};
 
 /// Port of servers that are named without one: that of `mpquic serve`.
 const DEFAULT_PORT: u16 = 4433;
@@ -58,6 +58,8 @@ pub(crate) struct Perf {
     pub(crate) datagram_rate: Rate,
     #[command(flatten)]
     pub(crate) reach: Reach,
+    #[command(flatten)]
+    pub(crate) preference: Preference,
     #[command(flatten)]
     pub(crate) stall: Stall,
     /// Print JSON objects, one a line: `connected`, an `interval` now and then, and the `result` of

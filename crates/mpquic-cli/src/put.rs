@@ -17,7 +17,7 @@ use crate::outgoing::{self, Items};
 use crate::pace::Pace;
 use crate::progress::{Progress, REFRESH};
 use crate::rate::Rate;
-use crate::reach::{Patience, Reach};
+use crate::reach::{Patience, Preference, Reach};
 use crate::report::{rate, size};
 use crate::sending::{Sending, Total};
 use crate::session::{Purpose, Sessions};
@@ -43,6 +43,8 @@ pub(crate) struct Put {
     parallel: u16,
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    preference: Preference,
     #[command(flatten)]
     patience: Patience,
     /// Send at this rate at most, all files together, in bits per second with a unit, such as 800k,
@@ -74,6 +76,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             quiet: args.quiet,
             datagrams: false,
             rate: args.rate,
+            backup: &args.preference.backup,
         },
     )?;
     let sending = Sending {

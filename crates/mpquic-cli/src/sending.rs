@@ -13,6 +13,7 @@ use mpquic_tokio::Connection;
 use sha2::{Digest, Sha256};
 use tokio::time::MissedTickBehavior;
 
+use crate::backup;
 use crate::clients::AnyClient;
 use crate::clock;
 use crate::failure::{Cause, Failure};
@@ -244,12 +245,14 @@ impl Sending<'_> {
 fn report_of(connection: &Connection, before: &Counters) -> Report {
     let after = Counters::new(connection.path_stats(), &connection.stats());
     let (extra_bytes_sent, extra_bytes_received) = after.extra_since(before);
+    let mut paths = report::paths(&before.paths, &after.paths);
+    backup::mark(&mut paths, connection);
     Report {
         url: String::new(),
         bytes: 0,
         seconds: 0.0,
         sha256: String::new(),
-        paths: report::paths(&before.paths, &after.paths),
+        paths,
         extra_bytes_sent,
         extra_bytes_received,
         multipath: connection.is_multipath(),

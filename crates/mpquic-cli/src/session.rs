@@ -12,6 +12,7 @@ use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
+use crate::backup;
 use crate::clients::Clients;
 use crate::drain::CLOSE_TIME;
 use crate::drill;
@@ -53,6 +54,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) datagrams: bool,
     /// The rate of the files.
     pub(crate) rate: Option<Rate>,
+    /// Where paths start that stand by.
+    pub(crate) backup: &'a [Local],
 }
 
 /// Makes connections as they are needed.
@@ -104,6 +107,7 @@ impl Session {
 impl<'a> Sessions<'a> {
     /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
     pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
+        backup::check(args, purpose.backup)?;
         let provider = Cipher::provider(args.connections.cipher);
         let trust = args.trust.trust();
         let verifier = Verifier::new(&trust, provider)?;
@@ -199,7 +203,7 @@ impl<'a> Sessions<'a> {
         let host = host(authority);
         let mut failure = Cause::Name.failed(format_args!("{host} has no address"));
         for address in self.addresses(url).await? {
-            let connected = match endpoint(self.reach, &self.reach.local, address) {
+            let connected = match self.endpoint(&self.reach.local, address) {
                 Ok(endpoint) => self.connect_to(endpoint, address, authority).await,
                 Err(error) => Err(error),
             };
@@ -256,7 +260,7 @@ impl<'a> Sessions<'a> {
         local: Option<&Local>,
         address: SocketAddr,
     ) -> Result<(Endpoint, Connection), Failure> {
-        let endpoint = endpoint(self.reach, local.map_or(&[], std::slice::from_ref), address)?;
+        let endpoint = self.endpoint(local.map_or(&[], std::slice::from_ref), address)?;
         let authority = authority(url)?;
         let (endpoint, connection, _) = self.connect_to(endpoint, address, authority).await?;
         Ok((endpoint, connection))
@@ -307,6 +311,46 @@ impl<'a> Sessions<'a> {
                 None => cannot_connect(&error),
             }),
         }
+    }
+
+    /// Sockets for these local addresses, or for every interface.
+    fn endpoint(&self, locals: &[Local], server: SocketAddr) -> Result<Endpoint, Failure> {
+        let args = self.reach;
+        let unusable = |error: &dyn Display| {
+            Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
+        };
+        let start = || {
+            let builder = Endpoint::builder();
+            let builder = builder.supported_versions(args.connections.versions.list());
+            backup::stand_by(builder, self.purpose.backup, locals)
+        };
+        let mut builder = start();
+        for local in locals {
+            builder = match local {
+                Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
+                Local::Interface(name) => builder.bind_interface(name),
+            };
+        }
+        // A socket bound to a network interface cannot reach a server on the same machine.
+        if locals.is_empty() && !is_ours(server.ip()) {
+            let all = start().all_interfaces();
+            let excluded = args.exclude.iter();
+            let all = excluded.fold(all, |all, name| all.exclude_interface(name));
+            match all.build() {
+                Ok(endpoint) => return Ok(endpoint),
+                // What the system chooses may be what is excluded.
+                Err(error) if !args.exclude.is_empty() => {
+                    return Err(unusable(&format_args!(
+                        "{error}, apart from those of --exclude"
+                    )));
+                }
+                Err(_) => {}
+            }
+        }
+        if locals.is_empty() {
+            builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
+        }
+        builder.build().map_err(|error| unusable(&error))
     }
 
     /// Tells the verifier what is known of a server, by the name that is returned.
@@ -383,41 +427,6 @@ async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
         Cause::Name.failed(format_args!("cannot find the address of {host}: {error}"))
     })?;
     Ok(addresses.collect())
-}
-
-/// Sockets for these local addresses, or for every interface.
-fn endpoint(args: &Reach, locals: &[Local], server: SocketAddr) -> Result<Endpoint, Failure> {
-    let unusable = |error: &dyn Display| {
-        Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
-    };
-    let start = || Endpoint::builder().supported_versions(args.connections.versions.list());
-    let mut builder = start();
-    for local in locals {
-        builder = match local {
-            Local::Address(ip) => builder.bind(SocketAddr::new(*ip, 0)),
-            Local::Interface(name) => builder.bind_interface(name),
-        };
-    }
-    // A socket bound to a network interface cannot reach a server on the same machine.
-    if locals.is_empty() && !is_ours(server.ip()) {
-        let all = start().all_interfaces();
-        let excluded = args.exclude.iter();
-        let all = excluded.fold(all, |all, name| all.exclude_interface(name));
-        match all.build() {
-            Ok(endpoint) => return Ok(endpoint),
-            // What the system chooses may be what is excluded.
-            Err(error) if !args.exclude.is_empty() => {
-                return Err(unusable(&format_args!(
-                    "{error}, apart from those of --exclude"
-                )));
-            }
-            Err(_) => {}
-        }
-    }
-    if locals.is_empty() {
-        builder = builder.bind(SocketAddr::new(unspecified(server.ip()), 0));
-    }
-    builder.build().map_err(|error| unusable(&error))
 }
 
 fn unspecified(family: IpAddr) -> IpAddr {

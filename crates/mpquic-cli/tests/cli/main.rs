@@ -1,5 +1,6 @@
 //! The tool as its users run it: exit codes, what it prints, what it writes.
 
+mod backup;
 mod ending;
 mod exit_codes;
 mod http3;

@@ -1,0 +1,157 @@
+//! Paths that stand by: `--backup`.
+
+use std::net::IpAddr;
+
+use mpquic_core::PathStatus;
+use mpquic_tokio::{Connection, EndpointBuilder, InterfaceAddress, PathId, interface_addresses};
+
+use crate::failure::Failure;
+use crate::options::Local;
+use crate::reach::Reach;
+use crate::report::PathReport;
+
+/// Makes sure that paths start from there at all.
+pub(crate) fn check(reach: &Reach, backups: &[Local]) -> Result<(), Failure> {
+    if backups.is_empty() {
+        return Ok(());
+    }
+    let listed = interface_addresses()
+        .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))?;
+    let unused = backups.iter().find_map(|backup| {
+        let why = why_unused(reach, backup, &listed)?;
+        Some((backup, why))
+    });
+    match unused {
+        None => Ok(()),
+        Some((backup, why)) => {
+            let name = match backup {
+                Local::Address(address) => address.to_string(),
+                Local::Interface(name) => name.clone(),
+            };
+            Err(Failure::usage(format!("--backup {name}: {why}")))
+        }
+    }
+}
+
+/// Why no path starts from there, if none does.
+fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Option<&'static str> {
+    let interface = match backup {
+        Local::Interface(name) => Some(name),
+        Local::Address(address) => interface_of(*address, listed),
+    };
+    if interface.is_some_and(|name| reach.exclude.contains(name)) {
+        return Some("it is left out by --exclude; expected an interface that is used");
+    }
+    if !reach.local.is_empty() {
+        let is_it = |local: &Local| match (local, backup) {
+            (Local::Address(address), Local::Interface(name)) => {
+                interface_of(*address, listed) == Some(name)
+            }
+            (Local::Interface(name), Local::Address(_)) => interface == Some(name),
+            (local, backup) => local == backup,
+        };
+        let is_used = reach.local.iter().any(is_it);
+        return (!is_used).then_some("no path starts from there; expected one of --local");
+    }
+    let is_used = |listed: &&InterfaceAddress| {
+        let is_it = match backup {
+            Local::Address(address) => listed.ip == *address,
+            Local::Interface(name) => listed.name == *name,
+        };
+        is_it && listed.left_out.is_none()
+    };
+    let told = "it is left out unless --local names it; `mpquic paths` lists what is used";
+    listed.iter().find(is_used).is_none().then_some(told)
+}
+
+fn interface_of(address: IpAddr, listed: &[InterfaceAddress]) -> Option<&String> {
+    let listed = listed.iter().find(|listed| listed.ip == address);
+    listed.map(|listed| &listed.name)
+}
+
+/// Lets paths from there stand by.
+pub(crate) fn stand_by(
+    mut builder: EndpointBuilder,
+    backups: &[Local],
+    locals: &[Local],
+) -> EndpointBuilder {
+    if backups.is_empty() {
+        return builder;
+    }
+    let listed = interface_addresses().unwrap_or_default();
+    for backup in backups {
+        builder = match backup {
+            Local::Address(address) => builder.backup_address(*address),
+            Local::Interface(name) => {
+                // Sockets of --local ADDR are bound to no interface.
+                let named = locals.iter().filter_map(|local| match local {
+                    Local::Address(address) => Some(*address),
+                    Local::Interface(_) => None,
+                });
+                let of_it = named.filter(|address| interface_of(*address, &listed) == Some(name));
+                of_it.fold(builder.backup_interface(name), |builder, address| {
+                    builder.backup_address(address)
+                })
+            }
+        };
+    }
+    builder
+}
+
+/// Says of paths that they stand by, as far as they do.
+pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
+    for report in paths.iter_mut().filter(|report| report.state == "active") {
+        let path = connection.path(PathId(report.id));
+        let status = path.and_then(|path| path.status().ok());
+        if status.is_some_and(|(ours, _)| ours == PathStatus::Backup) {
+            report.state = "backup";
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        reach: Reach,
+    }
+
+    #[test]
+    fn what_is_not_used_cannot_stand_by() {
+        let loopback = interface_addresses().unwrap();
+        let loopback = loopback.iter().find(|listed| listed.ip.is_loopback());
+        let name = loopback.unwrap().name.clone();
+        let why = |arguments: &[&str], backup: &Local| {
+            let arguments = ["x"].iter().chain(arguments);
+            let reach = Line::try_parse_from(arguments).unwrap().reach;
+            check(&reach, std::slice::from_ref(backup)).err()
+        };
+        let interface = Local::Interface(name.clone());
+        let address = |last| Local::Address(IpAddr::from([127, 0, 0, last]));
+        let both = ["--local", "127.0.0.1", "--local", &name];
+        for (arguments, backup, told) in [
+            (&both[..], &interface, None),
+            (&both[..2], &interface, None),
+            (&both[2..], &address(1), None),
+            (&both[..2], &address(1), None),
+            (&both[..2], &address(2), Some("expected one of --local")),
+            (&[], &interface, Some("unless --local names it")),
+            (&["--exclude", &name], &interface, Some("by --exclude")),
+        ] {
+            let failure = why(arguments, backup);
+            let message = failure.as_ref().map(Failure::message);
+            let is_told = match (message, told) {
+                (Some(message), Some(told)) => {
+                    message.starts_with("--backup ") && message.contains(told)
+                }
+                (message, told) => message == told,
+            };
+            assert!(is_told, "{arguments:?} {backup:?}: {message:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `--backup`: what stands by carries data only while nothing else works.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{Server, assert_exit, data, directories, reports, run, stderr};
+
+const TWO: [&str; 4] = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
+
+/// Bytes of each path, from its address.
+fn carried(report: &Value, counter: &str) -> [(String, u64, String); 2] {
+    ["127.0.0.1:", "127.0.0.2:"].map(|address| {
+        let paths = report["paths"].as_array().unwrap().iter();
+        let of_it = |path: &&Value| path["local"].as_str().unwrap().starts_with(address);
+        let path = paths.filter(of_it).next().unwrap();
+        let state = path["state"].as_str().unwrap().to_owned();
+        (address.to_owned(), path[counter].as_u64().unwrap(), state)
+    })
+}
+
+#[test]
+fn a_path_that_stands_by_carries_next_to_nothing() {
+    let content = data(24 << 20);
+    let (served, target) = directories(&content);
+    let server = Server::start(
+        served.path(),
+        &["--allow-put", "--scheduler", "round-robin"],
+    );
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    // The first one, where the handshake would run.
+    let backup = [
+        "--backup",
+        "127.0.0.1",
+        "--scheduler",
+        "round-robin",
+        "--json",
+    ];
+    let output = server.get("/file", &[&TWO[..], &backup, &["-o", file]].concat());
+    assert_exit(&output, 0);
+    assert!(fs::read(file).unwrap() == content);
+    let url = server.url("/other");
+    let put = ["put", "--pin", &server.pin, &url, file];
+    let sent = run(&[&put[..], &TWO, &backup].concat());
+    assert_exit(&sent, 0);
+    for (output, counter) in [(output, "bytes_received"), (sent, "bytes_sent")] {
+        let report = &reports(&output)[0];
+        let [first, second] = carried(report, counter);
+        assert!(second.1 >= content.len() as u64, "{report}");
+        // Probes, and what it repeats at the end.
+        assert!(first.1 < 2 << 20, "{report}");
+        assert_eq!(first.2, "backup", "{report}");
+    }
+}
+
+#[test]
+fn what_stands_by_must_be_used() {
+    let url = "https://localhost/file";
+    for (more, told) in [
+        (
+            &["--backup", "127.0.0.3"][..],
+            "--backup 127.0.0.3: no path starts from there",
+        ),
+        (&["--backup", "nothing"], "no such address or interface"),
+    ] {
+        let output = run(&[&["get", url, "-o", "-"], &TWO[..], more].concat());
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
+    let output = run(&["paths", url, "--backup", "127.0.0.1"]);
+    assert_exit(&output, 2);
+}
