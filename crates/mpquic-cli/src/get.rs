@@ -33,6 +33,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         datagrams: false,
         rate: args.rate,
         backup: &args.preference.backup,
+        weights: &[],
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let on_one_connection = match args.reconnect {

@@ -140,6 +140,7 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
         datagrams: false,
         rate: None,
         backup: &[],
+        weights: &[],
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let servers = sessions.addresses(url).await;

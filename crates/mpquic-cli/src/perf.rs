@@ -41,6 +41,7 @@ pub(crate) async fn run(args: Perf) -> Result<(), Failure> {
         datagrams: args.test.contains(&Test::Datagrams),
         rate: None,
         backup: &args.preference.backup,
+        weights: &[],
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let server = args.server.authority().map(|authority| authority.as_str());

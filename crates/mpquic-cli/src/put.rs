@@ -21,6 +21,7 @@ use crate::reach::{Patience, Preference, Reach};
 use crate::report::{rate, size};
 use crate::sending::{Sending, Total};
 use crate::session::{Purpose, Sessions};
+use crate::weight::{Weight, parse_weight};
 
 /// Send files over all paths at once
 ///
@@ -47,6 +48,10 @@ pub(crate) struct Put {
     preference: Preference,
     #[command(flatten)]
     patience: Patience,
+    /// Give paths from this local address or interface so many parts of what is sent; others get one;
+    /// repeat for several. What a path has no room for goes elsewhere
+    #[arg(long, value_name = "ADDR|IFACE=N", conflicts_with = "scheduler", value_parser = parse_weight)]
+    weight: Vec<Weight>,
     /// Send at this rate at most, all files together, in bits per second with a unit, such as 800k,
     /// 20M or 1.5G
     #[arg(long, value_name = "RATE")]
@@ -77,6 +82,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             datagrams: false,
             rate: args.rate,
             backup: &args.preference.backup,
+            weights: &args.weight,
         },
     )?;
     let sending = Sending {

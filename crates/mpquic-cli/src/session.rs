@@ -9,6 +9,7 @@ use futures_util::future::{FutureExt, Shared};
 use http::Uri;
 use http::uri::Authority;
 use mpquic_core::config::TransportOptions;
+use mpquic_sched::{SplitRatio, SplitWeights};
 use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint, VarInt, ZeroRttAccepted};
 use tokio::sync::Mutex;
 
@@ -25,6 +26,7 @@ use crate::rate::Rate;
 use crate::rate_limit::limited;
 use crate::reach::Reach;
 use crate::trust::{Trust, Verifier};
+use crate::weight::{self, Weight};
 
 /// Port of `https` URLs that name none.
 const DEFAULT_PORT: u16 = 443;
@@ -56,6 +58,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) rate: Option<Rate>,
     /// Where paths start that stand by.
     pub(crate) backup: &'a [Local],
+    /// The shares of paths.
+    pub(crate) weights: &'a [Weight],
 }
 
 /// Makes connections as they are needed.
@@ -66,6 +70,8 @@ pub(crate) struct Sessions<'a> {
     /// Set if servers are trusted when they are met first.
     known_hosts: Option<KnownHosts>,
     config: ClientConfig,
+    /// Those of the paths there are.
+    weights: SplitWeights,
     current: Mutex<Option<Session>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
     protocol: StdMutex<Option<Vec<u8>>>,
@@ -122,6 +128,10 @@ impl<'a> Sessions<'a> {
         if let Some(rate) = purpose.rate {
             hold_to(&mut transport, rate);
         }
+        let weights = SplitWeights::default();
+        if !purpose.weights.is_empty() {
+            transport.scheduler = SplitRatio::factory(&weights);
+        }
         transport.keep_alive_interval = Some(KEEP_ALIVE);
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
         let transport = transport.build().map_err(Failure::usage)?;
@@ -135,6 +145,7 @@ impl<'a> Sessions<'a> {
             verifier,
             known_hosts,
             config,
+            weights,
             current: Mutex::new(None),
             protocol: StdMutex::default(),
         })
@@ -211,6 +222,10 @@ impl<'a> Sessions<'a> {
                 Ok((endpoint, connection, zero_rtt)) => {
                     if zero_rtt.is_none() {
                         self.warn_if_single_path(&connection);
+                    }
+                    if !self.purpose.weights.is_empty() {
+                        let weights = self.weights.clone();
+                        weight::follow(&connection, self.purpose.weights.to_vec(), weights);
                     }
                     let steps = self.reach.connections.drill.steps.clone();
                     drill::start(&connection, Some(&endpoint), steps);

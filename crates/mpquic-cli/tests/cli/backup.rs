@@ -1,4 +1,4 @@
-//! `--backup`: what stands by carries data only while nothing else works.
+//! Which paths carry what: `--backup` and `--weight`.
 
 use std::fs;
 
@@ -70,4 +70,36 @@ fn what_stands_by_must_be_used() {
     }
     let output = run(&["paths", url, "--backup", "127.0.0.1"]);
     assert_exit(&output, 2);
+}
+
+/// Far from what the paths could carry.
+#[test]
+fn paths_carry_by_their_weights() {
+    let content = data(1 << 20);
+    let (served, _) = directories(&content);
+    let server = Server::start(served.path(), &["--allow-put"]);
+    let file = served.path().join("file");
+    let (url, file) = (server.url("/copy"), file.to_str().unwrap());
+    let put = ["put", "--pin", &server.pin, &url, file, "--json"];
+    let slow = ["--rate", "8M", "--weight", "127.0.0.2=4"];
+    let output = run(&[&put[..], &TWO, &slow].concat());
+    assert_exit(&output, 0);
+    assert!(fs::read(served.path().join("copy")).unwrap() == content);
+    let report = &reports(&output)[0];
+    let [first, second] = carried(report, "bytes_sent");
+    let ratio = second.1 as f64 / first.1 as f64;
+    // The first path is alone at the beginning.
+    assert!((2.5..5.0).contains(&ratio), "{ratio}: {report}");
+
+    for (more, told) in [
+        (&["--weight", "127.0.0.2"][..], "expected IFACE=N or ADDR=N"),
+        (
+            &["--weight", "127.0.0.2=1", "--scheduler", "lrf"],
+            "cannot be used with",
+        ),
+    ] {
+        let output = run(&[&put[..], more].concat());
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
 }

@@ -1,0 +1,83 @@
+//! Shares of paths: `--weight`.
+
+use mpquic_sched::SplitWeights;
+use mpquic_tokio::{Connection, interface_addresses};
+
+use crate::options::{Local, parse_local};
+
+/// The share of paths for which none was set.
+const REST: f64 = 1.0;
+/// The largest weight.
+const MOST: f64 = 1000.0;
+
+/// The share of the paths from somewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Weight {
+    from: Local,
+    weight: f64,
+}
+
+pub(crate) fn parse_weight(text: &str) -> Result<Weight, String> {
+    let expected = "expected IFACE=N or ADDR=N, with N above 0 and up to 1000";
+    let (from, weight) = text.rsplit_once('=').ok_or(expected)?;
+    let weight = weight.parse().ok();
+    let weight = weight.filter(|weight| *weight > 0.0 && *weight <= MOST);
+    Ok(Weight {
+        weight: weight.ok_or(expected)?,
+        from: parse_local(from)?,
+    })
+}
+
+/// Sets the weights of a connection's paths as they come and go, on a task that ends with it.
+pub(crate) fn follow(connection: &Connection, wanted: Vec<Weight>, weights: SplitWeights) {
+    let connection = connection.clone();
+    let mut events = connection.path_events();
+    tokio::spawn(async move {
+        loop {
+            let listed = interface_addresses().unwrap_or_default();
+            let of = |wanted: &Weight, ip| match &wanted.from {
+                Local::Address(address) => *address == ip,
+                Local::Interface(name) => {
+                    let mut listed = listed.iter();
+                    listed.any(|listed| listed.ip == ip && listed.name == *name)
+                }
+            };
+            let set = connection.path_stats().into_iter().map(|path| {
+                let ip = path.four_tuple.local.ip();
+                let wanted = wanted.iter().find(|wanted| of(wanted, ip));
+                (path.id, wanted.map_or(REST, |wanted| wanted.weight))
+            });
+            weights.set(set);
+            if events.next().await.is_none() {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_read() {
+        let read = parse_weight("127.0.0.1=2.5").unwrap();
+        assert_eq!(read.from, Local::Address([127, 0, 0, 1].into()));
+        assert_eq!(read.weight, 2.5);
+        for wrong in ["", "127.0.0.1", "127.0.0.1=", "127.0.0.1=0", "127.0.0.1=-1"] {
+            assert!(
+                parse_weight(wrong)
+                    .unwrap_err()
+                    .starts_with("expected IFACE=N")
+            );
+        }
+        for wrong in ["127.0.0.1=1001", "127.0.0.1=nan", "127.0.0.1=inf"] {
+            assert!(parse_weight(wrong).unwrap_err().contains("up to 1000"));
+        }
+        let missing = parse_weight("nothing=1").unwrap_err();
+        assert!(
+            missing.starts_with("no such address or interface"),
+            "{missing}"
+        );
+    }
+}
