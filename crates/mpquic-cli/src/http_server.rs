@@ -27,6 +27,7 @@ use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percen
 use crate::http_upload::{self, Taken};
 use crate::limits::OpenFile;
 use crate::selection::{Selection, Version};
+use crate::urgency;
 
 /// The method that makes a directory.
 const MKCOL: &str = "MKCOL";
@@ -157,6 +158,11 @@ async fn receive(session: &Session, request: RequestResolver<mpquic_h3::Connecti
     };
     let began = clock::now();
     let watch = watch(&session.connection, &stream);
+    let priority = urgency::stream_priority(request.headers());
+    if priority != 0 {
+        // One that is closed needs none.
+        let _ = watch.set_priority(priority);
+    }
     let (send, mut recv) = stream.split();
     let mut answer = Answer {
         session,

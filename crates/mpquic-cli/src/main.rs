@@ -79,6 +79,7 @@ mod stamp;
 mod testing;
 mod trust;
 mod upload;
+mod urgency;
 mod weight;
 
 /// How long an interrupted command takes to close its connections.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
 use http::{HeaderMap, Request, Response};
 use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::{OpenStreams, h3};
@@ -364,4 +365,55 @@ async fn read(
         body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
     }
     assert_eq!(body, number.to_string().as_bytes());
+}
+
+/// A page of 60 objects, requested at once, the images first: what the page needs to be shown comes
+/// before them (RFC 9218).
+#[tokio::test]
+async fn what_is_urgent_comes_first() {
+    let kinds = [
+        ("image", 40, 5),
+        ("script", 15, 2),
+        ("style", 4, 1),
+        ("page", 1, 0),
+    ];
+    let (served, _) = directories(b"");
+    let content = data(128 << 10);
+    let mut objects = Vec::new();
+    for (kind, count, urgency) in kinds {
+        for number in 0..count {
+            let name = format!("{kind}-{number}");
+            fs::write(served.path().join(&name), &content).unwrap();
+            objects.push((name, urgency));
+        }
+    }
+    let server = Server::start(served.path(), &["--max-requests", "60"]);
+    let client = Client::new(&server).await;
+    let mut streams = Vec::new();
+    for (name, urgency) in objects {
+        let request = Request::get(format!("https://localhost/{name}"));
+        let request = request.header("priority", format!("u={urgency}")).body(());
+        let mut requests = client.requests.clone();
+        let mut stream = requests.send_request(request.unwrap()).await.unwrap();
+        stream.finish().await.unwrap();
+        streams.push((stream, urgency));
+    }
+    let received = streams.into_iter().map(|(mut stream, urgency)| {
+        let content = &content;
+        async move {
+            assert_eq!(stream.recv_response().await.unwrap().status(), 200);
+            let mut body = Vec::new();
+            while let Some(mut data) = stream.recv_data().await.unwrap() {
+                body.extend_from_slice(&data.copy_to_bytes(data.remaining()));
+            }
+            assert!(body == *content);
+            urgency
+        }
+    });
+    let received = futures_util::stream::iter(received).buffer_unordered(60);
+    let order: Vec<_> = received.collect().await;
+    let place = |is: &dyn Fn(i32) -> bool| order.iter().rposition(|urgency| is(*urgency));
+    let urgent = place(&|urgency| urgency < 5).unwrap();
+    // The first images left before the server had heard of more.
+    assert!(urgent < 40, "{order:?}");
 }
