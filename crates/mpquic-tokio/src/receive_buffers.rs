@@ -123,7 +123,7 @@ impl Default for ReceiveBuffers {
     fn default() -> Self {
         let mut retired = Retired::new(LANE_SLAB);
         Self {
-            lanes: vec![retired.zeroed()],
+            lanes: vec![retired.empty()],
             meta: vec![RecvMeta::default()],
             retired,
             short: Slab::new(BytesMut::new()),
@@ -141,9 +141,13 @@ impl ReceiveBuffers {
         mut take: impl FnMut(&RecvMeta, BytesMut, SlabId),
     ) -> io::Result<usize> {
         for lane in &mut self.lanes {
-            if lane.memory.len() < MESSAGE {
-                let used = std::mem::replace(lane, self.retired.zeroed());
+            if lane.memory.capacity() < MESSAGE {
+                let used = std::mem::replace(lane, self.retired.empty());
                 self.retired.push(used);
+            }
+            // No more of a slab is zeroed than is received into, and just before that.
+            if lane.memory.len() < MESSAGE {
+                lane.memory.resize(MESSAGE, 0);
             }
         }
         let count = {
@@ -170,7 +174,7 @@ impl ReceiveBuffers {
             take(meta, short.split(), self.short.id);
         }
         if count == self.lanes.len() && count < MAX_LANES {
-            self.lanes.push(self.retired.zeroed());
+            self.lanes.push(self.retired.empty());
             self.meta.push(RecvMeta::default());
         }
         Ok(count)
@@ -250,20 +254,6 @@ impl Retired {
             BytesMut::with_capacity(self.size)
         }))
     }
-
-    /// A slab to receive into.
-    fn zeroed(&mut self) -> Slab {
-        Slab::new(match self.reclaim() {
-            Some(mut memory) => {
-                memory.resize(self.size, 0);
-                memory
-            }
-            None => {
-                self.allocated += self.size as u64;
-                BytesMut::zeroed(self.size)
-            }
-        })
-    }
 }
 
 #[cfg(test)]
@@ -309,7 +299,26 @@ mod tests {
             seen.insert(address / SHORT_SLAB);
         }
         assert!(seen.len() < 8, "{} slabs", seen.len());
-        assert_eq!(lanes.lanes[0].memory.len(), LANE_SLAB);
+        assert_eq!(lanes.lanes[0].memory.capacity(), LANE_SLAB);
+    }
+
+    #[test]
+    fn no_more_of_a_slab_is_zeroed_than_is_received_into() {
+        let mut lanes = ReceiveBuffers::default();
+        let mut addresses = Vec::new();
+        for count in 1..=4 {
+            let (address, _message) = deliver(&mut lanes, 16_000);
+            addresses.push(address);
+            let memory = &lanes.lanes[0].memory;
+            assert_eq!(memory.len(), MESSAGE - 16_000);
+            assert_eq!(memory.capacity(), LANE_SLAB - count * 16_000);
+        }
+        // All are cut off one slab, which is used until there is no room for another message.
+        assert!(addresses.is_sorted_by(|a, b| a + 16_000 == *b));
+        deliver(&mut lanes, 16_000);
+        assert_eq!(lanes.lanes[0].memory.capacity(), LANE_SLAB - 5 * 16_000);
+        deliver(&mut lanes, 16_000);
+        assert_eq!(lanes.lanes[0].memory.capacity(), LANE_SLAB - 16_000);
     }
 
     #[test]
