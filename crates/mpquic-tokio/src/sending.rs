@@ -22,7 +22,7 @@ const MAX_TRAINS: usize = 16;
 /// Once so many bytes of trains are built, they are sent. Short trains are sent several at a time, so
 /// that the code of the kernel and ours need not take turns in the CPU's caches for each of them, and
 /// so that who receives them finds more to do whenever it is woken.
-const MAX_BATCH: usize = 1 << 16;
+const MAX_BATCH: usize = 1 << 17;
 /// Trains kept for a socket whose buffer is full. More are dropped, as a full queue in the network
 /// would do.
 const MAX_UNSENT: usize = 8;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn short_trains_are_built_until_they_are_as_much_as_a_long_one() {
+    fn trains_are_built_until_there_are_enough_bytes() {
         let mut batch = Batch::default();
         let mut sizes = |bytes: usize, left: &mut usize| {
             let next = batch.build(left, |buffer| {
@@ -317,11 +317,11 @@ mod tests {
             Vec::from_iter(sizes)
         };
         let mut left = MAX_TRAINS;
-        assert_eq!(sizes(14_520, &mut left), [14_520; 5]);
-        assert_eq!(left, MAX_TRAINS - 5);
-        assert_eq!(sizes(MAX_BATCH, &mut left), [MAX_BATCH]);
-        assert_eq!(left, MAX_TRAINS - 6);
-        assert_eq!(sizes(1200, &mut left), vec![1200; MAX_TRAINS - 6]);
+        assert_eq!(sizes(14_520, &mut left), [14_520; 10]);
+        assert_eq!(left, MAX_TRAINS - 10);
+        assert_eq!(sizes(63_888, &mut left), [63_888; 3]);
+        assert_eq!(left, MAX_TRAINS - 13);
+        assert_eq!(sizes(1200, &mut left), vec![1200; MAX_TRAINS - 13]);
         assert_eq!(left, 0);
         assert_eq!(sizes(1200, &mut left), []);
     }
