@@ -22,11 +22,15 @@ use crate::socket::{self, Socket};
 const MAX_FAILURES: u32 = 100;
 /// How long it rests.
 const PAUSE: Duration = Duration::from_millis(10);
-/// After so many bytes or batches, connections answer and applications read before more is received:
-/// what they read is still in the cache then, and buffers with a limit, like that of DATAGRAMs, do not
-/// overflow.
+/// After so many bytes or batches, applications read before more is received: what they read is still
+/// in the cache then, and buffers with a limit, like that of DATAGRAMs, do not overflow.
 const ENOUGH: usize = 1 << 16;
 const MAX_BATCHES: usize = 4;
+/// After so many bytes, connections, or so much time, connections answer even if there is more to
+/// receive. The time is far less than the delay of acknowledgements that peers expect.
+const MAX_UNANSWERED: usize = 1 << 17;
+const MAX_UNANSWERED_CONNECTIONS: usize = 32;
+const MAX_UNANSWERED_TIME: Duration = Duration::from_millis(1);
 
 /// Reads a socket until it or the endpoint is closed.
 pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socket>) {
@@ -37,9 +41,9 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
     loop {
         tokio::select! {
             biased;
-            () = &mut closed => return,
+            () = &mut closed => return reader.answer(),
             // Only a call that finds nothing tells that all was read.
-            () = std::future::ready(()), if reader.is_unread => {}
+            () = std::future::ready(()), if reader.is_unread || reader.unanswered.any() => {}
             result = socket.readable() => if let Err(error) = result {
                 tracing::warn!(%error, local = %socket.local(), "socket failed");
                 return;
@@ -48,13 +52,13 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         // Connections contain their own panics. This is for what runs besides, such as a generator of
         // connection IDs that the application has written: the socket must not go deaf.
         match catch_unwind(AssertUnwindSafe(|| reader.run(&socket))) {
-            Ok(Ok(Left::Maybe)) => failures = 0,
             // The runtime knows that the socket is empty: `readable` lets others run.
             Ok(Ok(Left::Nothing)) => {
                 failures = 0;
                 tokio::task::coop::consume_budget().await;
                 continue;
             }
+            Ok(Ok(Left::Maybe)) => failures = 0,
             // ICMP errors and the like do not concern the next datagram.
             Ok(Err(error)) => {
                 tracing::debug!(%error, local = %socket.local(), "receive");
@@ -63,7 +67,9 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
             Err(panic) => {
                 let message = message_of(&*panic);
                 tracing::error!(message, "panicked, datagrams are lost");
+                let unanswered = std::mem::take(&mut reader.unanswered);
                 reader = Reader::new(&endpoint);
+                reader.unanswered = unanswered;
             }
         }
         tokio::task::yield_now().await;
@@ -98,8 +104,44 @@ struct Reader<'a> {
     /// The last call filled all buffers, so there may be more to read.
     is_unread: bool,
     batch: Batch,
-    /// Connections that received something and have not sent anything since.
-    unanswered: Vec<Arc<ConnectionState>>,
+    unanswered: Unanswered,
+}
+
+/// Connections that received something and have not been asked since what they have to send.
+#[derive(Default)]
+struct Unanswered {
+    connections: Vec<Arc<ConnectionState>>,
+    /// What arrived since the last answers.
+    bytes: usize,
+    /// When the first of it arrived, and the last.
+    since: Option<(Instant, Instant)>,
+}
+
+impl Unanswered {
+    fn any(&self) -> bool {
+        !self.connections.is_empty()
+    }
+
+    fn push(&mut self, connection: Arc<ConnectionState>) {
+        let is_known = |known: &Arc<_>| Arc::ptr_eq(known, &connection);
+        if !self.connections.iter().any(is_known) {
+            self.connections.push(connection);
+        }
+    }
+
+    fn on_received(&mut self, now: Instant, bytes: usize) {
+        self.bytes += bytes;
+        self.since = Some((self.since.map_or(now, |(first, _)| first), now));
+    }
+
+    /// True if answers must not wait any longer.
+    fn is_enough(&self) -> bool {
+        self.bytes >= MAX_UNANSWERED
+            || self.connections.len() >= MAX_UNANSWERED_CONNECTIONS
+            || self
+                .since
+                .is_some_and(|(first, last)| last >= first + MAX_UNANSWERED_TIME)
+    }
 }
 
 impl Drop for Reader<'_> {
@@ -142,7 +184,7 @@ impl<'a> Reader<'a> {
             held: 0,
             is_unread: false,
             batch: Batch::default(),
-            unanswered: Vec::new(),
+            unanswered: Unanswered::default(),
         }
     }
 
@@ -159,9 +201,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes what is in the socket, or enough of it, and runs the connections it belongs to. They
-    /// answer in the end, so that one acknowledgement answers as much as possible. Fails if nothing
-    /// can be read.
+    /// Takes what is in the socket, or enough of it, and hands it to the connections it belongs to.
+    /// They answer once nothing is left or so much arrived, so that one acknowledgement answers as much
+    /// as possible. Fails if nothing can be read.
     fn run(&mut self, socket: &Socket) -> io::Result<Left> {
         let mut received = 0;
         let mut left = Left::Maybe;
@@ -176,7 +218,10 @@ impl<'a> Reader<'a> {
                     left = Left::Nothing;
                     self.set_unread(false);
                 }
-                Err(error) if received == 0 => return Err(error),
+                Err(error) if received == 0 => {
+                    self.answer();
+                    return Err(error);
+                }
                 Err(error) => {
                     tracing::debug!(%error, local = %socket.local(), "receive");
                     break;
@@ -186,18 +231,22 @@ impl<'a> Reader<'a> {
                 break;
             }
         }
-        self.answer();
+        if left == Left::Nothing || self.unanswered.is_enough() {
+            self.answer();
+        }
         Ok(left)
     }
 
     /// Lets the connections that received something send what is due.
     fn answer(&mut self) {
-        if self.unanswered.is_empty() {
-            return;
-        }
-        let now = clock::now();
-        for connection in self.unanswered.drain(..) {
-            connection.lock().answer(now);
+        let unanswered = &mut self.unanswered;
+        unanswered.bytes = 0;
+        unanswered.since = None;
+        if unanswered.any() {
+            let now = clock::now();
+            for connection in unanswered.connections.drain(..) {
+                connection.lock().answer(now);
+            }
         }
     }
 
@@ -258,10 +307,12 @@ impl<'a> Reader<'a> {
             let answers = connection.lock().receive(now, items.by_ref());
             // A connection that panicked leaves some of its own.
             items.for_each(drop);
-            let is_known = |known: &Arc<_>| Arc::ptr_eq(known, &connection);
-            if answers && !self.unanswered.iter().any(is_known) {
+            if answers {
                 self.unanswered.push(connection);
             }
+        }
+        if self.unanswered.any() {
+            self.unanswered.on_received(now, bytes);
         }
         Ok((count, bytes))
     }
@@ -320,5 +371,25 @@ impl Batch {
             },
         }
         self.routed.push(item);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_wait_for_bytes_or_time_and_no_longer() {
+        let start = Instant::now();
+        let mut unanswered = Unanswered::default();
+        unanswered.on_received(start, MAX_UNANSWERED - 1);
+        assert!(!unanswered.is_enough());
+        unanswered.on_received(start, 1);
+        assert!(unanswered.is_enough());
+        let mut unanswered = Unanswered::default();
+        for (micros, is_enough) in [(0, false), (500, false), (999, false), (1000, true)] {
+            unanswered.on_received(start + Duration::from_micros(micros), 1);
+            assert_eq!(unanswered.is_enough(), is_enough, "{micros} µs");
+        }
     }
 }
