@@ -488,7 +488,7 @@ fn try_send_datagram(
             mpquic_core::SendDatagramError::TooLarge => SendDatagramError::TooLarge,
             mpquic_core::SendDatagramError::Blocked => SendDatagramError::Blocked,
         })?;
-    engine.wrote(bytes);
+    engine.wrote_datagram(bytes);
     Ok(())
 }
 

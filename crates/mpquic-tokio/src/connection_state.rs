@@ -34,9 +34,12 @@ use crate::path_plan::PathPlan;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::sending::{Next, Sending};
 
-/// From this many written bytes on, a write is sent at once. Less waits for the connection's task,
-/// which sends several small writes together.
+/// From this many bytes written to streams on, they are sent at once. Less waits for the connection's
+/// task, which sends several small writes together. Peers answer what is in streams, so they should
+/// not have to wait until all of many tasks have written.
 const SEND_AT_ONCE: usize = 16 << 10;
+/// The same for DATAGRAMs: as many as the longest train carries.
+const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
 /// Path events kept for a slow listener.
 const PATH_EVENTS: usize = 64;
 
@@ -323,10 +326,19 @@ impl LockedConnection<'_> {
         !completed
     }
 
-    /// The application wrote `bytes`: sends now if that fills datagrams, or soon otherwise.
+    /// The application wrote `bytes` to a stream: sends now if that fills datagrams, or soon otherwise.
     pub(crate) fn wrote(&mut self, bytes: usize) {
+        self.send_from(SEND_AT_ONCE, bytes);
+    }
+
+    /// The same for `bytes` in a DATAGRAM.
+    pub(crate) fn wrote_datagram(&mut self, bytes: usize) {
+        self.send_from(SEND_DATAGRAMS_AT_ONCE, bytes);
+    }
+
+    fn send_from(&mut self, enough: usize, bytes: usize) {
         self.written += bytes;
-        if self.written >= SEND_AT_ONCE {
+        if self.written >= enough {
             self.run(clock::now());
         } else {
             self.wake_task();

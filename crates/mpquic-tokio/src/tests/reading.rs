@@ -97,3 +97,21 @@ async fn a_lot_that_arrived_together_is_acknowledged_several_times() -> TestResu
     assert!((3..=5).contains(&answers), "{answers}");
     Ok(())
 }
+
+/// They are not sent in small groups while the application goes on writing.
+#[tokio::test(start_paused = true)]
+async fn datagrams_leave_in_full_trains() -> TestResult {
+    let pair = unpaced(40)?;
+    let (a, b) = pair.connect().await?;
+    transfer(&a, &b, 2_000_000).await?;
+    sleep(Duration::from_secs(1)).await;
+    pair.at_client[0].take_calls();
+    for _ in 0..40 {
+        a.send_datagram(vec![7; 1000].into())?;
+    }
+    sleep(DELAY).await;
+    let calls = pair.at_client[0].take_calls();
+    let datagrams = Vec::from_iter(calls.iter().map(|call| call.datagrams.len()));
+    assert_eq!(datagrams, [40]);
+    Ok(())
+}
