@@ -215,7 +215,7 @@ mod tests {
         }
         #[cfg(unix)]
         std::os::unix::fs::symlink(&top, top.join("a/loop")).unwrap();
-        let items = items(&url("https://host/into/"), &[top.clone()], true).unwrap();
+        let items = items(&url("https://host/into/"), std::slice::from_ref(&top), true).unwrap();
         let text = |urls: &mut dyn Iterator<Item = &Uri>| -> Vec<String> {
             urls.map(|url| url.path().to_owned()).collect()
         };

@@ -21,8 +21,8 @@ fn urgency(fields: &HeaderMap) -> Option<i32> {
     let members = values.flat_map(|value| value.split(','));
     let urgencies = members.filter_map(|member| member.trim().strip_prefix("u="));
     // Parameters mean nothing here.
-    let urgencies = urgencies.map(|value| value.split(';').next().unwrap_or_default());
-    let urgency = urgencies.last()?.trim().parse().ok()?;
+    let mut urgencies = urgencies.map(|value| value.split(';').next().unwrap_or_default());
+    let urgency = urgencies.next_back()?.trim().parse().ok()?;
     (0..=LEAST).contains(&urgency).then_some(urgency)
 }
 

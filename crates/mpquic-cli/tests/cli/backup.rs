@@ -11,9 +11,9 @@ const TWO: [&str; 4] = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
 /// Bytes of each path, from its address.
 fn carried(report: &Value, counter: &str) -> [(String, u64, String); 2] {
     ["127.0.0.1:", "127.0.0.2:"].map(|address| {
-        let paths = report["paths"].as_array().unwrap().iter();
+        let mut paths = report["paths"].as_array().unwrap().iter();
         let of_it = |path: &&Value| path["local"].as_str().unwrap().starts_with(address);
-        let path = paths.filter(of_it).next().unwrap();
+        let path = paths.find(of_it).unwrap();
         let state = path["state"].as_str().unwrap().to_owned();
         (address.to_owned(), path[counter].as_u64().unwrap(), state)
     })

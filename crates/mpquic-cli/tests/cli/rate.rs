@@ -2,7 +2,8 @@
 //! take longer.
 
 use std::fs;
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use crate::{Server, assert_exit, data, directories, mpquic, reports, run, stderr};
 
