@@ -159,8 +159,10 @@ async fn until_interrupted(
     result
 }
 
-fn list(rows: impl Iterator<Item = (&'static str, &'static str, &'static str)>) {
+fn list(rows: impl Iterator<Item = (&'static str, &'static str, &'static str)> + Clone) {
+    let width = rows.clone().map(|(name, ..)| name.len()).max();
+    let width = width.unwrap_or(0);
     for (name, description, source) in rows {
-        println!("{name:12} {description} [{source}]");
+        println!("{name:width$}  {description} [{source}]");
     }
 }

@@ -706,6 +706,13 @@ fn the_demo_shows_an_outage() {
 #[test]
 fn the_lists_name_their_sources() {
     let schedulers = stdout(&run(&["schedulers"]));
+    // The descriptions begin one below the other.
+    let columns = schedulers.lines().map(|line| {
+        let (name, rest) = line.split_once("  ").unwrap();
+        name.len() + rest.len() - rest.trim_start().len()
+    });
+    let columns: BTreeSet<_> = columns.collect();
+    assert_eq!(columns.len(), 1, "{schedulers}");
     for name in ["lrf", "round-robin", "backup"] {
         assert!(
             schedulers.lines().any(|line| line.starts_with(name)),
