@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use mpquic_lab::Policies;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -120,8 +120,8 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
-            Command::Completions(args) => manual::completions(&args),
-            Command::Man(args) => manual::man(&args),
+            Command::Completions(args) => manual::completions(&args, Cli::command()),
+            Command::Man(args) => manual::man(&args, Cli::command()),
             Command::Schedulers => {
                 list(
                     mpquic_sched::list()

@@ -4,10 +4,9 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::args::Cli;
 use crate::failure::{Cause, Failure};
 
 /// Print a script that completes command lines of mpquic in a shell
@@ -33,17 +32,19 @@ pub(crate) struct Man {
     dir: PathBuf,
 }
 
-pub(crate) fn completions(args: &Completions) -> Result<(), Failure> {
+/// Of this command and all below it.
+pub(crate) fn completions(args: &Completions, mut command: Command) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "mpquic", &mut script);
+    clap_complete::generate(args.shell, &mut command, "mpquic", &mut script);
     let written = io::stdout().write_all(&script);
     written
         .map_err(|error| Cause::File.failed(format_args!("cannot write standard output: {error}")))
 }
 
-pub(crate) fn man(args: &Man) -> Result<(), Failure> {
+/// Of this command and all below it.
+pub(crate) fn man(args: &Man, command: Command) -> Result<(), Failure> {
     let made = fs::create_dir_all(&args.dir);
-    let written = made.and_then(|()| clap_mangen::generate_to(Cli::command(), &args.dir));
+    let written = made.and_then(|()| clap_mangen::generate_to(command, &args.dir));
     written.map_err(|error| {
         let name = args.dir.display();
         Cause::File.failed(format_args!("cannot write to {name}: {error}"))
