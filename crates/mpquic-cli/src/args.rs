@@ -16,9 +16,10 @@ use crate::manual::{Completions, Man};
 use crate::options::{Alpn, Connections, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
+use crate::preference::Preference;
 use crate::put::Put;
 use crate::rate::{Limit, Rate};
-use crate::reach::{Patience, Preference, Reach};
+use crate::reach::{Patience, Reach};
 use crate::serve_limits::LimitArgs;
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).

@@ -11,7 +11,7 @@ use crate::reach::Reach;
 use crate::report::PathReport;
 
 /// Makes sure that paths start from there at all.
-pub(crate) fn check(reach: &Reach, backups: &[Local]) -> Result<(), Failure> {
+pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<(), Failure> {
     if backups.is_empty() {
         return Ok(());
     }
@@ -28,7 +28,7 @@ pub(crate) fn check(reach: &Reach, backups: &[Local]) -> Result<(), Failure> {
                 Local::Address(address) => address.to_string(),
                 Local::Interface(name) => name.clone(),
             };
-            Err(Failure::usage(format!("--backup {name}: {why}")))
+            Err(Failure::usage(format!("{option} {name}: {why}")))
         }
     }
 }
@@ -129,7 +129,7 @@ mod tests {
         let why = |arguments: &[&str], backup: &Local| {
             let arguments = ["x"].iter().chain(arguments);
             let reach = Line::try_parse_from(arguments).unwrap().reach;
-            check(&reach, std::slice::from_ref(backup)).err()
+            check(&reach, "--backup", std::slice::from_ref(backup)).err()
         };
         let interface = Local::Interface(name.clone());
         let address = |last| Local::Address(IpAddr::from([127, 0, 0, last]));

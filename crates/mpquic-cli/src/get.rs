@@ -34,6 +34,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         rate: args.rate,
         backup: &args.preference.backup,
         weights: &[],
+        costs: &args.preference.cost,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let on_one_connection = match args.reconnect {

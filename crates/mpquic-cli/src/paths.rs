@@ -141,6 +141,7 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
         rate: None,
         backup: &[],
         weights: &[],
+        costs: &[],
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let servers = sessions.addresses(url).await;

@@ -42,6 +42,7 @@ pub(crate) async fn run(args: Perf) -> Result<(), Failure> {
         rate: None,
         backup: &args.preference.backup,
         weights: &[],
+        costs: &args.preference.cost,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
     let server = args.server.authority().map(|authority| authority.as_str());

@@ -6,8 +6,9 @@ use clap::Args;
 use http::Uri;
 
 use crate::options::parse_url;
+use crate::preference::Preference;
 use crate::rate::Rate;
-use crate::reach::{Preference, Reach, Stall};
+use crate::reach::{Reach, Stall};
 
 /// Port of servers that are named without one: that of `mpquic serve`.
 const DEFAULT_PORT: u16 = 4433;

@@ -15,9 +15,10 @@ use crate::failure::{Cause, Failure};
 use crate::options::{Alpn, parse_url};
 use crate::outgoing::{self, Items};
 use crate::pace::Pace;
+use crate::preference::Preference;
 use crate::progress::{Progress, REFRESH};
 use crate::rate::Rate;
-use crate::reach::{Patience, Preference, Reach};
+use crate::reach::{Patience, Reach};
 use crate::report::{rate, size};
 use crate::sending::{Sending, Total};
 use crate::session::{Purpose, Sessions};
@@ -83,6 +84,7 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
             rate: args.rate,
             backup: &args.preference.backup,
             weights: &args.weight,
+            costs: &args.preference.cost,
         },
     )?;
     let sending = Sending {

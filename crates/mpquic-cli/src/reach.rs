@@ -62,12 +62,3 @@ impl Stall {
         Duration::from_secs(self.stall_timeout)
     }
 }
-
-// Which paths are used. (See above.)
-#[derive(Debug, Args)]
-pub(crate) struct Preference {
-    /// Send and receive over paths from this local address or interface only while no others work,
-    /// for example if it is paid by the byte; repeat for several
-    #[arg(long, value_name = "ADDR|IFACE", value_parser = parse_local)]
-    pub(crate) backup: Vec<Local>,
-}

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use crate::backup;
 use crate::clients::Clients;
+use crate::cost::{self, Cost};
 use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
@@ -60,6 +61,8 @@ pub(crate) struct Purpose<'a> {
     pub(crate) backup: &'a [Local],
     /// The shares of paths.
     pub(crate) weights: &'a [Weight],
+    /// What paths cost.
+    pub(crate) costs: &'a [Cost],
 }
 
 /// Makes connections as they are needed.
@@ -113,7 +116,9 @@ impl Session {
 impl<'a> Sessions<'a> {
     /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
     pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
-        backup::check(args, purpose.backup)?;
+        backup::check(args, "--backup", purpose.backup)?;
+        let priced: Vec<_> = purpose.costs.iter().map(|cost| cost.from.clone()).collect();
+        backup::check(args, "--cost", &priced)?;
         let provider = Cipher::provider(args.connections.cipher);
         let trust = args.trust.trust();
         let verifier = Verifier::new(&trust, provider)?;
@@ -222,6 +227,10 @@ impl<'a> Sessions<'a> {
                 Ok((endpoint, connection, zero_rtt)) => {
                     if zero_rtt.is_none() {
                         self.warn_if_single_path(&connection);
+                    }
+                    if !self.purpose.costs.is_empty() {
+                        let costs = self.purpose.costs.to_vec();
+                        cost::follow(&connection, costs, self.purpose.rate);
                     }
                     if !self.purpose.weights.is_empty() {
                         let weights = self.weights.clone();
@@ -334,10 +343,14 @@ impl<'a> Sessions<'a> {
         let unusable = |error: &dyn Display| {
             Cause::Connect.failed(format_args!("cannot use the local addresses: {error}"))
         };
+        // Until it is known what is needed, what costs something stands by.
+        let costs = self.purpose.costs.iter().filter(|cost| cost.cost > 0);
+        let costs = costs.map(|cost| cost.from.clone());
+        let backups: Vec<_> = self.purpose.backup.iter().cloned().chain(costs).collect();
         let start = || {
             let builder = Endpoint::builder();
             let builder = builder.supported_versions(args.connections.versions.list());
-            backup::stand_by(builder, self.purpose.backup, locals)
+            backup::stand_by(builder, &backups, locals)
         };
         let mut builder = start();
         for local in locals {

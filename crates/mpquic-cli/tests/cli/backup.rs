@@ -1,4 +1,4 @@
-//! Which paths carry what: `--backup` and `--weight`.
+//! Which paths carry what: `--backup`, `--cost` and `--weight`.
 
 use std::fs;
 
@@ -99,6 +99,42 @@ fn paths_carry_by_their_weights() {
         ),
     ] {
         let output = run(&[&put[..], more].concat());
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(told), "{output:?}");
+    }
+}
+
+/// The cheap path is enough for the rate, or there is none.
+#[test]
+fn what_costs_more_stands_by() {
+    let content = data(1 << 20);
+    let (served, target) = directories(&content);
+    let server = Server::start(served.path(), &["--scheduler", "round-robin"]);
+    let file = target.path().join("copy");
+    let file = file.to_str().unwrap();
+    let get = ["--cost", "127.0.0.1=1", "--json", "-o", file];
+    for rate in [&[][..], &["--rate", "8M"]] {
+        let output = server.get("/file", &[&TWO[..], &get, rate].concat());
+        assert_exit(&output, 0);
+        let report = &reports(&output)[0];
+        let [first, second] = carried(report, "bytes_received");
+        assert!(second.1 >= content.len() as u64, "{report}");
+        assert!(first.1 < 300_000, "{report}");
+        assert_eq!(first.2, "backup", "{report}");
+    }
+    let url = server.url("/file");
+    for (more, told) in [
+        (&["--cost", "127.0.0.2"][..], "expected IFACE=N or ADDR=N"),
+        (
+            &["--cost", "127.0.0.3=1"],
+            "--cost 127.0.0.3: no path starts from there",
+        ),
+        (
+            &["--cost", "127.0.0.2=1", "--backup", "127.0.0.1"],
+            "cannot be used with",
+        ),
+    ] {
+        let output = run(&[&["get", &url], &TWO[..], more].concat());
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(told), "{output:?}");
     }

@@ -1,0 +1,249 @@
+//! What paths cost: `--cost`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use mpquic_core::{PathState, PathStatus};
+use mpquic_tokio::{Connection, PathId, interface_addresses};
+use tokio::time::MissedTickBehavior;
+
+use crate::clock;
+use crate::options::{Local, parse_local};
+use crate::rate::Rate;
+
+/// The highest cost.
+const MOST: u32 = 1000;
+/// How often is looked.
+const LOOK: Duration = Duration::from_millis(500);
+/// The part of the wanted rate that is enough.
+const ENOUGH: f64 = 0.9;
+/// How long too little arrives before more is paid.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it is enough before less is paid, to see whether that is enough: at first, and at most. It
+/// doubles each time that it was not.
+const TRIAL: Duration = Duration::from_secs(10);
+const LONGEST_TRIAL: Duration = Duration::from_secs(320);
+
+/// What the paths from somewhere cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Cost {
+    pub(crate) from: Local,
+    pub(crate) cost: u32,
+}
+
+pub(crate) fn parse_cost(text: &str) -> Result<Cost, String> {
+    let expected = "expected IFACE=N or ADDR=N, with N from 0 to 1000";
+    let (from, cost) = text.rsplit_once('=').ok_or(expected)?;
+    let cost = cost.parse().ok().filter(|cost| *cost <= MOST);
+    Ok(Cost {
+        cost: cost.ok_or(expected)?,
+        from: parse_local(from)?,
+    })
+}
+
+/// How much is paid.
+#[derive(Debug)]
+struct Policy {
+    /// Bytes per second.
+    wanted: Option<f64>,
+    /// Paths that cost no more are used.
+    allowed: u32,
+    /// Since when it is too little, or enough.
+    short_since: Option<Instant>,
+    enough_since: Option<Instant>,
+    /// When less was paid the last time.
+    saved_at: Option<Instant>,
+    trial: Duration,
+}
+
+impl Policy {
+    fn new(wanted: Option<Rate>) -> Self {
+        Self {
+            wanted: wanted.map(|rate| rate.bytes_per_second() as f64),
+            allowed: 0,
+            short_since: None,
+            enough_since: None,
+            saved_at: None,
+            trial: TRIAL,
+        }
+    }
+
+    /// Says what the dearest path may cost, of those that work, at this rate in bytes per second.
+    fn look(&mut self, now: Instant, working: &[u32], rate: f64) -> u32 {
+        let of = |is: &dyn Fn(u32) -> bool| {
+            let costs = working.iter().copied();
+            costs.filter(|cost| is(*cost)).collect::<Vec<_>>()
+        };
+        let Some(cheapest) = working.iter().copied().min() else {
+            // The connection uses whatever answers.
+            return self.allowed;
+        };
+        let Some(wanted) = self.wanted else {
+            self.allowed = cheapest;
+            return cheapest;
+        };
+        let allowed = self.allowed;
+        let affordable = of(&|cost| cost <= allowed).into_iter().max();
+        self.allowed = affordable.unwrap_or(cheapest);
+        let allowed = self.allowed;
+        if rate >= ENOUGH * wanted {
+            self.short_since = None;
+            let since = *self.enough_since.get_or_insert(now);
+            let cheaper = of(&|cost| cost < allowed).into_iter().max();
+            if let Some(cheaper) = cheaper.filter(|_| now >= since + self.trial) {
+                self.allowed = cheaper;
+                self.enough_since = None;
+                self.saved_at = Some(now);
+            }
+        } else {
+            self.enough_since = None;
+            let since = *self.short_since.get_or_insert(now);
+            let dearer = of(&|cost| cost > allowed).into_iter().min();
+            if let Some(dearer) = dearer.filter(|_| now >= since + PATIENCE) {
+                self.allowed = dearer;
+                self.short_since = None;
+                let was_tried = self.saved_at.is_some_and(|at| now < at + 3 * PATIENCE);
+                self.trial = match was_tried {
+                    true => (2 * self.trial).min(LONGEST_TRIAL),
+                    false => TRIAL,
+                };
+            }
+        }
+        self.allowed
+    }
+}
+
+/// Decides which paths of a connection are used, on a task that ends with it.
+pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<Rate>) {
+    let connection = connection.clone();
+    tokio::spawn(async move {
+        let mut policy = Policy::new(wanted);
+        let mut last = (clock::now(), 0);
+        let mut told = BTreeMap::new();
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while connection.close_reason().is_none() {
+            looks.tick().await;
+            let now = clock::now();
+            let cost_of = prices(&connection, &costs);
+            let stats = connection.path_stats();
+            let (sent, received) = stats.iter().fold((0, 0), |(sent, received), path| {
+                (sent + path.bytes_sent, received + path.bytes_received)
+            });
+            // Of the direction that counts.
+            let carried: u64 = sent.max(received);
+            let time = (now - last.0).as_secs_f64().max(1e-3);
+            let rate = carried.saturating_sub(last.1) as f64 / time;
+            last = (now, carried);
+            let works = stats.iter().filter(|path| path.state == PathState::Active);
+            let working = works.filter_map(|path| cost_of.get(&path.id).copied());
+            let allowed = policy.look(now, &working.collect::<Vec<_>>(), rate);
+            for path in connection.paths() {
+                let cost = cost_of.get(&path.id()).copied().unwrap_or(0);
+                let status = match cost <= allowed {
+                    true => PathStatus::Available,
+                    false => PathStatus::Backup,
+                };
+                if told.insert(path.id(), status) != Some(status) {
+                    // One that is closed needs none.
+                    let _ = path.set_status(status);
+                }
+            }
+        }
+    });
+}
+
+/// What each path costs.
+fn prices(connection: &Connection, costs: &[Cost]) -> BTreeMap<PathId, u32> {
+    let listed = interface_addresses().unwrap_or_default();
+    let paths = connection.path_stats().into_iter().map(|path| {
+        let ip = path.four_tuple.local.ip();
+        let is_it = |cost: &&Cost| match &cost.from {
+            Local::Address(address) => *address == ip,
+            Local::Interface(name) => {
+                let mut listed = listed.iter();
+                listed.any(|listed| listed.ip == ip && listed.name == *name)
+            }
+        };
+        let cost = costs.iter().find(is_it);
+        (path.id, cost.map_or(0, |cost| cost.cost))
+    });
+    paths.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_read() {
+        let read = parse_cost("127.0.0.1=5").unwrap();
+        assert_eq!(read.from, Local::Address([127, 0, 0, 1].into()));
+        assert_eq!(read.cost, 5);
+        for wrong in [
+            "",
+            "127.0.0.1",
+            "127.0.0.1=",
+            "127.0.0.1=-1",
+            "127.0.0.1=1001",
+        ] {
+            let told = parse_cost(wrong).unwrap_err();
+            assert_eq!(told, "expected IFACE=N or ADDR=N, with N from 0 to 1000");
+        }
+    }
+
+    /// What is allowed, half a second for half a second, at these rates in Mbit/s.
+    fn allowed(
+        policy: &mut Policy,
+        from: &mut Instant,
+        working: &[u32],
+        rates: &[u32],
+    ) -> Vec<u32> {
+        let looks = rates.iter().map(|rate| {
+            *from += LOOK;
+            policy.look(*from, working, f64::from(*rate) * 1e6 / 8.0)
+        });
+        looks.collect()
+    }
+
+    #[test]
+    fn without_a_rate_the_cheapest_that_works_is_used() {
+        let mut policy = Policy::new(None);
+        let mut now = clock::now();
+        for (working, expected) in [
+            (&[0, 1, 5][..], 0),
+            (&[1, 5], 1),
+            (&[5], 5),
+            (&[], 5),
+            (&[1, 5], 1),
+            (&[0, 5], 0),
+        ] {
+            assert_eq!(allowed(&mut policy, &mut now, working, &[1]), [expected]);
+        }
+    }
+
+    #[test]
+    fn more_is_paid_while_the_cheap_paths_do_not_suffice() {
+        let mut policy = Policy::new(Some(Rate::mbit(20)));
+        let mut now = clock::now();
+        let mut looks =
+            |working: &[u32], rates: &[u32]| allowed(&mut policy, &mut now, working, rates);
+        let all = [0, 1, 5];
+        // A short dip changes nothing.
+        assert_eq!(looks(&all, &[20, 10, 10, 10, 20]), [0; 5]);
+        // Two seconds of too little do; and then two more.
+        assert_eq!(looks(&all, &[10; 10]), [0, 0, 0, 0, 1, 1, 1, 1, 1, 5]);
+        assert_eq!(looks(&all, &[10; 20]), [5; 20], "there is nothing dearer");
+        // After ten seconds of enough, less is tried, which fails: then after twenty.
+        let mut expected = vec![5; 20];
+        expected.push(1);
+        assert_eq!(looks(&all, &[20; 21]), expected);
+        assert_eq!(looks(&all, &[10; 5]), [1, 1, 1, 1, 5]);
+        let mut expected = vec![5; 40];
+        expected.push(1);
+        assert_eq!(looks(&all, &[20; 41]), expected);
+        // The cheap ones fail, and come back.
+        assert_eq!(looks(&[5], &[20; 2]), [5; 2]);
+        assert_eq!(looks(&[0], &[20; 2]), [0; 2]);
+    }
+}
