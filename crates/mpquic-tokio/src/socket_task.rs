@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn answers_wait_for_bytes_or_time_and_no_longer() {
-        let start = Instant::now();
+        let start = clock::now();
         let mut unanswered = Unanswered::default();
         unanswered.on_received(start, MAX_UNANSWERED - 1);
         assert!(!unanswered.is_enough());
