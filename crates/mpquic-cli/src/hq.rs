@@ -428,6 +428,17 @@ mod tests {
         assert_eq!(code, Some(VarInt::from_u32(STALLED)));
     }
 
+    /// Its end must not look like the end of what was there when it was opened.
+    #[tokio::test]
+    async fn a_file_that_shrinks_ends_with_an_error() {
+        let source = Anything::new(400_000).shrunk_to(300_000);
+        let served = serve(source, Limits::default());
+        let connection = served.connect(WINDOW).await;
+        let (_, mut recv) = request(&connection).await;
+        let code = soon(recv.received_reset()).await.unwrap();
+        assert_eq!(code, Some(VarInt::from_u32(SERVER_ERROR)));
+    }
+
     /// Those that stall make room for others, and sooner than otherwise.
     #[tokio::test]
     async fn when_no_more_files_may_be_open_the_slowest_client_gives_way() {

@@ -25,6 +25,8 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
 #[derive(Clone)]
 pub(crate) struct Anything {
     length: u64,
+    /// Bytes that are left of it by the time it is read.
+    left: u64,
     pub(crate) read: Arc<AtomicU64>,
     pub(crate) open: Arc<AtomicUsize>,
     /// The most that were open at a time.
@@ -35,10 +37,16 @@ impl Anything {
     pub(crate) fn new(length: u64) -> Self {
         Self {
             length,
+            left: length,
             read: Arc::default(),
             open: Arc::default(),
             most_open: Arc::default(),
         }
+    }
+
+    /// A file that has shrunk to so many bytes after it was opened.
+    pub(crate) fn shrunk_to(self, left: u64) -> Self {
+        Self { left, ..self }
     }
 }
 
@@ -51,7 +59,7 @@ impl Source for Anything {
             modified: None,
             reader: Box::new(Counted {
                 of: self.clone(),
-                left: self.length,
+                left: self.left,
             }),
         })
     }

@@ -53,6 +53,27 @@ impl Client {
     }
 }
 
+/// Its end must not look like the end of what was there when it was opened.
+#[tokio::test]
+async fn a_file_that_shrinks_ends_with_an_error() {
+    let source = Anything::new(400_000).shrunk_to(300_000);
+    let served = Served::start(source, Limits::default(), Alpn::H3);
+    let mut client = connect(&served, WINDOW).await;
+    let mut stream = soon(client.request()).await.unwrap();
+    let response = soon(stream.recv_response()).await.unwrap();
+    assert_eq!(response.headers()["content-length"], "400000");
+    let end = loop {
+        match soon(stream.recv_data()).await {
+            Ok(Some(_)) => {}
+            end => break end.map(|_| ()),
+        }
+    };
+    let Err(StreamError::RemoteTerminate { code, .. }) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(code, Code::H3_INTERNAL_ERROR);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn streams_that_stall_cost_others_nothing() {
     let source = Anything::new(1 << 20);

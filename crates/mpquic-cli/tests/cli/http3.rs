@@ -1,6 +1,7 @@
 //! `mpquic serve` as clients of HTTP/3 see it.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use bytes::{Buf, Bytes};
@@ -10,7 +11,7 @@ use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::{OpenStreams, h3};
 use mpquic_tokio::{ClientConfig, ConnectionError, Endpoint};
 
-use crate::{Server, data, directories};
+use crate::{Server, assert_loopback, data, directories};
 
 /// A client of a server, over two paths.
 pub(crate) struct Client {
@@ -29,6 +30,7 @@ impl Client {
             u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).unwrap()
         });
         let config = ClientConfig::with_pin(pin, &[mpquic_h3::ALPN]).unwrap();
+        assert_loopback(Ipv4Addr::new(127, 0, 0, 2));
         let endpoint = Endpoint::builder()
             .bind("127.0.0.1:0".parse().unwrap())
             .bind("127.0.0.2:0".parse().unwrap())

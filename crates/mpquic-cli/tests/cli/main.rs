@@ -18,7 +18,7 @@ mod resume;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -26,7 +26,23 @@ use std::time::Duration;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+/// For tests that tell loopback addresses apart. Linux has all of them, other systems the first.
+fn assert_loopback(ip: Ipv4Addr) {
+    if let Err(error) = UdpSocket::bind((ip, 0)) {
+        let how = format!("`sudo ifconfig lo0 alias {ip}` adds it on macOS");
+        panic!("this test needs the loopback address {ip} ({error}): {how}");
+    }
+}
+
+/// The command with these arguments; the loopback addresses among them are there.
 fn mpquic(arguments: &[&str]) -> Command {
+    let words = arguments
+        .iter()
+        .flat_map(|word| word.split(['=', ':', ',']));
+    let addresses = words.filter_map(|word| word.parse::<Ipv4Addr>().ok());
+    addresses
+        .filter(Ipv4Addr::is_loopback)
+        .for_each(assert_loopback);
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpquic"));
     command
         .args(arguments)
@@ -392,8 +408,8 @@ fn both_sides_write_logs_where_they_are_told() {
     let server = Server::start(served.path(), &arguments);
     let file = target.path().join("copy");
     let url = server.url("/file");
-    let output = mpquic(&["get", "--pin", &server.pin, &url])
-        .args(["--local", "127.0.0.1", "--local", "127.0.0.2"])
+    let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
+    let output = mpquic(&[&["get", "--pin", &server.pin, &url], &two[..]].concat())
         .args(["-o", file.to_str().unwrap()])
         .env("QLOGDIR", directory)
         .output()
@@ -701,6 +717,17 @@ fn the_demo_shows_an_outage() {
         carried(&paths[0]) >= carried(&paths[1]) + (4 << 20),
         "{report}"
     );
+}
+
+#[test]
+fn the_demo_keeps_to_its_rate() {
+    let output = run(&["demo", "--mib", "8", "--rate", "20", "--json"]);
+    assert_exit(&output, 0);
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let seconds = report["seconds"].as_f64().unwrap();
+    let bits = f64::from(8 << 20) * 8.0;
+    // Of both paths together, but for what may leave at once in the beginning.
+    assert!(bits / seconds < 44e6, "{report}");
 }
 
 #[test]
