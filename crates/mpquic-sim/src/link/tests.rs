@@ -269,3 +269,171 @@ fn equal_seeds_give_equal_runs_and_tracing_counts_every_byte() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+/// Delays over a link without a rate, in ms, of packets that are alone on it, so that they come out
+/// only when the link asks to be looked at.
+fn delays(config: LinkConfig, count: u32) -> Vec<f64> {
+    let t = start();
+    let mut link = Link::new(config, 11, t);
+    let sent = (0..count).flat_map(|number| {
+        let now = t + 200 * MS * number;
+        link.send(now, packet(100, number));
+        let out = drain(&mut link);
+        out.into_iter().map(move |(time, _)| time - now)
+    });
+    sent.map(|delay| delay.as_secs_f64() * 1e3).collect()
+}
+
+#[test]
+fn normal_jitter_has_its_deviation() {
+    let config = LinkConfig::new(f64::INFINITY, 50 * MS).normal_jitter(5 * MS);
+    let delays = delays(config, 5000);
+    let count = delays.len() as f64;
+    let mean = delays.iter().sum::<f64>() / count;
+    let variance = delays
+        .iter()
+        .map(|delay| (delay - mean).powi(2))
+        .sum::<f64>()
+        / count;
+    assert!((mean - 50.0).abs() < 0.3, "{mean}");
+    assert!((variance.sqrt() - 5.0).abs() < 0.3, "{}", variance.sqrt());
+    // Not uniform: a twentieth is more than two deviations away, and nothing near as far as ten.
+    let far = delays.iter().filter(|delay| (*delay - mean).abs() > 10.0);
+    let share = far.count() as f64 / count;
+    assert!((0.03..0.06).contains(&share), "{share}");
+    assert!(delays.iter().all(|delay| (delay - mean).abs() < 50.0));
+}
+
+#[test]
+fn late_packets_are_late_by_what_was_said() {
+    let config = LinkConfig::new(f64::INFINITY, 2 * MS).reorder(0.25, 5 * MS);
+    let mut delays: Vec<_> = delays(config, 1000)
+        .into_iter()
+        .map(|delay| delay.round() as u32)
+        .collect();
+    delays.sort_unstable();
+    delays.dedup();
+    assert_eq!(delays, [2, 7]);
+}
+
+#[test]
+fn both_states_of_bursts_lose_their_share() {
+    let t = start();
+    let mut config = LinkConfig::new(f64::INFINITY, MS);
+    config.loss = Loss::GilbertElliott {
+        to_bad: 0.1,
+        to_good: 0.3,
+        loss_good: 0.1,
+        loss_bad: 0.5,
+    };
+    let mut link = Link::new(config, 3, t);
+    let count = 100_000;
+    for i in 0..count {
+        link.send(t, packet(100, i));
+    }
+    let share = f64::from(count - drain(&mut link).len() as u32) / f64::from(count);
+    // A quarter of the time in the bad state.
+    let mean = 0.25 * 0.5 + 0.75 * 0.1;
+    assert!((share - mean).abs() < 0.01, "{share}");
+    let longest = link.counters().longest_loss;
+    assert!((5..30).contains(&longest), "{longest}");
+}
+
+#[test]
+fn variation_moves_delay_and_loss() {
+    let t = start();
+    let variation = Variation {
+        every: 100 * MS,
+        rate: 0.0,
+        delay: 0.1,
+        loss: 0.2,
+        seed: 9,
+    };
+    let probability = |link: &Link| match link.config().loss {
+        Loss::None => 0.0,
+        Loss::Bernoulli(probability) => probability,
+        Loss::GilbertElliott { .. } => panic!("another model"),
+    };
+    // Half of the draws around zero are negative, and lose nothing.
+    for (base, range, zeros) in [(0.0, 0.0..=0.2, 30..=70), (0.3, 0.1..=0.5, 0..=0)] {
+        let config = LinkConfig::new(8.0, 100 * MS).loss(base).vary(variation);
+        let mut link = Link::new(config, 1, t);
+        let (mut losses, mut delays) = (Vec::new(), Vec::new());
+        for step in 0..100 {
+            link.send(t + 100 * MS * step, packet(100, 0));
+            losses.push(probability(&link));
+            delays.push(link.config().delay);
+        }
+        assert!(losses.iter().all(|loss| range.contains(loss)));
+        let none = losses.iter().filter(|loss| **loss == 0.0).count();
+        assert!(zeros.contains(&none), "{none}");
+        losses.dedup();
+        assert!(losses.len() > 40, "{}", losses.len());
+        delays.dedup();
+        // A value for each interval, and not for every second one.
+        assert!(delays.len() > 90, "{}", delays.len());
+    }
+}
+
+#[test]
+fn a_delay_that_shrinks_counts_for_what_is_queued() {
+    let t = start();
+    let config = LinkConfig::new(8.0, 100 * MS).at(MS / 2, Change::Delay(MS));
+    let mut link = Link::new(config, 1, t);
+    link.send(t, packet(1000, 0));
+    let (time, _) = drain(&mut link).remove(0);
+    assert_eq!(time - t, 2 * MS);
+}
+
+#[test]
+fn every_change_takes_effect_now_and_by_schedule() {
+    let t = start();
+    let changes = [
+        Change::Rate(4.0),
+        Change::Delay(7 * MS),
+        Change::Jitter(Jitter::Normal(MS)),
+        Change::Loss(Loss::Bernoulli(0.5)),
+        Change::Duplicate(0.25),
+        Change::Reorder(0.125, 3 * MS),
+        Change::Corrupt(0.75),
+        Change::Queue(Backlog::packets(3)),
+        Change::Ecn(Some(Backlog::packets(2))),
+        Change::Mtu(1300),
+        Change::Outage(true),
+    ];
+    let mut expected = LinkConfig::new(4.0, 7 * MS)
+        .normal_jitter(MS)
+        .loss(0.5)
+        .duplicate(0.25)
+        .reorder(0.125, 3 * MS)
+        .corrupt(0.75)
+        .queue(Backlog::packets(3))
+        .ecn(Backlog::packets(2))
+        .mtu(1300);
+    expected.outage = true;
+    let plain = LinkConfig::new(8.0, MS);
+    let mut link = Link::new(plain.clone(), 1, t);
+    changes.iter().for_each(|change| link.change(t, change));
+    assert_eq!(*link.config(), expected);
+    let scheduled = changes
+        .iter()
+        .fold(plain.clone(), |config, change| config.at(MS, *change));
+    let mut link = Link::new(scheduled, 1, t);
+    link.send(t, packet(100, 0));
+    assert_eq!(*link.config(), plain);
+    link.send(t + MS, packet(100, 1));
+    assert_eq!(*link.config(), expected);
+}
+
+#[test]
+fn waits_are_counted() {
+    let t = start();
+    let mut link = Link::new(LinkConfig::new(8.0, MS), 1, t);
+    (0..4).for_each(|i| link.send(t, packet(1000, i)));
+    drain(&mut link);
+    let counters = link.counters();
+    assert_eq!(counters.departed, 4);
+    assert_eq!(counters.max_queue_delay, 3 * MS);
+    assert_eq!(counters.total_queue_delay, 6 * MS);
+    assert_eq!(counters.mean_queue_delay(), 3 * MS / 2);
+}
