@@ -411,3 +411,160 @@ fn a_full_log_ends_with_how_the_connection_ended() {
         assert!((limit..limit + 4000).contains(&size), "{size}");
     }
 }
+
+/// The logs of client and server of a transfer over two paths, after what was done with it.
+fn transferred(topology: &Topology, check: impl FnOnce(&mut Pair)) -> [Vec<Value>; 2] {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = logged(Setup::new().tls(), directory.path());
+    let mut pair = Pair::connected(topology, setup);
+    pair.open_all_paths();
+    pair.transfer(Side::Server, 3_000_000, Duration::from_secs(20));
+    check(&mut pair);
+    drop(pair);
+    ["client", "server"].map(|role| read(directory.path(), role))
+}
+
+#[test]
+fn losses_are_logged_on_their_path_once_each() {
+    let topology = Topology::new()
+        .path("wifi", LinkConfig::new(40.0, 8 * MS).loss(0.01))
+        .path("lte", LinkConfig::new(20.0, 30 * MS).loss(0.01));
+    let [client, server] = transferred(&topology, |_| {});
+    let packet = |record: &Value| {
+        let header = &record["data"]["header"];
+        let [path, number] = ["path_id", "packet_number"].map(|name| header[name].as_u64());
+        let kind = header["packet_type"].as_str().map(str::to_owned);
+        (path, kind, number)
+    };
+    let arrived: BTreeSet<_> = of(&client, "packet_received").map(packet).collect();
+    let mut under_way = BTreeSet::new();
+    let mut lost_on = BTreeSet::new();
+    for record in &server {
+        match record["name"].as_str() {
+            Some("quic:packet_sent") => assert!(under_way.insert(packet(record))),
+            Some("quic:packet_lost") => {
+                let lost = packet(record);
+                assert!(under_way.remove(&lost), "{record}");
+                // Nothing overtakes anything here.
+                assert!(!arrived.contains(&lost), "{record}");
+                assert_eq!(record["tuple"], lost.0.unwrap().to_string());
+                lost_on.extend(lost.0);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(lost_on, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn lengths_add_up_to_what_was_sent_and_received() {
+    let sum = |records: &[Value], names: &[&str]| -> u64 {
+        let of_names = names.iter().flat_map(|name| of(records, name));
+        let lengths = of_names.map(|record| record["data"]["raw"]["length"].as_u64().unwrap());
+        lengths.sum()
+    };
+    let mut expected = Vec::new();
+    let logs = transferred(&topology(), |pair| {
+        for side in [Side::Client, Side::Server] {
+            let stats = pair.connection(side).stats();
+            expected.push((stats.bytes_sent, stats.bytes_received));
+        }
+    });
+    for (records, (sent, received)) in logs.iter().zip(expected) {
+        assert_eq!(sum(records, &["packet_sent"]), sent);
+        assert_eq!(
+            sum(records, &["packet_received", "packet_dropped"]),
+            received
+        );
+    }
+}
+
+/// Values of events that are written when they change.
+#[test]
+fn nothing_is_said_twice() {
+    for records in transferred(&topology(), |_| {}) {
+        assert_eq!(of(&records, "tuple_assigned").count(), 2);
+        for path in [0, 1] {
+            let of_path = |event: &&Value| event["data"]["path_id"] == path;
+            let states: Vec<_> = of(&records, "ecn_state_updated").filter(of_path).collect();
+            assert!(
+                states
+                    .iter()
+                    .all(|event| event["tuple"] == path.to_string())
+            );
+            let new = states.iter().map(|event| &event["data"]["new"]);
+            let mut new: Vec<_> = new.collect();
+            let count = new.len();
+            new.dedup();
+            assert_eq!((new.len(), new.is_empty()), (count, false));
+            let mtus = of(&records, "mtu_updated").filter(of_path);
+            let mut mtus: Vec<_> = mtus
+                .map(|event| (&event["data"]["new"], &event["data"]["done"]))
+                .collect();
+            let count = mtus.len();
+            mtus.dedup();
+            assert_eq!(mtus.len(), count);
+            let mut known = serde_json::Map::new();
+            for event in of(&records, "recovery_metrics_updated").filter(of_path) {
+                let mut data = event["data"].as_object().unwrap().clone();
+                data.remove("path_id");
+                assert!(!data.is_empty());
+                for (name, value) in data {
+                    assert_ne!(known.insert(name, value.clone()), Some(value), "{event}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_are_dropped_on_the_path_they_came_on() {
+    let topology = Topology::new()
+        .path("wifi", LinkConfig::new(40.0, 8 * MS))
+        .path("lte", LinkConfig::new(20.0, 30 * MS).corrupt(0.02));
+    let [records, _] = transferred(&topology, |_| {});
+    let dropped = of(&records, "packet_dropped");
+    let mut dropped = dropped.filter(|event| event["data"]["trigger"] == "decryption_failure");
+    assert_eq!(dropped.next().unwrap()["tuple"], "1");
+    assert!(dropped.all(|event| event["tuple"] == "1"));
+}
+
+#[test]
+fn versions_are_those_of_either_side() {
+    let directory = tempfile::tempdir().unwrap();
+    let setup = logged(Setup::new().tls(), directory.path());
+    let setup = setup.versions(&[Version::V1], &[Version::V2, Version::V1]);
+    let mut pair = Pair::connected(&topology(), setup);
+    pair.transfer(Side::Client, 10_000, Duration::from_secs(10));
+    drop(pair);
+    for role in ["client", "server"] {
+        let records = read(directory.path(), role);
+        let data = &of(&records, "version_information").last().unwrap()["data"];
+        // But for those that mean nothing (RFC 9000 section 15).
+        let known = |name: &str| -> Vec<&str> {
+            let versions = data[name].as_array().unwrap().iter();
+            let versions = versions.map(|version| version.as_str().unwrap());
+            versions
+                .filter(|version| version.bytes().skip(1).step_by(2).any(|it| it != b'a'))
+                .collect()
+        };
+        assert_eq!(known("client_versions"), ["00000001"], "{role}");
+        assert_eq!(known("server_versions"), ["6b3343cf", "00000001"], "{role}");
+        assert_eq!(data["chosen_version"], "00000001");
+    }
+}
+
+/// Only keys that can be updated have a phase.
+#[test]
+fn key_phases_are_of_1rtt_keys() {
+    let [records, _] = transferred(&topology(), |_| {});
+    let updates: Vec<_> = of(&records, "key_updated").collect();
+    for event in &updates {
+        let is_one_rtt = event["data"]["key_type"]
+            .as_str()
+            .unwrap()
+            .contains("_1rtt_");
+        assert_eq!(event["data"]["key_phase"].is_u64(), is_one_rtt, "{event}");
+    }
+    assert!(updates.len() >= 6);
+}
