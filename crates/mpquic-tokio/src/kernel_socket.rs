@@ -65,3 +65,27 @@ impl KernelSocket {
         self.io.try_io(Interest::WRITABLE, send)
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
+
+    use super::*;
+
+    fn socket(address: &str) -> KernelSocket {
+        KernelSocket::new(std::net::UdpSocket::bind(address).unwrap()).unwrap()
+    }
+
+    /// RFC 9000 section 14: datagrams are not fragmented, and no ICMP message decides how large they
+    /// are (section 14.2.1). So says the system of our sockets.
+    #[tokio::test]
+    async fn rfc_9000_14_datagrams_are_not_fragmented() {
+        let v4 = socket("127.0.0.1:0");
+        let asked = sockopt::ip_mtu_discover(&v4.io).unwrap();
+        assert_eq!(asked, Ipv4PathMtuDiscovery::PROBE);
+        // It needs no address of this machine.
+        let v6 = socket("[::]:0");
+        let asked = sockopt::ipv6_mtu_discover(&v6.io).unwrap();
+        assert_eq!(asked, Ipv6PathMtuDiscovery::PROBE);
+    }
+}
