@@ -29,7 +29,8 @@
 //!     }
 //! });
 //!
-//! // A client with two local addresses: it opens a path from each.
+//! // A client with two local addresses: it opens a path from each. (macOS has the second after
+//! // `sudo ifconfig lo0 alias 127.0.0.2`.)
 //! let pin = certificate_fingerprint(&certificate);
 //! let client = Endpoint::builder()
 //!     .bind("127.0.0.1:0".parse()?)
