@@ -108,8 +108,8 @@ def part_of_a_file(cell):
     cell.expect(len(logs) == 2, f"a second connection: {len(logs)}")
     first, second = (log.stream_bytes("received") for log in logs)
     cell.expect(first > 100_000, f"{first} bytes over the connection that was lost")
-    # As the parts overlap by no more than what was lost with the first connection.
-    cell.expect(second < SIZE_OF_LARGE - first * 0.8, f"{first} bytes before, and then {second}")
+    # What lay behind a gap is lost with the first connection.
+    cell.expect(second < SIZE_OF_LARGE - first / 2, f"{first} bytes before, and then {second}")
 
 
 @case("retry", "S", smoke=True)

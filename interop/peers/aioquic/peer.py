@@ -6,7 +6,6 @@ import os
 import re
 import ssl
 import sys
-from email.utils import formatdate
 from urllib.parse import urlparse
 
 from aioquic.asyncio import QuicConnectionProtocol, connect, serve
@@ -77,10 +76,10 @@ class HttpServer(QuicConnectionProtocol):
         else:
             with open(file, "rb") as content:
                 body = content.read()
-            changed = formatdate(os.stat(file).st_mtime, usegmt=True).encode()
-            status, more = b"200", [(b"accept-ranges", b"bytes"), (b"last-modified", changed)]
+            tag = f'"{os.stat(file).st_mtime_ns:x}"'.encode()
+            status, more = b"200", [(b"accept-ranges", b"bytes"), (b"etag", tag)]
             part = PART.fullmatch(fields.get(b"range", b"").decode())
-            if part and fields.get(b"if-range", changed) == changed:
+            if part and fields.get(b"if-range", tag) == tag:
                 first, last = int(part[1]), min(int(part[2] or len(body)), len(body) - 1)
                 status = b"206"
                 more.append((b"content-range", f"bytes {first}-{last}/{len(body)}".encode()))

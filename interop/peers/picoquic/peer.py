@@ -47,7 +47,9 @@ def serve(args):
         while server.poll() is None and not is_taken(host.strip("[]"), port):
             time.sleep(0.01)
         print("listening on", f"{host}:{port}", flush=True)
-        return server.wait()
+        code = server.wait()
+        print("picoquicdemo ended with", code, file=sys.stderr)
+        return code
 
 
 def drilled(drill):
