@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mpquic_core::sched::{Decision, Scheduler, SchedulerEvent, SchedulerFactory, View, factory};
+use mpquic_core::sched::{
+    Decision, Needs, Scheduler, SchedulerEvent, SchedulerFactory, View, factory,
+};
 use mpquic_core::{Dir, PathId, StreamId};
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
@@ -184,5 +186,52 @@ fn a_stream_cut_short_has_another_size() {
     assert_eq!(
         take(&client),
         [opened(id), size(5000), size(3000), finished(id)]
+    );
+}
+
+/// Notes how many paths, streams and unacknowledged ranges it is shown; wants to choose only.
+#[derive(Debug)]
+struct Chooser(Arc<Mutex<Vec<[usize; 3]>>>);
+
+impl Scheduler for Chooser {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        let shown = [view.paths.len(), view.streams.len(), view.unacked().len()];
+        self.0.lock().unwrap().push(shown);
+        Decision::send(PathId::ZERO)
+    }
+
+    fn needs(&self) -> Needs {
+        let needs = Needs::default().with_streams().with_unacked();
+        needs.with_choices_only()
+    }
+
+    fn name(&self) -> &'static str {
+        "chooser"
+    }
+}
+
+#[test]
+fn who_only_chooses_among_paths_is_shown_nothing_while_there_is_one() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let shared = seen.clone();
+    let link = || LinkConfig::new(10.0, 5 * MS);
+    let topology = Topology::new().path("one", link()).path("other", link());
+    let mut setup = Setup::new();
+    setup.client.scheduler = factory("chooser", move || Box::new(Chooser(shared.clone())));
+    let mut pair = Pair::connected(&topology, setup);
+    pair.transfer(Side::Client, 100_000, 10_000 * MS);
+    let shown = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(shown.len() > 5, "{shown:?}");
+    assert!(shown.iter().all(|shown| *shown == [1, 0, 0]), "{shown:?}");
+    pair.open_all_paths();
+    pair.transfer(Side::Client, 100_000, 10_000 * MS);
+    let shown = std::mem::take(&mut *seen.lock().unwrap());
+    assert!(shown.contains(&[2, 1, 64]), "{shown:?}");
+    // Nothing new to send, and something that may be repeated.
+    assert!(
+        shown
+            .iter()
+            .any(|[_, streams, unacked]| *streams == 0 && *unacked > 0),
+        "{shown:?}"
     );
 }

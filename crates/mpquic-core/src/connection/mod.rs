@@ -253,7 +253,7 @@ impl Connection {
 
     /// True if the scheduler uses local queues: the driver should call [`PathMut::set_local_queue`](crate::PathMut::set_local_queue).
     pub fn needs_local_queues(&self) -> bool {
-        self.scheduling.needs().local_queue
+        self.scheduling.needs.local_queue
     }
 
     /// Paths that are not discarded, in order of ID.

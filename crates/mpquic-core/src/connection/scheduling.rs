@@ -57,7 +57,8 @@ struct PendingCopy {
 #[derive(Debug)]
 pub(super) struct SchedulerHost {
     scheduler: GuardedScheduler,
-    needs: Needs,
+    /// What the scheduler wants to be told.
+    pub(super) needs: Needs,
     views: Views,
     /// Memory for [`View::unacked`].
     unacked: Vec<UnackedRange>,
@@ -114,9 +115,9 @@ impl SchedulerHost {
         self.random.next() & 1 == 0
     }
 
-    /// What the scheduler wants to be told.
-    pub(super) fn needs(&self) -> Needs {
-        self.needs
+    /// What the scheduler wants to see of these paths.
+    fn shown(&self, paths: &Paths) -> Needs {
+        self.needs.with_paths(paths.existing().take(2).count())
     }
 
     /// What to send on which path: copies that wait, then what the scheduler decides, then something
@@ -158,11 +159,11 @@ impl SchedulerHost {
         self.on_flow_control(streams.wants_data() && !streams.can_send_data(), outbox);
         if !demand.any && self.copies.is_empty() {
             paths.note_app_limited(&outbox.controller);
-            if !self.needs.unacked && outbox.scheduler_events().is_empty() {
+            if !self.shown(paths).unacked && outbox.scheduler_events().is_empty() {
                 return false;
             }
         }
-        let shown = self.needs.streams.then_some(&*streams);
+        let shown = self.shown(paths).streams.then_some(&*streams);
         self.views.fill(now, paths, shown, &outbox.controller);
         self.undecided = true;
         self.instead = None;
@@ -236,7 +237,7 @@ impl SchedulerHost {
             paths: &self.views.paths,
             queue,
             streams: &self.views.streams,
-            unacked: match self.needs.unacked {
+            unacked: match self.shown(paths).unacked {
                 true => UnackedView::Lazy(&unacked),
                 false => UnackedView::default(),
             },

@@ -97,7 +97,7 @@ impl Connection {
             original_dcid: original.unwrap_or(setup.initial_dcid),
         };
         let log = Recorder::start(&config, &start);
-        let outbox = Outbox::new(controller, scheduling.needs(), log);
+        let outbox = Outbox::new(controller, scheduling.needs, log);
         let mut connection = Self {
             side,
             endpoint_config: setup.endpoint.clone(),

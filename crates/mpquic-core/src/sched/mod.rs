@@ -113,6 +113,9 @@ pub struct Needs {
     pub packet_events: bool,
     /// Let the driver report the length of local queues ([`PathView::local_queue`]).
     pub local_queue: bool,
+    /// [`Self::streams`] and [`Self::unacked`] only while there are several paths: with one the
+    /// scheduler sends whatever is next.
+    pub choices_only: bool,
 }
 
 impl Needs {
@@ -141,6 +144,21 @@ impl Needs {
     #[must_use]
     pub const fn with_local_queue(mut self) -> Self {
         self.local_queue = true;
+        self
+    }
+
+    /// With [`Self::choices_only`] as well.
+    #[must_use]
+    pub const fn with_choices_only(mut self) -> Self {
+        self.choices_only = true;
+        self
+    }
+
+    /// What is to be shown while there are this many paths.
+    pub(crate) fn with_paths(mut self, count: usize) -> Self {
+        let has_choice = count > 1 || !self.choices_only;
+        self.streams &= has_choice;
+        self.unacked &= has_choice;
         self
     }
 }
