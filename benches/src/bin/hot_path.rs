@@ -1,8 +1,8 @@
 //! Runs one hot path of the protocol in memory, for programs that look at it from outside: profilers
 //! and `benches/instructions`, which counts instructions.
 //!
-//! WHAT is bulk, two-paths, losses, reordering, paced (MiB of a stream), datagrams, requests or
-//! handshake.
+//! WHAT is bulk, two-paths, auto (two paths with that scheduler), losses, reordering, paced (MiB of a
+//! stream), datagrams, requests or handshake.
 //!
 //! ```text
 //! cargo run --profile bench -p mpquic-benches --bin hot_path -- WHAT null|tls COUNT
@@ -36,6 +36,10 @@ fn run(what: &str, crypto: Crypto, count: u64) -> ExitCode {
         // MiB
         "bulk" => pipe().transfer(count << 20),
         "two-paths" => Pipe::new(crypto, 2, mpquic_benches::unpaced()).transfer(count << 20),
+        "auto" => {
+            let transport = mpquic_benches::unpaced_with("auto");
+            Pipe::new(crypto, 2, transport).transfer(count << 20);
+        }
         "losses" => {
             let mut pipe = pipe();
             pipe.lose(10);
