@@ -43,19 +43,20 @@ impl Default for AutoConfig {
 /// that is beyond the end of the queue, or beyond what flow control allows, it stays idle. So bulk
 /// data uses every path, the end of a transfer, small objects and small windows only those that help,
 /// and urgent streams, which are in front, wait for the path that brings them sooner while others
-/// carry the rest. Before a path stays idle, it repeats what is under way on another one, if the copy is
+/// carry the rest. Where flow control is the limit, a loss stops all paths for a round trip, which is
+/// counted with its probability. Before a path stays idle, it repeats what is under way on another one, if the copy is
 /// expected to gain more time than it takes, and the budget allows it.
 ///
 /// What it takes from others: the place in the queue from OTIAS (Yang et al., WAINA 2014) and STMS
 /// (Shi et al., ATC 2018), by rates instead of windows and without lists of assignments; growing
 /// windows from STTF (Hurtig et al., ToN 2019); not using a slow path at the end from ECF (Lim et
-/// al., CoNEXT 2017); the limit of flow control from BLEST (Ferlin et al., IFIP Networking 2016); queues
-/// from QAware (Shreedhar et al., IFIP Networking 2018); copies at the end from Nine Tails (Vu and Walker,
-/// WiMob 2020), bounded. Inputs: RTT, its minimum and variation, window, in flight, pacing and
-/// delivery rate, loss, the controller's growth, local queue, unsent bytes of the streams in order of
-/// urgency, flow control credit, unacknowledged ranges. Constants: a window in slow start grows for
-/// four round trips at most; a path has a queue if its round trip is 1.5 times the smallest; ten
-/// datagrams of copies before any are earned; a decision may be wrong by a 64th of the queue.
+/// al., CoNEXT 2017); the limit of flow control from BLEST (Ferlin et al., IFIP Networking 2016); copies
+/// at the end from Nine Tails (Vu and Walker, WiMob 2020), bounded. Inputs: RTT, its minimum and
+/// variation, window, in flight, pacing and delivery rate, loss, the controller's growth, unsent bytes
+/// of the streams in order of urgency, flow control credit, unacknowledged ranges. Constants: a window
+/// in slow start grows for four round trips at most; a path has a queue if its round trip is 1.5 times
+/// the smallest; ten datagrams of copies before any are earned; a decision may be wrong by a 64th of
+/// the queue.
 ///
 /// Nothing is remembered but what the paths carried last: whatever changes in the middle of a transfer
 /// counts with the next decision. Waits grow no longer than what they gain: a path that is late is expected to
@@ -195,7 +196,7 @@ impl Scheduler for Auto {
         Needs::default()
             .with_streams()
             .with_unacked()
-            .with_local_queue()
+            .with_choices_only()
     }
 
     fn next_timeout(&self) -> Option<Instant> {

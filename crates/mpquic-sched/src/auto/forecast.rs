@@ -23,6 +23,8 @@ pub(super) struct Forecast {
     pub(super) departure: f64,
     /// and when it would arrive.
     pub(super) arrival: f64,
+    /// The part of it that is due to losses, because they stop flow control.
+    pub(super) stall: f64,
     pub(super) can_send: bool,
     /// The path has a queue and is as fast as its bottleneck.
     is_queued: bool,
@@ -56,6 +58,7 @@ impl Forecast {
             path: path.id,
             departure: 0.0,
             arrival: one_way_delay(path),
+            stall: 0.0,
             can_send: path.can_send(),
             is_queued: bottleneck.is_some(),
             pace,
@@ -64,6 +67,14 @@ impl Forecast {
             growth,
             round_trip,
         }
+    }
+
+    /// A loss among these bytes would stop all paths until it is repaired, a round trip later.
+    fn stops_at_losses(&mut self, path: &PathView, at_risk: u64) {
+        let packets = at_risk as f64 / f64::from(path.mtu) + 1.0;
+        let any_lost = 1.0 - (1.0 - path.loss_rate).powf(packets);
+        self.stall = any_lost * self.round_trip;
+        self.arrival += self.stall;
     }
 
     fn leaves_after(&mut self, wait: f64) {
@@ -140,10 +151,14 @@ impl Forecasts {
         self.windows.reserve(view.paths.len());
         self.windows
             .extend(carriers(view).map(|path| (path.id, path.window)));
+        let at_risk = self.at_risk(view);
         for path in carriers(view) {
             let grown = view.controller.window_after_round(path.id, &self.windows);
             let growth = grown as f64 / path.window.max(1) as f64;
             let mut forecast = Forecast::new(path, growth.clamp(1.0, 2.0));
+            if let Some(bytes) = at_risk {
+                forecast.stops_at_losses(path, bytes);
+            }
             let clock = self.clock(path, &forecast, view.now);
             forecast.leaves_after(clock.busy(view.now).max(clock.opens_after(path, view)));
             self.paths.push(forecast);
@@ -151,6 +166,16 @@ impl Forecasts {
         self.paths
             .sort_unstable_by(|a, b| a.arrival.total_cmp(&b.arrival).then(a.path.cmp(&b.path)));
         tracing::trace!(paths = ?self.paths, "forecast");
+    }
+
+    /// The bytes that have to arrive before flow control lets more follow, if that lets less be under
+    /// way than the windows do: those under way and those that are sent next.
+    fn at_risk(&self, view: &View<'_>) -> Option<u64> {
+        let queue = &view.queue;
+        let under_way: u64 = view.paths.iter().map(|path| path.in_flight).sum();
+        let windows = self.windows.iter().map(|(_, window)| window).sum();
+        let is_limit = under_way.saturating_add(queue.flow_credit) < windows;
+        is_limit.then(|| under_way + queue.unsent.min(queue.flow_credit))
     }
 
     fn clock(&mut self, path: &PathView, forecast: &Forecast, now: Instant) -> Clock {
@@ -210,21 +235,17 @@ fn bottleneck(path: &PathView) -> Option<f64> {
     Some(rate as f64)
 }
 
-/// Seconds from the departure of a datagram to its arrival: half of the smallest round trip, the
-/// queue on the way and the one on this side. Queues build up in the direction of the data; what
-/// is in flight takes its time through the bottleneck (Little's law).
+/// Seconds from the departure of a datagram to its arrival: half of the smallest round trip, and the
+/// queue. Queues build up in the direction of the data; what is in flight takes its time through the
+/// bottleneck (Little's law).
 pub(super) fn one_way_delay(path: &PathView) -> f64 {
     let least = seconds(path.rtt.min.min(path.rtt.smoothed));
     let round_trip = match bottleneck(path) {
         Some(rate) => ((path.in_flight as f64 + f64::from(path.mtu)) / rate).max(least),
         None => seconds(path.rtt.smoothed),
     };
-    let local = match (path.local_queue, path.local_drain_rate) {
-        (Some(bytes), Some(rate)) if rate > 0 => bytes as f64 / rate as f64,
-        _ => 0.0,
-    };
     let back = path.return_delay.map_or(least / 2.0, seconds).min(least);
-    (round_trip - back + local).min(LONGEST_DELAY)
+    (round_trip - back).min(LONGEST_DELAY)
 }
 
 /// A probe timeout (RFC 9002 section 6.2.1): an acknowledgement that takes longer is overdue.

@@ -115,7 +115,7 @@ impl Gain {
         // Once the acknowledgement is overdue, the packet is as likely lost as not.
         let lost = holder.loss_rate.max(if is_overdue { 0.5 } else { 0.0 });
         let arrival = (one_way_delay(holder) - age.as_secs_f64()).max(0.0);
-        let overtakes = (arrival - to.arrival).max(0.0);
+        let overtakes = (arrival - (to.arrival - to.stall)).max(0.0);
         // A loss is noticed a probe timeout after the packet left, and if that is past, a round trip
         // later.
         let repair = if is_overdue {

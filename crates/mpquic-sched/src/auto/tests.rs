@@ -90,6 +90,23 @@ fn flow_control_ends_the_queue() {
 }
 
 #[test]
+fn where_flow_control_is_the_limit_losses_count_with_what_is_at_risk() {
+    // A loss in a hundred packets on the nearer path, none on the other; windows of 240 kB.
+    let mut scene = Scene::new(vec![paced(0, 60, 1_000_000), paced(1, 70, 1_000_000)]);
+    scene.paths[0].loss_rate = 0.01;
+    scene.streams = vec![stream(0, 0, 100_000)];
+    scene.queue.unsent = 100_000;
+    let first = |scene: &Scene| chosen(&Auto::default().select(&scene.view()));
+    scene.paths[0].in_flight = 60_000;
+    assert_eq!(first(&scene), Some(0), "a loss stops nothing");
+    scene.queue.flow_credit = 10_000;
+    assert_eq!(first(&scene), Some(1), "4 of 10 windows would be stopped");
+    scene.paths[0].in_flight = 6_000;
+    scene.queue.flow_credit = 2_000;
+    assert_eq!(first(&scene), Some(0), "4 ms are less than 5");
+}
+
+#[test]
 fn growth_of_a_window_counts() {
     // 120 kB in 20 ms: 6 MB/s, and twice that with every round trip.
     let mut near = path(0, 20);
