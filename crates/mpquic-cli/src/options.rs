@@ -47,7 +47,7 @@ impl Connections {
 #[derive(Debug, Args)]
 pub(crate) struct Policy {
     /// Packet scheduler; `mpquic schedulers` lists them
-    #[arg(long, value_name = "NAME", default_value = "lrf", value_parser = parse_scheduler)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = parse_scheduler)]
     pub(crate) scheduler: Scheduler,
     /// Congestion controller; `mpquic controllers` lists them
     #[arg(long, value_name = "NAME", default_value = "coupled-bbr", value_parser = parse_controller)]

@@ -60,16 +60,16 @@ const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adv
 
 static SCHEDULERS: &[SchedulerInfo] = &[
     SchedulerInfo {
-        name: "lrf",
-        description: "lowest RTT first: the fastest path with room in its window (the default)",
-        source: LRF,
-        make: || Box::new(LowestRttFirst::default()),
-    },
-    SchedulerInfo {
         name: "auto",
-        description: "every path carries what it delivers in time for its turn in the queue",
+        description: "every path carries what it delivers in time for its turn in the queue (the default)",
         source: "our own, with ideas of OTIAS, STMS, STTF, ECF, BLEST, QAware and Nine Tails",
         make: || Box::new(Auto::default()),
+    },
+    SchedulerInfo {
+        name: "lrf",
+        description: "lowest RTT first: the fastest path with room in its window",
+        source: LRF,
+        make: || Box::new(LowestRttFirst::default()),
     },
     SchedulerInfo {
         name: "lrf-assume",
@@ -300,7 +300,7 @@ pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler
     with_reinjections(factory(info.name, info.make), parts).ok_or_else(unknown)
 }
 
-/// The scheduler to use when there is no reason for another: `lrf`.
+/// The scheduler to use when there is no reason for another: `auto`.
 pub fn default() -> Arc<dyn SchedulerFactory> {
     let info = &SCHEDULERS[0];
     factory(info.name, info.make)
@@ -315,7 +315,7 @@ mod tests {
         for info in list() {
             assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
         }
-        assert_eq!(default().build().name(), "lrf");
+        assert_eq!(default().build().name(), "auto");
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //!
 //! | name | type | picks |
 //! |---|---|---|
-//! | `lrf` (default) | [`LowestRttFirst`] | the path with the lowest smoothed RTT that has room |
-//! | `auto` | [`Auto`] | the path that delivers each byte in time for its turn |
+//! | `auto` (default) | [`Auto`] | the path that delivers each byte in time for its turn |
+//! | `lrf` | [`LowestRttFirst`] | the path with the lowest smoothed RTT that has room |
 //! | `lrf-assume`, `lrf-probe` | [`LowestRttFirst`] | the same; other rules for unmeasured paths |
 //! | `round-robin` | [`RoundRobin`] | every path in turn |
 //! | `weighted-round-robin` | [`WeightedRoundRobin`] | paths in proportion to their rates |

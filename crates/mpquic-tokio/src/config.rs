@@ -47,7 +47,7 @@ pub enum ConfigError {
     Random,
 }
 
-/// Transport options with the default scheduler (`lrf`) and congestion controller (`coupled-bbr`).
+/// Transport options with the default scheduler (`auto`) and congestion controller (`coupled-bbr`).
 /// Change what you need, and call [`TransportOptions::build`].
 ///
 /// ```

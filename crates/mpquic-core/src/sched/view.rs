@@ -278,9 +278,10 @@ pub struct QueueView {
 /// let mut view = View::new(Instant::now(), &paths, &*controller);
 /// view.queue.unsent = 1_000_000;
 ///
-/// let mut lowest_rtt_first = mpquic_sched::default().build();
+/// let mut lowest_rtt_first = mpquic_sched::by_name("lrf")?.build();
 /// let decision = lowest_rtt_first.select(&view);
 /// assert!(matches!(decision, Decision::Send { path: PathId(1), .. }));
+/// # Ok::<(), mpquic_sched::UnknownScheduler>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]

@@ -72,7 +72,9 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let transport = TransportOptions::new(mpquic_sched::default(), mpquic_cc::default());
+        // The plainest one, so that it is clear which path carries what.
+        let scheduler = mpquic_sched::by_name("lrf").unwrap();
+        let transport = TransportOptions::new(scheduler, mpquic_cc::default());
         Self {
             client: transport.clone(),
             server: transport,

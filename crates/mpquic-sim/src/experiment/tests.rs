@@ -379,6 +379,7 @@ fn contenders_may_know_rates_and_ignore_priorities() {
         know_rates = true
         [[contender]]
         name = \"in-turn\"
+        scheduler = \"lrf\"
         priorities = false
         [[path]]
         name = \"narrow\"

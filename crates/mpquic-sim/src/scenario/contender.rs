@@ -149,7 +149,7 @@ pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
         };
         contenders.push(Contender {
             name: name.text()?.into(),
-            scheduler: given("scheduler", scheduler, "lrf")?,
+            scheduler: given("scheduler", scheduler, mpquic_sched::list()[0].name)?,
             controller: given("controller", controller, &controllers[0])?,
             paths: paths.transpose()?.unwrap_or_default(),
             priorities: flag("priorities", true)?,
@@ -210,7 +210,7 @@ pub(super) fn read_competitors(root: &Table<'_>, paths: &[String]) -> Result<Vec
         let controller = given("controller", check_controller, "newreno")?;
         let competitor = Competitor {
             name: name.into(),
-            scheduler: given("scheduler", scheduler, "lrf")?,
+            scheduler: given("scheduler", scheduler, mpquic_sched::list()[0].name)?,
             controller: Some(controller).filter(|name| name != SINGLE_PATH),
             paths: read_paths(&table, paths)?,
             upload,
