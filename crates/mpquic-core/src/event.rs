@@ -246,6 +246,9 @@ pub struct PathStats {
     pub rtt: Duration,
     /// Smallest RTT.
     pub min_rtt: Duration,
+    /// Probe timeout without backoff: after this time without an acknowledgement, the path is
+    /// suspect.
+    pub probe_timeout: Duration,
     /// Congestion window, bytes; 0 for an abandoned path.
     pub window: u64,
     /// Slow start threshold, bytes, if the congestion controller has one and it has been set.

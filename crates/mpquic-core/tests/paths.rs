@@ -515,8 +515,8 @@ fn a_path_whose_mtu_falls_below_1200_is_only_probed() {
     let before = [0, 1].map(|path| sent(&mut pair, path));
     pair.drive(10 * SECOND);
     let [first, second] = [0, 1].map(|path| sent(&mut pair, path) - before[path as usize]);
-    // A probe every two seconds, of up to two datagrams.
-    assert!((1..=6 * 2 * 1200).contains(&first), "{first}");
+    // A probe every second, of up to two datagrams.
+    assert!((1..=11 * 2 * 1200).contains(&first), "{first}");
     assert!(second > 8_000_000, "{second}");
     pair.change("first", Change::Mtu(1500));
     pair.run_transfers(20 * SECOND).unwrap();

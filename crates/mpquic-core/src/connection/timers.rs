@@ -51,6 +51,7 @@ impl Connection {
         let spaces = handshake.chain(std::iter::once(&path.space));
         let cx = TimeoutContext {
             max_backoff: self.paths.max_backoff(path),
+            has_alternative: self.paths.alternative(path.id).is_some(),
             peer_max_ack_delay: self.paths.peer_max_ack_delay(),
             handshake_confirmed: self.handshake.is_confirmed(),
             peer_validated_address: !first || !self.handshake.peer_may_be_blocked(),

@@ -85,6 +85,7 @@ impl Paths {
     #[inline]
     pub(crate) fn on_answered(&mut self, id: PathId, outbox: &mut Outbox) {
         if let Some(path) = self.open_mut(id)
+            && !path.recovery.is_silent()
             && path.liveness.on_answered(id, outbox)
         {
             self.review_backups();

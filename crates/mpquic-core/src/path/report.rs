@@ -1,5 +1,7 @@
 //! Statistics of a path, and its events for qlog.
 
+use std::time::Duration;
+
 use super::Path;
 use super::set::Paths;
 use crate::congestion::Controller;
@@ -46,8 +48,12 @@ impl Path {
     }
 
     /// The statistics for the application. `controller` is `None` for a path that is abandoned,
-    /// whose window is no longer kept.
-    pub(super) fn stats(&self, controller: Option<&dyn Controller>) -> PathStats {
+    /// whose window is no longer kept; `max_ack_delay` is the peer's.
+    pub(super) fn stats(
+        &self,
+        controller: Option<&dyn Controller>,
+        max_ack_delay: Duration,
+    ) -> PathStats {
         let rtt = self.recovery.rtt.snapshot();
         let state = if controller.is_none() {
             PathState::Abandoned
@@ -64,6 +70,7 @@ impl Path {
             state,
             rtt: rtt.smoothed,
             min_rtt: rtt.min,
+            probe_timeout: self.recovery.pto(max_ack_delay),
             window: controller.map_or(0, |controller| controller.window(self.id)),
             slow_start_threshold: controller
                 .and_then(|controller| controller.slow_start_threshold(self.id)),
@@ -101,7 +108,9 @@ impl Paths {
     pub(crate) fn stats(&self, id: PathId, controller: &dyn Controller) -> Option<PathStats> {
         let slot = self.slot(id)?;
         let controller = slot.abandon.is_none().then_some(controller);
-        slot.path.as_ref().map(|path| path.stats(controller))
+        let max_ack_delay = self.peer_max_ack_delay();
+        let path = slot.path.as_ref();
+        path.map(|path| path.stats(controller, max_ack_delay))
     }
 }
 

@@ -1,4 +1,5 @@
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use super::view::Limits;
 use super::*;
@@ -11,6 +12,7 @@ use crate::sched::{PathView, Sendable};
 use crate::space::SentPacket;
 
 const MTU: u64 = 1200;
+const MAX_ACK_DELAY: Duration = Duration::from_millis(25);
 
 /// The same window for every path.
 #[derive(Debug)]
@@ -103,21 +105,30 @@ fn the_state_of_a_path_in_its_statistics() {
     let mut outbox = Outbox::for_tests();
     outbox.controller.on_path_opened(path.id, start(), 1200);
     assert_eq!(
-        path.stats(Some(&outbox.controller)).state,
+        path.stats(Some(&outbox.controller), MAX_ACK_DELAY).state,
         PathState::Validating
     );
     path.tuple.set_validated();
     assert_eq!(
-        path.stats(Some(&outbox.controller)).state,
+        path.stats(Some(&outbox.controller), MAX_ACK_DELAY).state,
         PathState::Active
     );
-    assert_eq!(path.stats(Some(&outbox.controller)).window, 12_000);
+    assert_eq!(
+        path.stats(Some(&outbox.controller), MAX_ACK_DELAY).window,
+        12_000
+    );
     path.liveness = Liveness::Down;
     assert_eq!(
-        path.stats(Some(&outbox.controller)).state,
+        path.stats(Some(&outbox.controller), MAX_ACK_DELAY).state,
         PathState::Suspect
     );
-    let abandoned = path.stats(None);
+    // RFC 9002 section 6.2.2: three times the initial RTT, and what the peer may wait.
+    assert_eq!(
+        path.stats(Some(&outbox.controller), MAX_ACK_DELAY)
+            .probe_timeout,
+        ms(1024)
+    );
+    let abandoned = path.stats(None, MAX_ACK_DELAY);
     assert_eq!(
         (abandoned.state, abandoned.window),
         (PathState::Abandoned, 0)
@@ -131,7 +142,7 @@ fn bytes_of_all_addresses_are_counted_for_the_path() {
         path.on_datagram_received(four_tuple(port), received, Side::Server);
         path.on_datagram_sent(four_tuple(port), sent);
     }
-    let stats = path.stats(Some(&Outbox::for_tests().controller));
+    let stats = path.stats(Some(&Outbox::for_tests().controller), MAX_ACK_DELAY);
     assert_eq!((stats.bytes_received, stats.bytes_sent), (1330, 770));
     // MP-076: the budgets stay apart.
     assert_eq!(path.budget_for(four_tuple(1)), 3 * 1230 - 720);

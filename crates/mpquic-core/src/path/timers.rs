@@ -15,7 +15,7 @@ use crate::outbox::Outbox;
 use crate::recovery::pto::MAX_BACKOFF;
 
 /// Longest time between probes of a suspect path while another path carries the data.
-const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(2);
+const SUSPECT_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Shared {
     /// `None` until the handshake is confirmed: before that, its probes keep the path alive, and a

@@ -1,6 +1,6 @@
 //! What an acknowledgement changes (RFC 9002 A.7).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::outcome::{AckContext, AckOutcome};
 use super::space::PacketNumberSpace;
@@ -62,6 +62,7 @@ impl Recovery {
         }
         self.summarise(&totals, cx, out);
         self.find_lost(space, cx, out);
+        self.restart_wait(space, cx.now);
         // RFC 9002 section 6.2.1: not while a client is unsure whether the server has validated its
         // address
         if cx.peer_validated_address {
@@ -72,6 +73,24 @@ impl Recovery {
         space.waiting_since = Some(cx.now);
         self.last_activity = cx.now;
         Ok(())
+    }
+
+    /// From when on the peer owes the next acknowledgement: the packet that has waited longest left
+    /// then (as in RFC 7765), but half a round trip ago the path still worked. After probe timeouts,
+    /// from now on, because older packets are late already.
+    fn restart_wait(&mut self, space: &mut PacketNumberSpace, now: Instant) {
+        let half = self.rtt.smoothed() / 2;
+        let worked = match self.pto_count {
+            0 => now.checked_sub(half).unwrap_or(now),
+            _ => now,
+        };
+        self.owed_from = self.owed_from.max(Some(worked));
+        let oldest = space
+            .sent
+            .front()
+            .filter(|(_, packet)| packet.ack_eliciting);
+        let left = oldest.map_or(now, |(_, packet)| packet.time_sent);
+        space.owed_since = self.owed_from.max(Some(left));
     }
 
     /// Moves the packets that the frame acknowledges into `out`.
@@ -146,10 +165,12 @@ impl Recovery {
         let Some((number, newest)) = out.acked.get(totals.newest) else {
             return;
         };
+        self.silent_since = self.silent_since.filter(|since| newest.time_sent < *since);
         let was_sent_to_old_address = self
             .address_since
             .is_some_and(|since| newest.time_sent < since);
-        if *number != ack.largest_acknowledged || !totals.ack_eliciting || was_sent_to_old_address {
+        let counts = totals.ack_eliciting && !was_sent_to_old_address && !self.is_silent();
+        if *number != ack.largest_acknowledged || !counts {
             return;
         }
         let sample = cx.now.saturating_duration_since(newest.time_sent);

@@ -11,6 +11,8 @@ use crate::space::SentPacket;
 /// section 2.5 allows the same for TCP).
 pub(crate) const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
+/// After this many probe timeouts in a row, a path is silent since the first of them.
+const SILENCE: u32 = 2;
 /// After this many probe timeouts in a row, only the newest packets are kept.
 const PATIENCE: u32 = 16;
 /// The number of ack-eliciting packets kept then.
@@ -29,6 +31,8 @@ pub(crate) struct TimeoutContext {
     pub(crate) amplification_limited: bool,
     /// Probe timeouts back off to no more than this, unless one alone is longer.
     pub(crate) max_backoff: Duration,
+    /// Another path could carry what waits for acknowledgement here.
+    pub(crate) has_alternative: bool,
     /// Handshake keys are available: a client with nothing in flight probes with a Handshake
     /// packet.
     pub(crate) has_handshake_keys: bool,
@@ -117,13 +121,18 @@ impl Recovery {
         };
         // The last probe timeout counts too, in case its probe could not be sent.
         let since = space.last_ack_eliciting_sent.max(self.last_probe_timeout)?;
-        let waiting = space.waiting_since.max(self.last_probe_timeout)?;
         let timeout = self.backed_off(self.pto(max_ack_delay), cx.max_backoff);
+        // RFC 9002 section 6.2.1 restarts the timer with every packet sent, so a sender that sends a
+        // little all the time would notice a dead path only once its window is full. Therefore it
+        // waits at most twice the timeout since packets have been waiting, and once since an
+        // acknowledgement is owed if another path could carry what is in them.
+        let latest = if cx.has_alternative {
+            space.owed_since.max(self.last_probe_timeout)? + timeout
+        } else {
+            space.waiting_since.max(self.last_probe_timeout)? + 2 * timeout
+        };
         Some(RecoveryTimeout {
-            // RFC 9002 section 6.2.1 restarts the timer with every packet sent, so a sender that
-            // sends a little all the time would notice a dead path only once its window is full.
-            // Therefore it waits at most twice the timeout since packets have been waiting.
-            at: (since + timeout).min(waiting + 2 * timeout),
+            at: (since + timeout).min(latest),
             space: space.id(),
             kind: TimeoutKind::Probe,
         })
@@ -156,6 +165,9 @@ impl Recovery {
     /// (MP-156).
     pub(crate) fn on_probe_timeout(&mut self, space: &mut PacketNumberSpace, now: Instant) {
         self.pto_count = self.pto_count.saturating_add(1);
+        if self.pto_count == SILENCE {
+            self.silent_since = self.last_probe_timeout;
+        }
         self.last_probe_timeout = Some(now);
         self.last_activity = now;
         self.ecn.on_probe_timeout(self.pto_count);

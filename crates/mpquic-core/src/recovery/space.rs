@@ -31,6 +31,8 @@ pub(crate) struct PacketNumberSpace {
     pub(super) last_ack_eliciting_sent: Option<Instant>,
     /// Since when ack-eliciting packets have been in flight without any acknowledgement.
     pub(super) waiting_since: Option<Instant>,
+    /// The peer owes an acknowledgement since then.
+    pub(super) owed_since: Option<Instant>,
     /// Ack-eliciting packets to send now, regardless of the congestion window, because a probe
     /// timeout passed (RFC 9002 section 6.2.4). Each one sent is subtracted.
     pub(super) probes: u8,
@@ -67,6 +69,7 @@ impl PacketNumberSpace {
             lost_since: None,
             last_ack_eliciting_sent: None,
             waiting_since: None,
+            owed_since: None,
             probes: 0,
             ecn: SpaceEcn::default(),
         }

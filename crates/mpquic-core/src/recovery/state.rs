@@ -30,6 +30,10 @@ pub(crate) struct Recovery {
     pub(super) bytes_in_flight: u64,
     pub(super) pto_count: u32,
     pub(super) last_probe_timeout: Option<Instant>,
+    /// No acknowledgement is owed since before this.
+    pub(super) owed_from: Option<Instant>,
+    /// See [`Self::is_silent`].
+    pub(super) silent_since: Option<Instant>,
     /// When an ack-eliciting packet was last sent, something was newly acknowledged, or a probe
     /// timeout passed.
     pub(super) last_activity: Instant,
@@ -56,6 +60,8 @@ impl Recovery {
             bytes_in_flight: 0,
             pto_count: 0,
             last_probe_timeout: None,
+            owed_from: None,
+            silent_since: None,
             last_activity: now,
             delivery_rate: DeliveryRateEstimator::new(now),
             loss_rate: LossRate::default(),
@@ -76,6 +82,13 @@ impl Recovery {
     /// Probe timeouts since the last acknowledgement.
     pub(crate) fn pto_count(&self) -> u32 {
         self.pto_count
+    }
+
+    /// True if probe timeouts have passed in a row, and nothing sent since the first of them was
+    /// acknowledged. An acknowledgement of earlier packets may be one that was lost at first, and
+    /// shows neither that the path works nor how long a round trip is.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent_since.is_some()
     }
 
     /// Share of packets lost among the last 1000 resolved: (lost + 1/2) / (resolved + 1).
@@ -134,6 +147,7 @@ impl Recovery {
             space.last_ack_eliciting_sent = Some(now);
             if space.sent.ack_eliciting() == 0 {
                 space.waiting_since = Some(now);
+                space.owed_since = Some(now);
             }
             space.probes = space.probes.saturating_sub(1);
             self.last_activity = now;
@@ -171,9 +185,11 @@ impl Recovery {
         space.loss_time = None;
         space.last_ack_eliciting_sent = None;
         space.waiting_since = None;
+        space.owed_since = None;
         space.probes = 0;
         self.pto_count = 0;
         self.last_probe_timeout = None;
+        self.silent_since = None;
     }
 
     /// The path's addresses changed: RTT, ECN and pacing start over, and packets sent before do not
@@ -187,6 +203,7 @@ impl Recovery {
         self.bytes_in_flight -= space.sent.bytes_in_flight();
         space.sent.leave_flight();
         space.waiting_since = Some(now);
+        space.owed_since = Some(now);
         space.lost_since = None;
         *self = Self {
             bytes_in_flight: self.bytes_in_flight,

@@ -134,6 +134,7 @@ impl TestPath {
     pub(crate) fn timeout_context(&self) -> TimeoutContext {
         TimeoutContext {
             max_backoff: super::pto::MAX_BACKOFF,
+            has_alternative: false,
             peer_max_ack_delay: self.cx.peer_max_ack_delay,
             handshake_confirmed: self.cx.handshake_confirmed,
             peer_validated_address: self.cx.peer_validated_address,

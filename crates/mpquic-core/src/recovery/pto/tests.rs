@@ -46,6 +46,73 @@ fn backs_off_until_something_is_acknowledged() {
 }
 
 #[test]
+fn a_path_with_an_alternative_times_out_although_more_is_sent() {
+    let mut path = TestPath::new();
+    path.settle_rtt(ms(80));
+    path.cx.peer_max_ack_delay = ms(25);
+    path.send();
+    let first = timeout(&path);
+    // The variation of the round trip is that of settling.
+    let pto = path.recovery.pto(ms(25));
+    assert_eq!(first, Some((pto, TimeoutKind::Probe)));
+    path.at(ms(60)).send();
+    let restarted = Some((ms(60) + pto, TimeoutKind::Probe));
+    assert_eq!(timeout(&path), restarted, "RFC 9002 section 6.2.1");
+    path.at(pto - ms(1)).send();
+    let with_alternative = |path: &TestPath| {
+        let mut cx = path.timeout_context();
+        cx.has_alternative = true;
+        let timeout = path.recovery.next_timeout([&path.space], &cx).unwrap();
+        path.since_start(timeout.at)
+    };
+    assert_eq!(with_alternative(&path), pto, "the oldest packet is late");
+    // An acknowledgement that comes now left the peer half a round trip ago.
+    path.ack(&[100..101]);
+    let pto_now = path.recovery.pto(ms(25));
+    let half = path.recovery.rtt.smoothed() / 2;
+    let worked = (pto - ms(1) - half).max(ms(60));
+    assert_eq!(with_alternative(&path), worked + pto_now);
+    // After a probe timeout, what is late already is given as much time as anything else.
+    path.at(ms(500));
+    path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+    path.at(ms(510)).ack(&[101..102]);
+    let pto_now = path.recovery.pto(ms(25));
+    path.at(ms(511)).send();
+    assert_eq!(with_alternative(&path), ms(510) + pto_now);
+}
+
+/// An acknowledgement that was lost at first is repeated when the path works again: it says nothing
+/// of the path's round trip.
+#[test]
+fn packets_from_before_an_outage_give_no_sample() {
+    let mut path = TestPath::new();
+    path.settle_rtt(ms(80));
+    let old = path.send();
+    path.send();
+    let time_out = |path: &mut TestPath, at| {
+        path.at(ms(at));
+        path.recovery.on_probe_timeout(&mut path.space, path.cx.now);
+        path.send();
+    };
+    time_out(&mut path, 81);
+    let smoothed = path.recovery.rtt.smoothed();
+    assert!(!path.recovery.is_silent(), "it may only be late");
+    time_out(&mut path, 243);
+    assert!(path.recovery.is_silent());
+    let out = path.at(ms(20_000)).ack(&[old..old + 1]);
+    assert_eq!(out.rtt_sample, None);
+    assert_eq!(path.recovery.rtt.smoothed(), smoothed);
+    assert!(path.recovery.is_silent(), "it may still be down");
+    // Nor does a second one.
+    let out = path.at(ms(20_001)).ack(&[old + 1..old + 2]);
+    assert_eq!(out.rtt_sample, None);
+    let probe = path.send();
+    let out = path.at(ms(20_081)).ack(&[probe..probe + 1]);
+    assert_eq!(out.rtt_sample, Some(ms(80)));
+    assert!(!path.recovery.is_silent());
+}
+
+#[test]
 fn backoff_is_bounded() {
     let mut path = TestPath::new();
     path.send();
