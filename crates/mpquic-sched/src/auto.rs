@@ -6,7 +6,7 @@ use mpquic_core::sched::{
     DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, View,
 };
 
-use crate::choice::batch_bytes;
+use crate::choice::{batch_bytes, send_batch};
 use crate::plain_cases::PlainCases;
 
 mod forecast;
@@ -97,7 +97,12 @@ impl Auto {
     /// Sends on the path that is first to deliver, until another one is; but a small part of the
     /// queue may be out of order.
     fn send_first(&self, view: &View<'_>, path: &PathView) -> Decision {
-        let part = (view.queue.unsent / SMALL_PART) as f64;
+        let queue = &view.queue;
+        if queue.unsent == 0 && queue.retransmit == 0 {
+            // DATAGRAMs and control frames, of which it is not known how many there are.
+            return send_batch(path);
+        }
+        let part = (queue.unsent / SMALL_PART) as f64;
         let bytes = self.forecasts.lead().max(part);
         send(path, DataSelection::Next, bytes as u64)
     }

@@ -721,7 +721,7 @@ fn the_demo_shows_an_outage() {
 
 #[test]
 fn the_demo_keeps_to_its_rate() {
-    let output = run(&["demo", "--mib", "8", "--rate", "20", "--json"]);
+    let output = run(&["demo", "--mib", "8", "--rate", "20M", "--json"]);
     assert_exit(&output, 0);
     let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
     let seconds = report["seconds"].as_f64().unwrap();

@@ -119,8 +119,9 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("receive_buffers", ""),
             ("send_queues", ""),
             ("socket", "kernel_socket"),
+            ("backups", "socket"),
             ("path_plan", "socket"),
-            ("sockets", "send_queues socket"),
+            ("sockets", "backups send_queues socket"),
             ("endpoint_state", "config socket sockets"),
             ("sending", "socket sockets"),
             (
@@ -150,7 +151,6 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "config connection connection_ref connection_state start",
             ),
             ("connection_properties", "clock connection connection_state"),
-            ("stream_watch", "connection connection_ref send_stream"),
             (
                 "incoming",
                 "clock config connecting connection connection_state start",
@@ -162,8 +162,9 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("interface", "connection_state local_addresses start"),
             (
                 "builder",
-                "config connection_state endpoint interface socket start",
+                "backups config connection_state endpoint interface socket start",
             ),
+            ("stream_watch", "connection connection_ref send_stream"),
         ],
     ),
 ];
