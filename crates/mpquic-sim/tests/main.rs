@@ -1,6 +1,7 @@
 //! The tests of the laboratory through its public interface, one program: it links once.
 
 mod duel;
+mod extra_bytes;
 mod fairness;
 mod lab;
 mod neighbours;
