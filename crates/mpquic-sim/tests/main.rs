@@ -2,6 +2,7 @@
 
 mod duel;
 mod extra_bytes;
+mod failover;
 mod fairness;
 mod lab;
 mod neighbours;
