@@ -20,6 +20,9 @@ use crate::socket::Socket;
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// The longest such time.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
+/// A connection that has carried this many bytes since a path was tried need not wait longer than for the
+/// first time: trying again costs less than a hundredth of it.
+const WORTH_A_TRY: u64 = 1 << 20;
 
 /// Which paths a client connection should have.
 #[derive(Debug)]
@@ -41,13 +44,23 @@ pub(crate) struct PathPlan {
 struct Target {
     four_tuple: FourTuple,
     path: Option<PathId>,
-    /// The path failed and is not to be tried again before this time.
-    retry_at: Option<Instant>,
+    rest: Option<Rest>,
     backoff: Duration,
     /// The status that the path was given.
     status: PathStatus,
+    /// Bytes that the connection had carried when the path was last tried.
+    carried: u64,
     /// The peer will never accept such a path, or the application does not want it.
     is_impossible: bool,
+}
+
+/// The path failed, and is not to be tried again at once.
+#[derive(Debug, Clone, Copy)]
+struct Rest {
+    /// When it may be tried if there is much to carry.
+    earliest: Instant,
+    /// When it is tried in any case.
+    end: Instant,
 }
 
 impl Target {
@@ -55,9 +68,10 @@ impl Target {
         Self {
             four_tuple,
             path: None,
-            retry_at: None,
+            rest: None,
             backoff: FIRST_BACKOFF,
             status: PathStatus::Available,
+            carried: 0,
             is_impossible: false,
         }
     }
@@ -74,8 +88,24 @@ impl Target {
         }
     }
 
-    fn is_due(&self, now: Instant) -> bool {
-        self.path.is_none() && !self.is_impossible && self.retry_at.is_none_or(|until| until <= now)
+    /// `carried` are the bytes that the connection has carried.
+    fn is_due(&self, now: Instant, carried: impl FnOnce() -> u64) -> bool {
+        self.path.is_none()
+            && !self.is_impossible
+            && self.rest.is_none_or(|rest| {
+                let is_worth_it = || carried().saturating_sub(self.carried) >= WORTH_A_TRY;
+                rest.end <= now || rest.earliest <= now && is_worth_it()
+            })
+    }
+
+    /// The path failed.
+    fn start_rest(&mut self, now: Instant) {
+        self.path = None;
+        self.rest = Some(Rest {
+            earliest: now + FIRST_BACKOFF,
+            end: now + self.backoff,
+        });
+        self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
     }
 }
 
@@ -188,9 +218,7 @@ impl PathPlan {
             PathEvent::Abandoned { path, .. } => {
                 let preferred = self.preferred;
                 if let Some(target) = self.target(*path) {
-                    target.path = None;
-                    target.retry_at = Some(now + target.backoff);
-                    target.backoff = (target.backoff * 2).min(MAX_BACKOFF);
+                    target.start_rest(now);
                     if let Some((before, after)) = preferred
                         && target.four_tuple.remote == before
                     {
@@ -286,7 +314,7 @@ impl PathPlan {
         }
         let is_missing = |target: &&Target| target.path.is_none() && !target.is_impossible;
         let missing = self.targets.iter().filter(is_missing);
-        missing.filter_map(|target| target.retry_at).min()
+        missing.filter_map(|target| Some(target.rest?.end)).min()
     }
 
     /// Opens the paths that are due.
@@ -294,13 +322,17 @@ impl PathPlan {
         if !self.confirmed || self.is_blocked {
             return;
         }
-        for target in self.targets.iter_mut().filter(|target| target.is_due(now)) {
+        for target in &mut self.targets {
+            if !target.is_due(now, || carried(core)) {
+                continue;
+            }
             let status = status_from(target.four_tuple.local, &self.locals);
             match core.open_path(now, target.four_tuple, status) {
                 Ok(path) => {
                     target.path = Some(path);
                     target.status = status;
-                    target.retry_at = None;
+                    target.rest = None;
+                    target.carried = carried(core);
                 }
                 Err(OpenPathError::PathsBlocked | OpenPathError::NoConnectionId) => {
                     self.is_blocked = true;
@@ -328,6 +360,12 @@ fn status_from(local: SocketAddr, locals: &[Arc<Socket>]) -> PathStatus {
         true => PathStatus::Backup,
         false => PathStatus::Available,
     }
+}
+
+/// The bytes that a connection has carried in both directions.
+fn carried(core: &Connection) -> u64 {
+    let stats = core.stats();
+    stats.bytes_sent + stats.bytes_received
 }
 
 /// Every pair of a local address and a server address of one family; the pairs of an offset are
@@ -409,7 +447,12 @@ mod tests {
             );
             let until = now + Duration::from_secs(rest);
             assert_eq!(plan.next_timeout(), Some(until));
-            assert!(!plan.targets[1].is_due(now) && plan.targets[1].is_due(until));
+            let target = &plan.targets[1];
+            let idle = || 0;
+            assert!(!target.is_due(now, idle) && target.is_due(until, idle));
+            // There is enough to carry.
+            let busy = || WORTH_A_TRY;
+            assert!(!target.is_due(now, busy) && target.is_due(now + FIRST_BACKOFF, busy));
         }
         plan.set_locals(vec![a]);
         assert_eq!(plan.targets.len(), 1);

@@ -128,6 +128,48 @@ async fn a_servers_address_that_is_gone_costs_two_timeouts() -> TestResult {
     Ok(())
 }
 
+/// A path that cannot be opened for a long time is tried again at short intervals while there is much to
+/// carry, so that it helps soon once its link is there.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_comes_late_is_used_soon() -> TestResult {
+    const SECONDS: u32 = 40;
+    let pair = Pair::with_paths(2)?;
+    pair.at_client[1].silence(true);
+    let (a, b) = pair.connect_over(1).await?;
+    let mut events = a.path_events();
+    let send = async {
+        let mut stream = a.open_uni().await?;
+        for tick in 0..SECONDS * 10 + 60 {
+            if tick == SECONDS * 10 {
+                pair.at_client[1].silence(false);
+            }
+            stream.write_all(&[7; 40_000]).await?;
+            sleep(Duration::from_millis(100)).await;
+        }
+        stream.finish()?;
+        Ok::<_, Error>(())
+    };
+    let receive = async {
+        let mut stream = b.accept_uni().await?;
+        while stream.read_chunk(usize::MAX, true).await?.is_some() {}
+        Ok(())
+    };
+    let start = Instant::now();
+    let used = async {
+        let established = |event| matches!(event, Some(PathEvent::Established(_)));
+        while !established(events.next().await) {}
+        Ok(start.elapsed())
+    };
+    let (_, _, used) = tokio::try_join!(send, receive, used)?;
+    let wait = used.saturating_sub(Duration::from_secs(SECONDS.into()));
+    assert!(
+        used > Duration::from_secs(SECONDS.into()),
+        "it was silent: {used:?}"
+    );
+    assert!(wait < Duration::from_secs(5), "{wait:?}");
+    Ok(())
+}
+
 /// The socket is replaced while nothing passes, for longer than the validation of an address takes. The
 /// path must not return to the address of the old socket, from which nothing can be sent any more.
 #[tokio::test(start_paused = true)]
