@@ -298,7 +298,8 @@ impl Connection {
         Some(self.handshake.sealer()?.header(dcid, path.spin()))
     }
 
-    /// Starts a packet of a path, up to the position `limit` in `buf`.
+    /// Starts a packet of a path, up to the position `limit` in `buf`, unless its packet numbers are
+    /// used up.
     fn start_packet(
         &mut self,
         plan: &Plan,
@@ -307,6 +308,9 @@ impl Connection {
     ) -> Option<PacketBuilder> {
         let path = self.paths.any(plan.path)?;
         let dcid = *path.destination(plan.validation)?;
+        if !path.space.has_numbers() {
+            return None;
+        }
         let sealer = self.handshake.sealer()?;
         let start = PacketStart {
             header: &sealer.header(dcid, path.spin()),

@@ -123,23 +123,9 @@ fn check_limits(
     remembered: &TransportParameters,
     peer: &TransportParameters,
 ) -> Result<(), TransportError> {
-    let limits = |parameters: &TransportParameters| {
-        [
-            parameters.active_connection_id_limit,
-            parameters.initial_max_data,
-            parameters.initial_max_stream_data_bidi_local,
-            parameters.initial_max_stream_data_bidi_remote,
-            parameters.initial_max_stream_data_uni,
-            parameters.initial_max_streams_bidi,
-            parameters.initial_max_streams_uni,
-            parameters.max_datagram_frame_size,
-            // draft-ietf-quic-reliable-stream-reset-11 section 3
-            parameters.reset_stream_at.into(),
-        ]
-    };
-    let reduced = limits(remembered)
-        .into_iter()
-        .zip(limits(peer))
+    let limits = remembered.zero_rtt_limits().into_iter();
+    let reduced = limits
+        .zip(peer.zero_rtt_limits())
         .any(|(before, after)| after < before);
     if reduced {
         return Err(Fault::ZeroRttLimitsReduced.into());

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::ids::SpaceId;
 use crate::random::SeededRandom;
 use crate::space::{LostPackets, Received, SentPackets};
+use crate::wire::buf::VARINT_MAX;
 use crate::wire::frame::EcnCounts;
 
 /// One packet number space.
@@ -84,6 +85,11 @@ impl PacketNumberSpace {
     /// acknowledges packets it has not seen (RFC 9000 section 21.4). `seed` must be secret.
     pub(crate) fn skip_numbers(&mut self, seed: [u8; 32]) {
         self.skipping = Some(Skipping::new(seed, self.next));
+    }
+
+    /// False once all numbers are used: nothing may be sent any more (RFC 9000 section 12.3).
+    pub(crate) fn has_numbers(&self) -> bool {
+        self.next <= VARINT_MAX
     }
 
     /// The number [`Self::take_packet_number`] will return.

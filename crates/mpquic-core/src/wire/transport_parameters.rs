@@ -68,6 +68,9 @@ const MAX_ACK_DELAY_EXPONENT: u64 = 20;
 const MAX_ACK_DELAY_BOUND: u64 = 1 << 14;
 const MIN_ACTIVE_CONNECTION_ID_LIMIT: u64 = 2;
 
+/// How many limits 0-RTT data relies on.
+pub(crate) const ZERO_RTT_LIMITS: usize = 9;
+
 /// The values one side announces. `Default` gives what an absent parameter means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -198,6 +201,23 @@ impl Default for TransportParameters {
 }
 
 impl TransportParameters {
+    /// What a server must not lower for a client whose 0-RTT data it accepts (RFC 9000 section 7.4.1,
+    /// RFC 9221 section 3).
+    pub(crate) fn zero_rtt_limits(&self) -> [u64; ZERO_RTT_LIMITS] {
+        [
+            self.active_connection_id_limit,
+            self.initial_max_data,
+            self.initial_max_stream_data_bidi_local,
+            self.initial_max_stream_data_bidi_remote,
+            self.initial_max_stream_data_uni,
+            self.initial_max_streams_bidi,
+            self.initial_max_streams_uni,
+            self.max_datagram_frame_size,
+            // draft-ietf-quic-reliable-stream-reset-11 section 3
+            self.reset_stream_at.into(),
+        ]
+    }
+
     /// Appends what `side` announces. Values equal to the default are left out, and so are
     /// parameters only a server may send if `side` is the client.
     pub fn encode(&self, side: Side, out: &mut Vec<u8>) {

@@ -1,5 +1,9 @@
 //! 0-RTT: what arrives early, and what must not be remembered.
 
+use mpquic_core::config::ServerConfig;
+use mpquic_core::crypto::rustls::QuicServerConfig;
+use rustls::server::{ServerSessionMemoryCache, StoresServerSessions};
+
 use super::*;
 
 #[test]
@@ -301,44 +305,111 @@ fn the_smallest_acknowledgement_delay_is_not_remembered() {
     assert_eq!(lost(&mut client.1), None);
 }
 
+type Change = fn(&mut TransportOptions);
+
+/// Each lowers a limit that 0-RTT data relies on.
+const LOWER: [Change; 6] = [
+    |transport| transport.initial_receive_window -= 1,
+    |transport| transport.initial_stream_receive_window -= 1,
+    |transport| transport.max_concurrent_bidi_streams -= 1,
+    |transport| transport.max_concurrent_uni_streams -= 1,
+    |transport| transport.active_connection_id_limit -= 1,
+    // draft-ietf-quic-reliable-stream-reset-11 section 3
+    |transport| transport.reset_stream_at = false,
+];
+
+/// A client's second visit, which begins with 0-RTT data, to a server with this TLS whose transport
+/// options were changed in between.
+fn visit_again(test: &mut Test, crypto: &Arc<QuicServerConfig>, change: Change) -> Connection {
+    let server = |transport| ServerConfig::new(crypto.clone(), transport, [7; 32]);
+    let before = server(test.transport.clone());
+    test.server.set_server_config(Some(Arc::new(before)));
+    test.visit();
+    let mut transport = test.transport.options().clone();
+    change(&mut transport);
+    let after = server(built(transport));
+    test.server.set_server_config(Some(Arc::new(after)));
+    let mut client = test.connect();
+    write(&mut client.1, b"early");
+    test.exchange(&mut client, &mut None);
+    client.1
+}
+
+/// The TLS of a server of [`Tls`], with a change to its configuration.
+fn crypto(change: impl FnOnce(&mut rustls::ServerConfig)) -> Arc<QuicServerConfig> {
+    let (certificate, key) = mpquic_sim::tls::certificate();
+    let provider = Arc::new(mpquic_core::crypto::rustls::provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    config.alpn_protocols = vec![b"test".to_vec()];
+    config.max_early_data_size = u32::MAX;
+    change(&mut config);
+    Arc::new(QuicServerConfig::new(Arc::new(config)).unwrap())
+}
+
+/// RFC 9000 section 7.4.1: a server that cannot keep to the limits its ticket was given with rejects
+/// 0-RTT data; higher ones are no reason.
+#[test]
+fn rfc_9000_7_4_1_a_server_with_lower_limits_rejects_early_data() {
+    let crypto = crypto(|_| {});
+    for change in LOWER {
+        let mut client = visit_again(&mut Test::new(), &crypto, change);
+        assert_eq!(client.zero_rtt(), ZeroRtt::Rejected);
+        assert_eq!(lost(&mut client), None);
+    }
+    let raise: Change = |transport| transport.initial_receive_window += 1;
+    let mut client = visit_again(&mut Test::new(), &crypto, raise);
+    assert_eq!(client.zero_rtt(), ZeroRtt::Accepted);
+    assert_eq!(lost(&mut client), None);
+}
+
+/// Forgets which limits sessions were given with: takes all for nothing. They are the last 72 bytes of
+/// what is stored.
+#[derive(Debug)]
+struct Forgetful(Arc<dyn StoresServerSessions>);
+
+impl StoresServerSessions for Forgetful {
+    fn put(&self, key: Vec<u8>, mut value: Vec<u8>) -> bool {
+        let limits = value.len() - 72;
+        value[limits..].fill(0);
+        self.0.put(key, value)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(key)
+    }
+
+    fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.take(key)
+    }
+
+    fn can_cache(&self) -> bool {
+        true
+    }
+}
+
 /// RFC 9000 section 7.4.1: a server that takes 0-RTT may not lower what the client relied on.
 #[test]
 fn rfc_9000_7_4_1_lower_limits_after_early_data_are_a_violation() {
-    type Change = fn(&mut TransportOptions);
-    let lower: [Change; 6] = [
-        |transport| transport.initial_receive_window -= 1,
-        |transport| transport.initial_stream_receive_window -= 1,
-        |transport| transport.max_concurrent_bidi_streams -= 1,
-        |transport| transport.max_concurrent_uni_streams -= 1,
-        |transport| transport.active_connection_id_limit -= 1,
-        // draft-ietf-quic-reliable-stream-reset-11 section 3
-        |transport| transport.reset_stream_at = false,
-    ];
-    let unchanged: Change = |_| {};
-    for change in lower.into_iter().chain([unchanged]) {
-        let mut test = Test::new();
-        test.visit();
-        let mut transport = test.transport.options().clone();
-        change(&mut transport);
-        let is_lower = transport.initial_receive_window < test.transport.initial_receive_window
-            || transport.initial_stream_receive_window
-                < test.transport.initial_stream_receive_window
-            || transport.max_concurrent_bidi_streams < test.transport.max_concurrent_bidi_streams
-            || transport.max_concurrent_uni_streams < test.transport.max_concurrent_uni_streams
-            || transport.active_connection_id_limit < test.transport.active_connection_id_limit
-            || !transport.reset_stream_at;
-        let server = test.tls.server(built(transport));
-        test.server.set_server_config(Some(Arc::new(server)));
-        let mut client = test.connect();
-        write(&mut client.1, b"early");
-        test.exchange(&mut client, &mut None);
-        assert_eq!(client.1.zero_rtt(), ZeroRtt::Accepted);
-        match lost(&mut client.1) {
+    let crypto = crypto(|config| {
+        let all = ServerSessionMemoryCache::new(16);
+        config.session_storage = Arc::new(Forgetful(all));
+    });
+    for change in LOWER {
+        let mut client = visit_again(&mut Test::new(), &crypto, change);
+        assert_eq!(client.zero_rtt(), ZeroRtt::Accepted);
+        match lost(&mut client) {
             Some(ConnectionError::TransportError(error)) => {
-                assert!(is_lower);
                 assert_eq!(error.fault, Fault::ZeroRttLimitsReduced);
             }
-            other => assert!(!is_lower && other.is_none(), "{other:?}"),
+            other => panic!("{other:?}"),
         }
     }
+    let mut client = visit_again(&mut Test::new(), &crypto, |_| {});
+    assert_eq!(client.zero_rtt(), ZeroRtt::Accepted);
+    assert_eq!(lost(&mut client), None);
 }

@@ -16,7 +16,7 @@ use super::session::TlsSession;
 use super::suites::{
     PARAMETERS_LENGTH, TlsConfigError, checked_initial_suite, provider, tls_version,
 };
-use super::tickets::{ServerSessions, ServerTickets};
+use super::tickets::{ServerSessions, ServerTickets, Terms};
 use crate::crypto::{FirstFlight, InitialCrypto, Keys, ServerCrypto, Session};
 use crate::error::{Fault, TransportError};
 use crate::version::Version;
@@ -35,14 +35,15 @@ use crate::wire::transport_parameters::TransportParameters;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 pub struct QuicServerConfig {
-    v1: Arc<rustls::ServerConfig>,
-    v2: Arc<rustls::ServerConfig>,
+    inner: Arc<rustls::ServerConfig>,
     initial: Suite,
 }
 
 impl QuicServerConfig {
     /// Wraps a configuration. Its `max_early_data_size` must be 0 (no 0-RTT) or `u32::MAX`.
-    /// Sessions and tickets are marked with the version of QUIC they come from.
+    /// Sessions and tickets are marked with the version of QUIC they come from and with the limits
+    /// of their connection: they are not resumed in another version, nor if one of these limits is
+    /// lower now.
     ///
     /// # Errors
     ///
@@ -51,23 +52,7 @@ impl QuicServerConfig {
     pub fn new(inner: Arc<rustls::ServerConfig>) -> Result<Self, TlsConfigError> {
         let initial = checked_initial_suite(inner.crypto_provider())?;
         quic::ServerConnection::new(inner.clone(), quic::Version::V1, Vec::new())?;
-        let of = |version| {
-            let mut config = rustls::ServerConfig::clone(&inner);
-            config.session_storage = Arc::new(ServerSessions {
-                all: config.session_storage,
-                version,
-            });
-            config.ticketer = Arc::new(ServerTickets {
-                all: config.ticketer,
-                version,
-            });
-            Arc::new(config)
-        };
-        Ok(Self {
-            v1: of(Version::V1),
-            v2: of(Version::V2),
-            initial,
-        })
+        Ok(Self { inner, initial })
     }
 
     /// Identifies the server by this certificate, accepts 0-RTT and speaks the given protocols, the
@@ -130,13 +115,14 @@ impl ServerCrypto for QuicServerConfig {
     ) -> Result<Box<dyn Session>, TransportError> {
         let mut encoded = Vec::with_capacity(PARAMETERS_LENGTH);
         parameters.encode(Side::Server, &mut encoded);
-        let config = match version {
-            Version::V1 => &self.v1,
-            Version::V2 => &self.v2,
-        };
         // rustls gives this secret only to its key log, which connections would share, so each gets
         // a configuration of its own.
-        let mut config = rustls::ServerConfig::clone(config);
+        let mut config = rustls::ServerConfig::clone(&self.inner);
+        let terms = Terms::new(version, parameters);
+        let all = config.session_storage;
+        config.session_storage = Arc::new(ServerSessions { all, terms });
+        let all = config.ticketer;
+        config.ticketer = Arc::new(ServerTickets { all, terms });
         let secrets = Arc::new(SecretLog::new(config.key_log, &[secret_log::EXPORTER]));
         config.key_log = secrets.clone();
         let inner = quic::ServerConnection::new(config.into(), tls_version(version), encoded)

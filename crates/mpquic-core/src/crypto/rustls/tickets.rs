@@ -1,4 +1,5 @@
-//! Session tickets, each good for one version of QUIC (RFC 9369 section 5).
+//! Session tickets, each good for one version of QUIC (RFC 9369 section 5), and for servers whose
+//! limits are not lower than when it was given (RFC 9000 section 7.4.1).
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use rustls::pki_types::ServerName;
 use rustls::server::{ProducesTickets, StoresServerSessions};
 
 use crate::version::Version;
+use crate::wire::transport_parameters::{TransportParameters, ZERO_RTT_LIMITS};
 
 /// A client's tickets of all versions.
 pub(super) struct ClientTickets([Arc<ClientSessionMemoryCache>; Version::ALL.len()]);
@@ -100,30 +102,66 @@ impl ClientSessionStore for ConnectionTickets {
     }
 }
 
-/// A server's sessions of one version, in a store for all.
+/// What 0-RTT data relies on, which a server keeps with each session: the version of QUIC, and limits
+/// that may rise but not fall.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    version: Version,
+    limits: [u64; ZERO_RTT_LIMITS],
+}
+
+impl Terms {
+    pub(super) fn new(version: Version, parameters: &TransportParameters) -> Self {
+        Self {
+            version,
+            limits: parameters.zero_rtt_limits(),
+        }
+    }
+
+    /// A session with its terms behind it.
+    fn append_to(&self, session: &[u8]) -> Vec<u8> {
+        let limits = self.limits.iter().flat_map(|limit| limit.to_be_bytes());
+        let version = self.version.to_u32().to_be_bytes();
+        session
+            .iter()
+            .copied()
+            .chain(version)
+            .chain(limits)
+            .collect()
+    }
+
+    /// The session itself, if the server still keeps to its terms.
+    fn strip_from(&self, mut session: Vec<u8>) -> Option<Vec<u8>> {
+        let (rest, limits) = session.split_last_chunk::<{ 8 * ZERO_RTT_LIMITS }>()?;
+        let (rest, version) = rest.split_last_chunk()?;
+        let length = rest.len();
+        let (limits, _) = limits.as_chunks();
+        let limits = limits.iter().map(|limit| u64::from_be_bytes(*limit));
+        let keeps = limits.zip(self.limits).all(|(before, now)| before <= now);
+        let is_ours = u32::from_be_bytes(*version) == self.version.to_u32();
+        session.truncate(length);
+        (keeps && is_ours).then_some(session)
+    }
+}
+
+/// A server's sessions in a store for all, with the terms of one connection.
 #[derive(Debug)]
 pub(super) struct ServerSessions {
     pub(super) all: Arc<dyn StoresServerSessions>,
-    pub(super) version: Version,
-}
-
-impl ServerSessions {
-    fn key(&self, key: &[u8]) -> Vec<u8> {
-        [&self.version.to_u32().to_be_bytes(), key].concat()
-    }
+    pub(super) terms: Terms,
 }
 
 impl StoresServerSessions for ServerSessions {
     fn put(&self, key: Vec<u8>, value: Vec<u8>) -> bool {
-        self.all.put(self.key(&key), value)
+        self.all.put(key, self.terms.append_to(&value))
     }
 
     fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.all.get(&self.key(key))
+        self.terms.strip_from(self.all.get(key)?)
     }
 
     fn take(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.all.take(&self.key(key))
+        self.terms.strip_from(self.all.take(key)?)
     }
 
     fn can_cache(&self) -> bool {
@@ -131,11 +169,11 @@ impl StoresServerSessions for ServerSessions {
     }
 }
 
-/// Seals a server's sessions into tickets of one version.
+/// Seals a server's sessions into tickets, with the terms of one connection.
 #[derive(Debug)]
 pub(super) struct ServerTickets {
     pub(super) all: Arc<dyn ProducesTickets>,
-    pub(super) version: Version,
+    pub(super) terms: Terms,
 }
 
 impl ProducesTickets for ServerTickets {
@@ -148,16 +186,61 @@ impl ProducesTickets for ServerTickets {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let version = self.version.to_u32().to_be_bytes();
-        self.all.encrypt(&[plain, &version].concat())
+        self.all.encrypt(&self.terms.append_to(plain))
     }
 
     fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        let mut plain = self.all.decrypt(cipher)?;
-        let (rest, version) = plain.split_last_chunk()?;
-        let length = rest.len();
-        let is_ours = u32::from_be_bytes(*version) == self.version.to_u32();
-        plain.truncate(length);
-        is_ours.then_some(plain)
+        self.terms.strip_from(self.all.decrypt(cipher)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tickets that anybody could read.
+    #[derive(Debug)]
+    struct Open;
+
+    impl ProducesTickets for Open {
+        fn enabled(&self) -> bool {
+            true
+        }
+
+        fn lifetime(&self) -> u32 {
+            3600
+        }
+
+        fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+            Some(plain.to_vec())
+        }
+
+        fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+            Some(cipher.to_vec())
+        }
+    }
+
+    fn tickets(version: Version, initial_max_data: u64) -> ServerTickets {
+        let parameters = TransportParameters {
+            initial_max_data,
+            ..TransportParameters::default()
+        };
+        ServerTickets {
+            all: Arc::new(Open),
+            terms: Terms::new(version, &parameters),
+        }
+    }
+
+    /// RFC 9000 section 7.4.1 and RFC 9369 section 5.
+    #[test]
+    fn a_ticket_is_good_for_its_version_and_for_no_lower_limits() {
+        let ticket = tickets(Version::V1, 1000).encrypt(b"session").unwrap();
+        let taken = |version, limit| tickets(version, limit).decrypt(&ticket);
+        assert_eq!(taken(Version::V1, 1000).as_deref(), Some(&b"session"[..]));
+        assert_eq!(taken(Version::V1, 1001).as_deref(), Some(&b"session"[..]));
+        assert_eq!(taken(Version::V1, 999), None);
+        assert_eq!(taken(Version::V2, 1000), None);
+        // Of a server that knew no terms.
+        assert_eq!(tickets(Version::V1, 1000).decrypt(b"session"), None);
     }
 }

@@ -16,6 +16,27 @@ fn numbers_start_at_zero_and_rise() {
     }
 }
 
+/// RFC 9000 section 12.3: there is no number above 2^62 - 1.
+#[test]
+fn rfc_9000_12_3_all_numbers_are_used_once() {
+    for skips in [false, true] {
+        let mut space = space();
+        space.next = (1 << 62) - 100;
+        if skips {
+            space.skip_numbers([1; 32]);
+        }
+        let mut last = space.next - 1;
+        while space.has_numbers() {
+            let number = space.take_packet_number();
+            assert!(number > last, "{number} after {last}");
+            last = number;
+        }
+        assert!(last < 1 << 62, "{last}");
+        assert!(last >= (1 << 62) - 2, "{last}");
+        assert!(!skips || space.skipped.is_some());
+    }
+}
+
 #[test]
 fn numbers_are_skipped_ever_more_rarely() {
     let skipped = |seed| {
