@@ -116,7 +116,7 @@ fn a_dead_path_costs_a_probe_timeout_and_a_round_trip() {
     let mut failed = Vec::new();
     for case in Case::all(&round_trips_ms) {
         let (mut gaps, mut limits) = (Vec::new(), Vec::new());
-        for seed in 1..=number("FAILOVER", 1) {
+        for seed in 1..=number("FAILOVER", 5) {
             let mut pair = case.downloading(seed);
             let [dying, other] = path_stats(&mut pair);
             limits.push((other.rtt * 3 / 2 + dying.probe_timeout).max(100 * MS));

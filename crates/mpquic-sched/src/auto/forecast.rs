@@ -12,6 +12,9 @@ use crate::choice::{carriers, seconds};
 const GROWING_ROUNDS: f64 = 4.0;
 /// Nothing is expected to take longer, in seconds, so that no wait does either.
 const LONGEST_DELAY: f64 = 10.0;
+/// Seconds for which the first path is used although another one would deliver sooner: to decide for
+/// each datagram anew takes longer than sending it.
+const GRAIN: f64 = 0.001;
 /// A path has a queue if the round trip takes this many times its minimum.
 const QUEUED: f64 = 1.5;
 
@@ -219,10 +222,11 @@ impl Forecasts {
         earlier.map(|path| path.delivered(arrival)).sum()
     }
 
-    /// Bytes that the first path can take before another one would deliver sooner.
+    /// Bytes that the first path can take before another one would deliver sooner; to be quick about
+    /// it, no fewer than it sends in [`GRAIN`].
     pub(super) fn lead(&self) -> f64 {
         match self.paths[..] {
-            [first, second, ..] => (second.arrival - first.arrival) * first.pace,
+            [first, second, ..] => (second.arrival - first.arrival).max(GRAIN) * first.pace,
             _ => f64::INFINITY,
         }
     }
