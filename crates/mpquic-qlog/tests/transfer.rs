@@ -487,11 +487,8 @@ fn nothing_is_said_twice() {
         for path in [0, 1] {
             let of_path = |event: &&Value| event["data"]["path_id"] == path;
             let states: Vec<_> = of(&records, "ecn_state_updated").filter(of_path).collect();
-            assert!(
-                states
-                    .iter()
-                    .all(|event| event["tuple"] == path.to_string())
-            );
+            let tuple = path.to_string();
+            assert!(states.iter().all(|event| event["tuple"] == tuple));
             let new = states.iter().map(|event| &event["data"]["new"]);
             let mut new: Vec<_> = new.collect();
             let count = new.len();
