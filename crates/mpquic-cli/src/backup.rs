@@ -7,6 +7,7 @@ use mpquic_tokio::{Connection, EndpointBuilder, InterfaceAddress, PathId, interf
 
 use crate::failure::Failure;
 use crate::options::Local;
+use crate::origin::starts_from;
 use crate::reach::Reach;
 use crate::report::PathReport;
 
@@ -53,15 +54,11 @@ fn why_unused(reach: &Reach, backup: &Local, listed: &[InterfaceAddress]) -> Opt
         let is_used = reach.local.iter().any(is_it);
         return (!is_used).then_some("no path starts from there; expected one of --local");
     }
-    let is_used = |listed: &&InterfaceAddress| {
-        let is_it = match backup {
-            Local::Address(address) => listed.ip == *address,
-            Local::Interface(name) => listed.name == *name,
-        };
-        is_it && listed.left_out.is_none()
+    let is_used = |at: &InterfaceAddress| {
+        at.left_out.is_none() && starts_from(backup, at.ip, std::slice::from_ref(at))
     };
     let told = "it is left out unless --local names it; `mpquic paths` lists what is used";
-    listed.iter().find(is_used).is_none().then_some(told)
+    (!listed.iter().any(is_used)).then_some(told)
 }
 
 fn interface_of(address: IpAddr, listed: &[InterfaceAddress]) -> Option<&String> {

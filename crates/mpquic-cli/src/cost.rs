@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use mpquic_core::{PathState, PathStatus};
+use mpquic_core::{PathState, PathStats, PathStatus};
 use mpquic_tokio::{Connection, PathId, interface_addresses};
 use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::options::{Local, parse_local};
+use crate::origin::starts_from;
 use crate::rate::Rate;
 
 /// The highest cost.
@@ -125,8 +126,8 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
         while connection.close_reason().is_none() {
             looks.tick().await;
             let now = clock::now();
-            let cost_of = prices(&connection, &costs);
             let stats = connection.path_stats();
+            let cost_of = prices(&stats, &costs);
             let (sent, received) = stats.iter().fold((0, 0), |(sent, received), path| {
                 (sent + path.bytes_sent, received + path.bytes_received)
             });
@@ -154,21 +155,15 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
 }
 
 /// What each path costs.
-fn prices(connection: &Connection, costs: &[Cost]) -> BTreeMap<PathId, u32> {
+fn prices(paths: &[PathStats], costs: &[Cost]) -> BTreeMap<PathId, u32> {
     let listed = interface_addresses().unwrap_or_default();
-    let paths = connection.path_stats().into_iter().map(|path| {
+    let prices = paths.iter().map(|path| {
         let ip = path.four_tuple.local.ip();
-        let is_it = |cost: &&Cost| match &cost.from {
-            Local::Address(address) => *address == ip,
-            Local::Interface(name) => {
-                let mut listed = listed.iter();
-                listed.any(|listed| listed.ip == ip && listed.name == *name)
-            }
-        };
+        let is_it = |cost: &&Cost| starts_from(&cost.from, ip, &listed);
         let cost = costs.iter().find(is_it);
         (path.id, cost.map_or(0, |cost| cost.cost))
     });
-    paths.collect()
+    prices.collect()
 }
 
 #[cfg(test)]

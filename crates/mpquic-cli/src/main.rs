@@ -46,6 +46,7 @@ mod manual;
 mod metrics_server;
 mod observer;
 mod options;
+mod origin;
 mod outage;
 mod outgoing;
 mod pace;

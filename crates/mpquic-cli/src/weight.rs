@@ -4,6 +4,7 @@ use mpquic_sched::SplitWeights;
 use mpquic_tokio::{Connection, interface_addresses};
 
 use crate::options::{Local, parse_local};
+use crate::origin::starts_from;
 
 /// The share of paths for which none was set.
 const REST: f64 = 1.0;
@@ -35,16 +36,10 @@ pub(crate) fn follow(connection: &Connection, wanted: Vec<Weight>, weights: Spli
     tokio::spawn(async move {
         loop {
             let listed = interface_addresses().unwrap_or_default();
-            let of = |wanted: &Weight, ip| match &wanted.from {
-                Local::Address(address) => *address == ip,
-                Local::Interface(name) => {
-                    let mut listed = listed.iter();
-                    listed.any(|listed| listed.ip == ip && listed.name == *name)
-                }
-            };
             let set = connection.path_stats().into_iter().map(|path| {
                 let ip = path.four_tuple.local.ip();
-                let wanted = wanted.iter().find(|wanted| of(wanted, ip));
+                let is_it = |wanted: &&Weight| starts_from(&wanted.from, ip, &listed);
+                let wanted = wanted.iter().find(is_it);
                 (path.id, wanted.map_or(REST, |wanted| wanted.weight))
             });
             weights.set(set);

@@ -1,0 +1,18 @@
+//! Which paths an option means that names where they start.
+
+use std::net::IpAddr;
+
+use mpquic_tokio::InterfaceAddress;
+
+use crate::options::Local;
+
+/// True if a path from this address starts there.
+pub(crate) fn starts_from(origin: &Local, ip: IpAddr, listed: &[InterfaceAddress]) -> bool {
+    match origin {
+        Local::Address(address) => *address == ip,
+        Local::Interface(name) => {
+            let mut listed = listed.iter();
+            listed.any(|listed| listed.ip == ip && listed.name == *name)
+        }
+    }
+}
