@@ -160,6 +160,16 @@ impl Connection {
         self.0.lock().contain(start).unwrap_or(false)
     }
 
+    /// Makes new connection IDs for all paths and asks the peer to retire those it has (RFC 9000
+    /// section 5.1.2): for example after the key changed that encrypts them.
+    pub fn replace_connection_ids(&self) {
+        let replace = |engine: &mut LockedConnection<'_>| {
+            engine.core.replace_connection_ids();
+            engine.wake_task();
+        };
+        self.0.lock().contain(replace);
+    }
+
     /// Identifies the connection within its endpoint; the same for all clones of the handle. The
     /// number may be used for another connection once this one has ended.
     pub fn stable_id(&self) -> usize {

@@ -11,6 +11,8 @@ use crate::wire::frame::{Frame, NewConnectionId, PathNewConnectionId};
 
 /// The most connection IDs we keep active on a path, even if the peer would store more.
 const MAX_ACTIVE: u64 = 8;
+/// The most on a path, with those that the peer was asked to retire and has not.
+const MAX_KNOWN: usize = 16;
 
 #[derive(Debug, Clone)]
 struct Issued {
@@ -23,13 +25,16 @@ struct Issued {
 /// The connection IDs we issued for one path: packets with one of them as destination belong to
 /// the path.
 ///
-/// The peer decides when one is retired; we only replace those it retired.
+/// The peer decides when one is retired; we only replace those it retired, and may ask it to retire
+/// all it has.
 #[derive(Debug)]
 pub(crate) struct LocalCids {
     path: PathId,
     /// The connection IDs that the peer may use, by sequence number.
     active: SmallVec<[Issued; 1]>,
     next_sequence: u64,
+    /// The peer is to retire those with a smaller sequence number.
+    retire_prior_to: u64,
     /// True if one of `active` may be queued.
     queued: bool,
     abandoned: bool,
@@ -50,6 +55,7 @@ impl LocalCids {
             path,
             active: SmallVec::new(),
             next_sequence: 0,
+            retire_prior_to: 0,
             queued: false,
             abandoned: false,
         }
@@ -87,7 +93,20 @@ impl LocalCids {
             return 0;
         }
         let target = usize::try_from(target.min(MAX_ACTIVE)).unwrap_or(usize::MAX);
-        target.saturating_sub(self.active.len())
+        let replaced = self
+            .active
+            .iter()
+            .filter(|i| i.sequence < self.retire_prior_to);
+        let kept = self.active.len() - replaced.count();
+        let room = MAX_KNOWN.saturating_sub(self.active.len());
+        target.saturating_sub(kept).min(room)
+    }
+
+    /// All that the peer has are to be replaced: those issued from now on ask it to retire them, and
+    /// may exceed its limit until it has (RFC 9000 section 5.1.1). The caller issues as many as are
+    /// [`wanted`](Self::wanted).
+    pub(crate) fn replace(&mut self) {
+        self.retire_prior_to = self.next_sequence;
     }
 
     /// RETIRE_CONNECTION_ID or PATH_RETIRE_CONNECTION_ID for this path, in a packet addressed to
@@ -130,7 +149,8 @@ impl LocalCids {
         for issued in self.active.iter_mut().filter(|i| i.progress.is_queued()) {
             let body = NewConnectionId {
                 sequence_number: issued.sequence,
-                retire_prior_to: 0,
+                // Never above the frame's own number (RFC 9000 section 19.15).
+                retire_prior_to: self.retire_prior_to.min(issued.sequence),
                 connection_id: issued.cid,
                 stateless_reset_token: issued.reset_token,
             };

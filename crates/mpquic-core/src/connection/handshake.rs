@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Connection, State};
 use crate::error::{ConnectionError, TransportError};
-use crate::event::{Event, PathEvent, RouteChange};
+use crate::event::{Event, RouteChange};
 use crate::handshake::Step;
 use crate::ids::{PathId, SpaceId};
 use crate::packet::delivery::Fate;
@@ -53,7 +53,11 @@ impl Connection {
                         .set_peer_parameters(&peer, announces_multipath, &mut self.outbox);
                 }
                 Step::Complete => self.on_handshake_complete(now),
-                Step::Confirmed => self.on_handshake_confirmed(now),
+                Step::Confirmed => {
+                    self.idle.on_handshake_confirmed();
+                    self.outbox.event(Event::HandshakeConfirmed);
+                    self.paths.on_handshake_confirmed(now, &mut self.outbox);
+                }
                 Step::LevelDiscarded(mut level) => {
                     self.paths.forget_handshake_space(&mut level.space);
                 }
@@ -71,16 +75,6 @@ impl Connection {
         self.handshake.offer_token(validated, &mut self.random);
         self.handshake
             .retire_zero_rtt(now, self.paths.largest_pto());
-    }
-
-    fn on_handshake_confirmed(&mut self, now: Instant) {
-        self.paths.shared.handshake_confirmed = true;
-        self.idle.on_handshake_confirmed();
-        self.outbox.event(Event::HandshakeConfirmed);
-        if self.paths.ids.is_multipath() {
-            self.outbox.event(Event::Path(PathEvent::Available));
-        }
-        self.paths.prefer_address(now, &mut self.outbox);
     }
 
     /// Packet numbers continue. Initial packets in flight are forgotten, and 0-RTT data counts as

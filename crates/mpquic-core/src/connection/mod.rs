@@ -324,6 +324,16 @@ impl Connection {
         self.handshake.initiate_key_update(now, &mut self.outbox)
     }
 
+    /// Makes new connection IDs for all paths and asks the peer to retire those it has, for example
+    /// because the key that encrypts them has changed (RFC 9000 section 5.1.2). What is under way to
+    /// the old ones arrives.
+    pub fn replace_connection_ids(&mut self) {
+        self.paths.replace_cids();
+        if self.handshake.is_complete() && !self.is_closed() {
+            self.paths.issue_cids(&mut self.outbox);
+        }
+    }
+
     /// Whether we are client or server.
     pub fn side(&self) -> Side {
         self.side

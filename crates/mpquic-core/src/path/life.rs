@@ -210,6 +210,14 @@ impl Paths {
         }
     }
 
+    /// All connection IDs that the peer has of us are to be replaced by those issued from now on, on
+    /// all paths (RFC 9000 section 5.1.2).
+    pub(crate) fn replace_cids(&mut self) {
+        for slot in self.slots_mut() {
+            slot.local_cids.replace();
+        }
+    }
+
     /// Stops using a path: queues PATH_ABANDON, retires the peer's connection IDs, and moves what
     /// was in flight to other paths (MP-120, MP-121).
     pub(crate) fn abandon(

@@ -10,7 +10,7 @@ use super::ids::PathIds;
 use super::shared::Shared;
 use super::slot::PathSlot;
 use super::{PACKET_OVERHEAD, Path};
-use crate::event::ClosePathError;
+use crate::event::{ClosePathError, PathEvent};
 use crate::ids::PathId;
 use crate::outbox::Outbox;
 use crate::wire::buf::MIN_DATAGRAM;
@@ -164,8 +164,13 @@ impl Paths {
         self.slots.iter().any(|slot| slot.is_reset_token(token))
     }
 
-    /// Client: the handshake is confirmed; probes the address the server would rather be used at.
-    pub(crate) fn prefer_address(&mut self, now: Instant, outbox: &mut Outbox) {
+    /// The handshake is confirmed: paths may be opened, and a client probes the address the server would
+    /// rather be used at.
+    pub(crate) fn on_handshake_confirmed(&mut self, now: Instant, outbox: &mut Outbox) {
+        self.shared.handshake_confirmed = true;
+        if self.ids.is_multipath() {
+            outbox.path_event(PathEvent::Available);
+        }
         if let Some((slot, shared)) = self.slot_and_shared(PathId::ZERO) {
             slot.prefer_address(now, shared, outbox);
         }

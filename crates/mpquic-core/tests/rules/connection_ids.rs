@@ -1,5 +1,6 @@
 //! Connection IDs: how long they are, and who makes them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use mpquic_core::config::ConnectionIds;
@@ -120,7 +121,7 @@ fn every_connection_id_is_made_by_the_configured_generator() {
             assert_eq!(cid.len(), length);
             assert!(cid.starts_with(&SERVER_ID), "{cid}");
         }
-        let distinct: std::collections::BTreeSet<_> = shown.iter().collect();
+        let distinct: BTreeSet<_> = shown.iter().collect();
         assert!(distinct.len() >= 5, "{distinct:?}");
     }
 }
@@ -129,4 +130,42 @@ fn every_connection_id_is_made_by_the_configured_generator() {
 #[test]
 fn connection_ids_of_a_seed_are_repeatable() {
     assert_eq!(shown(11, false), shown(11, false));
+}
+
+/// RFC 9000 section 5.1.2: all connection IDs are replaced, on each path, and nobody uses the old ones
+/// any more; what is to be sent arrives.
+#[test]
+fn connection_ids_are_replaced_when_asked() {
+    let mut net = Net::with_two_paths(Options::default());
+    let paths = [PathId::ZERO, PathId(1)];
+    for side in [Side::Client, Side::Server] {
+        let peer = !side;
+        let before = paths.map(|path| net.dcid(peer, path));
+        for path in paths {
+            // One that waits for its use beside that in use.
+            assert_eq!(
+                net.issued(side, path).len(),
+                if path == PathId::ZERO { 1 } else { 2 }
+            );
+        }
+        net.connection(side).replace_connection_ids();
+        net.wait(200 * MS);
+        for path in paths {
+            let issued = net.issued(side, path);
+            let newest = &issued[issued.len() - 2..];
+            for new in newest {
+                assert_eq!(
+                    new.retire_prior_to, newest[0].sequence_number,
+                    "{side:?} {path}"
+                );
+            }
+        }
+        let id = net.write(peer, 30_000);
+        let log = net.wait(400 * MS);
+        assert_eq!(net.read(side, id), 30_000);
+        let sent = packets(&log, peer).filter(Packet::is_one_rtt);
+        let used: BTreeSet<_> = sent.map(|packet| *packet.header.dcid()).collect();
+        assert!(!used.is_empty() && before.iter().all(|old| !used.contains(old)));
+        assert!(net.lost(side).is_none() && net.lost(peer).is_none());
+    }
 }

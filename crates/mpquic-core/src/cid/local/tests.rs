@@ -173,3 +173,43 @@ fn mp_143_cids_blocked_ahead_of_what_was_issued_is_a_protocol_violation() {
     let error = cids.on_cids_blocked(3).unwrap_err();
     assert_eq!(error.fault, Fault::ConnectionIdsBlockedAhead);
 }
+
+/// RFC 9000 section 5.1.2 and 19.15.
+#[test]
+fn all_are_replaced_by_those_issued_afterwards() {
+    let mut cids = with_two();
+    let (frames, _) = written(1200, |w| cids.write_frames(w, true));
+    assert_eq!((frames.len(), cids.wanted(2)), (2, 0));
+    cids.replace();
+    assert_eq!(cids.wanted(2), 2, "the peer's limit counts those that stay");
+    cids.issue(cid(3), token(3));
+    cids.issue(cid(4), token(4));
+    // One of the old ones is lost: it is repeated, so that the peer can retire it.
+    cids.on_delivery(delivery(1), Fate::Lost);
+    let (frames, _) = written(1200, |w| cids.write_frames(w, false));
+    let retiring = |frame: &Frame| match frame {
+        Frame::NewConnectionId(body) => (body.sequence_number, body.retire_prior_to),
+        other => panic!("{other:?}"),
+    };
+    let retiring: Vec<_> = frames.iter().map(retiring).collect();
+    assert_eq!(retiring, [(1, 1), (2, 2), (3, 2)]);
+    assert_eq!(cids.wanted(2), 0);
+    for sequence in 0..2 {
+        assert!(cids.on_retire(sequence, &cid(3)).unwrap().is_some());
+        assert_eq!(cids.wanted(2), 0, "what was replaced is not replaced again");
+    }
+    assert!(cids.active().eq([&cid(3), &cid(4)]));
+}
+
+#[test]
+fn a_peer_that_retires_nothing_is_given_only_so_many() {
+    let mut cids = with_two();
+    for round in 0..100_u8 {
+        cids.replace();
+        for number in 0..cids.wanted(8) {
+            cids.issue(ConnectionId::new(&[round, number as u8, 9, 9]), token(1));
+        }
+    }
+    assert_eq!(cids.active().len(), MAX_KNOWN);
+    assert_eq!(cids.wanted(8), 0);
+}
