@@ -191,6 +191,7 @@ pub(crate) const CRATES: &[Row] = &[
     ("mpquic-qlog", "mpquic_core"),
     ("mpquic-sim", "mpquic_cc mpquic_core mpquic_sched"),
     ("mpquic-lab", "mpquic_sim"),
+    ("mpquic-lb", "mpquic_core"),
     (
         "mpquic-tokio",
         "mpquic_cc mpquic_core mpquic_qlog mpquic_sched",

@@ -1,0 +1,192 @@
+use super::*;
+
+#[expect(clippy::disallowed_methods, reason = "any instant will do")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+fn server(number: u8) -> SocketAddr {
+    ([10, 0, 0, number], 4433).into()
+}
+
+fn tuple(client: u16) -> FourTuple {
+    let [a, b] = client.to_be_bytes();
+    FourTuple::new(([192, 0, 2, 1], 443).into(), ([198, 51, a, b], 5000).into())
+}
+
+fn id(number: u8) -> ServerId {
+    ServerId::new(&[number]).unwrap()
+}
+
+fn balancer(servers: u8) -> Balancer {
+    let mut balancer = Balancer::new(1000);
+    balancer.set_config(Config::new(2, 1, 7).unwrap().with_key([5; 16]));
+    for number in 1..=servers {
+        balancer.add_server(2, id(number), server(number)).unwrap();
+    }
+    balancer
+}
+
+fn config() -> Config {
+    Config::new(2, 1, 7).unwrap().with_key([5; 16])
+}
+
+fn short(connection_id: &[u8]) -> Vec<u8> {
+    [&[0x40], connection_id, &[0xaa; 30]].concat()
+}
+
+fn long(connection_id: &[u8]) -> Vec<u8> {
+    let version = [0, 0, 0, 1, connection_id.len() as u8];
+    [&[0xc0], &version[..], connection_id, &[0; 1200]].concat()
+}
+
+/// What a client makes up; of no configuration.
+const UNKNOWN: [u8; 8] = [0xff, 1, 2, 3, 4, 5, 6, 7];
+
+#[test]
+fn each_path_of_a_connection_reaches_its_server() {
+    let mut balancer = balancer(3);
+    let now = start();
+    for number in 1..=3 {
+        for path in 0..50_u16 {
+            let made = config().connection_id(id(number), path.into(), 0);
+            for datagram in [short(&made), long(&made)] {
+                let routed = balancer.route(now, tuple(path), &datagram).unwrap();
+                assert_eq!(routed.server, server(number));
+                assert!(routed.by_connection_id);
+            }
+        }
+    }
+    assert_eq!(balancer.counts().by_connection_id, 300);
+}
+
+#[test]
+fn new_connections_are_spread_and_stay_where_they_are() {
+    let mut balancer = balancer(3);
+    let now = start();
+    let mut chosen = BTreeMap::new();
+    let first: Vec<_> = (0..900)
+        .map(|client| {
+            balancer
+                .route(now, tuple(client), &long(&UNKNOWN))
+                .unwrap()
+                .server
+        })
+        .collect();
+    for server in &first {
+        *chosen.entry(*server).or_insert(0) += 1;
+    }
+    assert!(
+        chosen.values().all(|count| (200..400).contains(count)),
+        "{chosen:?}"
+    );
+    // A server is added, and one gets no new connections: who came before goes where it went.
+    balancer.add_server(2, id(4), server(4)).unwrap();
+    assert!(balancer.drain(server(1)));
+    for (client, before) in (0..).zip(&first) {
+        let routed = balancer.route(now, tuple(client), &long(&UNKNOWN)).unwrap();
+        assert_eq!((routed.server, routed.by_connection_id), (*before, false));
+    }
+    for client in 1000..2000 {
+        let routed = balancer.route(now, tuple(client), &long(&UNKNOWN)).unwrap();
+        assert_ne!(routed.server, server(1));
+    }
+    assert_eq!(balancer.counts().by_addresses, 900);
+}
+
+#[test]
+fn a_draining_server_keeps_its_connections_until_it_is_removed() {
+    let mut balancer = balancer(2);
+    let now = start();
+    let made = config().connection_id(id(1), 9, 0);
+    assert!(balancer.drain(server(1)) && !balancer.drain(server(9)));
+    let routed = balancer.route(now, tuple(1), &short(&made)).unwrap();
+    assert_eq!(routed.server, server(1));
+    balancer.remove_server(server(1));
+    let routed = balancer.route(now, tuple(1), &short(&made)).unwrap();
+    assert_eq!((routed.server, routed.by_connection_id), (server(2), false));
+    assert!(balancer.drain(server(2)));
+    assert_eq!(balancer.route(now, tuple(2), &long(&UNKNOWN)), None);
+    assert!(balancer.resume(server(2)));
+    assert!(balancer.route(now, tuple(2), &long(&UNKNOWN)).is_some());
+    assert_eq!(balancer.counts().dropped, 1);
+}
+
+#[test]
+fn old_and_new_keys_work_side_by_side() {
+    let mut balancer = balancer(2);
+    let next = Config::new(3, 1, 7).unwrap().with_key([6; 16]);
+    let made = next.connection_id(id(2), 1, 0);
+    let now = start();
+    assert!(
+        !balancer
+            .route(now, tuple(1), &short(&made))
+            .unwrap()
+            .by_connection_id
+    );
+    let refused = balancer.add_server(3, id(2), server(2)).unwrap_err();
+    assert_eq!(refused, ConfigError::Rotation(3));
+    balancer.set_config(next);
+    balancer.add_server(3, id(2), server(2)).unwrap();
+    let old = config().connection_id(id(2), 1, 0);
+    for connection_id in [made, old] {
+        let routed = balancer
+            .route(now, tuple(1), &short(&connection_id))
+            .unwrap();
+        assert_eq!((routed.server, routed.by_connection_id), (server(2), true));
+    }
+    balancer.remove_config(2);
+    assert!(
+        !balancer
+            .route(now, tuple(1), &short(&old))
+            .unwrap()
+            .by_connection_id
+    );
+}
+
+#[test]
+fn choices_are_forgotten_after_a_while_and_never_too_many() {
+    let mut balancer = balancer(3);
+    let start = start();
+    let lifetime = Balancer::REMEMBERED;
+    let known = |balancer: &mut Balancer, seconds, client| {
+        let now = start + Duration::from_secs(seconds);
+        let before = balancer.counts().by_addresses;
+        balancer.route(now, tuple(client), &long(&UNKNOWN));
+        balancer.counts().by_addresses > before
+    };
+    assert_eq!(lifetime, Duration::from_secs(30));
+    assert!(!known(&mut balancer, 0, 1));
+    // Looked for in each generation, it stays.
+    for seconds in [29, 31, 61, 91] {
+        assert!(known(&mut balancer, seconds, 1), "after {seconds} s");
+    }
+    assert!(!known(&mut balancer, 160, 1));
+    for client in 0..5000 {
+        known(&mut balancer, 161, client);
+    }
+    assert!((1000..=2000).contains(&balancer.recent.len()));
+}
+
+#[test]
+fn what_is_not_quic_goes_nowhere() {
+    let mut balancer = balancer(2);
+    let now = start();
+    // Empty, or a long header that ends within the version, before the length, or within the ID.
+    for datagram in [
+        &[][..],
+        &[0xc0, 0, 0],
+        &[0xc0, 0, 0, 0, 1],
+        &[0xc0, 0, 0, 0, 1, 8, 1, 2],
+    ] {
+        assert_eq!(balancer.route(now, tuple(1), datagram), None);
+    }
+    // A short header that is too short for a connection ID of ours may be another QUIC.
+    assert!(
+        !balancer
+            .route(now, tuple(1), &[0x40, 0x40])
+            .unwrap()
+            .by_connection_id
+    );
+    assert_eq!(balancer.counts().dropped, 4);
+}

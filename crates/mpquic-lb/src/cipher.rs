@@ -1,0 +1,148 @@
+//! [`Cipher`]: server ID and nonce, encrypted without growing (section 5.4).
+
+use aws_lc_rs::cipher::{
+    AES_128, DecryptingKey, DecryptionContext, EncryptingKey, UnboundCipherKey,
+};
+
+/// A block of AES, bytes.
+const BLOCK: usize = 16;
+/// Half of the longest text, rounded up, bytes.
+const MAX_HALF: usize = 10;
+
+/// Encrypts texts of 5 to 19 bytes with a key: one of a block's size as a block, others by a Feistel
+/// network of four rounds.
+pub(crate) struct Cipher {
+    encrypting: EncryptingKey,
+    decrypting: DecryptingKey,
+}
+
+impl Cipher {
+    pub(crate) fn new(key: &[u8; BLOCK]) -> Self {
+        let unbound = || UnboundCipherKey::new(&AES_128, key).expect("16 bytes are a key");
+        Self {
+            encrypting: EncryptingKey::ecb(unbound()).expect("AES has this mode"),
+            decrypting: DecryptingKey::ecb(unbound()).expect("AES has this mode"),
+        }
+    }
+
+    /// From server ID and nonce to what stands in the connection ID.
+    pub(crate) fn encrypt(&self, text: &mut [u8]) {
+        if text.len() == BLOCK {
+            self.encrypt_block(text);
+            return;
+        }
+        let mut halves = Halves::split(text);
+        for pass in 1..=4 {
+            self.pass(pass, &mut halves);
+        }
+        halves.join(text);
+    }
+
+    /// Back to server ID and nonce.
+    pub(crate) fn decrypt(&self, text: &mut [u8]) {
+        if text.len() == BLOCK {
+            let context = DecryptionContext::None;
+            let decrypted = self.decrypting.decrypt(text, context);
+            decrypted.expect("the length is that of a block");
+            return;
+        }
+        let mut halves = Halves::split(text);
+        for pass in (1..=4).rev() {
+            self.pass(pass, &mut halves);
+        }
+        halves.join(text);
+    }
+
+    fn encrypt_block(&self, block: &mut [u8]) {
+        let encrypted = self.encrypting.encrypt(block);
+        encrypted.expect("the length is that of a block");
+    }
+
+    /// Odd passes change the right half by the left one, even passes the other way. Each undoes
+    /// itself.
+    fn pass(&self, pass: u8, halves: &mut Halves) {
+        let (from, into) = match pass % 2 {
+            1 => (&halves.left, &mut halves.right),
+            _ => (&halves.right, &mut halves.left),
+        };
+        let mut block = [0; BLOCK];
+        block[..MAX_HALF].copy_from_slice(from);
+        block[BLOCK - 2] = halves.length as u8;
+        block[BLOCK - 1] = pass;
+        self.encrypt_block(&mut block);
+        for (byte, mask) in into.iter_mut().zip(block) {
+            *byte ^= mask;
+        }
+        halves.clear_what_is_not_theirs();
+    }
+}
+
+/// A text in two halves, each followed by zeros. Of an odd number of bytes, the middle one is shared:
+/// its high bits end the left half, its low bits begin the right one.
+struct Halves {
+    left: [u8; MAX_HALF],
+    right: [u8; MAX_HALF],
+    length: usize,
+}
+
+impl Halves {
+    fn split(text: &[u8]) -> Self {
+        let length = text.len();
+        let half = length.div_ceil(2);
+        let mut halves = Self {
+            left: [0; MAX_HALF],
+            right: [0; MAX_HALF],
+            length,
+        };
+        halves.left[..half].copy_from_slice(&text[..half]);
+        halves.right[..half].copy_from_slice(&text[length - half..]);
+        halves.clear_what_is_not_theirs();
+        halves
+    }
+
+    fn clear_what_is_not_theirs(&mut self) {
+        let half = self.length.div_ceil(2);
+        self.left[half..].fill(0);
+        self.right[half..].fill(0);
+        if self.length % 2 == 1 {
+            self.left[half - 1] &= 0xf0;
+            self.right[0] &= 0x0f;
+        }
+    }
+
+    fn join(&self, text: &mut [u8]) {
+        let half = self.length.div_ceil(2);
+        text.fill(0);
+        text[..half].copy_from_slice(&self.left[..half]);
+        for (byte, right) in text[self.length - half..].iter_mut().zip(self.right) {
+            *byte |= right;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of section 5.4.2.3.
+    #[test]
+    fn four_passes_as_in_the_example() {
+        let key = 0xfdf7_26a9_893e_c05c_0632_d395_6680_baf0_u128.to_be_bytes();
+        let mut text = [0x31, 0x44, 0x1a, 0x9c, 0x69, 0xc2, 0x75];
+        Cipher::new(&key).encrypt(&mut text);
+        assert_eq!(text, [0x67, 0x94, 0x7d, 0x29, 0xbe, 0x05, 0x4a]);
+    }
+
+    #[test]
+    fn decrypting_undoes_encrypting_for_each_length() {
+        let cipher = Cipher::new(&[7; 16]);
+        for length in 5..=19 {
+            let text: Vec<u8> = (1..=length).collect();
+            let mut changed = text.clone();
+            cipher.encrypt(&mut changed);
+            assert_ne!(changed, text);
+            cipher.decrypt(&mut changed);
+            assert_eq!(changed, text);
+        }
+    }
+}

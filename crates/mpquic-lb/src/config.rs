@@ -1,0 +1,309 @@
+//! [`Config`]: what servers and load balancers have in common; [`ServerId`].
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use mpquic_core::ConnectionId;
+use thiserror::Error;
+
+use crate::cipher::Cipher;
+
+/// Longest server ID, bytes: the nonce needs four of nineteen.
+const MAX_SERVER_ID: usize = 15;
+/// Shortest nonce, bytes.
+const MIN_NONCE: usize = 4;
+/// Longest server ID and nonce together, bytes: a connection ID of QUIC has twenty, the first octet
+/// one of them.
+const MAX_TEXT: usize = 19;
+/// Of the first octet, what is left by the rotation.
+pub(crate) const LOW_BITS: u8 = 0x1f;
+/// The rotation of connection IDs that lead nowhere (section 3.2).
+const UNROUTABLE: u8 = 7;
+
+/// What is wrong with a configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Three bits tell one configuration from another, and all of them set means none.
+    #[error("the rotation is {0}, but must be from 0 to 6")]
+    Rotation(u8),
+    /// Server IDs have from 1 to 15 bytes.
+    #[error("a server ID has {0} bytes, but must have from 1 to 15")]
+    ServerIdLength(usize),
+    /// Nonces have at least four bytes, and together with a server ID at most 19.
+    #[error(
+        "a nonce has {nonce} bytes, but must have from 4 to {most} beside a server ID of {server_id}"
+    )]
+    NonceLength {
+        /// Bytes of the nonce.
+        nonce: usize,
+        /// Bytes of the server ID.
+        server_id: usize,
+        /// The most bytes that such a server ID leaves.
+        most: usize,
+    },
+    /// A server ID is not as long as its configuration says.
+    #[error("the server ID {server_id} has not the {expected} bytes of its configuration")]
+    OtherServerId {
+        /// The server ID.
+        server_id: ServerId,
+        /// Bytes of server IDs in that configuration.
+        expected: usize,
+    },
+    /// All connection IDs of a server are of one length, whatever configuration they were made by.
+    #[error("connection IDs would have {found} bytes instead of {expected}")]
+    OtherLength {
+        /// Bytes of those of the new configuration.
+        found: usize,
+        /// Bytes of those that are in use.
+        expected: usize,
+    },
+    /// Not an even number of hexadecimal digits.
+    #[error("{0:?} is not a server ID: two hexadecimal digits for each byte, from 1 to 15 bytes")]
+    NotHexadecimal(String),
+}
+
+/// The bytes by which load balancers know a server, from 1 to 15; shown and read as hexadecimal
+/// digits.
+///
+/// # Examples
+///
+/// ```
+/// use mpquic_lb::ServerId;
+///
+/// let server: ServerId = "0a17".parse()?;
+/// assert_eq!(server, ServerId::new(&[0x0a, 0x17])?);
+/// assert_eq!(server.to_string(), "0a17");
+/// # Ok::<(), mpquic_lb::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId {
+    length: u8,
+    bytes: [u8; MAX_SERVER_ID],
+}
+
+impl ServerId {
+    /// A server ID of these bytes.
+    ///
+    /// # Errors
+    ///
+    /// If there are none, or more than 15.
+    pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
+        if !(1..=MAX_SERVER_ID).contains(&id.len()) {
+            return Err(ConfigError::ServerIdLength(id.len()));
+        }
+        let mut bytes = [0; MAX_SERVER_ID];
+        bytes[..id.len()].copy_from_slice(id);
+        let length = id.len() as u8;
+        Ok(Self { length, bytes })
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl fmt::Display for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = self.as_bytes().iter();
+        bytes.try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ServerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ServerId({self})")
+    }
+}
+
+impl FromStr for ServerId {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        let wrong = || ConfigError::NotHexadecimal(text.to_owned());
+        if !text.len().is_multiple_of(2) || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let byte = |at| u8::from_str_radix(&text[at..at + 2], 16);
+        let bytes: Result<Vec<u8>, _> = (0..text.len()).step_by(2).map(byte).collect();
+        Self::new(&bytes.map_err(|_| wrong())?).map_err(|_| wrong())
+    }
+}
+
+/// How a server's ID stands in its connection IDs: what all servers of a pool and their load
+/// balancers have in common.
+///
+/// # Examples
+///
+/// ```
+/// use mpquic_lb::{Config, ServerId};
+///
+/// // Server IDs of two bytes and nonces of six, encrypted.
+/// let config = Config::new(0, 2, 6)?.with_key([7; 16]);
+/// assert_eq!(config.connection_id_length(), 9);
+/// // A connection ID of someone else is that of some server, seldom of one that exists.
+/// assert!(config.server_id(&[0x1f, 1, 2, 3, 4, 5, 6, 7, 8]).is_some());
+/// // Another rotation is another configuration's.
+/// assert!(config.server_id(&[0x3f, 1, 2, 3, 4, 5, 6, 7, 8]).is_none());
+/// # Ok::<(), mpquic_lb::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct Config {
+    rotation: u8,
+    server_id_length: usize,
+    nonce_length: usize,
+    cipher: Option<Arc<Cipher>>,
+    tells_length: bool,
+}
+
+impl Config {
+    /// A configuration in which everybody can read the server ID. `rotation`, from 0 to 6, tells it
+    /// from others that are in use at the same time; the lengths are in bytes: a server ID has from 1
+    /// to 15, a nonce at least 4, both together at most 19.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is out of its range.
+    pub fn new(
+        rotation: u8,
+        server_id_length: usize,
+        nonce_length: usize,
+    ) -> Result<Self, ConfigError> {
+        if rotation >= UNROUTABLE {
+            return Err(ConfigError::Rotation(rotation));
+        }
+        if !(1..=MAX_SERVER_ID).contains(&server_id_length) {
+            return Err(ConfigError::ServerIdLength(server_id_length));
+        }
+        let most = MAX_TEXT - server_id_length;
+        if !(MIN_NONCE..=most).contains(&nonce_length) {
+            return Err(ConfigError::NonceLength {
+                nonce: nonce_length,
+                server_id: server_id_length,
+                most,
+            });
+        }
+        Ok(Self {
+            rotation,
+            server_id_length,
+            nonce_length,
+            cipher: None,
+            tells_length: false,
+        })
+    }
+
+    /// The same with server ID and nonce encrypted, so that nobody without the key learns which
+    /// connections or addresses belong to one server.
+    #[must_use]
+    pub fn with_key(mut self, key: [u8; 16]) -> Self {
+        self.cipher = Some(Arc::new(Cipher::new(&key)));
+        self
+    }
+
+    /// The same with the length of the connection ID in its first octet, for network cards that take
+    /// off packet protection (section 3.3). Without, these five bits are random.
+    #[must_use]
+    pub fn with_length_told(mut self) -> Self {
+        self.tells_length = true;
+        self
+    }
+
+    /// What tells this configuration from others, from 0 to 6.
+    pub fn rotation(&self) -> u8 {
+        self.rotation
+    }
+
+    /// The length of each connection ID, bytes.
+    pub fn connection_id_length(&self) -> usize {
+        1 + self.text_length()
+    }
+
+    /// The server that made a connection ID, of which more bytes may follow; `None` if it is of
+    /// another configuration or too short.
+    pub fn server_id(&self, connection_id: &[u8]) -> Option<ServerId> {
+        let (first, rest) = connection_id.split_first()?;
+        if first >> 5 != self.rotation {
+            return None;
+        }
+        let mut text = [0; MAX_TEXT];
+        let text = &mut text[..self.text_length()];
+        text.copy_from_slice(rest.get(..text.len())?);
+        if let Some(cipher) = &self.cipher {
+            cipher.decrypt(text);
+        }
+        ServerId::new(&text[..self.server_id_length]).ok()
+    }
+
+    /// Bytes of server ID and nonce.
+    fn text_length(&self) -> usize {
+        self.server_id_length + self.nonce_length
+    }
+
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.cipher.is_some()
+    }
+
+    /// How many different nonces there are; `u64::MAX` if that is not enough to tell.
+    pub(crate) fn nonces(&self) -> u64 {
+        let bits = 8 * self.nonce_length as u32;
+        1_u64.checked_shl(bits).unwrap_or(u64::MAX)
+    }
+
+    pub(crate) fn check(&self, server: ServerId) -> Result<(), ConfigError> {
+        if server.as_bytes().len() == self.server_id_length {
+            return Ok(());
+        }
+        Err(ConfigError::OtherServerId {
+            server_id: server,
+            expected: self.server_id_length,
+        })
+    }
+
+    /// A connection ID of that server. The low bytes of `nonce` are the nonce, and five bits of
+    /// `random` stand in the first octet, if nothing else does.
+    pub(crate) fn connection_id(&self, server: ServerId, nonce: u128, random: u8) -> ConnectionId {
+        let mut bytes = [0; 1 + MAX_TEXT];
+        let bytes = &mut bytes[..self.connection_id_length()];
+        let (first, text) = bytes.split_first_mut().expect("it has a first octet");
+        let low = match self.tells_length {
+            true => text.len() as u8,
+            false => random & LOW_BITS,
+        };
+        *first = self.rotation << 5 | low;
+        let (id, rest) = text.split_at_mut(self.server_id_length);
+        id.copy_from_slice(server.as_bytes());
+        let nonce = nonce.to_be_bytes();
+        for (to, from) in rest.iter_mut().rev().zip(nonce.iter().rev()) {
+            *to = *from;
+        }
+        if let Some(cipher) = &self.cipher {
+            cipher.encrypt(text);
+        }
+        ConnectionId::new(bytes)
+    }
+
+    /// A connection ID of this length that leads nowhere (section 3.2): `random`, but for the first
+    /// octet.
+    pub(crate) fn unroutable(&self, mut random: [u8; 1 + MAX_TEXT]) -> ConnectionId {
+        random[0] = UNROUTABLE << 5 | self.text_length() as u8;
+        ConnectionId::new(&random[..self.connection_id_length()])
+    }
+}
+
+impl fmt::Debug for Config {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("rotation", &self.rotation)
+            .field("server_id_length", &self.server_id_length)
+            .field("nonce_length", &self.nonce_length)
+            .field("encrypted", &self.is_encrypted())
+            .field("tells_length", &self.tells_length)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Connection IDs that tell a load balancer which server they lead to: QUIC-LB
+//! (draft-ietf-quic-load-balancers-21).
+//!
+//! The paths of a multipath connection come from different client addresses, so a load balancer that
+//! looks at addresses spreads one connection over several servers. With this crate each connection ID
+//! of each path carries its server's ID, readable only with a key if there is one.
+//!
+//! - [`Config`] is what servers and load balancers share: lengths, key, rotation.
+//! - [`Server`] makes the connection IDs of one server, for [`EndpointOptions::connection_ids`].
+//! - [`Balancer`] decides which server a datagram goes to. It does no I/O; `examples/balancer` gives it
+//!   sockets.
+//!
+//! Section numbers are those of the draft.
+//!
+//! [`EndpointOptions::connection_ids`]: mpquic_core::config::EndpointOptions::connection_ids
+
+mod balancer;
+mod cipher;
+mod config;
+mod server;
+
+pub use balancer::{Balancer, Counts, Routed};
+pub use config::{Config, ConfigError, ServerId};
+pub use server::Server;

@@ -1,0 +1,242 @@
+//! [`Server`]: the connection IDs of one server.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use mpquic_core::config::ConnectionIds;
+use mpquic_core::{ConnectionId, ConnectionIdGenerator};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::config::{Config, ConfigError, ServerId};
+
+/// Makes connection IDs that lead to one server. Clones are the same server.
+///
+/// All endpoints that use one server ID must use clones of one `Server`: with a key, it numbers its
+/// connection IDs, and two that number them alike could give two clients the same one.
+///
+/// # Examples
+///
+/// ```
+/// use mpquic_core::config::EndpointOptions;
+/// use mpquic_lb::{Config, Server, ServerId};
+///
+/// let config = Config::new(0, 2, 6)?.with_key([7; 16]);
+/// let number = rand::random();
+/// let server = Server::new(config, ServerId::new(&[0, 17])?, number)?;
+/// let mut options = EndpointOptions::new([1; 32]);
+/// options.connection_ids = server.connection_ids();
+///
+/// // The key changes: new connection IDs are made with the new one.
+/// server.change(Config::new(1, 2, 6)?.with_key([8; 16]), ServerId::new(&[0, 17])?)?;
+/// # Ok::<(), mpquic_lb::ConfigError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Server(Arc<Mutex<Numbering>>);
+
+#[derive(Debug)]
+struct Numbering {
+    config: Config,
+    id: ServerId,
+    /// The nonce of the next connection ID, if they are encrypted.
+    next: u64,
+    /// How many were made by this configuration, if they are encrypted.
+    made: u64,
+}
+
+impl Server {
+    /// The server with this ID. The nonces of encrypted connection IDs count up from `first_nonce`,
+    /// which should be random: a server that starts again would else make the same connection IDs.
+    ///
+    /// # Errors
+    ///
+    /// If the server ID has not the length that the configuration says.
+    pub fn new(config: Config, id: ServerId, first_nonce: u64) -> Result<Self, ConfigError> {
+        config.check(id)?;
+        Ok(Self(Arc::new(Mutex::new(Numbering {
+            config,
+            id,
+            next: first_nonce,
+            made: 0,
+        }))))
+    }
+
+    /// For the options of an endpoint.
+    ///
+    /// # Panics
+    ///
+    /// Never: a configuration has connection IDs of a length that endpoints allow.
+    pub fn connection_ids(&self) -> ConnectionIds {
+        let server = self.clone();
+        let made = ConnectionIds::new(move |seed| Generator {
+            server: server.clone(),
+            random: StdRng::from_seed(seed),
+        });
+        made.expect("from 6 to 20 bytes are allowed")
+    }
+
+    /// From now on, connection IDs are made by this configuration (section 3.1). Those in use stay
+    /// as they are; load balancers must know the old configuration until they are gone, and the new
+    /// one before it is used here. To make clients change, see
+    /// [`Connection::replace_connection_ids`](mpquic_core::Connection::replace_connection_ids).
+    ///
+    /// # Errors
+    ///
+    /// If the server ID has not the length that the configuration says, or connection IDs would have
+    /// another length than so far.
+    pub fn change(&self, config: Config, id: ServerId) -> Result<(), ConfigError> {
+        config.check(id)?;
+        let mut numbering = self.numbering();
+        let expected = numbering.config.connection_id_length();
+        let found = config.connection_id_length();
+        if found != expected {
+            return Err(ConfigError::OtherLength { found, expected });
+        }
+        numbering.config = config;
+        numbering.id = id;
+        numbering.made = 0;
+        Ok(())
+    }
+
+    /// How many more connection IDs can be encrypted before nonces would repeat; those made after
+    /// that lead nowhere (section 8.4). `None` without a key, and with nonces of eight bytes or more,
+    /// which last for ever.
+    pub fn nonces_left(&self) -> Option<u64> {
+        self.numbering().nonces_left()
+    }
+
+    fn numbering(&self) -> MutexGuard<'_, Numbering> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Numbering {
+    fn nonces_left(&self) -> Option<u64> {
+        let nonces = self.config.nonces();
+        let counted = self.config.is_encrypted() && nonces != u64::MAX;
+        counted.then(|| nonces.saturating_sub(self.made))
+    }
+
+    fn connection_id(&mut self, random: &mut StdRng) -> ConnectionId {
+        if !self.config.is_encrypted() {
+            // A readable number would tell which connection IDs follow each other.
+            return self
+                .config
+                .connection_id(self.id, random.random(), random.random());
+        }
+        if self.nonces_left() == Some(0) {
+            return self.config.unroutable(random.random());
+        }
+        let nonce = self.next;
+        self.next = nonce.wrapping_add(1);
+        self.made = self.made.saturating_add(1);
+        self.config
+            .connection_id(self.id, nonce.into(), random.random())
+    }
+}
+
+struct Generator {
+    server: Server,
+    random: StdRng,
+}
+
+impl ConnectionIdGenerator for Generator {
+    fn generate_cid(&mut self) -> ConnectionId {
+        self.server.numbering().connection_id(&mut self.random)
+    }
+
+    fn cid_len(&self) -> usize {
+        self.server.numbering().config.connection_id_length()
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn id(byte: u8) -> ServerId {
+        ServerId::new(&[byte, byte]).unwrap()
+    }
+
+    fn generator(server: &Server, seed: u8) -> Generator {
+        Generator {
+            server: server.clone(),
+            random: StdRng::from_seed([seed; 32]),
+        }
+    }
+
+    #[test]
+    fn all_lead_to_the_server_and_none_comes_twice() {
+        for config in [
+            Config::new(0, 2, 6).unwrap(),
+            Config::new(0, 2, 6).unwrap().with_key([3; 16]),
+        ] {
+            let server = Server::new(config.clone(), id(7), 5).unwrap();
+            // One for the endpoint, one for a connection.
+            let mut generators = [generator(&server, 1), generator(&server, 2)];
+            let mut seen = BTreeSet::new();
+            for turn in 0..1000 {
+                let made = generators[turn % 2].generate_cid();
+                assert_eq!(config.server_id(&made), Some(id(7)));
+                assert!(seen.insert(made[1..].to_vec()), "{made} came twice");
+            }
+        }
+    }
+
+    #[test]
+    fn what_follows_cannot_be_told_from_what_went_before() {
+        let server = Server::new(Config::new(0, 2, 4).unwrap(), id(7), 5).unwrap();
+        let mut generator = generator(&server, 1);
+        let nonces: Vec<_> = (0..100)
+            .map(|_| u32::from_be_bytes(generator.generate_cid()[3..].try_into().unwrap()))
+            .collect();
+        assert!(!nonces.is_sorted() && nonces.windows(2).all(|two| two[0] + 1 != two[1]));
+    }
+
+    #[test]
+    fn nonces_wrap_around_and_are_never_used_again() {
+        let config = Config::new(0, 2, 4).unwrap().with_key([3; 16]);
+        let server = Server::new(config.clone(), id(7), u64::from(u32::MAX)).unwrap();
+        let mut generator = generator(&server, 1);
+        assert_eq!(server.nonces_left(), Some(1 << 32));
+        // The last one and the first one.
+        for left in [(1_u64 << 32) - 1, (1 << 32) - 2] {
+            assert_eq!(config.server_id(&generator.generate_cid()), Some(id(7)));
+            assert_eq!(server.nonces_left(), Some(left));
+        }
+        server.numbering().made = 1 << 32;
+        let made = generator.generate_cid();
+        assert_eq!(
+            (made.len(), made[0]),
+            (7, 0xe6),
+            "unroutable, with its length"
+        );
+        assert_ne!(made, generator.generate_cid());
+        assert_eq!(server.nonces_left(), Some(0));
+        let next = Config::new(1, 2, 4).unwrap().with_key([4; 16]);
+        server.change(next.clone(), id(8)).unwrap();
+        assert_eq!(next.server_id(&generator.generate_cid()), Some(id(8)));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let config = |server_id, nonce| Config::new(0, server_id, nonce).unwrap();
+        let refused = Server::new(config(3, 6), id(7), 0).unwrap_err();
+        let expected = "the server ID 0707 has not the 3 bytes of its configuration";
+        assert_eq!(refused.to_string(), expected);
+        let server = Server::new(config(2, 6), id(7), 0).unwrap();
+        assert_eq!(server.change(config(3, 6), id(7)).unwrap_err(), refused);
+        let refused = server.change(config(2, 7), id(7)).unwrap_err();
+        let expected = "connection IDs would have 10 bytes instead of 9";
+        assert_eq!(refused.to_string(), expected);
+        server
+            .change(config(2, 6).with_key([1; 16]), id(9))
+            .unwrap();
+    }
+}
