@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,10 +9,10 @@ use http::header::{
 };
 use http::{HeaderName, HeaderValue, Method, Uri};
 
-use crate::access_log::Format;
 use crate::hex;
+use crate::listening::Listening;
 use crate::manual::{Completions, Man};
-use crate::options::{Alpn, Connections, Policy, parse_url};
+use crate::options::{Alpn, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::preference::Preference;
@@ -76,15 +75,8 @@ pub(crate) struct Serve {
     /// Serve files and directories whose names begin with a dot, too
     #[arg(long)]
     pub(crate) dot_files: bool,
-    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) listen: Vec<SocketAddr>,
-    /// Certificate chain; without it a self-signed certificate is made, and kept
-    #[arg(long, value_name = "PEM", requires = "key")]
-    pub(crate) cert: Option<PathBuf>,
-    /// Private key of the certificate
-    #[arg(long, value_name = "PEM", requires = "cert")]
-    pub(crate) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) listening: Listening,
     /// Application protocols to offer, the preferred one first
     #[arg(
         long,
@@ -93,31 +85,6 @@ pub(crate) struct Serve {
         default_value = "h3,hq-interop"
     )]
     pub(crate) alpn: Vec<Alpn>,
-    /// Most paths a client may have open at a time; 0 turns multipath off
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
-    pub(crate) max_paths: u32,
-    /// Ask clients to move to this address of the server once they are connected, for example if
-    /// many servers share the address that clients connect to; once for IPv4, once for IPv6
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) preferred_address: Vec<SocketAddr>,
-    /// Make clients prove their address (with a Retry packet) before anything else is done for
-    /// them; costs a round trip
-    #[arg(long)]
-    pub(crate) retry: bool,
-    /// Where the self-signed certificate and its key are kept, so that clients need not pin another
-    /// one after a restart [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
-    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
-    pub(crate) state: Option<PathBuf>,
-    /// Append a line for each request to this file; `-` is standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) access_log: Option<PathBuf>,
-    /// How the lines of the access log look
-    #[arg(long, value_name = "FORMAT", default_value = "common")]
-    pub(crate) access_log_format: Format,
-    /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus, /health says
-    /// `ok`, or 503 while the server ends. Nothing protects it: name an address of your own network
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) metrics: Option<SocketAddr>,
     /// Take files, too: PUT creates and replaces files in the directory. Anybody who can reach the
     /// server may do that
     #[arg(long)]
@@ -127,8 +94,6 @@ pub(crate) struct Serve {
     pub(crate) max_put_size: u64,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
-    #[command(flatten)]
-    pub(crate) connections: Connections,
 }
 
 /// Fetch files over all paths at once

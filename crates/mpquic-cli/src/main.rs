@@ -42,6 +42,7 @@ mod identity;
 mod knock;
 mod known_hosts;
 mod limits;
+mod listening;
 mod manual;
 mod metrics_server;
 mod observer;

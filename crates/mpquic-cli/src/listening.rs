@@ -1,0 +1,298 @@
+//! What servers have in common, whatever they serve: where they listen, who they are, what they tell
+//! about themselves, and how they end.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use mpquic_core::config::{EndpointOptions, TransportOptions};
+use mpquic_tokio::{Endpoint, InvalidOption, ServerConfig, VarInt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::access_log::{AccessLog, Format};
+use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
+use crate::failure::{Cause, Failure};
+use crate::identity::{self, Identity};
+use crate::metrics_server;
+use crate::observer::Observer;
+use crate::options::Connections;
+use crate::signals::Signals;
+use crate::trust::Fingerprint;
+
+/// Port used when none is named.
+const DEFAULT_PORT: u16 = 4433;
+/// The code that clients are told at the end: H3_NO_ERROR.
+const NO_ERROR: VarInt = VarInt::from_u32(0x100);
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Args)]
+pub(crate) struct Listening {
+    /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Certificate chain; without it a self-signed certificate is made, and kept
+    #[arg(long, value_name = "PEM", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Private key of the certificate
+    #[arg(long, value_name = "PEM", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Most paths a client may have open at a time; 0 turns multipath off
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(0..=64))]
+    pub(crate) max_paths: u32,
+    /// Ask clients to move to this address of the server once they are connected, for example if
+    /// many servers share the address that clients connect to; once for IPv4, once for IPv6
+    #[arg(long, value_name = "ADDR:PORT")]
+    preferred_address: Vec<SocketAddr>,
+    /// Make clients prove their address (with a Retry packet) before anything else is done for
+    /// them; costs a round trip
+    #[arg(long)]
+    pub(crate) retry: bool,
+    /// Where the self-signed certificate and its key are kept, so that clients need not pin another
+    /// one after a restart [default: $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
+    #[arg(long, value_name = "DIR", conflicts_with = "cert")]
+    state: Option<PathBuf>,
+    /// Append a line for each request to this file; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// How the lines of the access log look
+    #[arg(long, value_name = "FORMAT", default_value = "common")]
+    access_log_format: Format,
+    /// Answer HTTP/1 over TCP on this address: /metrics has figures for Prometheus, /health says
+    /// `ok`, or 503 while the server ends. Nothing protects it: name an address of your own network
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) connections: Connections,
+}
+
+/// A server that listens.
+pub(crate) struct Server {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) observer: Arc<Observer>,
+    /// Of the certificate, if it is one that clients have to pin.
+    pub(crate) fingerprint: Option<Fingerprint>,
+    signals: Signals,
+    drain: Drain,
+    metrics: Option<JoinHandle<()>>,
+}
+
+impl Listening {
+    /// Begins to listen, and tells where. `figures` are told to those who watch, beside those of the
+    /// observer.
+    pub(crate) async fn start(
+        &self,
+        alpn: &[&[u8]],
+        transport: TransportOptions,
+        max_connections: u32,
+        figures: Option<Arc<dyn Fn() -> String + Send + Sync>>,
+    ) -> Result<(Server, Draining), Failure> {
+        let identity = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Identity::read(cert, key)?,
+            _ => self.own_identity()?,
+        };
+        let fingerprint = match &self.cert {
+            Some(_) => None,
+            None => Some(identity.fingerprint()?),
+        };
+        let reset_key = self.reset_key(&identity);
+        let config = identity.config(self.connections.cipher, alpn)?;
+        let log = self.access_log.as_deref();
+        let log = log.map(|path| open_log(path, self.access_log_format));
+        let observer = Observer::new(log.transpose()?);
+        let transport = transport.build().map_err(Failure::usage)?;
+        let config = config
+            .transport_config(transport)
+            .max_connections(max_connections as usize);
+        let config = prefer(config, &self.preferred_address)?;
+        let signals = Signals::new();
+        let endpoint = self.endpoint(config, reset_key)?;
+        let metrics = metrics_listener(self.metrics).await?;
+        for address in endpoint.local_addrs() {
+            println!("listening on {address}");
+        }
+        let (drain, draining) = drain();
+        let metrics = metrics.map(|(listener, address)| {
+            println!("metrics on http://{address}/metrics");
+            let (observer, endpoint) = (observer.clone(), endpoint.clone());
+            let metrics = Arc::new(move || {
+                let more = figures.as_ref().map_or(String::new(), |figures| figures());
+                observer.metrics(&endpoint) + &more
+            });
+            tokio::spawn(metrics_server::serve(listener, metrics, drain.watch()))
+        });
+        if let Some(fingerprint) = fingerprint {
+            println!("certificate {fingerprint}");
+        }
+        let server = Server {
+            endpoint,
+            observer,
+            fingerprint,
+            signals,
+            drain,
+            metrics,
+        };
+        Ok((server, draining))
+    }
+
+    /// The key for stateless resets, if it can be that of the server which ran here before. One who
+    /// knows the connection IDs of a server could make another one with the same key tell the tokens
+    /// of its resets (RFC 9000 section 21.11): so each address has its own, an address that is not
+    /// chosen yet has none that lasts, and neither has a certificate, which other machines may have
+    /// as well.
+    fn reset_key(&self, identity: &Identity) -> Option<[u8; 32]> {
+        let is_elsewhere = self.cert.is_some();
+        if is_elsewhere || self.listen.iter().any(|address| address.port() == 0) {
+            return None;
+        }
+        Some(identity.derived_key(&format!("mpquic stateless resets {:?}", self.listen)))
+    }
+
+    /// The identity of earlier servers of this user, or a new one.
+    fn own_identity(&self) -> Result<Identity, Failure> {
+        let Some(directory) = self.state.clone().or_else(identity::state_directory) else {
+            return Identity::make(&self.listen);
+        };
+        match Identity::kept(&directory, &self.listen) {
+            Ok((identity, is_new)) => {
+                if is_new {
+                    tracing::info!(
+                        "the certificate and its key are kept in {}",
+                        directory.display()
+                    );
+                }
+                Ok(identity)
+            }
+            // Nobody asked for it.
+            Err(failure) if self.state.is_none() && failure.cause() == Some(Cause::File) => {
+                tracing::warn!(
+                    "{}; clients have to pin another one next time",
+                    failure.message()
+                );
+                Identity::make(&self.listen)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn endpoint(
+        &self,
+        config: ServerConfig,
+        reset_key: Option<[u8; 32]>,
+    ) -> Result<Endpoint, Failure> {
+        let options = reset_key.map(|key| EndpointOptions::new(key).build());
+        let options = options.transpose().map_err(Failure::usage)?;
+        let bind = |addresses: &[SocketAddr]| {
+            let builder = Endpoint::builder();
+            let builder = match &options {
+                Some(options) => builder.endpoint_config(options.clone()),
+                None => builder,
+            };
+            let builder = builder
+                .supported_versions(self.connections.versions.list())
+                .server(config.clone());
+            let builder = addresses
+                .iter()
+                .fold(builder, |builder, address| builder.bind(*address));
+            builder.build()
+        };
+        let endpoint = if self.listen.is_empty() {
+            let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT));
+            let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT));
+            // For systems without IPv6.
+            bind(&[any]).or_else(|_| bind(&[v4]))
+        } else {
+            bind(&self.listen)
+        };
+        endpoint.map_err(|error| {
+            Failure::other(format!("cannot listen: {error}; try another --listen"))
+        })
+    }
+}
+
+impl Server {
+    /// The port that clients are told.
+    pub(crate) fn port(&self) -> u16 {
+        let local = self.endpoint.local_addr();
+        local.map_or(DEFAULT_PORT, |local| local.port())
+    }
+
+    /// Serves until a signal comes, then finishes what is open: all of it, or what the `limit` of
+    /// time or a second signal leaves.
+    pub(crate) async fn run(self, serving: impl Future<Output = ()>, limit: Duration) {
+        until_drained(serving, self.drain, self.signals, limit).await;
+        if let Some(metrics) = self.metrics {
+            metrics.abort();
+        }
+        self.endpoint.close(NO_ERROR, ENDS);
+        let _ = tokio::time::timeout(CLOSE_TIME, self.endpoint.wait_idle()).await;
+        self.observer.finish();
+    }
+}
+
+async fn until_drained(
+    serving: impl Future<Output = ()>,
+    mut drain: Drain,
+    mut signals: Signals,
+    limit: Duration,
+) {
+    tokio::pin!(serving);
+    tokio::select! {
+        () = &mut serving => return,
+        () = signals.next() => {}
+    }
+    drain.begin();
+    tracing::info!(
+        "ending: open requests get up to {} s; a second signal ends at once",
+        limit.as_secs()
+    );
+    tokio::select! {
+        () = &mut serving => {}
+        () = drain.done() => tracing::info!("every request was answered"),
+        () = tokio::time::sleep(limit) => tracing::warn!("what is still open is cut off"),
+        () = signals.next() => tracing::warn!("told once more: what is still open is cut off"),
+    }
+}
+
+fn open_log(path: &Path, format: Format) -> Result<AccessLog, Failure> {
+    AccessLog::open(path, format).map_err(|error| {
+        Cause::File.failed(format_args!("cannot write {}: {error}", path.display()))
+    })
+}
+
+/// Where figures are asked for.
+async fn metrics_listener(
+    address: Option<SocketAddr>,
+) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
+    let Some(address) = address else {
+        return Ok(None);
+    };
+    let cannot_listen =
+        |error| Failure::other(format!("cannot listen on {address} for --metrics: {error}"));
+    let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
+    let bound = listener.local_addr().map_err(cannot_listen)?;
+    Ok(Some((listener, bound)))
+}
+
+/// Adds the addresses that clients are asked to move to.
+fn prefer(config: ServerConfig, addresses: &[SocketAddr]) -> Result<ServerConfig, Failure> {
+    let (mut v4, mut v6) = (None, None);
+    for address in addresses {
+        if address.ip().is_unspecified() {
+            let expected = "one address, not all of them";
+            let error = InvalidOption::new("--preferred-address", address, expected);
+            return Err(Failure::usage(error));
+        }
+        let earlier = match address {
+            SocketAddr::V4(address) => v4.replace(*address).is_some(),
+            SocketAddr::V6(address) => v6.replace(*address).is_some(),
+        };
+        if earlier {
+            let message = format!("--preferred-address {address}: one of its family is enough");
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(config.preferred_address_v4(v4).preferred_address_v6(v6))
+}
