@@ -4,11 +4,12 @@
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use mpquic_tokio::{Connection, StoppedError, VarInt, WriteError};
+use mpquic_tokio::{Connection, VarInt, WriteError};
 
 use crate::access_log::Entry;
 use crate::clock;
@@ -78,8 +79,8 @@ pub(crate) trait Outlet: Send {
     /// Waits until something can be written, and tells how much.
     fn writable(&mut self) -> impl Future<Output = Result<usize, Refusal>> + Send;
 
-    /// Waits until the client does not want the answer any more.
-    fn stopped(&mut self) -> impl Future<Output = Result<Option<VarInt>, StoppedError>> + Send;
+    /// Waits until the client does not want the answer any more, or is gone.
+    fn stopped(&mut self) -> impl Future<Output = Refusal> + Send;
 
     /// True if the client cancelled the request in another way than by stopping the answer.
     fn is_cancelled(&mut self) -> bool;
@@ -91,13 +92,16 @@ pub(crate) trait Outlet: Send {
 
 /// What the requests of one client share.
 pub(crate) struct Session {
-    pub(crate) connection: Connection,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) limits: limits::Client,
-    /// Application error code of the end if the client cancels too many requests.
-    pub(crate) too_many_cancelled: VarInt,
     pub(crate) observer: Arc<Observer>,
     pub(crate) client: IpAddr,
+}
+
+/// The same, of a client over QUIC.
+pub(crate) struct QuicSession {
+    pub(crate) session: Session,
+    pub(crate) connection: Connection,
 }
 
 /// A request that is over.
@@ -127,25 +131,13 @@ impl Session {
         });
     }
 
-    /// Ends a connection on which too many requests are cancelled: each costs the client next to
-    /// nothing, and us a file opened and read.
-    pub(crate) fn on_cancelled(&self) {
-        if self.limits.on_cancelled() && self.connection.close_reason().is_none() {
-            let code = self.too_many_cancelled;
-            self.connection.close(code, b"too many requests cancelled");
-        }
-    }
-
     /// Waits for leave to open a file, and for room for some of it: a client that takes nothing
     /// costs nothing but its stream.
     pub(crate) async fn admit(&self, outlet: &mut impl Outlet) -> Result<OpenFile, Refusal> {
         self.limits.progress(outlet.writable()).await??;
         let open = tokio::select! {
             open = self.limits.open_file() => open.ok_or(Refusal::Gone)?,
-            // It is not finished, so it can only have been stopped or lost.
-            stopped = outlet.stopped() => {
-                return Err(stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled));
-            }
+            refusal = outlet.stopped() => return Err(refusal),
         };
         self.limits.progress(outlet.writable()).await??;
         match outlet.is_cancelled() {
@@ -203,5 +195,24 @@ impl Session {
                 .await??;
         }
         Ok(())
+    }
+}
+
+impl Deref for QuicSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl QuicSession {
+    /// Ends a connection on which too many requests are cancelled, with this code: each costs the
+    /// client next to nothing, and us a file opened and read.
+    pub(crate) fn on_cancelled(&self, too_many: VarInt) {
+        if self.limits.on_cancelled() && self.connection.close_reason().is_none() {
+            let reason = b"too many requests cancelled";
+            self.connection.close(too_many, reason);
+        }
     }
 }

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, StatusCode};
 use mpquic_core::{ConnectionError, VarInt};
-use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, StoppedError, WriteError};
+use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, WriteError};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::delivery::{Outlet, Over, Refusal, Session};
+use crate::delivery::{Outlet, Over, QuicSession, Refusal, Session};
 use crate::drain::Draining;
 use crate::drain::ENDS;
 use crate::protocol::{self, Ask, RequestError, Response};
@@ -94,11 +94,8 @@ impl protocol::Body for RecvStream {
 }
 
 /// Answers the requests of one client until the connection ends.
-pub(crate) async fn serve(session: Session, mut draining: Draining) -> ConnectionError {
-    let session = Arc::new(Session {
-        too_many_cancelled: VarInt::from_u32(TOO_MANY),
-        ..session
-    });
+pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> ConnectionError {
+    let session = Arc::new(session);
     // Every request has one of the senders until it is answered.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     loop {
@@ -139,7 +136,7 @@ pub(crate) async fn serve(session: Session, mut draining: Draining) -> Connectio
 
 /// A request, and the stream for its answer.
 struct Request {
-    session: Arc<Session>,
+    session: Arc<QuicSession>,
     send: SendStream,
     recv: RecvStream,
 }
@@ -181,8 +178,10 @@ impl Outlet for Request {
         Ok(self.send.writable().await?)
     }
 
-    async fn stopped(&mut self) -> Result<Option<VarInt>, StoppedError> {
-        self.send.stopped().await
+    async fn stopped(&mut self) -> Refusal {
+        // It is not finished, so it can only have been stopped or lost.
+        let stopped = self.send.stopped().await;
+        stopped.map_or(Refusal::Gone, |_| Refusal::Cancelled)
     }
 
     fn is_cancelled(&mut self) -> bool {
@@ -230,7 +229,7 @@ impl Request {
             self.read_rest().await;
             // It may still be cancelled while it waits to be sent.
             if let Ok(Some(_)) = self.send.stopped().await {
-                session.on_cancelled();
+                session.on_cancelled(VarInt::from_u32(TOO_MANY));
             }
             return;
         };
@@ -239,7 +238,7 @@ impl Request {
             let _ = self.send.reset(VarInt::from_u32(code));
         }
         if refusal == Refusal::Cancelled {
-            session.on_cancelled();
+            session.on_cancelled(VarInt::from_u32(TOO_MANY));
         }
         let Self { send, mut recv, .. } = self;
         drop(send);

@@ -2,12 +2,9 @@
 
 use std::io::{self, ErrorKind};
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderMap};
 use http::{HeaderValue, Method, Request, StatusCode};
-use mpquic_h3::RecvStream;
-use mpquic_h3::h3::error::StreamError;
-use mpquic_h3::h3::server::RequestStream;
 
 use crate::delivery::{Refusal, Session};
 use crate::files::{OpenContent, OpenError};
@@ -16,6 +13,12 @@ use crate::upload::UploadError;
 
 /// Bytes collected before a thread writes them.
 const BATCH: usize = 256 << 10;
+
+/// What follows a request.
+pub(crate) trait RequestBody: Send {
+    /// Some of it, or `None` at its end.
+    fn data(&mut self) -> impl Future<Output = Result<Option<Bytes>, Refusal>> + Send;
+}
 
 /// What became of a file.
 pub(crate) enum Taken {
@@ -53,7 +56,7 @@ impl Taken {
 pub(crate) async fn take(
     session: &Session,
     request: &Request<()>,
-    recv: &mut RequestStream<RecvStream, Bytes>,
+    body: &mut impl RequestBody,
 ) -> Result<Taken, Refusal> {
     let fields = request.headers();
     if fields.contains_key(CONTENT_RANGE) {
@@ -83,19 +86,13 @@ pub(crate) async fn take(
     while !is_over {
         let mut batch = Vec::new();
         while batch.len() < BATCH && !is_over {
-            let data = session.limits.progress(recv.recv_data()).await?;
-            match data.map_err(gone)? {
-                Some(mut data) => {
-                    received += data.remaining() as u64;
+            match session.limits.progress(body.data()).await?? {
+                Some(data) => {
+                    received += data.len() as u64;
                     if received > most {
                         return Ok(Taken::too_large());
                     }
-                    while data.has_remaining() {
-                        let chunk = data.chunk();
-                        batch.extend_from_slice(chunk);
-                        let length = chunk.len();
-                        data.advance(length);
-                    }
+                    batch.extend_from_slice(&data);
                 }
                 None => is_over = true,
             }
@@ -193,13 +190,6 @@ fn refused(error: UploadError) -> Result<Taken, Refusal> {
         }
     };
     Ok(Taken::Refused(status, told))
-}
-
-fn gone(error: StreamError) -> Refusal {
-    match error {
-        StreamError::RemoteTerminate { .. } => Refusal::Cancelled,
-        _ => Refusal::Gone,
-    }
 }
 
 /// Runs what may block on a thread for that.

@@ -37,6 +37,7 @@ mod hex;
 mod hq;
 mod http_client;
 mod http_server;
+mod http_service;
 mod http_upload;
 mod identity;
 mod knock;

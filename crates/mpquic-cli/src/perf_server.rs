@@ -8,7 +8,7 @@ use mpquic_tokio::{Connection, ReadError, RecvStream, SendStream, VarInt, WriteE
 use tokio::sync::Semaphore;
 
 use crate::clock;
-use crate::delivery::{Over, Session};
+use crate::delivery::{Over, QuicSession, Session};
 use crate::drain::{Draining, ENDS};
 use crate::limits::Stalled;
 use crate::perf_datagram::Echo;
@@ -53,7 +53,7 @@ impl From<WriteError> for Refusal {
 
 /// Answers a client until its connection ends, or the server does. Tests have no end of their own,
 /// so that nobody waits for them.
-pub(crate) async fn serve(session: Session, mut draining: Draining) -> String {
+pub(crate) async fn serve(session: QuicSession, mut draining: Draining) -> String {
     let session = Arc::new(session);
     let connection = session.connection.clone();
     let uni = Arc::new(Semaphore::new(MAX_UNI));
@@ -71,7 +71,7 @@ pub(crate) async fn serve(session: Session, mut draining: Draining) -> String {
     connection.closed().await.to_string()
 }
 
-async fn bidirectional(session: &Arc<Session>) {
+async fn bidirectional(session: &Arc<QuicSession>) {
     while let Ok((send, mut recv)) = session.connection.accept_bi().await {
         let session = session.clone();
         tokio::spawn(async move {
@@ -83,7 +83,7 @@ async fn bidirectional(session: &Arc<Session>) {
     }
 }
 
-async fn unidirectional(session: &Arc<Session>, uni: Arc<Semaphore>) {
+async fn unidirectional(session: &Arc<QuicSession>, uni: Arc<Semaphore>) {
     loop {
         let Ok(permit) = uni.clone().acquire_owned().await else {
             return;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mpquic_tokio::{Endpoint, Incoming, ServerConfig, VarInt};
 
 use crate::args::Serve;
-use crate::delivery::Session;
+use crate::delivery::{QuicSession, Session};
 use crate::drain::Draining;
 use crate::drill::{self, Step};
 use crate::failure::Failure;
@@ -166,12 +166,14 @@ impl ClientTask {
         let _observed = self.observer.on_connection(&connection);
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
         let session = Session {
-            connection,
             source: self.source.clone(),
             limits,
-            too_many_cancelled: EXCESSIVE_LOAD,
             observer: self.observer.clone(),
             client: address.ip(),
+        };
+        let session = QuicSession {
+            session,
+            connection,
         };
         let is = |alpn: Alpn| protocol.as_deref() == Some(alpn.bytes());
         let reason = if is(Alpn::H3) {

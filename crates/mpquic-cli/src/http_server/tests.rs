@@ -2,11 +2,13 @@
 
 use std::sync::atomic::Ordering;
 
+use http::{Request, StatusCode};
 use mpquic_h3::OpenStreams;
 use mpquic_h3::h3::client::SendRequest;
 use mpquic_h3::h3::quic::ConnectionErrorIncoming;
 
 use super::*;
+use crate::clock;
 use crate::delivery::FIRST_PIECE;
 use crate::limits::Limits;
 use crate::options::Alpn;
@@ -270,33 +272,5 @@ fn told(error: &StreamError) -> Code {
     match error {
         StreamError::RemoteTerminate { code, .. } => *code,
         other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_slash_is_added_and_no_other_host_is_named() {
-    for (path, expected) in [
-        ("/a", "/a/"),
-        ("//example.com", "/example.com/"),
-        ("/a%20b//c", "/a%20b/c/"),
-        ("/%2f%2fx", "/%2F%2Fx/"),
-    ] {
-        assert_eq!(with_slash(path), expected);
-    }
-}
-
-#[test]
-fn media_types_of_names() {
-    for (path, expected) in [
-        ("/a.html", "text/html; charset=utf-8"),
-        ("/", "text/html; charset=utf-8"),
-        ("/x/A.TXT", "text/plain; charset=utf-8"),
-        ("/a%2ejson", "application/json"),
-        ("/a.png", "image/png"),
-        ("/video.mp4", "video/mp4"),
-        ("/none", "application/octet-stream"),
-        ("/.html", "application/octet-stream"),
-    ] {
-        assert_eq!(media_type(path), expected, "{path}");
     }
 }

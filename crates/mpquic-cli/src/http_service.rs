@@ -1,0 +1,376 @@
+//! Answers to HTTP requests, whatever carries them: files with conditions and ranges, and a page for
+//! each directory.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::header::{
+    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
+    CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+};
+use http::uri::PathAndQuery;
+use http::{HeaderValue, Method, Request, Response, StatusCode, response};
+
+use crate::clock;
+use crate::delivery::{Outlet, Over, Refusal, Session};
+use crate::directory_page::{page, percent_encode};
+use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
+use crate::http_upload::{self, RequestBody, Taken};
+use crate::limits::OpenFile;
+use crate::selection::{Selection, Version};
+
+/// The method that makes a directory.
+const MKCOL: &str = "MKCOL";
+/// What a directory shows if it is there.
+const INDEX: &str = "index.html";
+
+/// Where the answer to one request goes.
+pub(crate) trait Exchange: Outlet {
+    /// The version of HTTP, as logs have it.
+    fn protocol(&self) -> &'static str;
+
+    /// Sends status and fields.
+    fn head(&mut self, head: Response<()>) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// Ends the answer.
+    fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
+}
+
+/// Answers a request, and adds it to the log.
+pub(crate) async fn answer(
+    session: &Session,
+    request: &Request<()>,
+    exchange: &mut impl Exchange,
+    body: &mut impl RequestBody,
+) -> Result<(), Refusal> {
+    let began = clock::now();
+    let protocol = exchange.protocol();
+    let mut answer = Answer {
+        session,
+        request,
+        exchange,
+    };
+    let outcome = answer.run(body).await;
+    log(session, request, protocol, &outcome, began);
+    outcome.map(|_| ())
+}
+
+fn log(
+    session: &Session,
+    request: &Request<()>,
+    protocol: &'static str,
+    outcome: &Result<(StatusCode, u64), Refusal>,
+    began: Instant,
+) {
+    let what: &dyn Display = match outcome {
+        Ok((status, bytes)) => &format!("{}, {bytes} bytes", status.as_u16()),
+        Err(Refusal::Stalled) => &"given up, the client reads nothing",
+        Err(Refusal::Cancelled | Refusal::Gone) => &"not wanted to the end",
+        Err(_) => &"failed",
+    };
+    let (method, path) = (request.method(), request.uri().path());
+    tracing::info!("{method} {}: {what}", path.escape_debug());
+    let answered = outcome.as_ref().ok();
+    session.on_over(&Over {
+        method: method.as_str(),
+        target: request
+            .uri()
+            .path_and_query()
+            .map_or(path, PathAndQuery::as_str),
+        protocol,
+        status: answered.map(|(status, _)| status.as_u16()),
+        bytes: answered.map_or(0, |(_, bytes)| *bytes),
+        began,
+    });
+}
+
+/// What a request's path leads to.
+enum Found {
+    File(OpenContent),
+    Directory(Listing),
+    /// A directory, but the path does not end with a slash: links on its page would lead astray.
+    WithoutSlash,
+}
+
+/// The answer to a request.
+struct Answer<'a, E> {
+    session: &'a Session,
+    request: &'a Request<()>,
+    exchange: &'a mut E,
+}
+
+impl<E: Exchange> Answer<'_, E> {
+    /// Returns the status, and the length of the body that was sent.
+    async fn run(&mut self, body: &mut impl RequestBody) -> Result<(StatusCode, u64), Refusal> {
+        if !self.session.limits.may_request() {
+            let response = status(StatusCode::TOO_MANY_REQUESTS).header(RETRY_AFTER, 1);
+            return self.text(response, "too many requests\n").await;
+        }
+        let method = self.request.method();
+        let takes_files = self.session.source.max_upload().is_some();
+        let is_directory = method.as_str() == MKCOL;
+        let is_upload = (method == Method::PUT || is_directory) && takes_files;
+        if !matches!(*method, Method::GET | Method::HEAD) && !is_upload {
+            let (allowed, told) = match takes_files {
+                true => ("GET, HEAD, PUT, MKCOL", "only GET, HEAD, PUT and MKCOL\n"),
+                false => ("GET, HEAD", "only GET and HEAD\n"),
+            };
+            let response = status(StatusCode::METHOD_NOT_ALLOWED).header(ALLOW, allowed);
+            return self.text(response, told).await;
+        }
+        if !is_well_formed(self.request.uri().path()) {
+            let response = status(StatusCode::BAD_REQUEST);
+            return self.text(response, "the path makes no sense\n").await;
+        }
+        let session = self.session;
+        let open = session.admit(self.exchange).await?;
+        if is_upload {
+            let taken = match is_directory {
+                true => http_upload::make_directory(session, self.request).await?,
+                false => http_upload::take(session, self.request, body).await?,
+            };
+            let mut response = status(taken.status());
+            if let Taken::Stored {
+                etag: Some(etag), ..
+            } = &taken
+            {
+                response = response.header(ETAG, etag);
+            }
+            return match taken.told() {
+                Some(told) => self.text(response, told).await,
+                None => {
+                    let code = self.head(response).await?;
+                    self.finish(code, 0).await
+                }
+            };
+        }
+        match self.find().await {
+            Ok(Found::File(content)) => self.file(content, open).await,
+            Ok(Found::Directory(listing)) => {
+                drop(open);
+                let page = page(self.request.uri().path(), &listing);
+                let response = status(StatusCode::OK)
+                    .header(CONTENT_TYPE, "text/html; charset=utf-8")
+                    .header(CACHE_CONTROL, "no-cache")
+                    .header(
+                        CONTENT_SECURITY_POLICY,
+                        "default-src 'none'; style-src 'unsafe-inline'",
+                    );
+                self.page(response, page.into()).await
+            }
+            Ok(Found::WithoutSlash) => {
+                let response = status(StatusCode::MOVED_PERMANENTLY);
+                let response = response.header(LOCATION, with_slash(self.request.uri().path()));
+                self.text(response, "see the same path with a slash\n")
+                    .await
+            }
+            Err(Refusal::NotFound) => {
+                self.text(status(StatusCode::NOT_FOUND), "not found\n")
+                    .await
+            }
+            Err(Refusal::Failed) => {
+                let response = status(StatusCode::INTERNAL_SERVER_ERROR);
+                self.text(response, "cannot read it\n").await
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn find(&self) -> Result<Found, Refusal> {
+        let path = self.request.uri().path();
+        if !path.ends_with('/') {
+            match self.session.open(path).await {
+                Ok(content) => return Ok(Found::File(content)),
+                Err(Refusal::NotFound) => {}
+                Err(refusal) => return Err(refusal),
+            }
+            let (source, path) = (self.session.source.clone(), path.to_owned());
+            let is_directory = move || source.is_directory(&path);
+            return match tokio::task::spawn_blocking(is_directory).await {
+                Ok(true) => Ok(Found::WithoutSlash),
+                _ => Err(Refusal::NotFound),
+            };
+        }
+        match self.session.open(&format!("{path}{INDEX}")).await {
+            Ok(content) => Ok(Found::File(content)),
+            Err(Refusal::NotFound) => list(&self.session.source, path).await.map(Found::Directory),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    async fn file(
+        &mut self,
+        mut content: OpenContent,
+        _open: OpenFile,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let whole = content.length;
+        let version = Version::new(whole, content.modified);
+        let selection = version.select(self.request.method(), self.request.headers());
+        let (code, range) = match selection {
+            Selection::Whole => (StatusCode::OK, 0..whole),
+            Selection::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+            Selection::NotModified => (StatusCode::NOT_MODIFIED, 0..0),
+            Selection::PreconditionFailed => {
+                let response = status(StatusCode::PRECONDITION_FAILED);
+                return self.text(response, "it is another version\n").await;
+            }
+            Selection::Unsatisfiable => {
+                let response = status(StatusCode::RANGE_NOT_SATISFIABLE)
+                    .header(CONTENT_RANGE, format!("bytes */{whole}"));
+                return self.text(response, "the file is shorter\n").await;
+            }
+        };
+        let mut response = status(code).header(ACCEPT_RANGES, "bytes");
+        for (name, value) in [
+            (ETAG, version.etag()),
+            (LAST_MODIFIED, version.last_modified()),
+        ] {
+            if let Some(value) = value {
+                response = response.header(name, value);
+            }
+        }
+        if code == StatusCode::NOT_MODIFIED {
+            self.head(response).await?;
+            return self.finish(code, 0).await;
+        }
+        if code == StatusCode::PARTIAL_CONTENT {
+            let last = range.end.saturating_sub(1);
+            let range = format!("bytes {}-{last}/{whole}", range.start);
+            response = response.header(CONTENT_RANGE, range);
+        }
+        response = response
+            .header(CONTENT_TYPE, media_type(self.request.uri().path()))
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff")
+            .header(CONTENT_LENGTH, range.end - range.start);
+        self.head(response).await?;
+        if self.request.method() == Method::HEAD {
+            return self.finish(code, 0).await;
+        }
+        if code == StatusCode::PARTIAL_CONTENT {
+            content.select(range).await?;
+        }
+        // A file that grows meanwhile is sent as long as was announced.
+        let session = self.session;
+        let sent = session.send(self.exchange, &mut content).await?;
+        self.finish(code, sent).await
+    }
+
+    /// A short answer for people.
+    async fn text(
+        &mut self,
+        response: response::Builder,
+        text: &'static str,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let response = response.header(CONTENT_TYPE, "text/plain; charset=utf-8");
+        self.page(response, Bytes::from_static(text.as_bytes()))
+            .await
+    }
+
+    async fn page(
+        &mut self,
+        response: response::Builder,
+        body: Bytes,
+    ) -> Result<(StatusCode, u64), Refusal> {
+        let response = response
+            .header(CONTENT_LENGTH, body.len())
+            .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
+        let code = self.head(response).await?;
+        if self.request.method() == Method::HEAD {
+            return self.finish(code, 0).await;
+        }
+        let length = body.len() as u64;
+        let session = self.session;
+        session.write(self.exchange, body).await?;
+        self.finish(code, length).await
+    }
+
+    /// Sends status and fields.
+    async fn head(&mut self, response: response::Builder) -> Result<StatusCode, Refusal> {
+        let date = httpdate::fmt_http_date(clock::time_of_day());
+        // Every value was made here, of characters that may stand there.
+        let response = response.header(DATE, date).body(());
+        let response = response.map_err(|_| Refusal::Failed)?;
+        let code = response.status();
+        let limits = &self.session.limits;
+        limits.progress(self.exchange.head(response)).await??;
+        Ok(code)
+    }
+
+    async fn finish(&mut self, code: StatusCode, sent: u64) -> Result<(StatusCode, u64), Refusal> {
+        let limits = &self.session.limits;
+        limits.progress(self.exchange.finish()).await??;
+        Ok((code, sent))
+    }
+}
+
+async fn list(source: &Arc<dyn Source>, path: &str) -> Result<Listing, Refusal> {
+    let (source, path) = (source.clone(), path.to_owned());
+    let listed = tokio::task::spawn_blocking(move || source.list(&path)).await;
+    Ok(listed.map_err(std::io::Error::other)??)
+}
+
+fn status(code: StatusCode) -> response::Builder {
+    Response::builder().status(code)
+}
+
+/// What the name of a file says about its content.
+fn media_type(path: &str) -> HeaderValue {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let name = match path.ends_with('/') {
+        true => INDEX.to_owned(),
+        false => percent_decode(name).unwrap_or_default(),
+    };
+    let guess = mime_guess::from_path(name).first_or_octet_stream();
+    let is_text = guess.type_() == mime_guess::mime::TEXT && guess.params().next().is_none();
+    let guess = match is_text {
+        true => format!("{guess}; charset=utf-8"),
+        false => guess.to_string(),
+    };
+    let unknown = HeaderValue::from_static("application/octet-stream");
+    HeaderValue::try_from(guess).unwrap_or(unknown)
+}
+
+/// The path of the same directory with a slash at its end, and none too many: two at the beginning
+/// would name another host.
+fn with_slash(path: &str) -> String {
+    let segments = path_of(path).split('/').filter(|part| !part.is_empty());
+    let segments = segments.filter_map(percent_decode);
+    segments.fold("/".to_owned(), |path, segment| {
+        path + &percent_encode(&segment) + "/"
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slash_is_added_and_no_other_host_is_named() {
+        for (path, expected) in [
+            ("/a", "/a/"),
+            ("//example.com", "/example.com/"),
+            ("/a%20b//c", "/a%20b/c/"),
+            ("/%2f%2fx", "/%2F%2Fx/"),
+        ] {
+            assert_eq!(with_slash(path), expected);
+        }
+    }
+
+    #[test]
+    fn media_types_of_names() {
+        for (path, expected) in [
+            ("/a.html", "text/html; charset=utf-8"),
+            ("/", "text/html; charset=utf-8"),
+            ("/x/A.TXT", "text/plain; charset=utf-8"),
+            ("/a%2ejson", "application/json"),
+            ("/a.png", "image/png"),
+            ("/video.mp4", "video/mp4"),
+            ("/none", "application/octet-stream"),
+            ("/.html", "application/octet-stream"),
+        ] {
+            assert_eq!(media_type(path), expected, "{path}");
+        }
+    }
+}
