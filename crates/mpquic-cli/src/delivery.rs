@@ -162,25 +162,23 @@ impl Session {
         let most = self.limits.largest_piece().min(MAX_PIECE);
         let first = most.min(FIRST_PIECE);
         let (mut sent, mut size) = (0, first);
-        loop {
+        while sent < content.length {
             let room = self.limits.progress(outlet.writable()).await??;
             if outlet.is_cancelled() {
                 return Err(Refusal::Cancelled);
             }
             let piece = content.read(room.clamp(first, size)).await?;
             if piece.is_empty() {
-                // If the file shrank while it was read, the client must not take its end for the
-                // end of the file as announced.
-                return match sent < content.length {
-                    true => Err(Refusal::Failed),
-                    false => Ok(sent),
-                };
+                // The file shrank while it was read: the client must not take its end for the end
+                // of the file as announced.
+                return Err(Refusal::Failed);
             }
             sent += piece.len() as u64;
             size = (2 * size).min(most);
             self.limits.pace(piece.len()).await;
             self.write(outlet, piece).await?;
         }
+        Ok(sent)
     }
 
     /// Sends bytes that are there already.

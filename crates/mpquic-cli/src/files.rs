@@ -291,7 +291,7 @@ pub(crate) struct OpenContent {
     pub(crate) modified: Option<SystemTime>,
     /// `None` while a thread reads from it.
     reader: Option<Box<dyn Reader>>,
-    /// The most that is still to be read.
+    /// What is still to be read: no more than was announced if the file grows.
     left: u64,
 }
 
@@ -303,7 +303,7 @@ impl OpenContent {
             length: content.length,
             modified: content.modified,
             reader: Some(content.reader),
-            left: u64::MAX,
+            left: content.length,
         })
     }
 

@@ -430,7 +430,7 @@ mod tests {
     /// Its end must not look like the end of what was there when it was opened.
     #[tokio::test]
     async fn a_file_that_shrinks_ends_with_an_error() {
-        let source = Anything::new(400_000).shrunk_to(300_000);
+        let source = Anything::new(400_000).that_became(300_000);
         let served = serve(source, Limits::default());
         let connection = served.connect(WINDOW).await;
         let (_, mut recv) = request(&connection).await;

@@ -44,8 +44,8 @@ impl Anything {
         }
     }
 
-    /// A file that has shrunk to so many bytes after it was opened.
-    pub(crate) fn shrunk_to(self, left: u64) -> Self {
+    /// A file that has shrunk or grown to so many bytes after it was opened.
+    pub(crate) fn that_became(self, left: u64) -> Self {
         Self { left, ..self }
     }
 }

@@ -58,7 +58,7 @@ impl Client {
 /// Its end must not look like the end of what was there when it was opened.
 #[tokio::test]
 async fn a_file_that_shrinks_ends_with_an_error() {
-    let source = Anything::new(400_000).shrunk_to(300_000);
+    let source = Anything::new(400_000).that_became(300_000);
     let served = Served::start(source, Limits::default(), Alpn::H3);
     let mut client = connect(&served, WINDOW).await;
     let mut stream = soon(client.request()).await.unwrap();
@@ -74,6 +74,15 @@ async fn a_file_that_shrinks_ends_with_an_error() {
         panic!("{end:?}");
     };
     assert_eq!(code, Code::H3_INTERNAL_ERROR);
+}
+
+/// What is appended while it is sent is not announced.
+#[tokio::test]
+async fn a_file_that_grows_is_as_long_as_announced() {
+    let source = Anything::new(300_000).that_became(400_000);
+    let served = Served::start(source, Limits::default(), Alpn::H3);
+    let mut client = connect(&served, WINDOW).await;
+    assert_eq!(client.fetch().await, 300_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
