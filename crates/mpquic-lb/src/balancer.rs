@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mpquic_core::FourTuple;
+use mpquic_core::{ConnectionId, FourTuple};
 
 use crate::config::{Config, ConfigError, ServerId};
 
@@ -14,14 +14,15 @@ mod recent;
 
 use recent::Recent;
 
-/// Longest connection ID of any version of QUIC that may come, bytes (RFC 8999 section 5.1).
-const MAX_CONNECTION_ID: usize = 255;
+/// Longest connection ID that is remembered, bytes: that of QUIC versions 1 and 2.
+const MAX_CONNECTION_ID: usize = 20;
 
 /// Decides for each datagram of clients which server gets it.
 ///
 /// A datagram with a connection ID that a server of the pool made goes to that server. Others, which
-/// begin a connection, go to a server chosen by their addresses, and so do those that follow from
-/// there; only for them the balancer remembers anything, and at most so much.
+/// begin a connection, go to a server chosen by their addresses; those that follow with the same
+/// connection ID or from there go to the same one, so that a client may begin from several addresses at
+/// once. Only for these the balancer remembers anything, and at most so much.
 ///
 /// # Examples
 ///
@@ -51,7 +52,8 @@ pub struct Balancer {
     ids: BTreeMap<(u8, ServerId), SocketAddr>,
     /// All servers, and whether new connections go there.
     servers: BTreeMap<SocketAddr, bool>,
-    recent: Recent,
+    by_first_id: Recent<ConnectionId>,
+    by_addresses: Recent<FourTuple>,
     counts: Counts,
 }
 
@@ -70,8 +72,8 @@ pub struct Routed {
 pub struct Counts {
     /// To the server that made their connection ID.
     pub by_connection_id: u64,
-    /// To the server to which others with their addresses went before.
-    pub by_addresses: u64,
+    /// To the server to which others with their connection ID or addresses went before.
+    pub remembered: u64,
     /// To a server chosen now.
     pub chosen: u64,
     /// Nowhere: they are not QUIC, or there is no server.
@@ -79,19 +81,20 @@ pub struct Counts {
 }
 
 impl Balancer {
-    /// For how long the choice for a client's address is remembered after a datagram that needed it:
-    /// at least so long, and at most twice.
+    /// For how long a choice is remembered after a datagram that needed it: at least so long, and at most
+    /// twice.
     pub const REMEMBERED: Duration = Duration::from_secs(30);
 
-    /// A balancer without servers, which remembers the choice for `capacity` clients' addresses at
-    /// least, and for twice as many at most. If more clients begin connections, those beyond are sent
-    /// where their addresses lead, which may change when servers come and go.
+    /// A balancer without servers, which remembers the choice for `capacity` new connections at least, and
+    /// for twice as many at most. If more clients begin connections, those beyond are sent where their
+    /// addresses lead, which may change when servers come and go.
     pub fn new(capacity: usize) -> Self {
         Self {
             configs: BTreeMap::new(),
             ids: BTreeMap::new(),
             servers: BTreeMap::new(),
-            recent: Recent::new(capacity, Self::REMEMBERED),
+            by_first_id: Recent::new(capacity, Self::REMEMBERED),
+            by_addresses: Recent::new(capacity, Self::REMEMBERED),
             counts: Counts::default(),
         }
     }
@@ -147,6 +150,16 @@ impl Balancer {
         self.ids.retain(|_, other| *other != server);
     }
 
+    /// The servers, in order of address.
+    pub fn servers(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.servers.keys().copied()
+    }
+
+    /// True if this is the address of a server.
+    pub fn has_server(&self, server: SocketAddr) -> bool {
+        self.servers.contains_key(&server)
+    }
+
     /// How many datagrams went which way.
     pub fn counts(&self) -> Counts {
         self.counts
@@ -163,30 +176,46 @@ impl Balancer {
     }
 
     fn decide(&mut self, now: Instant, tuple: FourTuple, datagram: &[u8]) -> Option<Routed> {
-        if let Some(server) = self.by_connection_id(destination(datagram)?) {
+        let destination = Destination::of(datagram)?;
+        if let Some(server) = self.by_connection_id(destination.bytes) {
             self.counts.by_connection_id += 1;
             return Some(Routed {
                 server,
                 by_connection_id: true,
             });
         }
-        let known = self.recent.get(now, tuple);
-        let server = match known.filter(|server| self.servers.contains_key(server)) {
+        let server = match self.remembered(now, tuple, &destination) {
             Some(server) => {
-                self.counts.by_addresses += 1;
+                self.counts.remembered += 1;
                 server
             }
             None => {
                 let server = self.choose(tuple)?;
                 self.counts.chosen += 1;
-                self.recent.insert(now, tuple, server);
                 server
             }
         };
+        self.by_addresses.insert(now, tuple, server);
+        if let Some(id) = destination.whole() {
+            self.by_first_id.insert(now, id, server);
+        }
         Some(Routed {
             server,
             by_connection_id: false,
         })
+    }
+
+    fn remembered(
+        &mut self,
+        now: Instant,
+        tuple: FourTuple,
+        destination: &Destination<'_>,
+    ) -> Option<SocketAddr> {
+        let by_id = destination
+            .whole()
+            .and_then(|id| self.by_first_id.get(now, id));
+        let known = by_id.or_else(|| self.by_addresses.get(now, tuple));
+        known.filter(|server| self.servers.contains_key(server))
     }
 
     fn by_connection_id(&self, connection_id: &[u8]) -> Option<SocketAddr> {
@@ -208,16 +237,34 @@ impl Balancer {
     }
 }
 
-/// The destination connection ID of a datagram's first packet, with what follows if its length is not
-/// in the header; `None` if it is not QUIC (RFC 8999).
-fn destination(datagram: &[u8]) -> Option<&[u8]> {
-    let (first, rest) = datagram.split_first()?;
-    if first & 0x80 == 0 {
-        let longest = rest.len().min(MAX_CONNECTION_ID);
-        return Some(&rest[..longest]);
+/// The destination connection ID of a datagram's first packet.
+struct Destination<'a> {
+    /// With what follows, if its length is not in the header.
+    bytes: &'a [u8],
+    has_length: bool,
+}
+
+impl<'a> Destination<'a> {
+    /// `None` if it is not QUIC (RFC 8999).
+    fn of(datagram: &'a [u8]) -> Option<Self> {
+        let (first, rest) = datagram.split_first()?;
+        let has_length = first & 0x80 != 0;
+        let bytes = match has_length {
+            true => {
+                let (length, rest) = rest.get(4..)?.split_first()?;
+                rest.get(..usize::from(*length))?
+            }
+            false => rest,
+        };
+        Some(Self { bytes, has_length })
     }
-    let (length, rest) = rest.get(4..)?.split_first()?;
-    rest.get(..usize::from(*length))
+
+    /// The whole of it, and no more, if that can be told. The client made it, or a server of which we
+    /// do not know; those of other versions may be too long.
+    fn whole(&self) -> Option<ConnectionId> {
+        let told = self.has_length && (1..=MAX_CONNECTION_ID).contains(&self.bytes.len());
+        told.then(|| ConnectionId::new(self.bytes))
+    }
 }
 
 #[cfg(test)]

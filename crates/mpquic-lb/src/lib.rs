@@ -7,12 +7,18 @@
 //!
 //! - [`Config`] is what servers and load balancers share: lengths, key, rotation.
 //! - [`Server`] makes the connection IDs of one server, for [`EndpointOptions::connection_ids`].
-//! - [`Balancer`] decides which server a datagram goes to. It does no I/O; `examples/balancer` gives it
+//! - [`Balancer`] decides which server a datagram goes to. It does no I/O; the example `balancer` gives it
 //!   sockets.
+//!
+//! `docs/fleets.md` shows how they work together.
 //!
 //! Section numbers are those of the draft.
 //!
 //! [`EndpointOptions::connection_ids`]: mpquic_core::config::EndpointOptions::connection_ids
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fleets.md")]
+struct Fleets;
 
 mod balancer;
 mod cipher;

@@ -163,11 +163,7 @@ impl Connection {
     /// Makes new connection IDs for all paths and asks the peer to retire those it has (RFC 9000
     /// section 5.1.2): for example after the key changed that encrypts them.
     pub fn replace_connection_ids(&self) {
-        let replace = |engine: &mut LockedConnection<'_>| {
-            engine.core.replace_connection_ids();
-            engine.wake_task();
-        };
-        self.0.lock().contain(replace);
+        self.0.replace_connection_ids();
     }
 
     /// Identifies the connection within its endpoint; the same for all clones of the handle. The

@@ -193,6 +193,15 @@ impl ConnectionState {
             engine.run(now);
         }
     }
+
+    /// Has the peer change to new connection IDs.
+    pub(crate) fn replace_connection_ids(&self) {
+        let replace = |engine: &mut LockedConnection<'_>| {
+            engine.core.replace_connection_ids();
+            engine.wake_task();
+        };
+        self.lock().contain(replace);
+    }
 }
 
 /// Exclusive access to a connection. When dropped, it wakes the tasks that have to be woken.

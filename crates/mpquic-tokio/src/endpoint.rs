@@ -208,6 +208,15 @@ impl Endpoint {
         }
     }
 
+    /// Makes new connection IDs for all connections and asks their peers to retire those they have (RFC
+    /// 9000 section 5.1.2): for example after the key changed by which a load balancer reads them.
+    pub fn replace_connection_ids(&self) {
+        let connections = self.state().lock().connections();
+        for connection in connections {
+            connection.replace_connection_ids();
+        }
+    }
+
     /// Waits until no connection is left. A closed connection stays for three probe timeouts, to
     /// answer late packets. Cancel-safe.
     pub async fn wait_idle(&self) {

@@ -1,24 +1,23 @@
 //! [`Recent`]: choices that are remembered for a while.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mpquic_core::FourTuple;
-
-/// Which server was chosen for a client's addresses. It has two generations: what is not looked for
+/// Which server was chosen for something. It has two generations: what is not looked for
 /// while the younger one lasts goes with the older one, so nothing has to be searched for.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct Recent<K> {
     capacity: usize,
     lifetime: Duration,
-    young: HashMap<FourTuple, SocketAddr>,
-    old: HashMap<FourTuple, SocketAddr>,
+    young: HashMap<K, SocketAddr>,
+    old: HashMap<K, SocketAddr>,
     /// When the younger generation began.
     since: Option<Instant>,
 }
 
-impl Recent {
+impl<K: Eq + Hash> Recent<K> {
     /// At most `capacity` in a generation that lasts so long.
     pub(super) fn new(capacity: usize, lifetime: Duration) -> Self {
         Self {
@@ -30,20 +29,20 @@ impl Recent {
         }
     }
 
-    pub(super) fn get(&mut self, now: Instant, tuple: FourTuple) -> Option<SocketAddr> {
+    pub(super) fn get(&mut self, now: Instant, key: K) -> Option<SocketAddr> {
         self.turn(now);
-        if let Some(server) = self.young.get(&tuple) {
+        if let Some(server) = self.young.get(&key) {
             return Some(*server);
         }
-        let server = self.old.remove(&tuple)?;
-        self.insert(now, tuple, server);
+        let server = self.old.remove(&key)?;
+        self.insert(now, key, server);
         Some(server)
     }
 
-    pub(super) fn insert(&mut self, now: Instant, tuple: FourTuple, server: SocketAddr) {
+    pub(super) fn insert(&mut self, now: Instant, key: K, server: SocketAddr) {
         self.turn(now);
-        if self.young.len() < self.capacity || self.young.contains_key(&tuple) {
-            self.young.insert(tuple, server);
+        if self.young.len() < self.capacity || self.young.contains_key(&key) {
+            self.young.insert(key, server);
         }
     }
 

@@ -41,7 +41,10 @@ fn long(connection_id: &[u8]) -> Vec<u8> {
 }
 
 /// What a client makes up; of no configuration.
-const UNKNOWN: [u8; 8] = [0xff, 1, 2, 3, 4, 5, 6, 7];
+fn unknown(client: u16) -> [u8; 8] {
+    let [a, b] = client.to_be_bytes();
+    [0xff, 1, 2, 3, 4, 5, a, b]
+}
 
 #[test]
 fn each_path_of_a_connection_reaches_its_server() {
@@ -68,7 +71,7 @@ fn new_connections_are_spread_and_stay_where_they_are() {
     let first: Vec<_> = (0..900)
         .map(|client| {
             balancer
-                .route(now, tuple(client), &long(&UNKNOWN))
+                .route(now, tuple(client), &long(&unknown(client)))
                 .unwrap()
                 .server
         })
@@ -84,14 +87,18 @@ fn new_connections_are_spread_and_stay_where_they_are() {
     balancer.add_server(2, id(4), server(4)).unwrap();
     assert!(balancer.drain(server(1)));
     for (client, before) in (0..).zip(&first) {
-        let routed = balancer.route(now, tuple(client), &long(&UNKNOWN)).unwrap();
+        let routed = balancer
+            .route(now, tuple(client), &long(&unknown(client)))
+            .unwrap();
         assert_eq!((routed.server, routed.by_connection_id), (*before, false));
     }
     for client in 1000..2000 {
-        let routed = balancer.route(now, tuple(client), &long(&UNKNOWN)).unwrap();
+        let routed = balancer
+            .route(now, tuple(client), &long(&unknown(client)))
+            .unwrap();
         assert_ne!(routed.server, server(1));
     }
-    assert_eq!(balancer.counts().by_addresses, 900);
+    assert_eq!(balancer.counts().remembered, 900);
 }
 
 #[test]
@@ -106,9 +113,9 @@ fn a_draining_server_keeps_its_connections_until_it_is_removed() {
     let routed = balancer.route(now, tuple(1), &short(&made)).unwrap();
     assert_eq!((routed.server, routed.by_connection_id), (server(2), false));
     assert!(balancer.drain(server(2)));
-    assert_eq!(balancer.route(now, tuple(2), &long(&UNKNOWN)), None);
+    assert_eq!(balancer.route(now, tuple(2), &long(&unknown(2))), None);
     assert!(balancer.resume(server(2)));
-    assert!(balancer.route(now, tuple(2), &long(&UNKNOWN)).is_some());
+    assert!(balancer.route(now, tuple(2), &long(&unknown(2))).is_some());
     assert_eq!(balancer.counts().dropped, 1);
 }
 
@@ -151,9 +158,9 @@ fn choices_are_forgotten_after_a_while_and_never_too_many() {
     let lifetime = Balancer::REMEMBERED;
     let known = |balancer: &mut Balancer, seconds, client| {
         let now = start + Duration::from_secs(seconds);
-        let before = balancer.counts().by_addresses;
-        balancer.route(now, tuple(client), &long(&UNKNOWN));
-        balancer.counts().by_addresses > before
+        let before = balancer.counts().remembered;
+        balancer.route(now, tuple(client), &long(&unknown(client)));
+        balancer.counts().remembered > before
     };
     assert_eq!(lifetime, Duration::from_secs(30));
     assert!(!known(&mut balancer, 0, 1));
@@ -165,7 +172,7 @@ fn choices_are_forgotten_after_a_while_and_never_too_many() {
     for client in 0..5000 {
         known(&mut balancer, 161, client);
     }
-    assert!((1000..=2000).contains(&balancer.recent.len()));
+    assert!((1000..=2000).contains(&balancer.by_addresses.len()));
 }
 
 #[test]
@@ -189,4 +196,32 @@ fn what_is_not_quic_goes_nowhere() {
             .by_connection_id
     );
     assert_eq!(balancer.counts().dropped, 4);
+}
+
+/// A client that begins from two addresses makes one connection.
+#[test]
+fn the_first_datagrams_of_a_connection_stay_together() {
+    let mut balancer = balancer(3);
+    let now = start();
+    for client in 0..100 {
+        let first = balancer
+            .route(now, tuple(client), &long(&unknown(client)))
+            .unwrap();
+        let other = balancer.route(now, tuple(client + 1000), &long(&unknown(client)));
+        assert_eq!(other, Some(first));
+        // What follows from there with an ID that says nothing goes there, too.
+        let short = short(&unknown(client));
+        assert_eq!(
+            balancer.route(now, tuple(client + 1000), &short),
+            Some(first)
+        );
+    }
+    assert_eq!(
+        (balancer.counts().chosen, balancer.counts().remembered),
+        (100, 200)
+    );
+    assert!(balancer.by_first_id.len() == 100);
+    // An ID that no version has today is not remembered.
+    balancer.route(now, tuple(1), &long(&[0xff; 21]));
+    assert!(balancer.by_first_id.len() == 100);
 }

@@ -1,0 +1,144 @@
+//! A load balancer for QUIC with any number of paths: it forwards datagrams to the server that their
+//! connection ID names, and knows nothing of connections.
+//!
+//! ```text
+//! cargo run -p mpquic-lb --example balancer -- pool.toml
+//! ```
+//!
+//! The file says where to listen, how connection IDs are read, and which servers there are. SIGHUP reads
+//! it again: with `drain = true` a server gets no new connections, and one that is gone gets nothing.
+
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use mpquic_lb::{Balancer, Config, ServerId};
+use serde::Deserialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+mod forward;
+
+use forward::Forwarder;
+
+/// Forwards datagrams to the server that their connection ID names.
+#[derive(Parser)]
+struct Args {
+    /// Where to listen, the configurations and the servers
+    file: PathBuf,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Pool {
+    listen: SocketAddr,
+    config: Vec<Read>,
+    server: Vec<Backend>,
+}
+
+/// How connection IDs of one rotation are read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    rotation: u8,
+    server_id_length: usize,
+    nonce_length: usize,
+    /// 32 hexadecimal digits.
+    key: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Backend {
+    /// The same for each configuration.
+    id: String,
+    address: SocketAddr,
+    #[serde(default)]
+    drain: bool,
+}
+
+/// How many addresses of clients that begin connections are remembered.
+const REMEMBERED: usize = 100_000;
+
+impl Pool {
+    fn read(file: &Path) -> Result<Self, Box<dyn Error>> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+        let pool = toml::from_str(&text);
+        Ok(pool.map_err(|error| format!("{}: {error}", file.display()))?)
+    }
+
+    fn apply(&self, balancer: &mut Balancer) -> Result<(), Box<dyn Error>> {
+        let rotations: BTreeSet<_> = self.config.iter().map(|config| config.rotation).collect();
+        for gone in (0..7).filter(|rotation| !rotations.contains(rotation)) {
+            balancer.remove_config(gone);
+        }
+        for read in &self.config {
+            let config = Config::new(read.rotation, read.server_id_length, read.nonce_length)?;
+            balancer.set_config(match &read.key {
+                Some(key) => config.with_key(key_of(key)?),
+                None => config,
+            });
+        }
+        let present: BTreeSet<_> = self.server.iter().map(|server| server.address).collect();
+        for gone in balancer
+            .servers()
+            .filter(|server| !present.contains(server))
+            .collect::<Vec<_>>()
+        {
+            balancer.remove_server(gone);
+        }
+        for server in &self.server {
+            let id: ServerId = server.id.parse()?;
+            for rotation in &rotations {
+                balancer.add_server(*rotation, id, server.address)?;
+            }
+            match server.drain {
+                true => balancer.drain(server.address),
+                false => balancer.resume(server.address),
+            };
+        }
+        Ok(())
+    }
+}
+
+fn key_of(text: &str) -> Result<[u8; 16], String> {
+    let wrong = || "a key has 32 hexadecimal digits".to_owned();
+    if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(wrong());
+    }
+    let number = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
+    Ok(number.to_be_bytes())
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let pool = Pool::read(&args.file)?;
+    let mut balancer = Balancer::new(REMEMBERED);
+    pool.apply(&mut balancer)?;
+    let forwarder = Forwarder::bind(pool.listen, balancer).await?;
+    println!("listening on {}", forwarder.local_addr());
+    let mut again = signal(SignalKind::hangup())?;
+    let reading = async {
+        while again.recv().await.is_some() {
+            let read = Pool::read(&args.file)
+                .and_then(|pool| forwarder.with_balancer(|balancer| pool.apply(balancer)));
+            match read {
+                Ok(()) => eprintln!("{} was read again", args.file.display()),
+                Err(error) => eprintln!("{error}; nothing was changed after that place"),
+            }
+        }
+    };
+    tokio::select! {
+        () = forwarder.run() => {}
+        () = reading => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    println!(
+        "{:?}",
+        forwarder.with_balancer(|balancer| balancer.counts())
+    );
+    Ok(())
+}
