@@ -9,7 +9,8 @@
 //! the start, echoes a stream, closes one path, echoes another stream and is closed, by either side
 //! or because its last handle is dropped. Meanwhile one of the client's two sockets is closed and
 //! opened again, once a second. The time is cut into rounds. After each, all connections are over,
-//! and a line says what is left.
+//! and a line says what is left. Connections that end because both processes were stopped for a while
+//! (a machine that sleeps, measurements that want the machine for themselves) are counted apart.
 
 use std::fs;
 use std::io::Read;
@@ -31,6 +32,8 @@ const ROUNDS: u32 = 12;
 const WORKERS: u64 = 16;
 /// A connection that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Who gets no time for so long was stopped, and may have lost its connections to idle timeouts.
+const STOPPED: Duration = Duration::from_secs(10);
 const LARGEST: usize = 300_000;
 /// Asks the server to close the connection.
 const CLOSE: &[u8] = b"close";
@@ -144,13 +147,15 @@ async fn run(server: &mut Process, address: SocketAddr, length: Duration) -> Res
             workers.spawn(work(endpoint.clone(), address, first, end));
         }
         flap(&endpoint, locals[1], end).await?;
-        let mut done = 0;
+        let (mut done, mut stopped) = (0, 0);
         for result in workers.join_all().await {
-            done += result?;
+            let counts = result?;
+            done += counts.done;
+            stopped += counts.stopped;
         }
         endpoint.wait_idle().await;
         let sample = sample(server, &endpoint)?;
-        println!("round {round}: {done} connections, {sample:?}");
+        println!("round {round}: {done} connections, {stopped} stopped, {sample:?}");
         rounds.push(sample);
     }
     check(&rounds)
@@ -209,23 +214,59 @@ async fn flap(endpoint: &Endpoint, local: SocketAddr, end: Instant) -> Result<()
     Ok(())
 }
 
-/// One connection after the other, until a time. Returns how many.
+/// How many connections did what they were to do, and how many were stopped meanwhile.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    done: u64,
+    stopped: u64,
+}
+
+/// One connection after the other, until a time.
 async fn work(
     endpoint: Endpoint,
     server: SocketAddr,
     first: u64,
     end: Instant,
-) -> Result<u64, Failure> {
-    let mut number = first;
+) -> Result<Counts, Failure> {
+    let mut counts = Counts::default();
     while Instant::now() < end {
-        timeout(PATIENCE, session(&endpoint, server, number)).await??;
-        number += 1;
+        let number = first + counts.done + counts.stopped;
+        tokio::select! {
+            biased;
+            () = stopped() => counts.stopped += 1,
+            result = session(&endpoint, server, number) => match result {
+                Ok(()) => counts.done += 1,
+                Err(error) => return Err(format!("connection {number}: {error}").into()),
+            },
+        }
     }
-    Ok(number - first)
+    Ok(counts)
+}
+
+/// Waits until this process got no time for [`STOPPED`].
+async fn stopped() {
+    let tick = Duration::from_secs(1);
+    loop {
+        let due = Instant::now() + tick;
+        sleep(tick).await;
+        if due.elapsed() > STOPPED {
+            return;
+        }
+    }
 }
 
 async fn session(endpoint: &Endpoint, server: SocketAddr, number: u64) -> Result<(), Failure> {
-    let connection = endpoint.connect(server, "localhost")?.await?;
+    let connecting = endpoint.connect(server, "localhost")?;
+    let connection = timeout(PATIENCE, connecting).await??;
+    // Another handle, to see what is wrong; `talk` drops its own.
+    let watched = connection.clone();
+    match timeout(PATIENCE, talk(connection, number)).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("stuck: {:#?} {:#?}", watched.path_stats(), watched.stats()).into()),
+    }
+}
+
+async fn talk(connection: Connection, number: u64) -> Result<(), Failure> {
     let size = (number.wrapping_mul(7919) % LARGEST as u64) as usize;
     echo(&connection, size).await?;
     let paths = connection.paths();
