@@ -64,7 +64,7 @@ impl Attempt {
         let shared = connection.clone();
         let established = Box::pin(async move {
             shared
-                .until(&shared.notifications.connection, |engine| {
+                .until_told(&shared.notifications.connection, |engine| {
                     match &engine.error {
                         Some(error) => Some(Err(error.clone())),
                         None => engine.connected.then_some(Ok(())),
@@ -132,7 +132,9 @@ impl Connecting {
     /// On a client, it is possible if an earlier connection with the same [`ClientConfig`] led to
     /// the same server. Data is then sent as 0-RTT, which an attacker can replay: send only what
     /// may safely arrive twice. If the server does not accept 0-RTT, streams opened now fail with
-    /// `ZeroRttRejected`. On a server, it is always possible; what is received may be 0-RTT.
+    /// `ZeroRttRejected`. The start of the handshake is held back until something is waited for, for
+    /// 20 ms at most, so that what is written before leaves with it. On a server, it is always
+    /// possible; what is received may be 0-RTT.
     ///
     /// # Errors
     ///
@@ -182,7 +184,10 @@ impl Connecting {
         let mut index = 0;
         while let Some(attempt) = self.attempts.get_mut(index) {
             match attempt.established.as_mut().poll(cx) {
-                Poll::Pending => index += 1,
+                Poll::Pending => {
+                    attempt.connection.lock().on_waits();
+                    index += 1;
+                }
                 Poll::Ready(Ok(())) => {
                     let attempt = self.attempts.swap_remove(index);
                     self.attempts.clear();
@@ -251,9 +256,11 @@ impl Future for ZeroRttAccepted {
     type Output = bool;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<bool> {
-        self.0.established.as_mut().poll(cx).map(|result| {
-            let engine = self.0.connection.lock();
-            result.is_ok() && engine.core.zero_rtt() == ZeroRtt::Accepted
-        })
+        let established = self.0.established.as_mut().poll(cx);
+        let mut engine = self.0.connection.lock();
+        if established.is_pending() {
+            engine.on_waits_for_handshake();
+        }
+        established.map(|result| result.is_ok() && engine.core.zero_rtt() == ZeroRtt::Accepted)
     }
 }

@@ -242,6 +242,9 @@ impl Connection {
         let pollers = &mut engine.pollers;
         let id = *self.1.get_or_insert_with(|| pollers.next_id());
         pollers.wait(id, awaited, cx.waker());
+        if !matches!(awaited, Awaited::Opened(_)) {
+            engine.on_waits();
+        }
         Poll::Pending
     }
 
@@ -254,7 +257,8 @@ impl Connection {
     /// A stream of the peer, and whether it may be 0-RTT.
     async fn accept(&self, dir: Dir) -> Result<(StreamId, bool), ConnectionError> {
         let notify = self.0.notifications.opened(dir);
-        self.0.until(notify, |engine| try_accept(engine, dir)).await
+        let accept = |engine: &mut LockedConnection<'_>| try_accept(engine, dir);
+        self.0.until_told(notify, accept).await
     }
 
     fn opened_bi(&self, id: StreamId, as_zero_rtt: bool) -> (SendStream, RecvStream) {

@@ -40,6 +40,9 @@ use crate::sending::{Next, Sending};
 const SEND_AT_ONCE: usize = 16 << 10;
 /// The same for DATAGRAMs: as many as the longest train carries.
 const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
+/// How long the first flight of a client waits for data that may leave with it as 0-RTT, if the
+/// application neither writes much nor waits for anything.
+const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
 /// Path events kept for a slow listener.
 const PATH_EVENTS: usize = 64;
 
@@ -89,6 +92,9 @@ pub(crate) struct Engine {
     task_woken: bool,
     /// The connection's task is to let other tasks run once before it runs.
     yields: bool,
+    /// Nothing is sent before, so that the application's first data shares datagrams with the first
+    /// flight.
+    held_until: Option<Instant>,
     /// Bytes the application wrote since datagrams were last sent.
     written: usize,
     /// Woken once the lock is released, so that no task wakes up only to wait for the lock.
@@ -145,6 +151,7 @@ impl ConnectionState {
                 task: None,
                 task_woken: false,
                 yields: false,
+                held_until: None,
                 written: 0,
                 wakers: SmallVec::new(),
             }),
@@ -167,9 +174,33 @@ impl ConnectionState {
         notify: &Notify,
         mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
     ) -> T {
+        {
+            let mut engine = self.lock();
+            if let Some(result) = attempt(&mut engine) {
+                return result;
+            }
+            engine.on_waits();
+        }
+        self.again(notify, attempt).await
+    }
+
+    /// The same for what one may wait for and still have something to say before.
+    pub(crate) async fn until_told<T>(
+        &self,
+        notify: &Notify,
+        mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
+    ) -> T {
         if let Some(result) = attempt(&mut self.lock()) {
             return result;
         }
+        self.again(notify, attempt).await
+    }
+
+    async fn again<T>(
+        &self,
+        notify: &Notify,
+        mut attempt: impl FnMut(&mut LockedConnection<'_>) -> Option<T>,
+    ) -> T {
         loop {
             let notified = notify.notified();
             tokio::pin!(notified);
@@ -248,6 +279,31 @@ impl Drop for LockedConnection<'_> {
 }
 
 impl LockedConnection<'_> {
+    /// Runs a new connection of a client for the first time. If it may send 0-RTT data, its first
+    /// flight leaves once the application had its turn: see [`Self::on_waits`].
+    pub(crate) fn begin(&mut self, now: Instant) {
+        if self.core.zero_rtt() == ZeroRtt::Offered {
+            self.held_until = Some(now + FIRST_FLIGHT_WAITS);
+        }
+        self.run(now);
+    }
+
+    /// The application waits for something that needs the peer, so it has said what it can say
+    /// before.
+    pub(crate) fn on_waits(&mut self) {
+        if self.held_until.take().is_some() {
+            self.run(clock::now());
+        }
+    }
+
+    /// The application waits for the end of the handshake. Some look out for that from the start,
+    /// before they say anything.
+    pub(crate) fn on_waits_for_handshake(&mut self) {
+        if self.written > 0 {
+            self.on_waits();
+        }
+    }
+
     /// Runs the connection: call after every change that may produce something.
     pub(crate) fn run(&mut self, now: Instant) {
         self.contain(|engine| {
@@ -348,6 +404,7 @@ impl LockedConnection<'_> {
     fn send_from(&mut self, enough: usize, bytes: usize) {
         self.written += bytes;
         if self.written >= enough {
+            self.held_until = None;
             self.run(clock::now());
         } else {
             self.wake_task();
@@ -405,8 +462,12 @@ impl LockedConnection<'_> {
     }
 
     fn flush(&mut self, now: Instant) {
+        if self.held_until.is_some_and(|until| now < until) {
+            return self.arm();
+        }
         let connection = self.connection;
         let engine = &mut **self;
+        engine.held_until = None;
         engine.written = 0;
         let sockets = &connection.endpoint.sockets;
         let next = engine.sending.transmit(&mut engine.core, sockets, now);
@@ -444,7 +505,8 @@ impl Engine {
         let core = self.core.poll_timeout().map(|(at, _)| at);
         let plan = self.plan.as_deref().and_then(PathPlan::next_timeout);
         let sending = self.sending.next_timeout();
-        core.into_iter().chain(plan).chain(sending).min()
+        let all = core.into_iter().chain(plan).chain(sending);
+        all.chain(self.held_until).min()
     }
 
     fn arm(&mut self) {
@@ -544,6 +606,7 @@ impl Engine {
         }
         tracing::debug!(%reason, "connection ended");
         self.error = Some(reason);
+        self.held_until = None;
         self.plan = None;
         self.path_events = None;
         self.wake_streams();

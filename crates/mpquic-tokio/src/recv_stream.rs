@@ -297,6 +297,7 @@ impl RecvStream {
                 (Ok(None), Some(error)) => Err(error.clone().into()),
                 (Ok(None), None) => {
                     engine.readers.insert(self.id, cx.waker().clone());
+                    engine.on_waits();
                     return Poll::Pending;
                 }
             })
@@ -394,6 +395,7 @@ impl RecvStream {
                     return Poll::Ready(Err(error.clone().into()));
                 }
                 engine.readers.insert(self.id, cx.waker().clone());
+                engine.on_waits();
                 return Poll::Pending;
             }
             Some(ReadStreamError::Reset(code)) => {

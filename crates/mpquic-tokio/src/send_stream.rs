@@ -355,6 +355,7 @@ pub(crate) fn poll_write_with<T>(
         }
         Err(mpquic_core::WriteError::Blocked) => {
             engine.writers.insert(id, cx.waker().clone());
+            engine.on_waits();
             Poll::Pending
         }
         Err(mpquic_core::WriteError::Stopped(code)) => Poll::Ready(Err(WriteError::Stopped(code))),
@@ -385,6 +386,7 @@ pub(crate) fn poll_stopped(
         return Poll::Ready(Err(error.clone().into()));
     }
     engine.finishing.insert(id, cx.waker().clone());
+    engine.on_waits();
     Poll::Pending
 }
 

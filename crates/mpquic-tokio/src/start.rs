@@ -77,7 +77,7 @@ pub(crate) fn connect(
     let connection = Arc::new(connection);
     registry.insert(handle, connection.clone());
     drop(registry);
-    connection.lock().run(now);
+    connection.lock().begin(now);
     Ok(start_task(connection))
 }
 

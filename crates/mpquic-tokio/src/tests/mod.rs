@@ -10,3 +10,4 @@ mod plan;
 mod reading;
 mod timers;
 mod unreachable;
+mod zero_rtt;

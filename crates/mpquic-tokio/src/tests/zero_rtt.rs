@@ -1,0 +1,136 @@
+//! When the first flight of a client leaves that may send 0-RTT data.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::testing::{DELAY, Error, Pair, TestResult, transfer};
+use crate::{Connecting, Incoming};
+
+/// The coarseness of timers.
+const TICK: Duration = Duration::from_millis(2);
+
+impl Pair {
+    /// With a client that has been connected before.
+    async fn resuming() -> Result<Self, Error> {
+        let pair = Self::with_paths(1)?;
+        let (a, b) = pair.connect().await?;
+        transfer(&a, &b, 1000).await?;
+        a.close(0u32.into(), b"");
+        b.closed().await;
+        pair.at_client[0].take_calls();
+        Ok(pair)
+    }
+
+    fn start(&self) -> Result<Connecting, Error> {
+        let to = self.server.endpoint.local_addr()?;
+        Ok(self.client.endpoint.connect(to, "localhost")?)
+    }
+
+    async fn attempt(&self) -> Result<Incoming, Error> {
+        Ok(self.server.endpoint.accept().await.ok_or("closed")?)
+    }
+
+    /// When the client sent, from a time on.
+    fn sent(&self, start: Instant) -> Vec<Duration> {
+        let calls = self.at_client[0].take_calls().into_iter();
+        calls.map(|call| call.at - start).collect()
+    }
+}
+
+/// On loopback a handshake takes a millisecond: a request that misses the first flight would often come
+/// after it.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_takes_its_time_leaves_with_the_first_flight() -> TestResult {
+    const THINKS: Duration = Duration::from_millis(5);
+    let pair = Pair::resuming().await?;
+    let start = Instant::now();
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    // Others wait for streams of the server, as HTTP/3 does, and for a rejection.
+    let waiting = a.clone();
+    tokio::spawn(async move { waiting.accept_uni().await });
+    let accepted = tokio::spawn(accepted);
+    sleep(THINKS).await;
+    let (mut request, mut response) = a.open_bi().await?;
+    request.write_all(b"early").await?;
+    sleep(THINKS).await;
+    request.finish()?;
+    assert!(pair.sent(start).is_empty());
+    let answer = async {
+        let Ok((b, _)) = pair.attempt().await?.accept()?.into_0rtt() else {
+            return Err("servers always may".into());
+        };
+        let (mut send, mut receive) = b.accept_bi().await?;
+        assert!(receive.is_0rtt());
+        assert_eq!(receive.read_to_end(10).await?, b"early");
+        let elapsed = start.elapsed();
+        assert!(elapsed <= 2 * THINKS + DELAY + TICK, "{elapsed:?}");
+        send.finish()?;
+        Ok::<_, Error>(b)
+    };
+    let (end, b) = tokio::join!(response.read_to_end(10), answer);
+    let _b = b?;
+    assert_eq!(end?, b"");
+    assert!(accepted.await?);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_connection_or_writes_much_holds_nothing_back() -> TestResult {
+    let pair = Pair::resuming().await?;
+    let start = Instant::now();
+    let (connected, incoming) = tokio::join!(pair.start()?, pair.attempt());
+    let (a, _incoming) = (connected, incoming?);
+    assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO));
+    drop(a);
+
+    let pair = Pair::resuming().await?;
+    let start = Instant::now();
+    let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    a.open_uni().await?.write_all(&[7; 20_000]).await?;
+    assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO));
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_written_and_waits_for_the_handshake_holds_nothing_back() -> TestResult {
+    let pair = Pair::resuming().await?;
+    let start = Instant::now();
+    let Ok((a, accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    a.open_uni().await?.write_all(b"early").await?;
+    let (accepted, incoming) = tokio::join!(accepted, async {
+        Ok::<_, Error>(pair.attempt().await?.accept()?)
+    });
+    assert_eq!(pair.sent(start).first(), Some(&Duration::ZERO));
+    assert!(accepted);
+    drop(incoming?);
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_says_nothing_is_waited_for_briefly() -> TestResult {
+    let pair = Pair::resuming().await?;
+    let start = Instant::now();
+    let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    sleep(Duration::from_millis(30)).await;
+    let first = pair.sent(start).first().copied();
+    let first = first.ok_or("nothing was sent")?;
+    assert!((Duration::from_millis(20)..=Duration::from_millis(20) + TICK).contains(&first));
+    drop(a);
+
+    // Nor does anybody wait in vain for a connection that is given up.
+    let Ok((a, _accepted)) = pair.start()?.into_0rtt() else {
+        return Err("no 0-RTT".into());
+    };
+    a.close(0u32.into(), b"");
+    pair.client.endpoint.wait_idle().await;
+    Ok(())
+}
