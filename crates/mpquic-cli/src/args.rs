@@ -85,6 +85,16 @@ pub(crate) struct Serve {
         default_value = "h3,hq-interop"
     )]
     pub(crate) alpn: Vec<Alpn>,
+    /// Serve the same files over TCP, by HTTP/1.1 and HTTP/2, and tell whoever comes that HTTP/3 is
+    /// here (Alt-Svc): browsers ask for that only then [default: the addresses of --listen]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        conflicts_with = "perf"
+    )]
+    pub(crate) alt_svc: Option<Option<SocketAddr>>,
     /// Take files, too: PUT creates and replaces files in the directory. Anybody who can reach the
     /// server may do that
     #[arg(long)]

@@ -103,19 +103,44 @@ impl Identity {
         hash.chain_update(self.key.secret_der()).finalize().into()
     }
 
-    /// A configuration with it. Tokens of the time before a restart stay valid.
+    /// A configuration with it for QUIC. Tokens of the time before a restart stay valid.
     pub(crate) fn config(
-        self,
+        &self,
         cipher: Option<Cipher>,
         alpn: &[&[u8]],
     ) -> Result<ServerConfig, Failure> {
         let token_key = self.derived_key("mpquic address validation tokens");
         let provider = Arc::new(Cipher::provider(cipher));
-        let crypto = QuicServerConfig::with_provider(provider, self.chain, self.key, alpn)
-            .map_err(|error| Failure::usage(format!("cannot use the certificate: {error}")))?;
+        let crypto = QuicServerConfig::with_provider(
+            provider,
+            self.chain.clone(),
+            self.key.clone_key(),
+            alpn,
+        )
+        .map_err(unusable)?;
         let config = ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)?;
         Ok(config.token_key(token_key))
     }
+
+    /// A configuration with it for TCP.
+    pub(crate) fn tls(
+        &self,
+        cipher: Option<Cipher>,
+        alpn: &[&[u8]],
+    ) -> Result<Arc<rustls::ServerConfig>, Failure> {
+        let builder =
+            rustls::ServerConfig::builder_with_provider(Arc::new(Cipher::provider(cipher)));
+        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]);
+        let builder = builder.map_err(unusable)?.with_no_client_auth();
+        let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
+        let mut config = config.map_err(unusable)?;
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+}
+
+fn unusable(error: impl std::fmt::Display) -> Failure {
+    Failure::usage(format!("cannot use the certificate: {error}"))
 }
 
 /// Writes a file that only its owner can read, as a whole or not at all, and replaces none.

@@ -33,7 +33,8 @@ pub(crate) struct Listening {
     /// Address and port to listen on; repeat for several [default: [::]:4433, IPv4 included]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Certificate chain; without it a self-signed certificate is made, and kept
+    /// Certificate chain, which SIGHUP makes `mpquic serve` read again; without it a self-signed one is
+    /// made, and kept
     #[arg(long, value_name = "PEM", requires = "key")]
     cert: Option<PathBuf>,
     /// Private key of the certificate
@@ -72,6 +73,7 @@ pub(crate) struct Listening {
 pub(crate) struct Server {
     pub(crate) endpoint: Endpoint,
     pub(crate) observer: Arc<Observer>,
+    pub(crate) identity: Identity,
     /// Of the certificate, if it is one that clients have to pin.
     pub(crate) fingerprint: Option<Fingerprint>,
     signals: Signals,
@@ -89,24 +91,16 @@ impl Listening {
         max_connections: u32,
         figures: Option<Arc<dyn Fn() -> String + Send + Sync>>,
     ) -> Result<(Server, Draining), Failure> {
-        let identity = match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => Identity::read(cert, key)?,
-            _ => self.own_identity()?,
-        };
+        let identity = self.identity()?;
         let fingerprint = match &self.cert {
             Some(_) => None,
             None => Some(identity.fingerprint()?),
         };
         let reset_key = self.reset_key(&identity);
-        let config = identity.config(self.connections.cipher, alpn)?;
+        let config = self.config(&identity, alpn, transport, max_connections)?;
         let log = self.access_log.as_deref();
         let log = log.map(|path| open_log(path, self.access_log_format));
         let observer = Observer::new(log.transpose()?);
-        let transport = transport.build().map_err(Failure::usage)?;
-        let config = config
-            .transport_config(transport)
-            .max_connections(max_connections as usize);
-        let config = prefer(config, &self.preferred_address)?;
         let signals = Signals::new();
         let endpoint = self.endpoint(config, reset_key)?;
         let metrics = metrics_listener(self.metrics).await?;
@@ -129,12 +123,37 @@ impl Listening {
         let server = Server {
             endpoint,
             observer,
+            identity,
             fingerprint,
             signals,
             drain,
             metrics,
         };
         Ok((server, draining))
+    }
+
+    /// The certificate and key that the user names, or our own.
+    pub(crate) fn identity(&self) -> Result<Identity, Failure> {
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => Identity::read(cert, key),
+            _ => self.own_identity(),
+        }
+    }
+
+    /// How connections are accepted, with this identity.
+    pub(crate) fn config(
+        &self,
+        identity: &Identity,
+        alpn: &[&[u8]],
+        transport: TransportOptions,
+        max_connections: u32,
+    ) -> Result<ServerConfig, Failure> {
+        let transport = transport.build().map_err(Failure::usage)?;
+        let config = identity
+            .config(self.connections.cipher, alpn)?
+            .transport_config(transport)
+            .max_connections(max_connections as usize);
+        prefer(config, &self.preferred_address)
     }
 
     /// The key for stateless resets, if it can be that of the server which ran here before. One who
@@ -266,14 +285,22 @@ fn open_log(path: &Path, format: Format) -> Result<AccessLog, Failure> {
 async fn metrics_listener(
     address: Option<SocketAddr>,
 ) -> Result<Option<(TcpListener, SocketAddr)>, Failure> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
+    match address {
+        Some(address) => bind(address, "--metrics").await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// Listens on TCP, for an option.
+pub(crate) async fn bind(
+    address: SocketAddr,
+    option: &str,
+) -> Result<(TcpListener, SocketAddr), Failure> {
     let cannot_listen =
-        |error| Failure::other(format!("cannot listen on {address} for --metrics: {error}"));
+        |error| Failure::other(format!("cannot listen on {address} for {option}: {error}"));
     let listener = TcpListener::bind(address).await.map_err(cannot_listen)?;
     let bound = listener.local_addr().map_err(cannot_listen)?;
-    Ok(Some((listener, bound)))
+    Ok((listener, bound))
 }
 
 /// Adds the addresses that clients are asked to move to.

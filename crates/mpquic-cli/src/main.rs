@@ -38,6 +38,7 @@ mod hq;
 mod http_client;
 mod http_server;
 mod http_service;
+mod http_tcp;
 mod http_upload;
 mod identity;
 mod knock;

@@ -1,9 +1,14 @@
 //! `mpquic serve`.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::HeaderValue;
+use mpquic_core::config::TransportOptions;
 use mpquic_tokio::{Endpoint, Incoming, ServerConfig, VarInt};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
 use crate::args::Serve;
 use crate::delivery::{QuicSession, Session};
@@ -14,11 +19,14 @@ use crate::files::{Directory, Source};
 use crate::flood::Flood;
 use crate::hq;
 use crate::http_server;
+use crate::http_tcp::{self, TcpService};
 use crate::identity::Identity;
 use crate::limits::{self, Limits};
+use crate::listening;
 use crate::observer::Observer;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
 use crate::perf_server;
+use crate::signals::Hangups;
 use crate::trust::Fingerprint;
 
 /// The code for clients with too many connections: H3_EXCESSIVE_LOAD.
@@ -29,21 +37,17 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let directory = Directory::new(&args.dir, args.dot_files)
         .map_err(|error| Failure::usage(format!("cannot serve {}: {error}", args.dir.display())))?
         .max_upload(args.allow_put.then_some(args.max_put_size << 20));
-    let alpn: Vec<_> = match args.perf {
-        true => vec![Alpn::Perf.bytes()],
-        false => args.alpn.iter().map(|alpn| alpn.bytes()).collect(),
-    };
-    let mut transport = args
-        .listening
-        .connections
-        .transport(args.listening.max_paths)?;
-    if args.perf {
-        transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+    if args.alt_svc.is_some() && !args.alpn.contains(&Alpn::H3) {
+        let told = "--alt-svc announces HTTP/3, which --alpn leaves out: add h3 to it";
+        return Err(Failure::usage(told));
     }
     let max_connections = args.limits.max_connections;
     let listening = &args.listening;
-    let started = listening.start(&alpn, transport, max_connections, None);
+    let hangups = Hangups::new();
+    let alpn = alpn(&args);
+    let started = listening.start(&alpn, transport(&args)?, max_connections, None);
     let (server, draining) = started.await?;
+    let tcp = tcp_listeners(&args, &server.endpoint).await?;
     if let Some(fingerprint) = server.fingerprint {
         let port = server.port();
         let command = match args.perf {
@@ -57,20 +61,92 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let service = Service {
         retry: listening.retry,
         drill: listening.connections.drill.steps.clone(),
-        limits: args.limits.limits(),
+        limits: limits::Shared::new(args.limits.limits()),
         observer: server.observer.clone(),
         ..Service::new(Arc::new(directory))
     };
     let endpoint = server.endpoint.clone();
-    let serving = service.accept(&endpoint, draining);
+    let cipher = listening.connections.cipher;
+    let tls = watch::Sender::new(server.identity.tls(cipher, &http_tcp::ALPN)?);
+    if !tcp.is_empty() {
+        let announced = http_tcp::alternatives(&endpoint.local_addrs());
+        let beside = service.over_tcp(tls.subscribe(), announced);
+        tokio::spawn(beside.accept(tcp, draining.clone()));
+    }
+    let serving = async {
+        tokio::select! {
+            () = service.accept(&endpoint, draining) => {}
+            never = reload(&args, &endpoint, &tls, hangups) => match never {},
+        }
+    };
     server.run(serving, args.limits.drain_timeout()).await;
     Ok(())
+}
+
+fn alpn(args: &Serve) -> Vec<&'static [u8]> {
+    match args.perf {
+        true => vec![Alpn::Perf.bytes()],
+        false => args.alpn.iter().map(|alpn| alpn.bytes()).collect(),
+    }
+}
+
+fn transport(args: &Serve) -> Result<TransportOptions, Failure> {
+    let listening = &args.listening;
+    let mut transport = listening.connections.transport(listening.max_paths)?;
+    if args.perf {
+        transport.datagram_receive_buffer = Some(DATAGRAM_BUFFER);
+    }
+    Ok(transport)
+}
+
+/// Where the files are served over TCP: nowhere, on one address, or on those of the endpoint.
+async fn tcp_listeners(args: &Serve, endpoint: &Endpoint) -> Result<Vec<TcpListener>, Failure> {
+    let addresses = match args.alt_svc {
+        None => Vec::new(),
+        Some(Some(address)) => vec![address],
+        Some(None) => endpoint.local_addrs(),
+    };
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let (listener, bound) = listening::bind(address, "--alt-svc").await?;
+        println!("https on {bound}");
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// Reads certificate and key again whenever that is asked for, for connections to come. What cannot
+/// be used changes nothing.
+async fn reload(
+    args: &Serve,
+    endpoint: &Endpoint,
+    tls: &watch::Sender<Arc<rustls::ServerConfig>>,
+    mut hangups: Hangups,
+) -> Infallible {
+    let listening = &args.listening;
+    loop {
+        hangups.next().await;
+        let renewed = || {
+            let identity = listening.identity()?;
+            let most = args.limits.max_connections;
+            let config = listening.config(&identity, &alpn(args), transport(args)?, most)?;
+            let over_tcp = identity.tls(listening.connections.cipher, &http_tcp::ALPN)?;
+            let replaced = endpoint.set_server_config(Some(config));
+            replaced.map_err(Failure::usage)?;
+            tls.send_replace(over_tcp);
+            identity.fingerprint()
+        };
+        match renewed() {
+            Ok(fingerprint) => tracing::info!("read again: certificate {fingerprint}"),
+            Err(failure) => tracing::error!("the certificate stays: {}", failure.message()),
+        }
+    }
 }
 
 /// How clients are served.
 pub(crate) struct Service {
     pub(crate) source: Arc<dyn Source>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: Arc<limits::Shared>,
     /// Clients have to prove their address first.
     pub(crate) retry: bool,
     /// The steps to take on every connection.
@@ -82,11 +158,26 @@ impl Service {
     pub(crate) fn new(source: Arc<dyn Source>) -> Self {
         Self {
             source,
-            limits: Limits::default(),
+            limits: limits::Shared::new(Limits::default()),
             retry: false,
             drill: Vec::new(),
             observer: Observer::new(None),
         }
+    }
+
+    /// The same for clients over TCP, which are told of `announced`.
+    fn over_tcp(
+        &self,
+        tls: watch::Receiver<Arc<rustls::ServerConfig>>,
+        announced: HeaderValue,
+    ) -> Arc<TcpService> {
+        Arc::new(TcpService {
+            source: self.source.clone(),
+            limits: self.limits.clone(),
+            observer: self.observer.clone(),
+            tls,
+            announced,
+        })
     }
 
     /// Serves every client on a task of its own until the endpoint is closed; refuses them once the
@@ -94,7 +185,7 @@ impl Service {
     pub(crate) async fn accept(self, endpoint: &Endpoint, mut draining: Draining) {
         let task = Arc::new(ClientTask {
             source: self.source,
-            limits: limits::Shared::new(self.limits),
+            limits: self.limits,
             drill: self.drill,
             observer: self.observer,
             failures: Flood::new("connections failed"),

@@ -35,3 +35,30 @@ impl Signals {
         let _ = tokio::signal::ctrl_c().await;
     }
 }
+
+/// Requests to read configuration again (SIGHUP). They no longer end the process from the time on
+/// that this is made.
+pub(crate) struct Hangups {
+    #[cfg(unix)]
+    handled: Option<Signal>,
+}
+
+impl Hangups {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(unix)]
+            handled: signal(SignalKind::hangup()).ok(),
+        }
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(hangup) = &mut self.handled
+            && hangup.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}

@@ -10,7 +10,7 @@ use mpquic_tokio::{ClientConfig, Connection, ConnectionError, Endpoint};
 
 use crate::drain::{Drain, drain};
 use crate::files::{Content, OpenError, Reader, Source};
-use crate::limits::Limits;
+use crate::limits::{self, Limits};
 use crate::options::{Alpn, Cipher};
 use crate::serve::{self, Service};
 use crate::trust::{Fingerprint, Trust, Verifier};
@@ -113,7 +113,7 @@ impl Served {
             .unwrap();
         let address = server.local_addrs()[0];
         let service = Service {
-            limits,
+            limits: limits::Shared::new(limits),
             ..Service::new(Arc::new(source))
         };
         let (drain, draining) = drain();

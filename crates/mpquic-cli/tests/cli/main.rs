@@ -1,5 +1,6 @@
 //! The tool as its users run it: exit codes, what it prints, what it writes.
 
+mod alt_svc;
 mod backup;
 mod ending;
 mod exit_codes;
@@ -119,6 +120,12 @@ impl Server {
                 more_lines.push(line);
             }
         };
+        if arguments
+            .iter()
+            .any(|option| option.starts_with("--alt-svc"))
+        {
+            more_lines.push(lines.next().unwrap().unwrap());
+        }
         Self {
             child,
             address,

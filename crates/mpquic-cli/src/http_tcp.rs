@@ -1,0 +1,382 @@
+//! HTTP/1.1 and HTTP/2 over TLS and TCP, beside HTTP/3: the same answers for clients that do not know
+//! yet that the server speaks QUIC. Each one tells them (Alt-Svc, RFC 7838).
+
+use std::future::pending;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ALT_SVC, CONTENT_LENGTH, HOST};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::delivery::{Outlet, Refusal, Session};
+use crate::drain::Draining;
+use crate::files::Source;
+use crate::http_service::{self, Exchange};
+use crate::http_upload::RequestBody;
+use crate::limits;
+use crate::observer::Observer;
+
+/// Protocols to offer in TLS, the preferred one first.
+pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// Connections open at a time. Each takes a descriptor, of which files need some.
+const MAX_CONNECTIONS: usize = 512;
+/// Requests of a connection that may be open at a time.
+const MAX_STREAMS: u32 = 100;
+/// Longest request fields, bytes.
+const MAX_FIELDS: u32 = 16 << 10;
+/// Most bytes of a connection that wait in memory, in each direction.
+const MAX_BUFFER: usize = 64 << 10;
+/// Bytes of a file that are made ready at a time.
+const ROOM: usize = 64 << 10;
+/// What a client of HTTP/2 may send before it is read.
+const WINDOW: u32 = 1 << 20;
+/// How long clients remember where HTTP/3 is.
+const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long nothing is tried after an error, and how long a connection takes to end.
+const REST: Duration = Duration::from_millis(100);
+
+/// What the connections of all clients share.
+pub(crate) struct TcpService {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) limits: Arc<limits::Shared>,
+    pub(crate) observer: Arc<Observer>,
+    /// For connections to come.
+    pub(crate) tls: watch::Receiver<Arc<rustls::ServerConfig>>,
+    /// Where HTTP/3 is.
+    pub(crate) announced: HeaderValue,
+}
+
+/// The value of Alt-Svc for HTTP/3 on these ports of the same host.
+pub(crate) fn alternatives(addresses: &[SocketAddr]) -> HeaderValue {
+    let mut ports: Vec<_> = addresses.iter().map(SocketAddr::port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    let one = |port| format!("h3=\":{port}\"; ma={}", MEMORY.as_secs());
+    let list: Vec<_> = ports.into_iter().map(one).collect();
+    HeaderValue::try_from(list.join(", ")).unwrap_or(HeaderValue::from_static("clear"))
+}
+
+impl TcpService {
+    /// Serves every client on a task of its own until the end begins.
+    pub(crate) async fn accept(self: Arc<Self>, listeners: Vec<TcpListener>, draining: Draining) {
+        let open = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let accept = |listener: TcpListener| {
+            let (service, open, mut draining) = (self.clone(), open.clone(), draining.clone());
+            async move {
+                while let Ok(permit) = open.clone().acquire_owned().await {
+                    let accepted = tokio::select! {
+                        accepted = listener.accept() => accepted,
+                        () = draining.begun() => return,
+                    };
+                    let Ok((stream, client)) = accepted else {
+                        // Out of descriptors, for example: there will be some.
+                        tokio::time::sleep(REST).await;
+                        continue;
+                    };
+                    let (service, draining) = (service.clone(), draining.clone());
+                    tokio::spawn(async move {
+                        service.serve(stream, client, draining).await;
+                        drop(permit);
+                    });
+                }
+            }
+        };
+        let all: Vec<_> = listeners
+            .into_iter()
+            .map(|listener| tokio::spawn(accept(listener)))
+            .collect();
+        drop(draining);
+        for one in all {
+            let _ = one.await;
+        }
+    }
+
+    async fn serve(&self, stream: TcpStream, client: SocketAddr, mut draining: Draining) {
+        let address = client.ip().to_canonical();
+        let Some(limits) = limits::Client::new(self.limits.clone(), address) else {
+            tracing::info!("{client}: turned away, its address has too many connections");
+            return;
+        };
+        // Small answers must not wait for each other.
+        let _ = stream.set_nodelay(true);
+        let acceptor = TlsAcceptor::from(self.tls.borrow().clone());
+        let stream = match limits.progress(acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => TokioIo::new(stream),
+            Ok(Err(error)) => return tracing::debug!("{client}: no TLS: {error}"),
+            Err(_) => return tracing::debug!("{client}: no TLS: too slow"),
+        };
+        let session = Arc::new(Session {
+            source: self.source.clone(),
+            limits,
+            observer: self.observer.clone(),
+            client: address,
+        });
+        let (activity, mut active) = watch::channel(Activity::default());
+        let service = service_fn(|request| {
+            let announced = self.announced.clone();
+            answer(session.clone(), request, announced, activity.clone())
+        });
+        let builder = builder();
+        let connection = builder.serve_connection(stream, service);
+        tokio::pin!(connection);
+        let over = async {
+            tokio::select! {
+                reason = idle(&session, active.clone()) => reason,
+                _ = active.wait_for(|activity| activity.is_over) => "given up",
+            }
+        };
+        tokio::pin!(over);
+        let mut is_ending = false;
+        let reason = loop {
+            tokio::select! {
+                ended = &mut connection => break match ended {
+                    Ok(()) => "done".to_owned(),
+                    Err(error) => error.to_string(),
+                },
+                reason = &mut over => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(REST, &mut connection).await;
+                    break reason.to_owned();
+                }
+                () = draining.begun(), if !is_ending => {
+                    is_ending = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        };
+        tracing::debug!("{client}: {reason}");
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .max_buf_size(MAX_BUFFER)
+        .auto_date_header(false);
+    builder
+        .http2()
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_FIELDS)
+        .max_send_buf_size(MAX_BUFFER)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .auto_date_header(false);
+    builder
+}
+
+/// What becomes of the requests of a connection.
+#[derive(Debug, Default)]
+struct Activity {
+    /// Requests that are being answered.
+    open: usize,
+    /// The connection must end.
+    is_over: bool,
+}
+
+/// Waits until no request was open for as long as a client may let nothing through. One that sends
+/// the fields of a request a byte at a time is idle, too.
+async fn idle(session: &Session, mut active: watch::Receiver<Activity>) -> &'static str {
+    loop {
+        if active
+            .wait_for(|activity| activity.open == 0)
+            .await
+            .is_err()
+        {
+            return pending().await;
+        }
+        let some = active.wait_for(|activity| activity.open > 0);
+        if session.limits.progress(some).await.is_err() {
+            return "idle for too long";
+        }
+    }
+}
+
+/// Answers one request. What is sent after status and fields, another task makes.
+async fn answer(
+    session: Arc<Session>,
+    request: Request<Incoming>,
+    announced: HeaderValue,
+    activity: watch::Sender<Activity>,
+) -> Result<Response<Pieces>, io::Error> {
+    let (parts, mut body) = request.into_parts();
+    let request = Request::from_parts(parts, ());
+    // RFC 9112 section 3.2
+    if request.version() == Version::HTTP_11 && !request.headers().contains_key(HOST) {
+        let mut response = Response::new(Pieces::none());
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        return Ok(response);
+    }
+    let is_head = request.method() == Method::HEAD;
+    let (head, told) = oneshot::channel();
+    let (pieces, sent) = mpsc::channel(1);
+    activity.send_modify(|activity| activity.open += 1);
+    tokio::spawn(async move {
+        let mut exchange = TcpExchange {
+            protocol: match request.version() {
+                Version::HTTP_2 => "HTTP/2",
+                _ => "HTTP/1.1",
+            },
+            announced,
+            head: Some(head),
+            pieces,
+        };
+        let answered = http_service::answer(&session, &request, &mut exchange, &mut body).await;
+        let is_over = match answered {
+            // Whatever waits to be sent to one who takes nothing must not stay in memory.
+            Err(Refusal::Stalled) => true,
+            // Each costs the client next to nothing, and us a file opened and read.
+            Err(Refusal::Cancelled) => session.limits.on_cancelled(),
+            _ => false,
+        };
+        drop(exchange);
+        activity.send_modify(|activity| {
+            activity.open -= 1;
+            activity.is_over |= is_over;
+        });
+    });
+    let response = told.await.map_err(io::Error::other)?;
+    let length = response.headers().get(CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let left = match response.status() {
+        StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => 0,
+        _ if is_head => 0,
+        _ => length.unwrap_or(0),
+    };
+    Ok(response.map(|()| Pieces { sent, left }))
+}
+
+/// The side of an answer that makes it.
+struct TcpExchange {
+    protocol: &'static str,
+    announced: HeaderValue,
+    head: Option<oneshot::Sender<Response<()>>>,
+    pieces: mpsc::Sender<Bytes>,
+}
+
+impl Outlet for TcpExchange {
+    async fn writable(&mut self) -> Result<usize, Refusal> {
+        let room = self.pieces.reserve().await;
+        room.map(|_| ROOM).map_err(|_| Refusal::Cancelled)
+    }
+
+    async fn stopped(&mut self) -> Refusal {
+        self.pieces.closed().await;
+        Refusal::Cancelled
+    }
+
+    fn is_cancelled(&mut self) -> bool {
+        self.pieces.is_closed()
+    }
+
+    async fn write_some(&mut self, piece: &mut Bytes) -> Result<(), Refusal> {
+        let room = self.pieces.reserve().await;
+        room.map_err(|_| Refusal::Cancelled)?
+            .send(piece.split_off(0));
+        Ok(())
+    }
+}
+
+impl Exchange for TcpExchange {
+    fn protocol(&self) -> &'static str {
+        self.protocol
+    }
+
+    async fn head(&mut self, mut head: Response<()>) -> Result<(), Refusal> {
+        head.headers_mut().insert(ALT_SVC, self.announced.clone());
+        let told = self.head.take().map(|sender| sender.send(head));
+        told.and_then(Result::ok).ok_or(Refusal::Cancelled)
+    }
+
+    async fn finish(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+}
+
+impl RequestBody for Incoming {
+    async fn data(&mut self) -> Result<Option<Bytes>, Refusal> {
+        loop {
+            let frame = std::future::poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
+            match frame {
+                None => return Ok(None),
+                Some(Err(_)) => return Err(Refusal::Cancelled),
+                // Trailers say nothing that matters here.
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The side of an answer's body that is sent.
+struct Pieces {
+    sent: mpsc::Receiver<Bytes>,
+    /// Bytes still to come.
+    left: u64,
+}
+
+impl Pieces {
+    fn none() -> Self {
+        let (_, sent) = mpsc::channel(1);
+        Self { sent, left: 0 }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let this = self.get_mut();
+        if this.left == 0 {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(Some(match ready!(this.sent.poll_recv(cx)) {
+            Some(piece) => {
+                this.left = this.left.saturating_sub(piece.len() as u64);
+                Ok(Frame::data(piece))
+            }
+            // A part must not look like the whole.
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_port_is_announced_once() {
+        let addresses = ["127.0.0.1:4433", "[::1]:4433", "127.0.0.2:443"];
+        let addresses = addresses.map(|address| address.parse().unwrap());
+        let expected = "h3=\":443\"; ma=86400, h3=\":4433\"; ma=86400";
+        assert_eq!(alternatives(&addresses), expected);
+    }
+}
