@@ -13,7 +13,7 @@ const STYLE: &str = "\
 *{box-sizing:border-box}\
 body{margin:0 auto;max-width:52rem;padding:1.5rem 1rem 3rem;background:var(--page);\
 color:var(--text);font:16px/1.5 system-ui,sans-serif}\
-h1{font-size:1.15rem;font-weight:600;margin:0 0 1rem;overflow-wrap:anywhere}\
+h1{font-size:1.15rem;font-weight:600;margin:0 .5rem 1rem;overflow-wrap:anywhere}\
 h1 a{color:inherit}\
 ul{list-style:none;margin:0;padding:0;border-top:1px solid var(--line)}\
 li{border-bottom:1px solid var(--line)}\
