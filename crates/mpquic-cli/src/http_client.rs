@@ -8,7 +8,7 @@ use http::{HeaderMap, Method, Request, StatusCode, Uri};
 use mpquic_h3::h3::client::{self, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::{BidiStream, OpenStreams};
-use mpquic_tokio::Connection;
+use mpquic_tokio::{Connection, StreamId, VarInt};
 
 use crate::protocol::{self, Ask, RequestError, Response};
 use crate::stamp::Stamp;
@@ -75,9 +75,15 @@ impl Client {
         }
         let mut requests = self.requests.clone();
         let stream = requests.send_request(request).await;
+        let stream = stream.map_err(|error| self.failed(error))?;
+        if let (Some(length), Ok(id)) = (length, VarInt::from_u64(stream.id().into_inner())) {
+            let watch = self.connection.watch_stream(StreamId::from(id));
+            // But for what frames add. A stream that is closed needs no size.
+            let _ = watch.set_expected_size(length);
+        }
         Ok(Put {
             connection: self.connection.clone(),
-            stream: stream.map_err(|error| self.failed(error))?,
+            stream,
         })
     }
 }

@@ -231,6 +231,10 @@ impl Exchange for Answer {
     }
 
     async fn head(&mut self, head: Response<()>) -> Result<(), Refusal> {
+        if let Some(length) = http_service::content_length(&head) {
+            // But for what frames add. A stream that is closed needs no size.
+            let _ = self.watch.set_expected_size(length);
+        }
         self.send.send_response(head).await.map_err(refusal)
     }
 

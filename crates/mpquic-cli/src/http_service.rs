@@ -38,6 +38,12 @@ pub(crate) trait Exchange: Outlet {
     fn finish(&mut self) -> impl Future<Output = Result<(), Refusal>> + Send;
 }
 
+/// The length of the body that an answer announces.
+pub(crate) fn content_length(head: &Response<()>) -> Option<u64> {
+    let length = head.headers().get(CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
+}
+
 /// Answers a request, and adds it to the log.
 pub(crate) async fn answer(
     session: &Session,

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALT_SVC, CONTENT_LENGTH, HOST};
+use http::header::{ALT_SVC, HOST};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::service_fn;
@@ -248,12 +248,10 @@ async fn answer(
         });
     });
     let response = told.await.map_err(io::Error::other)?;
-    let length = response.headers().get(CONTENT_LENGTH);
-    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
     let left = match response.status() {
         StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED => 0,
         _ if is_head => 0,
-        _ => length.unwrap_or(0),
+        _ => http_service::content_length(&response).unwrap_or(0),
     };
     Ok(response.map(|()| Pieces { sent, left }))
 }

@@ -132,6 +132,27 @@ fn a_stream_is_opened_gets_its_size_and_is_acknowledged() {
 }
 
 #[test]
+fn an_announced_size_is_known_at_once_and_the_end_corrects_it() {
+    let (mut pair, [client, _]) = pair();
+    let id = pair.client().streams().open(Dir::Bi).unwrap();
+    pair.client().send_stream(id).set_expected_size(9).unwrap();
+    pair.client().send_stream(id).write(b"one").unwrap();
+    pair.drive(50 * MS);
+    let size = |size| SchedulerEvent::StreamSizeKnown(id, size);
+    assert_eq!(take(&client), [opened(id), size(9)]);
+    // As announced: nothing new.
+    pair.client().send_stream(id).set_expected_size(9).unwrap();
+    pair.client().send_stream(id).write(b"two").unwrap();
+    pair.drive(50 * MS);
+    assert_eq!(take(&client), []);
+    pair.client().send_stream(id).finish().unwrap();
+    pair.drive(50 * MS);
+    assert_eq!(take(&client), [size(6), finished(id)]);
+    let closed = pair.client().send_stream(id).set_expected_size(9);
+    assert!(closed.is_err());
+}
+
+#[test]
 fn both_sides_may_send_on_a_bidirectional_stream() {
     let (mut pair, [client, server]) = pair();
     let ids = [(); 2].map(|()| pair.client().streams().open(Dir::Bi).unwrap());

@@ -21,7 +21,7 @@ const MAX_QUIET: usize = 256;
 ///
 /// Source: Shi et al., "FStream: Flexible Stream Scheduling and Prioritizing in Multipath-QUIC",
 /// ICPADS 2019, as described in PStream's paper. Inputs: one-way delay and delivery rate of the
-/// paths; priority and unsent bytes of the streams. Constants: none. A stream moves only when its
+/// paths; priority of the streams, and bytes left of them, announced ones included. Constants: none. A stream moves only when its
 /// path fails. Control frames and data to be sent again leave on the fastest path with room.
 #[derive(Debug, Default)]
 pub struct FStream {
@@ -57,7 +57,7 @@ impl FStream {
         let finish = |path: &PathView| {
             let others = self.weights_on(path.id);
             let rate = rate_share(rate(path), weight(stream.priority), others);
-            stream.unsent as f64 / rate + one_way_delay(path)
+            stream.left() as f64 / rate + one_way_delay(path)
         };
         carriers(view)
             .min_by(|a, b| finish(a).total_cmp(&finish(b)).then(a.id.cmp(&b.id)))
@@ -179,6 +179,16 @@ mod tests {
         );
         fstream.flows[1].weight = 50;
         assert_eq!(fstream.best_path(&scene.view(), &third), Some(PathId(1)));
+    }
+
+    #[test]
+    fn what_is_announced_counts() {
+        let scene = scene();
+        let mut written = stream(0, 1, 10_000);
+        let best = |stream: &StreamView| FStream::default().best_path(&scene.view(), stream);
+        assert_eq!(best(&written), Some(PathId(0)));
+        written.size = Some(900_000);
+        assert_eq!(best(&written), Some(PathId(1)));
     }
 
     #[test]

@@ -304,6 +304,20 @@ impl SendStream {
         engine.core.send_stream(self.id).set_priority(priority)
     }
 
+    /// Announces how many bytes the stream will have in all. Schedulers that look at sizes know it before
+    /// [`Self::finish`] then; the peer hears nothing of it, and a wrong number costs speed at most.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_expected_size(&self, bytes: u64) -> Result<(), ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        engine.core.send_stream(self.id).set_expected_size(bytes)
+    }
+
     /// The priority.
     ///
     /// # Errors

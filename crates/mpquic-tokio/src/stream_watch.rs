@@ -72,4 +72,17 @@ impl StreamWatch {
         }
         engine.core.send_stream(self.id).set_priority(priority)
     }
+
+    /// Like [`SendStream::set_expected_size`](crate::SendStream::set_expected_size).
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_expected_size(&self, bytes: u64) -> Result<(), ClosedStream> {
+        let mut engine = self.connection.lock();
+        if engine.broken().is_some() {
+            return Err(ClosedStream::default());
+        }
+        engine.core.send_stream(self.id).set_expected_size(bytes)
+    }
 }

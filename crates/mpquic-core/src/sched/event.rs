@@ -56,7 +56,8 @@ pub enum SchedulerEvent {
     Congestion(PathId, CongestionKind),
     /// A stream on which we may send was opened, by either side.
     StreamOpened(StreamId),
-    /// The application finished a stream, or reset it after its beginning: its size is known.
+    /// The application finished a stream, reset it after its beginning, or announced how long it will be: its
+    /// size is known. What was announced may turn out to be wrong.
     StreamSizeKnown(StreamId, u64),
     /// All of a stream's bytes and its end were acknowledged, or it was reset, or 0-RTT was
     /// rejected and it never existed.

@@ -146,7 +146,8 @@ pub struct StreamView {
     pub id: StreamId,
     /// Larger is more urgent.
     pub priority: i32,
-    /// Total size, once the application has finished the stream.
+    /// Total size, once the application has finished the stream or announced how long it will be. What was
+    /// announced is never less than what is written, and may turn out to be wrong.
     pub size: Option<u64>,
     /// Bytes written and not yet sent for the first time.
     pub unsent: u64,
@@ -172,6 +173,12 @@ impl StreamView {
             end: unsent.end,
             finished: false,
         }
+    }
+
+    /// Bytes that were never sent, as far as is known: up to the size, or up to the end of what is written.
+    pub fn left(&self) -> u64 {
+        let unwritten = self.size.map_or(0, |size| size.saturating_sub(self.end));
+        self.unsent.saturating_add(unwritten)
     }
 }
 

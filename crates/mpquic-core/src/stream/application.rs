@@ -238,6 +238,20 @@ impl SendStream<'_> {
         self.streams.set_priority(self.id, priority)
     }
 
+    /// Announces how many bytes the stream will have in all, to schedulers: they see the size before
+    /// the stream is finished. The peer hears nothing of it, and a wrong number costs speed at most.
+    ///
+    /// # Errors
+    ///
+    /// [`ClosedStream`] if the stream is closed, or does not exist.
+    pub fn set_expected_size(&mut self, bytes: u64) -> Result<(), ClosedStream> {
+        let key = self.streams.send_key(self.id).ok_or_else(closed)?;
+        let send = self.streams.sends.get_mut(key as usize);
+        send.ok_or_else(closed)?.expected_size = Some(bytes);
+        self.streams.update_send(key);
+        Ok(())
+    }
+
     /// The priority.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub(crate) struct SendHalf {
     pub(super) writer_waits: bool,
     /// The part of the connection's totals that comes from this half.
     pub(super) counted: Backlog,
+    /// The size that the application expects, while the half is open.
+    pub(super) expected_size: Option<u64>,
     /// The progress that the scheduler was last told of.
     reported: Reported,
     fin: Fin,
@@ -102,6 +104,7 @@ impl SendHalf {
             credit,
             writer_waits: false,
             counted: Backlog::default(),
+            expected_size: None,
             reported: Reported::Open,
             fin: Fin::Open,
             reset: None,
@@ -115,7 +118,8 @@ impl SendHalf {
         let progress = if is_cut || self.is_finished() {
             Reported::Over
         } else if self.is_open() {
-            Reported::Open
+            self.expected_size
+                .map_or(Reported::Open, Reported::SizeKnown)
         } else {
             Reported::SizeKnown(self.buffer.end())
         };
@@ -349,13 +353,15 @@ impl SendHalf {
     /// The stream as schedulers see it.
     pub(crate) fn view(&self) -> StreamView {
         let finished = !self.is_open();
+        let end = self.buffer.end();
+        let expected = self.expected_size.map(|size| size.max(end));
         StreamView {
             id: self.id,
             priority: self.priority,
-            size: finished.then_some(self.buffer.end()),
+            size: if finished { Some(end) } else { expected },
             unsent: self.buffer.unsent(),
             offset: self.buffer.first_unsent(),
-            end: self.buffer.end(),
+            end,
             finished,
         }
     }

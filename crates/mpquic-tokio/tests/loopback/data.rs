@@ -1,6 +1,9 @@
 //! Streams and datagrams.
 
+use std::sync::{Arc, Mutex};
+
 use bytes::Bytes;
+use mpquic_tokio::sched::{Decision, Needs, Scheduler, View, factory};
 use mpquic_tokio::{ReadError, ReadToEndError, SendDatagramError, WriteError, default_transport};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -125,5 +128,58 @@ async fn a_stream_is_watched_by_its_id() -> TestResult {
     within("accept", b.accept_uni()).await??.stop(7u32.into())?;
     let code = within("stopped", watch.stopped()).await??;
     assert_eq!(code, Some(7u32.into()));
+    Ok(())
+}
+
+/// Writes down the sizes of the unfinished streams that it is shown.
+#[derive(Debug)]
+struct Sizes(Arc<Mutex<Vec<Option<u64>>>>);
+
+impl Scheduler for Sizes {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        let open = view.streams.iter().filter(|stream| !stream.finished);
+        let sizes = open.map(|stream| stream.size);
+        self.0.lock().unwrap().extend(sizes);
+        match view.sendable().next() {
+            Some(path) => Decision::send(path.id),
+            None => Decision::Blocked,
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::default().with_streams()
+    }
+
+    fn name(&self) -> &'static str {
+        "sizes"
+    }
+}
+
+/// Schedulers know how long a stream will be before all of it is written.
+#[tokio::test]
+async fn the_size_of_a_stream_can_be_announced() -> TestResult {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut transport = default_transport();
+    let shared = seen.clone();
+    transport.scheduler = factory("sizes", move || Box::new(Sizes(shared.clone())));
+    let config = client(transport)?;
+    let net = Net::new(&["127.0.0.1"], &["127.0.0.1", "127.0.0.2"], config)?;
+    let (a, b) = net.connect().await?;
+    for by_id in [false, true] {
+        let mut stream = a.open_uni().await?;
+        match by_id {
+            false => stream.set_expected_size(5_000)?,
+            true => a.watch_stream(stream.id()).set_expected_size(5_000)?,
+        }
+        stream.write_all(&pattern(2_000, 1)).await?;
+        let mut received = within("accept", b.accept_uni()).await??;
+        within("the beginning", received.read_exact(&mut [0; 2_000])).await??;
+        let sizes = std::mem::take(&mut *seen.lock().unwrap());
+        assert!(!sizes.is_empty());
+        assert!(sizes.iter().all(|size| *size == Some(5_000)), "{sizes:?}");
+        stream.finish()?;
+        // It was announced as longer, which does no harm.
+        assert_eq!(received.read_to_end(1).await?.len(), 0);
+    }
     Ok(())
 }
