@@ -142,9 +142,18 @@ pub(crate) struct Get {
     /// Name the file as the URL does, in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) output_dir: Option<PathBuf>,
-    /// Fetch up to this many files at a time; files of one server share a connection
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=10_000))]
-    pub(crate) parallel: u16,
+    /// Fetch up to this many files at a time; files of one server share a connection [default: 1, or
+    /// 64 with --recursive]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) parallel: Option<u16>,
+    /// Fetch directories, with all that is in them: each URL ends with a slash. `mpquic serve` lists
+    /// them, and other servers that answer with JSON. With --continue, files that are here with the
+    /// same length and time are not fetched again
+    #[arg(short, long, conflicts_with_all = ["sha256", "method", "reconnect", "remote_name"])]
+    pub(crate) recursive: bool,
+    /// Directories in directories, at most; what is deeper is left out, and told
+    #[arg(long, value_name = "N", requires = "recursive", default_value_t = 32, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub(crate) max_depth: u16,
     /// Use more than one connection, each resuming the TLS session of the one before: a new one for
     /// each URL, or a second one after the first URL
     #[arg(

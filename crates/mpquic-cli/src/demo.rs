@@ -74,6 +74,7 @@ pub(crate) async fn run(args: Demo) -> Result<(), Failure> {
         .parse()
         .map_err(Failure::other)?;
     let treatment = Treatment {
+        total: Arc::default(),
         quiet: args.json,
         resume: false,
         pace: None,

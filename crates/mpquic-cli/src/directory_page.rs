@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
+
 use crate::files::{Entry, Listing, path_of, percent_decode};
 
 /// Looks and sizes: one column that fits a phone, light or dark as the reader likes it.
@@ -56,6 +58,55 @@ pub(crate) fn page(target: &str, listing: &Listing) -> String {
     }
     page.push_str("</ul>\n</body>\n</html>\n");
     page
+}
+
+/// The same for programs: a list of JSON objects, as other servers have it. Where there is more than
+/// is shown, the last one says so.
+pub(crate) fn json(listing: &Listing) -> String {
+    let entries = listing.entries.iter().map(|entry| Listed {
+        name: entry.name.clone(),
+        kind: match entry.length {
+            Some(_) => Kind::File,
+            None => Kind::Directory,
+        },
+        mtime: entry.modified.map(httpdate::fmt_http_date),
+        size: entry.length,
+    });
+    let more = listing.is_cut.then(|| Listed {
+        name: String::new(),
+        kind: Kind::More,
+        mtime: None,
+        size: None,
+    });
+    let listed: Vec<_> = entries.chain(more).collect();
+    // Texts and numbers can always be written.
+    serde_json::to_string(&listed).unwrap_or_default()
+}
+
+/// An entry of a directory, for programs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    pub(crate) name: String,
+    #[serde(rename = "type")]
+    pub(crate) kind: Kind,
+    /// When it changed last, as HTTP writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mtime: Option<String>,
+    /// Bytes of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) size: Option<u64>,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    File,
+    Directory,
+    /// Not one entry, but all that are not shown.
+    More,
+    #[serde(other)]
+    Other,
 }
 
 /// Links to the directories above, and the name of this one.
@@ -217,6 +268,27 @@ mod tests {
             "{page}"
         );
         assert!(page.contains("There is more"), "{page}");
+    }
+
+    #[test]
+    fn programs_get_a_list() {
+        let directory = Entry {
+            length: None,
+            ..file("a \"b\"", 0)
+        };
+        let mut listing = listing(vec![directory, file("c", 5)]);
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        assert_eq!(
+            json(&listing),
+            format!(
+                "[{{\"name\":\"a \\\"b\\\"\",\"type\":\"directory\",\"mtime\":\"{date}\"}},\
+                 {{\"name\":\"c\",\"type\":\"file\",\"mtime\":\"{date}\",\"size\":5}}]"
+            )
+        );
+        listing.is_cut = true;
+        let listed: Vec<Listed> = serde_json::from_str(&json(&listing)).unwrap();
+        assert_eq!(listed.len(), 3);
+        assert_eq!(listed[2].kind, Kind::More);
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(crate) struct Treatment {
     pub(crate) pace: Option<Arc<Pace>>,
     /// Give a request up if nothing arrives for so long.
     pub(crate) stall: Duration,
+    /// Counts what arrives of all files.
+    pub(crate) total: Arc<AtomicU64>,
 }
 
 impl Treatment {
@@ -287,7 +289,7 @@ impl<'a> Download<'a> {
         let result = {
             let treatment = &self.treatment;
             let pace = treatment.pace.as_deref();
-            let transfer = transfer(response, &mut self.sink, &count, pace);
+            let transfer = transfer(response, &mut self.sink, &count, &treatment.total, pace);
             tokio::pin!(transfer);
             let gone = closed(connection.remote_address());
             tokio::pin!(gone);
@@ -348,7 +350,7 @@ impl<'a> Download<'a> {
         backup::mark(&mut paths, connection);
         let file = match destination {
             Destination::File(path) => Some(path.display().to_string()),
-            Destination::Stdout | Destination::Nowhere => None,
+            Destination::Stdout | Destination::Nowhere | Destination::Memory(_) => None,
         };
         let protocol = self.protocol.map_or(&b""[..], Alpn::bytes);
         Ok(Report {
@@ -439,6 +441,7 @@ async fn transfer<B: Body>(
     mut response: Response<B>,
     sink: &mut Sink,
     count: &Count,
+    total: &AtomicU64,
     pace: Option<&Pace>,
 ) -> Result<(), TransferError> {
     let mut pieces: [Bytes; PIECES] = [const { Bytes::new() }; PIECES];
@@ -462,6 +465,7 @@ async fn transfer<B: Body>(
             sink.write(piece).await.map_err(TransferError::Write)?;
             count.writing.store(false, Ordering::Relaxed);
             count.received.store(so_far, Ordering::Relaxed);
+            total.fetch_add(length, Ordering::Relaxed);
         }
     }
     let received = count.received.load(Ordering::Relaxed);
@@ -478,6 +482,7 @@ fn cannot_write(destination: &Destination, error: &std::io::Error) -> Failure {
         Destination::File(path) => path.display().to_string(),
         Destination::Stdout => "standard output".to_owned(),
         Destination::Nowhere => "nowhere".to_owned(),
+        Destination::Memory(_) => "the list of a directory".to_owned(),
     };
     Cause::File.failed(format_args!("cannot write {name}: {error}"))
 }

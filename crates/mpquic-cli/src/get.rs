@@ -17,12 +17,20 @@ use crate::pace::Pace;
 use crate::report::Report;
 use crate::session::{Purpose, Sessions};
 use crate::sink::Destination;
+use crate::tree::{Tree, is_plain};
+
+/// Requests for directories and what is in them, at a time.
+const PARALLEL: u16 = 64;
 
 /// Fetches every URL, --parallel at a time.
 pub(crate) async fn run(args: Get) -> Result<(), Failure> {
     let mut destinations = Vec::new();
     for url in &args.urls {
-        destinations.push((url, destination(&args, url)?));
+        let destination = match args.recursive {
+            true => directory(&args, url)?,
+            false => destination(&args, url)?,
+        };
+        destinations.push((url, destination));
     }
     let plan = plan(&args)?;
     let purpose = Purpose {
@@ -37,6 +45,11 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         costs: &args.preference.cost,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
+    if args.recursive {
+        let result = fetch_trees(&args, &plan, &sessions, destinations).await;
+        sessions.close().await;
+        return result;
+    }
     let on_one_connection = match args.reconnect {
         None => [destinations.len(); 2],
         Some(Reconnect::Once) => [1, destinations.len()],
@@ -56,14 +69,42 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
     result
 }
 
+/// Fetches directories, one after the other.
+async fn fetch_trees(
+    args: &Get,
+    plan: &Plan,
+    sessions: &Sessions<'_>,
+    destinations: Vec<(&Uri, Destination)>,
+) -> Result<(), Failure> {
+    let mut result = Ok(());
+    for (url, destination) in destinations {
+        let Destination::File(path) = destination else {
+            continue;
+        };
+        let mut plan = plan.clone();
+        plan.treatment.total = Arc::default();
+        let tree = Tree {
+            plan: &plan,
+            sessions,
+            parallel: args.parallel.unwrap_or(PARALLEL).into(),
+            max_depth: args.max_depth.into(),
+            json: args.json,
+            quiet: args.quiet,
+        };
+        result = result.and(tree.fetch(url, path).await);
+    }
+    result
+}
+
 fn plan(args: &Get) -> Result<Plan, Failure> {
     let several = args.urls.len() > 1;
+    let parallel = args.parallel.unwrap_or(1);
     if several && args.sha256.is_some() {
         return Err(Failure::usage(
             "--sha256 is of one file, but there are several URLs",
         ));
     }
-    if several && args.parallel > 1 && to_stdout(args) {
+    if several && parallel > 1 && to_stdout(args) {
         let message =
             "several files at once would be mixed on standard output; leave --parallel out";
         return Err(Failure::usage(message));
@@ -72,13 +113,19 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         method: args.method.clone(),
         fields: args.header.iter().cloned().collect(),
         treatment: Treatment {
-            quiet: args.quiet || args.parallel > 1,
+            quiet: args.quiet || parallel > 1 || args.recursive,
             resume: args.r#continue,
             pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
+            total: Arc::default(),
         },
         retry: Duration::from_secs(args.patience.retry_time),
-        max_redirects: args.max_redirects,
+        // What is in a directory is on its server.
+        max_redirects: if args.recursive {
+            0
+        } else {
+            args.max_redirects
+        },
         expected: args.sha256.map(|sum| sum.0),
     })
 }
@@ -102,7 +149,8 @@ async fn fetch_all(
             (fetch, fetched)
         }
     });
-    let mut fetches = pin!(stream::iter(fetches).buffer_unordered(args.parallel.into()));
+    let mut fetches =
+        pin!(stream::iter(fetches).buffer_unordered(args.parallel.unwrap_or(1).into()));
     let mut result = Ok(());
     while let Some((fetch, fetched)) = fetches.next().await {
         match fetched {
@@ -163,15 +211,46 @@ fn destination(args: &Get, url: &Uri) -> Result<Destination, Failure> {
     Ok(Destination::File(directory.join(PathBuf::from(name))))
 }
 
-/// The last part of a URL, decoded unless it would no longer be one plain name.
-fn name(url: &Uri) -> Option<String> {
-    let last = url.path().rsplit('/').next().unwrap_or_default();
-    let is_plain = |name: &String| {
-        let is_special = matches!(name.as_str(), "" | "." | "..");
-        !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
+/// Where a URL's directory goes.
+fn directory(args: &Get, url: &Uri) -> Result<Destination, Failure> {
+    let Some(path) = url.path().strip_suffix('/') else {
+        let message =
+            format!("{url} names a file, but --recursive fetches directories; end it with a slash");
+        return Err(Failure::usage(message));
     };
-    let decoded = percent_decode(last).filter(is_plain);
-    decoded.or_else(|| Some(last.to_owned()).filter(is_plain))
+    if let Some(output) = &args.output {
+        if args.urls.len() > 1 {
+            let message = "-o names one directory, but there are several URLs; use --output-dir";
+            return Err(Failure::usage(message));
+        }
+        if to_stdout(args) {
+            let message = "-o -: a directory cannot go to standard output";
+            return Err(Failure::usage(message));
+        }
+        return Ok(Destination::File(output.clone()));
+    }
+    let parent = args.output_dir.clone().unwrap_or_else(|| ".".into());
+    if !parent.is_dir() {
+        let message = format!("--output-dir {}: no such directory", parent.display());
+        return Err(Failure::usage(message));
+    }
+    // What the root of a server has in it has no other name.
+    Ok(Destination::File(match name_of(path) {
+        Some(name) => parent.join(name),
+        None => parent,
+    }))
+}
+
+/// The last part of a URL.
+fn name(url: &Uri) -> Option<String> {
+    name_of(url.path())
+}
+
+/// The last part of a path, decoded unless it would no longer be one plain name.
+fn name_of(path: &str) -> Option<String> {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let decoded = percent_decode(last).filter(|name| is_plain(name));
+    decoded.or_else(|| Some(last.to_owned()).filter(|name| is_plain(name)))
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY,
-    CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT, ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_SECURITY_POLICY, CONTENT_TYPE, DATE, ETAG, LAST_MODIFIED, LOCATION, RETRY_AFTER, VARY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 
 use crate::clock;
 use crate::delivery::{Outlet, Over, Refusal, Session};
-use crate::directory_page::{page, percent_encode};
+use crate::directory_page::{json, page, percent_encode};
 use crate::files::{Listing, OpenContent, Source, is_well_formed, path_of, percent_decode};
 use crate::http_upload::{self, RequestBody, Taken};
 use crate::limits::OpenFile;
@@ -23,6 +24,8 @@ use crate::selection::{Selection, Version};
 
 /// The method that makes a directory.
 const MKCOL: &str = "MKCOL";
+/// The media type of lists for programs.
+const JSON: &str = "application/json";
 /// What a directory shows if it is there.
 const INDEX: &str = "index.html";
 
@@ -156,10 +159,16 @@ impl<E: Exchange> Answer<'_, E> {
             Ok(Found::File(content)) => self.file(content, open).await,
             Ok(Found::Directory(listing)) => {
                 drop(open);
-                let page = page(self.request.uri().path(), &listing);
                 let response = status(StatusCode::OK)
-                    .header(CONTENT_TYPE, "text/html; charset=utf-8")
                     .header(CACHE_CONTROL, "no-cache")
+                    .header(VARY, ACCEPT.as_str());
+                if self.wants_json() {
+                    let response = response.header(CONTENT_TYPE, JSON);
+                    return self.page(response, json(&listing).into()).await;
+                }
+                let page = page(self.request.uri().path(), &listing);
+                let response = response
+                    .header(CONTENT_TYPE, "text/html; charset=utf-8")
                     .header(
                         CONTENT_SECURITY_POLICY,
                         "default-src 'none'; style-src 'unsafe-inline'",
@@ -184,6 +193,14 @@ impl<E: Exchange> Answer<'_, E> {
         }
     }
 
+    /// True for programs that read the lists of directories.
+    fn wants_json(&self) -> bool {
+        let accepted = self.request.headers().get_all(ACCEPT).into_iter();
+        let accepted = accepted.filter_map(|value| value.to_str().ok());
+        let mut types = accepted.flat_map(|value| value.split(','));
+        types.any(|accepted| accepted.split(';').next().map(str::trim) == Some(JSON))
+    }
+
     async fn find(&self) -> Result<Found, Refusal> {
         let path = self.request.uri().path();
         if !path.ends_with('/') {
@@ -198,6 +215,9 @@ impl<E: Exchange> Answer<'_, E> {
                 Ok(true) => Ok(Found::WithoutSlash),
                 _ => Err(Refusal::NotFound),
             };
+        }
+        if self.wants_json() {
+            return list(&self.session.source, path).await.map(Found::Directory);
         }
         match self.session.open(&format!("{path}{INDEX}")).await {
             Ok(content) => Ok(Found::File(content)),

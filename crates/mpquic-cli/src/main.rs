@@ -83,6 +83,7 @@ mod sink;
 mod stamp;
 #[cfg(test)]
 mod testing;
+mod tree;
 mod trust;
 mod upload;
 mod urgency;

@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -26,7 +27,55 @@ pub(crate) enum Destination {
     File(PathBuf),
     /// Nowhere; the bytes are only counted and hashed.
     Nowhere,
+    Memory(Memory),
 }
+
+/// Bytes that are kept in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Memory {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    most: usize,
+}
+
+impl Memory {
+    /// Takes so many bytes; more are an error.
+    pub(crate) fn new(most: usize) -> Self {
+        let bytes = Arc::default();
+        Self { bytes, most }
+    }
+
+    /// What was written.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut kept = self.lock();
+        if kept.len() + bytes.len() > self.most {
+            let told = format!("it is longer than {} bytes", self.most);
+            return Err(io::Error::other(told));
+        }
+        kept.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sum(&self) -> (u64, [u8; 32]) {
+        let kept = self.lock();
+        (kept.len() as u64, Sha256::digest(&*kept).into())
+    }
+}
+
+impl PartialEq for Memory {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.bytes, &other.bytes)
+    }
+}
+
+impl Eq for Memory {}
 
 /// What arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,6 +222,7 @@ enum Output {
     Part(PartFile),
     /// What was written cannot be taken back.
     Stream(Stream),
+    Memory(Memory),
 }
 
 struct Stream {
@@ -194,6 +244,9 @@ impl Output {
         let path = match destination {
             Destination::Stdout => return stream(Box::new(io::stdout())),
             Destination::Nowhere => return stream(Box::new(io::sink())),
+            Destination::Memory(memory) => {
+                return Ok((Self::Memory(memory.clone()), Begun::default()));
+            }
             Destination::File(path) => path,
         };
         match fs::metadata(path) {
@@ -217,12 +270,17 @@ impl Output {
                 stream.bytes += bytes.len() as u64;
                 stream.to.write_all(bytes)
             }
+            Self::Memory(memory) => memory.write(bytes),
         }
     }
 
     fn restart(&mut self) -> io::Result<()> {
         match self {
             Self::Part(part) => part.restart(),
+            Self::Memory(memory) => {
+                drop(memory.take());
+                Ok(())
+            }
             Self::Stream(Stream { bytes: 0, .. }) => Ok(()),
             Self::Stream(_) => Err(io::Error::other(
                 "it would have to start over, and what was written cannot be taken back",
@@ -233,6 +291,7 @@ impl Output {
     fn finish(self, expected: Option<[u8; 32]>) -> io::Result<Received> {
         let (bytes, sha256) = match &self {
             Self::Part(part) => part.sum(),
+            Self::Memory(memory) => memory.sum(),
             Self::Stream(stream) => (stream.bytes, stream.hash.clone().finalize().into()),
         };
         let is_expected = expected.is_none_or(|expected| expected == sha256);
@@ -240,6 +299,7 @@ impl Output {
             Self::Part(mut part) if is_expected => part.finish()?,
             Self::Part(mut part) => part.discard(),
             Self::Stream(mut stream) => stream.to.flush()?,
+            Self::Memory(_) => {}
         }
         Ok(Received {
             bytes,

@@ -97,6 +97,11 @@ async fn answer(
         stream.send_response(response.body(())?).await?;
         return Ok(stream.finish().await?);
     }
+    if let Some(list) = list(path) {
+        stream.send_response(Response::new(())).await?;
+        stream.send_data(list.into()).await?;
+        return Ok(stream.finish().await?);
+    }
     let response = match path {
         "/moved" => Response::builder()
             .status(302)
@@ -145,6 +150,20 @@ async fn answer(
         _ => stream.finish().await?,
     }
     Ok(())
+}
+
+/// What is said to be in directories.
+fn list(path: &str) -> Option<&'static str> {
+    match path {
+        "/nasty/" => Some(
+            r#"[{"name":"../file","type":"file","size":4},{"name":"/etc/file","type":"file"},
+            {"name":"..","type":"directory"},{"name":"a\u0000","type":"file"},
+            {"name":"good","type":"file","mtime":"never"},{"name":"link","type":"directory"},
+            {"name":"tty","type":"device"},{"name":"","type":"more"}]"#,
+        ),
+        "/nasty/link/" => Some(r#"[{"name":"file","type":"file"}]"#),
+        _ => None,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,6 +15,7 @@ mod perf;
 mod put;
 mod rate;
 mod resume;
+mod tree;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,0 +1,369 @@
+//! A directory of a server, with all that is in it.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::SystemTime;
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use http::header::ACCEPT;
+use http::{HeaderValue, Uri};
+use tokio::time::MissedTickBehavior;
+
+use crate::clock;
+use crate::directory_page::{Kind, Listed, percent_encode};
+use crate::download::Treatment;
+use crate::failure::{Cause, Failure};
+use crate::fetch::{Fetch, Plan};
+use crate::progress::{Progress, REFRESH};
+use crate::report::{Report, rate, size};
+use crate::session::Sessions;
+use crate::sink::{Destination, Memory};
+
+/// Longest list of a directory, bytes.
+const MAX_LIST: usize = 16 << 20;
+/// The most files and directories. A link that leads back may make them without end.
+const MAX_ENTRIES: usize = 1_000_000;
+
+/// How directories are fetched.
+pub(crate) struct Tree<'a> {
+    /// For files.
+    pub(crate) plan: &'a Plan,
+    pub(crate) sessions: &'a Sessions<'a>,
+    /// Requests at a time.
+    pub(crate) parallel: usize,
+    /// Directories in directories, at most.
+    pub(crate) max_depth: usize,
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+}
+
+/// What is to be done.
+enum Job {
+    List { at: Place, depth: usize },
+    Fetch { at: Place, entry: Entry },
+}
+
+/// A file or directory, there and here.
+#[derive(Debug, Clone)]
+struct Place {
+    url: Uri,
+    path: PathBuf,
+}
+
+/// What is known of a file before it is asked for.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    size: Option<u64>,
+    modified: Option<SystemTime>,
+}
+
+/// What came of it.
+enum Done {
+    Listed(Vec<Job>, Vec<Failure>),
+    Fetched(Box<Report>),
+    /// It is here from the time before.
+    Here,
+}
+
+impl Tree<'_> {
+    /// Fetches what is in a directory, and in those in it. What cannot be had is told, and the rest is
+    /// fetched.
+    pub(crate) async fn fetch(&self, url: &Uri, path: PathBuf) -> Result<(), Failure> {
+        let began = clock::now();
+        let lists = self.lists();
+        let root = Place {
+            url: url.clone(),
+            path,
+        };
+        let mut waiting = vec![Job::List { at: root, depth: 0 }];
+        let mut running = FuturesUnordered::new();
+        let mut view = Progress::new("files".to_owned(), None, began, self.quiet, &[]);
+        let mut ticks = tokio::time::interval(REFRESH);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let (mut seen, mut count, mut here) = (0, 0, 0);
+        let mut result = Ok(());
+        loop {
+            while running.len() < self.parallel
+                && let Some(job) = waiting.pop()
+            {
+                running.push(self.run(job, &lists));
+            }
+            let (about, done) = tokio::select! {
+                done = running.next() => match done {
+                    Some(done) => done,
+                    None => break,
+                },
+                _ = ticks.tick() => {
+                    self.show(&mut view);
+                    continue;
+                }
+            };
+            let failures = match done {
+                Ok(Done::Listed(jobs, failures)) => {
+                    seen += jobs.len();
+                    if seen > MAX_ENTRIES {
+                        view.clear();
+                        let many = format!("more than {MAX_ENTRIES} files and directories");
+                        return Err(Cause::Refused.failed(many).about(url));
+                    }
+                    waiting.extend(jobs);
+                    failures
+                }
+                Ok(Done::Fetched(report)) => {
+                    count += 1;
+                    if self.json {
+                        let json = serde_json::to_string(&report);
+                        println!("{}", json.map_err(Failure::other)?);
+                    }
+                    Vec::new()
+                }
+                Ok(Done::Here) => {
+                    here += 1;
+                    Vec::new()
+                }
+                Err(failure) => vec![failure],
+            };
+            for failure in failures {
+                let cause = failure.cause().unwrap_or(Cause::Other);
+                view.clear();
+                failure.about(&about).report();
+                result = result.and(Err(Failure::Reported(cause)));
+            }
+        }
+        view.clear();
+        if !self.quiet && !self.json {
+            let seconds = (clock::now() - began).as_secs_f64();
+            let bytes = self.plan.treatment.total.load(Relaxed);
+            let speed = rate(bytes as f64 / seconds.max(1e-9));
+            let before = match here {
+                0 => String::new(),
+                here => format!(", {here} were here before"),
+            };
+            let bytes = size(bytes);
+            eprintln!("{url}: {count} files, {bytes} in {seconds:.2} s, {speed}{before}");
+        }
+        result
+    }
+
+    /// How lists are asked for.
+    fn lists(&self) -> Plan {
+        let mut lists = self.plan.clone();
+        let json = HeaderValue::from_static("application/json");
+        lists.fields.insert(ACCEPT, json);
+        lists.treatment = Treatment {
+            quiet: true,
+            resume: false,
+            // Lists are not what was asked for.
+            total: Arc::default(),
+            ..lists.treatment
+        };
+        lists
+    }
+
+    fn show(&self, view: &mut Progress) {
+        if let Some(connection) = self.sessions.open() {
+            let bytes = self.plan.treatment.total.load(Relaxed);
+            view.update(clock::now(), bytes, &connection.path_stats());
+        }
+    }
+
+    async fn run(&self, job: Job, lists: &Plan) -> (Uri, Result<Done, Failure>) {
+        match job {
+            Job::List { at, depth } => {
+                let done = self.list(&at, depth, lists).await;
+                (at.url, done)
+            }
+            Job::Fetch { at, entry } => {
+                let done = self.file(&at, entry).await;
+                (at.url, done)
+            }
+        }
+    }
+
+    async fn list(&self, at: &Place, depth: usize, lists: &Plan) -> Result<Done, Failure> {
+        let memory = Memory::new(MAX_LIST);
+        let fetch = Fetch {
+            plan: lists,
+            sessions: self.sessions,
+            url: &at.url,
+            destination: Destination::Memory(memory.clone()),
+        };
+        fetch.run().await?;
+        let listed: Vec<Listed> = serde_json::from_slice(&memory.take()).map_err(|error| {
+            Cause::Content.failed(format_args!(
+                "the server sends no list of the directory that programs can read ({error})"
+            ))
+        })?;
+        make_directory(&at.path, depth == 0)?;
+        let names: HashSet<&str> = listed.iter().map(|entry| entry.name.as_str()).collect();
+        let (mut jobs, mut failures) = (Vec::new(), Vec::new());
+        for entry in &listed {
+            match self.job(at, depth, entry, &names) {
+                Ok(job) => jobs.extend(job),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Ok(Done::Listed(jobs, failures))
+    }
+
+    /// What an entry of a directory gives to do.
+    fn job(
+        &self,
+        directory: &Place,
+        depth: usize,
+        entry: &Listed,
+        names: &HashSet<&str>,
+    ) -> Result<Option<Job>, Failure> {
+        let name = entry.name.as_str();
+        let is_directory = match entry.kind {
+            Kind::File => false,
+            Kind::Directory => true,
+            Kind::More => {
+                let told = "the server lists only a part of the directory";
+                return Err(Cause::Content.failed(told));
+            }
+            Kind::Other => return Ok(None),
+        };
+        let shown = name.escape_debug();
+        if !is_plain(name) {
+            let told = format!("`{shown}` is no name that a file may have here");
+            return Err(Cause::Content.failed(told));
+        }
+        if is_part(name, names) {
+            let told = format!("`{shown}` is left out: a part of another file has that name here");
+            return Err(Cause::File.failed(told));
+        }
+        if is_directory && depth >= self.max_depth {
+            let told = format!("`{shown}` is more than {} directories deep", self.max_depth);
+            return Err(Cause::Refused.failed(told));
+        }
+        let at = Place {
+            url: below(&directory.url, name, is_directory)?,
+            path: directory.path.join(name),
+        };
+        Ok(Some(match is_directory {
+            true => Job::List {
+                at,
+                depth: depth + 1,
+            },
+            false => Job::Fetch {
+                at,
+                entry: Entry {
+                    size: entry.size,
+                    modified: modified(entry),
+                },
+            },
+        }))
+    }
+
+    async fn file(&self, at: &Place, entry: Entry) -> Result<Done, Failure> {
+        if self.plan.treatment.resume && is_here(&at.path, entry) {
+            return Ok(Done::Here);
+        }
+        let fetch = Fetch {
+            plan: self.plan,
+            sessions: self.sessions,
+            url: &at.url,
+            destination: Destination::File(at.path.clone()),
+        };
+        let report = fetch.run().await?;
+        if let Some(modified) = entry.modified {
+            // With `--continue` it is known again. Where that cannot be kept, it is fetched again.
+            let file = File::options().write(true).open(&at.path);
+            let _ = file.and_then(|file| file.set_modified(modified));
+        }
+        Ok(Done::Fetched(Box::new(report)))
+    }
+}
+
+/// True if a file seems to be the one that the server has: fetched before, and not changed since.
+fn is_here(path: &Path, entry: Entry) -> bool {
+    let Ok(there) = fs::symlink_metadata(path) else {
+        return false;
+    };
+    let same_time = entry.modified.is_some() && there.modified().ok() == entry.modified;
+    there.is_file() && entry.size == Some(there.len()) && same_time
+}
+
+fn modified(entry: &Listed) -> Option<SystemTime> {
+    httpdate::parse_http_date(entry.mtime.as_deref()?).ok()
+}
+
+/// Makes a directory, unless it is there. A link would lead elsewhere: only the user may choose one.
+fn make_directory(path: &Path, is_chosen: bool) -> Result<(), Failure> {
+    let cannot_make = |error: io::Error| {
+        Cause::File.failed(format_args!("cannot make {}: {error}", path.display()))
+    };
+    if is_chosen {
+        return fs::create_dir_all(path).map_err(cannot_make);
+    }
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            match fs::symlink_metadata(path) {
+                Ok(there) if there.is_dir() => Ok(()),
+                _ => Err(cannot_make(error)),
+            }
+        }
+        made => made.map_err(cannot_make),
+    }
+}
+
+/// True for names of one file in a directory, on this system.
+pub(crate) fn is_plain(name: &str) -> bool {
+    let is_special = matches!(name, "" | "." | "..");
+    !is_special && !name.contains(|c: char| std::path::is_separator(c) || c.is_control())
+}
+
+/// True for the name that a part of another file has while it is fetched.
+fn is_part(name: &str, names: &HashSet<&str>) -> bool {
+    let of = name
+        .strip_suffix(".part")
+        .or_else(|| name.strip_suffix(".part.json"));
+    of.is_some_and(|of| names.contains(of))
+}
+
+/// The URL of something in a directory.
+fn below(directory: &Uri, name: &str, is_directory: bool) -> Result<Uri, Failure> {
+    let mut parts = directory.clone().into_parts();
+    let slash = if is_directory { "/" } else { "" };
+    let path = format!("{}{}{slash}", directory.path(), percent_encode(name));
+    parts.path_and_query = Some(path.try_into().map_err(Failure::other)?);
+    Uri::from_parts(parts).map_err(Failure::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_in_their_directory() {
+        for name in ["a", "a b", ".hidden", "...", "ä", "-rf", "a\\b"] {
+            assert_eq!(is_plain(name), name != "a\\b" || !cfg!(windows), "{name}");
+        }
+        for name in ["", ".", "..", "a/b", "/etc", "../a", "a\0", "a\n"] {
+            assert!(!is_plain(name), "{name:?}");
+        }
+        let directory = "https://host:1/a%20b/?query".parse().unwrap();
+        let url = |name, is_directory| below(&directory, name, is_directory).unwrap();
+        assert_eq!(url("c?#%/", false), "https://host:1/a%20b/c%3F%23%25%2F");
+        assert_eq!(url("//x", true), "https://host:1/a%20b/%2F%2Fx/");
+    }
+
+    #[test]
+    fn no_file_is_another_ones_part() {
+        let names = ["a", "a.part", "b.part", "c.part.json", "c"];
+        let names = HashSet::from(names);
+        for (name, expected) in [
+            ("a", false),
+            ("a.part", true),
+            ("b.part", false),
+            ("c.part.json", true),
+        ] {
+            assert_eq!(is_part(name, &names), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `mpquic get --recursive`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+
+use crate::http3_get::Peculiar;
+use crate::{Server, assert_exit, data, directories, names, reports, run, stderr};
+
+/// All files below a directory, with what is in them; `None` for directories.
+fn contents(root: &Path) -> Vec<(String, Option<Vec<u8>>)> {
+    let mut found = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+            let content = path.is_file().then(|| fs::read(&path).unwrap());
+            found.push((name.to_owned(), content));
+            if path.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn make_tree(root: &Path) {
+    fs::create_dir_all(root.join("a b/c?#%")).unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    for (name, length) in [
+        ("a b/one", 1),
+        ("a b/c?#%/\"two\" <2> & more", 300_000),
+        ("nothing", 0),
+        // It is shown instead of the names, but not to programs.
+        ("a b/index.html", 10),
+    ] {
+        fs::write(root.join(name), data(length)).unwrap();
+    }
+    for number in 0..200 {
+        fs::write(root.join(format!("{number}")), format!("{number}")).unwrap();
+    }
+}
+
+fn get(server: &Server, path: &str, into: &Path, more: &[&str]) -> Output {
+    let into = ["-r", "--output-dir", into.to_str().unwrap()];
+    server.get(path, &[&into[..], more].concat())
+}
+
+#[test]
+fn a_directory_arrives_with_all_that_is_in_it_and_only_once() {
+    let (served, target) = directories(b"");
+    make_tree(&served.path().join("tree"));
+    let log = target.path().join("log");
+    let server = Server::start(served.path(), &["--access-log", log.to_str().unwrap()]);
+    let into = target.path().join("into");
+    fs::create_dir(&into).unwrap();
+    let two = ["--local", "127.0.0.1", "--local", "127.0.0.2"];
+    let output = get(&server, "/tree/", &into, &two);
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    assert!(told.contains("204 files, "), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    assert_eq!(names(&into), ["tree"]);
+    let tree = into.join("tree");
+    assert!(contents(&tree) == contents(&served.path().join("tree")));
+
+    // Again, and after one file has changed: what is here is not fetched.
+    let output = get(&server, "/tree/", &into, &["--continue"]);
+    assert_exit(&output, 0);
+    let told = stderr(&output);
+    assert!(
+        told.contains("0 files, ") && told.contains("204 were here"),
+        "{told}"
+    );
+    fs::write(served.path().join("tree/a b/one"), "changed").unwrap();
+    let output = get(&server, "/tree/", &into, &["--continue", "--json"]);
+    assert_exit(&output, 0);
+    let reports = reports(&output);
+    assert_eq!(reports.len(), 1);
+    let file = tree.join("a b/one");
+    assert_eq!(reports[0]["file"], file.to_str().unwrap());
+    assert_eq!(fs::read(file).unwrap(), b"changed");
+
+    // The root has no name; a directory may be given another.
+    let root = target.path().join("root");
+    fs::create_dir(&root).unwrap();
+    assert_exit(&get(&server, "/", &root, &[]), 0);
+    assert!(contents(&root) == contents(served.path()));
+    let other = target.path().join("new/other");
+    let output = server.get("/tree/a%20b/", &["-r", "-o", other.to_str().unwrap()]);
+    assert_exit(&output, 0);
+    assert!(contents(&other) == contents(&served.path().join("tree/a b")));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_that_leads_back_is_followed_only_so_deep() {
+    let (served, target) = directories(b"x");
+    std::os::unix::fs::symlink(".", served.path().join("again")).unwrap();
+    let server = Server::start(served.path(), &[]);
+    let output = get(&server, "/", target.path(), &["--max-depth", "3"]);
+    assert_exit(&output, 7);
+    let told = stderr(&output);
+    assert!(told.contains("more than 3 directories deep"), "{told}");
+    let deepest = target.path().join("again/again/again");
+    assert_eq!(names(&deepest), ["file"]);
+}
+
+/// Whatever a server calls its files, they stay in the directory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_lead_nowhere_else() {
+    let server = Peculiar::start();
+    let (outside, _) = directories(b"kept");
+    let into = outside.path().join("into");
+    fs::create_dir_all(into.join("nasty")).unwrap();
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(outside.path(), into.join("nasty/link")).unwrap();
+    let output = server.get("/nasty/", &["-r", "--output-dir", into.to_str().unwrap()]);
+    assert_exit(&output, 9);
+    let told = stderr(&output);
+    for name in ["`../file`", "`/etc/file`", "`..`", "`a\\0`"] {
+        assert!(told.contains(name), "{name}: {told}");
+    }
+    assert!(told.contains("only a part"), "{told}");
+    if cfg!(unix) {
+        assert!(told.contains("cannot make"), "{told}");
+    }
+    assert_eq!(names(outside.path()), ["file", "into"]);
+    assert_eq!(fs::read(outside.path().join("file")).unwrap(), b"kept");
+    assert_eq!(names(&into), ["nasty"]);
+    let got = names(&into.join("nasty"));
+    assert!(
+        got.contains(&"good".to_owned()) && got.len() <= 2,
+        "{got:?}"
+    );
+
+    // No list at all.
+    let output = server.get("/whole/", &["-r", "--output-dir", into.to_str().unwrap()]);
+    assert_exit(&output, 9);
+    let told = stderr(&output);
+    assert!(told.contains("no list of the directory"), "{told}");
+}
+
+#[test]
+fn what_recursive_cannot_do_is_refused() {
+    for (more, expected) in [
+        (&["https://localhost/file", "-r"][..], "end it with a slash"),
+        (
+            &["https://localhost/a/", "-r", "-o", "-"],
+            "standard output",
+        ),
+        (&["https://localhost/a/", "--max-depth", "3"], "--recursive"),
+        (
+            &["https://localhost/a/", "-r", "--output-dir", "/none"],
+            "no such directory",
+        ),
+    ] {
+        let output = run(&[&["get"], more].concat());
+        assert_exit(&output, 2);
+        let told = stderr(&output);
+        assert!(told.contains(expected), "{told}");
+    }
+}
