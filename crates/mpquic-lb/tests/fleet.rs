@@ -38,9 +38,14 @@ fn config(rotation: u8) -> TestResult<Config> {
     Ok(Config::new(rotation, 2, 6)?.with_key([rotation + 1; 16]))
 }
 
-/// Answers each stream with what came.
+/// Answers each stream with what came, to clients who have proven their address: the answer to a Retry
+/// finds the server that sent it.
 async fn echo(endpoint: Endpoint) {
     while let Some(incoming) = endpoint.accept().await {
+        if !incoming.remote_address_validated() {
+            incoming.retry().expect("it was not asked before");
+            continue;
+        }
         tokio::spawn(async move {
             let connection = incoming.await?;
             while let Ok((mut send, mut recv)) = connection.accept_bi().await {
@@ -56,6 +61,7 @@ async fn echo(endpoint: Endpoint) {
 impl Fleet {
     async fn new(servers: u8) -> TestResult<Self> {
         let (accepting, _) = ServerConfig::self_signed(&["localhost"], &[b"echo"])?;
+        let accepting = accepting.token_key([5; 32]);
         let mut balancer = Balancer::new(1000);
         balancer.set_config(config(0)?);
         let mut backends = Vec::new();

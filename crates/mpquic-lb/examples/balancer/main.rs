@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Parser;
 use mpquic_lb::{Balancer, Config, ServerId};
@@ -113,8 +114,17 @@ fn key_of(text: &str) -> Result<[u8; 16], String> {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let args = Args::parse();
+async fn main() -> ExitCode {
+    match run(Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let pool = Pool::read(&args.file)?;
     let mut balancer = Balancer::new(REMEMBERED);
     pool.apply(&mut balancer)?;
