@@ -1,6 +1,5 @@
 """HTTP/0.9 and HTTP/3 on aioquic, with the command line that all peers have, and --alpn."""
 
-import argparse
 import asyncio
 import os
 import re
@@ -14,6 +13,10 @@ from aioquic.h3.events import DataReceived, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, StreamDataReceived, StreamReset
 from aioquic.quic.packet import QuicProtocolVersion
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+import common
 
 HQ, H3 = "hq-interop", "h3"
 # Bytes received before each step of a drill.
@@ -245,19 +248,7 @@ async def run_client(args):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    roles = parser.add_subparsers(dest="role", required=True)
-    server = roles.add_parser("server")
-    server.add_argument("--listen", required=True)
-    server.add_argument("--dir", required=True)
-    server.add_argument("--cert", required=True)
-    server.add_argument("--key", required=True)
-    server.add_argument("--retry", action="store_true")
-    client = roles.add_parser("client")
-    client.add_argument("urls", nargs="+")
-    client.add_argument("--out", required=True)
-    client.add_argument("--connections", type=int, default=1)
-    client.add_argument("--early-data", action="store_true")
+    parser, server, client = common.parsers(__doc__)
     client.add_argument("--drill")
     client.add_argument("--range")
     for role in (server, client):

@@ -1,14 +1,14 @@
 """picoquic's own client and server, behind the command line that all peers have, and --alpn."""
 
-import argparse
 import os
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 from urllib.parse import urlparse
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import common
 
 # Packets received before a key update.
 PACKETS_BEFORE_UPDATE = 400
@@ -18,36 +18,15 @@ CONTROLLER = ["-G", "cubic"]
 LOOPBACK = socket.if_nametoindex("lo")
 
 
-def bind(host, port):
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind((host, port))
-        return probe.getsockname()[1]
-
-
-def is_taken(host, port):
-    try:
-        bind(host, port)
-    except OSError:
-        return True
-    return False
-
-
 def serve(args):
-    host, _, port = args.listen.rpartition(":")
     # It listens at all addresses.
-    port = bind(host.strip("[]"), int(port))
+    host, port = common.address(args.listen)
     command = [args.program, "-p", str(port), "-w", args.dir, "-c", args.cert, "-k", args.key]
     command += ["-M", "-a", args.alpn] + CONTROLLER
     if args.retry:
         command.append("-r")
     with tempfile.TemporaryDirectory() as scratch:
-        server = subprocess.Popen(command, stdout=sys.stderr, cwd=scratch)
-        signal.signal(signal.SIGTERM, lambda *_: server.terminate())
-        while server.poll() is None and not is_taken(host.strip("[]"), port):
-            time.sleep(0.01)
-        print("listening on", f"{host}:{port}", flush=True)
-        code = server.wait()
+        code = common.run_server(command, host, port, scratch)
         print("picoquicdemo ended with", code, file=sys.stderr)
         return code
 
@@ -93,20 +72,8 @@ def fetch(args):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
-    roles = parser.add_subparsers(dest="role", required=True)
-    server = roles.add_parser("server")
-    server.add_argument("--listen", required=True)
-    server.add_argument("--dir", required=True)
-    server.add_argument("--cert", required=True)
-    server.add_argument("--key", required=True)
-    server.add_argument("--retry", action="store_true")
-    client = roles.add_parser("client")
-    client.add_argument("urls", nargs="+")
-    client.add_argument("--out", required=True)
-    client.add_argument("--connections", type=int, default=1)
-    # It sends 0-RTT data whenever it has a ticket.
-    client.add_argument("--early-data", action="store_true")
+    parser, server, client = common.parsers(__doc__)
+    # With --early-data or without, it sends 0-RTT data whenever it has a ticket.
     client.add_argument("--paths", type=int, default=1)
     client.add_argument("--drill", default="")
     client.add_argument("--range")
