@@ -1,8 +1,7 @@
 //! [`Cipher`]: server ID and nonce, encrypted without growing (section 5.4).
 
-use aws_lc_rs::cipher::{
-    AES_128, DecryptingKey, DecryptionContext, EncryptingKey, UnboundCipherKey,
-};
+use aes::Aes128;
+use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 
 /// A block of AES, bytes.
 const BLOCK: usize = 16;
@@ -11,24 +10,17 @@ const MAX_HALF: usize = 10;
 
 /// Encrypts texts of 5 to 19 bytes with a key: one of a block's size as a block, others by a Feistel
 /// network of four rounds.
-pub(crate) struct Cipher {
-    encrypting: EncryptingKey,
-    decrypting: DecryptingKey,
-}
+pub(crate) struct Cipher(Aes128);
 
 impl Cipher {
     pub(crate) fn new(key: &[u8; BLOCK]) -> Self {
-        let unbound = || UnboundCipherKey::new(&AES_128, key).expect("16 bytes are a key");
-        Self {
-            encrypting: EncryptingKey::ecb(unbound()).expect("AES has this mode"),
-            decrypting: DecryptingKey::ecb(unbound()).expect("AES has this mode"),
-        }
+        Self(Aes128::new(key.into()))
     }
 
     /// From server ID and nonce to what stands in the connection ID.
     pub(crate) fn encrypt(&self, text: &mut [u8]) {
-        if text.len() == BLOCK {
-            self.encrypt_block(text);
+        if let Ok(block) = <&mut [u8; BLOCK]>::try_from(&mut *text) {
+            self.0.encrypt_block(block.into());
             return;
         }
         let mut halves = Halves::split(text);
@@ -40,10 +32,8 @@ impl Cipher {
 
     /// Back to server ID and nonce.
     pub(crate) fn decrypt(&self, text: &mut [u8]) {
-        if text.len() == BLOCK {
-            let context = DecryptionContext::None;
-            let decrypted = self.decrypting.decrypt(text, context);
-            decrypted.expect("the length is that of a block");
+        if let Ok(block) = <&mut [u8; BLOCK]>::try_from(&mut *text) {
+            self.0.decrypt_block(block.into());
             return;
         }
         let mut halves = Halves::split(text);
@@ -51,11 +41,6 @@ impl Cipher {
             self.pass(pass, &mut halves);
         }
         halves.join(text);
-    }
-
-    fn encrypt_block(&self, block: &mut [u8]) {
-        let encrypted = self.encrypting.encrypt(block);
-        encrypted.expect("the length is that of a block");
     }
 
     /// Odd passes change the right half by the left one, even passes the other way. Each undoes
@@ -69,7 +54,7 @@ impl Cipher {
         block[..MAX_HALF].copy_from_slice(from);
         block[BLOCK - 2] = halves.length as u8;
         block[BLOCK - 1] = pass;
-        self.encrypt_block(&mut block);
+        self.0.encrypt_block((&mut block).into());
         for (byte, mask) in into.iter_mut().zip(block) {
             *byte ^= mask;
         }
