@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use crate::access_log::{AccessLog, Format};
 use crate::drain::{CLOSE_TIME, Drain, Draining, ENDS, drain};
 use crate::failure::{Cause, Failure};
+use crate::fleet::Fleet;
 use crate::identity::{self, Identity};
 use crate::metrics_server;
 use crate::observer::Observer;
@@ -47,6 +48,10 @@ pub(crate) struct Listening {
     /// many servers share the address that clients connect to; once for IPv4, once for IPv6
     #[arg(long, value_name = "ADDR:PORT")]
     preferred_address: Vec<SocketAddr>,
+    /// Behind a load balancer that speaks QUIC-LB: this file says which server this is, and how that stands
+    /// in its connection IDs. SIGHUP makes `mpquic serve` read it again
+    #[arg(long, value_name = "FILE")]
+    quic_lb: Option<PathBuf>,
     /// Make clients prove their address (with a Retry packet) before anything else is done for
     /// them; costs a round trip
     #[arg(long)]
@@ -74,6 +79,8 @@ pub(crate) struct Server {
     pub(crate) endpoint: Endpoint,
     pub(crate) observer: Arc<Observer>,
     pub(crate) identity: Identity,
+    /// If it is one of several.
+    pub(crate) fleet: Option<Fleet>,
     /// Of the certificate, if it is one that clients have to pin.
     pub(crate) fingerprint: Option<Fingerprint>,
     signals: Signals,
@@ -102,7 +109,8 @@ impl Listening {
         let log = log.map(|path| open_log(path, self.access_log_format));
         let observer = Observer::new(log.transpose()?);
         let signals = Signals::new();
-        let endpoint = self.endpoint(config, reset_key)?;
+        let fleet = self.quic_lb.as_deref().map(Fleet::read).transpose()?;
+        let endpoint = self.endpoint(config, reset_key, fleet.as_ref())?;
         let metrics = metrics_listener(self.metrics).await?;
         for address in endpoint.local_addrs() {
             println!("listening on {address}");
@@ -124,6 +132,7 @@ impl Listening {
             endpoint,
             observer,
             identity,
+            fleet,
             fingerprint,
             signals,
             drain,
@@ -200,15 +209,18 @@ impl Listening {
         &self,
         config: ServerConfig,
         reset_key: Option<[u8; 32]>,
+        fleet: Option<&Fleet>,
     ) -> Result<Endpoint, Failure> {
         let options = reset_key.map(|key| EndpointOptions::new(key).build());
         let options = options.transpose().map_err(Failure::usage)?;
         let bind = |addresses: &[SocketAddr]| {
-            let builder = Endpoint::builder();
-            let builder = match &options {
-                Some(options) => builder.endpoint_config(options.clone()),
-                None => builder,
-            };
+            let mut builder = Endpoint::builder();
+            if let Some(options) = &options {
+                builder = builder.endpoint_config(options.clone());
+            }
+            if let Some(fleet) = fleet {
+                builder = builder.connection_ids(fleet.connection_ids());
+            }
             let builder = builder
                 .supported_versions(self.connections.versions.list())
                 .server(config.clone());

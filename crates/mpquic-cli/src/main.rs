@@ -31,6 +31,7 @@ mod drill;
 mod failure;
 mod fetch;
 mod files;
+mod fleet;
 mod flood;
 mod get;
 mod hex;

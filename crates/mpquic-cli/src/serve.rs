@@ -16,6 +16,7 @@ use crate::drain::Draining;
 use crate::drill::{self, Step};
 use crate::failure::Failure;
 use crate::files::{Directory, Source};
+use crate::fleet::Fleet;
 use crate::flood::Flood;
 use crate::hq;
 use crate::http_server;
@@ -73,10 +74,11 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
         let beside = service.over_tcp(tls.subscribe(), announced);
         tokio::spawn(beside.accept(tcp, draining.clone()));
     }
+    let fleet = server.fleet.clone();
     let serving = async {
         tokio::select! {
             () = service.accept(&endpoint, draining) => {}
-            never = reload(&args, &endpoint, &tls, hangups) => match never {},
+            never = reload(&args, &endpoint, &tls, fleet, hangups) => match never {},
         }
     };
     server.run(serving, args.limits.drain_timeout()).await;
@@ -121,6 +123,7 @@ async fn reload(
     args: &Serve,
     endpoint: &Endpoint,
     tls: &watch::Sender<Arc<rustls::ServerConfig>>,
+    fleet: Option<Fleet>,
     mut hangups: Hangups,
 ) -> Infallible {
     let listening = &args.listening;
@@ -139,6 +142,11 @@ async fn reload(
         match renewed() {
             Ok(fingerprint) => tracing::info!("read again: certificate {fingerprint}"),
             Err(failure) => tracing::error!("the certificate stays: {}", failure.message()),
+        }
+        match fleet.as_ref().map(|fleet| fleet.reread(endpoint)) {
+            Some(Ok(())) => tracing::info!("clients get new connection IDs"),
+            Some(Err(failure)) => tracing::error!("connection IDs stay: {}", failure.message()),
+            None => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_lb::{Balancer, Config, Server, ServerId};
-use mpquic_tokio::{ClientConfig, Connection, Endpoint, EndpointOptions, PathState, ServerConfig};
+use mpquic_tokio::{ClientConfig, Connection, Endpoint, PathState, ServerConfig};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -68,10 +68,8 @@ impl Fleet {
         for number in 0..servers {
             let id = ServerId::new(&[7, number])?;
             let ids = Server::new(config(0)?, id, u64::from(number) << 20)?;
-            let mut options = EndpointOptions::new([number; 32]);
-            options.connection_ids = ids.connection_ids();
             let endpoint = Endpoint::builder()
-                .endpoint_config(options.build()?)
+                .connection_ids(ids.connection_ids())
                 .bind("127.0.0.1:0".parse()?)
                 .server(accepting.clone())
                 .build()?;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use mpquic_core::Version;
-use mpquic_core::config::{EndpointConfig, EndpointOptions, InvalidOption};
+use mpquic_core::config::{ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption};
 
 use crate::backups::Backups;
 use crate::config::{ClientConfig, ServerConfig, random};
@@ -34,6 +34,7 @@ pub struct EndpointBuilder {
     server: Option<ServerConfig>,
     client: Option<ClientConfig>,
     endpoint: Option<EndpointConfig>,
+    connection_ids: Option<ConnectionIds>,
     versions: Option<Vec<Version>>,
     memory_limit: Option<u64>,
     socket_buffer: usize,
@@ -81,6 +82,7 @@ impl EndpointBuilder {
             server: None,
             client: None,
             endpoint: None,
+            connection_ids: None,
             versions: None,
             memory_limit: None,
             socket_buffer: SOCKET_BUFFER,
@@ -152,6 +154,13 @@ impl EndpointBuilder {
     /// Connection ID length, stateless reset key and the like.
     pub fn endpoint_config(mut self, config: EndpointConfig) -> Self {
         self.endpoint = Some(config);
+        self
+    }
+
+    /// Who makes the connection IDs, for example for a load balancer that reads them; 8 random bytes by
+    /// default. See [`EndpointOptions::connection_ids`].
+    pub fn connection_ids(mut self, connection_ids: ConnectionIds) -> Self {
+        self.connection_ids = Some(connection_ids);
         self
     }
 
@@ -241,6 +250,9 @@ impl EndpointBuilder {
             Some(config) => config.options().clone(),
             None => EndpointOptions::new(random().map_err(io::Error::other)?),
         };
+        if let Some(connection_ids) = self.connection_ids.take() {
+            options.connection_ids = connection_ids;
+        }
         if let Some(versions) = self.versions.take() {
             options.supported_versions = versions;
         }
