@@ -47,13 +47,16 @@ const MEMORY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long nothing is tried after an error, and how long a connection takes to end.
 const REST: Duration = Duration::from_millis(100);
 
+/// The certificate, and how TLS is spoken.
+pub(crate) type TlsConfig = Arc<rustls::ServerConfig>;
+
 /// What the connections of all clients share.
 pub(crate) struct TcpService {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) limits: Arc<limits::Shared>,
     pub(crate) observer: Arc<Observer>,
     /// For connections to come.
-    pub(crate) tls: watch::Receiver<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: watch::Receiver<TlsConfig>,
     /// Where HTTP/3 is.
     pub(crate) announced: HeaderValue,
 }

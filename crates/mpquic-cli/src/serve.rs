@@ -20,7 +20,7 @@ use crate::fleet::Fleet;
 use crate::flood::Flood;
 use crate::hq;
 use crate::http_server;
-use crate::http_tcp::{self, TcpService};
+use crate::http_tcp::{self, TcpService, TlsConfig};
 use crate::identity::Identity;
 use crate::limits::{self, Limits};
 use crate::listening;
@@ -122,7 +122,7 @@ async fn tcp_listeners(args: &Serve, endpoint: &Endpoint) -> Result<Vec<TcpListe
 async fn reload(
     args: &Serve,
     endpoint: &Endpoint,
-    tls: &watch::Sender<Arc<rustls::ServerConfig>>,
+    tls: &watch::Sender<TlsConfig>,
     fleet: Option<Fleet>,
     mut hangups: Hangups,
 ) -> Infallible {
@@ -176,7 +176,7 @@ impl Service {
     /// The same for clients over TCP, which are told of `announced`.
     fn over_tcp(
         &self,
-        tls: watch::Receiver<Arc<rustls::ServerConfig>>,
+        tls: watch::Receiver<TlsConfig>,
         announced: HeaderValue,
     ) -> Arc<TcpService> {
         Arc::new(TcpService {

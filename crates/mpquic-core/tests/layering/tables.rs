@@ -207,6 +207,7 @@ pub(crate) const CRATES: &[Row] = &[
 /// trust, or implement the core's crypto traits. Nobody else names it, and nobody names
 /// quinn_proto.
 pub(crate) const RUSTLS: &[&str] = &[
+    "mpquic-cli/src/http_tcp.rs",
     "mpquic-cli/src/identity.rs",
     "mpquic-cli/src/options.rs",
     "mpquic-cli/src/trust.rs",
