@@ -287,16 +287,17 @@ impl Endpoint {
             self.stats.dropped_at_max_lag += 1;
             return Err(Silent::Dropped);
         }
+        let peek = header::peek(&datagram.data, 0);
+        let tokenless = peek.filter(Peek::is_initial_without_token);
+        // RFC 9000 section 7.2; after a Retry the connection ID is one of ours
+        if tokenless.is_some() && dcid.len() < MIN_INITIAL_DCID {
+            return Err(Silent::Dropped);
+        }
         if demand == Demand::Proof
             && self.has_room(&server.config)
-            && let Some(peek) = header::peek(&datagram.data, 0)
-            && peek.is_initial_without_token()
+            && let Some(peek) = tokenless
             && let Some(version) = Version::from_u32(peek.version)
         {
-            // RFC 9000 section 7.2
-            if dcid.len() < MIN_INITIAL_DCID {
-                return Err(Silent::Dropped);
-            }
             let client = Unproven {
                 server: &server,
                 version,
@@ -324,10 +325,6 @@ impl Endpoint {
         let opened = FirstInitial::open(datagram.data, &*server.config.crypto);
         let (initial, token) = opened.ok_or(Silent::Dropped)?;
         let dcid = initial.dcid;
-        // RFC 9000 section 7.2; after a Retry the connection ID is one of ours
-        if dcid.len() < MIN_INITIAL_DCID && token.is_empty() {
-            return Err(Silent::Dropped);
-        }
         let remote = four_tuple.remote;
         let admission = Admission::new(&initial, &token, remote, server, &mut self.used_tokens);
         let answer = match self.judge(&server.config, admission, demand) {
