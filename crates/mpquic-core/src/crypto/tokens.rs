@@ -103,22 +103,32 @@ fn zero_nonce() -> aead::Nonce {
 
 /// What an address validation token says (RFC 9000 section 8.1). Times have a resolution of one
 /// second. It is good in one version only (RFC 9369 section 5).
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "tests make and read tokens")
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Token {
+pub enum Token {
     /// From a Retry packet.
     Retry {
+        /// The version it is good in.
         version: Version,
+        /// The client's address.
         address: SocketAddr,
         /// Destination connection ID of the client's very first Initial.
         original_dcid: ConnectionId,
         /// Source connection ID of the Retry.
         retry_scid: ConnectionId,
+        /// When it was made.
         issued: SystemTime,
     },
     /// From a NEW_TOKEN frame: good from any of the addresses.
     Validation {
+        /// The version it is good in.
         version: Version,
+        /// The client's addresses, at most eight.
         addresses: Vec<IpAddr>,
+        /// When it was made.
         issued: SystemTime,
     },
 }
