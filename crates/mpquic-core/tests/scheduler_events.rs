@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mpquic_core::sched::{
-    Decision, Needs, Scheduler, SchedulerEvent, SchedulerFactory, View, factory,
+    DataSelection, Decision, Needs, Scheduler, SchedulerEvent, SchedulerFactory, View, factory,
 };
 use mpquic_core::{Dir, PathId, StreamId};
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
@@ -255,4 +255,46 @@ fn who_only_chooses_among_paths_is_shown_nothing_while_there_is_one() {
             .any(|[_, streams, unacked]| *streams == 0 && *unacked > 0),
         "{shown:?}"
     );
+}
+
+/// Sends everything on path 0, and copies on path 1.
+#[derive(Debug)]
+struct Copier;
+
+impl Scheduler for Copier {
+    fn select(&mut self, _: &View<'_>) -> Decision {
+        Decision::Duplicate {
+            path: PathId::ZERO,
+            copies: [PathId(1)].into_iter().collect(),
+            data: DataSelection::Next,
+            tag: 0,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        "copier"
+    }
+}
+
+/// Copies that wait until a slow path has room are not worth sending once the original arrived.
+#[test]
+fn copies_of_what_arrived_are_not_sent() {
+    const SIZE: u64 = 200_000;
+    let topology = Topology::new()
+        .path("fast", LinkConfig::new(50.0, 5 * MS))
+        .path("slow", LinkConfig::new(50.0, 500 * MS));
+    let mut setup = Setup::new();
+    setup.client.scheduler = factory("copier", || Box::new(Copier));
+    let mut pair = Pair::connected(&topology, setup);
+    pair.open_all_paths();
+    let sent = |pair: &Pair| {
+        let both = pair.counters("slow").into_iter();
+        both.map(|link| link.bytes_in).sum::<u64>()
+    };
+    let before = sent(&pair);
+    pair.transfer(Side::Client, SIZE, 10_000 * MS);
+    pair.drive(5000 * MS);
+    let copied = sent(&pair) - before;
+    // A first window, and some of it in the time until its acknowledgements are back.
+    assert!((10_000..SIZE / 4).contains(&copied), "{copied}");
 }

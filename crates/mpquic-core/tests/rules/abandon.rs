@@ -232,6 +232,10 @@ fn mp_125_an_abandoned_unused_path_is_not_opened_meanwhile() {
     let sent = net.take(Side::Server);
     net.give_all(sent);
     assert_eq!(net.open_path(1), Ok(PathId(2)), "1 is spent");
+    let log = net.wait(20 * MS);
+    let for_it =
+        |frame: &Frame| matches!(frame, Frame::PathNewConnectionId(new) if new.path_id == ONE);
+    assert!(!log.iter().any(|sent| sent.has(for_it)), "1 is spent");
 }
 
 /// MP-129: any code will do.
