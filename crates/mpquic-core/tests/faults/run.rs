@@ -401,7 +401,23 @@ impl Run {
                 if self.pair.hosted(Side::Server).is_some() {
                     self.kill(Side::Server);
                     self.pair.restart_server();
+                    self.begin_again();
                 }
+            }
+        }
+    }
+
+    /// A client whose handshake was not over goes on with the server that took the place of the other,
+    /// until it closes the connection.
+    fn begin_again(&mut self) {
+        let connected = |event: &Event| matches!(event, Event::Connected { .. });
+        if !self.pair.events(Side::Client).iter().any(connected) {
+            self.heal();
+            self.pass(self.elapsed + 20 * SECOND);
+            if self.pair.events(Side::Client).iter().any(connected)
+                && !self.pair.client().is_closed()
+            {
+                self.close(Side::Client);
             }
         }
     }
