@@ -12,6 +12,7 @@ use mpquic_tokio::SendDatagramError;
 
 use crate::connection::Connection;
 use crate::error;
+use crate::varint::{put_varint, varint_size};
 
 /// Sends the datagrams of `h3-datagram`. One for which the send buffer has no room is dropped, as the
 /// network may drop it anyway.
@@ -65,22 +66,6 @@ impl DatagramSender {
     }
 }
 
-/// Bytes of a variable-length integer (RFC 9000 section 16).
-fn varint_size(value: u64) -> usize {
-    match value {
-        0..0x40 => 1,
-        0x40..0x4000 => 2,
-        0x4000..0x4000_0000 => 4,
-        _ => 8,
-    }
-}
-
-fn put_varint(buf: &mut BytesMut, value: u64) {
-    let size = varint_size(value);
-    let prefix = u64::from(size.ilog2()) << (8 * size - 2);
-    buf.put_uint(prefix | value, size);
-}
-
 impl<B: Buf> DatagramConnectionExt<B> for Connection {
     type SendDatagramHandler = SendDatagrams;
     type RecvDatagramHandler = RecvDatagrams;
@@ -120,28 +105,5 @@ impl RecvDatagram for RecvDatagrams {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Bytes, ConnectionErrorIncoming>> {
         self.0.poll_read_datagram(cx).map_err(error::of_connection)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The examples of RFC 9000 section A.1.
-    #[test]
-    fn numbers_are_written_as_short_as_possible() {
-        for (value, bytes) in [
-            (37, &[0x25][..]),
-            (15_293, &[0x7b, 0xbd]),
-            (494_878_333, &[0x9d, 0x7f, 0x3e, 0x7d]),
-            (
-                151_288_809_941_952_652,
-                &[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c],
-            ),
-        ] {
-            let mut buf = BytesMut::new();
-            put_varint(&mut buf, value);
-            assert_eq!(buf, bytes);
-        }
     }
 }

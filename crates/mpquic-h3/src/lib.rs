@@ -84,6 +84,11 @@
 //! response which it has not read to its end cancels it with the same code; a server asks for no
 //! more of the request, with `H3_NO_ERROR`.
 //!
+//! # What becomes of CONNECT
+//!
+//! `h3` 0.0.8 writes `:scheme` and `:path` into every request. They are taken out of CONNECT requests that are not
+//! extended ones, so that such a request is what RFC 9114 section 4.4 asks for.
+//!
 //! # What is limited
 //!
 //! Each frame that is not DATA is collected until it is whole; [`Connection::max_frame_size`] bounds
@@ -98,11 +103,13 @@
 //! wait until the client has closed the connection, with
 //! [`closed`](mpquic_tokio::Connection::closed) on a clone that it kept.
 
+mod connect;
 mod connection;
 mod datagrams;
 mod error;
 mod streams;
 mod units;
+mod varint;
 
 pub use connection::{Connection, OpenStreams};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};

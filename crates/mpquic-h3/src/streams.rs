@@ -9,6 +9,7 @@ use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 
+use crate::connect::corrected;
 use crate::error;
 use crate::units::{FrameTooLong, Units};
 
@@ -23,9 +24,39 @@ pub struct BidiStream<B> {
 pub struct SendStream<B> {
     stream: mpquic_tokio::SendStream,
     /// What is being written.
-    writing: Option<WriteBuf<B>>,
+    writing: Option<Writing<B>>,
+    /// Nothing was given to a stream for a request of ours yet.
+    begins_request: bool,
     /// Finished or reset, or of a kind that ends when it is dropped.
     ended: bool,
+}
+
+/// Something that is being written.
+enum Writing<B> {
+    AsGiven(WriteBuf<B>),
+    /// A frame that was looked at, and perhaps changed.
+    Frame(Bytes),
+}
+
+impl<B: Buf> Writing<B> {
+    /// Writes what the stream takes; false at the end.
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &mut mpquic_tokio::SendStream,
+    ) -> Poll<Result<bool, StreamErrorIncoming>> {
+        let written = match self {
+            Self::AsGiven(data) if data.has_remaining() => stream.poll_write(cx, data.chunk()),
+            Self::Frame(data) if data.has_remaining() => stream.poll_write(cx, data),
+            Self::AsGiven(_) | Self::Frame(_) => return Poll::Ready(Ok(false)),
+        };
+        let written = ready!(written).map_err(error::of_write)?;
+        match self {
+            Self::AsGiven(data) => data.advance(written),
+            Self::Frame(data) => data.advance(written),
+        }
+        Poll::Ready(Ok(true))
+    }
 }
 
 /// The receiving half of a stream.
@@ -47,12 +78,14 @@ impl<B> BidiStream<B> {
         streams: (mpquic_tokio::SendStream, mpquic_tokio::RecvStream),
         max_frame_size: u64,
     ) -> Self {
-        Self::new(
+        let mut stream = Self::new(
             connection,
             streams,
             max_frame_size,
             Code::H3_REQUEST_CANCELLED,
-        )
+        );
+        stream.send.begins_request = true;
+        stream
     }
 
     /// A stream that the peer opened.
@@ -75,6 +108,7 @@ impl<B> BidiStream<B> {
             send: SendStream {
                 stream: send,
                 writing: None,
+                begins_request: false,
                 ended: false,
             },
             recv: RecvStream {
@@ -93,6 +127,7 @@ impl<B> SendStream<B> {
         Self {
             stream,
             writing: None,
+            begins_request: false,
             ended: true,
         }
     }
@@ -118,12 +153,9 @@ impl<B> Drop for SendStream<B> {
 impl<B: Buf> quic::SendStream<B> for SendStream<B> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         while let Some(data) = &mut self.writing {
-            if !data.has_remaining() {
+            if !ready!(data.poll_write(cx, &mut self.stream))? {
                 self.writing = None;
-                break;
             }
-            let written = self.stream.poll_write(cx, data.chunk());
-            data.advance(ready!(written).map_err(error::of_write)?);
         }
         Poll::Ready(Ok(()))
     }
@@ -133,7 +165,12 @@ impl<B: Buf> quic::SendStream<B> for SendStream<B> {
             let error = "data was given to a stream that was not ready for it";
             return Err(StreamErrorIncoming::Unknown(error.into()));
         }
-        self.writing = Some(data.into());
+        let mut data = data.into();
+        let is_first = std::mem::take(&mut self.begins_request);
+        self.writing = Some(match is_first {
+            true => Writing::Frame(corrected(data.copy_to_bytes(data.remaining()))),
+            false => Writing::AsGiven(data),
+        });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 mod bodies;
 mod closing;
+mod connect;
 mod datagrams;
 mod harness;
 mod limits;
