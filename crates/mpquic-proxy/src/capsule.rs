@@ -1,0 +1,217 @@
+//! Capsules (RFC 9297 section 3), and the payloads of CONNECT-UDP's HTTP datagrams (RFC 9298 section 5).
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// Capsule type DATAGRAM (RFC 9297 section 3.5), the only one that means something here.
+const DATAGRAM: u64 = 0x00;
+/// Longest payload that is taken: a context ID, and what a UDP packet carries at most. Capsules that
+/// are longer are skipped, as too large a packet would be lost.
+const MAX_DATAGRAM: u64 = 8 + 65_527;
+/// The context ID of UDP payloads (RFC 9298 section 4).
+const UDP_PAYLOAD: u64 = 0;
+
+/// Reads the capsules of a stream, which come in pieces of any size.
+///
+/// What it keeps is bounded by the longest datagram, whatever comes: capsules of other types are
+/// skipped as they arrive.
+#[derive(Debug, Default)]
+pub(crate) struct Capsules {
+    state: State,
+    /// The beginning of a header, or of a payload.
+    begun: BytesMut,
+    /// What has arrived behind it.
+    rest: Bytes,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum State {
+    #[default]
+    Header,
+    /// So many bytes of a datagram are to come.
+    Datagram(usize),
+    /// So many bytes of something else.
+    Skip(u64),
+}
+
+impl Capsules {
+    /// More has arrived. Call it when there is no datagram left.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        debug_assert!(self.rest.is_empty(), "there are capsules");
+        self.rest = piece;
+    }
+
+    /// The payload of the next DATAGRAM capsule; `None` if more has to arrive first.
+    pub(crate) fn next(&mut self) -> Option<Bytes> {
+        loop {
+            match self.state {
+                State::Header => {
+                    let (kind, length) = self.header()?;
+                    self.state = match usize::try_from(length) {
+                        Ok(here) if kind == DATAGRAM && length <= MAX_DATAGRAM => {
+                            State::Datagram(here)
+                        }
+                        _ => State::Skip(length),
+                    };
+                }
+                State::Datagram(length) => {
+                    let missing = length - self.begun.len();
+                    if self.rest.len() < missing {
+                        self.begun.extend_from_slice(&self.rest);
+                        self.rest.clear();
+                        return None;
+                    }
+                    self.state = State::Header;
+                    let end = self.rest.split_to(missing);
+                    if self.begun.is_empty() {
+                        return Some(end);
+                    }
+                    self.begun.extend_from_slice(&end);
+                    return Some(self.begun.split().freeze());
+                }
+                State::Skip(length) => {
+                    let here = self
+                        .rest
+                        .len()
+                        .min(usize::try_from(length).unwrap_or(usize::MAX));
+                    self.rest.advance(here);
+                    let left = length - here as u64;
+                    if left > 0 {
+                        self.state = State::Skip(left);
+                        return None;
+                    }
+                    self.state = State::Header;
+                }
+            }
+        }
+    }
+
+    /// True if the stream may end here: not within a capsule (RFC 9297 section 3.3).
+    pub(crate) fn may_end(&self) -> bool {
+        self.state == State::Header && self.begun.is_empty() && self.rest.is_empty()
+    }
+
+    /// Type and length of the next capsule.
+    fn header(&mut self) -> Option<(u64, u64)> {
+        // At most 16 bytes, of which those in `begun` are no header yet.
+        let mut header = [0; 16];
+        let old = self.begun.len();
+        let new = self.rest.len().min(header.len() - old);
+        header[..old].copy_from_slice(&self.begun);
+        header[old..old + new].copy_from_slice(&self.rest[..new]);
+        let all = &header[..old + new];
+        let mut left = all;
+        let fields = take_varint(&mut left).and_then(|kind| Some((kind, take_varint(&mut left)?)));
+        let used = all.len() - left.len();
+        if fields.is_some() {
+            self.begun.clear();
+            self.rest.advance(used - old);
+        } else {
+            self.begun.extend_from_slice(&self.rest[..new]);
+            self.rest.advance(new);
+        }
+        fields
+    }
+}
+
+/// A DATAGRAM capsule with a UDP payload.
+pub(crate) fn udp_capsule(payload: &[u8]) -> Bytes {
+    let length = payload.len() + 1;
+    let mut capsule = BytesMut::with_capacity(length + 9);
+    capsule.put_u8(DATAGRAM as u8);
+    put_varint(&mut capsule, length as u64);
+    capsule.put_u8(UDP_PAYLOAD as u8);
+    capsule.put_slice(payload);
+    capsule.freeze()
+}
+
+/// The UDP payload of an HTTP datagram; `None` if it is one of another kind, which nobody has
+/// registered, or has no context ID.
+pub(crate) fn udp_payload(datagram: &[u8]) -> Option<&[u8]> {
+    let mut rest = datagram;
+    (take_varint(&mut rest)? == UDP_PAYLOAD).then_some(rest)
+}
+
+/// A variable-length integer (RFC 9000 section 16) at the front, which is taken off; `None` if it is cut.
+pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
+    let length = 1usize << (rest.first()? >> 6);
+    let (number, left) = rest.split_at_checked(length)?;
+    *rest = left;
+    let value = (number.iter()).fold(0, |value, byte| value << 8 | u64::from(*byte));
+    Some(value & (u64::MAX >> (66 - 8 * length)))
+}
+
+/// For lengths: below 2^30.
+fn put_varint(buf: &mut BytesMut, value: u64) {
+    match value {
+        0..0x40 => buf.put_u8(value as u8),
+        0x40..0x4000 => buf.put_u16(value as u16 | 0x4000),
+        _ => buf.put_u32(value as u32 | 0x8000_0000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The datagrams of a stream that comes in pieces of this size.
+    fn read(stream: &[u8], piece: usize) -> (Vec<Bytes>, bool) {
+        let mut capsules = Capsules::default();
+        let mut read = Vec::new();
+        for piece in stream.chunks(piece) {
+            capsules.push(Bytes::copy_from_slice(piece));
+            read.extend(std::iter::from_fn(|| capsules.next()));
+            assert!(capsules.begun.len() as u64 <= MAX_DATAGRAM);
+        }
+        (read, capsules.may_end())
+    }
+
+    #[test]
+    fn datagrams_are_read_however_they_arrive() {
+        let payloads = [&b""[..], b"a", &[7; 100], &[8; 20_000]];
+        let mut stream = BytesMut::new();
+        for payload in payloads {
+            stream.extend_from_slice(&udp_capsule(payload));
+            // Of an unknown type, with a type and a length of several bytes.
+            stream.extend_from_slice(b"\x40\x41\x40\x03abc");
+        }
+        for piece in [1, 2, 3, 7, 1000, usize::MAX] {
+            let (read, may_end) = read(&stream, piece.min(stream.len()));
+            let read: Vec<_> = read.iter().map(|datagram| udp_payload(datagram)).collect();
+            assert_eq!(read, payloads.map(Some), "{piece}");
+            assert!(may_end);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_no_end() {
+        let stream = udp_capsule(b"payload");
+        for length in 1..stream.len() {
+            assert_eq!(read(&stream[..length], 3), (vec![], false), "{length}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_skipped_and_not_kept() {
+        let mut stream = b"\0\x80\x01\0\x08".to_vec();
+        stream.resize(stream.len() + 65_544, 1);
+        let (none, _) = read(&stream, 1500);
+        assert!(none.is_empty());
+        stream.extend_from_slice(&udp_capsule(b"next"));
+        let (next, _) = read(&stream, 1500);
+        assert_eq!(next, [&b"\0next"[..]]);
+        // As long as can be said.
+        let mut capsules = Capsules::default();
+        capsules.push(Bytes::from_static(b"\0\xff\xff\xff\xff\xff\xff\xff\xff123"));
+        assert_eq!(capsules.next(), None);
+        assert_eq!(capsules.begun.capacity(), 0);
+    }
+
+    #[test]
+    fn other_contexts_are_no_udp() {
+        assert_eq!(udp_payload(b"\0abc"), Some(&b"abc"[..]));
+        assert_eq!(udp_payload(b"\x40\0abc"), Some(&b"abc"[..]));
+        assert_eq!(udp_payload(b"\x02abc"), None);
+        assert_eq!(udp_payload(b""), None);
+        assert_eq!(udp_payload(b"\x40"), None);
+    }
+}

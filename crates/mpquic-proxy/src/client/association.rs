@@ -1,0 +1,91 @@
+//! UDP ASSOCIATE (RFC 1928 section 7): a UDP socket for one client of SOCKS.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::net::UdpSocket;
+
+use super::flows::Client;
+use super::socks::{udp_header, udp_packet};
+use super::udp_flows::UdpFlows;
+use crate::datagrams::Deliver;
+use crate::target::Target;
+
+/// The largest packet that a client sends.
+const LARGEST: usize = 64 << 10;
+
+/// The socket of an association.
+pub(crate) struct Association {
+    socket: UdpSocket,
+    /// Nobody else's packets are taken.
+    client: IpAddr,
+    /// Where they come from, once one came.
+    from: OnceLock<SocketAddr>,
+}
+
+/// Answers of one target, for the client.
+struct Answers {
+    association: Arc<Association>,
+    header: usize,
+    /// The header, and behind it the last payload.
+    packet: Mutex<Vec<u8>>,
+}
+
+impl Deliver for Answers {
+    fn deliver(&self, payload: &[u8]) {
+        let Some(to) = self.association.from.get() else {
+            return;
+        };
+        let mut packet = self.packet.lock().unwrap_or_else(PoisonError::into_inner);
+        packet.truncate(self.header);
+        packet.extend_from_slice(payload);
+        // What there is no room for is lost.
+        let _ = self.association.socket.try_send_to(&packet, *to);
+    }
+}
+
+impl Association {
+    /// For a client of this address; on a port of our own address that it knows.
+    pub(crate) async fn bind(ours: IpAddr, client: IpAddr) -> io::Result<Arc<Self>> {
+        let socket = UdpSocket::bind((ours, 0)).await?;
+        Ok(Arc::new(Self {
+            socket,
+            client,
+            from: OnceLock::new(),
+        }))
+    }
+
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Carries packets until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>, proxy: &Client) {
+        let flows = UdpFlows::<Target>::new(proxy.clone());
+        let mut buffer = vec![0; LARGEST];
+        loop {
+            let Ok((length, from)) = self.socket.recv_from(&mut buffer).await else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            if from.ip() != self.client || *self.from.get_or_init(|| from) != from {
+                continue;
+            }
+            let Some((target, start)) = udp_packet(&buffer[..length]) else {
+                continue;
+            };
+            // The last byte of the header makes room for the context ID.
+            buffer[start - 1] = 0;
+            flows.send(&target, &buffer[start - 1..length], || {
+                let header = udp_header(&target);
+                let answers = Answers {
+                    association: self.clone(),
+                    header: header.len(),
+                    packet: Mutex::new(header),
+                };
+                (target.clone(), Arc::new(answers))
+            });
+        }
+    }
+}

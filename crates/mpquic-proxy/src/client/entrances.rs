@@ -1,0 +1,295 @@
+//! [`Entrance`]: where applications come in.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::association::Association;
+use super::flows::{Client, NoFlow};
+use super::socks::{self, Command, Reply};
+use super::{forward, http_proxy};
+use crate::target::Target;
+
+/// Connections of one entrance open at a time. Others wait.
+const MOST: usize = 4096;
+/// The longest that an application may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Said of an address where nothing is known of it.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// What stands open to applications.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entrance {
+    /// SOCKS 5 (RFC 1928) without authentication: CONNECT and UDP ASSOCIATE.
+    Socks,
+    /// An HTTP/1 proxy: CONNECT, and other methods for `http` URLs.
+    Http,
+    /// A TCP port that leads to this target.
+    Tcp(Target),
+    /// A UDP port that leads to this target.
+    Udp(Target),
+}
+
+/// An entrance that stands open. Dropped, it is closed; what came in goes on.
+#[derive(Debug)]
+pub struct Listener {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+impl Listener {
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Client {
+    /// Opens an entrance. Everybody who reaches the address may come in: name one of loopback, unless
+    /// others should.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn listen(&self, entrance: Entrance, address: SocketAddr) -> io::Result<Listener> {
+        let client = self.clone();
+        if let Entrance::Udp(target) = entrance {
+            let socket = UdpSocket::bind(address).await?;
+            let address = socket.local_addr()?;
+            let task = tokio::spawn(forward::udp(socket, target, client));
+            return Ok(Listener { address, task });
+        }
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let task = tokio::spawn(accept(listener, Arc::new(entrance), client));
+        Ok(Listener { address, task })
+    }
+}
+
+/// The code with which SOCKS tells it (RFC 1928 section 6).
+fn code(reason: NoFlow) -> Reply {
+    match reason {
+        NoFlow::Unconnected => Reply::NetworkUnreachable,
+        NoFlow::ConnectionRefused => Reply::ConnectionRefused,
+        NoFlow::Refused(StatusCode::FORBIDDEN) => Reply::NotAllowed,
+        NoFlow::Refused(StatusCode::BAD_GATEWAY) => Reply::HostUnreachable,
+        NoFlow::Refused(StatusCode::GATEWAY_TIMEOUT) => Reply::TtlExpired,
+        NoFlow::NoUdp => Reply::CommandNotSupported,
+        NoFlow::Refused(_) | NoFlow::Broken => Reply::GeneralFailure,
+    }
+}
+
+/// The status with which HTTP tells it. A 407 would make applications ask for a password that they cannot
+/// know.
+fn status(reason: NoFlow) -> StatusCode {
+    match reason {
+        NoFlow::Unconnected => StatusCode::SERVICE_UNAVAILABLE,
+        NoFlow::Refused(StatusCode::PROXY_AUTHENTICATION_REQUIRED) => StatusCode::BAD_GATEWAY,
+        NoFlow::Refused(status) => status,
+        NoFlow::ConnectionRefused | NoFlow::NoUdp | NoFlow::Broken => StatusCode::BAD_GATEWAY,
+    }
+}
+
+async fn accept(listener: TcpListener, entrance: Arc<Entrance>, client: Client) {
+    let open = Arc::new(Semaphore::new(MOST));
+    loop {
+        let Ok(permit) = open.clone().acquire_owned().await else {
+            return;
+        };
+        let Ok((tcp, _)) = listener.accept().await else {
+            // Out of descriptors, for example: there will be some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let (entrance, client) = (entrance.clone(), client.clone());
+        tokio::spawn(async move {
+            let served = match &*entrance {
+                Entrance::Socks => serve_socks(tcp, &client).await,
+                Entrance::Http => serve_http(tcp, &client).await,
+                Entrance::Tcp(target) => serve_forward(tcp, target, &client).await,
+                // It has a socket of its own.
+                Entrance::Udp(_) => Ok(()),
+            };
+            if let Err(error) = served {
+                tracing::debug!(%error, "an application");
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// What an application has sent, and was not used yet.
+struct Begun {
+    tcp: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Begun {
+    fn new(tcp: TcpStream) -> Self {
+        let bytes = Vec::new();
+        Self { tcp, bytes }
+    }
+
+    /// Reads until `parse` finds something, at most so many bytes, and takes that off. `None` if the
+    /// application ends before.
+    async fn read<T, E>(
+        &mut self,
+        most: usize,
+        parse: impl Fn(&[u8]) -> Result<Option<(T, usize)>, E>,
+    ) -> io::Result<Option<Result<T, E>>> {
+        let reading = async {
+            loop {
+                match parse(&self.bytes) {
+                    Ok(Some((found, length))) => {
+                        self.bytes.drain(..length);
+                        return Ok(Some(Ok(found)));
+                    }
+                    Ok(None) if self.bytes.len() > most => return Ok(None),
+                    Ok(None) => {}
+                    Err(error) => return Ok(Some(Err(error))),
+                }
+                if self.tcp.read_buf(&mut self.bytes).await? == 0 {
+                    return Ok(None);
+                }
+            }
+        };
+        timeout(PATIENCE, reading).await?
+    }
+
+    /// Says the last word, and waits until it has arrived: a reset could overtake it.
+    async fn end(mut self, word: &[u8]) -> io::Result<()> {
+        self.tcp.write_all(word).await?;
+        self.tcp.shutdown().await?;
+        let mut rest = [0; 1024];
+        let reading = async {
+            while self.tcp.read(&mut rest).await? > 0 {}
+            Ok(())
+        };
+        timeout(PATIENCE, reading).await?
+    }
+}
+
+async fn serve_forward(tcp: TcpStream, target: &Target, client: &Client) -> io::Result<()> {
+    match client.connect(target).await {
+        Ok(flow) => flow.join(tcp, Bytes::new()).await,
+        // There are no words for it: as if nobody had listened.
+        Err(reason) => {
+            tracing::info!("no TCP to {target}: {reason}");
+            tcp.set_zero_linger()?;
+        }
+    }
+    Ok(())
+}
+
+async fn serve_socks(tcp: TcpStream, client: &Client) -> io::Result<()> {
+    let mut begun = Begun::new(tcp);
+    let greeting = begun.read(socks::MAX_MESSAGE, socks::greeting).await?;
+    let Some(Ok(can)) = greeting else {
+        return Ok(());
+    };
+    if !can {
+        return begun.end(&socks::method(can)).await;
+    }
+    begun.tcp.write_all(&socks::method(can)).await?;
+    let request = begun.read(socks::MAX_MESSAGE, socks::request).await?;
+    let (command, target) = match request {
+        Some(Ok(request)) => request,
+        Some(Err(socks::Refused::With(reply))) => {
+            return begun.end(&socks::reply(reply, NOWHERE)).await;
+        }
+        Some(Err(socks::Refused::Silently)) | None => return Ok(()),
+    };
+    match (command, target) {
+        (Command::Connect, Some(target)) => match client.connect(&target).await {
+            Ok(flow) => {
+                let reply = socks::reply(Reply::Succeeded, NOWHERE);
+                begun.tcp.write_all(&reply).await?;
+                flow.join(begun.tcp, begun.bytes.into()).await;
+                Ok(())
+            }
+            Err(reason) => {
+                tracing::info!("no TCP to {target}: {reason}");
+                begun.end(&socks::reply(code(reason), NOWHERE)).await
+            }
+        },
+        (Command::Connect, None) => Ok(()),
+        (Command::UdpAssociate, _) => associate(begun, client).await,
+    }
+}
+
+/// An association lasts as long as the TCP connection that asked for it.
+async fn associate(mut begun: Begun, client: &Client) -> io::Result<()> {
+    let (ours, theirs) = (begun.tcp.local_addr()?, begun.tcp.peer_addr()?);
+    let bound = Association::bind(ours.ip(), theirs.ip()).await;
+    let Ok((association, address)) = bound.and_then(|bound| Ok((bound.clone(), bound.address()?)))
+    else {
+        let reply = socks::reply(Reply::GeneralFailure, NOWHERE);
+        return begun.end(&reply).await;
+    };
+    let reply = socks::reply(Reply::Succeeded, address);
+    begun.tcp.write_all(&reply).await?;
+    let mut rest = [0; 1024];
+    let until_closed = async {
+        while begun.tcp.read(&mut rest).await? > 0 {}
+        Ok(())
+    };
+    tokio::select! {
+        closed = until_closed => closed,
+        () = association.run(client) => Ok(()),
+    }
+}
+
+async fn serve_http(tcp: TcpStream, client: &Client) -> io::Result<()> {
+    let mut begun = Begun::new(tcp);
+    let parse = |bytes: &[u8]| {
+        let asked = http_proxy::head(bytes)?;
+        Ok(asked.map(|asked| {
+            let length = asked.length;
+            (asked, length)
+        }))
+    };
+    let asked = match begun.read(http_proxy::MAX_HEAD, parse).await? {
+        Some(Ok(asked)) => asked,
+        Some(Err(status)) => {
+            let status: StatusCode = status;
+            let answer = http_proxy::answer(status, "this is an HTTP proxy");
+            return begun.end(&answer).await;
+        }
+        None => return Ok(()),
+    };
+    let target = asked.target;
+    match client.connect(&target).await {
+        Ok(flow) => {
+            let begins = match asked.head {
+                Some(head) => [head, begun.bytes].concat(),
+                None => {
+                    let done = b"HTTP/1.1 200 Connection established\r\n\r\n";
+                    begun.tcp.write_all(done).await?;
+                    begun.bytes
+                }
+            };
+            flow.join(begun.tcp, begins.into()).await;
+            Ok(())
+        }
+        Err(reason) => {
+            tracing::info!("no TCP to {target}: {reason}");
+            let answer = http_proxy::answer(status(reason), &reason.to_string());
+            begun.end(&answer).await
+        }
+    }
+}

@@ -1,0 +1,424 @@
+//! [`Client`]: flows through a proxy, over a connection that may come and go.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::PROXY_AUTHORIZATION;
+use http::uri::Authority;
+use http::{HeaderValue, Request, StatusCode};
+use mpquic_h3::h3::ConnectionState;
+use mpquic_h3::h3::client::{self as h3_client, RequestStream, SendRequest};
+use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
+use mpquic_h3::h3::ext::Protocol;
+use mpquic_h3::{BidiStream, DatagramSender, OpenStreams, RecvStream, SendStream};
+use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::capsule::{Capsules, udp_payload};
+use crate::credentials::Credential;
+use crate::datagrams::{Deliver, Demux, Registered};
+use crate::relay::{Carried, relay, until_idle};
+use crate::streams::Incoming;
+use crate::target::Target;
+
+/// Longest fields of an answer, bytes.
+const MAX_FIELDS: u32 = 16 << 10;
+/// Interim responses before the one that counts.
+const MAX_INTERIM: usize = 16;
+/// The longest that a proxy may take to answer: its own limits are shorter.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest that a proxy may take to say what it can.
+const SETTINGS: Duration = Duration::from_secs(5);
+
+/// How flows are opened and kept.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// The proxy's host and port, as requests name it.
+    pub authority: Authority,
+    /// What the proxy is shown.
+    pub credential: Option<Credential>,
+    /// A TCP connection that carries nothing for this long, or up to twice as long, is closed.
+    pub tcp_idle: Duration,
+    /// The same for UDP.
+    pub udp_idle: Duration,
+}
+
+impl ClientOptions {
+    /// The defaults: half an hour for TCP, two minutes for UDP.
+    pub fn new(authority: Authority) -> Self {
+        Self {
+            authority,
+            credential: None,
+            tcp_idle: Duration::from_secs(30 * 60),
+            udp_idle: Duration::from_secs(2 * 60),
+        }
+    }
+}
+
+/// Why there is no flow to a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum NoFlow {
+    /// There is no connection to the proxy at the moment.
+    #[error("no connection to the proxy")]
+    Unconnected,
+    /// The target refused.
+    #[error("the target refused the connection")]
+    ConnectionRefused,
+    /// The proxy refused, with this status.
+    #[error("the proxy answered {0}")]
+    Refused(StatusCode),
+    /// The proxy does not carry UDP: it announces no extended CONNECT, or no datagrams.
+    #[error("the proxy does not carry UDP")]
+    NoUdp,
+    /// The proxy took too long, or the connection ended meanwhile.
+    #[error("the proxy did not answer")]
+    Broken,
+}
+
+/// What a client did, and has open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientStats {
+    /// Open TCP flows.
+    pub open_tcp: u64,
+    /// Open UDP flows.
+    pub open_udp: u64,
+    /// UDP payloads that were too large for the paths, or had no room.
+    pub dropped_payloads: u64,
+}
+
+/// Opens flows through a proxy. Clones are handles to the same client.
+#[derive(Clone)]
+pub struct Client(Arc<Shared>);
+
+struct Shared {
+    options: ClientOptions,
+    authorization: Option<HeaderValue>,
+    /// `None` without a connection.
+    session: watch::Sender<Option<Session>>,
+    open_tcp: AtomicU64,
+    open_udp: AtomicU64,
+    dropped_payloads: AtomicU64,
+}
+
+/// HTTP/3 over one connection.
+#[derive(Clone)]
+struct Session {
+    connection: Connection,
+    requests: SendRequest<OpenStreams, Bytes>,
+    demux: Arc<Demux>,
+    /// The proxy has announced that it carries UDP.
+    carries_udp: watch::Receiver<bool>,
+}
+
+impl Session {
+    /// Waits for the proxy to say whether it carries UDP.
+    async fn carries_udp(&self) -> bool {
+        let mut carries_udp = self.carries_udp.clone();
+        let announced = timeout(SETTINGS, carries_udp.wait_for(|carries| *carries)).await;
+        matches!(announced, Ok(Ok(_)))
+    }
+}
+
+type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
+
+/// A request that the proxy accepted.
+struct Accepted {
+    stream: Stream,
+    watch: StreamWatch,
+}
+
+impl Client {
+    /// A client without a connection.
+    pub fn new(options: ClientOptions) -> Self {
+        let authorization = options.credential.as_ref().map(Credential::to_field);
+        Self(Arc::new(Shared {
+            options,
+            authorization,
+            session: watch::Sender::new(None),
+            open_tcp: AtomicU64::new(0),
+            open_udp: AtomicU64::new(0),
+            dropped_payloads: AtomicU64::new(0),
+        }))
+    }
+
+    fn session(&self) -> Result<Session, NoFlow> {
+        self.0.session.borrow().clone().ok_or(NoFlow::Unconnected)
+    }
+
+    /// Waits until there is a connection over which flows can be opened.
+    pub async fn connected(&self) {
+        let mut session = self.0.session.subscribe();
+        // The sender is ours.
+        let _ = session.wait_for(Option::is_some).await;
+    }
+
+    /// What it did, and has open.
+    pub fn stats(&self) -> ClientStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ClientStats {
+            open_tcp: count(&self.0.open_tcp),
+            open_udp: count(&self.0.open_udp),
+            dropped_payloads: count(&self.0.dropped_payloads),
+        }
+    }
+
+    /// Opens flows over this connection to the proxy until it ends, and tells why it did. It must have
+    /// negotiated `h3`, and is nobody else's to speak HTTP/3 on.
+    ///
+    /// # Errors
+    ///
+    /// If HTTP/3 cannot begin.
+    pub async fn run(&self, connection: Connection) -> Result<ConnectionError, ConnectionError> {
+        let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+        let mut builder = h3_client::builder();
+        builder
+            .max_field_section_size(MAX_FIELDS.into())
+            .enable_extended_connect(true)
+            .enable_datagram(true)
+            .send_grease(false);
+        let (mut driver, requests) = builder.build(quic).await?;
+        let (announce, carries_udp) = watch::channel(false);
+        let demux = Arc::new(Demux::default());
+        let settings = requests.clone();
+        self.0.session.send_replace(Some(Session {
+            connection: connection.clone(),
+            requests,
+            demux: demux.clone(),
+            carries_udp,
+        }));
+        // The driver reads the proxy's settings, so after each step they may be there.
+        let driving = std::future::poll_fn(|cx| {
+            let step = driver.poll_close(cx);
+            let known = settings.settings();
+            let carries_udp = known.enable_extended_connect() && known.enable_datagram();
+            announce.send_if_modified(|old| carries_udp && !std::mem::replace(old, true));
+            step
+        });
+        let error = tokio::select! {
+            error = driving => error,
+            _ = demux.run(&connection) => driver.wait_idle().await,
+        };
+        self.0.session.send_replace(None);
+        Ok(error)
+    }
+
+    /// Asks the proxy for a flow.
+    async fn ask(&self, session: &Session, request: Request<()>) -> Result<Accepted, NoFlow> {
+        let asking = async {
+            let mut requests = session.requests.clone();
+            let mut stream = requests.send_request(request).await?;
+            let id = VarInt::from_u64(stream.id().into_inner()).unwrap_or(VarInt::MAX);
+            let watch = session.connection.watch_stream(StreamId::from(id));
+            for _ in 0..MAX_INTERIM {
+                let response = stream.recv_response().await?;
+                if !response.status().is_informational() {
+                    return Ok::<_, StreamError>(Ok((response, Accepted { stream, watch })));
+                }
+            }
+            Ok(Err(NoFlow::Broken))
+        };
+        let asked = timeout(PATIENCE, asking).await;
+        let (response, mut accepted) = asked
+            .map_err(|_| NoFlow::Broken)?
+            .map_err(|_| NoFlow::Broken)??;
+        if response.status().is_success() {
+            return Ok(accepted);
+        }
+        accepted.stream.stop_sending(Code::H3_NO_ERROR);
+        let _ = accepted.stream.finish().await;
+        let reason = response.headers().get("proxy-status");
+        let reason = reason.and_then(|reason| reason.to_str().ok());
+        // RFC 9209 section 2.3.7
+        match reason.is_some_and(|reason| reason.contains("error=connection_refused")) {
+            true => Err(NoFlow::ConnectionRefused),
+            false => Err(NoFlow::Refused(response.status())),
+        }
+    }
+
+    fn request(&self, uri: http::uri::Builder) -> Result<Request<()>, NoFlow> {
+        // Targets have no characters that a URI could not have.
+        let uri = uri
+            .build()
+            .map_err(|_| NoFlow::Refused(StatusCode::BAD_REQUEST))?;
+        let mut request = Request::new(());
+        *request.method_mut() = http::Method::CONNECT;
+        *request.uri_mut() = uri;
+        if let Some(value) = &self.0.authorization {
+            (request.headers_mut()).insert(PROXY_AUTHORIZATION, value.clone());
+        }
+        Ok(request)
+    }
+
+    /// Opens a TCP connection from the proxy to a target.
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection to the proxy, or it refuses or does not answer.
+    pub async fn connect(&self, target: &Target) -> Result<TcpFlow, NoFlow> {
+        let session = self.session()?;
+        let uri = http::Uri::builder().authority(target.to_string());
+        let accepted = self.ask(&session, self.request(uri)?).await?;
+        self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
+        Ok(TcpFlow {
+            client: self.clone(),
+            accepted: Some(accepted),
+        })
+    }
+
+    /// Opens a UDP socket at the proxy that sends to a target and receives from it. What comes back is
+    /// given to `deliver`.
+    pub(super) async fn connect_udp(
+        &self,
+        target: &Target,
+        deliver: Arc<dyn Deliver>,
+    ) -> Result<UdpFlow, NoFlow> {
+        let session = self.session()?;
+        if !session.carries_udp().await {
+            return Err(NoFlow::NoUdp);
+        }
+        let uri = http::Uri::builder()
+            .scheme("https")
+            .authority(self.0.options.authority.clone())
+            .path_and_query(target.udp_path());
+        let mut request = self.request(uri)?;
+        request.extensions_mut().insert(Protocol::CONNECT_UDP);
+        // RFC 9297 section 3.4
+        let capsules = HeaderValue::from_static("?1");
+        request.headers_mut().insert("capsule-protocol", capsules);
+        let Accepted { stream, watch } = self.ask(&session, request).await?;
+        let carried = Arc::new(Carried::default());
+        let deliver = Arc::new(Counted {
+            inner: deliver,
+            carried: carried.clone(),
+        });
+        let id = stream.id();
+        self.0.open_udp.fetch_add(1, Ordering::Relaxed);
+        let (send, recv) = stream.split();
+        Ok(UdpFlow {
+            client: self.clone(),
+            sender: DatagramSender::new(&session.connection, id),
+            ending: Mutex::new(Some(Ending { send, recv, watch })),
+            carried,
+            deliver: deliver.clone(),
+            _registered: session.demux.register(id, deliver),
+        })
+    }
+}
+
+/// A TCP connection from the proxy to a target. Dropped, it is reset.
+pub struct TcpFlow {
+    client: Client,
+    /// `None` once it is joined.
+    accepted: Option<Accepted>,
+}
+
+impl Drop for TcpFlow {
+    fn drop(&mut self) {
+        self.client.0.open_tcp.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl TcpFlow {
+    /// Joins it to a local TCP connection, of which `begun` was read already, until both sides have
+    /// ended. Ends and resets of either side are told to the other.
+    pub async fn join(mut self, tcp: TcpStream, begun: Bytes) {
+        let Some(Accepted { stream, watch }) = self.accepted.take() else {
+            return;
+        };
+        let (mut send, recv) = stream.split();
+        if !begun.is_empty() && send.send_data(begun).await.is_err() {
+            let _ = tcp.set_zero_linger();
+            return;
+        }
+        let carried = Carried::default();
+        let idle = self.client.0.options.tcp_idle;
+        let ended = relay(tcp, (send, recv), &watch, idle, &carried).await;
+        tracing::debug!(?ended, "a TCP flow is over");
+    }
+}
+
+/// Counts what is delivered.
+struct Counted {
+    inner: Arc<dyn Deliver>,
+    carried: Arc<Carried>,
+}
+
+impl Deliver for Counted {
+    fn deliver(&self, payload: &[u8]) {
+        let bytes = payload.len() as u64;
+        self.carried.from_stream.fetch_add(bytes, Ordering::Relaxed);
+        self.inner.deliver(payload);
+    }
+}
+
+/// A UDP socket at the proxy.
+pub(super) struct UdpFlow {
+    client: Client,
+    sender: DatagramSender,
+    ending: Mutex<Option<Ending>>,
+    carried: Arc<Carried>,
+    deliver: Arc<dyn Deliver>,
+    _registered: Registered,
+}
+
+/// What tells of the end.
+struct Ending {
+    send: RequestStream<SendStream<Bytes>, Bytes>,
+    recv: RequestStream<RecvStream, Bytes>,
+    watch: StreamWatch,
+}
+
+impl Drop for UdpFlow {
+    fn drop(&mut self) {
+        self.client.0.open_udp.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl UdpFlow {
+    /// Sends a payload, behind a byte that is 0: its context ID. One that is too large for the paths, or
+    /// that there is no room for, is lost, as UDP is.
+    pub(super) fn send(&self, payload: &[u8]) {
+        let bytes = payload.len() as u64;
+        self.carried.to_stream.fetch_add(bytes, Ordering::Relaxed);
+        if self.sender.send(payload).is_err() {
+            (self.client.0.dropped_payloads).fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until the proxy ends it, or nothing was carried for too long. Payloads that come in capsules
+    /// are delivered meanwhile. Call it once.
+    pub(super) async fn ended(&self) {
+        let ending = (self.ending.lock().unwrap_or_else(PoisonError::into_inner)).take();
+        let Some(Ending {
+            send,
+            mut recv,
+            watch,
+        }) = ending
+        else {
+            return;
+        };
+        let reading = async {
+            let mut capsules = Capsules::default();
+            while let Ok(Some(piece)) = recv.recv().await {
+                capsules.push(piece);
+                while let Some(datagram) = capsules.next() {
+                    if let Some(payload) = udp_payload(&datagram) {
+                        self.deliver.deliver(payload);
+                    }
+                }
+            }
+        };
+        tokio::select! {
+            () = reading => {}
+            _ = watch.stopped() => {}
+            () = until_idle(self.client.0.options.udp_idle, &self.carried) => {}
+        }
+        drop(send);
+    }
+}

@@ -1,0 +1,106 @@
+//! [`UdpFlows`]: the UDP flows of one local socket.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::watch;
+
+use super::flows::{Client, UdpFlow};
+use crate::datagrams::Deliver;
+use crate::target::Target;
+
+/// Flows of one socket open at a time. Payloads that would need one more are lost.
+const MOST: usize = 256;
+/// Payloads that wait for a flow to open. More are lost.
+const WAITING: usize = 16;
+
+/// Flows by what tells them apart. They end when this is dropped.
+pub(crate) struct UdpFlows<K> {
+    client: Client,
+    flows: Mutex<BTreeMap<K, Flow>>,
+    /// Dropped with this, which ends the tasks.
+    alive: watch::Sender<()>,
+}
+
+enum Flow {
+    Opening(Vec<Vec<u8>>),
+    Open(Arc<UdpFlow>),
+}
+
+impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
+    pub(crate) fn new(client: Client) -> Arc<Self> {
+        Arc::new(Self {
+            client,
+            flows: Mutex::default(),
+            alive: watch::Sender::new(()),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, Flow>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a payload, behind a byte that is 0. If there is no flow yet it is opened, and its answers go
+    /// where `deliver` says.
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        key: &K,
+        payload: &[u8],
+        open: impl FnOnce() -> (Target, Arc<dyn Deliver>),
+    ) {
+        let mut flows = self.lock();
+        let is_full = flows.len() >= MOST;
+        match flows.get_mut(key) {
+            Some(Flow::Open(flow)) => {
+                let flow = flow.clone();
+                drop(flows);
+                flow.send(payload);
+            }
+            Some(Flow::Opening(waiting)) if waiting.len() < WAITING => {
+                waiting.push(payload.to_vec());
+            }
+            Some(Flow::Opening(_)) => {}
+            None if !is_full => {
+                flows.insert(key.clone(), Flow::Opening(vec![payload.to_vec()]));
+                drop(flows);
+                let (target, deliver) = open();
+                let flows = Arc::downgrade(self);
+                let opening = carry(flows, self.client.clone(), key.clone(), target, deliver);
+                let mut alive = self.alive.subscribe();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        () = opening => {}
+                        _ = alive.changed() => {}
+                    }
+                });
+            }
+            None => {}
+        }
+    }
+}
+
+/// Opens a flow and waits for its end.
+async fn carry<K: Ord + Clone + Send + 'static>(
+    flows: Weak<UdpFlows<K>>,
+    client: Client,
+    key: K,
+    target: Target,
+    deliver: Arc<dyn Deliver>,
+) {
+    match client.connect_udp(&target, deliver).await {
+        Ok(flow) => {
+            let flow = Arc::new(flow);
+            if let Some(flows) = flows.upgrade() {
+                let opening = flows.lock().insert(key.clone(), Flow::Open(flow.clone()));
+                if let Some(Flow::Opening(waiting)) = opening {
+                    waiting.iter().for_each(|payload| flow.send(payload));
+                }
+            }
+            flow.ended().await;
+        }
+        Err(error) => tracing::info!("no UDP to {target}: {error}"),
+    }
+    if let Some(flows) = flows.upgrade() {
+        flows.lock().remove(&key);
+    }
+}

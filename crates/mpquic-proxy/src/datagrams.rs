@@ -1,0 +1,117 @@
+//! HTTP datagrams of many requests on one connection: each payload goes to its flow at once, without a
+//! queue or a task in between.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mpquic_h3::h3::quic::StreamId;
+use mpquic_tokio::{Connection, ConnectionError};
+
+use crate::capsule::{take_varint, udp_payload};
+
+/// Takes the UDP payloads of a flow.
+pub(crate) trait Deliver: Send + Sync {
+    /// A payload arrived. It must not wait: what there is no room for is lost, as UDP is.
+    fn deliver(&self, payload: &[u8]);
+}
+
+/// The flows of a connection that take datagrams, by the number in front of these (RFC 9297 section
+/// 2.1): a quarter of the stream ID.
+#[derive(Default)]
+pub(crate) struct Demux {
+    flows: Mutex<BTreeMap<u64, Arc<dyn Deliver>>>,
+    /// Datagrams of no flow, or of no meaning.
+    pub(crate) strays: AtomicU64,
+}
+
+/// A flow takes datagrams until this is dropped.
+pub(crate) struct Registered {
+    demux: Arc<Demux>,
+    number: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.demux.lock().remove(&self.number);
+    }
+}
+
+impl Demux {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<dyn Deliver>>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The datagrams of the request with this stream go to `flow`.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        stream: StreamId,
+        flow: Arc<dyn Deliver>,
+    ) -> Registered {
+        let number = stream.into_inner() / 4;
+        self.lock().insert(number, flow);
+        Registered {
+            demux: self.clone(),
+            number,
+        }
+    }
+
+    /// Hands out what the connection receives, until it ends.
+    pub(crate) async fn run(&self, connection: &Connection) -> ConnectionError {
+        loop {
+            match connection.read_datagram().await {
+                Ok(datagram) => self.on_datagram(&datagram),
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn on_datagram(&self, datagram: &[u8]) {
+        let mut rest = datagram;
+        let number = take_varint(&mut rest);
+        let flow = number.and_then(|number| self.lock().get(&number).cloned());
+        match (flow, udp_payload(rest)) {
+            (Some(flow), Some(payload)) => flow.deliver(payload),
+            // Before its request, after its end, or of an extension that nobody asked for.
+            _ => drop(self.strays.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Taken(Mutex<Vec<Vec<u8>>>);
+
+    impl Deliver for Taken {
+        fn deliver(&self, payload: &[u8]) {
+            self.0.lock().unwrap().push(payload.to_vec());
+        }
+    }
+
+    #[test]
+    fn each_flow_gets_its_own_while_it_is_there() {
+        let demux = Arc::new(Demux::default());
+        let taken = Arc::new(Taken::default());
+        let stream = StreamId::try_from(4 * 0x1234).unwrap();
+        let registered = demux.register(stream, taken.clone());
+        demux.on_datagram(b"\x52\x34\x00abc");
+        demux.on_datagram(b"\x52\x34\x00");
+        // Another flow, another context, cut.
+        for stray in [
+            &b"\x52\x35\x00x"[..],
+            b"\x52\x34\x01x",
+            b"\x52\x34",
+            b"\x52",
+            b"",
+        ] {
+            demux.on_datagram(stray);
+        }
+        drop(registered);
+        demux.on_datagram(b"\x52\x34\x00late");
+        assert_eq!(*taken.0.lock().unwrap(), [&b"abc"[..], b""]);
+        assert_eq!(demux.strays.load(Ordering::Relaxed), 6);
+    }
+}

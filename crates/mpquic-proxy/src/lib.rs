@@ -1,0 +1,114 @@
+//! A proxy over multipath QUIC: any application's TCP connections and UDP flows, each over all links at
+//! once.
+//!
+//! The protocol is HTTP/3's own: a TCP connection is a CONNECT request (RFC 9114 section 4.4), a UDP flow a
+//! CONNECT-UDP request (RFC 9298) with HTTP datagrams (RFC 9297), so both sides work with those of others.
+//! TCP is terminated at the near end and carried as a stream, which the transport spreads over all paths and
+//! puts in order again: a single TCP connection gets the sum of the links.
+//!
+//! - [`Server`] answers such requests: to whom ([`Access`]), and where to ([`Rules`]). Nobody and, of
+//!   addresses that are not public, nowhere unless it is said.
+//! - [`Client`] opens flows over a connection, which may be lost and replaced, and has entrances for
+//!   applications ([`Entrance`]): SOCKS 5, HTTP proxy, forwarded ports.
+//!
+//! ```
+//! use std::net::SocketAddr;
+//!
+//! use mpquic_proxy::{Access, Client, ClientOptions, Credential, Credentials, Entrance, Server, ServerOptions};
+//! use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, certificate_fingerprint, default_transport};
+//! use tokio::io::{AsyncReadExt, AsyncWriteExt};
+//! use tokio::net::{TcpListener, TcpStream};
+//!
+//! # type Error = Box<dyn std::error::Error + Send + Sync>;
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Error> {
+//! let mut transport = default_transport();
+//! mpquic_proxy::adapt(&mut transport, 1000);
+//! let transport = transport.build()?;
+//! let credential: Credential = "basic alice:wonderland".parse()?;
+//!
+//! // A proxy, which may connect to this machine itself here.
+//! let mut options = ServerOptions::new(Access::Users(Credentials::new([credential.clone()])));
+//! options.rules.allow.push("127.0.0.0/8".parse()?);
+//! let proxy = Server::new(options);
+//! let (config, certificate) = ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN])?;
+//! let any = SocketAddr::from(([127, 0, 0, 1], 0));
+//! let endpoint = Endpoint::server(config.transport_config(transport.clone()), any)?;
+//! let address = endpoint.local_addr()?;
+//! tokio::spawn(async move {
+//!     let connection = endpoint.accept().await.ok_or("closed")?.await?;
+//!     let requests = proxy.connection(&connection);
+//!     let connection = mpquic_h3::Connection::new(connection);
+//!     let mut http = Server::http().build(connection).await?;
+//!     while let Some(request) = http.accept().await? {
+//!         let requests = requests.clone();
+//!         tokio::spawn(async move { requests.answer(request).await });
+//!     }
+//!     Ok::<_, Error>(())
+//! });
+//!
+//! // A client with two local addresses, and so with two paths, and a port that leads to an echo server.
+//! let pin = certificate_fingerprint(&certificate);
+//! let endpoint = Endpoint::builder()
+//!     .bind("127.0.0.1:0".parse()?)
+//!     .bind("127.0.0.2:0".parse()?)
+//!     .client(ClientConfig::with_pin(pin, &[mpquic_h3::ALPN])?.transport_config(transport))
+//!     .build()?;
+//! let mut options = ClientOptions::new(address.to_string().parse()?);
+//! options.credential = Some(credential);
+//! let client = Client::new(options);
+//! let connection = endpoint.connect(address, "localhost")?.await?;
+//! tokio::spawn({
+//!     let client = client.clone();
+//!     async move { client.run(connection).await }
+//! });
+//! client.connected().await;
+//! let echo = TcpListener::bind(any).await?;
+//! let entrance = Entrance::Tcp(echo.local_addr()?.into());
+//! let entrance = client.listen(entrance, any).await?;
+//! tokio::spawn(async move {
+//!     let (mut stream, _) = echo.accept().await?;
+//!     let (mut read, mut write) = stream.split();
+//!     tokio::io::copy(&mut read, &mut write).await
+//! });
+//!
+//! let mut application = TcpStream::connect(entrance.address()).await?;
+//! application.write_all(b"over every path").await?;
+//! application.shutdown().await?;
+//! let mut answer = String::new();
+//! application.read_to_string(&mut answer).await?;
+//! assert_eq!(answer, "over every path");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What becomes of ends and failures
+//!
+//! | One side | The other side |
+//! |---|---|
+//! | TCP's FIN | the end of the stream; the other direction stays open |
+//! | TCP's RST, or another failure | the stream is reset with H3_CONNECT_ERROR |
+//! | the stream is reset or stopped, or its connection is lost | TCP's RST |
+//! | a side reads slowly | windows fill, and the other side's writes wait; nothing grows |
+//! | a UDP payload that no path can carry, or that there is no room for | it is lost |
+
+mod capsule;
+mod client;
+mod credentials;
+mod datagrams;
+mod relay;
+mod rules;
+mod server;
+mod streams;
+mod target;
+mod transport;
+
+pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
+pub use credentials::{Credential, Credentials, InvalidCredential};
+pub use rules::{InvalidRule, Rule, Rules};
+pub use server::{
+    Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, Server, ServerConnection, ServerOptions,
+    ServerStats, SystemResolver,
+};
+pub use target::{Host, InvalidTarget, Target};
+pub use transport::adapt;

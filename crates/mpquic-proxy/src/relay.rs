@@ -1,0 +1,178 @@
+//! A TCP connection joined to the stream of a CONNECT request (RFC 9114 section 4.4).
+
+use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use mpquic_h3::h3::error::{Code, StreamError};
+use mpquic_tokio::StreamWatch;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
+use tokio::time::Instant;
+
+use crate::streams::{Gathered, Incoming, Outgoing};
+
+/// The most that is read from TCP at a time, and so what waits for the stream.
+const PIECE: usize = 64 << 10;
+/// The most pieces of the stream that are written to TCP at a time. Each is of one packet.
+const PIECES: usize = 64;
+
+/// Bytes that were carried.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    pub(crate) to_stream: AtomicU64,
+    pub(crate) from_stream: AtomicU64,
+}
+
+impl Carried {
+    fn total(&self) -> u64 {
+        self.to_stream.load(Ordering::Relaxed) + self.from_stream.load(Ordering::Relaxed)
+    }
+}
+
+/// Why a relay ended early.
+#[derive(Debug)]
+pub(crate) enum Broken {
+    /// The TCP connection failed.
+    Tcp,
+    /// The stream was reset or stopped, or its connection ended.
+    Stream,
+    /// Nothing was carried for the idle time.
+    Idle,
+}
+
+impl From<StreamError> for Broken {
+    fn from(_: StreamError) -> Self {
+        Self::Stream
+    }
+}
+
+/// Carries bytes both ways until both sides have ended. The end of one direction is told to the other
+/// side and leaves the other direction open; a failure ends both, as a reset.
+///
+/// What waits here is bounded, so a side that reads slowly makes the other one wait.
+pub(crate) async fn relay<S: Outgoing, R: Incoming>(
+    mut tcp: TcpStream,
+    (mut send, recv): (S, R),
+    watch: &StreamWatch,
+    idle: Duration,
+    carried: &Carried,
+) -> Result<(), Broken> {
+    // Whoever speaks first waits for an answer.
+    let _ = tcp.set_nodelay(true);
+    let mut recv = Gathered::new(recv);
+    let (read, write) = tcp.split();
+    let both = async {
+        tokio::try_join!(
+            to_stream(read, &mut send, watch, carried),
+            from_stream(&mut recv, write, carried)
+        )
+    };
+    let ended = tokio::select! {
+        ended = both => ended.map(|_| ()),
+        () = until_idle(idle, carried) => Err(Broken::Idle),
+    };
+    match &ended {
+        Ok(()) => {}
+        Err(Broken::Tcp | Broken::Idle) => {
+            send.reset(Code::H3_CONNECT_ERROR);
+            recv.recv.stop(Code::H3_CONNECT_ERROR);
+        }
+        Err(Broken::Stream) => {
+            // Dropped, the connection is then reset.
+            let _ = tcp.set_zero_linger();
+            send.reset(Code::H3_CONNECT_ERROR);
+            recv.recv.stop(Code::H3_CONNECT_ERROR);
+        }
+    }
+    ended
+}
+
+async fn to_stream(
+    mut tcp: ReadHalf<'_>,
+    send: &mut impl Outgoing,
+    watch: &StreamWatch,
+    carried: &Carried,
+) -> Result<(), Broken> {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(PIECE);
+        let count = tokio::select! {
+            count = tcp.read_buf(&mut buffer) => count.map_err(|_| Broken::Tcp)?,
+            // Who reads no more wants the connection closed.
+            _ = watch.stopped() => return Err(Broken::Stream),
+        };
+        if count == 0 {
+            return Ok(send.finish().await?);
+        }
+        send.send(buffer.split().freeze()).await?;
+        (carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+async fn from_stream<R: Incoming>(
+    recv: &mut Gathered<R>,
+    mut tcp: WriteHalf<'_>,
+    carried: &Carried,
+) -> Result<(), Broken> {
+    let mut pieces = Vec::new();
+    loop {
+        recv.read(&mut pieces, PIECES).await?;
+        if pieces.is_empty() {
+            return tcp.shutdown().await.map_err(|_| Broken::Tcp);
+        }
+        let count: usize = pieces.iter().map(Bytes::len).sum();
+        write_all(&mut tcp, &mut pieces)
+            .await
+            .map_err(|_| Broken::Tcp)?;
+        (carried.from_stream).fetch_add(count as u64, Ordering::Relaxed);
+    }
+}
+
+/// Writes pieces together, and empties the list.
+async fn write_all(tcp: &mut WriteHalf<'_>, pieces: &mut Vec<Bytes>) -> io::Result<()> {
+    let mut first = 0;
+    while first < pieces.len() {
+        let mut written = {
+            let mut slices = [IoSlice::new(&[]); PIECES];
+            let waiting = &pieces[first..];
+            for (slice, piece) in slices.iter_mut().zip(waiting) {
+                *slice = IoSlice::new(piece);
+            }
+            tcp.write_vectored(&slices[..waiting.len()]).await?
+        };
+        let is_empty = pieces[first..].iter().all(Bytes::is_empty);
+        if written == 0 && !is_empty {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        while let Some(piece) = pieces.get_mut(first) {
+            let here = written.min(piece.len());
+            piece.advance(here);
+            written -= here;
+            if !piece.is_empty() {
+                break;
+            }
+            first += 1;
+        }
+    }
+    pieces.clear();
+    Ok(())
+}
+
+/// Waits until nothing was carried for this time: for up to twice as long.
+pub(crate) async fn until_idle(idle: Duration, carried: &Carried) {
+    let mut seen = carried.total();
+    let mut since = Instant::now();
+    loop {
+        tokio::time::sleep_until(since + idle).await;
+        // Something was carried, some time in between: it is looked at again as long after that was seen.
+        let now = carried.total();
+        if now == seen {
+            return;
+        }
+        seen = now;
+        since = Instant::now();
+    }
+}

@@ -1,0 +1,289 @@
+//! [`Rules`]: to which addresses and ports flows may go.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use thiserror::Error;
+
+/// Networks that are no part of the public Internet, by the registries of RFC 6890: this network,
+/// private, shared, loopback, link-local, protocol assignments, documentation, relays, benchmarks,
+/// multicast, reserved, broadcast.
+const SPECIAL_V4: [([u8; 4], u8); 15] = [
+    ([0, 0, 0, 0], 8),
+    ([10, 0, 0, 0], 8),
+    ([100, 64, 0, 0], 10),
+    ([127, 0, 0, 0], 8),
+    ([169, 254, 0, 0], 16),
+    ([172, 16, 0, 0], 12),
+    ([192, 0, 0, 0], 24),
+    ([192, 0, 2, 0], 24),
+    ([192, 88, 99, 0], 24),
+    ([192, 168, 0, 0], 16),
+    ([198, 18, 0, 0], 15),
+    ([198, 51, 100, 0], 24),
+    ([203, 0, 113, 0], 24),
+    ([224, 0, 0, 0], 4),
+    ([240, 0, 0, 0], 4),
+];
+/// The same within 2000::/3, the only part of IPv6 that is global unicast: protocol assignments with
+/// Teredo, documentation, 6to4, documentation.
+const SPECIAL_V6: [([u16; 2], u8); 4] = [
+    ([0x2001, 0], 23),
+    ([0x2001, 0xdb8], 32),
+    ([0x2002, 0], 16),
+    ([0x3fff, 0], 20),
+];
+/// NAT64 (RFC 6052): the last 32 bits are an IPv4 address.
+const NAT64: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+
+/// Which targets are allowed, by their addresses: after a name was looked up, so that a name cannot
+/// lead where its address may not.
+///
+/// What a rule of `deny` names is denied; of the rest, what a rule of `allow` names is allowed; else
+/// it depends: without `only_allowed`, public addresses are allowed and all others are denied.
+///
+/// ```
+/// use mpquic_proxy::Rules;
+///
+/// let rules = Rules {
+///     allow: vec!["10.1.0.0/16:22".parse()?],
+///     deny: vec![":25".parse()?],
+///     only_allowed: false,
+/// };
+/// assert!(rules.allow(&"10.1.2.3:22".parse()?));
+/// assert!(!rules.allow(&"10.1.2.3:80".parse()?));
+/// assert!(rules.allow(&"1.1.1.1:80".parse()?));
+/// assert!(!rules.allow(&"1.1.1.1:25".parse()?));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// What is allowed.
+    pub allow: Vec<Rule>,
+    /// What is denied, allowed or not.
+    pub deny: Vec<Rule>,
+    /// Nothing else is allowed, public or not.
+    pub only_allowed: bool,
+}
+
+/// Addresses and ports: `NETWORK`, `NETWORK:PORTS` or `:PORTS`. A network is an address, or one with
+/// the length of a prefix (`10.0.0.0/8`); IPv6 stands in brackets before ports (`[fd00::/8]:80`). Ports are
+/// one port or a range (`8000-8999`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// All of them if there is none.
+    network: Option<IpNet>,
+    ports: RangeInclusive<u16>,
+}
+
+/// What is no [`Rule`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "expected NETWORK, NETWORK:PORTS or :PORTS, such as 10.0.0.0/8, [fd00::/8]:443 or :8000-8999"
+)]
+pub struct InvalidRule;
+
+impl Rules {
+    /// True if flows may go there.
+    pub fn allow(&self, target: &SocketAddr) -> bool {
+        let address = target.ip().to_canonical();
+        let names = |rules: &[Rule]| (rules.iter()).any(|rule| rule.names(address, target.port()));
+        if names(&self.deny) {
+            return false;
+        }
+        names(&self.allow) || !self.only_allowed && is_public(address)
+    }
+}
+
+impl Rule {
+    fn names(&self, address: IpAddr, port: u16) -> bool {
+        let is_inside = |network: &IpNet| network.contains(&address);
+        self.ports.contains(&port) && self.network.as_ref().is_none_or(is_inside)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = InvalidRule;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRule> {
+        if let Ok(network) = parse_network(text) {
+            return Ok(Self {
+                network: Some(network),
+                ports: 0..=u16::MAX,
+            });
+        }
+        let (network, ports) = text.rsplit_once(':').ok_or(InvalidRule)?;
+        let network = match network.strip_prefix('[') {
+            Some(network) => {
+                let network = network.strip_suffix(']').ok_or(InvalidRule)?;
+                Some(parse_network(network)?)
+            }
+            None if network.is_empty() => None,
+            None if network.contains(':') => return Err(InvalidRule),
+            None => Some(parse_network(network)?),
+        };
+        let port = |text: &str| match text.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => text.parse().map_err(|_| InvalidRule),
+            false => Err(InvalidRule),
+        };
+        let (first, last) = ports.split_once('-').unwrap_or((ports, ports));
+        let ports = port(first)?..=port(last)?;
+        match ports.is_empty() {
+            true => Err(InvalidRule),
+            false => Ok(Self { network, ports }),
+        }
+    }
+}
+
+fn parse_network(text: &str) -> Result<IpNet, InvalidRule> {
+    let network = text.parse::<IpNet>();
+    let address = || text.parse::<IpAddr>().map(IpNet::from);
+    network.or_else(|_| address()).map_err(|_| InvalidRule)
+}
+
+/// True for addresses of the public Internet.
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) if NAT64.contains(&address) => {
+            let [.., a, b, c, d] = address.octets();
+            is_public_v4(Ipv4Addr::new(a, b, c, d))
+        }
+        IpAddr::V6(address) => {
+            let is_global_unicast = address.segments()[0] & 0xe000 == 0x2000;
+            let is_special = SPECIAL_V6.iter().any(|([a, b], length)| {
+                let network = Ipv6Addr::new(*a, *b, 0, 0, 0, 0, 0, 0);
+                Ipv6Net::new_assert(network, *length).contains(&address)
+            });
+            is_global_unicast && !is_special
+        }
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    !(SPECIAL_V4.iter())
+        .any(|(network, length)| Ipv4Net::new_assert((*network).into(), *length).contains(&address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 443)
+    }
+
+    #[test]
+    fn only_public_addresses_are_allowed_unless_said_otherwise() {
+        let rules = Rules::default();
+        for allowed in [
+            "1.1.1.1",
+            "100.63.255.255",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "2001:4860:4860::8888",
+            "2606:4700::1111",
+            "::ffff:1.1.1.1",
+            "64:ff9b::1.1.1.1",
+        ] {
+            assert!(rules.allow(&address(allowed)), "{allowed}");
+        }
+        for denied in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.51.100.1",
+            "203.0.113.1",
+            "224.0.0.251",
+            "239.1.1.1",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::10.0.0.1",
+            "100::1",
+            "2001::1",
+            "2001:db8::1",
+            "2002:7f00:1::1",
+            "3fff::1",
+            "fc00::1",
+            "fd12::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!rules.allow(&address(denied)), "{denied}");
+        }
+    }
+
+    #[test]
+    fn rules_name_networks_and_ports() {
+        let rule = |text: &str| text.parse::<Rule>().unwrap();
+        let names = |text: &str, target: &str| {
+            let target: SocketAddr = target.parse().unwrap();
+            rule(text).names(target.ip(), target.port())
+        };
+        assert!(names("10.0.0.0/8", "10.9.9.9:1"));
+        assert!(!names("10.0.0.0/8", "11.0.0.1:1"));
+        assert!(names("10.0.0.1", "10.0.0.1:1"));
+        assert!(!names("10.0.0.1", "10.0.0.2:1"));
+        assert!(names("10.0.0.0/8:80", "10.9.9.9:80"));
+        assert!(!names("10.0.0.0/8:80", "10.9.9.9:81"));
+        assert!(names("fd00::/8", "[fd00::1]:1"));
+        assert!(names("[fd00::/8]:1-2", "[fd00::1]:2"));
+        assert!(!names("[fd00::/8]:1-2", "[fd00::1]:3"));
+        assert!(names(":25", "1.1.1.1:25"));
+        for wrong in [
+            "",
+            ":",
+            "a",
+            "10.0.0.0/33",
+            "10.0.0.0/8:",
+            "10.0.0.0/8:x",
+            "10.0.0.0/8:2-1",
+            ":65536",
+            ":+1",
+            "[::1:1",
+            "::1]:1",
+            "10.0.0.0/8:1:2",
+            "fd00::/8:80",
+        ] {
+            assert_eq!(wrong.parse::<Rule>(), Err(InvalidRule), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn denied_counts_before_allowed_and_mapped_addresses_are_what_they_mean() {
+        let rules = |allow: &str, deny: &str, only_allowed| Rules {
+            allow: vec![allow.parse().unwrap()],
+            deny: vec![deny.parse().unwrap()],
+            only_allowed,
+        };
+        let within = rules("127.0.0.0/8", "127.0.0.2", false);
+        assert!(within.allow(&address("127.0.0.1")));
+        assert!(within.allow(&address("::ffff:127.0.0.1")));
+        assert!(!within.allow(&address("::ffff:127.0.0.2")));
+        assert!(within.allow(&address("1.1.1.1")));
+        let only = rules("127.0.0.0/8", "127.0.0.2", true);
+        assert!(only.allow(&address("127.0.0.1")));
+        assert!(!only.allow(&address("1.1.1.1")));
+    }
+}

@@ -1,0 +1,452 @@
+//! The server's side: answers CONNECT and CONNECT-UDP requests.
+
+mod accounts;
+mod failures;
+mod outwards;
+mod refusal;
+mod udp;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::PROXY_AUTHORIZATION;
+use http::{Method, Request, Response, StatusCode};
+use mpquic_h3::h3::error::Code;
+use mpquic_h3::h3::ext::Protocol;
+use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
+use mpquic_h3::{BidiStream, RecvStream, SendStream};
+use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
+use tokio::time::{Instant, timeout};
+
+use self::accounts::{Accounts, FlowLimits, OpenFlow};
+use self::failures::Failures;
+pub use self::outwards::{Resolve, Resolving, SystemResolver};
+use self::refusal::Refused;
+use crate::credentials::Credentials;
+use crate::datagrams::Demux;
+use crate::relay::{Carried, relay};
+use crate::rules::Rules;
+use crate::target::{InvalidTarget, Target};
+
+/// Longest request fields, bytes.
+pub const MAX_FIELDS: u32 = 16 << 10;
+/// The longest that a request's fields, or a refusal, may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who may use a proxy.
+#[derive(Debug, Clone)]
+pub enum Access {
+    /// Those who show one of these.
+    Users(Credentials),
+    /// Anybody who reaches it: others can then hide behind its address.
+    Anybody,
+}
+
+/// How a proxy serves.
+pub struct ServerOptions {
+    /// Who may use it.
+    pub access: Access,
+    /// Where flows may go.
+    pub rules: Rules,
+    /// Flows of one user open at a time (where anybody may use the proxy: of one address).
+    pub max_flows: usize,
+    /// New flows of one user in a second.
+    pub flows_per_second: u32,
+    /// The longest that a name's lookup and a connection to a target may take together.
+    pub connect_timeout: Duration,
+    /// A TCP connection that carries nothing for this long, or up to twice as long, is closed.
+    pub tcp_idle: Duration,
+    /// The same for UDP. RFC 4787 section 4.3 asks for two minutes.
+    pub udp_idle: Duration,
+    /// Looks up names.
+    pub resolver: Arc<dyn Resolve>,
+    /// Is told of every request.
+    pub observer: Option<Arc<dyn Observe>>,
+}
+
+impl ServerOptions {
+    /// The defaults, with users or without.
+    pub fn new(access: Access) -> Self {
+        Self {
+            access,
+            rules: Rules::default(),
+            max_flows: 1024,
+            flows_per_second: 512,
+            connect_timeout: Duration::from_secs(10),
+            tcp_idle: Duration::from_secs(30 * 60),
+            udp_idle: Duration::from_secs(2 * 60),
+            resolver: Arc::new(SystemResolver),
+            observer: None,
+        }
+    }
+}
+
+/// A request that is over.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Over<'a> {
+    /// `CONNECT`, `CONNECT-UDP`, or what else it was.
+    pub method: &'a str,
+    /// Where the flow went, or what else was asked for.
+    pub target: &'a str,
+    /// The client's address, without port.
+    pub client: IpAddr,
+    /// The name of the user, if one was recognised.
+    pub user: Option<&'a str>,
+    /// The status of the answer.
+    pub status: StatusCode,
+    /// Payload bytes to the client.
+    pub sent: u64,
+    /// Payload bytes from the client.
+    pub received: u64,
+    /// How long it took, in the case of a flow all of its life.
+    pub duration: Duration,
+}
+
+/// Is told what a proxy did.
+pub trait Observe: Send + Sync {
+    /// A request is over: it was refused, or its flow has ended.
+    fn on_over(&self, over: &Over<'_>);
+}
+
+/// What a proxy did, and has open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerStats {
+    /// Open TCP connections to targets.
+    pub open_tcp: u64,
+    /// Open UDP sockets to targets.
+    pub open_udp: u64,
+    /// Payload bytes to targets, of flows that are over.
+    pub to_targets: u64,
+    /// Payload bytes from targets, of flows that are over.
+    pub from_targets: u64,
+    /// UDP payloads from targets that were too large for the paths, or had no room.
+    pub dropped_payloads: u64,
+}
+
+/// A proxy, for any number of connections. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct Server(Arc<Shared>);
+
+struct Shared {
+    options: ServerOptions,
+    accounts: Arc<Accounts>,
+    failures: Failures,
+    open_tcp: AtomicU64,
+    open_udp: AtomicU64,
+    to_targets: AtomicU64,
+    from_targets: AtomicU64,
+    dropped_payloads: AtomicU64,
+}
+
+impl Server {
+    /// A proxy.
+    pub fn new(options: ServerOptions) -> Self {
+        let accounts = Accounts::new(FlowLimits {
+            open: options.max_flows,
+            per_second: options.flows_per_second,
+        });
+        Self(Arc::new(Shared {
+            options,
+            accounts,
+            failures: Failures::default(),
+            open_tcp: AtomicU64::new(0),
+            open_udp: AtomicU64::new(0),
+            to_targets: AtomicU64::new(0),
+            from_targets: AtomicU64::new(0),
+            dropped_payloads: AtomicU64::new(0),
+        }))
+    }
+
+    /// What HTTP/3 has to announce to clients: extended CONNECT (RFC 9220) and datagrams (RFC 9297). The
+    /// connection must take DATAGRAM frames, too, as it does by default.
+    pub fn http() -> h3_server::Builder {
+        let mut builder = h3_server::builder();
+        builder
+            .max_field_section_size(MAX_FIELDS.into())
+            .enable_extended_connect(true)
+            .enable_datagram(true)
+            // Behind CONNECT stand DATA frames and nothing else (RFC 9114 section 4.4).
+            .send_grease(false);
+        builder
+    }
+
+    /// Serves a connection: it is given here and to `h3`, and `h3` gives the requests. Call it once for
+    /// each connection, within a tokio runtime.
+    pub fn connection(&self, connection: &Connection) -> ServerConnection {
+        let demux = Arc::new(Demux::default());
+        let (reading, datagrams) = (demux.clone(), connection.clone());
+        // Ends with the connection.
+        tokio::spawn(async move { reading.run(&datagrams).await });
+        let client = connection.remote_address();
+        ServerConnection {
+            shared: self.0.clone(),
+            connection: connection.clone(),
+            client: client.map_or(IpAddr::from([0; 4]), |client| client.ip().to_canonical()),
+            demux,
+        }
+    }
+
+    /// What it did, and has open.
+    pub fn stats(&self) -> ServerStats {
+        let shared = &self.0;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ServerStats {
+            open_tcp: count(&shared.open_tcp),
+            open_udp: count(&shared.open_udp),
+            to_targets: count(&shared.to_targets),
+            from_targets: count(&shared.from_targets),
+            dropped_payloads: count(&shared.dropped_payloads),
+        }
+    }
+}
+
+/// Counts something as open until it is dropped.
+struct Open<'a>(&'a AtomicU64);
+
+impl<'a> Open<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The requests of one connection. Clones are handles to the same.
+#[derive(Clone)]
+pub struct ServerConnection {
+    shared: Arc<Shared>,
+    connection: Connection,
+    client: IpAddr,
+    demux: Arc<Demux>,
+}
+
+type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
+type Halves = (
+    RequestStream<SendStream<Bytes>, Bytes>,
+    RequestStream<RecvStream, Bytes>,
+);
+
+/// What a request wants.
+enum Wanted {
+    Tcp(Target),
+    Udp(Target),
+}
+
+/// A request that is being answered.
+struct Call<'a> {
+    connection: &'a ServerConnection,
+    watch: StreamWatch,
+    carried: Carried,
+}
+
+impl ServerConnection {
+    /// Answers a request, and carries its flow to its end. Run it on a task of its own.
+    pub async fn answer(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
+        let began = Instant::now();
+        let Ok(Ok((request, stream))) = timeout(PATIENCE, request.resolve_request()).await else {
+            // Dropped, and so reset. What is wrong with it, the client was told by h3.
+            return;
+        };
+        let id = VarInt::from_u64(stream.send_id().into_inner()).unwrap_or(VarInt::MAX);
+        let call = Call {
+            connection: self,
+            watch: self.connection.watch_stream(StreamId::from(id)),
+            carried: Carried::default(),
+        };
+        let protocol = request.extensions().get::<Protocol>();
+        let method = match protocol {
+            Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
+            _ => request.method().as_str(),
+        };
+        let user = self.user(&request);
+        let name = user.as_ref().ok().and_then(Option::as_deref);
+        let wanted = wanted(&request);
+        let target = match &wanted {
+            Ok(Wanted::Tcp(target) | Wanted::Udp(target)) => target.to_string(),
+            Err(_) => request.uri().to_string(),
+        };
+        let admitted = self.admit(&user, wanted);
+        let status = match admitted {
+            Ok((wanted, _open)) => call.serve(wanted, stream).await,
+            Err(refused) => call.refuse(refused, stream).await,
+        };
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let sent = count(&call.carried.to_stream);
+        let received = count(&call.carried.from_stream);
+        (self.shared.from_targets).fetch_add(sent, Ordering::Relaxed);
+        (self.shared.to_targets).fetch_add(received, Ordering::Relaxed);
+        if let Some(observer) = &self.shared.options.observer {
+            observer.on_over(&Over {
+                method,
+                target: &target,
+                client: self.client,
+                user: name,
+                status,
+                sent,
+                received,
+                duration: began.elapsed(),
+            });
+        }
+    }
+
+    /// The user who asks; `None` if nobody need say who they are.
+    fn user(&self, request: &Request<()>) -> Result<Option<String>, Refused> {
+        let Access::Users(credentials) = &self.shared.options.access else {
+            return Ok(None);
+        };
+        let failures = &self.shared.failures;
+        if let Some(wait) = failures.wait(self.client) {
+            return Err(Refused::too_many(wait.as_secs() + 1));
+        }
+        let Some(shown) = request.headers().get(PROXY_AUTHORIZATION) else {
+            // Who has not guessed has not failed.
+            return Err(Refused::CREDENTIALS);
+        };
+        match credentials.user(shown) {
+            Some(user) => {
+                failures.on_success(self.client);
+                Ok(Some(user.to_owned()))
+            }
+            None => {
+                failures.on_failure(self.client);
+                Err(Refused::CREDENTIALS)
+            }
+        }
+    }
+
+    /// Decides what can be decided before anything is done for a request.
+    fn admit(
+        &self,
+        user: &Result<Option<String>, Refused>,
+        wanted: Result<Wanted, Refused>,
+    ) -> Result<(Wanted, OpenFlow), Refused> {
+        let account = match user {
+            Ok(Some(user)) => user.clone(),
+            Ok(None) => self.client.to_string(),
+            Err(refused) => return Err(*refused),
+        };
+        let wanted = wanted?;
+        let open = self.shared.accounts.begin(&account);
+        Ok((wanted, open.ok_or(Refused::too_many(1))?))
+    }
+}
+
+fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
+    if request.method() != Method::CONNECT {
+        return Err(Refused::METHOD);
+    }
+    let uri = request.uri();
+    match request.extensions().get::<Protocol>() {
+        Some(protocol) if *protocol == Protocol::CONNECT_UDP => {
+            match Target::from_udp_path(uri.path()) {
+                Ok(target) => Ok(Wanted::Udp(target)),
+                Err(InvalidTarget::Path) => Err(Refused::NOT_FOUND),
+                Err(_) => Err(Refused::BAD_REQUEST),
+            }
+        }
+        Some(_) => Err(Refused::PROTOCOL),
+        // RFC 9114 section 4.4: with a scheme or a path it is malformed.
+        None if uri.scheme().is_some() || uri.path_and_query().is_some() => {
+            Err(Refused::BAD_REQUEST)
+        }
+        None => {
+            let authority = uri.authority().map_or("", |authority| authority.as_str());
+            let target = authority.parse().map_err(|_| Refused::BAD_REQUEST)?;
+            Ok(Wanted::Tcp(target))
+        }
+    }
+}
+
+impl Call<'_> {
+    async fn serve(&self, wanted: Wanted, stream: Stream) -> StatusCode {
+        let served = match wanted {
+            Wanted::Tcp(target) => self.tcp(&target, stream).await,
+            Wanted::Udp(target) => self.udp(&target, stream).await,
+        };
+        match served {
+            Ok(()) => StatusCode::OK,
+            Err((refused, stream)) => self.refuse(refused, stream).await,
+        }
+    }
+
+    /// Answers, for who wants to know.
+    async fn refuse(&self, refused: Refused, mut stream: Stream) -> StatusCode {
+        let answer = async {
+            stream.send_response(refused.response()).await?;
+            stream.finish().await
+        };
+        let _ = timeout(PATIENCE, answer).await;
+        stream.stop_sending(Code::H3_NO_ERROR);
+        refused.status
+    }
+
+    async fn tcp(&self, target: &Target, mut stream: Stream) -> Result<(), (Refused, Stream)> {
+        let shared = &self.connection.shared;
+        let options = &shared.options;
+        let deadline = Instant::now() + options.connect_timeout;
+        let connecting = async {
+            let resolver = &*options.resolver;
+            let addresses = outwards::addresses(target, resolver, &options.rules, deadline).await?;
+            outwards::connect(&addresses, deadline).await
+        };
+        let connected = tokio::select! {
+            connected = connecting => connected,
+            // It is not wanted any more.
+            _ = self.watch.stopped() => return Ok(()),
+        };
+        let tcp = match connected {
+            Ok(tcp) => tcp,
+            Err(refused) => return Err((refused, stream)),
+        };
+        let _open = Open::new(&shared.open_tcp);
+        if stream.send_response(Response::new(())).await.is_ok() {
+            let halves: Halves = stream.split();
+            let ended = relay(tcp, halves, &self.watch, options.tcp_idle, &self.carried).await;
+            tracing::debug!(%target, ?ended, "a TCP flow is over");
+        }
+        Ok(())
+    }
+
+    async fn udp(&self, target: &Target, mut stream: Stream) -> Result<(), (Refused, Stream)> {
+        let shared = &self.connection.shared;
+        let options = &shared.options;
+        let deadline = Instant::now() + options.connect_timeout;
+        let resolver = &*options.resolver;
+        let opening = async {
+            let addresses = outwards::addresses(target, resolver, &options.rules, deadline).await?;
+            outwards::udp_socket(&addresses).await
+        };
+        let socket = match opening.await {
+            Ok(socket) => socket,
+            Err(refused) => return Err((refused, stream)),
+        };
+        let _open = Open::new(&shared.open_udp);
+        let id = stream.id();
+        let flow = udp::Flow::new(socket, id);
+        // Before the answer: the client may send as soon as it has it.
+        let _registered = self.connection.demux.register(id, flow.clone());
+        let mut response = Response::new(());
+        response
+            .headers_mut()
+            .insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
+        if stream.send_response(response).await.is_ok() {
+            let halves: Halves = stream.split();
+            let dropped = &shared.dropped_payloads;
+            let (connection, idle) = (&self.connection.connection, options.udp_idle);
+            flow.run(connection, halves, &self.watch, idle, dropped)
+                .await;
+        }
+        flow.count(&self.carried);
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! A UDP socket joined to a CONNECT-UDP request (RFC 9298).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue};
+use mpquic_h3::DatagramSender;
+use mpquic_h3::h3::error::{Code, StreamError};
+use mpquic_h3::h3::quic::StreamId;
+use mpquic_tokio::{Connection, SendDatagramError, StreamWatch};
+use tokio::net::UdpSocket;
+
+use crate::capsule::{Capsules, udp_capsule, udp_payload};
+use crate::datagrams::Deliver;
+use crate::relay::{Carried, until_idle};
+use crate::streams::{Incoming, Outgoing};
+
+/// RFC 9297 section 3.4
+pub(super) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
+/// A structured field that says yes.
+pub(super) const TRUE: HeaderValue = HeaderValue::from_static("?1");
+/// Larger than what a packet carries on most paths.
+const BUFFER: usize = 2 << 10;
+/// The largest UDP payload, for peers that take no DATAGRAM frames.
+const LARGEST: usize = 65_527;
+
+/// The socket of a flow.
+pub(super) struct Flow {
+    socket: UdpSocket,
+    /// Of the request.
+    stream: StreamId,
+    carried: Carried,
+}
+
+impl Deliver for Flow {
+    fn deliver(&self, payload: &[u8]) {
+        // What the socket has no room for, or the target refuses, is lost.
+        if self.socket.try_send(payload).is_ok() {
+            let bytes = payload.len() as u64;
+            self.carried.from_stream.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Flow {
+    pub(super) fn new(socket: UdpSocket, stream: StreamId) -> Arc<Self> {
+        let carried = Carried::default();
+        Arc::new(Self {
+            socket,
+            stream,
+            carried,
+        })
+    }
+
+    /// Carries payloads both ways until the client ends the request, or nothing came for too long.
+    pub(super) async fn run(
+        &self,
+        connection: &Connection,
+        (mut send, mut recv): (impl Outgoing, impl Incoming),
+        watch: &StreamWatch,
+        idle: Duration,
+        dropped: &AtomicU64,
+    ) {
+        let sender = DatagramSender::new(connection, self.stream);
+        let ended = tokio::select! {
+            ended = self.read_target(&sender, &mut send, dropped) => ended,
+            ended = self.read_client(&mut recv) => ended,
+            _ = watch.stopped() => Ok(()),
+            () = until_idle(idle, &self.carried) => Ok(()),
+        };
+        match ended {
+            Ok(()) => drop(send.finish().await),
+            Err(code) => send.reset(code),
+        }
+        recv.stop(Code::H3_NO_ERROR);
+    }
+
+    /// Adds what was carried.
+    pub(super) fn count(&self, carried: &Carried) {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (carried.to_stream).fetch_add(of(&self.carried.to_stream), Ordering::Relaxed);
+        (carried.from_stream).fetch_add(of(&self.carried.from_stream), Ordering::Relaxed);
+    }
+
+    async fn read_target(
+        &self,
+        sender: &DatagramSender,
+        send: &mut impl Outgoing,
+        dropped: &AtomicU64,
+    ) -> Result<(), Code> {
+        let takes_datagrams = sender.max_size();
+        let size = takes_datagrams.map_or(LARGEST, |largest| largest.max(BUFFER));
+        // The first byte is the context ID of UDP payloads, 0, and one is left to see what is too large.
+        let mut buffer = vec![0; size + 2];
+        loop {
+            let Ok(count) = self.socket.recv(&mut buffer[1..]).await else {
+                // The target refused an earlier one (ICMP), which is nothing that UDP tells for sure.
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let payload = &buffer[..=count];
+            let sent = match takes_datagrams {
+                Some(_) => sender.send(payload),
+                None => {
+                    let sent = send.send(udp_capsule(&payload[1..])).await;
+                    sent.map_err(|_: StreamError| Code::H3_CONNECT_ERROR)?;
+                    Ok(())
+                }
+            };
+            match sent {
+                Ok(()) => {
+                    (self.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
+                }
+                Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
+                Err(_) => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+            }
+        }
+    }
+
+    /// Reads capsules until the client ends its side.
+    async fn read_client(&self, recv: &mut impl Incoming) -> Result<(), Code> {
+        let mut capsules = Capsules::default();
+        loop {
+            let piece = recv.recv().await.map_err(|_| Code::H3_CONNECT_ERROR)?;
+            let Some(piece) = piece else {
+                return match capsules.may_end() {
+                    true => Ok(()),
+                    // RFC 9297 section 3.3
+                    false => Err(Code::H3_MESSAGE_ERROR),
+                };
+            };
+            capsules.push(piece);
+            while let Some(datagram) = capsules.next() {
+                if let Some(payload) = udp_payload(&datagram) {
+                    self.deliver(payload);
+                }
+            }
+        }
+    }
+}

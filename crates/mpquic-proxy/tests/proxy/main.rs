@@ -1,0 +1,7 @@
+//! Proxies and their clients over real sockets: two loopback addresses are two paths.
+
+mod entrances;
+mod harness;
+mod refusals;
+mod tcp;
+mod udp;

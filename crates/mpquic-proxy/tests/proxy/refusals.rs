@@ -1,0 +1,229 @@
+//! What gets no flow, and what the client is told.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use mpquic_h3::h3;
+use mpquic_h3::h3::ext::Protocol;
+use mpquic_proxy::{Access, Client, Credential, Credentials, NoFlow, ServerOptions};
+use tokio::net::TcpListener;
+
+use crate::harness::{Error, Setup, TestResult, echo, exchange, loopback, open, target, within};
+
+async fn refusal(client: &Client, target: &str) -> Result<Option<NoFlow>, Error> {
+    let target = target.parse()?;
+    Ok(within("answer", client.connect(&target)).await?.err())
+}
+
+fn status(status: u16) -> Option<NoFlow> {
+    StatusCode::from_u16(status).ok().map(NoFlow::Refused)
+}
+
+/// The rules are for addresses, so a name does not get around them.
+#[tokio::test]
+async fn this_machine_is_no_target_unless_allowed() -> TestResult {
+    let listener = TcpListener::bind(loopback()).await?;
+    let port = listener.local_addr()?.port();
+    let mut options = open();
+    options.rules.allow.clear();
+    let setup = Setup::new(options).await?;
+    for host in [
+        "127.0.0.1",
+        "localhost.test",
+        "[::ffff:127.0.0.1]",
+        "[::1]",
+        "0.0.0.0",
+        "[::]",
+    ] {
+        let refused = refusal(&setup.client, &format!("{host}:{port}")).await?;
+        assert_eq!(refused, status(403), "{host}");
+    }
+    let mut options = open();
+    options.rules.deny = vec![format!(":{port}").parse()?];
+    let setup = Setup::new(options).await?;
+    assert_eq!(
+        refusal(&setup.client, &format!("127.0.0.1:{port}")).await?,
+        status(403)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn targets_that_do_not_answer() -> TestResult {
+    let mut options = open();
+    options.connect_timeout = Duration::from_millis(100);
+    let setup = Setup::new(options).await?;
+    let closed = TcpListener::bind(loopback())
+        .await?
+        .local_addr()?
+        .to_string();
+    let refused = refusal(&setup.client, &closed).await?;
+    assert_eq!(refused, Some(NoFlow::ConnectionRefused));
+    assert_eq!(
+        refusal(&setup.client, "missing.test:80").await?,
+        status(502)
+    );
+    assert_eq!(refusal(&setup.client, "silent.test:80").await?, status(504));
+    Ok(())
+}
+
+fn users() -> Result<ServerOptions, Error> {
+    let users = ["basic alice:secret", "bearer abc"].map(str::parse::<Credential>);
+    let [alice, bearer] = users;
+    let mut options = open();
+    options.access = Access::Users(Credentials::new([alice?, bearer?]));
+    Ok(options)
+}
+
+#[tokio::test]
+async fn only_users_get_flows() -> TestResult {
+    let target = target(echo).await?;
+    for (credential, is_user) in [
+        (Some("basic alice:secret"), true),
+        (Some("bearer abc"), true),
+        (Some("basic alice:wrong"), false),
+        (Some("bearer abcd"), false),
+        (None, false),
+    ] {
+        let credential = credential.map(str::parse).transpose()?;
+        let with = |options: &mut mpquic_proxy::ClientOptions| options.credential = credential;
+        let setup = Setup::with(users()?, with, |_| {}).await?;
+        if is_user {
+            let stream = setup.forwarded(target).await?;
+            assert_eq!(exchange(stream, b"hello").await?, b"hello");
+        } else {
+            let refused = refusal(&setup.client, &target.to_string()).await?;
+            assert_eq!(refused, status(407));
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn guessing_takes_time() -> TestResult {
+    let wrong: Credential = "basic alice:guess".parse()?;
+    let with = |options: &mut mpquic_proxy::ClientOptions| options.credential = Some(wrong);
+    let setup = Setup::with(users()?, with, |_| {}).await?;
+    let mut answers = Vec::new();
+    for _ in 0..7 {
+        answers.push(refusal(&setup.client, "127.0.0.1:1").await?);
+    }
+    let expected = [407, 407, 407, 407, 407, 429, 429].map(status);
+    assert_eq!(answers, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn flows_of_one_client_are_bounded() -> TestResult {
+    let mut options = open();
+    options.max_flows = 2;
+    let setup = Setup::new(options).await?;
+    let target = target(echo).await?.into();
+    let first = setup.client.connect(&target).await?;
+    let _second = setup.client.connect(&target).await?;
+    let third = setup.client.connect(&target).await;
+    assert_eq!(third.err(), status(429));
+    drop(first);
+    let again = async {
+        while setup.client.connect(&target).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("room", again).await
+}
+
+/// The answer to a request of any kind.
+async fn ask(setup: &Setup, request: Request<()>) -> Result<Response<()>, Error> {
+    let connection = within(
+        "connection",
+        setup.endpoint.connect(setup.address, "localhost")?,
+    );
+    let connection = connection.await??;
+    let quic = mpquic_h3::Connection::new(connection);
+    let (mut driver, mut requests) = h3::client::builder()
+        .enable_datagram(true)
+        .enable_extended_connect(true)
+        .build::<_, _, Bytes>(quic)
+        .await?;
+    tokio::spawn(async move { driver.wait_idle().await });
+    let mut stream = requests.send_request(request).await?;
+    stream.finish().await?;
+    Ok(within("answer", stream.recv_response()).await??)
+}
+
+#[tokio::test]
+async fn other_requests_are_refused_by_name() -> TestResult {
+    let setup = Setup::new(users()?).await?;
+    let authorized = |mut request: Request<()>| -> Result<_, Error> {
+        let credential: Credential = "bearer abc".parse()?;
+        let fields = request.headers_mut();
+        fields.insert("proxy-authorization", credential.to_field());
+        Ok(request)
+    };
+    let extended = |path: &str, protocol| -> Result<Request<()>, Error> {
+        let uri = format!("https://localhost{path}");
+        let mut request = Request::builder()
+            .method(Method::CONNECT)
+            .uri(uri)
+            .body(())?;
+        request.extensions_mut().insert(protocol);
+        Ok(request)
+    };
+    let udp = Protocol::CONNECT_UDP;
+    let well_known = "/.well-known/masque/udp";
+    for (request, expected, reason) in [
+        (
+            Request::get("https://localhost/").body(())?,
+            405,
+            "http_request_error",
+        ),
+        (
+            Request::connect("localhost.test").body(())?,
+            400,
+            "http_request_error",
+        ),
+        (
+            Request::connect("a@b:1").body(())?,
+            400,
+            "http_request_error",
+        ),
+        (extended("/", udp)?, 404, "http_request_error"),
+        (
+            extended(&format!("{well_known}/a/b/"), udp)?,
+            400,
+            "http_request_error",
+        ),
+        (
+            extended(&format!("{well_known}/missing.test/1/"), udp)?,
+            502,
+            "dns_error",
+        ),
+        (
+            extended(&format!("{well_known}/10.0.0.1/1/"), udp)?,
+            403,
+            "destination_ip_prohibited",
+        ),
+        (
+            extended("/", Protocol::WEB_TRANSPORT)?,
+            501,
+            "http_request_error",
+        ),
+    ] {
+        let what = format!("{request:?}");
+        let response = ask(&setup, authorized(request)?).await?;
+        assert_eq!(response.status().as_u16(), expected, "{what}");
+        let status = response.headers().get("proxy-status").ok_or("no reason")?;
+        assert_eq!(status, &format!("mpquic; error={reason}"), "{what}");
+    }
+    // Who is no user learns nothing but that.
+    let response = ask(&setup, Request::connect("localhost.test:1").body(())?).await?;
+    assert_eq!(response.status(), 407);
+    let schemes = response.headers().get_all("proxy-authenticate").iter();
+    let schemes: Vec<_> = schemes.filter_map(|scheme| scheme.to_str().ok()).collect();
+    assert!(
+        schemes[0].starts_with("Basic ") && schemes[1].starts_with("Bearer "),
+        "{schemes:?}"
+    );
+    Ok(())
+}

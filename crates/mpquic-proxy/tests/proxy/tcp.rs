@@ -1,0 +1,178 @@
+//! TCP connections, from end to end.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mpquic_proxy::Entrance;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::harness::{
+    Setup, TestResult, Told, echo, exchange, loopback, open, pattern, target, within,
+};
+
+/// Says nothing before it has heard the end, and then all of it, backwards.
+async fn reverse(mut stream: TcpStream) -> io::Result<()> {
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).await?;
+    heard.reverse();
+    stream.write_all(&heard).await?;
+    stream.shutdown().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_direction_ends_by_itself() -> TestResult {
+    let told = Arc::new(Told::default());
+    let mut options = open();
+    options.observer = Some(told.clone());
+    let setup = Setup::new(options).await?;
+    setup.until_two_paths().await?;
+    let target = target(reverse).await?;
+    let data = pattern(3_000_000, 1);
+    let mut answer = exchange(setup.forwarded(target).await?, &data).await?;
+    answer.reverse();
+    assert!(answer == data);
+    let is_over = async {
+        while told.0.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the log", is_over).await?;
+    let length = data.len() as u64;
+    let expected = (
+        "CONNECT".to_owned(),
+        target.to_string(),
+        None,
+        200,
+        length,
+        length,
+    );
+    assert_eq!(*told.0.lock().unwrap(), [expected]);
+    let stats = setup.server.stats();
+    assert_eq!((stats.open_tcp, stats.to_targets), (0, length));
+    // Both paths carried some.
+    let paths = setup.connection.path_stats();
+    assert!(
+        paths.iter().all(|path| path.bytes_sent > 100_000),
+        "{paths:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_flows_at_once_do_not_mix() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let target = target(echo).await?;
+    let entrance = setup.listen(Entrance::Tcp(target.into())).await?;
+    let mut flows = tokio::task::JoinSet::new();
+    for number in 0..20 {
+        let address = entrance.address();
+        flows.spawn(async move {
+            let data = pattern(100_000 + 1000 * number as usize, number);
+            let stream = TcpStream::connect(address).await?;
+            let answer = exchange(stream, &data).await?;
+            assert!(answer == data, "{number}");
+            TestResult::Ok(())
+        });
+    }
+    while let Some(flow) = flows.join_next().await {
+        flow??;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reset_of_the_target_is_one_for_the_application() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let target = target(|mut stream: TcpStream| async move {
+        stream.read_u8().await?;
+        stream.set_zero_linger()
+    })
+    .await?;
+    let mut application = setup.forwarded(target).await?;
+    application.write_u8(1).await?;
+    let read = within("reset", application.read_u8()).await?;
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reset_of_the_application_is_one_for_the_target() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let listener = TcpListener::bind(loopback()).await?;
+    let mut application = setup.forwarded(listener.local_addr()?).await?;
+    let (mut target, _) = within("accept", listener.accept()).await??;
+    application.write_u8(1).await?;
+    assert_eq!(within("byte", target.read_u8()).await??, 1);
+    application.set_zero_linger()?;
+    drop(application);
+    let read = within("reset", target.read_u8()).await?;
+    assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    Ok(())
+}
+
+/// Whoever does not read makes the other side wait, not the memory grow, and no other flow wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_stops_its_own_flow_only() -> TestResult {
+    let setup = Setup::with(
+        open(),
+        |_| {},
+        |transport| transport.max_receive_window = 8 << 20,
+    )
+    .await?;
+    let listener = TcpListener::bind(loopback()).await?;
+    let silent = setup.forwarded(listener.local_addr()?).await?;
+    let (mut pouring, _) = within("accept", listener.accept()).await??;
+    let poured = Arc::new(AtomicU64::new(0));
+    let count = poured.clone();
+    tokio::spawn(async move {
+        let piece = vec![0; 64 << 10];
+        while let Ok(written) = pouring.write(&piece).await {
+            count.fetch_add(written as u64, Ordering::Relaxed);
+        }
+    });
+    let until_stopped = async {
+        let mut seen = 0;
+        loop {
+            // An exchange on another flow lasts longer than a step of this one.
+            let target = target(echo).await?;
+            let data = pattern(200_000, 5);
+            assert!(exchange(setup.forwarded(target).await?, &data).await? == data);
+            let now = poured.load(Ordering::Relaxed);
+            if now == seen && now > 0 {
+                return TestResult::Ok(());
+            }
+            seen = now;
+        }
+    };
+    within("standstill", until_stopped).await??;
+    // A window, twice the buffers of two TCP connections in the kernel, and what waits in between.
+    let poured = poured.load(Ordering::Relaxed);
+    assert!(poured < 40 << 20, "{poured} bytes");
+    let memory = setup.connection.stats().memory.total();
+    assert!(memory < 16 << 20, "{memory} bytes");
+    drop(silent);
+    Ok(())
+}
+
+/// A download over two paths goes on over one, without a new connection of either kind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_dies_and_the_download_goes_on() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    setup.until_two_paths().await?;
+    let target = target(|mut stream: TcpStream| async move {
+        stream.write_all(&pattern(20_000_000, 3)).await?;
+        stream.shutdown().await
+    })
+    .await?;
+    let mut application = setup.forwarded(target).await?;
+    let mut begin = vec![0; 2_000_000];
+    within("begin", application.read_exact(&mut begin)).await??;
+    let dying = setup.endpoint.local_addrs()[0];
+    assert!(setup.endpoint.remove_local(dying));
+    let mut rest = Vec::new();
+    within("rest", application.read_to_end(&mut rest)).await??;
+    assert!([begin, rest].concat() == pattern(20_000_000, 3));
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! UDP flows, from end to end.
+
+use std::net::SocketAddr;
+
+use mpquic_proxy::{Entrance, NoFlow};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+
+use crate::harness::{Error, Setup, TestResult, connect, loopback, open, pattern, within};
+
+/// A socket that sends back what it gets.
+async fn echo() -> Result<SocketAddr, Error> {
+    let socket = UdpSocket::bind(loopback()).await?;
+    let address = socket.local_addr()?;
+    tokio::spawn(async move {
+        let mut buffer = vec![0; 65_536];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer).await {
+            socket.send_to(&buffer[..length], from).await?;
+        }
+        TestResult::Ok(())
+    });
+    Ok(address)
+}
+
+async fn ask(socket: &UdpSocket, payload: &[u8]) -> Result<Vec<u8>, Error> {
+    socket.send(payload).await?;
+    let mut buffer = vec![0; 65_536];
+    let length = within("answer", socket.recv(&mut buffer)).await??;
+    buffer.truncate(length);
+    Ok(buffer)
+}
+
+#[tokio::test]
+async fn payloads_go_both_ways_and_senders_are_told_apart() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let entrance = setup.listen(Entrance::Udp(echo().await?.into())).await?;
+    let mut applications = Vec::new();
+    for _ in 0..3 {
+        let socket = UdpSocket::bind(loopback()).await?;
+        socket.connect(entrance.address()).await?;
+        applications.push(socket);
+    }
+    for length in [0, 1, 1000] {
+        for (number, application) in applications.iter().enumerate() {
+            let payload = pattern(length, number as u32);
+            assert_eq!(ask(application, &payload).await?, payload);
+        }
+    }
+    assert_eq!(setup.client.stats().open_udp, 3);
+    assert_eq!(setup.server.stats().open_udp, 3);
+    // What no packet holds is lost, and what comes behind it is not.
+    applications[0].send(&pattern(5000, 9)).await?;
+    assert_eq!(ask(&applications[0], b"small").await?, b"small");
+    assert_eq!(setup.client.stats().dropped_payloads, 1);
+    Ok(())
+}
+
+/// RFC 1928 section 7, byte by byte.
+#[tokio::test]
+async fn socks_associates() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let entrance = setup.listen(Entrance::Socks).await?;
+    let mut control = TcpStream::connect(entrance.address()).await?;
+    control
+        .write_all(b"\x05\x01\x00\x05\x03\x00\x01\0\0\0\0\0\0")
+        .await?;
+    let mut reply = [0; 12];
+    within("reply", control.read_exact(&mut reply)).await??;
+    assert_eq!(reply[..10], *b"\x05\x00\x05\x00\x00\x01\x7f\x00\x00\x01");
+    let port = u16::from_be_bytes([reply[10], reply[11]]);
+    let socket = UdpSocket::bind(loopback()).await?;
+    socket.connect(("127.0.0.1", port)).await?;
+    let [one, two] = [echo().await?, echo().await?];
+    let by_address = [&b"\0\0\0\x01\x7f\0\0\x01"[..], &one.port().to_be_bytes()].concat();
+    let by_name = [
+        &b"\0\0\0\x03\x0elocalhost.test"[..],
+        &two.port().to_be_bytes(),
+    ]
+    .concat();
+    for header in [&by_address, &by_name, &by_address] {
+        let packet = [&header[..], b"payload"].concat();
+        assert_eq!(ask(&socket, &packet).await?, packet);
+    }
+    // Somebody else gets nothing through; a fragment is dropped.
+    let stranger = UdpSocket::bind("127.0.0.4:0").await?;
+    let packet = [&by_address[..], b"stranger"].concat();
+    stranger.send_to(&packet, ("127.0.0.1", port)).await?;
+    let fragment = [b"\0\0\x01", &by_address[3..], b"x"].concat();
+    socket.send(&fragment).await?;
+    let packet = [&by_address[..], b"last"].concat();
+    assert_eq!(ask(&socket, &packet).await?, packet);
+    assert_eq!(setup.server.stats().open_udp, 2);
+    // The association ends with the TCP connection, and so do its flows.
+    drop(control);
+    let ended = async {
+        while setup.server.stats().open_udp > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end", ended).await
+}
+
+/// Applications need not notice that the connection to the proxy was lost and made anew.
+#[tokio::test]
+async fn another_connection_takes_over() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    let entrance = setup.listen(Entrance::Udp(echo().await?.into())).await?;
+    let application = UdpSocket::bind(loopback()).await?;
+    application.connect(entrance.address()).await?;
+    assert_eq!(ask(&application, b"before").await?, b"before");
+    setup.connection.close(0u32.into(), b"");
+    let target = "127.0.0.1:1".parse()?;
+    let lost = async {
+        while setup.client.connect(&target).await.err() != Some(NoFlow::Unconnected) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("loss", lost).await?;
+    assert_eq!(setup.client.stats().open_udp, 0);
+    let _new = connect(&setup.endpoint, setup.address, &setup.client).await?;
+    assert_eq!(ask(&application, b"after").await?, b"after");
+    Ok(())
+}
