@@ -28,7 +28,9 @@ const MAX_BODY: usize = 8 << 10;
 /// Most bytes of the header of a DATA frame.
 const DATA_HEADER: usize = 9;
 
+/// HTTP/3 with one client, and one of its requests.
 type Connected = server::Connection<mpquic_h3::Connection, Bytes>;
+type Request = RequestResolver<mpquic_h3::Connection, Bytes>;
 
 /// Answers the requests of one client until the connection ends, and tells why it did.
 pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
@@ -36,19 +38,34 @@ pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
     let quic = mpquic_h3::Connection::new(session.connection.clone()).max_frame_size(MAX_FIELDS);
     let mut builder = server::builder();
     builder.max_field_section_size(MAX_FIELDS.into());
-    let ended = match builder.build(quic).await {
+    let answer = |request| {
+        let session = session.clone();
+        async move { receive(&session, request).await }
+    };
+    serve_requests(&session.connection, builder.build(quic), answer, draining).await
+}
+
+/// Has each request of a client answered, on a task of its own, until the connection ends, and tells
+/// why it did.
+pub(crate) async fn serve_requests<F: Future<Output = ()> + Send + 'static>(
+    connection: &Connection,
+    begin: impl Future<Output = Result<Connected, ConnectionError>>,
+    answer: impl Fn(Request) -> F,
+    draining: Draining,
+) -> String {
+    let ended = match begin.await {
         Ok(mut connected) => {
-            let ended = accept(&session, &mut connected, draining).await;
+            let ended = accept(connection, &mut connected, answer, draining).await;
             if ended.is_ok() {
                 // The client wants nothing more. It gets the end of the last answer only as long as
                 // the connection is open.
-                session.connection.closed().await;
+                connection.closed().await;
             }
             ended
         }
         Err(error) => Err(error),
     };
-    match (ended, session.connection.close_reason()) {
+    match (ended, connection.close_reason()) {
         (Err(error @ ConnectionError::Local { .. }), _) => error.to_string(),
         (_, Some(reason)) => reason.to_string(),
         (Err(error), None) => error.to_string(),
@@ -58,17 +75,18 @@ pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
 
 /// Accepts requests until the client wants nothing more, or the server is about to end and every
 /// request is answered.
-async fn accept(
-    session: &Arc<QuicSession>,
+async fn accept<F: Future<Output = ()> + Send + 'static>(
+    connection: &Connection,
     connected: &mut Connected,
+    answer: impl Fn(Request) -> F,
     mut draining: Draining,
 ) -> Result<(), ConnectionError> {
     // Every request has one of the senders until its answer has arrived.
     let (open, mut answered) = mpsc::channel::<Infallible>(1);
     let begin = |request| {
-        let (session, open) = (session.clone(), open.clone());
+        let (answered, open) = (answer(request), open.clone());
         tokio::spawn(async move {
-            receive(&session, request).await;
+            answered.await;
             drop(open);
         });
     };
@@ -92,7 +110,7 @@ async fn accept(
     // their way. If there was none yet, h3 names the first one at once.
     connected.shutdown(usize::MAX).await?;
     if !is_first {
-        let round_trip = session.connection.rtt().unwrap_or_default();
+        let round_trip = connection.rtt().unwrap_or_default();
         let over = tokio::time::sleep(round_trip.min(LONGEST_WAIT));
         tokio::pin!(over);
         loop {
@@ -119,12 +137,12 @@ async fn accept(
             _ = answered.recv() => break,
         }
     }
-    session.connection.close(code(Code::H3_NO_ERROR), ENDS);
+    connection.close(code(Code::H3_NO_ERROR), ENDS);
     Ok(())
 }
 
 /// Tells a client that nothing was done for its request, so that it may ask another server.
-async fn reject(request: RequestResolver<mpquic_h3::Connection, Bytes>) {
+async fn reject(request: Request) {
     if let Ok((_, mut stream)) = request.resolve_request().await {
         stream.stop_sending(Code::H3_REQUEST_REJECTED);
         stream.stop_stream(Code::H3_REQUEST_REJECTED);
@@ -132,7 +150,7 @@ async fn reject(request: RequestResolver<mpquic_h3::Connection, Bytes>) {
 }
 
 /// Receives a request and answers it.
-async fn receive(session: &QuicSession, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
+async fn receive(session: &QuicSession, request: Request) {
     let (request, stream) = match session.limits.progress(request.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(StreamError::RemoteTerminate { .. })) => {

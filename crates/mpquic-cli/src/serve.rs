@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use mpquic_core::config::TransportOptions;
-use mpquic_tokio::{Endpoint, Incoming, ServerConfig, VarInt};
+use mpquic_tokio::{Connection, Endpoint, ServerConfig, VarInt};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -190,40 +190,81 @@ impl Service {
 
     /// Serves every client on a task of its own until the endpoint is closed; refuses them once the
     /// end begins.
-    pub(crate) async fn accept(self, endpoint: &Endpoint, mut draining: Draining) {
+    pub(crate) async fn accept(self, endpoint: &Endpoint, draining: Draining) {
+        let retry = self.retry;
         let task = Arc::new(ClientTask {
             source: self.source,
             limits: self.limits,
             drill: self.drill,
             observer: self.observer,
-            failures: Flood::new("connections failed"),
         });
-        let retries = Flood::new("Retry packets sent");
-        loop {
-            let incoming = tokio::select! {
-                incoming = endpoint.accept() => incoming,
-                () = draining.begun() => break,
-            };
-            let Some(incoming) = incoming else {
+        let serve = move |address, connection, draining| {
+            let task = task.clone();
+            async move { task.run(address, connection, draining).await }
+        };
+        accept(endpoint, retry, serve, draining).await;
+    }
+}
+
+/// Serves every client on a task of its own until the endpoint is closed; refuses them once the end
+/// begins.
+pub(crate) async fn accept<F: Future<Output = String> + Send + 'static>(
+    endpoint: &Endpoint,
+    retry: bool,
+    serve: impl Fn(SocketAddr, Connection, Draining) -> F + Clone + Send + 'static,
+    mut draining: Draining,
+) {
+    let retries = Flood::new("Retry packets sent");
+    let failures = Flood::new("connections failed");
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            () = draining.begun() => break,
+        };
+        let Some(incoming) = incoming else {
+            return;
+        };
+        if retry && !incoming.remote_address_validated() {
+            if let Some(client) = incoming.remote_address() {
+                retries.log(format_args!("{client}: sent a Retry"));
+            }
+            // Fails for validated addresses only.
+            let _ = incoming.retry();
+            continue;
+        }
+        let (serve, failures, draining) = (serve.clone(), failures.clone(), draining.clone());
+        tokio::spawn(async move {
+            let Some(address) = incoming.remote_address() else {
+                // Forgotten before its turn came.
                 return;
             };
-            if self.retry && !incoming.remote_address_validated() {
-                if let Some(client) = incoming.remote_address() {
-                    retries.log(format_args!("{client}: sent a Retry"));
+            let connection = match incoming.await {
+                Ok(connection) => connection,
+                Err(error) => {
+                    failures.log(format_args!("{address}: no connection: {error}"));
+                    return;
                 }
-                // Fails for validated addresses only.
-                let _ = incoming.retry();
-                continue;
-            }
-            let (task, draining) = (task.clone(), draining.clone());
-            tokio::spawn(async move { task.run(incoming, draining).await });
-        }
-        // Refusing is no reason to wait.
-        drop(draining);
-        while let Some(incoming) = endpoint.accept().await {
-            incoming.refuse();
-        }
+            };
+            let multipath = match connection.is_multipath() {
+                true => "multipath",
+                false => "no multipath",
+            };
+            tracing::info!("{address}: connected, {multipath}");
+            let reason = serve(address, connection, draining).await;
+            tracing::info!("{address}: {reason}");
+        });
     }
+    // Refusing is no reason to wait.
+    drop(draining);
+    while let Some(incoming) = endpoint.accept().await {
+        incoming.refuse();
+    }
+}
+
+/// Closes a connection of an address that has too many.
+pub(crate) fn turn_away(connection: &Connection) -> String {
+    connection.close(EXCESSIVE_LOAD, b"too many connections from your address");
+    "turned away, its address has too many connections".to_owned()
 }
 
 /// What the tasks of all clients share.
@@ -232,35 +273,13 @@ struct ClientTask {
     limits: Arc<limits::Shared>,
     drill: Vec<Step>,
     observer: Arc<Observer>,
-    failures: Arc<Flood>,
 }
 
 impl ClientTask {
-    async fn run(&self, incoming: Incoming, draining: Draining) {
-        let Some(address) = incoming.remote_address() else {
-            // Forgotten before its turn came.
-            return;
-        };
-        let client = address.to_string();
-        let connection = match incoming.await {
-            Ok(connection) => connection,
-            Err(error) => {
-                let failures = &self.failures;
-                failures.log(format_args!("{client}: no connection: {error}"));
-                return;
-            }
-        };
+    async fn run(&self, address: SocketAddr, connection: Connection, draining: Draining) -> String {
         drill::start(&connection, None, self.drill.clone());
-        let multipath = if connection.is_multipath() {
-            "multipath"
-        } else {
-            "no multipath"
-        };
-        tracing::info!("{client}: connected, {multipath}");
         let Some(limits) = limits::Client::new(self.limits.clone(), address.ip()) else {
-            tracing::info!("{client}: turned away, its address has too many connections");
-            connection.close(EXCESSIVE_LOAD, b"too many connections from your address");
-            return;
+            return turn_away(&connection);
         };
         let _observed = self.observer.on_connection(&connection);
         let protocol = connection.handshake_data().and_then(|data| data.protocol);
@@ -275,15 +294,14 @@ impl ClientTask {
             connection,
         };
         let is = |alpn: Alpn| protocol.as_deref() == Some(alpn.bytes());
-        let reason = if is(Alpn::H3) {
+        if is(Alpn::H3) {
             http_server::serve(session, draining).await
         } else if is(Alpn::Perf) {
             perf_server::serve(session, draining).await
         } else {
             // TLS lets no client in that speaks none of our protocols.
             hq::serve(session, draining).await.to_string()
-        };
-        tracing::info!("{client}: {reason}");
+        }
     }
 }
 
