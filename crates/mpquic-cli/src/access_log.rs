@@ -31,6 +31,9 @@ pub(crate) struct Entry {
     #[serde(serialize_with = "iso")]
     pub(crate) time: SystemTime,
     pub(crate) client: IpAddr,
+    /// Absent if nobody had to say who they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
     pub(crate) method: String,
     /// The path, with the query.
     pub(crate) target: String,
@@ -129,8 +132,9 @@ fn line(entry: &Entry, format: Format) -> String {
                 .status
                 .map_or("-".to_owned(), |status| status.to_string());
             format!(
-                "{} - - [{}] \"{} {} {}\" {status} {}",
+                "{} - {} [{}] \"{} {} {}\" {status} {}",
                 entry.client,
+                quoted(entry.user.as_deref().unwrap_or("-")),
                 common_date(entry.time),
                 quoted(&entry.method),
                 quoted(&entry.target),
@@ -188,6 +192,7 @@ mod tests {
         Entry {
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777),
             client: "192.0.2.1".parse().unwrap(),
+            user: None,
             method: "GET".to_owned(),
             target: target.to_owned(),
             protocol: "HTTP/3",

@@ -17,6 +17,7 @@ use crate::options::{Alpn, Policy, parse_url};
 use crate::paths::Paths;
 use crate::perf_args::Perf;
 use crate::preference::Preference;
+use crate::proxy_args::Proxy;
 use crate::put::Put;
 use crate::rate::{Limit, Rate};
 use crate::reach::{Patience, Reach};
@@ -45,6 +46,8 @@ pub(crate) enum Command {
     Put(Put),
     Perf(Perf),
     Paths(Paths),
+    #[command(subcommand)]
+    Proxy(Proxy),
     Demo(Demo),
     Lab(mpquic_lab::Lab),
     /// List the built-in packet schedulers, with their sources

@@ -122,6 +122,7 @@ impl Session {
         self.observer.on_request(Entry {
             time: clock::time_of_day(),
             client: self.client,
+            user: None,
             method: over.method.to_owned(),
             target: over.target.to_owned(),
             protocol: over.protocol,

@@ -12,6 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use crate::proxy_args::Proxy;
 use crate::signals::Signals;
 
 mod access_log;
@@ -66,6 +67,9 @@ mod perf_stream;
 mod preference;
 mod progress;
 mod protocol;
+mod proxy_args;
+mod proxy_client;
+mod proxy_server;
 mod put;
 mod rate;
 mod rate_limit;
@@ -96,7 +100,7 @@ const FAREWELL: Duration = Duration::from_millis(100);
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let default_log = match cli.command {
-        Command::Serve(_) => Targets::new()
+        Command::Serve(_) | Command::Proxy(_) => Targets::new()
             .with_default(LevelFilter::WARN)
             .with_target("mpquic", LevelFilter::INFO),
         _ => Targets::new().with_default(LevelFilter::ERROR),
@@ -124,6 +128,8 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Serve(args) => serve::run(args).await,
             Command::Get(args) => until_interrupted(get::run(args)).await,
             Command::Put(args) => until_interrupted(put::run(args)).await,
+            Command::Proxy(Proxy::Server(args)) => proxy_server::run(args).await,
+            Command::Proxy(Proxy::Client(args)) => until_interrupted(proxy_client::run(args)).await,
             Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,

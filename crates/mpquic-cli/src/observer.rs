@@ -14,7 +14,7 @@ use crate::perf_latency::nearest_rank;
 use crate::report::state_name;
 
 /// Methods with figures of their own: there must be few, and clients may send any.
-const METHODS: [&str; 4] = ["GET", "HEAD", "PUT", "MKCOL"];
+const METHODS: [&str; 6] = ["GET", "HEAD", "PUT", "MKCOL", "CONNECT", "CONNECT-UDP"];
 /// Which part of the paths has a round trip that is no longer.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 1.0];
 
@@ -233,21 +233,21 @@ impl Observer {
 
 /// Families of figures, one after the other. No label has a character that needs an escape.
 #[derive(Debug, Default)]
-struct Text(String, &'static str);
+pub(crate) struct Text(pub(crate) String, &'static str);
 
 impl Text {
-    fn family(&mut self, name: &'static str, kind: &str, help: &str) {
+    pub(crate) fn family(&mut self, name: &'static str, kind: &str, help: &str) {
         self.1 = name;
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
     /// A family of one figure.
-    fn figure(&mut self, name: &'static str, kind: &str, help: &str, value: u64) {
+    pub(crate) fn figure(&mut self, name: &'static str, kind: &str, help: &str, value: u64) {
         self.family(name, kind, help);
         self.sample("", value as f64);
     }
 
-    fn sample(&mut self, labels: &str, value: f64) {
+    pub(crate) fn sample(&mut self, labels: &str, value: f64) {
         let _ = writeln!(self.0, "{}{labels} {value}", self.1);
     }
 }

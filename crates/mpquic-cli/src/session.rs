@@ -116,6 +116,15 @@ impl Session {
 impl<'a> Sessions<'a> {
     /// Fails if the options are unusable, such as a bad certificate, before anything is fetched.
     pub(crate) fn new(args: &'a Reach, purpose: Purpose<'a>) -> Result<Self, Failure> {
+        Self::with(args, purpose, |_| {})
+    }
+
+    /// The same, over a transport that is adapted.
+    pub(crate) fn with(
+        args: &'a Reach,
+        purpose: Purpose<'a>,
+        adapt: impl FnOnce(&mut TransportOptions),
+    ) -> Result<Self, Failure> {
         backup::check(args, "--backup", purpose.backup)?;
         let priced: Vec<_> = purpose.costs.iter().map(|cost| cost.from.clone()).collect();
         backup::check(args, "--cost", &priced)?;
@@ -139,6 +148,7 @@ impl<'a> Sessions<'a> {
         }
         transport.keep_alive_interval = Some(KEEP_ALIVE);
         transport.max_handshake_duration = Duration::from_secs(args.connect_timeout);
+        adapt(&mut transport);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
         let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))

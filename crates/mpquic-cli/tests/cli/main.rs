@@ -12,6 +12,7 @@ mod manual;
 mod operating;
 mod paths;
 mod perf;
+mod proxy;
 mod put;
 mod rate;
 mod resume;

@@ -200,7 +200,7 @@ pub(crate) const CRATES: &[Row] = &[
     ("mpquic-proxy", "mpquic_h3 mpquic_tokio"),
     (
         "mpquic-cli",
-        "mpquic_cc mpquic_core mpquic_h3 mpquic_lab mpquic_lb mpquic_qlog mpquic_sched mpquic_tokio",
+        "mpquic_cc mpquic_core mpquic_h3 mpquic_lab mpquic_lb mpquic_proxy mpquic_qlog mpquic_sched mpquic_tokio",
     ),
 ];
 

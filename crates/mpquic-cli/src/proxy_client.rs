@@ -1,0 +1,112 @@
+//! `mpquic proxy client`.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
+
+use crate::clock;
+use crate::failure::{Cause, Failure};
+use crate::options::Alpn;
+use crate::proxy_args::{Forward, ProxyClient, read_credentials};
+use crate::retry::Retry;
+use crate::session::{Purpose, Sessions};
+
+/// Where SOCKS is if no entrance is asked for.
+const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+/// Requests that a proxy may begin: none.
+const NO_FLOWS: u32 = 0;
+/// It is tried for ever to get a connection back.
+const FOR_EVER: Duration = Duration::from_secs(u32::MAX as u64);
+
+/// Runs until it is dropped, or the proxy is not the right one.
+pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
+    let purpose = Purpose {
+        urls: std::slice::from_ref(&args.url),
+        alpn: &[Alpn::H3],
+        early_data: false,
+        quiet: false,
+        datagrams: true,
+        rate: None,
+        backup: &args.preference.backup,
+        weights: &[],
+        costs: &args.preference.cost,
+    };
+    let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
+    let sessions = Sessions::with(&args.reach, purpose, adapt)?;
+    let client = Client::new(options(&args)?);
+    let _entrances = open(&args, &client).await?;
+    let mut retry = Retry::new(FOR_EVER, clock::now());
+    let mut advanced = clock::now();
+    loop {
+        match sessions.connection(&args.url).await {
+            Ok(connected) => {
+                let connection = connected.connection;
+                tracing::info!("connected to {}", args.url);
+                let ended = client.run(connection.clone()).await;
+                let reason = match (connection.close_reason(), ended) {
+                    (Some(reason), _) => reason.to_string(),
+                    (None, Ok(error) | Err(error)) => error.to_string(),
+                };
+                sessions.give_up().await;
+                tracing::warn!("the connection to the proxy is lost: {reason}; trying again");
+                advanced = clock::now();
+            }
+            // Another time it would be no better.
+            Err(failure) if matches!(failure.cause(), None | Some(Cause::Trust | Cause::File)) => {
+                return Err(failure);
+            }
+            Err(failure) => tracing::warn!("{}; trying again", failure.message()),
+        }
+        let pause = retry.next(advanced, clock::now());
+        tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
+    }
+}
+
+fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
+    let authority = args.url.authority().cloned();
+    let authority = authority.ok_or_else(|| Failure::usage("the URL names no host"))?;
+    let mut options = ClientOptions::new(authority);
+    if let Some(path) = &args.credentials {
+        let mut credentials = read_credentials(path)?;
+        options.credential = credentials.pop();
+        if !credentials.is_empty() {
+            let message = format!("--credentials {}: more than one line", path.display());
+            return Err(Failure::usage(message));
+        }
+    }
+    options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
+    options.udp_idle = Duration::from_secs(args.idle.udp_idle);
+    Ok(options)
+}
+
+/// Opens the entrances, and tells where they are.
+async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Failure> {
+    let socks = args.socks.iter().map(|address| (Entrance::Socks, *address));
+    let http = args.http.iter().map(|address| (Entrance::Http, *address));
+    let forwards = args.forward.iter().cloned();
+    let forwards = forwards.map(|Forward { entrance, listen }| (entrance, listen));
+    let mut wanted: Vec<_> = socks.chain(http).chain(forwards).collect();
+    if wanted.is_empty() {
+        wanted.push((Entrance::Socks, DEFAULT));
+    }
+    let mut open = Vec::new();
+    for (entrance, address) in wanted {
+        let kind = match &entrance {
+            Entrance::Socks => "socks".to_owned(),
+            Entrance::Http => "http".to_owned(),
+            Entrance::Tcp(target) => format!("tcp to {target}"),
+            Entrance::Udp(target) => format!("udp to {target}"),
+        };
+        let listener = client.listen(entrance, address).await.map_err(|error| {
+            Failure::other(format!("cannot listen on {address} for {kind}: {error}"))
+        })?;
+        let address = listener.address();
+        println!("{kind} on {address}");
+        if !address.ip().is_loopback() {
+            tracing::warn!("whoever reaches {address} can use the proxy in your name");
+        }
+        open.push(listener);
+    }
+    Ok(open)
+}

@@ -1,0 +1,140 @@
+//! `mpquic proxy server`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_proxy::{Access, Credentials, MAX_FIELDS, Observe, Over, Rules, Server, ServerOptions};
+
+use crate::access_log::Entry;
+use crate::addresses::{AddressLimits, Addresses};
+use crate::clock;
+use crate::failure::Failure;
+use crate::http_server::serve_requests;
+use crate::observer::{Observer, Text};
+use crate::options::Alpn;
+use crate::proxy_args::{ProxyServer, read_credentials};
+use crate::serve;
+
+/// Streams that a client may have open beside its flows: requests that are refused.
+const SPARE: u32 = 16;
+
+/// Tells the observer of the tool, which is there once the server listens.
+#[derive(Default)]
+struct Report(std::sync::OnceLock<Arc<Observer>>);
+
+impl Observe for Report {
+    fn on_over(&self, over: &Over<'_>) {
+        let Some(observer) = self.0.get() else {
+            return;
+        };
+        let status = over.status.as_u16();
+        let user = over.user.unwrap_or("anybody");
+        let (target, sent) = (over.target.escape_debug(), over.sent);
+        let received = over.received;
+        tracing::info!(
+            "{} {target} for {user}: {status}, {sent} bytes to the client, {received} from it",
+            over.method
+        );
+        observer.on_request(Entry {
+            time: clock::time_of_day(),
+            client: over.client,
+            user: over.user.map(str::to_owned),
+            method: over.method.to_owned(),
+            target: over.target.to_owned(),
+            protocol: "HTTP/3",
+            status: Some(status),
+            bytes: sent,
+            seconds: over.duration,
+        });
+    }
+}
+
+/// Runs until interrupted, and then until open flows have ended.
+pub(crate) async fn run(args: ProxyServer) -> Result<(), Failure> {
+    let report = Arc::new(Report::default());
+    let proxy = Server::new(options(&args, report.clone())?);
+    let listening = &args.listening;
+    let mut transport = listening.connections.transport(listening.max_paths)?;
+    mpquic_proxy::adapt(&mut transport, args.max_flows.saturating_add(SPARE));
+    let watched = proxy.clone();
+    let figures = Arc::new(move || figures(&watched));
+    let alpn = [Alpn::H3.bytes()];
+    let started = listening.start(&alpn, transport, args.max_connections, Some(figures));
+    let (server, draining) = started.await?;
+    let _ = report.0.set(server.observer.clone());
+    if let Some(fingerprint) = server.fingerprint {
+        let port = server.port();
+        eprintln!(
+            "The certificate is self-signed. Use it with:\n  mpquic proxy client --pin {fingerprint} https://HOST:{port}"
+        );
+    }
+    let addresses = Addresses::new(AddressLimits {
+        connections: Some(args.max_client_connections),
+        ..AddressLimits::default()
+    });
+    let observer = server.observer.clone();
+    let serve = move |address: std::net::SocketAddr, connection, draining| {
+        let (addresses, observer, proxy) = (addresses.clone(), observer.clone(), proxy.clone());
+        async move {
+            let Some(_counted) = addresses.connect(address.ip()) else {
+                return serve::turn_away(&connection);
+            };
+            let _observed = observer.on_connection(&connection);
+            let requests = proxy.connection(&connection);
+            let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
+            let http = Server::http();
+            let answer = |request| {
+                let requests = requests.clone();
+                async move { requests.answer(request).await }
+            };
+            serve_requests(&connection, http.build(quic), answer, draining).await
+        }
+    };
+    let endpoint = server.endpoint.clone();
+    let serving = serve::accept(&endpoint, listening.retry, serve, draining);
+    let limit = Duration::from_secs(args.drain_timeout);
+    server.run(serving, limit).await;
+    Ok(())
+}
+
+fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {
+    let access = match &args.credentials {
+        Some(path) => Access::Users(Credentials::new(read_credentials(path)?)),
+        None => Access::Anybody,
+    };
+    let mut options = ServerOptions::new(access);
+    options.rules = Rules {
+        allow: args.allow.clone(),
+        deny: args.deny.clone(),
+        only_allowed: args.only_allowed,
+    };
+    options.max_flows = args.max_flows as usize;
+    options.flows_per_second = args.max_new_flows;
+    options.connect_timeout = Duration::from_secs(args.target_timeout);
+    options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
+    options.udp_idle = Duration::from_secs(args.idle.udp_idle);
+    options.observer = Some(observer);
+    Ok(options)
+}
+
+/// The proxy's own figures, in the text format of Prometheus.
+fn figures(proxy: &Server) -> String {
+    let stats = proxy.stats();
+    let mut text = Text::default();
+    text.family("mpquic_proxy_flows", "gauge", "Open flows to targets.");
+    for (kind, count) in [("tcp", stats.open_tcp), ("udp", stats.open_udp)] {
+        text.sample(&format!("{{kind=\"{kind}\"}}"), count as f64);
+    }
+    let help = "Payload bytes of flows that are over.";
+    text.family("mpquic_proxy_bytes_total", "counter", help);
+    for (direction, count) in [
+        ("to_targets", stats.to_targets),
+        ("from_targets", stats.from_targets),
+    ] {
+        text.sample(&format!("{{direction=\"{direction}\"}}"), count as f64);
+    }
+    let help = "UDP payloads that were too large for the paths, or had no room.";
+    let name = "mpquic_proxy_dropped_payloads_total";
+    text.figure(name, "counter", help, stats.dropped_payloads);
+    text.0
+}

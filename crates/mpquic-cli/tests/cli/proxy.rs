@@ -1,0 +1,176 @@
+//! `mpquic proxy`: other programs' connections through both commands.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Stdio};
+
+use crate::{Server, assert_exit, mpquic, run, stderr, wait_until};
+
+/// `mpquic proxy client`, killed when dropped.
+struct Client {
+    child: Child,
+    /// Where its entrances are, in the order of its lines.
+    entrances: Vec<SocketAddr>,
+}
+
+impl Client {
+    fn start(server: &Server, entrances: usize, more: &[&str]) -> Self {
+        let url = server.url("");
+        let fixed = ["proxy", "client", &url, "--pin", &server.pin];
+        let paths = ["--local", "127.0.0.2", "--local", "127.0.0.3"];
+        let mut child = mpquic(&[&fixed[..], &paths, more].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let entrances = lines.take(entrances).map(|line| {
+            let line = line.unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        });
+        let entrances = entrances.collect();
+        Self { child, entrances }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Says back all that it hears, once that has ended.
+fn target() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut heard = Vec::new();
+            if stream.read_to_end(&mut heard).is_ok() {
+                let _ = stream.write_all(&heard);
+            }
+        }
+    });
+    address
+}
+
+/// What comes back for these bytes and their end.
+fn exchange(entrance: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(entrance).unwrap();
+    stream.write_all(bytes).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+#[test]
+fn programs_reach_targets_and_the_server_tells_who_did() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    fs::write(at("users"), "basic alice:secret\nbasic bob:secret\n").unwrap();
+    fs::write(at("me"), "basic alice:secret\n").unwrap();
+    let (users, log) = (at("users"), at("log"));
+    let server = [
+        "proxy",
+        "server",
+        "--listen",
+        "127.0.0.1:0",
+        "--allow",
+        "127.0.0.0/8",
+    ];
+    let more = [
+        "--credentials",
+        &users,
+        "--access-log",
+        &log,
+        "--metrics",
+        "127.0.0.1:0",
+    ];
+    let server = Server::launch(&[&server[..], &more].concat());
+    let target = target();
+    let forward = format!("127.0.0.1:0:{target}");
+    let entrances = ["--http", "0", "-L", &forward];
+    let client = Client::start(
+        &server,
+        2,
+        &[&entrances[..], &["--credentials", &at("me")]].concat(),
+    );
+    // The entrances are there before the connection to the proxy.
+    wait_until("an answer", || {
+        exchange(client.entrances[1], b"hello") == b"hello"
+    });
+    let ask = format!("CONNECT {target} HTTP/1.1\r\n\r\nhello");
+    let answer = exchange(client.entrances[0], ask.as_bytes());
+    assert!(
+        answer.ends_with(b"\r\n\r\nhello"),
+        "{}",
+        answer.escape_ascii()
+    );
+
+    // Another client shows nothing.
+    let stranger = Client::start(&server, 1, &["--http", "0"]);
+    wait_until("a refusal", || {
+        exchange(stranger.entrances[0], ask.as_bytes()).starts_with(b"HTTP/1.1 502")
+    });
+    let lines = || fs::read_to_string(&log).unwrap_or_default();
+    let expected = [
+        format!(" - alice [{{}}] \"CONNECT {target} HTTP/3\" 200 5"),
+        format!(" - - [{{}}] \"CONNECT {target} HTTP/3\" 407 0"),
+    ];
+    for line in expected {
+        let (begin, end) = line.split_once("{}").unwrap();
+        wait_until(&line, || {
+            lines()
+                .lines()
+                .any(|line| line.contains(begin) && line.ends_with(end))
+        });
+    }
+    let metrics = server.lines.iter();
+    let metrics = metrics.filter_map(|line| line.strip_prefix("metrics on http://"));
+    let metrics = metrics
+        .filter_map(|line| line.strip_suffix("/metrics"))
+        .next()
+        .unwrap();
+    let mut stream = TcpStream::connect(metrics).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut figures = String::new();
+    stream.read_to_string(&mut figures).unwrap();
+    for figure in [
+        "mpquic_proxy_flows{kind=\"tcp\"} 0\n",
+        "method=\"CONNECT\",status=\"407\"}",
+        "mpquic_proxy_bytes_total{direction=\"to_targets\"} ",
+    ] {
+        assert!(figures.contains(figure), "{figure}\n{figures}");
+    }
+}
+
+#[test]
+fn nobody_runs_an_open_proxy_by_mistake() {
+    let output = run(&["proxy", "server", "--listen", "127.0.0.1:0"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("--credentials"), "{output:?}");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("users");
+    fs::write(&path, "alice:secret\n").unwrap();
+    let path = path.to_str().unwrap();
+    for (more, code, told) in [
+        (&["--credentials", path][..], 2, "line 1"),
+        (&["--credentials", "/nowhere/users"], 3, "/nowhere/users"),
+        (&["--open", "--allow", "10.0.0.0/33"], 2, "--allow"),
+    ] {
+        let output = run(&[&["proxy", "server", "--listen", "127.0.0.1:0"], more].concat());
+        assert_exit(&output, code);
+        let told_us = stderr(&output);
+        assert!(
+            told_us.contains(told) && !told_us.contains("secret"),
+            "{output:?}"
+        );
+    }
+    let output = run(&["proxy", "client", "https://127.0.0.1:1", "-L", "80:a"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("PORT:HOST:PORT"), "{output:?}");
+}
