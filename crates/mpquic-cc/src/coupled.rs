@@ -7,6 +7,7 @@ use std::time::Instant;
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
 use mpquic_core::{PathId, PathMap};
 
+use crate::careful_resume::{Found, Resumable};
 use crate::window::{Reaction, Window};
 
 /// The factor by which a loss reduces the window, unless the algorithm has its own.
@@ -171,6 +172,16 @@ impl<C: Coupling> Coupled<C> {
         Members {
             paths: &self.paths,
             assumed: &[],
+        }
+    }
+}
+
+impl<C: Coupling> Resumable for Coupled<C> {
+    const TOLERATED_LOSS: f64 = 0.0;
+
+    fn adopt(&mut self, path: PathId, found: Found) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.window.adopt(found);
         }
     }
 }

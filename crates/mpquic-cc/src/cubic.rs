@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 
+use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use crate::window::{Reaction, Window};
 
@@ -167,6 +168,10 @@ impl PathController for Cubic {
                 self.skip_until(event.now);
             }
         }
+    }
+
+    fn adopt(&mut self, found: Found) {
+        self.window.adopt(found);
     }
 
     fn limits(&self) -> PathLimits {

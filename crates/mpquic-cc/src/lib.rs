@@ -18,6 +18,9 @@
 //!
 //! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
 //! bottleneck's queue overflows, and reduce their windows proportionally (RFC 9937).
+//!
+//! [`by_name`] and [`default`](default()) wrap each in [`CarefulResume`]: paths that an earlier
+//! connection knew start quicker (RFC 9959).
 
 use std::sync::Arc;
 
@@ -26,6 +29,7 @@ use thiserror::Error;
 
 mod balia;
 mod bbr;
+mod careful_resume;
 mod coupled;
 mod coupled_bbr;
 mod cubic;
@@ -45,6 +49,7 @@ mod testing_link;
 
 pub use balia::Balia;
 pub use bbr::Bbr;
+pub use careful_resume::{CarefulResume, Found, Resumable};
 pub use coupled::Coupled;
 pub use coupled_bbr::CoupledBbr;
 pub use cubic::Cubic;
@@ -75,56 +80,56 @@ static CONTROLLERS: [ControllerInfo; 8] = [
         description: "BBR on each path, coupled where paths share a bottleneck: one fair share there, full speed elsewhere (the default)",
         source: "mpquic; draft-ietf-ccwg-bbr-06, detection in the spirit of RFC 8382",
         single_path: "bbr",
-        make: || Box::new(CoupledBbr::default()),
+        make: || Box::new(CarefulResume::<CoupledBbr>::default()),
     },
     ControllerInfo {
         name: "olia",
         description: "coupled: one fair share of a common bottleneck, better paths favoured; by loss",
         source: "Khalili et al., \"MPTCP Is Not Pareto-Optimal\", CoNEXT 2012",
         single_path: "newreno",
-        make: || Box::new(Olia::default()),
+        make: || Box::new(CarefulResume::<Olia>::default()),
     },
     ControllerInfo {
         name: "lia",
         description: "coupled: as fast as one flow on the best path, every path in use",
         source: "RFC 6356",
         single_path: "newreno",
-        make: || Box::new(Lia::default()),
+        make: || Box::new(CarefulResume::<Lia>::default()),
     },
     ControllerInfo {
         name: "balia",
         description: "coupled: a compromise between lia and olia, friendly and quick to follow changes",
         source: "Peng et al., \"Multipath TCP: Analysis, Design, and Implementation\", IEEE/ACM ToN 2016",
         single_path: "newreno",
-        make: || Box::new(Balia::default()),
+        make: || Box::new(CarefulResume::<Balia>::default()),
     },
     ControllerInfo {
         name: "wvegas",
         description: "coupled, by delay: short queues; gives way to loss-based flows",
         source: "Cao et al., \"Delay-Based Congestion Control for Multipath TCP\", ICNP 2012",
         single_path: "wvegas",
-        make: || Box::new(Wvegas::default()),
+        make: || Box::new(CarefulResume::<Wvegas>::default()),
     },
     ControllerInfo {
         name: "cubic",
         description: "CUBIC on each path, every path a fair share of its own",
         source: "RFC 9438",
         single_path: "cubic",
-        make: || Box::new(Uncoupled::<Cubic>::default()),
+        make: || Box::new(CarefulResume::<Uncoupled<Cubic>>::default()),
     },
     ControllerInfo {
         name: "bbr",
         description: "BBRv3 on each path: by rate, not loss; every path a fair share of its own",
         source: "draft-ietf-ccwg-bbr-06",
         single_path: "bbr",
-        make: || Box::new(Uncoupled::<Bbr>::default()),
+        make: || Box::new(CarefulResume::<Uncoupled<Bbr>>::default()),
     },
     ControllerInfo {
         name: "newreno",
         description: "NewReno on each path, every path a fair share of its own",
         source: "RFC 9002 section 7",
         single_path: "newreno",
-        make: || Box::new(Uncoupled::<NewReno>::default()),
+        make: || Box::new(CarefulResume::<Uncoupled<NewReno>>::default()),
     },
 ];
 

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use mpquic_core::congestion::{Acked, CongestionEvent, Sent};
 
+use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use crate::window::Window;
 
@@ -42,6 +43,10 @@ impl PathController for NewReno {
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
         self.window.on_congestion_event(event, LOSS_FACTOR);
+    }
+
+    fn adopt(&mut self, found: Found) {
+        self.window.adopt(found);
     }
 
     fn limits(&self) -> PathLimits {

@@ -6,6 +6,8 @@ use std::time::Instant;
 use mpquic_core::congestion::{Acked, CongestionEvent, Controller, Sent};
 use mpquic_core::{PathId, PathMap};
 
+use crate::careful_resume::{Found, Resumable};
+
 /// What a path's controller allows it to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,6 +90,12 @@ pub trait PathController: fmt::Debug + Send {
     fn on_ack(&mut self, ack: &Acked);
     /// Loss, ECN-CE, persistent congestion, or a loss that proved spurious.
     fn on_congestion_event(&mut self, event: &CongestionEvent);
+    /// Share of losses, 0 to 1, up to which the algorithm sees no congestion when it starts.
+    const TOLERATED_LOSS: f64 = 0.0;
+    /// Goes on with what [`CarefulResume`](crate::CarefulResume) found.
+    fn adopt(&mut self, found: Found) {
+        let _ = found;
+    }
     /// What the path is allowed to send now.
     fn limits(&self) -> PathLimits;
     /// Bytes of memory in lists that grow with the traffic.
@@ -118,6 +126,16 @@ impl<C> Default for Uncoupled<C> {
 impl<C: PathController> Uncoupled<C> {
     fn limits(&self, path: PathId) -> Option<PathLimits> {
         self.paths.get(path).map(C::limits)
+    }
+}
+
+impl<C: PathController> Resumable for Uncoupled<C> {
+    const TOLERATED_LOSS: f64 = C::TOLERATED_LOSS;
+
+    fn adopt(&mut self, path: PathId, found: Found) {
+        if let Some(controller) = self.paths.get_mut(path) {
+            controller.adopt(found);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use mpquic_core::congestion::{Acked, CongestionEvent, CongestionKind, Sent};
 
+use crate::careful_resume::Found;
 use crate::prr::RateReduction;
 use crate::slow_start::{SlowStart, Step};
 use crate::uncoupled::PathLimits;
@@ -229,6 +230,26 @@ impl Window {
         self.recovering = false;
         self.reduction = None;
         Reaction::Restored
+    }
+
+    /// Goes on with what resuming found (RFC 9959 section 3).
+    pub(crate) fn adopt(&mut self, found: Found) {
+        match found {
+            Found::AtLeast(bytes) => self.bytes = self.bytes.max(bytes as f64),
+            Found::TooMuch { window, now } => {
+                self.set(window as f64);
+                self.slow_start_threshold = self.bytes;
+                // What left before counts neither for growth nor as another loss.
+                self.recovery_start = Some(now);
+                self.recovering = true;
+                self.reduction = None;
+                self.snapshot = None;
+            }
+            Found::Arrived(bytes) => {
+                let half = (bytes as f64 / 2.0).max(self.minimum());
+                self.slow_start_threshold = self.slow_start_threshold.max(half);
+            }
+        }
     }
 
     /// Sets the window, keeping it at or above the minimum.

@@ -52,6 +52,10 @@ pub(crate) struct Policy {
     /// Congestion controller; `mpquic controllers` lists them
     #[arg(long, value_name = "NAME", default_value = "coupled-bbr", value_parser = parse_controller)]
     pub(crate) cc: Controller,
+    /// Start each path as if no earlier connection had used it; otherwise one that carried data in the
+    /// last hour starts quicker (Careful Resume, RFC 9959)
+    #[arg(long)]
+    pub(crate) no_path_memory: bool,
 }
 
 /// Bytes of DATAGRAMs that may wait to be read, for those who read them.
@@ -61,6 +65,9 @@ impl Policy {
     pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
         let mut transport = TransportOptions::new(self.scheduler.0.clone(), self.cc.0.clone());
         transport.max_concurrent_paths = max_paths;
+        if self.no_path_memory {
+            transport.path_memory = None;
+        }
         // Most read no DATAGRAMs, so peers need not send any.
         transport.datagram_receive_buffer = None;
         transport

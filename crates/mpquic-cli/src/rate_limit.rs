@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mpquic_core::PathId;
 use mpquic_core::congestion::{
-    Acked, CongestionEvent, Controller, ControllerFactory, Sent, factory,
+    Acked, CongestionEvent, Controller, ControllerFactory, ResumePhase, SavedPath, Sent, factory,
 };
 
 /// Makes controllers like those of `inner` that send at most `bytes_per_second` on each path.
@@ -35,6 +35,14 @@ impl Controller for Limited {
 
     fn on_path_closed(&mut self, path: PathId) {
         self.inner.on_path_closed(path);
+    }
+
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+        self.inner.resume(path, now, saved);
+    }
+
+    fn resume_phase(&self, path: PathId) -> ResumePhase {
+        self.inner.resume_phase(path)
     }
 
     fn on_mtu_update(&mut self, path: PathId, mtu: u16) {

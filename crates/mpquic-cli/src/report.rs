@@ -61,6 +61,12 @@ pub(crate) struct PathReport {
     /// Congestion window, bytes.
     pub(crate) cwnd: u64,
     pub(crate) state: &'static str,
+    /// It started with what an earlier connection learnt of it (RFC 9959).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) resumed: bool,
+    /// That was too much.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) resume_failed: bool,
 }
 
 /// A reading of the counters of a connection.
@@ -116,6 +122,8 @@ pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport
             lost: since(|path| path.packets_lost),
             cwnd: path.window,
             state: state_name(path.state),
+            resumed: path.resumption.used,
+            resume_failed: path.resumption.retreated,
         }
     };
     after.iter().map(report).collect()
@@ -240,6 +248,8 @@ mod tests {
             lost: 0,
             cwnd: 12_000,
             state: "active",
+            resumed: false,
+            resume_failed: false,
         };
         let report = Report {
             url: "https://a/b".into(),

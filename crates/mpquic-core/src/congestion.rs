@@ -195,6 +195,32 @@ impl CongestionEvent {
 /// Larger windows are treated as this, bytes.
 pub const MAX_WINDOW: u64 = 1 << 32;
 
+/// What a path could carry at some time (RFC 9959 section 3, `saved_cwnd` and `saved_rtt`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SavedPath {
+    /// Bytes that it delivered in a round trip without queues.
+    pub window: u64,
+    /// That round trip, acknowledgements on the same path.
+    pub rtt: Duration,
+}
+
+/// How far a path is with the use of what is known of an earlier connection (Careful Resume, RFC 9959
+/// section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResumePhase {
+    /// It starts as any path does, and checks that it is the one that is remembered.
+    Reconnaissance,
+    /// For a round trip, it sends half of what is remembered.
+    Unvalidated,
+    /// It waits for the acknowledgements of that.
+    Validating,
+    /// That was too much: it sends half of what arrived.
+    SafeRetreat,
+    /// It is over, or was not begun.
+    Normal,
+}
+
 /// Congestion control for all paths of one connection.
 ///
 /// All sizes are bytes of UDP payload. Methods are never called for a path before
@@ -285,6 +311,17 @@ pub trait Controller: fmt::Debug + Send {
     fn on_path_opened(&mut self, path: PathId, now: Instant, mtu: u16);
     /// The path is gone.
     fn on_path_closed(&mut self, path: PathId);
+    /// What a path between the same addresses could carry not long ago; called at most once after
+    /// `on_path_opened`, before anything is acknowledged. A controller that follows RFC 9959 may start
+    /// with it; to do nothing is right as well.
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+        let _ = (path, now, saved);
+    }
+    /// How far it is with that.
+    fn resume_phase(&self, path: PathId) -> ResumePhase {
+        let _ = path;
+        ResumePhase::Normal
+    }
     /// The path's maximum datagram size changed.
     fn on_mtu_update(&mut self, path: PathId, mtu: u16);
     /// A packet that counts as in flight was sent.

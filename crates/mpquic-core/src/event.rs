@@ -7,6 +7,7 @@ use bytes::BytesMut;
 use quinn_proto::{ConnectionId, EcnCodepoint};
 use thiserror::Error;
 
+use crate::congestion::ResumePhase;
 use crate::error::{ConnectionError, TransportErrorCode};
 use crate::ids::{FourTuple, PathId, PathStatus};
 use crate::memory::MemoryUse;
@@ -276,6 +277,31 @@ pub struct PathStats {
     pub congestion_events: u64,
     /// Probe timeouts.
     pub probe_timeouts: u64,
+    /// What came of what an earlier connection learnt of it.
+    pub resumption: Resumption,
+}
+
+/// The use of what an earlier connection learnt of a path (Careful Resume, RFC 9959).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Resumption {
+    /// How far it is.
+    pub phase: ResumePhase,
+    /// It was used: the path has left, or left, the Reconnaissance Phase for the Unvalidated one.
+    pub used: bool,
+    /// It was too much, and was forgotten.
+    pub retreated: bool,
+}
+
+impl Default for Resumption {
+    /// Nothing is remembered.
+    fn default() -> Self {
+        Self {
+            phase: ResumePhase::Normal,
+            used: false,
+            retreated: false,
+        }
+    }
 }
 
 /// The state of a path.

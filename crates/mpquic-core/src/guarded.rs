@@ -7,7 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use crate::config::TransportConfig;
-use crate::congestion::{Acked, CongestionEvent, Controller, MAX_WINDOW, Sent};
+use crate::congestion::{
+    Acked, CongestionEvent, Controller, MAX_WINDOW, ResumePhase, SavedPath, Sent,
+};
 use crate::ids::PathId;
 use crate::path_map::PathMap;
 use crate::sched::{Decision, Needs, Scheduler, SchedulerEvent, View};
@@ -143,6 +145,17 @@ impl Controller for GuardedController {
     fn on_path_closed(&mut self, path: PathId) {
         self.mtus.remove(path);
         self.controller.call((), |inner| inner.on_path_closed(path));
+    }
+
+    fn resume(&mut self, path: PathId, now: Instant, saved: SavedPath) {
+        self.controller
+            .call((), |inner| inner.resume(path, now, saved));
+    }
+
+    fn resume_phase(&self, path: PathId) -> ResumePhase {
+        let broken = ResumePhase::Normal;
+        self.controller
+            .ask(broken, |inner| inner.resume_phase(path))
     }
 
     fn on_mtu_update(&mut self, path: PathId, mtu: u16) {

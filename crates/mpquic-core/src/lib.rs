@@ -59,6 +59,7 @@ mod outbox;
 mod packet;
 mod path;
 mod path_map;
+pub mod path_memory;
 mod protect;
 pub mod qlog;
 mod random;
@@ -88,7 +89,8 @@ pub use error::{
 };
 pub use event::{
     ClosePathError, ClosedPath, ConnectionStats, Datagram, EndpointEvent, Event, MigrateError,
-    OpenPathError, PathEvent, PathState, PathStats, SendDatagramError, TimeoutReason, ZeroRtt,
+    OpenPathError, PathEvent, PathState, PathStats, Resumption, SendDatagramError, TimeoutReason,
+    ZeroRtt,
 };
 pub use ids::{FourTuple, PathId, PathStatus, SpaceId};
 pub use memory::MemoryUse;

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use quinn_proto::{ConnectionId, Side};
 
-use crate::congestion::RttSnapshot;
+use crate::congestion::{ResumePhase, RttSnapshot};
 use crate::error::ConnectionError;
 use crate::ids::{FourTuple, PathId, SpaceId};
 use crate::version::Version;
@@ -141,6 +141,15 @@ pub enum Event<'a> {
         path: PathId,
         /// What they are now.
         metrics: Metrics,
+    },
+    /// The use of what is remembered of a path went on (RFC 9959).
+    ResumePhaseChanged {
+        /// The path.
+        path: PathId,
+        /// The phase before.
+        old: ResumePhase,
+        /// The phase now.
+        new: ResumePhase,
     },
     /// The MTU of a path, or what is known of it, may have changed.
     MtuUpdated {

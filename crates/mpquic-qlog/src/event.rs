@@ -1,5 +1,6 @@
 //! The data of events.
 
+use mpquic_core::congestion::ResumePhase;
 use mpquic_core::qlog::PacketType;
 use mpquic_core::qlog::{
     DropReason, EcnValidation, KeyTrigger, Metrics, Unnumbered, UnnumberedKind,
@@ -70,6 +71,22 @@ pub(crate) fn mtu(path: PathId, old: Option<u16>, new: u16, done: bool) -> Value
         data["old"] = old.into();
     }
     data
+}
+
+/// careful_resume_phase_updated (draft-ietf-tsvwg-careful-resume-qlog-02), without the members that only
+/// the congestion controller knows.
+pub(crate) fn resume_phase(path: PathId, old: ResumePhase, new: ResumePhase) -> Value {
+    json!({ "old": phase(old), "new": phase(new), "path_id": path.0 })
+}
+
+fn phase(phase: ResumePhase) -> &'static str {
+    match phase {
+        ResumePhase::Reconnaissance => "reconnaissance",
+        ResumePhase::Unvalidated => "unvalidated",
+        ResumePhase::Validating => "validating",
+        ResumePhase::SafeRetreat => "safe_retreat",
+        _ => "normal",
+    }
 }
 
 /// ecn_state_updated.

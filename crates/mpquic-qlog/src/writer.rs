@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::time::{Instant, SystemTime};
 
+use mpquic_core::congestion::ResumePhase;
 use mpquic_core::qlog::PacketType;
 use mpquic_core::qlog::{
     ConnectionStart, EcnValidation, Event, Initiator, Metrics, Packet, Sink, Unnumbered,
@@ -278,6 +279,11 @@ impl<W: Write> Writer<W> {
         }
     }
 
+    fn on_resume(&mut self, now: Instant, path: PathId, old: ResumePhase, new: ResumePhase) {
+        let data = event::resume_phase(path, old, new);
+        self.write(now, Some(path), "quic:careful_resume_phase_updated", data);
+    }
+
     /// Writes a packet that leaves without a connection.
     fn on_unnumbered_sent(&mut self, now: Instant, packet: &Unnumbered<'_>) {
         if self.written < self.limit {
@@ -425,6 +431,7 @@ impl<W: Write + Send> Sink for Writer<W> {
                 self.write(now, Some(space.path()), "quic:packet_lost", data);
             }
             Event::MtuUpdated { path, mtu, done } => self.on_mtu(now, path, mtu, done),
+            Event::ResumePhaseChanged { path, old, new } => self.on_resume(now, path, old, new),
             Event::ParametersRestored(parameters) => {
                 let data = parameters::restored(parameters);
                 self.write(now, None, "quic:parameters_restored", data);

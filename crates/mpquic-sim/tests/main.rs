@@ -7,4 +7,5 @@ mod fairness;
 mod lab;
 mod neighbours;
 mod papers;
+mod resume;
 mod way_back;

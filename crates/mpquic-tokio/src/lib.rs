@@ -134,13 +134,13 @@ pub use mpquic_core::{
     ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
     ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, FrameCounts,
-    FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError, Side,
-    StdSystemTime, StreamId, TimeSource, TlsFailure, TokenStore, TransportError,
+    FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError,
+    Resumption, Side, StdSystemTime, StreamId, TimeSource, TlsFailure, TokenStore, TransportError,
     TransportErrorCode, VarInt, Version, Written, ZeroRtt,
 };
-/// The traits of schedulers and congestion controllers, for writing your own.
+/// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]
-pub use mpquic_core::{congestion, sched};
+pub use mpquic_core::{congestion, path_memory, sched};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
 

@@ -61,6 +61,14 @@ impl Bbr {
         }
     }
 
+    /// What was in flight at the start was too much: goes on with `window` bytes, and drains the queue.
+    pub(super) fn end_startup(&mut self, window: f64) {
+        self.full_pipe.was_full = true;
+        let product = self.bandwidth_delay_product().unwrap_or(0.0);
+        self.bounds.long_term = product.max(self.latest.in_flight);
+        self.window = window.max(self.min_pipe_window());
+    }
+
     fn note_loss(&mut self, event: &CongestionEvent) {
         if self.losses.on_event(event) {
             self.save_window();

@@ -34,6 +34,7 @@ mod rounds;
 mod send_log;
 mod variant;
 
+use crate::careful_resume::Found;
 use crate::uncoupled::{PathController, PathLimits};
 use aggregation::Round;
 use bandwidth::Latest;
@@ -222,6 +223,17 @@ impl PathController for Bbr {
                 self.window = 2.0 * self.mtu;
             }
             _ => {}
+        }
+    }
+
+    const TOLERATED_LOSS: f64 = losses::LOSS_THRESHOLD;
+
+    fn adopt(&mut self, found: Found) {
+        match found {
+            Found::AtLeast(bytes) => self.window = self.window.max(bytes as f64),
+            Found::TooMuch { window, .. } => self.end_startup(window as f64),
+            // The rate at which it arrived is known from the acknowledgements.
+            Found::Arrived(_) => {}
         }
     }
 

@@ -27,6 +27,7 @@ mod detection;
 mod rivals;
 
 use crate::bbr::{Bbr, Company, MaxBandwidth, Phase, Variant};
+use crate::careful_resume::{Found, Resumable};
 use crate::uncoupled::{PathController, PathLimits};
 use detection::{Detector, Observation};
 use rivals::{Rivals, Round, Strangers};
@@ -389,6 +390,16 @@ impl CoupledBbr {
                 other.bbr.on_others_too_high(event);
                 other.is_joint = false;
             }
+        }
+    }
+}
+
+impl Resumable for CoupledBbr {
+    const TOLERATED_LOSS: f64 = Bbr::TOLERATED_LOSS;
+
+    fn adopt(&mut self, path: PathId, found: Found) {
+        if let Some(path) = self.paths.get_mut(path) {
+            path.bbr.adopt(found);
         }
     }
 }

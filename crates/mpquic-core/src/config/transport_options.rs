@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::congestion::ControllerFactory;
+use crate::path_memory::{PathMemory, RecentPaths};
 use crate::qlog;
 use crate::sched::SchedulerFactory;
 
@@ -147,6 +148,10 @@ pub struct TransportOptions {
     pub contain_panics: bool,
     /// Pace packets instead of sending whole windows at once.
     pub pacing: bool,
+    /// Remembers what paths can carry, from one connection to the next, so that paths between the
+    /// same addresses start quicker (RFC 9959). All connections with this configuration share it, by
+    /// default one that forgets after an hour, and with the process. `None` for no such start.
+    pub path_memory: Option<Arc<dyn PathMemory>>,
     /// Use the latency spin bit (RFC 9000 section 17.4).
     pub spin_bit: bool,
     /// Makes a log for each connection; `None` for none.
@@ -192,6 +197,7 @@ impl TransportOptions {
             max_transmit_segments: 64,
             contain_panics: true,
             pacing: true,
+            path_memory: Some(Arc::new(RecentPaths::default())),
             spin_bit: false,
             qlog: None,
         }

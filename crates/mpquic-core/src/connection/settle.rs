@@ -120,6 +120,9 @@ impl Connection {
         }
         if let Some(path) = self.paths.open_mut(id) {
             path.on_congestion(&outcome, &mut self.outbox);
+            if let Some(summary) = &outcome.summary {
+                path.observe(summary, &mut self.outbox);
+            }
             if outcome.rtt_sample.is_some() {
                 self.outbox.packet_event(|| SchedulerEvent::RttUpdated(id));
             }

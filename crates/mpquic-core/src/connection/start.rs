@@ -120,6 +120,7 @@ impl Connection {
             .scheduler_event(SchedulerEvent::PathAdded(PathId::ZERO));
         connection.outbox.log.event(|| started);
         connection.paths.report(&mut connection.outbox);
+        connection.paths.resume_first(now, &mut connection.outbox);
         let started = connection.handshake.start(&mut connection.outbox);
         connection.follow_handshake_steps(now);
         connection.close_on_error(now, started);

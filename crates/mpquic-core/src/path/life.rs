@@ -85,6 +85,13 @@ impl Paths {
         paths
     }
 
+    /// Tells the controller what is remembered of path 0.
+    pub(crate) fn resume_first(&mut self, now: Instant, outbox: &mut Outbox) {
+        if let Some(path) = self.open_mut(PathId::ZERO) {
+            path.resume(now, outbox);
+        }
+    }
+
     /// Opens a path as a client (MP-070, MP-071).
     pub(crate) fn open_path(
         &mut self,
@@ -168,6 +175,7 @@ impl Paths {
         let initial_pto = shared.config.initial_pto();
         path.tuple.validation.start(now, pto, initial_pto);
         outbox.controller.on_path_opened(id, now, path.mtu.mtu());
+        path.resume(now, outbox);
         path.report_tuple(outbox);
         path.report_mtu(outbox);
         // A client waits for the response even so: before it comes, the server may have no

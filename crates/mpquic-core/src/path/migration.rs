@@ -72,6 +72,7 @@ impl Path {
         outbox
             .controller
             .on_path_opened(self.id, now, config.initial_mtu);
+        self.resume(now, outbox);
     }
 
     /// Starts to validate the addresses that the path has moved to (RFC 9000 section 9.3).

@@ -22,6 +22,7 @@ mod ack_frequency;
 pub(crate) mod admission;
 mod advisory_frame_limit;
 mod amplification;
+mod capacity;
 mod failover;
 mod frames;
 pub(crate) mod handle;
@@ -36,6 +37,7 @@ pub(crate) mod planning;
 mod preferred_address;
 mod receiving;
 mod report;
+mod resumption;
 mod sending;
 pub(crate) mod set;
 pub(crate) mod shared;
@@ -47,6 +49,7 @@ mod validation;
 pub(crate) mod view;
 mod way_back;
 
+use capacity::Capacity;
 use liveness::Liveness;
 use mtu::MtuDiscovery;
 use tuple::{Candidate, Tuple};
@@ -90,6 +93,7 @@ pub(crate) struct Path {
     established: bool,
     liveness: Liveness,
     way_back: WayBack,
+    capacity: Capacity,
     /// The length of the local queue that the driver last reported, and the path's sent bytes at
     /// that time.
     local_queue: Option<(LocalQueue, u64)>,
@@ -127,6 +131,7 @@ impl Path {
             established: false,
             liveness: Liveness::Live,
             way_back: WayBack::default(),
+            capacity: Capacity::new(config.path_memory.clone()),
             local_queue: None,
             filled_packet: false,
             ping: false,

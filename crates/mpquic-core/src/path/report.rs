@@ -85,6 +85,7 @@ impl Path {
             packets_lost: self.counters.packets_lost,
             congestion_events: self.counters.congestion_events,
             probe_timeouts: self.counters.probe_timeouts,
+            resumption: self.capacity.resumption,
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("named", ""),
             ("congestion", "ids named"),
             ("path_map", "ids"),
+            ("path_memory", "congestion ids"),
             ("random", ""),
             ("range_set", ""),
             ("rate", ""),
@@ -29,7 +30,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("qlog", "congestion error ids version wire"),
             (
                 "config",
-                "cid congestion crypto error qlog sched version wire",
+                "cid congestion crypto error path_memory qlog sched version wire",
             ),
             ("guarded", "config congestion ids path_map sched"),
             ("recorder", "config ids packet qlog version wire"),
@@ -46,7 +47,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "stream",
                 "config error memory packet range_set rate sched wire",
             ),
-            ("event", "error ids memory qlog stream wire"),
+            ("event", "congestion error ids memory qlog stream wire"),
             (
                 "outbox",
                 "cid congestion error event guarded ids packet qlog recorder sched space",
@@ -57,7 +58,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "path",
-                "cid config congestion crypto error event ids outbox packet qlog random range_set rate recovery sched space wire",
+                "cid config congestion crypto error event ids outbox packet path_memory qlog random range_set rate recovery sched space wire",
             ),
             ("account", "error handshake memory outbox path stream"),
             ("unacked", "ids packet path sched stream"),
@@ -80,6 +81,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         &[
             ("advisory_frame_limit", ""),
             ("amplification", ""),
+            ("capacity", ""),
             ("ids", ""),
             ("liveness", ""),
             ("mtu", ""),
@@ -88,7 +90,8 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("validation", ""),
             ("tuple", "amplification validation"),
             ("way_back", ""),
-            ("mod", "liveness mtu tuple validation way_back"),
+            ("mod", "capacity liveness mtu tuple validation way_back"),
+            ("resumption", "capacity mod"),
             ("slot", "mod status tuple"),
             ("migration", "mod shared slot tuple validation"),
             ("preferred_address", "migration shared slot tuple"),

@@ -54,6 +54,13 @@ const U64: Kind = Kind::Unsigned(64);
 const TOKEN: Kind = Kind::HexOf(16);
 const INITIATOR: Kind = Kind::OneOf(&["local", "remote"]);
 const ECN_STATE: Kind = Kind::OneOf(&["testing", "unknown", "failed", "capable"]);
+const RESUME_PHASE: Kind = Kind::OneOf(&[
+    "reconnaissance",
+    "unvalidated",
+    "validating",
+    "safe_retreat",
+    "normal",
+]);
 const STREAM_TYPE: Kind = Kind::OneOf(&["unidirectional", "bidirectional"]);
 const VERSIONS: Kind = Kind::List(&Kind::HexOf(4));
 const RAW: Kind = Kind::Object(&[
@@ -204,6 +211,14 @@ pub(super) const EVENTS: &[(&str, &[Field])] = &[
             must("tuple_id", Kind::Text),
             may("tuple_remote", ENDPOINT),
             may("tuple_local", ENDPOINT),
+            may("path_id", U32),
+        ],
+    ),
+    (
+        "quic:careful_resume_phase_updated",
+        &[
+            must("old", RESUME_PHASE),
+            must("new", RESUME_PHASE),
             may("path_id", U32),
         ],
     ),

@@ -1,0 +1,154 @@
+//! [`Capacity`]: what a path carries, for the next connection (RFC 9959 section 3.1, the Observing
+//! Phase).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::congestion::{Acked, SavedPath};
+use crate::event::Resumption;
+use crate::path_memory::PathMemory;
+
+/// What changes little is saved once in this time.
+const SAVING_INTERVAL: Duration = Duration::from_secs(1);
+/// After so many round trips with enough to send, the rate is that of the path, not that of its start.
+const START_ROUNDS: u32 = 20;
+
+/// What a path carries, and how far it is with what was remembered of it.
+#[derive(Debug)]
+pub(super) struct Capacity {
+    pub(super) memory: Option<Arc<dyn PathMemory>>,
+    /// What was remembered when the path opened, bytes.
+    pub(super) remembered: u64,
+    /// What came of it.
+    pub(super) resumption: Resumption,
+    /// The smallest round trip when acknowledgements last came on the path itself.
+    own_rtt: Duration,
+    /// Since when there is enough to send.
+    began: Option<Instant>,
+    /// The last window that was saved, and when.
+    saved: Option<(u64, Instant)>,
+}
+
+impl Capacity {
+    pub(super) fn new(memory: Option<Arc<dyn PathMemory>>) -> Self {
+        Self {
+            memory,
+            remembered: 0,
+            resumption: Resumption::default(),
+            own_rtt: Duration::ZERO,
+            began: None,
+            saved: None,
+        }
+    }
+
+    /// An acknowledgement, `is_own` if it came on the path itself, with the path's largest recent
+    /// delivery rate in bytes per second. Returns what is to be remembered, if that is new.
+    pub(super) fn on_ack(
+        &mut self,
+        ack: &Acked,
+        is_own: bool,
+        rate: Option<u64>,
+    ) -> Option<SavedPath> {
+        if is_own || self.own_rtt.is_zero() {
+            self.own_rtt = ack.rtt.min;
+        }
+        if ack.delivery_rate.is_none_or(|rate| rate.app_limited) {
+            // The path may carry more than the application sends.
+            self.began = None;
+            return None;
+        }
+        let began = *self.began.get_or_insert(ack.now);
+        let rtt = self.own_rtt;
+        let bytes = u128::from(rate?) * rtt.as_nanos() / 1_000_000_000;
+        let window = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let is_due = self.saved.is_none_or(|(last, at)| {
+            window >= 2 * last || ack.now.saturating_duration_since(at) >= SAVING_INTERVAL
+        });
+        // The rates of a path that starts say little about what it can carry.
+        let has_started = ack.now.saturating_duration_since(began) >= rtt * START_ROUNDS;
+        if !is_due || (window <= self.remembered && !has_started) {
+            return None;
+        }
+        self.saved = Some((window, ack.now));
+        self.remembered = window;
+        Some(SavedPath { window, rtt })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::congestion::{DeliveryRate, RttSnapshot};
+
+    const RTT: Duration = Duration::from_millis(100);
+
+    struct Flow {
+        capacity: Capacity,
+        start: Instant,
+    }
+
+    impl Flow {
+        fn new(remembered: u64) -> Self {
+            let mut capacity = Capacity::new(None);
+            capacity.remembered = remembered;
+            Self {
+                capacity,
+                start: Instant::now(),
+            }
+        }
+
+        /// The window saved at an acknowledgement after this many round trips.
+        fn at(&mut self, rounds: u32, rate: u64, app_limited: bool) -> Option<u64> {
+            let now = self.start + RTT * rounds;
+            let mut ack = Acked::new(now, now, 1200, RttSnapshot::new(RTT));
+            let mut sample = DeliveryRate::new(rate, 0, 1200);
+            sample.app_limited = app_limited;
+            ack.delivery_rate = Some(sample);
+            let saved = self.capacity.on_ack(&ack, true, Some(rate));
+            saved.map(|saved| saved.window)
+        }
+    }
+
+    #[test]
+    fn what_the_application_limits_is_not_saved() {
+        let mut flow = Flow::new(0);
+        assert_eq!(flow.at(1, 1_000_000, true), None);
+        assert_eq!(flow.at(2, 1_000_000, false), Some(100_000));
+    }
+
+    #[test]
+    fn it_is_saved_as_it_doubles_and_once_a_second() {
+        let mut flow = Flow::new(0);
+        assert_eq!(flow.at(1, 1_000_000, false), Some(100_000));
+        assert_eq!(flow.at(2, 1_900_000, false), None);
+        assert_eq!(flow.at(3, 2_000_000, false), Some(200_000));
+        assert_eq!(flow.at(12, 2_100_000, false), None);
+        assert_eq!(flow.at(13, 2_100_000, false), Some(210_000));
+    }
+
+    #[test]
+    fn a_start_does_not_replace_what_is_remembered() {
+        let mut flow = Flow::new(500_000);
+        for round in 0..20 {
+            assert_eq!(flow.at(round, 1_000_000, false), None, "{round}");
+        }
+        // Now this is all that the path carries.
+        assert_eq!(flow.at(20, 1_000_000, false), Some(100_000));
+        let mut flow = Flow::new(500_000);
+        assert_eq!(flow.at(1, 6_000_000, false), Some(600_000));
+    }
+
+    /// Acknowledgements over a shorter path make a round trip shorter (RFC 10069 section 5.4), not
+    /// what the path holds.
+    #[test]
+    fn the_round_trip_is_that_of_the_path_itself() {
+        let mut capacity = Capacity::new(None);
+        let now = Instant::now();
+        let mut ack = Acked::new(now, now, 1200, RttSnapshot::new(RTT));
+        ack.delivery_rate = Some(DeliveryRate::new(1_000_000, 0, 1200));
+        capacity.on_ack(&ack, true, Some(1_000_000));
+        ack.rtt = RttSnapshot::new(RTT / 2);
+        let saved = capacity.on_ack(&ack, false, Some(2_000_000)).unwrap();
+        assert_eq!((saved.window, saved.rtt), (200_000, RTT));
+    }
+}

@@ -1,0 +1,65 @@
+//! Careful Resume (RFC 9959): a path is remembered from one connection to the next. How it starts with
+//! that is up to the controller.
+
+use std::time::Instant;
+
+use super::Path;
+use super::capacity::Capacity;
+use crate::congestion::{Acked, Controller as _, ResumePhase};
+use crate::outbox::Outbox;
+use crate::path_memory::Route;
+use crate::qlog::Event;
+
+impl Path {
+    /// Tells the controller what is remembered of the path.
+    pub(super) fn resume(&mut self, now: Instant, outbox: &mut Outbox) {
+        self.capacity = Capacity::new(self.capacity.memory.take());
+        let route = Route::from(self.tuple.four_tuple);
+        let memory = self.capacity.memory.as_ref();
+        let Some(saved) = memory.and_then(|memory| memory.load(route, now)) else {
+            return;
+        };
+        self.capacity.remembered = saved.window;
+        outbox.controller.resume(self.id, now, saved);
+        self.follow_resumption(outbox);
+    }
+
+    /// An acknowledgement was taken in, by the controller as well.
+    pub(crate) fn observe(&mut self, ack: &Acked, outbox: &mut Outbox) {
+        let is_own = self.recovery.ack_carrier().is_none();
+        let rate = self.recovery.delivery_rate();
+        if self.capacity.memory.is_none() {
+            return;
+        }
+        if let Some(saved) = self.capacity.on_ack(ack, is_own, rate)
+            && let Some(memory) = &self.capacity.memory
+        {
+            memory.save(Route::from(self.tuple.four_tuple), saved, ack.now);
+        }
+        self.follow_resumption(outbox);
+    }
+
+    /// Notes where the controller is.
+    pub(super) fn follow_resumption(&mut self, outbox: &mut Outbox) {
+        let phase = outbox.controller.resume_phase(self.id);
+        let resumption = &mut self.capacity.resumption;
+        let old = std::mem::replace(&mut resumption.phase, phase);
+        if old == phase {
+            return;
+        }
+        resumption.used |= phase == ResumePhase::Unvalidated;
+        resumption.retreated |= phase == ResumePhase::SafeRetreat;
+        if phase == ResumePhase::SafeRetreat {
+            self.capacity.remembered = 0;
+            if let Some(memory) = &self.capacity.memory {
+                memory.forget(Route::from(self.tuple.four_tuple));
+            }
+        }
+        let path = self.id;
+        outbox.log.event(|| Event::ResumePhaseChanged {
+            path,
+            old,
+            new: phase,
+        });
+    }
+}
