@@ -7,5 +7,6 @@ mod fairness;
 mod lab;
 mod neighbours;
 mod papers;
+mod random_paths;
 mod resume;
 mod way_back;

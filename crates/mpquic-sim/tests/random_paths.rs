@@ -1,0 +1,134 @@
+//! Pairs and triples of paths drawn at random: is using all of them ever slower than the best one alone?
+
+use std::time::Duration;
+
+use mpquic_core::PathStatus;
+use mpquic_sim::{Backlog, LinkConfig, Pair, Setup, Side, Topology};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const SIZES: [u64; 3] = [1_000, 100_000, 10_000_000];
+const NAMES: [&str; 3] = ["a", "b", "c"];
+const LIMIT: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    mbit: f64,
+    rtt: f64,
+    loss: f64,
+    /// In bandwidth-delay products.
+    queue: f64,
+}
+
+impl Drawn {
+    fn new(random: &mut StdRng) -> Self {
+        let mut between = |low: f64, high: f64| low * (high / low).powf(random.random::<f64>());
+        Self {
+            mbit: between(0.5, 1000.0),
+            rtt: between(0.002, 0.7),
+            queue: between(0.2, 5.0),
+            loss: random.random_range(0.0..0.03),
+        }
+    }
+
+    /// Its queue holds four datagrams at least.
+    fn link(&self) -> LinkConfig {
+        let product = self.mbit * 1e6 / 8.0 * self.rtt;
+        let queue = (self.queue * product).max(6000.0) as u64;
+        LinkConfig::new(self.mbit, Duration::from_secs_f64(self.rtt / 2.0))
+            .loss(self.loss)
+            .queue(Backlog::bytes(queue))
+    }
+}
+
+/// Two or three paths.
+fn draw(seed: u64) -> Vec<Drawn> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let count = random.random_range(2..=3);
+    (0..count).map(|_| Drawn::new(&mut random)).collect()
+}
+
+/// A connection over the first of these paths, as far as the handshake goes for the client, and the
+/// seconds it takes.
+fn connect(seed: u64, paths: &[Drawn]) -> (Pair, f64) {
+    let named = paths.iter().zip(NAMES);
+    let topology = named.fold(Topology::new(), |topology, (path, name)| {
+        topology.path(name, path.link())
+    });
+    let mut setup = Setup::new().seed(seed);
+    setup.checks = false;
+    let mut pair = Pair::new(&topology, setup);
+    pair.connect();
+    let connected =
+        |pair: &mut Pair| !pair.client().is_handshaking() && pair.hosted(Side::Server).is_some();
+    let took = pair.run_until(LIMIT, connected).unwrap();
+    (pair, took.as_secs_f64())
+}
+
+/// Seconds from the first packet until the client has `size` bytes that it asked for.
+fn download(seed: u64, paths: &[Drawn], size: u64) -> f64 {
+    let (mut pair, handshake) = connect(seed, paths);
+    let begin = pair.now();
+    pair.ask(Side::Client, 100, size);
+    let mut unopened = &NAMES[1..paths.len()];
+    let received = |pair: &Pair| {
+        let client = pair.hosted(Side::Client);
+        client.map_or(0, |hosted| hosted.application.received())
+    };
+    while received(&pair) < size {
+        let goes_on = pair.now() < begin + LIMIT && pair.step();
+        assert!(goes_on, "{seed} {paths:?}");
+        if let [name, rest @ ..] = unopened
+            && pair.client().is_handshake_confirmed()
+            && pair.open_path(name, PathStatus::Available).is_ok()
+        {
+            unopened = rest;
+        }
+    }
+    handshake + (pair.now() - begin).as_secs_f64()
+}
+
+/// The time with all paths over that of the best one alone. A client that tries all of its addresses
+/// goes on with the one over which it is answered first, so the path with the shortest handshake begins.
+fn ratio(seed: u64, size: u64) -> f64 {
+    let mut paths = draw(seed);
+    paths.sort_by_cached_key(|path| Duration::from_secs_f64(connect(seed, &[*path]).1));
+    let all = download(seed, &paths, size);
+    let alone = paths.iter().map(|path| download(seed, &[*path], size));
+    all / alone.fold(f64::INFINITY, f64::min)
+}
+
+/// `PAIRS=200` prints the table of docs/defaults.md.
+#[test]
+fn all_paths_are_hardly_ever_slower_than_the_best_one() {
+    let asked = std::env::var("PAIRS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let count: u64 = asked.unwrap_or(3);
+    println!("| bytes | 1 % | 10 % | median | 90 % | 99 % | worst | at most 1.02 |");
+    for size in SIZES {
+        let mut ratios: Vec<_> = (1..=count).map(|seed| (ratio(seed, size), seed)).collect();
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let at = |part: f64| ratios[((count - 1) as f64 * part).round() as usize].0;
+        let good = ratios.iter().filter(|(ratio, _)| *ratio <= 1.02).count();
+        println!(
+            "| {size} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.1} % |",
+            at(0.01),
+            at(0.1),
+            at(0.5),
+            at(0.9),
+            at(0.99),
+            at(1.0),
+            good as f64 / count as f64 * 100.0
+        );
+        for (ratio, seed) in ratios
+            .iter()
+            .rev()
+            .take(8)
+            .filter(|(ratio, _)| *ratio > 1.02)
+        {
+            println!("  {ratio:.3} {seed} {:?}", draw(*seed));
+        }
+        assert!(at(0.5) <= 1.02, "{size} {ratios:?}");
+    }
+}
