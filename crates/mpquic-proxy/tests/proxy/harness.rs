@@ -46,9 +46,12 @@ impl Resolve for Names {
     }
 }
 
-/// Remembers what it was told: method, target, user, status, and bytes to and from the client.
+/// Method, target, user, status, and bytes to and from the client.
+type Line = (String, String, Option<String>, u16, u64, u64);
+
+/// Remembers what it was told.
 #[derive(Default)]
-pub(crate) struct Told(pub(crate) Mutex<Vec<(String, String, Option<String>, u16, u64, u64)>>);
+pub(crate) struct Told(pub(crate) Mutex<Vec<Line>>);
 
 impl Observe for Told {
     fn on_over(&self, over: &Over<'_>) {
