@@ -105,6 +105,11 @@ impl PathMemory for RecentPaths {
 mod tests {
     use super::*;
 
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
     fn route(host: u16) -> Route {
         let [a, b] = host.to_be_bytes();
         Route {
@@ -120,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_path_is_remembered_for_an_hour() {
-        let (memory, now) = (RecentPaths::default(), Instant::now());
+        let (memory, now) = (RecentPaths::default(), start());
         memory.save(route(1), SAVED, now);
         assert_eq!(memory.load(route(1), now + LIFETIME), Some(SAVED));
         let later = now + LIFETIME + Duration::from_secs(1);
@@ -132,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_oldest_gives_way() {
-        let (memory, start) = (RecentPaths::default(), Instant::now());
+        let (memory, start) = (RecentPaths::default(), start());
         let second = |host: u16| start + Duration::from_secs(host.into());
         let count = u16::try_from(CAPACITY).unwrap();
         for host in 0..=count {

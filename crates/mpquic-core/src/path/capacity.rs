@@ -80,6 +80,11 @@ mod tests {
     use super::*;
     use crate::congestion::{DeliveryRate, RttSnapshot};
 
+    #[expect(clippy::disallowed_methods, reason = "any instant will do")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
     const RTT: Duration = Duration::from_millis(100);
 
     struct Flow {
@@ -93,7 +98,7 @@ mod tests {
             capacity.remembered = remembered;
             Self {
                 capacity,
-                start: Instant::now(),
+                start: start(),
             }
         }
 
@@ -143,7 +148,7 @@ mod tests {
     #[test]
     fn the_round_trip_is_that_of_the_path_itself() {
         let mut capacity = Capacity::new(None);
-        let now = Instant::now();
+        let now = start();
         let mut ack = Acked::new(now, now, 1200, RttSnapshot::new(RTT));
         ack.delivery_rate = Some(DeliveryRate::new(1_000_000, 0, 1200));
         capacity.on_ack(&ack, true, Some(1_000_000));
