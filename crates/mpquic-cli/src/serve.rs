@@ -174,11 +174,7 @@ impl Service {
     }
 
     /// The same for clients over TCP, which are told of `announced`.
-    fn over_tcp(
-        &self,
-        tls: watch::Receiver<TlsConfig>,
-        announced: HeaderValue,
-    ) -> Arc<TcpService> {
+    fn over_tcp(&self, tls: watch::Receiver<TlsConfig>, announced: HeaderValue) -> Arc<TcpService> {
         Arc::new(TcpService {
             source: self.source.clone(),
             limits: self.limits.clone(),
