@@ -114,11 +114,32 @@ impl Policy {
     }
 }
 
+/// When each path answered last, or was seen first.
+#[derive(Debug, Default)]
+struct Answers(BTreeMap<PathId, Instant>);
+
+impl Answers {
+    /// True if a path works, or did a moment ago. A path that is suspect for a moment, perhaps because
+    /// this process got no time, is no reason to pay: meanwhile the connection uses those that stand
+    /// by of its own accord.
+    fn works(&mut self, now: Instant, path: PathId, state: PathState) -> bool {
+        match state {
+            PathState::Active => {
+                self.0.insert(path, now);
+                true
+            }
+            PathState::Suspect => now < *self.0.entry(path).or_insert(now) + PATIENCE,
+            _ => false,
+        }
+    }
+}
+
 /// Decides which paths of a connection are used, on a task that ends with it.
 pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<Rate>) {
     let connection = connection.clone();
     tokio::spawn(async move {
         let mut policy = Policy::new(wanted);
+        let mut answers = Answers::default();
         let mut last = (clock::now(), 0);
         let mut told = BTreeMap::new();
         let mut looks = tokio::time::interval(LOOK);
@@ -136,7 +157,8 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
             let time = (now - last.0).as_secs_f64().max(1e-3);
             let rate = carried.saturating_sub(last.1) as f64 / time;
             last = (now, carried);
-            let works = stats.iter().filter(|path| path.state == PathState::Active);
+            let works = stats.iter();
+            let works = works.filter(|path| answers.works(now, path.id, path.state));
             let working = works.filter_map(|path| cost_of.get(&path.id).copied());
             let allowed = policy.look(now, &working.collect::<Vec<_>>(), rate);
             for path in connection.paths() {
@@ -215,6 +237,22 @@ mod tests {
         ] {
             assert_eq!(allowed(&mut policy, &mut now, working, &[1]), [expected]);
         }
+    }
+
+    #[test]
+    fn a_path_that_is_suspect_for_a_moment_counts_as_working() {
+        let mut answers = Answers::default();
+        let (path, other, start) = (PathId(0), PathId(1), clock::now());
+        assert!(answers.works(start, path, PathState::Active));
+        let late = start + PATIENCE - Duration::from_millis(1);
+        assert!(answers.works(late, path, PathState::Suspect));
+        assert!(!answers.works(late, path, PathState::Abandoned));
+        // One that is seen for the first time may have answered just before.
+        assert!(answers.works(late, other, PathState::Suspect));
+        assert!(!answers.works(late, other, PathState::Validating));
+        assert!(!answers.works(start + PATIENCE, path, PathState::Suspect));
+        assert!(answers.works(start + PATIENCE, other, PathState::Suspect));
+        assert!(!answers.works(late + PATIENCE, other, PathState::Suspect));
     }
 
     #[test]

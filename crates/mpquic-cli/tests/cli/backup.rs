@@ -81,15 +81,17 @@ fn paths_carry_by_their_weights() {
     let file = served.path().join("file");
     let (url, file) = (server.url("/copy"), file.to_str().unwrap());
     let put = ["put", "--pin", &server.pin, &url, file, "--json"];
-    let slow = ["--rate", "8M", "--weight", "127.0.0.2=4"];
-    let output = run(&[&put[..], &TWO, &slow].concat());
-    assert_exit(&output, 0);
-    assert!(fs::read(served.path().join("copy")).unwrap() == content);
-    let report = &reports(&output)[0];
-    let [first, second] = carried(report, "bytes_sent");
-    let ratio = second.1 as f64 / first.1 as f64;
-    // The first path is alone at the beginning.
-    assert!((2.5..5.0).contains(&ratio), "{ratio}: {report}");
+    // Of how it comes out no more can be said here: the first path is alone at the beginning, and a
+    // path gets less while it does not answer, as happens on a busy machine.
+    for (heavy, is_second) in [("127.0.0.2=4", true), ("127.0.0.1=4", false)] {
+        let slow = ["--rate", "8M", "--weight", heavy];
+        let output = run(&[&put[..], &TWO, &slow].concat());
+        assert_exit(&output, 0);
+        assert!(fs::read(served.path().join("copy")).unwrap() == content);
+        let report = &reports(&output)[0];
+        let [first, second] = carried(report, "bytes_sent");
+        assert_eq!(second.1 > first.1, is_second, "{report}");
+    }
 
     for (more, told) in [
         (&["--weight", "127.0.0.2"][..], "expected IFACE=N or ADDR=N"),

@@ -1,9 +1,11 @@
 //! What operators of `mpquic serve` rely on: an identity that lasts, logs, figures, health.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use serde_json::Value;
 
@@ -51,12 +53,14 @@ fn the_pin_survives_a_restart() {
 fn a_restart_is_noticed_soon() {
     let content = data(4_000_000);
     let (served, target) = directories(&content);
-    let slow = ["--client-rate", "24M"];
     // A port that is free.
-    let address = Server::start(served.path(), &[]).address.to_string();
-    let mut server = Server::start_on(&address, served.path(), &slow);
+    let address = Server::start(served.path(), &[]).address;
+    let named = address.to_string();
+    let mut server = Server::start_on(&named, served.path(), &["--client-rate", "8M"]);
+    // While the server is away, the client must not hear from the system that nobody is there.
+    let front = relay(address);
     let file = target.path().join("copy");
-    let url = server.url("/file");
+    let url = format!("https://{front}/file");
     let get = crate::mpquic(&["get", &url, "--insecure", "-o", file.to_str().unwrap()])
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -65,12 +69,44 @@ fn a_restart_is_noticed_soon() {
     wait_for_bytes(&part, 500_000);
     server.child.kill().unwrap();
     server.child.wait().unwrap();
-    let _server = Server::start_on(&address, served.path(), &[]);
+    let _server = Server::start_on(&named, served.path(), &[]);
     let output = get.wait_with_output().unwrap();
     assert_exit(&output, 0);
     let told = stderr(&output);
     assert!(told.contains("reset by the peer; trying again"), "{told}");
     assert!(fs::read(&file).unwrap() == content);
+}
+
+/// An address that carries the datagrams of one client to a server, as long as the tests run.
+fn relay(server: SocketAddr) -> SocketAddr {
+    let bind = || Arc::new(UdpSocket::bind("127.0.0.1:0").unwrap());
+    let (front, back) = (bind(), bind());
+    let address = front.local_addr().unwrap();
+    let client = Arc::new(Mutex::new(None));
+    let (from, to, origin) = (front.clone(), back.clone(), client.clone());
+    thread::spawn(move || {
+        forward(&from, |datagram, source| {
+            *origin.lock().unwrap() = Some(source);
+            to.send_to(datagram, server)
+        });
+    });
+    thread::spawn(move || {
+        forward(&back, |datagram, _| match *client.lock().unwrap() {
+            Some(client) => front.send_to(datagram, client),
+            None => Ok(0),
+        });
+    });
+    address
+}
+
+/// Gives on what arrives. What cannot be sent is lost, as in any network.
+fn forward(socket: &UdpSocket, mut send: impl FnMut(&[u8], SocketAddr) -> io::Result<usize>) {
+    let mut buffer = [0; 1 << 16];
+    loop {
+        if let Ok((length, source)) = socket.recv_from(&mut buffer) {
+            let _may_be_lost = send(&buffer[..length], source);
+        }
+    }
 }
 
 #[test]
