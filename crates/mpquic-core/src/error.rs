@@ -107,6 +107,10 @@ pub enum ConnectionError {
     /// [`max_handshake_duration`](crate::config::TransportOptions::max_handshake_duration).
     #[error("timed out: the handshake took too long")]
     HandshakeTimedOut,
+    /// Nobody listens at the server's address, as its system says (ICMP). The driver found out; the
+    /// core never says this.
+    #[error("nobody listens at the server's address and port")]
+    PortUnreachable,
     /// Our application closed the connection.
     #[error("closed by this application")]
     LocallyClosed,

@@ -161,6 +161,8 @@ pub enum TimeoutReason {
     Scheduler,
     /// An idle connection frees memory.
     Trim,
+    /// A stream or a DATAGRAM is of no use any more.
+    Deadline,
 }
 
 /// Why a path could not be opened.
@@ -333,10 +335,21 @@ pub struct ConnectionStats {
     pub packets_dropped: u64,
     /// Stream bytes sent again on another path before they were lost.
     pub bytes_reinjected: u64,
-    /// Bytes of datagrams that repeated what is under way, because the scheduler wanted copies
+    /// Bytes of datagrams that repeated what is under way, because the scheduler
     /// ([`Decision::Duplicate`](crate::sched::Decision::Duplicate) and
-    /// [`Decision::Reinject`](crate::sched::Decision::Reinject)).
+    /// [`Decision::Reinject`](crate::sched::Decision::Reinject)) or the application wanted copies.
     pub bytes_repeated: u64,
+    /// Copies that the application wanted and that were not made: there was no second path, too many
+    /// waited for it, or there were more than
+    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy) allows.
+    pub copies_refused: u64,
+    /// Streams that were reset at their deadline.
+    pub streams_expired: u64,
+    /// DATAGRAMs that were dropped because they were not sent before their deadline.
+    pub datagram_frames_expired: u64,
+    /// DATAGRAMs that were dropped because the path they were bound to was abandoned, or because no
+    /// path carries so much any more.
+    pub datagram_frames_unplaced: u64,
     /// Stream bytes received in vain: they had arrived before, or their stream was over.
     pub bytes_received_again: u64,
     /// What the connection keeps in memory now.
@@ -359,6 +372,9 @@ pub enum SendDatagramError {
     /// The send buffer is full; a [`Event::DatagramsUnblocked`] will follow.
     #[error("the datagram send buffer is full")]
     Blocked,
+    /// It is bound to a path that does not exist, or was abandoned already.
+    #[error("no such open path")]
+    ClosedPath,
 }
 
 /// The state of 0-RTT (RFC 9001 section 4.6).

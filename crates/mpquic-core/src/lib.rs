@@ -68,6 +68,7 @@ mod rate;
 mod recorder;
 mod recovery;
 pub mod sched;
+mod scheduling;
 mod space;
 mod stream;
 #[cfg(feature = "testing")]
@@ -102,7 +103,8 @@ pub use quinn_proto::{
     FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
 };
 pub use stream::{
-    ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams, Written,
+    DatagramOptions, ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams,
+    Written,
 };
 pub use version::{UnknownVersion, Version};
 pub use wire::frame::{FrameCounts, FrameKind};

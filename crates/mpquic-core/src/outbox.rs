@@ -41,10 +41,12 @@ pub(crate) struct Outbox {
 pub(crate) struct Train {
     /// Of its datagrams.
     pub(crate) bytes: u64,
-    /// Bytes of streams that were sent for the first time.
+    /// Bytes of streams and DATAGRAMs that were sent for the first time.
     pub(crate) new: u64,
     /// What its last packet carried, if other paths want copies.
     pub(crate) content: Vec<Delivery>,
+    /// What redundant streams have sent, and on which paths.
+    pub(crate) wanted: Vec<(PathId, Delivery)>,
 }
 
 impl Outbox {
@@ -177,6 +179,7 @@ impl Outbox {
         self.scheduler_events.shrink_to_fit();
         self.repeated.shrink_to_fit();
         self.train.content.shrink_to_fit();
+        self.train.wanted.shrink_to_fit();
     }
 }
 

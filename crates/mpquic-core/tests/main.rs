@@ -1,5 +1,6 @@
 //! The tests of the core through its public interface, one program: it links once.
 
+mod choices;
 mod close;
 mod codec;
 mod configuration;

@@ -13,7 +13,8 @@ use crate::plain_cases::least_used;
 ///
 /// New data goes to the fastest path with room. Copies for the other paths wait in order for room
 /// in their windows, and are dropped once the data has arrived: every path sends the oldest data
-/// that it has not carried and that is not acknowledged.
+/// that it has not carried and that is not acknowledged. DATAGRAMs are sent on every path as well;
+/// the peer's application gets each of them several times.
 #[derive(Debug, Default)]
 pub struct Redundant;
 
@@ -27,10 +28,16 @@ impl Scheduler for Redundant {
         if copies.is_empty() {
             return send_batch(path);
         }
+        // DATAGRAMs are copied only if they are named. Control frames may be more urgent, but they
+        // are few, and the core sees to it that they have their turn.
+        let data = match view.queue.datagrams {
+            0 => DataSelection::Next,
+            _ => DataSelection::Datagram,
+        };
         Decision::Duplicate {
             path: path.id,
             copies,
-            data: DataSelection::Next,
+            data,
             tag: 0,
         }
     }
@@ -58,6 +65,12 @@ mod tests {
             tag: 0,
         };
         assert_eq!(duplicate, expected);
+        let mut view = scene.view();
+        view.queue.datagrams = 100;
+        let Decision::Duplicate { data, .. } = Redundant.select(&view) else {
+            panic!("every path carries DATAGRAMs as well");
+        };
+        assert_eq!(data, DataSelection::Datagram);
         scene.paths[2].usable = false;
         scene.paths[1].usable = false;
         assert!(matches!(

@@ -436,6 +436,9 @@ impl Transfers {
                     let _ = connection.send_stream(id).reset(error_code);
                 }
             }
+            StreamEvent::Expired { id } => {
+                unreachable!("stream {id} has no deadline")
+            }
             StreamEvent::Available { dir } => self.open_waiting(now, connection, dir),
         }
     }

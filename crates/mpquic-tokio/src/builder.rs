@@ -1,7 +1,7 @@
 //! [`EndpointBuilder`].
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use mpquic_core::Version;
@@ -10,6 +10,7 @@ use mpquic_core::config::{ConnectionIds, EndpointConfig, EndpointOptions, Invali
 use crate::backups::Backups;
 use crate::config::{ClientConfig, ServerConfig, random};
 use crate::connection_state::SharedEndpoint;
+use crate::datagram_socket::DatagramSocket;
 use crate::endpoint::Endpoint;
 #[cfg(feature = "interfaces")]
 use crate::interface::{self, Selection};
@@ -21,11 +22,13 @@ const SOCKET_BUFFER: usize = 8 << 20;
 
 /// Builds an [`Endpoint`] from local addresses, interfaces, and the roles it plays.
 ///
-/// Without a local address or interface, one socket is bound to an address that the system chooses.
+/// Without a local address, interface or socket, one socket is bound to an address that the system chooses.
 #[derive(Debug)]
 #[must_use = "call build"]
 pub struct EndpointBuilder {
     addresses: Vec<SocketAddr>,
+    bound: Vec<UdpSocket>,
+    abstracts: Vec<Arc<dyn DatagramSocket>>,
     #[cfg(feature = "interfaces")]
     interfaces: Option<Selection>,
     #[cfg(feature = "interfaces")]
@@ -74,6 +77,8 @@ impl EndpointBuilder {
     fn new() -> Self {
         Self {
             addresses: Vec::new(),
+            bound: Vec::new(),
+            abstracts: Vec::new(),
             #[cfg(feature = "interfaces")]
             interfaces: None,
             #[cfg(feature = "interfaces")]
@@ -93,6 +98,19 @@ impl EndpointBuilder {
     /// Adds a local address; call it again for more. With port 0, the system chooses a free port.
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.addresses.push(address);
+        self
+    }
+
+    /// Adds a socket that the application has bound; call it again for more. It may have been handed
+    /// over by a service manager, or have options of its own, and it is made non-blocking.
+    pub fn socket(mut self, socket: UdpSocket) -> Self {
+        self.bound.push(socket);
+        self
+    }
+
+    /// Adds what carries datagrams in the place of a socket; call it again for more.
+    pub fn abstract_socket(mut self, socket: Arc<dyn DatagramSocket>) -> Self {
+        self.abstracts.push(socket);
         self
     }
 
@@ -181,7 +199,7 @@ impl EndpointBuilder {
     }
 
     /// Size of the kernel buffer to request for each socket, in bytes, per direction; 8 MiB by
-    /// default. The kernel may grant less.
+    /// default. It is requested for those of [`Self::socket`] as well. The kernel may grant less.
     pub fn socket_buffer(mut self, bytes: usize) -> Self {
         self.socket_buffer = bytes;
         self
@@ -216,6 +234,12 @@ impl EndpointBuilder {
         let mut sockets = Vec::new();
         for address in &self.addresses {
             self.bind_receivers(*address, &mut sockets)?;
+        }
+        for socket in self.bound.drain(..) {
+            sockets.push(Socket::adopt(socket, self.socket_buffer)?);
+        }
+        for socket in self.abstracts.drain(..) {
+            sockets.push(Socket::of(socket)?);
         }
         #[cfg(feature = "interfaces")]
         self.bind_interfaces(&mut sockets)?;
@@ -268,6 +292,7 @@ impl EndpointBuilder {
         let Some(selection) = &self.interfaces else {
             return Ok(());
         };
+        let before = sockets.len();
         for address in interface::usable(selection)? {
             let local = SocketAddr::new(address.ip, 0);
             sockets.push(Socket::bind(
@@ -276,7 +301,7 @@ impl EndpointBuilder {
                 self.socket_buffer,
             )?);
         }
-        if sockets.is_empty() {
+        if sockets.len() == before {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "no network interface has a usable address",

@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use mpquic_core::{
-    ConnectionError, Dir, FourTuple, PathId, PathState, PathStatus, StreamId, VarInt, ZeroRtt,
+    ConnectionError, DatagramOptions, Dir, FourTuple, PathId, PathState, PathStatus, StreamId,
+    VarInt, ZeroRtt,
 };
 use thiserror::Error;
 
@@ -14,7 +15,8 @@ use crate::clock;
 use crate::connection_ref::ConnectionRef;
 use crate::connection_state::LockedConnection;
 use crate::notifications::{Awaited, PollerId};
-use crate::path::{Path, PathEvents};
+use crate::path::Path;
+use crate::path_events::PathEvents;
 use crate::recv_stream::RecvStream;
 use crate::send_stream::SendStream;
 use crate::start;
@@ -76,6 +78,9 @@ pub enum SendDatagramError {
     /// The send buffer is full; [`Connection::send_datagram_wait`] waits for room.
     #[error("the datagram send buffer is full")]
     Blocked,
+    /// It is bound to a path that does not exist, or was abandoned already.
+    #[error("no such open path")]
+    ClosedPath,
     /// The connection ended.
     #[error("connection lost")]
     ConnectionLost(#[from] ConnectionError),
@@ -293,7 +298,36 @@ impl Connection {
     /// If the peer accepts no datagrams, this one is too large, the send buffer is full, or the
     /// connection ended.
     pub fn send_datagram(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        try_send_datagram(&mut self.0.lock(), data)
+        self.send_datagram_with(data, DatagramOptions::default())
+    }
+
+    /// Sends a datagram on a certain path, on two paths, or not after a deadline. If it is bound to a
+    /// path, it may be as large as [`Path::max_datagram_size`] of that path.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::send_datagram`], and [`SendDatagramError::ClosedPath`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use mpquic_tokio::{Connection, DatagramOptions};
+    /// # fn example(connection: Connection) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::{Duration, Instant};
+    ///
+    /// // What is pressed now matters now, and is small: it takes two paths.
+    /// let soon = Instant::now() + Duration::from_millis(50);
+    /// let options = DatagramOptions::default().with_copy().with_deadline(soon);
+    /// connection.send_datagram_with("jump".into(), options)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn send_datagram_with(
+        &self,
+        data: Bytes,
+        options: DatagramOptions,
+    ) -> Result<(), SendDatagramError> {
+        try_send_datagram(&mut self.0.lock(), data, options)
     }
 
     /// Sends a datagram as soon as the send buffer has room. Cancel-safe: if the future is dropped
@@ -303,11 +337,14 @@ impl Connection {
     ///
     /// Those of [`Self::send_datagram`], except for a full buffer.
     pub async fn send_datagram_wait(&self, data: Bytes) -> Result<(), SendDatagramError> {
-        let attempt =
-            |engine: &mut LockedConnection<'_>| match try_send_datagram(engine, data.clone()) {
-                Err(SendDatagramError::Blocked) => None,
-                result => Some(result),
-            };
+        let attempt = |engine: &mut LockedConnection<'_>| match try_send_datagram(
+            engine,
+            data.clone(),
+            DatagramOptions::default(),
+        ) {
+            Err(SendDatagramError::Blocked) => None,
+            result => Some(result),
+        };
         let notify = &self.0.notifications.datagrams_unblocked;
         self.0.until(notify, attempt).await
     }
@@ -423,7 +460,7 @@ impl Connection {
 
     /// Subscribes to what happens to paths from now on.
     pub fn path_events(&self) -> PathEvents {
-        PathEvents::new(self.0.lock().subscribe())
+        self.0.lock().subscribe()
     }
 }
 
@@ -476,6 +513,7 @@ fn try_read_datagram(engine: &mut LockedConnection<'_>) -> Option<Result<Bytes, 
 fn try_send_datagram(
     engine: &mut LockedConnection<'_>,
     data: Bytes,
+    options: DatagramOptions,
 ) -> Result<(), SendDatagramError> {
     if let Some(error) = &engine.error {
         return Err(error.clone().into());
@@ -484,13 +522,14 @@ fn try_send_datagram(
     engine
         .core
         .datagrams()
-        .send(data)
+        .send_with(data, options)
         .map_err(|error| match error {
+            mpquic_core::SendDatagramError::TooLarge => SendDatagramError::TooLarge,
+            mpquic_core::SendDatagramError::Blocked => SendDatagramError::Blocked,
+            mpquic_core::SendDatagramError::ClosedPath => SendDatagramError::ClosedPath,
             mpquic_core::SendDatagramError::UnsupportedByPeer => {
                 SendDatagramError::UnsupportedByPeer
             }
-            mpquic_core::SendDatagramError::TooLarge => SendDatagramError::TooLarge,
-            mpquic_core::SendDatagramError::Blocked => SendDatagramError::Blocked,
         })?;
     engine.wrote_datagram(bytes);
     Ok(())

@@ -19,20 +19,24 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, StreamEvent, StreamId, VarInt,
-    ZeroRtt,
+    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, PathId, PathState, PathStats,
+    StreamEvent, StreamId, VarInt, ZeroRtt,
 };
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::Notify;
 use tokio::time::Sleep;
+use tracing::Span;
 
 use crate::clock;
 use crate::endpoint_state::EndpointState;
+use crate::error_queue::Unreachable;
 use crate::notifications::{Awaited, Notifications, Pollers};
+use crate::path_events::{Listeners, PathEvents};
 use crate::path_plan::PathPlan;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::sending::{Next, Sending};
+use crate::socket::Socket;
 
 /// From this many bytes written to streams on, they are sent at once. Less waits for the connection's
 /// task, which sends several small writes together. Peers answer what is in streams, so they should
@@ -43,8 +47,9 @@ const SEND_DATAGRAMS_AT_ONCE: usize = 64 << 10;
 /// How long the first flight of a client waits for data that may leave with it as 0-RTT, if the
 /// application neither writes much nor waits for anything.
 const FIRST_FLIGHT_WAITS: Duration = Duration::from_millis(20);
-/// Path events kept for a slow listener.
-const PATH_EVENTS: usize = 64;
+/// How often ICMP messages make a connection ask whether its paths work: a peer that is gone answers
+/// that with another message.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The state of an endpoint with its connections.
 pub(crate) type SharedEndpoint = EndpointState<ConnectionState>;
@@ -54,6 +59,8 @@ pub(crate) struct ConnectionState {
     pub(crate) handle: ConnectionHandle,
     pub(crate) endpoint: Arc<SharedEndpoint>,
     pub(crate) notifications: Notifications,
+    /// What is logged while the connection is run belongs to this.
+    span: Span,
     engine: Mutex<Engine>,
 }
 
@@ -72,8 +79,11 @@ pub(crate) struct Engine {
     slabs_seen: SlabsSeen,
     /// Why the connection ended.
     pub(crate) error: Option<ConnectionError>,
-    /// Something panicked while the connection was run: its core must not be used any more.
+    /// The core must not be used any more: something panicked while the connection was run, or there
+    /// is nobody to talk to.
     broken: bool,
+    /// When an ICMP message last made us ask whether a path works.
+    asked_paths: Option<Instant>,
     /// Set once the handshake is complete.
     pub(crate) connected: bool,
     pub(crate) readers: FxHashMap<StreamId, Waker>,
@@ -84,7 +94,7 @@ pub(crate) struct Engine {
     pub(crate) pollers: Pollers,
     /// The paths to open; `None` on a server.
     pub(crate) plan: Option<Box<PathPlan>>,
-    path_events: Option<broadcast::Sender<PathEvent>>,
+    listeners: Listeners,
     timer: Timer,
     /// The connection's task.
     task: Option<Waker>,
@@ -134,19 +144,21 @@ impl ConnectionState {
             handle,
             endpoint,
             notifications: Notifications::default(),
+            span: span(handle, &core),
             engine: Mutex::new(Engine {
                 core,
                 sending: Sending::new(transport),
                 slabs_seen: SlabsSeen::default(),
                 error: None,
                 broken: false,
+                asked_paths: None,
                 connected: false,
                 readers: FxHashMap::default(),
                 writers: FxHashMap::default(),
                 finishing: FxHashMap::default(),
                 pollers: Pollers::default(),
                 plan: plan.map(Box::new),
-                path_events: None,
+                listeners: Listeners::default(),
                 timer: Timer { sleep, armed: None },
                 task: None,
                 task_woken: false,
@@ -232,6 +244,25 @@ impl ConnectionState {
             engine.wake_task();
         };
         self.lock().contain(replace);
+    }
+}
+
+/// The span of a connection: `connection` at the level of debug messages.
+fn span(handle: ConnectionHandle, core: &mpquic_core::Connection) -> Span {
+    tracing::debug_span!("connection", id = handle.0, side = ?core.side())
+}
+
+/// The path that an event is about.
+fn path_of(event: &PathEvent) -> Option<PathId> {
+    match event {
+        PathEvent::Established(path)
+        | PathEvent::Abandoned { path, .. }
+        | PathEvent::Discarded(path)
+        | PathEvent::Suspect(path)
+        | PathEvent::Recovered(path)
+        | PathEvent::RemoteStatus(path, _)
+        | PathEvent::Migrated(path, _) => Some(*path),
+        PathEvent::Available => None,
     }
 }
 
@@ -345,6 +376,7 @@ impl LockedConnection<'_> {
         if self.broken {
             return None;
         }
+        let _entered = self.connection.span.enter();
         // The core is not used again after a panic, so a broken state does not matter.
         match catch_unwind(AssertUnwindSafe(|| run(self))) {
             Ok(result) => Some(result),
@@ -374,6 +406,48 @@ impl LockedConnection<'_> {
             .endpoint
             .lock()
             .on_panic(connection.handle, connection);
+    }
+
+    /// An ICMP message says that a datagram from a socket did not reach one of the peer's addresses.
+    /// Anybody can send such a message, so it ends nothing that works: the path is asked whether it does. A client
+    /// that has heard nothing of its server gives up, if nobody listens there and the message quotes
+    /// the random connection ID that it has sent (RFC 9000 section 14.2.1).
+    pub(crate) fn on_unreachable(&mut self, socket: &Socket, error: &Unreachable, now: Instant) {
+        if self.broken || self.error.is_some() {
+            return;
+        }
+        let core = &self.core;
+        let paths = core.paths().filter_map(|id| core.path_stats(id));
+        let concerned = paths.filter(|path| {
+            path.four_tuple.remote == error.remote && socket.owns(path.four_tuple.local)
+        });
+        let concerned: SmallVec<[PathStats; 2]> = concerned.collect();
+        let is_unheard = concerned.iter().all(|path| path.packets_received == 0);
+        if concerned.is_empty() {
+            return;
+        }
+        if error.is_port && is_unheard && !self.connected && self.sending.has_sent(error.quoted()) {
+            self.broken = true;
+            let notifications = &self.connection.notifications;
+            self.end(notifications, ConnectionError::PortUnreachable);
+            self.wake_task(); // It ends.
+            return;
+        }
+        if self
+            .asked_paths
+            .is_some_and(|asked| now < asked + ASK_AGAIN)
+        {
+            return;
+        }
+        self.asked_paths = Some(now);
+        for path in concerned {
+            if path.state == PathState::Active
+                && let Ok(mut path) = self.core.path_mut(path.id)
+            {
+                path.ping();
+            }
+        }
+        self.run(now);
     }
 
     /// Tells everyone what came of datagrams that arrived. Returns true unless they completed the
@@ -481,14 +555,9 @@ impl LockedConnection<'_> {
 }
 
 impl Engine {
-    /// A receiver of path events from now on.
-    pub(crate) fn subscribe(&mut self) -> broadcast::Receiver<PathEvent> {
-        if self.error.is_some() {
-            return broadcast::channel(1).1;
-        }
-        self.path_events
-            .get_or_insert_with(|| broadcast::channel(PATH_EVENTS).0)
-            .subscribe()
+    /// A subscription to path events, from now on.
+    pub(crate) fn subscribe(&mut self) -> PathEvents {
+        self.listeners.subscribe()
     }
 
     /// Makes the connection's task run soon.
@@ -579,7 +648,7 @@ impl Engine {
             StreamEvent::Readable { id } => self.readers.remove(&id),
             StreamEvent::Writable { id } => self.writers.remove(&id),
             StreamEvent::Finished { id } => self.finishing.remove(&id),
-            StreamEvent::Stopped { id, .. } => {
+            StreamEvent::Stopped { id, .. } | StreamEvent::Expired { id } => {
                 self.wakers.extend(self.finishing.remove(&id));
                 self.writers.remove(&id)
             }
@@ -588,14 +657,11 @@ impl Engine {
     }
 
     fn on_path_event(&mut self, notifications: &Notifications, event: PathEvent, now: Instant) {
-        tracing::debug!(?event, "path");
+        tracing::debug!(path = path_of(&event).map(|path| path.0), ?event, "path");
         if let Some(plan) = &mut self.plan {
             plan.on_event(&event, now);
         }
-        if let Some(listeners) = &self.path_events {
-            // An error means that nobody listens any more.
-            let _ = listeners.send(event);
-        }
+        self.wakers.extend(self.listeners.tell(&event));
         notifications.connection.notify_waiters();
     }
 
@@ -608,7 +674,7 @@ impl Engine {
         self.error = Some(reason);
         self.held_until = None;
         self.plan = None;
-        self.path_events = None;
+        self.wakers.extend(self.listeners.end());
         self.wake_streams();
         self.wakers.extend(self.pollers.take_all());
         notifications.notify_everyone();
@@ -624,9 +690,10 @@ impl Engine {
         }
     }
 
-    /// Why nothing can be asked of the core any more, if it panicked.
+    /// Why nothing can be asked of the core any more, if that is so.
     pub(crate) fn broken(&self) -> Option<ConnectionError> {
-        self.broken.then_some(ConnectionError::Panicked)
+        let error = || self.error.clone().unwrap_or(ConnectionError::Panicked);
+        self.broken.then(error)
     }
 
     /// True if the server rejected 0-RTT and a stream with this flag was opened as 0-RTT.

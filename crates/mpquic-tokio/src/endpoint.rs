@@ -12,6 +12,7 @@ use mpquic_core::{EndpointStats, VarInt};
 use crate::config::{ClientConfig, ConfigError, ServerConfig};
 use crate::connecting::Connecting;
 use crate::connection_state::SharedEndpoint;
+use crate::datagram_socket::DatagramSocket;
 use crate::incoming::Incoming;
 use crate::local_addresses;
 use crate::path_plan::address_pairs;
@@ -283,6 +284,34 @@ impl Endpoint {
     /// If the socket cannot be bound, for example because the address is not one of this machine.
     pub fn add_local(&self, addr: SocketAddr) -> io::Result<SocketAddr> {
         let local = start::bind(self.state(), addr, None)?;
+        local_addresses::follow(self.state());
+        Ok(local)
+    }
+
+    /// Adds a socket that the application has bound; client connections open paths from its address,
+    /// which is returned. [`Self::remove_local`] closes it.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the socket cannot be used.
+    pub fn add_socket(&self, socket: UdpSocket) -> io::Result<SocketAddr> {
+        self.insert(self.state().sockets.adopt(socket)?)
+    }
+
+    /// Like [`Self::add_socket`], with what carries datagrams in the place of a socket.
+    ///
+    /// # Errors
+    ///
+    /// If the socket has no address.
+    pub fn add_abstract_socket(&self, socket: Arc<dyn DatagramSocket>) -> io::Result<SocketAddr> {
+        self.insert(Socket::of(socket)?)
+    }
+
+    fn insert(&self, socket: Socket) -> io::Result<SocketAddr> {
+        let local = socket.local();
+        start::read(self.state(), Arc::new(socket));
         local_addresses::follow(self.state());
         Ok(local)
     }

@@ -1,18 +1,28 @@
-//! [`KernelSocket`]: a UDP socket as the kernel and the runtime show it. Tests put another one in its
-//! place.
+//! [`KernelSocket`]: a UDP socket as the kernel and the runtime show it.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
+use std::sync::OnceLock;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+
+#[cfg(target_os = "linux")]
+use crate::error_queue;
+use crate::error_queue::Unreachable;
+
+/// Errors taken at a time.
+#[cfg(target_os = "linux")]
+const MAX_ERRORS: usize = 64;
 
 /// A UDP socket of the kernel, registered with the runtime.
 #[derive(Debug)]
 pub(crate) struct KernelSocket {
     io: UdpSocket,
     state: UdpSocketState,
+    /// ICMP messages are queued.
+    watches_errors: OnceLock<()>,
 }
 
 impl KernelSocket {
@@ -20,7 +30,11 @@ impl KernelSocket {
     pub(crate) fn new(socket: std::net::UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new((&socket).into())?;
         let io = UdpSocket::from_std(socket)?;
-        Ok(Self { io, state })
+        Ok(Self {
+            io,
+            state,
+            watches_errors: OnceLock::new(),
+        })
     }
 
     /// The address it is bound to.
@@ -33,9 +47,43 @@ impl KernelSocket {
         self.state.max_gso_segments()
     }
 
-    /// Waits for datagrams.
+    /// Waits for datagrams, and for errors, which arrive only if they are watched.
     pub(crate) async fn readable(&self) -> io::Result<()> {
-        self.io.readable().await
+        #[cfg(target_os = "linux")]
+        let interest = Interest::READABLE | Interest::ERROR;
+        #[cfg(not(target_os = "linux"))]
+        let interest = Interest::READABLE;
+        self.io.ready(interest).await.map(|_| ())
+    }
+
+    /// From now on, [`Self::take_errors`] tells of ICMP messages, where the system shows them.
+    pub(crate) fn watch_errors(&self) {
+        #[cfg(target_os = "linux")]
+        match error_queue::enable(&self.io) {
+            Ok(()) => {
+                let _ = self.watches_errors.set(());
+            }
+            Err(error) => tracing::debug!(%error, "no ICMP errors"),
+        }
+    }
+
+    /// Takes the errors that arrived since the last call.
+    pub(crate) fn take_errors(&self, mut take: impl FnMut(Unreachable)) {
+        #[cfg(target_os = "linux")]
+        // If the queue is found empty, the runtime waits for the next one; otherwise `readable` does not
+        // wait.
+        let _ = self.io.try_io(Interest::ERROR, || {
+            for _ in 0..MAX_ERRORS {
+                match error_queue::next(&self.io) {
+                    Ok(error) => error.into_iter().for_each(&mut take),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                    Err(error) => tracing::debug!(%error, "error queue"),
+                }
+            }
+            Ok(())
+        });
+        #[cfg(not(target_os = "linux"))]
+        let _ = take;
     }
 
     /// Waits for room in the send buffer.
@@ -54,15 +102,35 @@ impl KernelSocket {
         })
     }
 
-    /// Hands datagrams to the kernel, whatever the runtime knows of the socket.
-    pub(crate) fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
-        self.state.try_send((&self.io).into(), transmit)
+    /// Hands datagrams to the kernel.
+    pub(crate) fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        let send = || {
+            let result = self.state.try_send((&self.io).into(), transmit);
+            match &result {
+                // It may be about a datagram sent before, to anybody, and is told once.
+                Err(error)
+                    if self.watches_errors.get().is_some()
+                        && error.kind() != io::ErrorKind::WouldBlock =>
+                {
+                    self.state.try_send((&self.io).into(), transmit)
+                }
+                _ => result,
+            }
+        };
+        send_twice(send, |send| self.io.try_io(Interest::WRITABLE, send))
     }
+}
 
-    /// Calls `send` if the runtime takes the socket for writable. If `send` would block, the runtime
-    /// takes it so no longer, and [`Self::writable`] waits.
-    pub(crate) fn if_writable(&self, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        self.io.try_io(Interest::WRITABLE, send)
+/// Sends without asking the runtime first, which does not know yet that a new socket is writable. If
+/// that would block, it is tried again under the runtime's eyes (`if_writable`), so that `writable`
+/// waits. Without another try it would forget room that it was told of after the first one.
+pub(crate) fn send_twice<S: Fn() -> io::Result<()>>(
+    send: S,
+    if_writable: impl FnOnce(&S) -> io::Result<()>,
+) -> io::Result<()> {
+    match send() {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => if_writable(&send),
+        result => result,
     }
 }
 

@@ -53,7 +53,8 @@
 //!
 //! [`EndpointBuilder::all_interfaces`] uses every network interface and follows them as they come
 //! and go; [`EndpointBuilder::bind_interface`] uses some. Servers may listen on several addresses,
-//! which clients reach as [`ClientConfig::server_addresses`].
+//! which clients reach as [`ClientConfig::server_addresses`]. [`EndpointBuilder::socket`] takes a
+//! socket that is bound already, [`EndpointBuilder::abstract_socket`] whatever carries datagrams.
 //!
 //! # Features
 //!
@@ -61,6 +62,7 @@
 //! |---|---|
 //! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster |
 //! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`], [`interface_addresses`] |
+//! | `memory-network` | `MemoryNetwork`: sockets in memory, for tests |
 //! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
 //! | `self-signed` | `ServerConfig::self_signed` |
 //! | `qlog` | the crate `mpquic-qlog` as `mpquic_tokio::qlog`: logs of connections |
@@ -84,15 +86,20 @@ mod connection_properties;
 mod connection_ref;
 mod connection_state;
 mod connection_task;
+mod datagram_socket;
 mod endpoint;
 mod endpoint_state;
+mod error_queue;
 mod incoming;
 #[cfg(feature = "interfaces")]
 mod interface;
 mod kernel_socket;
 mod local_addresses;
+#[cfg(any(test, feature = "memory-network"))]
+mod memory_network;
 mod notifications;
 mod path;
+mod path_events;
 mod path_plan;
 mod receive_buffers;
 mod recv_stream;
@@ -100,6 +107,7 @@ mod send_queues;
 mod send_stream;
 mod sending;
 mod socket;
+mod socket_io;
 mod socket_task;
 mod sockets;
 mod start;
@@ -115,13 +123,17 @@ pub use config::{
 };
 pub use connecting::{Connecting, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
+pub use datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
 pub use endpoint::{DriverStats, Endpoint};
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, LeftOut, interface_addresses, usable_addresses};
-pub use path::{Path, PathEvents};
+#[cfg(any(test, feature = "memory-network"))]
+pub use memory_network::{MemoryNetwork, MemorySocket};
+pub use path::Path;
+pub use path_events::PathEvents;
 pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, ResetError};
-pub use send_stream::{SendStream, StoppedError, WriteError};
+pub use send_stream::{BindStreamError, SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 pub use stream_watch::StreamWatch;
 
@@ -133,16 +145,21 @@ pub use mpquic_core::crypto::{ExportError, HandshakeData};
 pub use mpquic_core::{
     ApplicationClose, Chunk, ClosePathError, ClosedPath, ClosedStream,
     ConnectError as InvalidConnect, ConnectionClose, ConnectionError, ConnectionId,
-    ConnectionIdGenerator, ConnectionStats, Dir, EndpointStats, Fault, FourTuple, FrameCounts,
-    FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats, PathStatus, ResetAtError,
-    Resumption, Side, StdSystemTime, StreamId, TimeSource, TlsFailure, TokenStore, TransportError,
-    TransportErrorCode, VarInt, Version, Written, ZeroRtt,
+    ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
+    Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats,
+    PathStatus, ResetAtError, Resumption, Side, StdSystemTime, StreamId, TimeSource, TlsFailure,
+    TokenStore, TransportError, TransportErrorCode, VarInt, Version, Written, ZeroRtt,
 };
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]
 pub use mpquic_core::{congestion, path_memory, sched};
 #[cfg(feature = "qlog")]
 pub use mpquic_qlog as qlog;
+
+/// The TLS library, for configurations of your own: certificates by server name and protocol, those of
+/// clients, key logs, session stores. [`crypto::rustls`] makes them fit.
+#[doc(no_inline)]
+pub use rustls;
 
 /// For TLS configurations of your own, which [`ClientConfig::new`] and [`ServerConfig::new`] take.
 pub mod crypto {

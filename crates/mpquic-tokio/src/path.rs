@@ -1,12 +1,11 @@
-//! [`Path`] and [`PathEvents`].
+//! [`Path`]: a path, as the application sees it.
 
 use std::net::SocketAddr;
 
 use mpquic_core::{
-    ClosePathError, ClosedPath, FourTuple, PathEvent, PathId, PathMut, PathStats, PathStatus,
+    ClosePathError, ClosedPath, FourTuple, PathId, PathMut, PathStats, PathStatus,
     TransportErrorCode,
 };
-use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::clock;
 use crate::connection_ref::ConnectionRef;
@@ -147,31 +146,5 @@ impl Path {
     /// The peer's address.
     pub fn remote_address(&self) -> Option<SocketAddr> {
         self.four_tuple().map(|tuple| tuple.remote)
-    }
-}
-
-/// A subscription to what happens to the paths of a connection.
-///
-/// A listener that falls more than 64 events behind misses the oldest; [`Connection::paths`] shows
-/// the current state.
-///
-/// [`Connection::paths`]: crate::Connection::paths
-#[derive(Debug)]
-pub struct PathEvents(broadcast::Receiver<PathEvent>);
-
-impl PathEvents {
-    pub(crate) fn new(receiver: broadcast::Receiver<PathEvent>) -> Self {
-        Self(receiver)
-    }
-
-    /// Waits for the next event; `None` once the connection ended. Cancel-safe.
-    pub async fn next(&mut self) -> Option<PathEvent> {
-        loop {
-            match self.0.recv().await {
-                Ok(event) => return Some(event),
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return None,
-            }
-        }
     }
 }

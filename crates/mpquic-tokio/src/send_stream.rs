@@ -4,10 +4,11 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use bytes::{Buf, Bytes};
 use mpquic_core::{
-    ClosedStream, ConnectionError, FinishError, ResetAtError, StreamId, VarInt, Written,
+    ClosedStream, ConnectionError, FinishError, PathId, ResetAtError, StreamId, VarInt, Written,
 };
 use thiserror::Error;
 use tokio::io::AsyncWrite;
@@ -56,7 +57,7 @@ pub enum WriteError {
     /// The connection ended.
     #[error("connection lost")]
     ConnectionLost(#[from] ConnectionError),
-    /// The stream was finished or reset before.
+    /// The stream was finished or reset before, by the application or at its deadline.
     #[error("closed stream")]
     ClosedStream,
     /// The stream was opened as 0-RTT, which the server rejected: open another one.
@@ -66,6 +67,7 @@ pub enum WriteError {
 
 /// Why [`SendStream::stopped`] cannot tell.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StoppedError {
     /// The connection ended.
     #[error("connection lost")]
@@ -73,6 +75,21 @@ pub enum StoppedError {
     /// The stream was opened as 0-RTT, which the server rejected.
     #[error("0-RTT rejected")]
     ZeroRttRejected,
+    /// The stream was reset because its deadline has passed ([`SendStream::set_deadline`]).
+    #[error("the deadline has passed")]
+    Expired,
+}
+
+/// Why a stream was not bound to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BindStreamError {
+    /// The path does not exist, or was abandoned already.
+    #[error("no such open path")]
+    ClosedPath,
+    /// The stream is closed.
+    #[error("closed stream")]
+    ClosedStream,
 }
 
 impl From<WriteError> for io::Error {
@@ -331,12 +348,99 @@ impl SendStream {
         engine.core.send_stream(self.id).priority()
     }
 
-    /// Waits until the peer asks us to stop sending, and returns its code; or until it has
-    /// acknowledged all of a finished stream (`None`). Cancel-safe.
+    /// Binds the stream to a path: what is sent of it from now on travels there and nowhere else, also
+    /// if the path is a backup. It waits while the path is suspect and others are not. `None` leaves
+    /// the choice to the scheduler again, as does the end of the path.
     ///
     /// # Errors
     ///
-    /// If the connection ended before, or the server rejected the stream together with 0-RTT.
+    /// If there is no such path or it was abandoned, or if the stream is closed.
+    pub fn set_path(&self, path: Option<PathId>) -> Result<(), BindStreamError> {
+        let bind = |core: &mut mpquic_core::Connection| {
+            if path.is_some_and(|path| core.path_mut(path).is_err()) {
+                return Err(BindStreamError::ClosedPath);
+            }
+            let bound = core.send_stream(self.id).set_path(path);
+            bound.map_err(|_| BindStreamError::ClosedStream)
+        };
+        self.choose(bind)
+            .unwrap_or(Err(BindStreamError::ClosedStream))
+    }
+
+    /// Sends what is sent from now on a second time, on the fastest other path that may carry data,
+    /// as far as [`TransportOptions::max_redundancy`](crate::TransportOptions::max_redundancy)
+    /// allows: whoever reads it does not notice if one of the two paths fails or loses something. The
+    /// copies that are sent, and those that are not, are counted in
+    /// [`ConnectionStats`](crate::ConnectionStats).
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    pub fn set_redundant(&self, is_redundant: bool) -> Result<(), ClosedStream> {
+        let set = |core: &mut mpquic_core::Connection| {
+            core.send_stream(self.id).set_redundant(is_redundant)
+        };
+        self.choose(set)
+            .unwrap_or_else(|| Err(ClosedStream::default()))
+    }
+
+    /// From `deadline` on, nothing of the stream is sent any more. If something is missing then (the
+    /// stream is not finished, or bytes wait to be sent) or is lost later, the stream is reset with
+    /// `error_code`: writes fail with [`WriteError::ClosedStream`], [`Self::stopped`] with
+    /// [`StoppedError::Expired`], and
+    /// [`ConnectionStats::streams_expired`](crate::ConnectionStats::streams_expired) counts it. It
+    /// replaces a deadline set before.
+    ///
+    /// # Errors
+    ///
+    /// If the stream is closed.
+    ///
+    /// # Examples
+    ///
+    /// A video frame that is of no use after 100 ms and may cost twice its bytes:
+    ///
+    /// ```
+    /// # use mpquic_tokio::Connection;
+    /// # async fn example(connection: Connection, frame: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let mut stream = connection.open_uni().await?;
+    /// stream.set_deadline(Instant::now() + Duration::from_millis(100), 1u32.into())?;
+    /// stream.set_redundant(true)?;
+    /// stream.write_all(frame).await?;
+    /// stream.finish()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_deadline(&self, deadline: Instant, error_code: VarInt) -> Result<(), ClosedStream> {
+        let set = |core: &mut mpquic_core::Connection| {
+            core.send_stream(self.id).set_deadline(deadline, error_code)
+        };
+        self.choose(set)
+            .unwrap_or_else(|| Err(ClosedStream::default()))
+    }
+
+    /// Changes how the stream is sent; `None` if it was opened as 0-RTT and rejected, or there is no
+    /// connection any more.
+    fn choose<T>(&self, change: impl FnOnce(&mut mpquic_core::Connection) -> T) -> Option<T> {
+        let mut engine = self.connection.lock();
+        if engine.is_rejected(self.as_zero_rtt) || engine.broken().is_some() {
+            return None;
+        }
+        let result = change(&mut engine.core);
+        // What waited may leave now, and a deadline needs a timer.
+        engine.wake_task();
+        Some(result)
+    }
+
+    /// Waits until the peer asks us to stop sending, and returns its code; or until it has
+    /// acknowledged all of a finished stream, or the reset of one that was reset (`None`).
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended before, the server rejected the stream together with 0-RTT, or the
+    /// stream is reset at its deadline meanwhile.
     pub async fn stopped(&self) -> Result<Option<VarInt>, StoppedError> {
         poll_fn(|cx| poll_stopped(&self.connection, self.id, self.as_zero_rtt, cx)).await
     }
@@ -390,6 +494,9 @@ pub(crate) fn poll_stopped(
     }
     if let Some(error) = engine.broken() {
         return Poll::Ready(Err(error.into()));
+    }
+    if engine.core.send_stream(id).is_expired() {
+        return Poll::Ready(Err(StoppedError::Expired));
     }
     match engine.core.send_stream(id).stopped() {
         Ok(Some(code)) => return Poll::Ready(Ok(Some(code))),

@@ -43,6 +43,8 @@ pub(crate) struct Sending {
     unreachable: Vec<(PathId, Instant)>,
     /// When the kernel gave the information about send queues that the scheduler has.
     queues_told: Option<Instant>,
+    /// What [`header_of`] found in the first datagram.
+    first_header: SmallVec<[u8; 32]>,
 }
 
 /// Whether anything is left to do after datagrams were sent.
@@ -108,6 +110,15 @@ impl Batch {
     }
 }
 
+/// Version and destination connection ID of a datagram that begins with a long header (RFC 8999
+/// section 5.1).
+fn header_of(datagram: &[u8]) -> &[u8] {
+    let is_long = datagram.first().is_some_and(|first| first & 0x80 != 0);
+    let length = datagram.get(5).filter(|_| is_long);
+    let end = length.map_or(0, |length| 6 + usize::from(*length));
+    datagram.get(1..end).unwrap_or_default()
+}
+
 /// Datagrams for which a socket had no room.
 struct Unsent {
     socket: Arc<Socket>,
@@ -124,7 +135,14 @@ impl Sending {
             unsent: VecDeque::new(),
             unreachable: Vec::new(),
             queues_told: None,
+            first_header: SmallVec::new(),
         }
+    }
+
+    /// True if these are the first bytes of a datagram with the connection ID of the first one: a
+    /// client's is random.
+    pub(crate) fn has_sent(&self, datagram: &[u8]) -> bool {
+        !self.first_header.is_empty() && header_of(datagram) == &self.first_header[..]
     }
 
     /// Sends what is due.
@@ -146,6 +164,11 @@ impl Sending {
             next = batch.build(&mut trains, |train| {
                 core.poll_transmit(now, self.max_datagrams, train)
             });
+            if self.first_header.is_empty()
+                && let Some((_, first)) = batch.trains().next()
+            {
+                self.first_header.extend_from_slice(header_of(first));
+            }
             for (transmit, contents) in batch.trains() {
                 let Some(socket) = sockets.owner(transmit.four_tuple.local) else {
                     continue; // Its interface is gone; the path plan hears of it on its own.

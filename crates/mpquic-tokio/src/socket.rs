@@ -2,17 +2,17 @@
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use mpquic_core::{EcnCodepoint, FourTuple, Transmit};
 use quinn_udp::RecvMeta;
 use tokio::sync::Notify;
 use tracing::{debug, trace};
 
-#[cfg(not(test))]
-use crate::kernel_socket::KernelSocket as Io;
-#[cfg(test)]
-use crate::testing::Io;
+use crate::datagram_socket::DatagramSocket;
+use crate::error_queue::Unreachable;
+use crate::kernel_socket::KernelSocket;
+use crate::socket_io::Io;
 
 /// A UDP socket with segmentation offload, ECN and packet information.
 #[derive(Debug)]
@@ -95,12 +95,18 @@ impl Socket {
     /// Makes one of a socket that the application has bound.
     pub(crate) fn adopt(socket: std::net::UdpSocket, buffer_size: usize) -> io::Result<Self> {
         set_buffers(&socket2::SockRef::from(&socket), buffer_size);
+        socket.set_nonblocking(true)?;
         Self::from_std(socket, None)
     }
 
     /// Makes one of a socket that is bound already.
     fn from_std(socket: std::net::UdpSocket, interface: Option<String>) -> io::Result<Self> {
-        Self::new(Io::new(socket)?, interface)
+        Self::new(Io::Kernel(KernelSocket::new(socket)?), interface)
+    }
+
+    /// Makes one of what the application has in the place of a socket.
+    pub(crate) fn of(socket: Arc<dyn DatagramSocket>) -> io::Result<Self> {
+        Self::new(Io::Abstract(socket), None)
     }
 
     fn new(io: Io, interface: Option<String>) -> io::Result<Self> {
@@ -115,7 +121,7 @@ impl Socket {
 
     /// Makes one of a socket in memory.
     #[cfg(test)]
-    pub(crate) fn simulated(port: &std::sync::Arc<crate::testing::Port>) -> Self {
+    pub(crate) fn simulated(port: &Arc<crate::testing::Port>) -> Self {
         Self::new(Io::Simulated(port.clone()), None).expect("it has an address")
     }
 
@@ -181,6 +187,18 @@ impl Socket {
     /// Waits for datagrams.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         self.io.readable().await
+    }
+
+    /// From now on, [`Self::take_errors`] tells of ICMP messages about what was sent, where the
+    /// system shows them.
+    pub(crate) fn watch_errors(&self) {
+        self.io.watch_errors();
+    }
+
+    /// Takes the ICMP messages that arrived since the last call. It has to be called before each
+    /// [`Self::readable`].
+    pub(crate) fn take_errors(&self, take: impl FnMut(Unreachable)) {
+        self.io.take_errors(take);
     }
 
     /// Waits for room in the send buffer.
@@ -257,16 +275,7 @@ impl Socket {
             segment_size: (contents.len() > segment).then_some(segment),
             src_ip: (wildcard && !source.is_unspecified()).then_some(source),
         };
-        // Tried without asking the runtime first, which does not know yet that a new socket is
-        // writable.
-        match self.io.try_send(&transmit) {
-            // Tried again under the runtime's eyes, so that `writable` waits. Without another try it
-            // would forget room that it was told of after the first one.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.io.if_writable(|| self.io.try_send(&transmit))
-            }
-            result => result,
-        }
+        self.io.send(&transmit)
     }
 
     fn destination(&self, remote: SocketAddr) -> SocketAddr {

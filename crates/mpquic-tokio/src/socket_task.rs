@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use mpquic_core::{ConnectionHandle, DatagramEvent, EcnCodepoint, FourTuple, Transmit};
+use smallvec::SmallVec;
 
 use crate::clock;
 use crate::connection_state::{Arrival, ConnectionState, SharedEndpoint, message_of};
 use crate::endpoint_state::Registry;
+use crate::error_queue::Unreachable;
 use crate::receive_buffers::{ReceiveBuffers, SlabId};
 use crate::socket::{self, Socket};
 
@@ -22,6 +24,10 @@ use crate::socket::{self, Socket};
 const MAX_FAILURES: u32 = 100;
 /// How long it rests.
 const PAUSE: Duration = Duration::from_millis(10);
+/// In so much time, so many ICMP messages are passed on. Each costs a look at all connections, and
+/// anybody can send them.
+const MAX_ERRORS: usize = 16;
+const ERROR_INTERVAL: Duration = Duration::from_millis(10);
 /// After so many bytes or batches, applications read before more is received: what they read is still
 /// in the cache then, and buffers with a limit, like that of DATAGRAMs, do not overflow.
 const ENOUGH: usize = 1 << 16;
@@ -51,7 +57,11 @@ pub(crate) async fn read_socket(endpoint: Arc<SharedEndpoint>, socket: Arc<Socke
         }
         // Connections contain their own panics. This is for what runs besides, such as a generator of
         // connection IDs that the application has written: the socket must not go deaf.
-        match catch_unwind(AssertUnwindSafe(|| reader.run(&socket))) {
+        let run = || {
+            reader.take_errors(&socket);
+            reader.run(&socket)
+        };
+        match catch_unwind(AssertUnwindSafe(run)) {
             // The runtime knows that the socket is empty: `readable` lets others run.
             Ok(Ok(Left::Nothing)) => {
                 failures = 0;
@@ -103,6 +113,9 @@ struct Reader<'a> {
     held: u64,
     /// The last call filled all buffers, so there may be more to read.
     is_unread: bool,
+    /// ICMP messages that may be passed on before an interval is over, and when it began.
+    errors_left: usize,
+    errors_since: Option<Instant>,
     batch: Batch,
     unanswered: Unanswered,
 }
@@ -183,9 +196,39 @@ impl<'a> Reader<'a> {
             allocated: 0,
             held: 0,
             is_unread: false,
+            errors_left: 0,
+            errors_since: None,
             batch: Batch::default(),
             unanswered: Unanswered::default(),
         }
+    }
+
+    /// Passes ICMP messages on to the connections whose datagrams they are about.
+    fn take_errors(&mut self, socket: &Socket) {
+        let mut errors: SmallVec<[Unreachable; MAX_ERRORS]> = SmallVec::new();
+        socket.take_errors(|error| {
+            if errors.len() < MAX_ERRORS {
+                errors.push(error);
+            }
+        });
+        if errors.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        if self
+            .errors_since
+            .is_none_or(|since| now >= since + ERROR_INTERVAL)
+        {
+            self.errors_since = Some(now);
+            self.errors_left = MAX_ERRORS;
+        }
+        let connections = self.endpoint.lock().connections();
+        for error in errors.iter().take(self.errors_left) {
+            for connection in &connections {
+                connection.lock().on_unreachable(socket, error, now);
+            }
+        }
+        self.errors_left = self.errors_left.saturating_sub(errors.len());
     }
 
     /// Attempts have their turn once nothing is left to read, or so much was read meanwhile.

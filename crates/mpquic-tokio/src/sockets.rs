@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use crate::backups::Backups;
@@ -13,6 +14,8 @@ pub(crate) struct Sockets {
     open: RwLock<Vec<Arc<Socket>>>,
     /// Which of them paths start from that stand by.
     backups: OnceLock<Backups>,
+    /// ICMP messages about what is sent matter: there are clients.
+    watches_errors: AtomicBool,
     /// Size of the kernel buffers to request for each socket, in bytes.
     buffer_size: usize,
     send_queues: Mutex<SendQueues>,
@@ -24,6 +27,7 @@ impl Sockets {
         Self {
             open: RwLock::default(),
             backups: OnceLock::new(),
+            watches_errors: AtomicBool::new(false),
             buffer_size,
             send_queues: Mutex::default(),
         }
@@ -49,7 +53,20 @@ impl Sockets {
         let backups = self.backups.get();
         socket.set_backup(backups.is_some_and(|backups| backups.contains(&socket)));
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if self.watches_errors.load(Ordering::Relaxed) {
+            socket.watch_errors();
+        }
         open.push(socket);
+    }
+
+    /// Lets all sockets tell of ICMP messages, those that come as well. Servers do without: their
+    /// clients come to them, and each message costs a search.
+    pub(crate) fn watch_errors(&self) {
+        if !self.watches_errors.load(Ordering::Relaxed) {
+            let open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+            self.watches_errors.store(true, Ordering::Relaxed);
+            open.iter().for_each(|socket| socket.watch_errors());
+        }
     }
 
     /// All of them, in the order they were bound, those last that stand by.

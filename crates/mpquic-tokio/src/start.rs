@@ -60,6 +60,7 @@ pub(crate) fn connect(
     four_tuple: FourTuple,
     server_name: &str,
 ) -> Result<ConnectionRef, ConnectError> {
+    endpoint.sockets.watch_errors();
     let plan = config.automatic_paths.then(|| {
         let mut plan = PathPlan::new(four_tuple, &config.server_addresses);
         plan.set_locals(endpoint.sockets.all());

@@ -179,6 +179,7 @@ fn sizes(options: &TransportOptions) -> Checked {
     if let Some(buffer) = options.datagram_receive_buffer {
         InvalidOption::unless_at_least("datagram_receive_buffer", buffer, 1)?;
     }
+    InvalidOption::unless_within("max_redundancy", options.max_redundancy, 0..=100)?;
     InvalidOption::unless_at_least("crypto_buffer", options.crypto_buffer, MIN_CRYPTO_BUFFER)
 }
 

@@ -138,6 +138,12 @@ pub struct TransportOptions {
     pub datagram_receive_buffer: Option<usize>,
     /// Bytes of DATAGRAM payload buffered for sending.
     pub datagram_send_buffer: usize,
+    /// How much may be sent a second time because the application asks for copies
+    /// ([`DatagramOptions::copy`](crate::DatagramOptions::copy),
+    /// [`SendStream::set_redundant`](crate::SendStream::set_redundant)): in percent of the bytes of
+    /// streams and DATAGRAMs that are sent for the first time, at most 100, with 64 KiB to begin with
+    /// and at most 1 MiB saved up. 100 by default; 0 turns copies off.
+    pub max_redundancy: u8,
     /// Bytes of CRYPTO data buffered out of order; at least 4096 (RFC 9000 section 7.5).
     pub crypto_buffer: usize,
     /// Largest number of datagrams one `poll_transmit` call may fill; at least 1.
@@ -193,6 +199,7 @@ impl TransportOptions {
             reset_stream_at: true,
             datagram_receive_buffer: Some(1 << 20),
             datagram_send_buffer: 1 << 20,
+            max_redundancy: 100,
             crypto_buffer: 64 << 10,
             max_transmit_segments: 64,
             contain_panics: true,

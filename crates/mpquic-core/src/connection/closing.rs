@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use quinn_proto::{ApplicationClose, VarInt};
 
+use super::datagrams::drop_oversized;
 use super::{Connection, State};
 use crate::account;
 use crate::error::{ConnectionError, Fault, TransportError};
@@ -86,8 +87,7 @@ impl Connection {
         match abandonment {
             Abandonment::Done => {
                 self.repeat_frames();
-                self.datagrams
-                    .drop_oversized(self.paths.largest_frame_room());
+                drop_oversized(&mut self.datagrams, &self.paths);
             }
             Abandonment::NoOtherPath if self.state.is_open() => {
                 let error = TransportError::new(Fault::NoPathLeft);

@@ -4,10 +4,13 @@ use bytes::Bytes;
 
 use crate::event::SendDatagramError;
 use crate::ids::PathId;
+use crate::path::Path;
 use crate::path::set::Paths;
+use crate::stream::DatagramOptions;
 use crate::stream::datagrams::DatagramQueues;
 
-/// The DATAGRAMs of a connection, borrowed from it. The scheduler chooses the path of each.
+/// The DATAGRAMs of a connection, borrowed from it. The scheduler chooses the path of
+/// each, unless the application did.
 pub struct Datagrams<'a> {
     queues: &'a mut DatagramQueues,
     paths: &'a Paths,
@@ -26,16 +29,40 @@ impl<'a> Datagrams<'a> {
     /// If the peer accepts none, `data` is larger than [`Self::max_size`], or the send buffer is
     /// full. In the last case, [`Event::DatagramsUnblocked`](crate::Event::DatagramsUnblocked) will
     /// follow.
+    #[inline]
     pub fn send(&mut self, data: Bytes) -> Result<(), SendDatagramError> {
-        let max = self
-            .max_size()
-            .ok_or(SendDatagramError::UnsupportedByPeer)?;
+        self.send_with(data, DatagramOptions::default())
+    }
+
+    /// Queues a DATAGRAM that is to travel on a certain path, twice, or not after a deadline.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::send`]; if it is bound to a path, it may be as large as
+    /// [`Self::max_size_on`] says. [`SendDatagramError::ClosedPath`] if there is no such path, or it
+    /// was abandoned.
+    pub fn send_with(
+        &mut self,
+        data: Bytes,
+        options: DatagramOptions,
+    ) -> Result<(), SendDatagramError> {
+        if options
+            .path
+            .is_some_and(|path| self.paths.open(path).is_none())
+        {
+            return Err(SendDatagramError::ClosedPath);
+        }
+        let max = options
+            .path
+            .map_or_else(|| self.max_size(), |path| self.max_size_on(path));
+        let max = max.ok_or(SendDatagramError::UnsupportedByPeer)?;
         if data.len() > max {
             return Err(SendDatagramError::TooLarge);
         }
-        self.queues
-            .send(data)
-            .map_err(|_| SendDatagramError::Blocked)
+        match self.queues.send(data, options) {
+            true => Ok(()),
+            false => Err(SendDatagramError::Blocked),
+        }
     }
 
     /// The next received DATAGRAM.
@@ -68,4 +95,10 @@ impl<'a> Datagrams<'a> {
     pub fn send_buffer_space(&self) -> usize {
         self.queues.send_buffer_space()
     }
+}
+
+/// Drops queued DATAGRAMs that fit no packet any more.
+pub(super) fn drop_oversized(queues: &mut DatagramQueues, paths: &Paths) {
+    let room_on = |path| paths.open(path).map_or(0, Path::frame_room);
+    queues.drop_oversized(paths.largest_frame_room(), room_on);
 }

@@ -9,8 +9,6 @@
 
 use std::time::Instant;
 
-use super::assignment::Assignment;
-use super::scheduling::Demand;
 use super::{Connection, State};
 use crate::event::Event;
 use crate::ids::{FourTuple, SpaceId};
@@ -23,6 +21,9 @@ use crate::path::planning::PlanContext;
 use crate::path::set::Paths;
 use crate::path::view::Allowance;
 use crate::sched::DataSelection;
+use crate::scheduling::assignment::Assignment;
+use crate::scheduling::host::Demand;
+use crate::scheduling::parts::Parts;
 use crate::space::SentPacket;
 use crate::wire::frame::Frame;
 use crate::wire::header::PacketHeader;
@@ -148,17 +149,22 @@ impl Connection {
         max_datagrams: usize,
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        let control = self.has_control();
+        let frames = self.has_control_frames();
+        let control = frames || self.datagrams.wants_to_send();
         let mut demand = Demand {
             any: control || self.streams.can_send_data(),
             control,
+            frames,
             again: false,
         };
         loop {
-            let (paths, streams, outbox) = (&mut self.paths, &mut self.streams, &mut self.outbox);
-            let (assignment, allowance) = self
-                .scheduling
-                .assign(now, demand, paths, streams, outbox)?;
+            let mut parts = Parts {
+                paths: &mut self.paths,
+                streams: &mut self.streams,
+                datagrams: &mut self.datagrams,
+                outbox: &mut self.outbox,
+            };
+            let (assignment, allowance) = self.scheduling.assign(now, demand, &mut parts)?;
             let transmit = self.transmit_train(now, &assignment, &allowance, max_datagrams, buf);
             if transmit.is_some() {
                 return transmit;
@@ -179,15 +185,10 @@ impl Connection {
     ) -> Option<Transmit> {
         let id = assignment.path;
         let (size, ecn) = (allowance.size, allowance.ecn);
-        let unsent = self.streams.unsent();
+        let (unsent, sent) = (self.streams.unsent(), self.datagrams.sent_bytes());
         let budget = allowance.bytes.min(assignment.max_bytes.max(size as u64));
         let datagrams = usize::try_from(budget / size as u64).unwrap_or(max_datagrams);
-        let mut plan = Plan::new(id, size);
-        plan.ecn = ecn;
-        plan.data = Some(assignment.data.clone());
-        plan.max_data = assignment.bytes_per_packet();
-        plan.tag = assignment.tag;
-        plan.copied = !assignment.copies.is_empty();
+        let mut plan = assignment.plan(allowance);
         let count = self.build_train(now, &mut plan, datagrams.clamp(1, max_datagrams), buf);
         if count == 0 {
             return None;
@@ -195,7 +196,8 @@ impl Connection {
         self.paths
             .on_datagrams_sent(id, allowance.four_tuple, buf.len());
         self.outbox.train.bytes = buf.len() as u64;
-        self.outbox.train.new = unsent.saturating_sub(self.streams.unsent());
+        let new_datagrams = self.datagrams.sent_bytes() - sent;
+        self.outbox.train.new = unsent.saturating_sub(self.streams.unsent()) + new_datagrams;
         Some(Transmit {
             path: Some(id),
             four_tuple: allowance.four_tuple,
@@ -224,14 +226,19 @@ impl Connection {
             count += 1;
             filled |= built.size >= full_size;
             plan.management = plan.management && self.wants_management();
-            if count == 1 && self.datagrams.wants_to_send() {
-                // The next DATAGRAM did not fit: further packets of this size follow in the same
-                // train.
+            if count == 1 && self.datagrams.waits_for(plan.bound.then_some(plan.path)) {
+                // The next DATAGRAM did not fit: packets of this size follow in the same train.
                 plan.size = built.size;
                 plan.align = true;
             }
             let full = built.size == plan.size && built.ack_eliciting;
-            if !full || plan.data != Some(DataSelection::Next) || !self.has_demand() {
+            let goes_on = match &plan.data {
+                Some(DataSelection::Next) => self.has_demand(),
+                Some(DataSelection::Datagram) => self.datagrams.wants_to_send() && !plan.copied,
+                Some(_) => false,
+                None => self.datagrams.has_bound(plan.path) || self.streams.has_bound(plan.path),
+            };
+            if !full || !goes_on {
                 break;
             }
         }
@@ -257,7 +264,7 @@ impl Connection {
         }
         let align = plan.align
             && ack_eliciting
-            && self.datagrams.wants_to_send()
+            && self.datagrams.waits_for(plan.bound.then_some(plan.path))
             && builder.sealed_size(buf) + MAX_ALIGNMENT >= plan.size;
         let pad_to = (plan.pad || align).then_some(start + plan.size);
         if self.outbox.log.is_on()
@@ -277,6 +284,11 @@ impl Connection {
         if plan.copied {
             self.outbox.train.content.clear();
             self.outbox.train.content.extend(&deliveries);
+        }
+        if self.streams.has_redundant() && !plan.is_repeat {
+            let redundant = self.streams.redundant_of(&deliveries);
+            let wanted = redundant.map(|delivery| (plan.path, delivery));
+            self.outbox.train.wanted.extend(wanted);
         }
         packet.deliveries = deliveries;
         if ack_eliciting {
@@ -346,16 +358,25 @@ impl Connection {
             Some(next @ DataSelection::Next) => {
                 self.handshake.write_crypto(writer);
                 self.streams.write_control(writer);
-                self.datagrams.write_frames(writer);
-                if self.datagrams.take_unblocked() {
-                    self.outbox.event(Event::DatagramsUnblocked);
-                }
+                self.datagrams.write_frames(writer, now, id, false);
                 self.streams.write_data(writer, next, plan.max_data);
+            }
+            Some(DataSelection::Datagram) => {
+                self.datagrams.write_frames(writer, now, id, plan.copied);
             }
             Some(selection) => {
                 self.streams.write_data(writer, selection, plan.max_data);
             }
+            None if plan.bound => {
+                self.handshake.write_crypto(writer);
+                self.streams.write_control(writer);
+                self.datagrams.write_bound(writer, now, id);
+                self.streams.write_bound(writer, id);
+            }
             None => {}
+        }
+        if self.datagrams.take_unblocked() {
+            self.outbox.event(Event::DatagramsUnblocked);
         }
         if plan.immediate_ack && self.paths.shared.ack_frequencies.peer_answers_at_once() {
             let _no_room_is_fine = writer.try_write(&Frame::ImmediateAck, Delivery::Nothing);
@@ -371,13 +392,12 @@ impl Connection {
     /// True if something waits that any path may carry. It is called for every packet, so the
     /// likeliest is checked first.
     fn has_demand(&self) -> bool {
-        self.streams.can_send_data() || self.has_control()
+        self.streams.can_send_data() || self.datagrams.wants_to_send() || self.has_control_frames()
     }
 
-    /// True if anything but stream data waits that any path may carry.
-    fn has_control(&self) -> bool {
-        self.datagrams.wants_to_send()
-            || self.streams.wants_control()
+    /// True if anything but stream data and DATAGRAMs waits that any path may carry.
+    fn has_control_frames(&self) -> bool {
+        self.streams.wants_control()
             || self.handshake.wants_to_send_crypto()
             || self.wants_management()
     }

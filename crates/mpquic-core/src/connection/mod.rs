@@ -27,12 +27,12 @@ use crate::path::handle::PathMut;
 use crate::path::set::Paths;
 use crate::random::SeededRandom;
 use crate::recovery::AckOutcome;
+use crate::scheduling::host::SchedulerHost;
 use crate::stream::datagrams::DatagramQueues;
 use crate::stream::set::StreamSet;
 use crate::stream::{RecvStream, SendStream, Streams};
 use crate::version::Version;
 
-mod assignment;
 mod close_packets;
 mod closing;
 mod datagrams;
@@ -43,16 +43,13 @@ mod idle;
 mod ingress;
 #[cfg(feature = "testing")]
 mod inject;
-mod scheduling;
 mod settle;
 mod start;
 mod state;
 mod timers;
-mod views;
 
 pub use datagrams::Datagrams;
 use idle::IdleTimer;
-use scheduling::SchedulerHost;
 use state::State;
 
 /// A QUIC connection with any number of paths.
@@ -270,7 +267,12 @@ impl Connection {
     pub fn stats(&self) -> ConnectionStats {
         let (handshake, outbox) = (&self.handshake, &self.outbox);
         let (streams, datagrams) = (&self.streams, &self.datagrams);
+        let counts = datagrams.counts();
         ConnectionStats {
+            streams_expired: streams.expired,
+            datagram_frames_expired: counts.expired,
+            datagram_frames_unplaced: counts.unplaced,
+            bytes_repeated: outbox.stats.bytes_repeated + counts.copied,
             memory: account::memory(handshake, &self.paths, streams, datagrams, outbox),
             bytes_received_again: streams.received_again,
             ..self.outbox.stats.clone()

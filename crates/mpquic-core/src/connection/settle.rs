@@ -4,6 +4,7 @@
 use std::time::Instant;
 
 use super::Connection;
+use super::datagrams::drop_oversized;
 use crate::congestion::Controller as _;
 use crate::error::{Fault, TransportError};
 use crate::ids::{PathId, SpaceId};
@@ -106,8 +107,7 @@ impl Connection {
             && let Some(path) = self.paths.open_mut(id)
             && path.find_mtu_black_hole(&mut outcome, &mut self.outbox)
         {
-            self.datagrams
-                .drop_oversized(self.paths.largest_frame_room());
+            drop_oversized(&mut self.datagrams, &self.paths);
         }
         for (number, packet) in outcome.lost.drain(..) {
             self.on_packet_lost(now, space, number, &packet);

@@ -4,7 +4,6 @@ use rand::RngExt;
 
 use super::Connection;
 use super::idle::IdleTimer;
-use super::scheduling::SchedulerHost;
 use super::state::State;
 use crate::congestion::Controller as _;
 use crate::guarded::GuardedController;
@@ -22,6 +21,7 @@ use crate::random::SeededRandom;
 use crate::recorder::Recorder;
 use crate::recovery::ack_frequency::AckFrequencies;
 use crate::sched::SchedulerEvent;
+use crate::scheduling::host::SchedulerHost;
 use crate::stream::datagrams::DatagramQueues;
 use crate::stream::set::StreamSet;
 use crate::wire::transport_parameters::TransportParameters;

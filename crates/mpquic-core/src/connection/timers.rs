@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Connection, State};
 use crate::error::ConnectionError;
-use crate::event::{RouteChange, TimeoutReason};
+use crate::event::{Event, RouteChange, TimeoutReason};
 use crate::ids::{PathId, SpaceId};
 use crate::path::Path;
 use crate::recovery::PacketNumberSpace;
@@ -41,6 +41,8 @@ impl Connection {
         earliest.note(self.handshake.deadline(), TimeoutReason::Handshake);
         earliest.note(self.handshake.next_timeout(), TimeoutReason::KeyDiscard);
         earliest.note(self.idle.trim_timeout(), TimeoutReason::Trim);
+        earliest.note(self.streams.next_timeout(), TimeoutReason::Deadline);
+        earliest.note(self.datagrams.next_timeout(), TimeoutReason::Deadline);
         earliest.0
     }
 
@@ -99,6 +101,11 @@ impl Connection {
         self.paths.discard_abandoned(now, &mut self.outbox);
         self.repeat_frames();
         self.scheduling.on_timeout(now, &mut self.outbox);
+        self.streams.on_timeout(now);
+        self.datagrams.on_timeout(now);
+        if self.datagrams.take_unblocked() {
+            self.outbox.event(Event::DatagramsUnblocked);
+        }
         if self.idle.take_trim(now) {
             self.trim(now);
         }

@@ -263,6 +263,8 @@ pub enum TlsFailure {
     NotPinned,
     /// Something else is wrong with the certificate.
     BadCertificate,
+    /// The server wants the client to have a certificate.
+    NoClientCertificate,
     /// The two sides speak no application protocol in common (RFC 9001 section 8.1).
     NoApplicationProtocol,
     /// The two sides have no parameters of TLS in common.
@@ -283,6 +285,7 @@ impl TlsFailure {
         Self::Expired,
         Self::NotPinned,
         Self::BadCertificate,
+        Self::NoClientCertificate,
         Self::NoApplicationProtocol,
         Self::Incompatible,
         Self::Misbehaved,
@@ -298,6 +301,7 @@ impl TlsFailure {
             Self::Expired => "the certificate has expired",
             Self::NotPinned => "the certificate is not the pinned one",
             Self::BadCertificate => "the certificate is not valid",
+            Self::NoClientCertificate => "the server asks for a client certificate",
             Self::NoApplicationProtocol => "no application protocol in common",
             Self::Incompatible => "the peer's TLS parameters are incompatible",
             Self::Misbehaved => "the peer broke the rules of TLS",

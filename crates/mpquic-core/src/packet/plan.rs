@@ -31,12 +31,16 @@ pub(crate) struct Plan {
     pub(crate) orphan_acks: bool,
     /// Stream data and datagrams.
     pub(crate) data: Option<DataSelection>,
+    /// Stream data and DATAGRAMs that the application has bound to the path.
+    pub(crate) bound: bool,
     /// The most stream bytes.
     pub(crate) max_data: usize,
     /// The scheduler's tag for the packet.
     pub(crate) tag: u64,
     /// Other paths want copies of what the packet carries.
     pub(crate) copied: bool,
+    /// What it carries was sent before.
+    pub(crate) is_repeat: bool,
 }
 
 impl Plan {
@@ -56,9 +60,11 @@ impl Plan {
             management: false,
             orphan_acks: false,
             data: None,
+            bound: false,
             max_data: usize::MAX,
             tag: 0,
             copied: false,
+            is_repeat: false,
         }
     }
 }

@@ -11,8 +11,13 @@ use crate::ids::PathId;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DataSelection {
-    /// Whatever is most urgent: control frames, retransmissions, then streams by priority.
+    /// Whatever is most urgent: control frames, DATAGRAMs, retransmissions, then streams by priority.
     Next,
+    /// DATAGRAMs, the oldest first; [`QueueView::datagrams`](super::QueueView::datagrams) tells how
+    /// much waits. With [`Decision::Duplicate`], other paths carry them as well, and the peer's
+    /// application gets each copy. (Copies of anything else are of stream bytes only, so that nobody
+    /// gets a DATAGRAM twice who does not expect it.)
+    Datagram,
     /// This stream's next bytes.
     Stream(StreamId),
     /// This stream from an offset; bytes that are not buffered or already acknowledged are left out.

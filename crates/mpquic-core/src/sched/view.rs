@@ -237,7 +237,8 @@ impl Default for UnackedView<'_> {
     }
 }
 
-/// The queue of movable data and the connection's credit.
+/// The queue of movable data and the connection's credit. What the application has bound to a path
+/// does not count.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct QueueView {
@@ -245,6 +246,8 @@ pub struct QueueView {
     pub unsent: u64,
     /// Stream bytes declared lost (or taken from a suspect path) that wait to be sent again.
     pub retransmit: u64,
+    /// Bytes of DATAGRAMs that wait.
+    pub datagrams: u64,
     /// Anything but stream data waits to be sent: control frames, datagrams, handshake data.
     pub control: bool,
     /// Flow control allows nothing new to be sent, or nothing new waits. Only schedulers with

@@ -16,8 +16,8 @@ pub struct Streams<'a> {
 
 /// The sending half of a stream, borrowed from a connection.
 pub struct SendStream<'a> {
-    streams: &'a mut StreamSet,
-    id: StreamId,
+    pub(super) streams: &'a mut StreamSet,
+    pub(super) id: StreamId,
 }
 
 /// The receiving half of a stream, borrowed from a connection.
@@ -317,12 +317,12 @@ impl StreamSet {
         RecvStream { streams: self, id }
     }
 
-    fn sending_half(&self, id: StreamId) -> Option<&SendHalf> {
+    pub(super) fn sending_half(&self, id: StreamId) -> Option<&SendHalf> {
         self.sends.get(self.send_key(id)? as usize)
     }
 
     /// A sending half was reset: it accepts no more writes and uses less of the send window.
-    fn after_reset(&mut self, id: StreamId) {
+    pub(super) fn after_reset(&mut self, id: StreamId) {
         if let Some(key) = self.send_key(id)
             && self
                 .sends
@@ -335,7 +335,11 @@ impl StreamSet {
     }
 
     /// Changes a sending half; `None` if it is closed.
-    fn with_half<T>(&mut self, id: StreamId, change: impl FnOnce(&mut SendHalf) -> T) -> Option<T> {
+    pub(super) fn with_half<T>(
+        &mut self,
+        id: StreamId,
+        change: impl FnOnce(&mut SendHalf) -> T,
+    ) -> Option<T> {
         let key = self.send_key(id)?;
         let result = change(self.sends.get_mut(key as usize)?);
         self.update_send(key);
@@ -386,8 +390,9 @@ impl StreamSet {
         let key = self.send_key(id).ok_or_else(closed)?;
         let send = self.sends.get_mut(key as usize).ok_or_else(closed)?;
         send.priority = priority;
-        self.resend.set_priority(key, priority);
-        self.fresh.set_priority(key, priority);
+        let ready = self.ready.entry(send.path);
+        ready.resend.set_priority(key, priority);
+        ready.fresh.set_priority(key, priority);
         Ok(())
     }
 
@@ -453,6 +458,6 @@ impl StreamSet {
     }
 }
 
-fn closed() -> ClosedStream {
+pub(super) fn closed() -> ClosedStream {
     ClosedStream::default()
 }

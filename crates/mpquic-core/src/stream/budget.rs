@@ -20,6 +20,9 @@ const NEW_CONNECTION: u64 = 24 << 10;
 /// The default limit of memory allows this much for all that does not depend on an option.
 const BASE: u64 = 16 << 20;
 
+/// What a deadline takes in memory, about, bytes.
+const DEADLINE: usize = 48;
+
 /// The limit of memory is at least this many times the receive window: with the datagrams that data
 /// is a slice of, it takes up to twice as much as its own, and a little more for its lists.
 const WINDOWS_PER_LIMIT: u64 = 4;
@@ -32,18 +35,18 @@ impl StreamSet {
         let halves = self.sends.capacity() * size_of::<SendHalf>()
             + self.recvs.capacity() * size_of::<RecvHalf>();
         let queues = [
-            &self.resend,
-            &self.fresh,
             &self.send_control,
             &self.recv_control,
             &self.blocked_writers,
         ];
         let queues: usize = queues.iter().map(|queue| queue.memory()).sum();
+        let deadlines = self.deadlines.len() * DEADLINE;
         let tables = self.tables.as_flattened().iter();
         let tables: usize = tables.map(|table| table.memory()).sum();
         let events = self.events.capacity() * size_of::<StreamEvent>()
             + self.news.capacity() * size_of::<SchedulerEvent>();
-        used.streams += (halves + queues + tables + events) as u64;
+        used.streams +=
+            (halves + queues + self.ready.memory() + deadlines + tables + events) as u64;
     }
 
     /// The most bytes of memory that the connection may keep. Without a configured limit, it is so

@@ -2,19 +2,19 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use bytes::Bytes;
 
+use super::datagram_sender::{
+    DatagramCounts, DatagramOptions, DatagramSender, OVERHEAD, SentDatagram,
+};
 use crate::config::TransportConfig;
 use crate::error::{Fault, TransportError};
-use crate::packet::delivery::Delivery;
+use crate::ids::PathId;
 use crate::packet::writer::FrameWriter;
 use crate::wire::buf::varint_size;
-use crate::wire::frame::{DatagramHeader, FrameKind};
 use crate::wire::transport_parameters::TransportParameters;
-
-/// The memory a queued payload takes besides its bytes, in bytes.
-const OVERHEAD: usize = 64;
 
 /// If what waits to be read keeps more memory than twice its own size and this many bytes, payloads
 /// shorter than half of the UDP datagram they came in are copied, so that they do not keep it alive.
@@ -25,7 +25,7 @@ const CROWDED: usize = 64 << 10;
 #[derive(Debug)]
 pub(crate) struct DatagramQueues {
     incoming: Queue,
-    outgoing: Queue,
+    outgoing: DatagramSender,
     /// The `max_datagram_frame_size` we announced; 0 if we accept none.
     limit: u64,
     /// The peer's `max_datagram_frame_size`.
@@ -110,14 +110,14 @@ impl DatagramQueues {
 
     /// Empty queues with the configured bounds.
     pub(crate) fn new(config: &TransportConfig) -> Self {
-        let bounded = |bound: usize| Queue {
-            // There is always room for one payload.
-            bound: bound.saturating_add(OVERHEAD),
-            ..Queue::default()
-        };
+        let incoming = config.datagram_receive_buffer.unwrap_or(0);
         Self {
-            incoming: bounded(config.datagram_receive_buffer.unwrap_or(0)),
-            outgoing: bounded(config.datagram_send_buffer),
+            incoming: Queue {
+                // There is always room for one payload.
+                bound: incoming.saturating_add(OVERHEAD),
+                ..Queue::default()
+            },
+            outgoing: DatagramSender::new(config.datagram_send_buffer),
             limit: config.max_datagram_frame_size(),
             peer_limit: 0,
             refuses: false,
@@ -202,78 +202,129 @@ impl DatagramQueues {
         self.incoming.pop()
     }
 
-    /// Queues a payload whose size the caller has checked with [`Self::max_payload`]. Returns it if
-    /// the buffer is full; [`Self::take_unblocked`] then tells when there is room.
-    pub(crate) fn send(&mut self, data: Bytes) -> Result<(), Bytes> {
-        // A payload larger than the whole buffer is accepted if the buffer is empty.
-        if !self.outgoing.has_room(&data) && !self.outgoing.payloads.is_empty() {
+    /// Queues a payload whose size the caller has checked with [`Self::max_payload`]. False if the
+    /// buffer is full; [`Self::take_unblocked`] then tells when there is room.
+    pub(crate) fn send(&mut self, data: Bytes, options: DatagramOptions) -> bool {
+        let has_room = self.outgoing.has_room(&data);
+        if has_room {
+            self.outgoing.push(data, options);
+        } else {
             self.sender_waits = true;
-            return Err(data);
         }
-        self.outgoing.push(data, 0);
-        Ok(())
+        has_room
     }
 
     /// Bytes of the largest payload that [`Self::send`] has room for.
     pub(crate) fn send_buffer_space(&self) -> usize {
         let queue = &self.outgoing;
-        queue.bound.saturating_sub(queue.cost + OVERHEAD)
+        queue.limit.saturating_sub(queue.cost + OVERHEAD)
     }
 
     /// True once after room became free for a `send` that had failed.
     pub(crate) fn take_unblocked(&mut self) -> bool {
-        let unblocked = self.sender_waits && self.outgoing.cost <= self.outgoing.bound / 2;
+        let unblocked = self.sender_waits && self.outgoing.cost <= self.outgoing.limit / 2;
         if unblocked {
             self.sender_waits = false;
         }
         unblocked
     }
 
-    /// Writes as many DATAGRAM frames as fit.
-    pub(crate) fn write_frames(&mut self, writer: &mut FrameWriter<'_>) {
-        while let Some(Payload { data, .. }) = self.outgoing.payloads.front() {
-            let length = data.len();
-            let room = writer.remaining();
-            let mut header = DatagramHeader {
-                length: Some(length as u64),
-            };
-            if header.size() + length > room {
-                // A frame without a length field must be the last one in the packet.
-                header.length = None;
-                let Some(padding) = room.checked_sub(header.size() + length) else {
-                    return;
-                };
-                let end = writer.buffer().len() + padding;
-                writer.buffer().resize(end, 0);
-            }
-            header.encode(writer.buffer());
-            writer.buffer().extend_from_slice(data);
-            writer.note(Some(FrameKind::Datagram), Delivery::Datagram, true);
-            self.outgoing.pop();
-        }
+    /// Writes as many DATAGRAM frames as fit, of those that any path may carry. With `copied`, the
+    /// scheduler wants copies.
+    pub(crate) fn write_frames(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        path: PathId,
+        copied: bool,
+    ) {
+        self.outgoing
+            .write_frames(writer, now, path, (false, copied));
     }
 
-    /// True if a payload waits to be sent.
+    /// Writes as many as fit of those that are bound to the path.
+    pub(crate) fn write_bound(&mut self, writer: &mut FrameWriter<'_>, now: Instant, path: PathId) {
+        self.outgoing.write_frames(writer, now, path, (true, false));
+    }
+
+    /// True if a payload waits to be sent that any path may carry.
+    #[inline]
     pub(crate) fn wants_to_send(&self) -> bool {
-        !self.outgoing.payloads.is_empty()
+        self.outgoing.has_free()
+    }
+
+    /// True if a payload waits that is bound to this path, or to none.
+    pub(crate) fn waits_for(&self, bound: Option<PathId>) -> bool {
+        bound.map_or_else(|| self.wants_to_send(), |path| self.has_bound(path))
+    }
+
+    /// Bytes of payloads that any path may carry.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.outgoing.free_bytes()
+    }
+
+    /// True if a payload waits that is bound to the path.
+    pub(crate) fn has_bound(&self, path: PathId) -> bool {
+        self.outgoing.has_bound(path)
+    }
+
+    /// Paths that payloads are bound to.
+    pub(crate) fn bound_paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        self.outgoing.bound_paths()
+    }
+
+    /// Bytes of payloads sent for the first time.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.outgoing.sent_bytes
+    }
+
+    /// True if payloads were sent of which copies may be wanted.
+    #[inline]
+    pub(crate) fn has_sent(&self) -> bool {
+        self.outgoing.has_sent()
+    }
+
+    /// Payloads that were sent since the last call and of which copies may be wanted.
+    pub(crate) fn take_sent(&mut self) -> Vec<SentDatagram> {
+        self.outgoing.take_sent()
+    }
+
+    /// Queues a copy for another path; false if too many wait for it.
+    pub(crate) fn copy_to(&mut self, path: PathId, original: &SentDatagram) -> bool {
+        self.outgoing.push_copy(path, original)
+    }
+
+    /// When [`Self::on_timeout`] is to be called.
+    #[inline]
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.outgoing.next_timeout()
+    }
+
+    /// Drops payloads that were not sent in time.
+    pub(crate) fn on_timeout(&mut self, now: Instant) {
+        self.outgoing.on_timeout(now);
+    }
+
+    /// Drops payloads bound to a path that is abandoned.
+    pub(crate) fn release(&mut self, path: PathId) {
+        self.outgoing.release(path);
+    }
+
+    /// What became of payloads that did not simply leave.
+    pub(crate) fn counts(&self) -> DatagramCounts {
+        self.outgoing.counts
     }
 
     /// Drops queued payloads that fit no packet, because the MTU has shrunk: the largest packet has
-    /// `room` bytes for frames. `None` means that there is no path; payloads wait then.
-    pub(crate) fn drop_oversized(&mut self, room: Option<usize>) {
-        let Some(room) = room else {
-            return;
-        };
-        let before = self.outgoing.payloads.len();
-        let queue = &mut self.outgoing;
-        queue.payloads.retain(|payload| payload.data.len() < room);
-        queue.cost = (queue.payloads.iter())
-            .map(|payload| payload.data.len() + OVERHEAD)
-            .sum();
-        queue.pinned = queue.payloads.iter().map(|payload| payload.pinned).sum();
-        let dropped = before - queue.payloads.len();
-        if dropped > 0 {
-            tracing::debug!(dropped, "no path carries these datagrams any more");
+    /// `room` bytes for frames, those of one path `room_on`. `None` means that there is no path;
+    /// payloads wait then.
+    pub(crate) fn drop_oversized(
+        &mut self,
+        room: Option<usize>,
+        room_on: impl Fn(PathId) -> usize,
+    ) {
+        if let Some(room) = room {
+            self.outgoing.drop_oversized(room, room_on);
         }
     }
 }

@@ -6,6 +6,7 @@ use quinn_proto::{Dir, StreamId};
 
 use super::send::SendHalf;
 use super::set::{StreamSet, slot};
+use crate::ids::PathId;
 use crate::packet::delivery::{Fate, StreamDelivery};
 use crate::packet::writer::FrameWriter;
 use crate::sched::DataSelection;
@@ -166,12 +167,12 @@ impl StreamSet {
 
     /// True if stream data or an end of stream waits to be sent, whether or not credit allows it.
     pub(crate) fn wants_data(&self) -> bool {
-        !self.resend.is_empty() || !self.fresh.is_empty()
+        !self.ready.free.resend.is_empty() || !self.ready.free.fresh.is_empty()
     }
 
     /// True if [`Self::write_data`] with `Next` would write something.
     pub(crate) fn can_send_data(&self) -> bool {
-        !self.resend.is_empty() || !self.fresh.is_empty() && self.send_credit.available() > 0
+        self.ready.free.can_send(self.send_credit.available())
     }
 
     /// Writes STREAM frames with at most `max_bytes` of stream data; returns how many bytes of it
@@ -183,7 +184,8 @@ impl StreamSet {
         max_bytes: usize,
     ) -> usize {
         let written = match selection {
-            DataSelection::Next => self.write_next(writer, max_bytes),
+            DataSelection::Next => self.write_next(writer, None, max_bytes),
+            DataSelection::Datagram => 0,
             DataSelection::Stream(id) => {
                 self.write_stream(writer, *id, max_bytes, |send, credit, _| send.next(credit))
             }
@@ -203,12 +205,27 @@ impl StreamSet {
         written
     }
 
-    fn write_next(&mut self, writer: &mut FrameWriter<'_>, max_bytes: usize) -> usize {
+    /// Writes data that is bound to the path.
+    pub(crate) fn write_bound(&mut self, writer: &mut FrameWriter<'_>, path: PathId) {
+        self.write_next(writer, Some(path), usize::MAX);
+        self.wake_writers();
+    }
+
+    /// Writes what is most urgent of the streams bound to `path`, or of those bound to none.
+    fn write_next(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        path: Option<PathId>,
+        max_bytes: usize,
+    ) -> usize {
         let mut left = max_bytes;
         loop {
             let credit = self.send_credit.available();
-            let fresh = || self.fresh.front().filter(|_| credit > 0);
-            let Some(key) = self.resend.front().or_else(fresh) else {
+            let Some(ready) = self.ready.of_mut(path) else {
+                break;
+            };
+            let fresh = || ready.fresh.front().filter(|_| credit > 0);
+            let Some(key) = ready.resend.front().or_else(fresh) else {
                 break;
             };
             let Some(send) = self.sends.get_mut(key as usize) else {
@@ -222,8 +239,9 @@ impl StreamSet {
             };
             self.send_credit.take(written.new);
             left -= written.length;
-            self.resend.rotate(key);
-            self.fresh.rotate(key);
+            if let Some(ready) = self.ready.of_mut(path) {
+                ready.rotate(key);
+            }
             self.update_send(key);
         }
         self.note_blocked();
@@ -260,7 +278,7 @@ impl StreamSet {
 
     /// Tells the peer if its MAX_DATA is what stops us.
     fn note_blocked(&mut self) {
-        if self.send_credit.available() == 0 && !self.fresh.is_empty() {
+        if self.send_credit.available() == 0 && self.ready.wants_credit() {
             self.send_credit.on_blocked();
         }
     }
@@ -278,7 +296,14 @@ impl StreamSet {
                 if fate == Fate::Acked {
                     self.acked += u64::from(length);
                 }
-                self.with_send(id, |send| send.on_delivery(offsets, fin, fate));
+                let mut is_late = false;
+                self.with_send(id, |send| {
+                    send.on_delivery(offsets, fin, fate);
+                    is_late = send.is_late();
+                });
+                if is_late {
+                    self.expire(id);
+                }
                 self.wake_writers();
             }
             StreamDelivery::ResetStream(id) => {

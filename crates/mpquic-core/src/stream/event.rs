@@ -32,6 +32,12 @@ pub enum StreamEvent {
         /// The peer's application error code.
         error_code: VarInt,
     },
+    /// A stream was reset because its deadline has passed
+    /// ([`SendStream::set_deadline`](crate::SendStream::set_deadline)).
+    Expired {
+        /// The stream.
+        id: StreamId,
+    },
     /// More streams of this direction may be opened, after an attempt to open one failed.
     Available {
         /// The direction.

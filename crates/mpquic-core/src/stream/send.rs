@@ -1,11 +1,13 @@
 //! [`SendHalf`]: the sending half of a stream (RFC 9000 section 3.1).
 
 use std::ops::Range;
+use std::time::Instant;
 
 use quinn_proto::{StreamId, VarInt};
 
 use super::flow::SendCredit;
 use super::send_buffer::SendBuffer;
+use crate::ids::PathId;
 use crate::packet::delivery::Fate;
 use crate::sched::{SchedulerEvent, StreamView};
 use crate::wire::frame::ResetStreamAt;
@@ -15,6 +17,13 @@ use crate::wire::frame::ResetStreamAt;
 pub(crate) struct SendHalf {
     pub(super) id: StreamId,
     pub(super) priority: i32,
+    /// No other path is to carry its data.
+    pub(super) path: Option<PathId>,
+    /// Its data is to be sent twice.
+    pub(super) redundant: bool,
+    pub(super) deadline: Option<Deadline>,
+    /// It was reset at its deadline.
+    pub(super) is_expired: bool,
     pub(super) buffer: SendBuffer,
     /// The peer's MAX_STREAM_DATA. Written bytes use it at once, so that all buffered bytes may be
     /// sent as far as the stream's limit is concerned.
@@ -30,6 +39,15 @@ pub(crate) struct SendHalf {
     fin: Fin,
     reset: Option<Reset>,
     stopped: Option<Stopped>,
+}
+
+/// When a stream is of no use any more.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Deadline {
+    pub(super) at: Instant,
+    /// The code of the reset.
+    pub(super) error_code: VarInt,
+    pub(super) has_passed: bool,
 }
 
 /// The progress of a half, as far as it matters to schedulers.
@@ -100,6 +118,10 @@ impl SendHalf {
         Self {
             id,
             priority: 0,
+            path: None,
+            redundant: false,
+            deadline: None,
+            is_expired: false,
             buffer: SendBuffer::default(),
             credit,
             writer_waits: false,
@@ -336,6 +358,15 @@ impl SendHalf {
     /// True if all bytes and the end were acknowledged.
     pub(crate) fn is_finished(&self) -> bool {
         self.fin == Fin::Acked && self.reset.is_none() && self.buffer.buffered() == 0
+    }
+
+    /// True if the deadline has passed and something has yet to be written, or to be sent for the
+    /// first time or again.
+    pub(super) fn is_late(&self) -> bool {
+        let waits = || self.buffer.unsent() > 0 || self.buffer.lost() > 0;
+        self.deadline.is_some_and(|deadline| deadline.has_passed)
+            && self.reset.is_none()
+            && (matches!(self.fin, Fin::Open | Fin::Due) || waits())
     }
 
     /// True if the half is not needed any more.

@@ -1,6 +1,6 @@
 //! [`StreamSet`]: all streams of a connection. It knows nothing of paths.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use slab::Slab;
 use super::event::StreamEvent;
 use super::flow::{ReceiveCredit, SendCredit};
 use super::queue::StreamQueue;
+use super::ready::{Ready, ReadyQueues};
 use super::recv::{BYTES_PER_GAP, Held, RecvHalf};
 use super::send::{Backlog, SendHalf};
 use super::table::{Halves, StreamTable};
@@ -53,11 +54,8 @@ pub(crate) struct StreamSet {
     pub(super) recvs: Slab<RecvHalf>,
     /// By initiator (ours first) and direction.
     pub(super) tables: [[StreamTable; 2]; 2],
-    /// Halves with something to send that needs no credit of the connection: lost bytes, skipped
-    /// bytes, or the end of a stream without data.
-    pub(super) resend: StreamQueue,
-    /// Halves with new bytes.
-    pub(super) fresh: StreamQueue,
+    /// Halves with something to send.
+    pub(super) ready: ReadyQueues,
     /// Halves with control frames to send.
     pub(super) send_control: StreamQueue,
     pub(super) recv_control: StreamQueue,
@@ -82,6 +80,14 @@ pub(crate) struct StreamSet {
     pub(super) takes_reset_at: bool,
     /// What all sending halves hold.
     pub(super) total: Backlog,
+    /// What those hold that are bound to paths.
+    bound: Backlog,
+    /// Halves of which everything is to be sent twice.
+    pub(super) redundant: usize,
+    /// What has to be over by when.
+    pub(super) deadlines: BTreeSet<(Instant, StreamId)>,
+    /// Streams that were reset at their deadline.
+    pub(crate) expired: u64,
     /// Bytes that may be written before the first is acknowledged.
     pub(super) send_window: u64,
     max_send_window: u64,
@@ -122,8 +128,7 @@ impl StreamSet {
             sends: Slab::new(),
             recvs: Slab::new(),
             tables: Default::default(),
-            resend: StreamQueue::default(),
-            fresh: StreamQueue::default(),
+            ready: ReadyQueues::default(),
             send_control: StreamQueue::default(),
             recv_control: StreamQueue::default(),
             blocked_writers: StreamQueue::default(),
@@ -140,6 +145,10 @@ impl StreamSet {
             peer_takes_reset_at: false,
             takes_reset_at: config.reset_stream_at,
             total: Backlog::default(),
+            bound: Backlog::default(),
+            redundant: 0,
+            deadlines: BTreeSet::new(),
+            expired: 0,
             send_window: config.send_window.min(INITIAL_SEND_WINDOW),
             max_send_window: config.send_window,
             send_target: WindowTarget::new(now),
@@ -209,6 +218,7 @@ impl StreamSet {
             StreamEvent::Readable { id }
             | StreamEvent::Writable { id }
             | StreamEvent::Finished { id }
+            | StreamEvent::Expired { id }
             | StreamEvent::Stopped { id, .. } => id.initiator() != side,
             StreamEvent::Opened { .. } | StreamEvent::Available { .. } => true,
         });
@@ -268,9 +278,8 @@ impl StreamSet {
 
     /// Frees memory that is kept for reuse.
     pub(crate) fn trim(&mut self) {
+        self.ready.trim();
         for queue in [
-            &mut self.resend,
-            &mut self.fresh,
             &mut self.send_control,
             &mut self.recv_control,
             &mut self.blocked_writers,
@@ -284,6 +293,9 @@ impl StreamSet {
             send.buffer.trim();
             let backlog = send.backlog();
             self.total.replace(send.counted, backlog);
+            if send.path.is_some() {
+                self.bound.replace(send.counted, backlog);
+            }
             send.counted = backlog;
         }
         for (_, recv) in &mut self.recvs {
@@ -294,6 +306,11 @@ impl StreamSet {
         self.sends.shrink_to_fit();
         self.recvs.shrink_to_fit();
         self.events.shrink_to_fit();
+    }
+
+    /// A half moves to another backlog, or to none.
+    pub(super) fn count_bound(&mut self, before: Backlog, after: Backlog) {
+        self.bound.replace(before, after);
     }
 
     fn table(&self, initiator: Side, dir: Dir) -> &StreamTable {
@@ -385,6 +402,9 @@ impl StreamSet {
         self.news.extend(send.take_news());
         let backlog = send.backlog();
         self.total.replace(send.counted, backlog);
+        if send.path.is_some() {
+            self.bound.replace(send.counted, backlog);
+        }
         send.counted = backlog;
         if send.is_done() {
             let id = send.id;
@@ -394,29 +414,39 @@ impl StreamSet {
             return self.drop_send(key);
         }
         let priority = send.priority;
-        self.resend.set(key, priority, send.can_resend());
-        self.fresh.set(key, priority, send.has_new());
+        let ready = self.ready.entry(send.path);
+        ready.resend.set(key, priority, send.can_resend());
+        ready.fresh.set(key, priority, send.has_new());
         self.send_control.set(key, 0, send.wants_control());
     }
 
     /// Frees a sending half.
     fn drop_send(&mut self, key: u32) {
-        for queue in [
-            &mut self.resend,
-            &mut self.fresh,
-            &mut self.send_control,
-            &mut self.blocked_writers,
-        ] {
-            queue.remove(key);
-        }
+        self.send_control.remove(key);
+        self.blocked_writers.remove(key);
         if let Some(send) = self.sends.try_remove(key as usize) {
+            if let Some(ready) = self.ready.of_mut(send.path) {
+                ready.remove(key);
+            }
             self.total.replace(send.counted, Backlog::default());
+            self.forget_choices(&send);
             if !send.is_reported_over() {
                 self.news.push(SchedulerEvent::StreamFinished(send.id));
             }
             if self.table_of(send.id).close_send(send.id.index()) {
                 self.on_stream_closed(send.id);
             }
+        }
+    }
+
+    /// A half is no more: what the application asked for it counts no longer.
+    fn forget_choices(&mut self, send: &SendHalf) {
+        self.redundant -= usize::from(send.redundant);
+        if let Some(deadline) = send.deadline {
+            self.deadlines.remove(&(deadline.at, send.id));
+        }
+        if send.path.is_some() {
+            self.count_bound(send.counted, Backlog::default());
         }
     }
 
@@ -535,18 +565,16 @@ impl StreamSet {
         self.total.unsent
     }
 
-    /// The streams' part of the scheduler's view; the caller has to fill in `control`.
+    /// The streams' part of the scheduler's view; the caller has to fill in the others.
     pub(crate) fn queue_view(&self) -> QueueView {
-        let Backlog {
-            buffered,
-            unsent,
-            lost,
-            ..
-        } = self.total;
-        let unacked = buffered.saturating_sub(unsent);
+        let unacked = self.total.buffered.saturating_sub(self.total.unsent);
+        // What is bound to a path is none of the scheduler's business.
+        let unsent = self.total.unsent - self.bound.unsent;
+        let lost = self.total.lost - self.bound.lost;
         QueueView {
             unsent,
             retransmit: lost,
+            datagrams: 0,
             control: false,
             idle: false,
             flow_credit: self.send_credit.available(),
@@ -558,9 +586,10 @@ impl StreamSet {
 
     /// Appends streams with data never sent, most urgent first, at most 64.
     pub(crate) fn fill_stream_views(&self, views: &mut Vec<StreamView>) {
-        let passed_over = (self.resend.iter()).filter(|&key| !self.fresh.contains(key));
+        let Ready { resend, fresh } = &self.ready.free;
+        let passed_over = (resend.iter()).filter(|&key| !fresh.contains(key));
         views.extend(
-            (self.fresh.iter().chain(passed_over))
+            (fresh.iter().chain(passed_over))
                 .filter_map(|key| self.sends.get(key as usize))
                 .filter(|send| send.backlog().unsent > 0)
                 .map(SendHalf::view)

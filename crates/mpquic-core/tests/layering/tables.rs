@@ -45,7 +45,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "stream",
-                "config error memory packet range_set rate sched wire",
+                "config error ids memory packet range_set rate sched wire",
             ),
             ("event", "congestion error ids memory qlog stream wire"),
             (
@@ -63,8 +63,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("account", "error handshake memory outbox path stream"),
             ("unacked", "ids packet path sched stream"),
             (
+                "scheduling",
+                "config congestion guarded ids outbox packet path random sched stream unacked",
+            ),
+            (
                 "connection",
-                "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched space stream unacked version wire",
+                "account config congestion crypto error event guarded handshake ids outbox packet path protect qlog random recorder recovery sched scheduling space stream version wire",
             ),
             (
                 "endpoint",
@@ -117,11 +121,19 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
         &[
             ("clock", ""),
             ("config", ""),
-            ("kernel_socket", ""),
+            ("datagram_socket", ""),
+            ("error_queue", ""),
+            ("kernel_socket", "error_queue"),
+            ("memory_network", "datagram_socket"),
             ("notifications", ""),
+            ("path_events", ""),
             ("receive_buffers", ""),
             ("send_queues", ""),
-            ("socket", "kernel_socket"),
+            ("socket_io", "datagram_socket error_queue kernel_socket"),
+            (
+                "socket",
+                "datagram_socket error_queue kernel_socket socket_io",
+            ),
             ("backups", "socket"),
             ("path_plan", "socket"),
             ("sockets", "backups send_queues socket"),
@@ -129,7 +141,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("sending", "socket sockets"),
             (
                 "connection_state",
-                "clock endpoint_state notifications path_plan receive_buffers sending",
+                "clock endpoint_state error_queue notifications path_events path_plan receive_buffers sending socket",
             ),
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),
@@ -139,7 +151,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("send_stream", "connection_ref"),
             (
                 "socket_task",
-                "clock connection_state endpoint_state receive_buffers socket",
+                "clock connection_state endpoint_state error_queue receive_buffers socket",
             ),
             (
                 "start",
@@ -147,7 +159,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "connection",
-                "clock connection_ref connection_state notifications path recv_stream send_stream start",
+                "clock connection_ref connection_state notifications path path_events recv_stream send_stream start",
             ),
             (
                 "connecting",
@@ -160,12 +172,12 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "endpoint",
-                "config connecting connection_state incoming local_addresses path_plan socket start",
+                "config connecting connection_state datagram_socket incoming local_addresses path_plan socket start",
             ),
             ("interface", "connection_state local_addresses start"),
             (
                 "builder",
-                "backups config connection_state endpoint interface socket start",
+                "backups config connection_state datagram_socket endpoint interface socket start",
             ),
             ("stream_watch", "connection connection_ref send_stream"),
         ],
@@ -239,7 +251,7 @@ pub(crate) const METHODS: Limit = Limit {
 };
 /// Lines of `connection/` without tests. The aim: 3000.
 pub(crate) const LINES: Limit = Limit {
-    limit: 3000,
+    limit: 2460,
     slack: 200,
 };
 /// Lines of the longest file there. The aim: 450.

@@ -336,6 +336,7 @@ impl Player {
                 }
             }
             StreamEvent::Stopped { .. } => self.fail("a stream was stopped"),
+            StreamEvent::Expired { .. } => self.fail("a stream was late"),
             StreamEvent::Available { .. } => self.advance(now, connection),
         }
     }

@@ -2,11 +2,9 @@
 //! time, and each run is like the other.
 
 mod errors;
-mod io;
 mod network;
 mod pair;
 
 pub(crate) use errors::{Errors, Random};
-pub(crate) use io::Io;
 pub(crate) use network::{Call, DELAY, Network, Port};
 pub(crate) use pair::{ALPN, Error, Host, Pair, TestResult, client, pattern, server, transfer};

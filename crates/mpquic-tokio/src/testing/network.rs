@@ -1,36 +1,44 @@
 //! [`Network`]: carries datagrams between sockets in memory. [`Port`] is such a socket, as the driver
 //! sees it and as a test commands it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use quinn_udp::{EcnCodepoint, RecvMeta, Transmit};
+use quinn_udp::{RecvMeta, Transmit};
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::errors::Errors;
+use crate::datagram_socket::DatagramSocket as _;
+use crate::kernel_socket::send_twice;
+use crate::memory_network::{MAX_SEGMENTS, MemoryNetwork, MemorySocket};
+use crate::socket_io;
 
 /// How long a datagram travels.
 pub(crate) const DELAY: Duration = Duration::from_millis(10);
-/// Datagrams that one call can send.
-const MAX_SEGMENTS: usize = 64;
-
 /// The error number for datagrams that are too large.
 const EMSGSIZE: i32 = 90;
 
 /// Carries datagrams, in order, each in [`DELAY`]. None is lost unless a test says so.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Network(Arc<Mutex<BTreeMap<SocketAddr, Arc<Port>>>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Network(MemoryNetwork);
+
+impl Default for Network {
+    fn default() -> Self {
+        Self(MemoryNetwork::new(DELAY))
+    }
+}
 
 impl Network {
     /// Binds a socket; one with the same address gets nothing any more.
     pub(crate) fn bind(&self, local: SocketAddr) -> Arc<Port> {
-        let port = Arc::new(Port {
+        Arc::new(Port {
             local,
-            network: self.clone(),
+            socket: self.0.bind_instead(local),
             state: Mutex::new(State {
                 max_segments: MAX_SEGMENTS,
                 max_size: usize::MAX,
@@ -38,26 +46,20 @@ impl Network {
                 known_writable: true,
                 ..State::default()
             }),
-            arrival: Notify::new(),
+            failure: Notify::new(),
             room: Notify::new(),
-        });
-        locked(&self.0).insert(local, port.clone());
-        port
-    }
-
-    fn port(&self, address: SocketAddr) -> Option<Arc<Port>> {
-        locked(&self.0).get(&address).cloned()
+        })
     }
 }
 
-/// A socket in memory.
+/// A socket in memory that does as a test says.
 #[derive(Debug)]
 pub(crate) struct Port {
     local: SocketAddr,
-    network: Network,
+    socket: Arc<MemorySocket>,
     state: Mutex<State>,
-    /// Something arrives, at once or later.
-    arrival: Notify,
+    /// Reading is to fail.
+    failure: Notify,
     /// There is room to send.
     room: Notify,
 }
@@ -67,7 +69,6 @@ struct State {
     max_segments: usize,
     /// Larger datagrams are refused.
     max_size: usize,
-    arriving: VecDeque<Message>,
     /// The next calls that read fail with these.
     read_errors: VecDeque<io::ErrorKind>,
     /// Calls that send which succeed before the buffer is full.
@@ -83,8 +84,6 @@ struct State {
     send_error: Option<io::ErrorKind>,
     /// Some calls that send, and some that read, fail.
     errors: [Option<Errors>; 2],
-    /// Nothing it sends arrives anywhere, and nothing arrives.
-    is_silent: bool,
     /// The runtime takes it for writable.
     known_writable: bool,
     /// How often the runtime learned that there is room.
@@ -113,16 +112,6 @@ pub(crate) struct Call {
     pub(crate) at: Instant,
     /// Its datagrams.
     pub(crate) datagrams: Vec<Vec<u8>>,
-}
-
-/// Datagrams that arrive together.
-#[derive(Debug)]
-struct Message {
-    at: Instant,
-    from: SocketAddr,
-    ecn: Option<EcnCodepoint>,
-    contents: Vec<u8>,
-    segment: usize,
 }
 
 /// What a test does to a socket.
@@ -203,7 +192,7 @@ impl Port {
         let mut state = self.lock();
         state.read_errors.extend(std::iter::repeat_n(error, count));
         drop(state);
-        self.arrival.notify_one();
+        self.failure.notify_one();
     }
 
     /// Calls that read which have yet to fail.
@@ -213,7 +202,7 @@ impl Port {
 
     /// Nothing it sends arrives any more, and nothing arrives here.
     pub(crate) fn silence(&self, is_silent: bool) {
-        self.lock().is_silent = is_silent;
+        self.socket.cut_off(is_silent);
     }
 
     /// The calls that sent something, since this was asked last.
@@ -228,33 +217,25 @@ impl Port {
 
 /// What the driver asks of a socket, and the runtime's view of it.
 impl Port {
-    pub(super) fn max_segments(&self) -> usize {
+    pub(crate) fn max_segments(&self) -> usize {
         self.lock().max_segments
     }
 
-    pub(super) async fn readable(&self) {
-        loop {
-            let arrival = self.arrival.notified();
-            let first = {
-                let state = self.lock();
-                if !state.read_errors.is_empty() {
-                    return;
-                }
-                state.arriving.front().map(|message| message.at)
-            };
-            match first {
-                Some(at) if at <= Instant::now() => return,
-                Some(at) => tokio::select! {
-                    biased;
-                    () = sleep_until(at) => {}
-                    () = arrival => {}
-                },
-                None => arrival.await,
-            }
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        let failure = self.failure.notified();
+        tokio::pin!(failure);
+        failure.as_mut().enable();
+        if !self.lock().read_errors.is_empty() {
+            return Ok(());
+        }
+        tokio::select! {
+            biased;
+            () = failure => Ok(()),
+            result = poll_fn(|cx| self.socket.poll_readable(cx)) => result,
         }
     }
 
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &self,
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
@@ -266,31 +247,10 @@ impl Port {
         if let Some(error) = state.errors[1].as_mut().and_then(Errors::draw) {
             return Err(error);
         }
-        let now = Instant::now();
-        let mut count = 0;
-        for (buffer, meta) in buffers.iter_mut().zip(meta) {
-            if state.arriving.front().is_none_or(|first| first.at > now) {
-                break;
-            }
-            let Some(message) = state.arriving.pop_front() else {
-                break;
-            };
-            buffer[..message.contents.len()].copy_from_slice(&message.contents);
-            *meta = RecvMeta::default();
-            meta.addr = message.from;
-            meta.len = message.contents.len();
-            meta.stride = message.segment;
-            meta.ecn = message.ecn;
-            meta.dst_ip = Some(self.local.ip());
-            count += 1;
-        }
-        match count {
-            0 => Err(io::ErrorKind::WouldBlock.into()),
-            count => Ok(count),
-        }
+        socket_io::receive(&*self.socket, buffers, meta)
     }
 
-    pub(super) async fn writable(&self) {
+    pub(crate) async fn writable(&self) {
         if self.lock().is_empty_now_awaited() {
             self.empty();
         }
@@ -305,7 +265,11 @@ impl Port {
         }
     }
 
-    pub(super) fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+    pub(crate) fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
+        send_twice(|| self.try_send(transmit), |send| self.if_writable(send))
+    }
+
+    fn try_send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         let segment = transmit.segment_size.unwrap_or(transmit.contents.len());
         let mut state = self.lock();
         if let Some(error) = state.send_error {
@@ -340,21 +304,11 @@ impl Port {
             at,
             datagrams: datagrams.map(<[u8]>::to_vec).collect(),
         });
-        let is_silent = state.is_silent;
         drop(state);
-        if !is_silent && let Some(other) = self.network.port(transmit.destination) {
-            other.arrive(Message {
-                at: at + DELAY,
-                from: self.local,
-                ecn: transmit.ecn,
-                contents: transmit.contents.to_vec(),
-                segment,
-            });
-        }
-        Ok(())
+        self.socket.try_send(&socket_io::batch(transmit))
     }
 
-    pub(super) fn if_writable(&self, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    fn if_writable(&self, send: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let state = self.lock();
         let (is_known, told) = (state.known_writable, state.told);
         drop(state);
@@ -370,15 +324,6 @@ impl Port {
             state.known_writable = state.told != told;
         }
         result
-    }
-
-    fn arrive(&self, message: Message) {
-        let mut state = self.lock();
-        if !state.is_silent {
-            state.arriving.push_back(message);
-            drop(state);
-            self.arrival.notify_one();
-        }
     }
 }
 

@@ -1,13 +1,16 @@
 //! The driver on a network in memory, in the runtime's paused time.
 
 mod attempts;
+mod choices;
 mod failover;
 mod faults;
 mod full_sockets;
+mod icmp;
 mod limits;
 mod panics;
 mod plan;
 mod reading;
+mod spans;
 mod timers;
 mod unreachable;
 mod zero_rtt;

@@ -1,12 +1,18 @@
 //! Whole connections over real sockets: two loopback addresses are two paths.
 
 mod attempts;
+mod cancel;
 mod connections;
 mod data;
 mod endpoints;
 mod harness;
+#[cfg(target_os = "linux")]
+mod icmp;
 mod memory;
 mod panics;
 mod paths;
 mod polls;
+mod quinn;
 mod slow_tls;
+mod sockets;
+mod tls;

@@ -268,6 +268,7 @@ fn failure(error: &rustls::Error) -> TlsFailure {
             Certificate::ApplicationVerificationFailure => TlsFailure::NotPinned,
             _ => TlsFailure::BadCertificate,
         },
+        Error::NoCertificatesPresented => TlsFailure::NoClientCertificate,
         Error::NoApplicationProtocol => TlsFailure::NoApplicationProtocol,
         Error::PeerIncompatible(_) => TlsFailure::Incompatible,
         Error::PeerMisbehaved(_)

@@ -1,7 +1,12 @@
 //! The queues of RFC 9221.
 
+use std::time::Duration;
+
 use super::*;
+use crate::ids::PathId;
 use crate::packet::delivery::Delivery;
+use crate::recovery::testing::start;
+use crate::stream::DatagramOptions;
 use crate::stream::datagrams::DatagramQueues;
 use crate::wire::transport_parameters::TransportParameters;
 
@@ -16,6 +21,18 @@ fn datagrams(limit: u64) -> DatagramQueues {
         ..TransportParameters::default()
     });
     datagrams
+}
+
+/// Queues a payload that any path may carry; false if there is no room.
+fn queue(datagrams: &mut DatagramQueues, data: impl Into<Bytes>) -> bool {
+    datagrams.send(data.into(), DatagramOptions::default())
+}
+
+/// A packet of this size for the first path with what any path may carry.
+fn sent(datagrams: &mut DatagramQueues, size: usize) -> Option<Packet> {
+    packet(size, |writer| {
+        datagrams.write_frames(writer, start(), PathId::ZERO, false);
+    })
 }
 
 fn payloads(packet: &Packet) -> Vec<Bytes> {
@@ -41,12 +58,11 @@ fn sizes_respect_the_peer_and_the_packet() {
 fn the_space_of_the_send_buffer_is_what_a_payload_may_have() {
     let mut datagrams = datagrams(1 << 16);
     assert_eq!(datagrams.send_buffer_space(), 1000);
-    assert!(datagrams.send(Bytes::from(vec![0; 100])).is_ok());
+    assert!(queue(&mut datagrams, vec![0; 100]));
     let space = datagrams.send_buffer_space();
     assert!((800..900).contains(&space), "{space}");
-    let too_large = Bytes::from(vec![0; space + 1]);
-    assert!(datagrams.send(too_large).is_err());
-    assert!(datagrams.send(Bytes::from(vec![0; space])).is_ok());
+    assert!(!queue(&mut datagrams, vec![0; space + 1]));
+    assert!(queue(&mut datagrams, vec![0; space]));
     assert_eq!(datagrams.send_buffer_space(), 0);
 }
 
@@ -81,8 +97,8 @@ fn every_size_up_to_the_largest_fits_a_packet() {
     for length in 0..=99 {
         let mut datagrams = datagrams(1 << 16);
         let data = Bytes::from(bytes_of(0..length));
-        datagrams.send(data.clone()).expect("room");
-        let packet = packet(100, |writer| datagrams.write_frames(writer));
+        assert!(queue(&mut datagrams, data.clone()));
+        let packet = sent(&mut datagrams, 100);
         let packet = packet.unwrap_or_else(|| panic!("{length} bytes fit"));
         assert_eq!(payloads(&packet), [data]);
         assert!(!datagrams.wants_to_send());
@@ -93,30 +109,27 @@ fn every_size_up_to_the_largest_fits_a_packet() {
 fn several_share_a_packet_in_order() {
     let mut datagrams = datagrams(1 << 16);
     for length in [30, 30, 30, 5] {
-        datagrams
-            .send(Bytes::from(bytes_of(0..length)))
-            .expect("room");
+        assert!(queue(&mut datagrams, bytes_of(0..length)));
     }
-    let first = packet(100, |writer| datagrams.write_frames(writer)).expect("datagrams");
+    let first = sent(&mut datagrams, 100).expect("datagrams");
     let lengths: Vec<usize> = payloads(&first).iter().map(Bytes::len).collect();
     assert_eq!(lengths, [30, 30, 30]);
     assert_eq!(first.deliveries[..], [Delivery::Datagram; 3]);
-    let second = packet(100, |writer| datagrams.write_frames(writer)).expect("datagrams");
+    let second = sent(&mut datagrams, 100).expect("datagrams");
     assert_eq!(payloads(&second)[0].len(), 5);
 }
 
 #[test]
 fn a_full_send_buffer_blocks_until_half_of_it_is_free() {
     let mut datagrams = datagrams(1 << 16);
-    let mut sent = 0;
-    let data = Bytes::from(vec![0; 100]);
-    while datagrams.send(data.clone()).is_ok() {
-        sent += 1;
+    let mut count = 0;
+    while queue(&mut datagrams, vec![0; 100]) {
+        count += 1;
     }
-    assert!((5..10).contains(&sent), "{sent}");
+    assert!((5..10).contains(&count), "{count}");
     assert!(!datagrams.take_unblocked());
     while datagrams.wants_to_send() {
-        packet(110, |writer| datagrams.write_frames(writer)).expect("datagram");
+        sent(&mut datagrams, 110).expect("datagram");
     }
     assert!(datagrams.take_unblocked());
     assert!(!datagrams.take_unblocked());
@@ -186,11 +199,68 @@ fn tiny_datagrams_are_bounded_too() {
 fn what_no_packet_carries_is_dropped() {
     let mut datagrams = datagrams(1 << 16);
     for length in [50, 300, 99, 100] {
-        datagrams.send(Bytes::from(vec![0; length])).expect("room");
+        assert!(queue(&mut datagrams, vec![0; length]));
     }
-    datagrams.drop_oversized(None);
-    datagrams.drop_oversized(Some(100));
-    let packet = packet(1200, |writer| datagrams.write_frames(writer)).expect("datagrams");
+    datagrams.drop_oversized(None, |_| 0);
+    datagrams.drop_oversized(Some(100), |_| 0);
+    let packet = sent(&mut datagrams, 1200).expect("datagrams");
     let lengths: Vec<usize> = payloads(&packet).iter().map(Bytes::len).collect();
     assert_eq!(lengths, [50, 99]);
+    assert_eq!(datagrams.counts().unplaced, 2);
+}
+
+/// Those bound to a path wait for it, do not hold others up, and share the buffer with them.
+#[test]
+fn what_is_bound_to_a_path_travels_on_no_other() {
+    let mut datagrams = datagrams(1 << 16);
+    let other = PathId(1);
+    let bound = DatagramOptions::default().with_path(other);
+    assert!(datagrams.send(Bytes::from(vec![1; 400]), bound));
+    assert!(queue(&mut datagrams, vec![2; 400]));
+    assert!(!queue(&mut datagrams, vec![3; 400]), "the buffer is shared");
+    assert_eq!(datagrams.unsent(), 400, "the scheduler sees one");
+    let first = sent(&mut datagrams, 1200).expect("the one that is not bound");
+    assert_eq!(payloads(&first), [Bytes::from(vec![2; 400])]);
+    assert!(sent(&mut datagrams, 1200).is_none());
+    assert_eq!(datagrams.bound_paths().collect::<Vec<_>>(), [other]);
+    let on_other = packet(1200, |writer| datagrams.write_bound(writer, start(), other));
+    assert_eq!(
+        payloads(&on_other.expect("it")),
+        [Bytes::from(vec![1; 400])]
+    );
+    assert!(!datagrams.has_bound(other));
+    // A path that is abandoned takes along what is bound to it.
+    assert!(datagrams.send(Bytes::from(vec![1; 400]), bound));
+    datagrams.release(other);
+    assert!(!datagrams.has_bound(other));
+    assert_eq!(datagrams.counts().unplaced, 1);
+    assert_eq!(datagrams.send_buffer_space(), 1000);
+}
+
+/// A DATAGRAM that is late is not sent, makes room for others, and is counted.
+#[test]
+fn what_is_late_is_dropped() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let mut datagrams = datagrams(1 << 16);
+    let start = start();
+    for seconds in [3, 1, 2] {
+        let options = DatagramOptions::default().with_deadline(start + seconds * SECOND);
+        assert!(datagrams.send(Bytes::from(vec![seconds as u8; 250]), options));
+    }
+    assert_eq!(datagrams.next_timeout(), Some(start + SECOND));
+    assert!(!queue(&mut datagrams, vec![9; 250]));
+    datagrams.on_timeout(start + SECOND);
+    assert_eq!(datagrams.next_timeout(), Some(start + 2 * SECOND));
+    assert!(queue(&mut datagrams, vec![9; 250]), "there is room again");
+    // The timer may be late; packets are not.
+    let packet = packet(1200, |writer| {
+        datagrams.write_frames(writer, start + 2 * SECOND, PathId::ZERO, false);
+    });
+    let first: Vec<u8> = (payloads(&packet.expect("two")).iter())
+        .map(|data| data[0])
+        .collect();
+    assert_eq!(first, [3, 9]);
+    assert_eq!(datagrams.counts().expired, 2);
+    datagrams.on_timeout(start + 9 * SECOND);
+    assert_eq!(datagrams.next_timeout(), None);
 }

@@ -22,6 +22,7 @@ mod assembler;
 mod channel;
 mod crypto_stream;
 mod datagrams;
+mod delivery_choices;
 mod egress;
 mod ingress;
 mod lifecycle;

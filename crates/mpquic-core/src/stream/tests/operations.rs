@@ -121,8 +121,14 @@ fn check(streams: &StreamSet) {
         (buffered, unsent, lost)
     );
     for (key, send) in &streams.sends {
-        assert_eq!(streams.resend.contains(key as u32), send.can_resend());
-        assert_eq!(streams.fresh.contains(key as u32), send.has_new());
+        assert_eq!(
+            streams.ready.free.resend.contains(key as u32),
+            send.can_resend()
+        );
+        assert_eq!(
+            streams.ready.free.fresh.contains(key as u32),
+            send.has_new()
+        );
         assert_eq!(
             streams.send_control.contains(key as u32),
             send.wants_control()

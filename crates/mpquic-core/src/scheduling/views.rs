@@ -13,16 +13,16 @@ use crate::stream::set::StreamSet;
 
 /// What the scheduler sees. Only the memory is kept from one decision to the next.
 #[derive(Debug, Default)]
-pub(super) struct Views {
-    pub(super) paths: Vec<PathView>,
+pub(crate) struct Views {
+    pub(crate) paths: Vec<PathView>,
     /// Of the same paths.
     allowances: SmallVec<[Allowance; 1]>,
-    pub(super) streams: Vec<StreamView>,
+    pub(crate) streams: Vec<StreamView>,
 }
 
 impl Views {
     /// Collects the usable paths and, if the scheduler wants them, streams.
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         now: Instant,
         paths: &mut Paths,
@@ -48,14 +48,14 @@ impl Views {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.paths.clear();
         self.allowances.clear();
         self.streams.clear();
     }
 
     /// Frees memory that is kept for reuse.
-    pub(super) fn trim(&mut self) {
+    pub(crate) fn trim(&mut self) {
         self.clear();
         self.paths.shrink_to_fit();
         self.allowances.shrink_to_fit();
@@ -63,25 +63,42 @@ impl Views {
     }
 
     /// True if the path can send a datagram now.
-    pub(super) fn can_send(&self, path: PathId) -> bool {
+    pub(crate) fn can_send(&self, path: PathId) -> bool {
         self.paths
             .iter()
             .any(|view| view.id == path && view.can_send())
     }
 
+    /// True if the path can send a datagram now of what is bound to it: it may be a backup.
+    pub(crate) fn can_send_bound(&self, path: PathId) -> bool {
+        let able =
+            |view: &PathView| view.sendable == Sendable::Now && (view.usable || !view.suspect);
+        self.paths.iter().any(|view| view.id == path && able(view))
+    }
+
+    /// The fastest usable path besides this one.
+    pub(crate) fn second(&self, first: PathId) -> Option<PathId> {
+        let others = self
+            .paths
+            .iter()
+            .filter(|view| view.usable && view.id != first);
+        let fastest = others.min_by_key(|path| (path.rtt.smoothed, path.id));
+        fastest.map(|path| path.id)
+    }
+
     /// What a path allows to be sent now, if it may be used at all.
-    pub(super) fn allowance(&self, path: PathId) -> Option<Allowance> {
+    pub(crate) fn allowance(&self, path: PathId) -> Option<Allowance> {
         let index = self.paths.iter().position(|view| view.id == path)?;
         self.allowances.get(index).copied()
     }
 
     /// True if `is_wanted` is true for a usable path.
-    pub(super) fn has_usable(&self, is_wanted: impl Fn(&PathView) -> bool) -> bool {
+    pub(crate) fn has_usable(&self, is_wanted: impl Fn(&PathView) -> bool) -> bool {
         self.paths.iter().any(|path| path.usable && is_wanted(path))
     }
 
     /// The fastest path that can send a datagram now.
-    pub(super) fn fastest(&self) -> Option<PathId> {
+    pub(crate) fn fastest(&self) -> Option<PathId> {
         self.paths
             .iter()
             .filter(|path| path.can_send())
@@ -89,11 +106,15 @@ impl Views {
             .map(|path| path.id)
     }
 
-    /// The usable path whose pacer is the first to allow more, and when.
-    pub(super) fn first_pacer(&self) -> Option<(Instant, PathId)> {
+    /// The path whose pacer is the first to allow more, and when, of those that are usable or that
+    /// something is bound to.
+    pub(crate) fn first_pacer(
+        &self,
+        is_bound: impl Fn(PathId) -> bool,
+    ) -> Option<(Instant, PathId)> {
         self.paths
             .iter()
-            .filter(|path| path.usable)
+            .filter(|path| path.usable || is_bound(path.id))
             .filter_map(|path| match path.sendable {
                 Sendable::At(at) => Some((at, path.id)),
                 Sendable::Now | Sendable::WindowFull | Sendable::Unusable => None,

@@ -1,0 +1,237 @@
+//! [`Copies`]: what is to be sent a second time on other paths, because the scheduler or the
+//! application wants it.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use quinn_proto::StreamId;
+
+use super::assignment::Assignment;
+use super::parts::Parts;
+use super::views::Views;
+use crate::ids::PathId;
+use crate::outbox::Train;
+use crate::packet::delivery::{Delivery, StreamDelivery};
+use crate::sched::{DataSelection, SchedulerEvent};
+use crate::stream::SentDatagram;
+use crate::stream::set::StreamSet;
+
+/// The most copies that wait for the window of one path.
+const MAX_COPIES: usize = 256;
+/// How many bytes a scheduler may send again for each byte that is sent for the first time,
+const REPEATS: u64 = 16;
+/// and before any.
+const FREE_REPEATS: u64 = 1 << 16;
+/// What the application may have copied before anything was sent, and the most that it may save up,
+/// bytes.
+const FREE_COPIES: u64 = 1 << 16;
+const MAX_SAVED_COPIES: u64 = 1 << 20;
+
+/// A copy of stream data that waits for its path.
+#[derive(Debug)]
+struct PendingCopy {
+    path: PathId,
+    data: StreamBytes,
+    tag: u64,
+}
+
+/// Bytes of a stream.
+#[derive(Debug, Clone)]
+struct StreamBytes {
+    id: StreamId,
+    offsets: Range<u64>,
+}
+
+/// Copies of stream data that wait, and how much may be sent more than once. Copies of DATAGRAMs
+/// wait with the other DATAGRAMs.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    waiting: VecDeque<PendingCopy>,
+    /// How many bytes the scheduler may send again.
+    repeats: u64,
+    /// How many bytes may be copied because the application wants it.
+    credit: u64,
+    /// How that grows, in percent of the bytes that are sent for the first time.
+    percent: u64,
+}
+
+impl Copies {
+    /// None yet. The application may have so many percent of what is sent copied.
+    pub(crate) fn new(percent: u8) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            repeats: FREE_REPEATS,
+            credit: if percent > 0 { FREE_COPIES } else { 0 },
+            percent: percent.into(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// True if the scheduler may send bytes more than once.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.repeats > 0
+    }
+
+    /// A copy whose path has room. One whose original arrived is dropped.
+    pub(crate) fn next(&mut self, views: &Views, streams: &StreamSet) -> Option<Assignment> {
+        while let Some(index) = self
+            .waiting
+            .iter()
+            .position(|copy| views.can_send(copy.path))
+        {
+            let PendingCopy { path, data, tag } = self.waiting.remove(index)?;
+            let StreamBytes { id, offsets } = data;
+            if streams.is_unacked(id, offsets.clone()) {
+                return Some(Assignment {
+                    data: Some(DataSelection::Range { id, offsets }),
+                    tag,
+                    ..Assignment::next(path)
+                });
+            }
+        }
+        None
+    }
+
+    pub(crate) fn on_event(&mut self, event: &SchedulerEvent) {
+        if let SchedulerEvent::PathRemoved(path) = event {
+            self.waiting.retain(|copy| copy.path != *path);
+        }
+    }
+
+    /// Counts what was sent for the limits, and queues the copies that other paths are to carry.
+    /// `assigned` is what was assigned, if it sends bytes more than once.
+    pub(crate) fn settle(
+        &mut self,
+        assigned: Option<Assignment>,
+        views: &Views,
+        parts: &mut Parts<'_>,
+    ) {
+        let train = &mut parts.outbox.train;
+        let (bytes, new) = (
+            std::mem::take(&mut train.bytes),
+            std::mem::take(&mut train.new),
+        );
+        self.repeats = self.repeats.saturating_add(new.saturating_mul(REPEATS));
+        if self.percent > 0 && new > 0 {
+            let more = new.saturating_mul(self.percent) / 100;
+            self.credit = self.credit.saturating_add(more).min(MAX_SAVED_COPIES);
+        }
+        if let Some(assigned) = &assigned {
+            if assigned.is_repeat() {
+                let repeated = bytes.saturating_sub(new);
+                self.repeats = self.repeats.saturating_sub(repeated);
+                parts.outbox.stats.bytes_repeated += repeated;
+            }
+            self.copy_streams(assigned, views, &mut parts.outbox.train);
+        }
+        if parts.datagrams.has_sent() {
+            self.copy_datagrams(assigned.as_ref(), views, parts);
+        }
+        if !parts.outbox.train.wanted.is_empty() {
+            self.copy_redundant(views, parts);
+        }
+    }
+
+    /// Queues copies of stream bytes just sent for the paths of an assignment.
+    fn copy_streams(&mut self, assigned: &Assignment, views: &Views, train: &mut Train) {
+        for delivery in train.content.drain(..) {
+            let Some(data) = StreamBytes::of(&delivery) else {
+                continue;
+            };
+            for path in assigned.copy_paths() {
+                if self.repeats > 0 && self.has_room(path, views) {
+                    self.push(path, data.clone(), assigned.tag);
+                }
+            }
+        }
+    }
+
+    /// The same for DATAGRAMs, and for those that the application wants twice.
+    fn copy_datagrams(
+        &mut self,
+        assigned: Option<&Assignment>,
+        views: &Views,
+        parts: &mut Parts<'_>,
+    ) {
+        for sent in parts.datagrams.take_sent() {
+            let length = sent.length() as u64;
+            let mut is_copied = false;
+            let is_assigned = |assigned: &&Assignment| assigned.path == sent.path;
+            for path in assigned
+                .filter(is_assigned)
+                .into_iter()
+                .flat_map(Assignment::copy_paths)
+            {
+                if self.repeats > 0 && views.allowance(path).is_some() && copy(parts, path, &sent) {
+                    self.repeats = self.repeats.saturating_sub(length);
+                    is_copied = true;
+                }
+            }
+            if !sent.wants_copy() || is_copied {
+                continue;
+            }
+            match views.second(sent.path) {
+                Some(path) if self.credit >= length && copy(parts, path, &sent) => {
+                    self.credit -= length;
+                }
+                _ => parts.outbox.stats.copies_refused += 1,
+            }
+        }
+    }
+
+    /// Queues copies of what redundant streams have sent.
+    fn copy_redundant(&mut self, views: &Views, parts: &mut Parts<'_>) {
+        let train = &mut parts.outbox.train;
+        for (first, delivery) in train.wanted.drain(..) {
+            let Some(data) = StreamBytes::of(&delivery) else {
+                continue;
+            };
+            let length = data.offsets.end - data.offsets.start;
+            match views.second(first) {
+                Some(path) if self.credit >= length && self.has_room(path, views) => {
+                    self.credit -= length;
+                    self.push(path, data, 0);
+                }
+                _ => parts.outbox.stats.copies_refused += 1,
+            }
+        }
+    }
+
+    fn push(&mut self, path: PathId, data: StreamBytes, tag: u64) {
+        self.waiting.push_back(PendingCopy { path, data, tag });
+    }
+
+    /// True if the path can carry a copy now or later, and not too many wait for it.
+    fn has_room(&self, path: PathId, views: &Views) -> bool {
+        let waiting = self.waiting.iter().filter(|copy| copy.path == path);
+        views.allowance(path).is_some() && waiting.count() < MAX_COPIES
+    }
+
+    /// Frees memory that is kept for reuse.
+    pub(crate) fn trim(&mut self) {
+        self.waiting.shrink_to_fit();
+    }
+}
+
+/// Queues a copy of a DATAGRAM, if it fits the packets of the path and not too many wait.
+fn copy(parts: &mut Parts<'_>, path: PathId, sent: &SentDatagram) -> bool {
+    let room = parts.paths.open(path).map(crate::path::Path::frame_room);
+    room.is_some_and(|room| sent.length() < room) && parts.datagrams.copy_to(path, sent)
+}
+
+impl StreamBytes {
+    /// Those of a frame.
+    fn of(delivery: &Delivery) -> Option<Self> {
+        let Delivery::Stream(StreamDelivery::Data {
+            id, offset, length, ..
+        }) = *delivery
+        else {
+            return None;
+        };
+        let offsets = offset..offset + u64::from(length);
+        Some(Self { id, offsets })
+    }
+}

@@ -1,0 +1,406 @@
+//! [`DatagramSender`]: DATAGRAMs that wait to be sent, and what the application asked for each.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::ids::PathId;
+use crate::packet::delivery::Delivery;
+use crate::packet::writer::FrameWriter;
+use crate::wire::frame::{DatagramHeader, FrameKind};
+
+/// The memory a queued payload takes besides its bytes, in bytes.
+pub(super) const OVERHEAD: usize = 64;
+
+/// The most copies that wait for one path.
+const MAX_COPIES: usize = 256;
+
+/// How one DATAGRAM is to be sent. The default leaves everything to the scheduler.
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use mpquic_core::{DatagramOptions, PathId};
+///
+/// // A video frame: only useful for the next 100 ms, and worth sending twice.
+/// let now = Instant::now();
+/// let frame = DatagramOptions::default()
+///     .with_deadline(now + Duration::from_millis(100))
+///     .with_copy();
+/// // What keeps a path's NAT binding alive has to travel on that path.
+/// let ping = DatagramOptions::default().with_path(PathId(1));
+/// assert_eq!((ping.path, frame.copy), (Some(PathId(1)), true));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct DatagramOptions {
+    /// Send it on this path and no other, also if the path is a backup. It waits while the path is
+    /// suspect and others are not, and is dropped if the path is abandoned. `None` leaves the choice
+    /// to the scheduler.
+    pub path: Option<PathId>,
+    /// Send it a second time, on the fastest other path that may carry data, as far as
+    /// [`TransportOptions::max_redundancy`](crate::config::TransportOptions::max_redundancy) allows.
+    /// The peer's application gets both.
+    pub copy: bool,
+    /// Drop it if it has not been sent by then.
+    pub deadline: Option<Instant>,
+}
+
+impl DatagramOptions {
+    /// With [`Self::path`].
+    #[must_use]
+    pub fn with_path(mut self, path: PathId) -> Self {
+        self.path = Some(path);
+        self
+    }
+
+    /// With [`Self::copy`].
+    #[must_use]
+    pub fn with_copy(mut self) -> Self {
+        self.copy = true;
+        self
+    }
+
+    /// With [`Self::deadline`].
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}
+
+/// A payload that waits.
+#[derive(Debug, Clone)]
+struct Waiting {
+    data: Bytes,
+    deadline: Option<Instant>,
+    wants_copy: bool,
+    /// It was sent before: it does not count as what the application has queued.
+    is_copy: bool,
+}
+
+impl Waiting {
+    fn cost(&self) -> usize {
+        match self.is_copy {
+            true => 0,
+            false => self.data.len() + OVERHEAD,
+        }
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+/// A payload that was sent and of which there may be copies.
+#[derive(Debug)]
+pub(crate) struct SentDatagram {
+    waiting: Waiting,
+    /// The path that carried it.
+    pub(crate) path: PathId,
+}
+
+impl SentDatagram {
+    /// The application asked for a copy.
+    pub(crate) fn wants_copy(&self) -> bool {
+        self.waiting.wants_copy
+    }
+
+    /// Bytes of the payload.
+    pub(crate) fn length(&self) -> usize {
+        self.waiting.data.len()
+    }
+}
+
+/// What became of DATAGRAMs that did not simply leave.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DatagramCounts {
+    /// Not sent before their deadline.
+    pub(crate) expired: u64,
+    /// Dropped because the path they were bound to was abandoned, or because they fit no packet any
+    /// more.
+    pub(crate) unplaced: u64,
+    /// Bytes of payloads that were copies.
+    pub(crate) copied: u64,
+}
+
+/// DATAGRAMs that wait to be sent.
+#[derive(Debug)]
+pub(super) struct DatagramSender {
+    /// Any path may carry these.
+    free: VecDeque<Waiting>,
+    /// One path is to carry these.
+    bound: Vec<(PathId, VecDeque<Waiting>)>,
+    /// Sent, and copies may be wanted.
+    sent: Vec<SentDatagram>,
+    /// Bytes of what the application has queued, with the overhead.
+    pub(super) cost: usize,
+    pub(super) limit: usize,
+    /// Bytes of payloads that any path may carry.
+    free_bytes: u64,
+    /// Bytes of copies.
+    copy_bytes: usize,
+    /// No deadline is earlier.
+    earliest: Option<Instant>,
+    /// Bytes of payloads sent for the first time.
+    pub(super) sent_bytes: u64,
+    pub(super) counts: DatagramCounts,
+}
+
+impl DatagramSender {
+    /// An empty queue for so many bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            free: VecDeque::new(),
+            bound: Vec::new(),
+            sent: Vec::new(),
+            cost: 0,
+            // There is always room for one payload.
+            limit: limit.saturating_add(OVERHEAD),
+            free_bytes: 0,
+            copy_bytes: 0,
+            earliest: None,
+            sent_bytes: 0,
+            counts: DatagramCounts::default(),
+        }
+    }
+
+    /// Frees memory that is kept for reuse.
+    pub(super) fn trim(&mut self) {
+        self.free.shrink_to_fit();
+        self.bound.retain(|(_, queue)| !queue.is_empty());
+        self.sent.shrink_to_fit();
+    }
+
+    /// Bytes of memory.
+    pub(super) fn memory(&self) -> usize {
+        let unused = |queue: &VecDeque<Waiting>| queue.capacity() - queue.len();
+        let unused = self.queues().map(unused).sum::<usize>();
+        self.cost + self.copy_bytes + unused * size_of::<Waiting>()
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &VecDeque<Waiting>> {
+        std::iter::once(&self.free).chain(self.bound.iter().map(|(_, queue)| queue))
+    }
+
+    fn bound_to(&self, path: PathId) -> Option<&VecDeque<Waiting>> {
+        let mut bound = self.bound.iter();
+        bound.find(|(of, _)| *of == path).map(|(_, queue)| queue)
+    }
+
+    fn bound_entry(&mut self, path: PathId) -> &mut VecDeque<Waiting> {
+        let known = self.bound.iter().position(|(of, _)| *of == path);
+        let index = known.unwrap_or_else(|| {
+            self.bound.push((path, VecDeque::new()));
+            self.bound.len() - 1
+        });
+        &mut self.bound[index].1
+    }
+
+    /// True if a payload may be queued.
+    pub(super) fn has_room(&self, data: &Bytes) -> bool {
+        // A payload larger than the whole buffer is accepted if the buffer is empty.
+        self.cost == 0 || self.cost + data.len() + OVERHEAD <= self.limit
+    }
+
+    pub(super) fn push(&mut self, data: Bytes, options: DatagramOptions) {
+        let waiting = Waiting {
+            data,
+            deadline: options.deadline,
+            wants_copy: options.copy,
+            is_copy: false,
+        };
+        self.cost += waiting.cost();
+        self.note_deadline(options.deadline);
+        match options.path {
+            None => {
+                self.free_bytes += waiting.data.len() as u64;
+                self.free.push_back(waiting);
+            }
+            Some(path) => self.bound_entry(path).push_back(waiting),
+        }
+    }
+
+    fn note_deadline(&mut self, deadline: Option<Instant>) {
+        self.earliest = match (self.earliest, deadline) {
+            (Some(earliest), Some(deadline)) => Some(earliest.min(deadline)),
+            (earliest, deadline) => earliest.or(deadline),
+        };
+    }
+
+    /// Queues a copy for another path; false if too many wait for it.
+    pub(super) fn push_copy(&mut self, path: PathId, original: &SentDatagram) -> bool {
+        let queue = self.bound_entry(path);
+        let has_room = queue.iter().filter(|waiting| waiting.is_copy).count() < MAX_COPIES;
+        if has_room {
+            queue.push_back(Waiting {
+                is_copy: true,
+                wants_copy: false,
+                ..original.waiting.clone()
+            });
+            self.copy_bytes += original.length() + OVERHEAD;
+            self.note_deadline(original.waiting.deadline);
+        }
+        has_room
+    }
+
+    /// True if something waits that any path may carry.
+    #[inline]
+    pub(super) fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Bytes that any path may carry.
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free_bytes
+    }
+
+    /// True if something is bound to the path.
+    pub(super) fn has_bound(&self, path: PathId) -> bool {
+        self.bound_to(path).is_some_and(|queue| !queue.is_empty())
+    }
+
+    /// Paths that something is bound to.
+    pub(super) fn bound_paths(&self) -> impl Iterator<Item = PathId> + '_ {
+        let busy = self.bound.iter().filter(|(_, queue)| !queue.is_empty());
+        busy.map(|(path, _)| *path)
+    }
+
+    /// Writes as many DATAGRAM frames as fit: those bound to `path`, or those that any path may
+    /// carry. With `copied`, the scheduler wants copies of all of them.
+    pub(super) fn write_frames(
+        &mut self,
+        writer: &mut FrameWriter<'_>,
+        now: Instant,
+        path: PathId,
+        (bound, copied): (bool, bool),
+    ) {
+        while let Some(waiting) = self.front(path, bound) {
+            let is_late = waiting.is_late(now);
+            if !is_late && !write_frame(writer, &waiting.data) {
+                return;
+            }
+            let Some(waiting) = self.pop(path, bound) else {
+                return;
+            };
+            if is_late {
+                self.counts.expired += 1;
+            } else if waiting.is_copy {
+                self.counts.copied += waiting.data.len() as u64;
+            } else {
+                self.sent_bytes += waiting.data.len() as u64;
+                if copied || waiting.wants_copy {
+                    self.sent.push(SentDatagram { waiting, path });
+                }
+            }
+        }
+    }
+
+    fn front(&self, path: PathId, bound: bool) -> Option<&Waiting> {
+        match bound {
+            true => self.bound_to(path)?.front(),
+            false => self.free.front(),
+        }
+    }
+
+    fn pop(&mut self, path: PathId, bound: bool) -> Option<Waiting> {
+        let waiting = match bound {
+            true => self.bound_entry(path).pop_front(),
+            false => self.free.pop_front(),
+        }?;
+        self.forget(&waiting, bound);
+        Some(waiting)
+    }
+
+    /// A payload waits no longer.
+    fn forget(&mut self, waiting: &Waiting, bound: bool) {
+        self.cost -= waiting.cost();
+        if waiting.is_copy {
+            self.copy_bytes -= waiting.data.len() + OVERHEAD;
+        }
+        if !bound {
+            self.free_bytes -= waiting.data.len() as u64;
+        }
+    }
+
+    /// True if something was sent that may have copies.
+    #[inline]
+    pub(super) fn has_sent(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// What was sent since the last call and may have copies.
+    pub(super) fn take_sent(&mut self) -> Vec<SentDatagram> {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// When [`Self::on_timeout`] has something to drop, or earlier.
+    #[inline]
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.earliest
+    }
+
+    /// Drops what was not sent in time.
+    pub(super) fn on_timeout(&mut self, now: Instant) {
+        if self.earliest.is_some_and(|earliest| earliest <= now) {
+            self.counts.expired += self.drop_if(|_, waiting| waiting.is_late(now));
+            let deadlines = self.queues().flatten();
+            self.earliest = deadlines.filter_map(|waiting| waiting.deadline).min();
+        }
+    }
+
+    /// Drops what is bound to a path that is no more.
+    pub(super) fn release(&mut self, path: PathId) {
+        self.counts.unplaced += self.drop_if(|of, _| of == Some(path));
+        self.bound.retain(|(of, _)| *of != path);
+    }
+
+    /// Drops what fits no packet: the largest of any path has `room` bytes for frames, and those of one
+    /// path `room_on`.
+    pub(super) fn drop_oversized(&mut self, room: usize, room_on: impl Fn(PathId) -> usize) {
+        let dropped = self.drop_if(|of, waiting| waiting.data.len() >= of.map_or(room, &room_on));
+        self.counts.unplaced += dropped;
+        if dropped > 0 {
+            tracing::debug!(dropped, "no path carries these datagrams any more");
+        }
+    }
+
+    /// Drops payloads; returns how many of them were no copies.
+    fn drop_if(&mut self, is_over: impl Fn(Option<PathId>, &Waiting) -> bool) -> u64 {
+        let mut over = Vec::new();
+        let bound = (self.bound.iter_mut()).map(|(path, queue)| (Some(*path), queue));
+        for (path, queue) in bound.chain([(None, &mut self.free)]) {
+            let all = std::mem::take(queue).into_iter();
+            let (gone, left) = all.partition::<VecDeque<_>, _>(|waiting| is_over(path, waiting));
+            *queue = left;
+            over.extend(gone.into_iter().map(|waiting| (path.is_some(), waiting)));
+        }
+        for (bound, waiting) in &over {
+            self.forget(waiting, *bound);
+        }
+        over.iter().filter(|(_, waiting)| !waiting.is_copy).count() as u64
+    }
+}
+
+/// Writes a frame, if it fits.
+fn write_frame(writer: &mut FrameWriter<'_>, data: &Bytes) -> bool {
+    let length = data.len();
+    let room = writer.remaining();
+    let mut header = DatagramHeader {
+        length: Some(length as u64),
+    };
+    if header.size() + length > room {
+        // A frame without a length field must be the last one in the packet.
+        header.length = None;
+        let Some(padding) = room.checked_sub(header.size() + length) else {
+            return false;
+        };
+        let end = writer.buffer().len() + padding;
+        writer.buffer().resize(end, 0);
+    }
+    header.encode(writer.buffer());
+    writer.buffer().extend_from_slice(data);
+    writer.note(Some(FrameKind::Datagram), Delivery::Datagram, true);
+    true
+}

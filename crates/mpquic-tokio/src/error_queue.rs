@@ -1,0 +1,122 @@
+//! The error queue of a socket: what ICMP messages say of datagrams that it sent. On Linux; elsewhere
+//! it stays empty.
+
+use std::net::SocketAddr;
+
+/// The most bytes of a datagram that are taken from an ICMP message: more than a header has.
+const QUOTED: usize = 64;
+
+/// An ICMP message says that a datagram did not arrive.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unreachable {
+    /// Where the datagram went.
+    pub(crate) remote: SocketAddr,
+    /// Nobody listens on the port. Otherwise, it is something about the way there.
+    pub(crate) is_port: bool,
+    quoted: [u8; QUOTED],
+    length: usize,
+}
+
+impl Unreachable {
+    /// A message about a datagram to this address that began with these bytes.
+    #[cfg(any(test, target_os = "linux"))]
+    pub(crate) fn new(remote: SocketAddr, is_port: bool, datagram: &[u8]) -> Self {
+        let mut quoted = [0; QUOTED];
+        let length = datagram.len().min(QUOTED);
+        quoted[..length].copy_from_slice(&datagram[..length]);
+        Self {
+            remote,
+            is_port,
+            quoted,
+            length,
+        }
+    }
+
+    /// The first bytes of the datagram, as far as the message has them. Who sends a forged message
+    /// and has not seen the datagram does not know them.
+    pub(crate) fn quoted(&self) -> &[u8] {
+        self.quoted.get(..self.length).unwrap_or_default()
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{enable, next};
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::io::{self, IoSliceMut};
+    use std::net::{SocketAddrV4, SocketAddrV6};
+    use std::os::fd::AsRawFd;
+
+    use nix::sys::socket::sockopt::{Ipv4RecvErr, Ipv6RecvErr};
+    use nix::sys::socket::{
+        ControlMessageOwned, MsgFlags, SockaddrLike as _, SockaddrStorage, recvmsg, setsockopt,
+    };
+    use tokio::net::UdpSocket;
+
+    use super::{QUOTED, SocketAddr, Unreachable};
+
+    /// `SO_EE_ORIGIN_ICMP`, `SO_EE_ORIGIN_ICMP6`.
+    const FROM_ICMP: [u8; 2] = [2, 3];
+    /// Type and code of "port unreachable" (RFC 792, RFC 4443 section 3.1), by origin.
+    const PORT_UNREACHABLE: [(u8, u8); 2] = [(3, 3), (1, 4)];
+    /// Room for the control messages of one error.
+    const CONTROL: usize = 512;
+
+    /// Lets the kernel queue errors. It also reports each of them once instead of sending or
+    /// receiving something.
+    pub(crate) fn enable(socket: &UdpSocket) -> io::Result<()> {
+        // A socket for both versions needs both.
+        if socket.local_addr()?.is_ipv6() {
+            setsockopt(socket, Ipv6RecvErr, &true)?;
+            let _ = setsockopt(socket, Ipv4RecvErr, &true);
+            return Ok(());
+        }
+        Ok(setsockopt(socket, Ipv4RecvErr, &true)?)
+    }
+
+    /// The next error, if it is about a datagram that did not arrive.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if the queue is empty.
+    pub(crate) fn next(socket: &UdpSocket) -> io::Result<Option<Unreachable>> {
+        let mut quoted = [0; QUOTED];
+        let mut control = vec![0; CONTROL];
+        let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
+        let mut buffers = [IoSliceMut::new(&mut quoted)];
+        let fd = socket.as_raw_fd();
+        let message = recvmsg::<SockaddrStorage>(fd, &mut buffers, Some(&mut control), flags)?;
+        let (length, remote) = (message.bytes, message.address.as_ref().and_then(address));
+        let mut error = None;
+        for control in message.cmsgs()? {
+            if let ControlMessageOwned::Ipv4RecvErr(found, _)
+            | ControlMessageOwned::Ipv6RecvErr(found, _) = control
+            {
+                error = Some((found.ee_origin, (found.ee_type, found.ee_code)));
+            }
+        }
+        let (Some(remote), Some((origin, kind))) = (remote, error) else {
+            return Ok(None);
+        };
+        let Some(version) = FROM_ICMP.iter().position(|from| *from == origin) else {
+            return Ok(None);
+        };
+        let is_port = PORT_UNREACHABLE.get(version) == Some(&kind);
+        let quoted = quoted.get(..length).unwrap_or_default();
+        Ok(Some(Unreachable::new(remote, is_port, quoted)))
+    }
+
+    fn address(storage: &SockaddrStorage) -> Option<SocketAddr> {
+        match storage.family()? {
+            nix::sys::socket::AddressFamily::Inet => {
+                Some(SocketAddrV4::from(*storage.as_sockaddr_in()?).into())
+            }
+            nix::sys::socket::AddressFamily::Inet6 => {
+                let v6 = SocketAddrV6::from(*storage.as_sockaddr_in6()?);
+                Some(SocketAddr::new(v6.ip().to_canonical(), v6.port()))
+            }
+            _ => None,
+        }
+    }
+}

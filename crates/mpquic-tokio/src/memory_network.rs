@@ -1,0 +1,270 @@
+//! [`MemoryNetwork`]: a network in memory, for tests.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use mpquic_core::EcnCodepoint;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
+
+/// Datagrams that one call can send.
+pub(crate) const MAX_SEGMENTS: usize = 64;
+/// Bytes that wait to be received before more are lost.
+const BUFFER: usize = 32 << 20;
+/// The first port that is chosen.
+const FIRST_PORT: u16 = 49152;
+
+/// A network in memory. Datagrams between its sockets arrive in order after a delay; none is lost
+/// unless a socket is cut off or does not read.
+///
+/// It needs no addresses of this machine. With the runtime's clock paused
+/// (`#[tokio::test(start_paused = true)]`), tests take no time, and each run is like the other.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mpquic_tokio::{ClientConfig, Endpoint, MemoryNetwork, ServerConfig, certificate_fingerprint};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let network = MemoryNetwork::new(Duration::from_millis(5));
+/// let (config, certificate) = ServerConfig::self_signed(&["localhost"], &[b"test"])?;
+/// let server = Endpoint::builder()
+///     .abstract_socket(network.bind("10.0.0.1:443".parse()?)?)
+///     .server(config)
+///     .build()?;
+/// let wifi = network.bind("192.168.1.2:0".parse()?)?;
+/// let client = Endpoint::builder()
+///     .abstract_socket(wifi.clone())
+///     .abstract_socket(network.bind("100.64.0.2:0".parse()?)?)
+///     .client(ClientConfig::with_pin(certificate_fingerprint(&certificate), &[b"test"])?)
+///     .build()?;
+/// let connecting = client.connect(server.local_addr()?, "localhost")?;
+/// let incoming = server.accept().await.ok_or("closed")?;
+/// let (connection, at_server) = tokio::try_join!(connecting, async { incoming.await })?;
+/// // One of the client's two links fails, and the connection goes on.
+/// wifi.cut_off(true);
+/// let mut stream = connection.open_uni().await?;
+/// stream.write_all(b"by the other link").await?;
+/// stream.finish()?;
+/// assert_eq!(at_server.accept_uni().await?.read_to_end(100).await?, b"by the other link");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct MemoryNetwork(Arc<Shared>);
+
+struct Shared {
+    delay: Duration,
+    sockets: Mutex<BTreeMap<SocketAddr, Weak<MemorySocket>>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("delay", &self.delay)
+            .field("sockets", &locked(&self.sockets).keys())
+            .finish()
+    }
+}
+
+impl MemoryNetwork {
+    /// A network in which datagrams travel for so long.
+    pub fn new(delay: Duration) -> Self {
+        Self(Arc::new(Shared {
+            delay,
+            sockets: Mutex::default(),
+        }))
+    }
+
+    /// A socket with this address, which may be any; with port 0, a free port is chosen. The address
+    /// is free again once the socket is dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if there is a socket with this address.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) for the unspecified address: a socket has one.
+    pub fn bind(&self, local: SocketAddr) -> io::Result<Arc<MemorySocket>> {
+        if local.ip().is_unspecified() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut sockets = locked(&self.0.sockets);
+        sockets.retain(|_, socket| socket.strong_count() > 0);
+        let mut ports = match local.port() {
+            0 => FIRST_PORT..=u16::MAX,
+            port => port..=port,
+        };
+        let free = |port: &u16| !sockets.contains_key(&SocketAddr::new(local.ip(), *port));
+        let port = ports.find(free).ok_or(io::ErrorKind::AddrInUse)?;
+        let socket = self.socket(SocketAddr::new(local.ip(), port));
+        sockets.insert(socket.local, Arc::downgrade(&socket));
+        Ok(socket)
+    }
+
+    /// Binds a socket; one with the same address gets nothing any more.
+    #[cfg(test)]
+    pub(crate) fn bind_instead(&self, local: SocketAddr) -> Arc<MemorySocket> {
+        let socket = self.socket(local);
+        locked(&self.0.sockets).insert(local, Arc::downgrade(&socket));
+        socket
+    }
+
+    fn socket(&self, local: SocketAddr) -> Arc<MemorySocket> {
+        Arc::new(MemorySocket {
+            local,
+            network: self.clone(),
+            state: Mutex::default(),
+        })
+    }
+
+    fn find(&self, address: SocketAddr) -> Option<Arc<MemorySocket>> {
+        locked(&self.0.sockets).get(&address)?.upgrade()
+    }
+}
+
+/// A socket of a [`MemoryNetwork`].
+pub struct MemorySocket {
+    local: SocketAddr,
+    network: MemoryNetwork,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    arriving: VecDeque<Message>,
+    /// Bytes of `arriving`.
+    waiting: usize,
+    is_cut_off: bool,
+    reader: Option<Waker>,
+    /// Until the first message arrives.
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+/// Datagrams that arrive together.
+struct Message {
+    at: Instant,
+    source: SocketAddr,
+    ecn: Option<EcnCodepoint>,
+    contents: Vec<u8>,
+    segment_size: usize,
+}
+
+impl fmt::Debug for MemorySocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemorySocket")
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MemorySocket {
+    /// Cuts the socket off: what it sends arrives nowhere and nothing arrives, without an error, as
+    /// if a cable were pulled out far away. `false` connects it again.
+    pub fn cut_off(&self, is_cut_off: bool) {
+        locked(&self.state).is_cut_off = is_cut_off;
+    }
+
+    fn arrive(&self, message: Message) {
+        let mut state = locked(&self.state);
+        if state.is_cut_off || state.waiting + message.contents.len() > BUFFER {
+            return;
+        }
+        state.waiting += message.contents.len();
+        state.arriving.push_back(message);
+        let reader = state.reader.take();
+        drop(state);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+}
+
+impl DatagramSocket for MemorySocket {
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.local)
+    }
+
+    fn try_send(&self, batch: &SentBatch<'_>) -> io::Result<()> {
+        if !locked(&self.state).is_cut_off
+            && let Some(other) = self.network.find(batch.destination)
+        {
+            other.arrive(Message {
+                at: Instant::now() + self.network.0.delay,
+                source: self.local,
+                ecn: batch.ecn,
+                contents: batch.contents.to_vec(),
+                segment_size: batch.segment_size.unwrap_or(batch.contents.len()),
+            });
+        }
+        Ok(())
+    }
+
+    fn writable(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = locked(&self.state);
+        let state = &mut *state;
+        if let Some(first) = state.arriving.front() {
+            let at = first.at;
+            if at <= Instant::now() {
+                state.sleep = None;
+                return Poll::Ready(Ok(()));
+            }
+            let sleep = state.sleep.get_or_insert_with(|| Box::pin(sleep_until(at)));
+            if sleep.deadline() != at {
+                sleep.as_mut().reset(at);
+            }
+            return sleep.as_mut().poll(cx).map(Ok);
+        }
+        state.reader = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn try_receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        batches: &mut [ReceivedBatch],
+    ) -> io::Result<usize> {
+        let now = Instant::now();
+        let mut state = locked(&self.state);
+        let mut count = 0;
+        for (buffer, batch) in buffers.iter_mut().zip(batches) {
+            let is_there = state.arriving.front().is_some_and(|first| first.at <= now);
+            let Some(message) = is_there.then(|| state.arriving.pop_front()).flatten() else {
+                break;
+            };
+            state.waiting -= message.contents.len();
+            let length = message.contents.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&message.contents[..length]);
+            *batch = ReceivedBatch::new(message.source, length);
+            batch.destination = Some(self.local.ip());
+            batch.ecn = message.ecn;
+            batch.segment_size = message.segment_size;
+            count += 1;
+        }
+        match count {
+            0 => Err(io::ErrorKind::WouldBlock.into()),
+            count => Ok(count),
+        }
+    }
+
+    fn max_segments(&self) -> usize {
+        MAX_SEGMENTS
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
