@@ -19,8 +19,9 @@
 //! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
 //! bottleneck's queue overflows, and reduce their windows proportionally (RFC 9937).
 //!
-//! [`by_name`] and [`default`](default()) wrap each in [`CarefulResume`]: paths that an earlier
-//! connection knew start quicker (RFC 9959).
+//! [`by_name`] and [`default`](default()) wrap each but wVegas in [`CarefulResume`]: paths that an earlier
+//! connection knew start quicker (RFC 9959). wVegas grows by a datagram in a round trip, so where what is
+//! remembered is too much, it would take long to get from half of what arrived to what the path carries.
 
 use std::sync::Arc;
 
@@ -108,7 +109,7 @@ static CONTROLLERS: [ControllerInfo; 8] = [
         description: "coupled, by delay: short queues; gives way to loss-based flows",
         source: "Cao et al., \"Delay-Based Congestion Control for Multipath TCP\", ICNP 2012",
         single_path: "wvegas",
-        make: || Box::new(CarefulResume::<Wvegas>::default()),
+        make: || Box::new(Wvegas::default()),
     },
     ControllerInfo {
         name: "cubic",

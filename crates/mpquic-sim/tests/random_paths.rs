@@ -98,7 +98,7 @@ fn ratio(seed: u64, size: u64) -> f64 {
     all / alone.fold(f64::INFINITY, f64::min)
 }
 
-/// `PAIRS=200` prints the table of docs/defaults.md.
+/// `PAIRS=24` prints the table of docs/defaults.md.
 #[test]
 fn all_paths_are_hardly_ever_slower_than_the_best_one() {
     let asked = std::env::var("PAIRS")
