@@ -12,6 +12,7 @@ use http::{HeaderName, HeaderValue, Method, Uri};
 
 use crate::hex;
 use crate::listening::Listening;
+use crate::live_terminal::LiveArgs;
 use crate::manual::{Completions, Man};
 use crate::options::{Alpn, Policy, parse_url};
 use crate::paths::Paths;
@@ -107,6 +108,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB", requires = "allow_put", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) max_put_size: u64,
     #[command(flatten)]
+    pub(crate) live: LiveArgs,
+    #[command(flatten)]
     pub(crate) limits: LimitArgs,
 }
 
@@ -190,6 +193,8 @@ pub(crate) struct Get {
     /// 800k, 20M or 1.5G
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
     /// Print one JSON object per URL when done (to stderr if the file goes to stdout)
     #[arg(long)]
     pub(crate) json: bool,

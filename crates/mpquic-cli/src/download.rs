@@ -21,6 +21,7 @@ use crate::pace::Pace;
 use crate::progress::{Progress, REFRESH};
 use crate::protocol::{Ask, Body, Client, RequestError, Response};
 use crate::report::{self, Counters, Report, size};
+use crate::screen;
 use crate::sink::{Destination, Keep, Sink};
 use crate::stamp::Stamp;
 
@@ -146,7 +147,7 @@ impl<'a> Download<'a> {
     /// Tells the user, unless that is not wanted.
     pub(crate) fn say(&self, what: impl std::fmt::Display) {
         if !self.treatment.quiet {
-            eprintln!("mpquic: {}: {what}", self.url);
+            screen::say(format_args!("mpquic: {}: {what}", self.url));
         }
     }
 

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::screen;
+
 /// Why the tool failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -91,8 +93,15 @@ impl Failure {
     /// Tells the user, on one line, and gives the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
-            Self::Usage(message) => eprintln!("mpquic: {}; see mpquic --help", one_line(message)),
-            Self::Failed { message, .. } => eprintln!("mpquic: {}", one_line(message)),
+            Self::Usage(message) => {
+                screen::say(format_args!(
+                    "mpquic: {}; see mpquic --help",
+                    one_line(message)
+                ));
+            }
+            Self::Failed { message, .. } => {
+                screen::say(format_args!("mpquic: {}", one_line(message)));
+            }
             Self::Reported(_) => {}
         }
         ExitCode::from(self.cause().map_or(2, |cause| cause as u8))

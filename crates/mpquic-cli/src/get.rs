@@ -13,8 +13,11 @@ use crate::download::Treatment;
 use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::files::percent_decode;
+use crate::live::Direction;
+use crate::live_terminal::beside;
 use crate::pace::Pace;
 use crate::report::Report;
+use crate::screen;
 use crate::session::{Purpose, Sessions};
 use crate::sink::Destination;
 use crate::tree::{Tree, is_plain};
@@ -45,8 +48,24 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
         costs: &args.preference.cost,
     };
     let sessions = Sessions::new(&args.reach, purpose)?;
+    let title = match &args.urls[..] {
+        [url] => url.to_string(),
+        urls => format!("{} files", urls.len()),
+    };
+    let view = args.live.view(title, Direction::Receiving);
+    let fetched = fetch_in_turn(&args, &plan, &sessions, destinations);
+    beside(view, || sessions.shown(), fetched).await
+}
+
+/// Fetches everything, over one connection after the other if that is wanted.
+async fn fetch_in_turn(
+    args: &Get,
+    plan: &Plan,
+    sessions: &Sessions<'_>,
+    mut destinations: Vec<(&Uri, Destination)>,
+) -> Result<(), Failure> {
     if args.recursive {
-        let result = fetch_trees(&args, &plan, &sessions, destinations).await;
+        let result = fetch_trees(args, plan, sessions, destinations).await;
         sessions.close().await;
         return result;
     }
@@ -61,7 +80,7 @@ pub(crate) async fn run(args: Get) -> Result<(), Failure> {
     while !destinations.is_empty() {
         size = sizes.next().unwrap_or(size).min(destinations.len());
         let rest = destinations.split_off(size);
-        let fetched = fetch_all(&args, &plan, &sessions, destinations).await;
+        let fetched = fetch_all(args, plan, sessions, destinations).await;
         result = result.and(fetched);
         sessions.close().await;
         destinations = rest;
@@ -90,6 +109,7 @@ async fn fetch_trees(
             max_depth: args.max_depth.into(),
             json: args.json,
             quiet: args.quiet,
+            is_live: args.live.is_shown(),
         };
         result = result.and(tree.fetch(url, path).await);
     }
@@ -113,7 +133,7 @@ fn plan(args: &Get) -> Result<Plan, Failure> {
         method: args.method.clone(),
         fields: args.header.iter().cloned().collect(),
         treatment: Treatment {
-            quiet: args.quiet || parallel > 1 || args.recursive,
+            quiet: args.quiet || parallel > 1 || args.recursive || args.live.is_shown(),
             resume: args.r#continue,
             pace: args.rate.map(|rate| Arc::new(Pace::new(rate))),
             stall: args.patience.stall.limit(),
@@ -169,14 +189,14 @@ fn tell(args: &Get, report: &Report, destination: &Destination) -> Result<(), Fa
     if args.json {
         let json = serde_json::to_string(report).map_err(Failure::other)?;
         if *destination == Destination::Stdout {
-            eprintln!("{json}");
+            screen::say(json);
         } else {
-            println!("{json}");
+            screen::print(json);
         }
     } else if !args.quiet && args.method != Method::HEAD {
         let file = report.file.as_deref().unwrap_or("standard output");
-        eprintln!("{file}: {}", report.summary());
-        eprint!("{}", report.table());
+        let (summary, table) = (report.summary(), report.table());
+        screen::say(format_args!("{file}: {summary}\n{}", table.trim_end()));
     }
     Ok(())
 }

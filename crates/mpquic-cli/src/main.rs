@@ -47,6 +47,9 @@ mod knock;
 mod known_hosts;
 mod limits;
 mod listening;
+mod live;
+mod live_terminal;
+mod live_view;
 mod manual;
 mod metrics_server;
 mod observer;
@@ -78,6 +81,7 @@ mod redirect;
 mod relay;
 mod report;
 mod retry;
+mod screen;
 mod selection;
 mod sending;
 mod serve;
@@ -99,7 +103,9 @@ const FAREWELL: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let default_log = match cli.command {
+    let default_log = match &cli.command {
+        // It would cover the view.
+        Command::Serve(args) if args.live.is_shown() => Targets::new(),
         Command::Serve(_) | Command::Proxy(_) => Targets::new()
             .with_default(LevelFilter::WARN)
             .with_target("mpquic", LevelFilter::INFO),

@@ -99,6 +99,14 @@ impl Observer {
         }
     }
 
+    /// The connections that are open, by number.
+    pub(crate) fn connections(&self) -> Vec<(u64, Connection)> {
+        let figures = self.figures();
+        let open = figures.connections.iter();
+        open.map(|(number, connection)| (*number, connection.clone()))
+            .collect()
+    }
+
     pub(crate) fn on_request(&self, entry: Entry) {
         let method = METHODS.into_iter().find(|method| *method == entry.method);
         {

@@ -11,6 +11,8 @@ use tokio::time::{Instant, MissedTickBehavior, sleep, sleep_until, timeout};
 
 use crate::clock;
 use crate::failure::{Cause, Failure};
+use crate::live::Direction;
+use crate::live_terminal::beside;
 use crate::options::Alpn;
 use crate::perf_args::{Perf, Test};
 use crate::perf_datagram::Tally;
@@ -47,7 +49,8 @@ pub(crate) async fn run(args: Perf) -> Result<(), Failure> {
     let sessions = Sessions::new(&args.reach, purpose)?;
     let server = args.server.authority().map(|authority| authority.as_str());
     let server = server.unwrap_or_default();
-    let measured = measure(&args, &sessions, server).await;
+    let view = args.live.view(server, Direction::Both);
+    let measured = beside(view, || sessions.shown(), measure(&args, &sessions, server)).await;
     sessions.close().await;
     measured.map_err(|failure| failure.about(server))
 }

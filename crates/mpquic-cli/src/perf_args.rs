@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 
+use crate::live_terminal::LiveArgs;
 use crate::options::parse_url;
 use crate::preference::Preference;
 use crate::rate::Rate;
@@ -57,6 +58,8 @@ pub(crate) struct Perf {
     /// Rate of DATAGRAMs in each direction, in bits per second with a unit, such as 800k, 20M or 1.5G
     #[arg(long, value_name = "RATE", default_value = "2M")]
     pub(crate) datagram_rate: Rate,
+    #[command(flatten)]
+    pub(crate) live: LiveArgs,
     #[command(flatten)]
     pub(crate) reach: Reach,
     #[command(flatten)]

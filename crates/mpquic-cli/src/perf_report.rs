@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::perf_latency::{Bufferbloat, Latencies, Spread};
 use crate::report::{rate, size, state_name};
+use crate::screen;
 
 /// Something to print.
 #[derive(Debug, Serialize)]
@@ -130,11 +131,11 @@ impl PathFigures {
 /// Prints an event.
 pub(crate) fn tell(event: &Event, json: bool) {
     if json {
-        println!("{}", serde_json::to_string(event).unwrap_or_default());
+        screen::print(serde_json::to_string(event).unwrap_or_default());
         return;
     }
     match event {
-        Event::Connected(connected) => println!(
+        Event::Connected(connected) => screen::print(format_args!(
             "connected to {} in {:.2} ms, QUIC {}, {}",
             connected.server,
             connected.seconds * 1e3,
@@ -144,9 +145,9 @@ pub(crate) fn tell(event: &Event, json: bool) {
             } else {
                 "no multipath"
             },
-        ),
-        Event::Interval(measured) => println!("{}", interval(measured)),
-        Event::Result(measured) => print!("{}", result(measured)),
+        )),
+        Event::Interval(measured) => screen::print(interval(measured)),
+        Event::Result(measured) => screen::print(result(measured).trim_end()),
     }
 }
 

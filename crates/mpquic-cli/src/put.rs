@@ -12,6 +12,8 @@ use tokio::time::MissedTickBehavior;
 
 use crate::clock;
 use crate::failure::{Cause, Failure};
+use crate::live::Direction;
+use crate::live_terminal::{LiveArgs, beside};
 use crate::options::{Alpn, parse_url};
 use crate::outgoing::{self, Items};
 use crate::pace::Pace;
@@ -20,6 +22,7 @@ use crate::progress::{Progress, REFRESH};
 use crate::rate::Rate;
 use crate::reach::{Patience, Reach};
 use crate::report::{rate, size};
+use crate::screen;
 use crate::sending::{Sending, Total};
 use crate::session::{Purpose, Sessions};
 use crate::weight::{Weight, parse_weight};
@@ -57,6 +60,8 @@ pub(crate) struct Put {
     /// 20M or 1.5G
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
+    #[command(flatten)]
+    live: LiveArgs,
     /// Print a JSON object for each file when it is done
     #[arg(long)]
     json: bool,
@@ -95,9 +100,12 @@ pub(crate) async fn run(args: Put) -> Result<(), Failure> {
         pace: args.rate.map(Pace::new),
         total: Total::default(),
     };
+    let title = &args.url;
+    let live = args.live.view(title, Direction::Sending);
+    let sent = beside(live, || sessions.shown(), send_all(&args, &sending, &items));
     let result = {
-        let mut work = pin!(send_all(&args, &sending, &items));
-        let mut view = View::new(&items, args.quiet);
+        let mut work = pin!(sent);
+        let mut view = View::new(&items, args.quiet || args.live.is_shown());
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let result = loop {
@@ -142,10 +150,11 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
                 count += 1;
                 if args.json {
                     let json = serde_json::to_string(&report);
-                    println!("{}", json.map_err(Failure::other)?);
+                    screen::print(json.map_err(Failure::other)?);
                 } else if !args.quiet && items.files.len() == 1 {
-                    eprintln!("{}: {}", item.url, report.summary());
-                    eprint!("{}", report.table());
+                    let (summary, table) = (report.summary(), report.table());
+                    let url = &item.url;
+                    screen::say(format_args!("{url}: {summary}\n{}", table.trim_end()));
                 }
             }
             Err(failure) => {
@@ -160,10 +169,10 @@ async fn send_all(args: &Put, sending: &Sending<'_>, items: &Items) -> Result<()
         let bytes = sending.total.bytes.load(Relaxed);
         let speed = rate(bytes as f64 / seconds.max(1e-9));
         let bytes = size(bytes);
-        eprintln!(
+        screen::say(format_args!(
             "{}: {count} files, {bytes} in {seconds:.2} s, {speed}",
             args.url
-        );
+        ));
     }
     result
 }

@@ -26,6 +26,7 @@ use crate::progress::REFRESH;
 use crate::protocol::{Ask, RequestError};
 use crate::report::{self, Counters, Report};
 use crate::retry::Retry;
+use crate::screen;
 use crate::session::{Connected, Sessions};
 
 /// Bytes read from a file at a time.
@@ -127,7 +128,8 @@ impl Sending<'_> {
         };
         let (pause, is_first) = next.ok_or_else(|| failed.failure.clone())?;
         if is_first && !self.quiet {
-            eprintln!("mpquic: {url}: {}; trying again", failed.failure.message());
+            let why = failed.failure.message();
+            screen::say(format_args!("mpquic: {url}: {why}; trying again"));
         }
         self.sessions.give_up().await;
         tokio::time::sleep(pause).await;

@@ -24,6 +24,8 @@ use crate::http_tcp::{self, TcpService, TlsConfig};
 use crate::identity::Identity;
 use crate::limits::{self, Limits};
 use crate::listening;
+use crate::live::{Direction, Live};
+use crate::live_terminal::beside;
 use crate::observer::Observer;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER};
 use crate::perf_server;
@@ -77,8 +79,17 @@ pub(crate) async fn run(args: Serve) -> Result<(), Failure> {
     let fleet = server.fleet.clone();
     let serving = async {
         tokio::select! {
-            () = service.accept(&endpoint, draining) => {}
+            () = service.accept(&endpoint, draining) => Ok(()),
             never = reload(&args, &endpoint, &tls, fleet, hangups) => match never {},
+        }
+    };
+    let view = args.live.view(args.dir.display(), Direction::Both);
+    let observer = server.observer.clone();
+    let serving = async {
+        // Whoever ends the view ends the server.
+        let shown = beside(view.map(Live::by_peer), || observer.connections(), serving);
+        if let Err(failure) = shown.await {
+            failure.report();
         }
     };
     server.run(serving, args.limits.drain_timeout()).await;

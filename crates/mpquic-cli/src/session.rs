@@ -26,6 +26,7 @@ use crate::pace;
 use crate::rate::Rate;
 use crate::rate_limit::limited;
 use crate::reach::Reach;
+use crate::screen;
 use crate::trust::{Trust, Verifier};
 use crate::weight::{self, Weight};
 
@@ -196,6 +197,14 @@ impl<'a> Sessions<'a> {
     pub(crate) fn open(&self) -> Option<Connection> {
         let current = self.current.try_lock().ok()?;
         current.as_ref().map(|session| session.connection.clone())
+    }
+
+    /// The same, for the live view.
+    pub(crate) fn shown(&self) -> Vec<(u64, Connection)> {
+        self.open()
+            .map(|connection| (0, connection))
+            .into_iter()
+            .collect()
     }
 
     /// Drops the last connection, which is of no use any more.
@@ -409,8 +418,12 @@ impl<'a> Sessions<'a> {
         let path = known.path().display();
         match known.add(server, met) {
             Ok(()) if self.purpose.quiet => {}
-            Ok(()) => eprintln!("mpquic: {server} is new: its certificate {met} is now in {path}"),
-            Err(error) => eprintln!("mpquic: cannot write {path}: {error}; {server} stays unknown"),
+            Ok(()) => screen::say(format_args!(
+                "mpquic: {server} is new: its certificate {met} is now in {path}"
+            )),
+            Err(error) => screen::say(format_args!(
+                "mpquic: cannot write {path}: {error}; {server} stays unknown"
+            )),
         }
     }
 
@@ -422,7 +435,7 @@ impl<'a> Sessions<'a> {
 
     fn warn_if_single_path(&self, connection: &Connection) {
         if !connection.is_multipath() && self.reach.paths != Some(1) && !self.purpose.quiet {
-            eprintln!("mpquic: the server does not support multipath; going on with one path");
+            screen::say("mpquic: the server does not support multipath; going on with one path");
         }
     }
 }

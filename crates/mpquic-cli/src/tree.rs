@@ -20,6 +20,7 @@ use crate::failure::{Cause, Failure};
 use crate::fetch::{Fetch, Plan};
 use crate::progress::{Progress, REFRESH};
 use crate::report::{Report, rate, size};
+use crate::screen;
 use crate::session::Sessions;
 use crate::sink::{Destination, Memory};
 
@@ -39,6 +40,8 @@ pub(crate) struct Tree<'a> {
     pub(crate) max_depth: usize,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
+    /// The live view tells how it goes.
+    pub(crate) is_live: bool,
 }
 
 /// What is to be done.
@@ -81,10 +84,16 @@ impl Tree<'_> {
         };
         let mut waiting = vec![Job::List { at: root, depth: 0 }];
         let mut running = FuturesUnordered::new();
-        let mut view = Progress::new("files".to_owned(), None, began, self.quiet, &[]);
+        let mut view = Progress::new(
+            "files".to_owned(),
+            None,
+            began,
+            self.quiet || self.is_live,
+            &[],
+        );
         let mut ticks = tokio::time::interval(REFRESH);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let (mut seen, mut count, mut here) = (0, 0, 0);
+        let (mut seen, mut count, mut here) = (0_usize, 0_usize, 0_usize);
         let mut result = Ok(());
         loop {
             while running.len() < self.parallel
@@ -117,7 +126,7 @@ impl Tree<'_> {
                     count += 1;
                     if self.json {
                         let json = serde_json::to_string(&report);
-                        println!("{}", json.map_err(Failure::other)?);
+                        screen::print(json.map_err(Failure::other)?);
                     }
                     Vec::new()
                 }
@@ -137,16 +146,23 @@ impl Tree<'_> {
         view.clear();
         if !self.quiet && !self.json {
             let seconds = (clock::now() - began).as_secs_f64();
-            let bytes = self.plan.treatment.total.load(Relaxed);
-            let speed = rate(bytes as f64 / seconds.max(1e-9));
-            let before = match here {
-                0 => String::new(),
-                here => format!(", {here} were here before"),
-            };
-            let bytes = size(bytes);
-            eprintln!("{url}: {count} files, {bytes} in {seconds:.2} s, {speed}{before}");
+            self.tell(url, count, here, seconds);
         }
         result
+    }
+
+    /// What came of all, on one line.
+    fn tell(&self, url: &Uri, count: usize, here: usize, seconds: f64) {
+        let bytes = self.plan.treatment.total.load(Relaxed);
+        let speed = rate(bytes as f64 / seconds.max(1e-9));
+        let before = match here {
+            0 => String::new(),
+            here => format!(", {here} were here before"),
+        };
+        let bytes = size(bytes);
+        screen::say(format_args!(
+            "{url}: {count} files, {bytes} in {seconds:.2} s, {speed}{before}"
+        ));
     }
 
     /// How lists are asked for.
