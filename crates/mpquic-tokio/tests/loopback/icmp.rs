@@ -1,6 +1,6 @@
 //! What Linux says of a port on which nobody listens.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mpquic_tokio::{ConnectionError, Endpoint};
 
@@ -15,17 +15,12 @@ async fn a_closed_port_is_told_at_once() -> TestResult {
         drop(nobody);
         let endpoint = Endpoint::client(local.parse()?)?;
         let config = client(mpquic_tokio::default_transport())?;
-        let start = Instant::now();
-        let result = endpoint.connect_with(config, address, "localhost")?.await;
+        let connecting = endpoint.connect_with(config, address, "localhost")?;
+        let result = tokio::time::timeout(Duration::from_secs(1), connecting).await?;
         assert_eq!(
             result.err(),
             Some(ConnectionError::PortUnreachable),
             "{local}"
-        );
-        assert!(
-            start.elapsed() < Duration::from_secs(1),
-            "{:?}",
-            start.elapsed()
         );
         endpoint.wait_idle().await;
     }

@@ -16,6 +16,8 @@ use mpquic_tokio::{ClientConfig, ConnectionError, Endpoint, ServerConfig};
 
 use crate::harness::{Error, TestResult};
 
+const VERSIONS: &[&rustls::SupportedProtocolVersion] = &[&rustls::version::TLS13];
+
 fn certificate(name: &str) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), Error> {
     let made = rcgen::generate_simple_self_signed([name.to_owned()])?;
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())?;
@@ -71,36 +73,65 @@ impl StoresServerSessions for Notes {
     }
 }
 
+/// For servers that want this certificate of a client, and choose their own.
+fn server_tls(
+    resolver: Arc<ByName>,
+    client: CertificateDer<'static>,
+) -> Result<rustls::ServerConfig, Error> {
+    let mut clients = RootCertStore::empty();
+    clients.add(client)?;
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(clients.into(), Arc::new(provider()))
+            .build()?;
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider().into())
+        .with_protocol_versions(VERSIONS)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(resolver);
+    tls.alpn_protocols = vec![b"new".to_vec(), b"old".to_vec()];
+    Ok(tls)
+}
+
+/// A name and a key for each, and what trusts them.
+struct Hosts {
+    keys: Vec<(&'static str, Arc<CertifiedKey>)>,
+    leaves: Vec<CertificateDer<'static>>,
+    roots: RootCertStore,
+}
+
+impl Hosts {
+    fn new(names: [&'static str; 2]) -> Result<Self, Error> {
+        let (mut keys, mut leaves) = (Vec::new(), Vec::new());
+        let mut roots = RootCertStore::empty();
+        for name in names {
+            let (leaf, key) = certificate(name)?;
+            roots.add(leaf.clone())?;
+            leaves.push(leaf.clone());
+            let key = provider().key_provider.load_private_key(key)?;
+            keys.push((name, Arc::new(CertifiedKey::new(vec![leaf], key))));
+        }
+        Ok(Self {
+            keys,
+            leaves,
+            roots,
+        })
+    }
+}
+
 #[tokio::test]
 async fn rustls_own_configuration_decides_all_of_tls() -> TestResult {
     let names = ["one.example", "two.example"];
-    let mut roots = RootCertStore::empty();
-    let mut keys = Vec::new();
-    let mut leaves = Vec::new();
-    for name in names {
-        let (leaf, key) = certificate(name)?;
-        roots.add(leaf.clone())?;
-        leaves.push(leaf.clone());
-        let key = provider().key_provider.load_private_key(key)?;
-        keys.push((name, Arc::new(CertifiedKey::new(vec![leaf], key))));
-    }
+    let Hosts {
+        keys,
+        leaves,
+        roots,
+    } = Hosts::new(names)?;
     let resolver = Arc::new(ByName {
         keys,
         seen: Mutex::default(),
     });
     let (client_leaf, client_key) = certificate("client")?;
-    let mut clients = RootCertStore::empty();
-    clients.add(client_leaf.clone())?;
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(clients.into(), Arc::new(provider()))
-            .build()?;
-    let versions = &[&rustls::version::TLS13];
-    let mut tls = rustls::ServerConfig::builder_with_provider(provider().into())
-        .with_protocol_versions(versions)?
-        .with_client_cert_verifier(verifier)
-        .with_cert_resolver(resolver.clone());
-    tls.alpn_protocols = vec![b"new".to_vec(), b"old".to_vec()];
     let (key_log, sessions) = (Arc::new(Notes::default()), Arc::new(Notes::default()));
+    let mut tls = server_tls(resolver.clone(), client_leaf.clone())?;
     tls.key_log = key_log.clone();
     tls.session_storage = sessions.clone();
     let config = ServerConfig::new(Arc::new(QuicServerConfig::new(Arc::new(tls))?))?;
@@ -121,7 +152,7 @@ async fn rustls_own_configuration_decides_all_of_tls() -> TestResult {
 
     let client = Endpoint::client("127.0.0.1:0".parse()?)?;
     let tls = rustls::ClientConfig::builder_with_provider(provider().into())
-        .with_protocol_versions(versions)?
+        .with_protocol_versions(VERSIONS)?
         .with_root_certificates(roots);
     let anonymous = tls.clone().with_no_client_auth();
     let mut known = tls.with_client_auth_cert(vec![client_leaf.clone()], client_key)?;
@@ -134,7 +165,7 @@ async fn rustls_own_configuration_decides_all_of_tls() -> TestResult {
     for (name, leaf) in names.iter().zip(&leaves) {
         let connection = connect(&known, name)?.await?;
         let chain = connection.peer_certificates().ok_or("no certificate")?;
-        assert_eq!(chain, [leaf.clone()]);
+        assert_eq!(chain, std::slice::from_ref(leaf));
         connection.handshake_confirmed().await?;
         connection.close(0u32.into(), b"");
     }
