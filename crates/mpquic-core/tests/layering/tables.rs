@@ -76,7 +76,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "testing",
-                "cid config crypto error ids packet recovery space stream version wire",
+                "cid config crypto error ids packet recovery space stream wire",
             ),
         ],
     ),
