@@ -25,6 +25,9 @@ mod options;
 #[path = "../../crates/mpquic-cli/src/reach.rs"]
 mod reach;
 #[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/screen.rs"]
+mod screen;
+#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/trust.rs"]
 mod trust;
 

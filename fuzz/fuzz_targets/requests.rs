@@ -13,6 +13,7 @@ use http::header::{
 use http::{HeaderValue, Method};
 use libfuzzer_sys::fuzz_target;
 
+#[expect(dead_code, reason = "lists are not read here")]
 #[path = "../../crates/mpquic-cli/src/directory_page.rs"]
 mod directory_page;
 #[expect(dead_code, reason = "only what reads requests is called")]

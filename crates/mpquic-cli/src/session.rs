@@ -334,8 +334,7 @@ impl<'a> Sessions<'a> {
         let connected = tokio::select! {
             connected = tokio::time::timeout(limit, connecting) => connected,
             () = knock::until_closed(address) => {
-                let message = "nobody listens on that port (UDP)";
-                return Err(cannot_connect(&message));
+                return Err(cannot_connect(&ConnectionError::PortUnreachable));
             }
         };
         match connected {

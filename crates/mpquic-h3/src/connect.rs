@@ -17,12 +17,14 @@ const PATH: u64 = 1;
 const METHOD_CONNECT: u64 = 15;
 const SCHEMES: [u64; 2] = [22, 23];
 
-/// The name of a field, as far as it matters here.
+/// A field line, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Name {
-    /// Name and value, or the name alone, are this line of the static table.
+enum Line {
+    /// Name and value are those of this line of the static table.
     Static(u64),
-    /// Of a pseudo-header field that the static table has not: only `:protocol` is one.
+    /// The name is that of this line.
+    StaticName(u64),
+    /// A pseudo-header field that the static table has not: only `:protocol` is one.
     Pseudo,
     Other,
 }
@@ -43,11 +45,12 @@ fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
     let mut is_connect = false;
     while !lines.is_empty() {
         let start = lines;
-        let name = take_line(&mut lines)?;
-        is_connect |= name == Name::Static(METHOD_CONNECT);
-        match name {
-            Name::Pseudo => return None,
-            Name::Static(line) if line == PATH || SCHEMES.contains(&line) => {}
+        let line = take_line(&mut lines)?;
+        is_connect |= line == Line::Static(METHOD_CONNECT);
+        match line {
+            Line::Pseudo => return None,
+            Line::Static(line) | Line::StaticName(line)
+                if line == PATH || SCHEMES.contains(&line) => {}
             _ => kept.extend_from_slice(&start[..start.len() - lines.len()]),
         }
     }
@@ -63,14 +66,14 @@ fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
 
 /// Takes a field line off the front (RFC 9204 section 4.5); `None` for one that refers to the dynamic
 /// table, or is cut.
-fn take_line(rest: &mut &[u8]) -> Option<Name> {
+fn take_line(rest: &mut &[u8]) -> Option<Line> {
     let first = *rest.first()?;
     match first {
-        _ if first & 0b1100_0000 == 0b1100_0000 => take_number(rest, 6).map(Name::Static),
+        _ if first & 0b1100_0000 == 0b1100_0000 => take_number(rest, 6).map(Line::Static),
         _ if first & 0b1101_0000 == 0b0101_0000 => {
             let line = take_number(rest, 4)?;
             take_string(rest, 7)?;
-            Some(Name::Static(line))
+            Some(Line::StaticName(line))
         }
         _ if first & 0b1110_0000 == 0b0010_0000 => {
             let is_huffman = first & 0b0000_1000 != 0;
@@ -82,7 +85,7 @@ fn take_line(rest: &mut &[u8]) -> Option<Name> {
                 true => first >> 1 == 0b101_1100,
                 false => first == b':',
             };
-            Some(if is_pseudo { Name::Pseudo } else { Name::Other })
+            Some(if is_pseudo { Line::Pseudo } else { Line::Other })
         }
         _ => None,
     }
@@ -134,6 +137,8 @@ mod tests {
     const GET: &[u8] = &[0b1100_0000 | 17];
     const HTTPS: &[u8] = &[0b1100_0000 | 23];
     const ROOT: &[u8] = &[0b1100_0000 | 1];
+    /// A method that the static table has not, only its name.
+    const MKCOL: &[u8] = b"\x5f\x00\x05MKCOL";
     /// A path that the static table has not.
     const FILE: &[u8] = b"\x51\x02/a";
     const AUTHORITY: &[u8] = b"\x50\x05a:443";
@@ -152,6 +157,7 @@ mod tests {
     fn other_requests_stay_as_they_are() {
         for written in [
             frame(&[GET, HTTPS, AUTHORITY, ROOT, FIELD]),
+            frame(&[MKCOL, HTTPS, AUTHORITY, FILE, FIELD]),
             frame(&[CONNECT, HTTPS, AUTHORITY, FILE, PROTOCOL, FIELD]),
         ] {
             assert_eq!(corrected(written.clone()), written);

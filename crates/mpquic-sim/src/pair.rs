@@ -489,9 +489,13 @@ impl Pair {
                 panic!("the {side:?} read wrong bytes on stream {id} from offset {offset}");
             }
             let news = here.take_news();
+            let noted = news.iter().filter(|_| numbered);
+            let again: u64 = noted.map(|news| agreement::note(news, here)).sum();
+            let all_again = here.note_again(again);
             let mut result = Ok(());
-            for news in news.iter().filter(|_| numbered) {
-                result = result.and(agreement::note(news, here));
+            if let Some(there) = self.hosted(!side).filter(|_| again > 0) {
+                let repeated = there.connection.stats().bytes_repeated;
+                result = agreement::check_copies(all_again, repeated);
             }
             if let (Some(here), Some(there)) = (self.hosted(side), self.hosted(!side)) {
                 for news in &news {

@@ -134,6 +134,8 @@ pub struct Transfers {
     /// Sizes of the numbered DATAGRAMs that the connection took.
     sent_datagrams: Vec<usize>,
     received_numbers: BTreeSet<u64>,
+    /// Bytes of those that came again.
+    received_again: u64,
     /// Streams that could not be opened yet: unidirectional ones, and others.
     waiting: [Sizes; 2],
     /// How many bytes to send on bidirectional streams that the peer has yet to open.
@@ -248,6 +250,12 @@ impl Transfers {
     /// Notes the number of a received DATAGRAM; false if it was received before.
     pub(crate) fn note_number(&mut self, received: &[u8]) -> bool {
         number_of(received).is_some_and(|number| self.received_numbers.insert(number))
+    }
+
+    /// Counts bytes of DATAGRAMs that were received before; returns all so far.
+    pub(crate) fn note_again(&mut self, bytes: u64) -> u64 {
+        self.received_again += bytes;
+        self.received_again
     }
 
     /// Stops reading until resumed, so that flow control fills up.

@@ -29,7 +29,11 @@ fn the_server_cannot_be_reached() {
     let silent = ["--connect-timeout", "1", &url, "-o", "-"];
     fails(&silent, 5, "no answer from 127.0.0.1");
     drop(closed);
-    fails(&[&url, "-o", "-"], 5, "nobody listens on that port");
+    fails(
+        &[&url, "-o", "-"],
+        5,
+        "nobody listens at the server's address and port",
+    );
 }
 
 #[test]
