@@ -16,7 +16,8 @@ const TRIES: u32 = 3;
 
 /// Resolves once the system of the server says that nobody listens on its port (by ICMP), and never
 /// if it does not say so. It is asked for when it has been silent for a while: QUIC servers ignore a
-/// datagram this short. Endpoints do not hear of ICMP, for their sockets have many peers.
+/// datagram this short. On Linux, a client that connects hears of it by itself; elsewhere, and about
+/// a server that answered before, nobody else tells.
 pub(crate) async fn until_closed(server: SocketAddr) {
     for _ in 0..TRIES {
         tokio::time::sleep(PATIENCE).await;
