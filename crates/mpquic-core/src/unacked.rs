@@ -4,7 +4,7 @@ use std::cell::{Cell, OnceCell};
 use std::fmt;
 
 use crate::ids::PathId;
-use crate::packet::delivery::StreamBytes;
+use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::path::Path;
 use crate::path::set::Paths;
 use crate::sched::{Ranges, UnackedRange};
@@ -52,7 +52,13 @@ impl<'a> Unacked<'a> {
         let packets = path.space.sent.iter().map(|(_, packet)| packet);
         let ranges = packets.flat_map(|packet| {
             packet.deliveries.iter().filter_map(|delivery| {
-                let StreamBytes { id, offsets } = delivery.stream_bytes()?;
+                let Delivery::Stream(StreamDelivery::Data {
+                    id, offset, length, ..
+                }) = *delivery
+                else {
+                    return None;
+                };
+                let offsets = offset..offset + u64::from(length);
                 let is_unacked = self.streams.is_unacked(id, offsets.clone());
                 is_unacked.then_some(UnackedRange {
                     stream: id,

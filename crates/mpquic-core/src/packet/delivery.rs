@@ -1,7 +1,5 @@
 //! For each frame sent: who has to be told whether it arrived.
 
-use std::ops::Range;
-
 use quinn_proto::{Dir, StreamId};
 
 use crate::ids::PathId;
@@ -44,28 +42,6 @@ pub(crate) struct CryptoDelivery {
 pub(crate) enum HandshakeDelivery {
     HandshakeDone,
     NewToken,
-}
-
-/// Bytes of a stream.
-#[derive(Debug, Clone)]
-pub(crate) struct StreamBytes {
-    pub(crate) id: StreamId,
-    pub(crate) offsets: Range<u64>,
-}
-
-impl Delivery {
-    /// The bytes of a STREAM frame; `None` for other frames.
-    #[inline]
-    pub(crate) fn stream_bytes(&self) -> Option<StreamBytes> {
-        let Self::Stream(StreamDelivery::Data {
-            id, offset, length, ..
-        }) = *self
-        else {
-            return None;
-        };
-        let offsets = offset..offset + u64::from(length);
-        Some(StreamBytes { id, offsets })
-    }
 }
 
 /// A frame of streams and their flow control.

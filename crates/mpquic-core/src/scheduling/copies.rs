@@ -2,13 +2,16 @@
 //! application wants it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
+
+use quinn_proto::StreamId;
 
 use super::assignment::Assignment;
 use super::parts::Parts;
 use super::views::Views;
 use crate::ids::PathId;
 use crate::outbox::Train;
-use crate::packet::delivery::StreamBytes;
+use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::sched::{DataSelection, SchedulerEvent};
 use crate::stream::SentDatagram;
 use crate::stream::set::StreamSet;
@@ -30,6 +33,13 @@ struct PendingCopy {
     path: PathId,
     data: StreamBytes,
     tag: u64,
+}
+
+/// Bytes of a stream.
+#[derive(Debug, Clone)]
+struct StreamBytes {
+    id: StreamId,
+    offsets: Range<u64>,
 }
 
 /// Copies of stream data that wait, and how much may be sent more than once. Copies of DATAGRAMs
@@ -128,7 +138,7 @@ impl Copies {
     /// Queues copies of stream bytes just sent for the paths of an assignment.
     fn copy_streams(&mut self, assigned: &Assignment, views: &Views, train: &mut Train) {
         for delivery in train.content.drain(..) {
-            let Some(data) = delivery.stream_bytes() else {
+            let Some(data) = StreamBytes::of(&delivery) else {
                 continue;
             };
             for path in assigned.copy_paths() {
@@ -176,7 +186,7 @@ impl Copies {
     fn copy_redundant(&mut self, views: &Views, parts: &mut Parts<'_>) {
         let train = &mut parts.outbox.train;
         for (first, delivery) in train.wanted.drain(..) {
-            let Some(data) = delivery.stream_bytes() else {
+            let Some(data) = StreamBytes::of(&delivery) else {
                 continue;
             };
             let length = data.offsets.end - data.offsets.start;
@@ -210,4 +220,18 @@ impl Copies {
 fn copy(parts: &mut Parts<'_>, path: PathId, sent: &SentDatagram) -> bool {
     let room = parts.paths.open(path).map(crate::path::Path::frame_room);
     room.is_some_and(|room| sent.length() < room) && parts.datagrams.copy_to(path, sent)
+}
+
+impl StreamBytes {
+    /// Those of a frame.
+    fn of(delivery: &Delivery) -> Option<Self> {
+        let Delivery::Stream(StreamDelivery::Data {
+            id, offset, length, ..
+        }) = *delivery
+        else {
+            return None;
+        };
+        let offsets = offset..offset + u64::from(length);
+        Some(Self { id, offsets })
+    }
 }
