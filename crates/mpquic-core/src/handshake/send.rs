@@ -133,8 +133,11 @@ impl Handshake {
     }
 
     /// Writes CRYPTO of the 1-RTT level.
+    #[inline]
     pub(crate) fn write_crypto(&mut self, writer: &mut FrameWriter<'_>) {
-        if let Some(crypto) = &mut self.crypto {
+        if let Some(crypto) = &mut self.crypto
+            && crypto.wants_to_send()
+        {
             crypto.write_frames(writer);
         }
     }

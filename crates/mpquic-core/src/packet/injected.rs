@@ -28,7 +28,14 @@ impl Injected {
     }
 
     /// Appends the next payload of the space to its packet.
+    #[inline]
     pub(crate) fn write(&mut self, writer: &mut FrameWriter<'_>, space: SpaceId) {
+        if !self.0.is_empty() {
+            self.write_next(writer, space);
+        }
+    }
+
+    fn write_next(&mut self, writer: &mut FrameWriter<'_>, space: SpaceId) {
         let next = self.0.iter().position(|(of, _)| *of == space);
         if let Some(index) = next.filter(|index| self.0[*index].1.len() <= writer.remaining()) {
             let (_, payload) = self.0.remove(index);

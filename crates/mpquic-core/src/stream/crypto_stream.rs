@@ -122,7 +122,7 @@ impl CryptoStream {
 
     /// True if bytes wait to be sent.
     pub(crate) fn wants_to_send(&self) -> bool {
-        self.next().is_some()
+        self.buffer.wants_to_send()
     }
 
     /// True if bytes are not acknowledged yet, sent or not.

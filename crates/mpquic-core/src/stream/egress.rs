@@ -32,7 +32,15 @@ impl StreamSet {
 
     /// Writes MAX_DATA, MAX_STREAM_DATA, MAX_STREAMS, RESET_STREAM, RESET_STREAM_AT, STOP_SENDING
     /// and the BLOCKED frames that are due.
+    #[inline]
     pub(crate) fn write_control(&mut self, writer: &mut FrameWriter<'_>) {
+        // Most packets have none.
+        if self.wants_control() {
+            self.write_due_control(writer);
+        }
+    }
+
+    fn write_due_control(&mut self, writer: &mut FrameWriter<'_>) {
         // A frame that does not fit stays due.
         let _all_written = self.write_limits(writer)
             && self.write_receivers_control(writer)
@@ -184,6 +192,7 @@ impl StreamSet {
         max_bytes: usize,
     ) -> usize {
         let written = match selection {
+            DataSelection::Next if !self.wants_data() => return 0,
             DataSelection::Next => self.write_next(writer, None, max_bytes),
             DataSelection::Datagram => 0,
             DataSelection::Stream(id) => {

@@ -19,19 +19,35 @@ pub(crate) struct ReceiveCredit {
     window: u64,
     /// The limit has to be announced even if it rose by little.
     due: bool,
+    /// Once so much is consumed, the limit has risen enough to be announced: kept, because every
+    /// packet that is built asks.
+    announce_from: u64,
 }
 
 impl ReceiveCredit {
     /// Credit for `window` units, which the transport parameters announce.
     pub(crate) fn new(window: u64) -> Self {
         let window = window.min(VARINT_MAX);
-        Self {
+        let mut credit = Self {
             announced: window,
             received: 0,
             consumed: 0,
             window,
             due: false,
-        }
+            announce_from: 0,
+        };
+        credit.plan_announcement();
+        credit
+    }
+
+    /// Call when the window has changed, or the limit was announced.
+    fn plan_announcement(&mut self) {
+        let next = self.announced + (self.window / UPDATE_SHARE).max(1);
+        // The largest limit cannot rise.
+        self.announce_from = match next <= VARINT_MAX {
+            true => next.saturating_sub(self.window),
+            false => u64::MAX,
+        };
     }
 
     /// How much the peer may still use.
@@ -76,6 +92,7 @@ impl ReceiveCredit {
     pub(crate) fn set_window(&mut self, window: u64) {
         self.window = window.min(VARINT_MAX);
         self.due |= self.limit() > self.announced;
+        self.plan_announcement();
     }
 
     /// How far the peer may be ahead of the application.
@@ -85,13 +102,17 @@ impl ReceiveCredit {
 
     /// Widens the window; it never shrinks.
     pub(crate) fn grow(&mut self, window: u64) {
-        self.window = self.window.max(window.min(VARINT_MAX));
+        let window = window.min(VARINT_MAX);
+        if window > self.window {
+            self.window = window;
+            self.plan_announcement();
+        }
     }
 
     /// True if the limit rose enough to be worth a frame, or the last frame was lost.
+    #[inline]
     pub(crate) fn wants_update(&self) -> bool {
-        let rise = self.limit() - self.announced;
-        self.due || rise > 0 && rise >= self.window / UPDATE_SHARE
+        self.due || self.consumed >= self.announce_from
     }
 
     /// The limit to write into a frame.
@@ -104,6 +125,7 @@ impl ReceiveCredit {
     pub(crate) fn on_announced(&mut self) {
         self.announced = self.limit();
         self.due = false;
+        self.plan_announcement();
     }
 
     /// Such a frame was lost.

@@ -173,6 +173,12 @@ impl SendBuffer {
         !self.lost.is_empty() || !self.skipped.is_empty()
     }
 
+    /// True if there are such bytes, or some that were never sent.
+    #[inline]
+    pub(crate) fn wants_to_send(&self) -> bool {
+        self.sent < self.end || self.has_resend()
+    }
+
     /// The bytes after the highest one sent.
     pub(crate) fn next_new(&self) -> Option<Range<u64>> {
         (self.sent < self.end).then_some(self.sent..self.end)
