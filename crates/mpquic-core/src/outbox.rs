@@ -43,7 +43,7 @@ pub(crate) struct Train {
     pub(crate) bytes: u64,
     /// Bytes of streams and DATAGRAMs that were sent for the first time.
     pub(crate) new: u64,
-    /// What its last packet carried, if other paths want copies.
+    /// What its last packet carried, if other paths want copies or it is one.
     pub(crate) content: Vec<Delivery>,
     /// What redundant streams have sent, and on which paths.
     pub(crate) wanted: Vec<(PathId, Delivery)>,

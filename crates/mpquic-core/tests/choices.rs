@@ -147,6 +147,31 @@ fn a_redundant_stream_does_not_notice_the_loss_of_a_path() {
     }
 }
 
+/// A copy takes as many packets as it needs: those of the other path may have less room.
+#[test]
+fn a_copy_is_whole_where_packets_are_smaller() {
+    const SIZE: u64 = 30_000;
+    let topology = Topology::new()
+        .path("near", LinkConfig::new(20.0, 5 * MS))
+        .path("far", LinkConfig::new(20.0, 10 * MS).mtu(1350));
+    let setup = Setup::new().transport(|options| options.max_redundancy = 100);
+    let mut pair = Pair::connected(&topology, setup);
+    pair.open_all_paths();
+    // Until the sizes of packets are found.
+    pair.transfer(Side::Client, 10 * SIZE, 5 * SECOND);
+    pair.drive(3 * SECOND);
+    let mut mtu = |path| pair.client().path_stats(path).unwrap().mtu;
+    assert!(mtu(NEAR) > mtu(FAR) + 100);
+    let before = sent(&mut pair, [0; 2]);
+    let id = pair.send(Side::Client, SIZE).unwrap();
+    pair.client().send_stream(id).set_redundant(true).unwrap();
+    pair.set_outage("near", true);
+    pair.drive(25 * MS);
+    let [near, far] = sent(&mut pair, before);
+    assert!(near > SIZE && far > SIZE, "{near}, {far}");
+    assert!(pair.is_delivered(Side::Client));
+}
+
 #[test]
 fn a_datagram_goes_where_the_application_says() {
     let mut pair = pair(Setup::new());

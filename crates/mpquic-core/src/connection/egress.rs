@@ -281,7 +281,7 @@ impl Connection {
         packet.mtu_probe = plan.mtu_probe;
         packet.key_phase_generation = generation;
         packet.tag = plan.tag;
-        if plan.copied {
+        if plan.copied || plan.is_repeat {
             self.outbox.train.content.clear();
             self.outbox.train.content.extend(&deliveries);
         }

@@ -124,6 +124,7 @@ impl Copies {
                 let repeated = bytes.saturating_sub(new);
                 self.repeats = self.repeats.saturating_sub(repeated);
                 parts.outbox.stats.bytes_repeated += repeated;
+                self.go_on(assigned, &parts.outbox.train);
             }
             self.copy_streams(assigned, views, &mut parts.outbox.train);
         }
@@ -132,6 +133,32 @@ impl Copies {
         }
         if !parts.outbox.train.wanted.is_empty() {
             self.copy_redundant(views, parts);
+        }
+    }
+
+    /// What did not fit the packet that was to repeat it follows in another one: the packets of two
+    /// paths need not have the same room.
+    fn go_on(&mut self, assigned: &Assignment, train: &Train) {
+        let Some(DataSelection::Range { id, offsets }) = &assigned.data else {
+            return;
+        };
+        // Not the content of one packet.
+        if offsets.end.saturating_sub(offsets.start) > u64::from(u16::MAX) {
+            return;
+        }
+        let sent = train.content.iter().filter_map(StreamBytes::of);
+        let ends = sent
+            .filter(|sent| sent.id == *id)
+            .map(|sent| sent.offsets.end);
+        if let Some(end) = ends.max().filter(|end| *end < offsets.end) {
+            self.waiting.push_front(PendingCopy {
+                path: assigned.path,
+                data: StreamBytes {
+                    id: *id,
+                    offsets: end..offsets.end,
+                },
+                tag: assigned.tag,
+            });
         }
     }
 
