@@ -233,7 +233,7 @@ impl Forecasts {
 }
 
 /// The measured rate, bytes per second, if a queue shows that it is the bottleneck's.
-fn bottleneck(path: &PathView) -> Option<f64> {
+pub(super) fn bottleneck(path: &PathView) -> Option<f64> {
     let queued = seconds(path.rtt.smoothed) > QUEUED * seconds(path.rtt.min);
     let rate = path.delivery_rate.filter(|rate| queued && *rate > 0)?;
     Some(rate as f64)
@@ -248,8 +248,13 @@ pub(super) fn one_way_delay(path: &PathView) -> f64 {
         Some(rate) => ((path.in_flight as f64 + f64::from(path.mtu)) / rate).max(least),
         None => seconds(path.rtt.smoothed),
     };
-    let back = path.return_delay.map_or(least / 2.0, seconds).min(least);
-    (round_trip - back).min(LONGEST_DELAY)
+    (round_trip - one_way_back(path)).min(LONGEST_DELAY)
+}
+
+/// Seconds that an acknowledgement takes.
+pub(super) fn one_way_back(path: &PathView) -> f64 {
+    let least = seconds(path.rtt.min.min(path.rtt.smoothed));
+    path.return_delay.map_or(least / 2.0, seconds).min(least)
 }
 
 /// A probe timeout (RFC 9002 section 6.2.1): an acknowledgement that takes longer is overdue.

@@ -5,18 +5,21 @@ use std::time::Instant;
 use mpquic_core::sched::{Decision, PathView, UnackedRange, View};
 use mpquic_core::{PathId, PathMap};
 
-use super::forecast::{Forecast, Forecasts, one_way_delay, patience};
+use super::forecast::{Forecast, Forecasts, bottleneck, one_way_back, one_way_delay, patience};
 use crate::repeats::Repeats;
 
 /// Datagrams that may be repeated before any were earned, where a copy is likely to arrive first.
 const FREE_DATAGRAMS: f64 = 10.0;
 
-/// Copies of bytes in flight, each made at most once.
+/// Copies of bytes in flight, each made at most once for either reason.
 #[derive(Debug)]
 pub(super) struct Rescue {
     /// Bytes of copies for each byte sent.
     share: f64,
-    repeats: Repeats,
+    /// What was copied to overtake it, because it is late for its turn,
+    overtaken: Repeats,
+    /// and what was copied because it may be lost.
+    covered: Repeats,
     /// Bytes sent on each path, as far as they were counted.
     counted: PathMap<u64>,
     sent: u64,
@@ -29,7 +32,8 @@ impl Rescue {
     pub(super) fn new(share: f64) -> Self {
         Self {
             share,
-            repeats: Repeats::default(),
+            overtaken: Repeats::default(),
+            covered: Repeats::default(),
             counted: PathMap::default(),
             sent: 0,
             spent: 0,
@@ -38,7 +42,8 @@ impl Rescue {
     }
 
     pub(super) fn remove(&mut self, path: PathId) {
-        self.repeats.remove(path);
+        self.overtaken.remove(path);
+        self.covered.remove(path);
         self.counted.remove(path);
     }
 
@@ -59,63 +64,90 @@ impl Rescue {
         let allowance = self.allowance(view);
         let in_flight = view.paths.iter().map(|path| path.in_flight);
         let under_way = in_flight.sum::<u64>() as f64;
-        let mut best: Option<(f64, UnackedRange, PathId)> = None;
+        let mut best: Option<Candidate> = None;
         for holder in view.paths {
-            let mut targets = forecasts.paths().iter().filter(|to| to.can_send);
-            let Some(target) = targets.find(|to| to.path != holder.id) else {
-                continue;
-            };
-            let is_due = |range: &UnackedRange| self.repeats.is_due(range.path, range);
-            let Some(range) = view.find_unacked(holder.id, is_due) else {
+            let mut others = forecasts.paths().iter().filter(|to| to.path != holder.id);
+            // The one that would deliver first, or none: it is worth a wait.
+            let Some(target) = others.next().filter(|to| to.can_send) else {
                 continue;
             };
             let length = f64::from(holder.mtu);
-            let gain = Gain::new(&range, holder, target, view);
-            let cost = f64::from(holder.mtu) / target.pace;
-            let free = FREE_DATAGRAMS * f64::from(holder.mtu);
-            // A copy in case of a loss helps only if all that is under way can be copied: the last
-            // loss counts.
-            let is_affordable = if gain.is_likely {
-                length <= allowance + free
-            } else {
-                under_way <= allowance
-            };
-            let overdue = range.sent_at + patience(holder);
-            if gain.seconds > cost && is_affordable {
-                if best
-                    .as_ref()
-                    .is_none_or(|(most, ..)| gain.seconds - cost > *most)
-                {
-                    best = Some((gain.seconds - cost, range, target.path));
+            let is_affordable = length <= allowance + FREE_DATAGRAMS * length;
+            let overtaking = is_affordable
+                .then(|| self.overtaking(holder, target, view))
+                .flatten();
+            let covering = self.covering(holder, target, view).filter(|candidate| {
+                // A copy in case of a loss helps only if all that is under way can be copied: the
+                // last loss counts.
+                let is_affordable = match candidate.is_likely {
+                    true => is_affordable,
+                    false => under_way <= allowance,
+                };
+                let is_chosen = is_affordable && candidate.gain > 0.0;
+                let overdue = candidate.range.sent_at + patience(holder);
+                if !is_chosen && overdue > view.now {
+                    self.due = Some(self.due.map_or(overdue, |due| due.min(overdue)));
                 }
-                continue;
-            }
-            if overdue > view.now {
-                self.due = Some(self.due.map_or(overdue, |due| due.min(overdue)));
+                is_chosen
+            });
+            for candidate in overtaking.into_iter().chain(covering) {
+                if best.as_ref().is_none_or(|best| candidate.gain > best.gain) {
+                    best = Some(candidate);
+                }
             }
         }
-        let (_, range, target) = best?;
+        let Candidate {
+            range,
+            target,
+            overtakes,
+            ..
+        } = best?;
         self.spent += view.path(target).map_or(0, |path| u64::from(path.mtu));
-        Some(self.repeats.repeat(range.path, &range, target))
+        let repeats = match overtakes {
+            true => &mut self.overtaken,
+            false => &mut self.covered,
+        };
+        Some(repeats.repeat(range.path, &range, target))
     }
-}
 
-/// How much sooner bytes are expected to arrive if they are sent again.
-struct Gain {
-    seconds: f64,
-    /// The copy is at least as likely as not to arrive first.
-    is_likely: bool,
-}
+    /// The oldest bytes on a path that a copy would overtake by more time than it takes. Those that
+    /// are older arrive soon.
+    fn overtaking(&self, holder: &PathView, to: &Forecast, view: &View<'_>) -> Option<Candidate> {
+        let cost = f64::from(holder.mtu) / to.pace;
+        let copy = to.arrival - to.stall + cost;
+        if one_way_delay(holder) <= copy {
+            return None;
+        }
+        let (mut ahead, mut gain) = (0, 0.0);
+        let range = view.find_unacked(holder.id, |range| {
+            ahead += range.offsets.end - range.offsets.start;
+            if !self.overtaken.is_due(range.path, range) {
+                return false;
+            }
+            gain = arrival(range, ahead, holder, view) - copy;
+            gain > 0.0
+        })?;
+        Some(Candidate {
+            gain: (1.0 - holder.loss_rate) * gain,
+            range,
+            target: to.path,
+            overtakes: true,
+            is_likely: true,
+        })
+    }
 
-impl Gain {
-    fn new(range: &UnackedRange, holder: &PathView, to: &Forecast, view: &View<'_>) -> Self {
-        let age = view.now.saturating_duration_since(range.sent_at);
+    /// The oldest bytes on a path: those that are lost first if it loses any.
+    fn covering(&self, holder: &PathView, to: &Forecast, view: &View<'_>) -> Option<Candidate> {
         let patience = patience(holder);
+        let age = |range: &UnackedRange| view.now.saturating_duration_since(range.sent_at);
+        let range = view.find_unacked(holder.id, |range| {
+            let is_copied = !self.overtaken.is_due(range.path, range);
+            self.covered.is_due(range.path, range) && (!is_copied || age(range) >= patience)
+        })?;
+        let age = age(&range);
         let is_overdue = age >= patience;
         // Once the acknowledgement is overdue, the packet is as likely lost as not.
         let lost = holder.loss_rate.max(if is_overdue { 0.5 } else { 0.0 });
-        let arrival = (one_way_delay(holder) - age.as_secs_f64()).max(0.0);
-        let overtakes = (arrival - (to.arrival - to.stall)).max(0.0);
         // A loss is noticed a probe timeout after the packet left, and if that is past, a round trip
         // later.
         let repair = if is_overdue {
@@ -123,9 +155,35 @@ impl Gain {
         } else {
             patience - age
         };
-        Self {
-            seconds: (1.0 - lost) * overtakes + lost * repair.as_secs_f64(),
-            is_likely: is_overdue || overtakes > 0.0,
-        }
+        let cost = f64::from(holder.mtu) / to.pace;
+        Some(Candidate {
+            gain: lost * repair.as_secs_f64() - cost,
+            range,
+            target: to.path,
+            overtakes: false,
+            is_likely: lost >= 0.5,
+        })
+    }
+}
+
+/// Bytes in flight that could be sent again.
+struct Candidate {
+    /// Seconds by which they are expected to arrive sooner, less those that the copy takes.
+    gain: f64,
+    range: UnackedRange,
+    target: PathId,
+    /// The copy would arrive first.
+    overtakes: bool,
+    /// The copy is at least as likely as not to arrive first.
+    is_likely: bool,
+}
+
+/// Seconds until bytes in flight arrive, with so many in flight up to their end. Where a queue shows
+/// the bottleneck's rate, they wait for those ahead of them.
+fn arrival(range: &UnackedRange, ahead: u64, holder: &PathView, view: &View<'_>) -> f64 {
+    let age = view.now.saturating_duration_since(range.sent_at);
+    match bottleneck(holder) {
+        Some(rate) => ahead as f64 / rate - one_way_back(holder),
+        None => one_way_delay(holder) - age.as_secs_f64(),
     }
 }
