@@ -15,6 +15,8 @@ const BETA: f64 = 0.7;
 pub(super) const ECN_FACTOR: f64 = 0.85;
 /// Losses in a round trip that may end startup (`StartupFullLossCnt`),
 const STARTUP_LOSSES: u32 = 6;
+/// the share of a round trip's bytes whose loss does,
+const OVERFLOW: f64 = 0.25;
 /// and round trips in a row with marks that do.
 const STARTUP_MARKED_ROUNDS: u32 = 2;
 
@@ -52,13 +54,21 @@ impl Bbr {
         if self.full_pipe.was_full {
             return;
         }
-        let lossy = round.events >= STARTUP_LOSSES && self.is_in_flight_too_high(sample);
+        let lossy = self.has_overflowed(round)
+            || round.events >= STARTUP_LOSSES && self.is_in_flight_too_high(sample);
         if lossy || self.losses.marked_rounds >= STARTUP_MARKED_ROUNDS {
             self.undo.phase = Some(Phase::Startup);
             self.full_pipe.was_full = true;
             let product = self.bandwidth_delay_product().unwrap_or(0.0);
             self.bounds.long_term = product.max(self.latest.in_flight);
         }
+    }
+
+    /// True if so much of a round trip was lost that it was a queue: few acknowledgements come in a
+    /// short round trip, so that losses make few batches.
+    fn has_overflowed(&self, round: &LossRound) -> bool {
+        round.lost >= f64::from(STARTUP_LOSSES) * self.mtu
+            && round.lost > OVERFLOW * (round.lost + round.acked)
     }
 
     /// What was in flight at the start was too much: goes on with `window` bytes, and drains the queue.

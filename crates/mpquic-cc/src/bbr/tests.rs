@@ -167,6 +167,24 @@ fn startup_ends_when_a_short_queue_overflows() {
     assert!(bbr.bounds.long_term >= 0.9 * product && bbr.bounds.long_term < 1.6 * product);
 }
 
+/// A burst into a queue of a few packets, whose losses are found together.
+#[test]
+fn one_batch_ends_startup_if_much_of_the_round_trip_is_in_it() {
+    for (lost, delivered, ends) in [(8, 10, true), (5, 5, false), (8, 40, false)] {
+        let mut bbr = Bbr::new(start(), MTU as u16);
+        let (left, found) = (start(), start() + 20 * MS);
+        bbr.on_packet_sent(&sent(left, MTU, (lost + delivered) * MTU));
+        let mut event = congestion(CongestionKind::Loss, found, left);
+        event.lost_bytes = lost * MTU;
+        bbr.on_congestion_event(&event);
+        bbr.on_ack(&acked(found, left, delivered * MTU));
+        // Of a packet that left since the losses were found.
+        bbr.on_packet_sent(&sent(found, MTU, MTU));
+        bbr.on_ack(&acked(found + 20 * MS, found, 0));
+        assert_eq!(bbr.full_pipe.was_full, ends, "{lost} of {delivered}");
+    }
+}
+
 /// Lossy, but the application is the limit: losses end startup, a plateau does not.
 #[test]
 fn startup_of_an_application_with_little_to_send() {
