@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::auto::Auto;
 use crate::backup_only::BackupOnly;
+use crate::baselines::{Ns3, Ns3Rule};
 use crate::blest::{Blest, BlestForm};
 use crate::daps::Daps;
 use crate::dems::Dems;
@@ -57,6 +58,9 @@ const ETC: &str = "Zeng et al., \"Optimizing Multipath QUIC Transmission over He
                    Paths\", 2022";
 const MSAB: &str = "Shu, \"Multipath QUIC Implementation and Scheduling with Adversarial \
                     Multi-Armed Bandits\", 2023";
+
+const NS3: &str =
+    "mp-quic-scheduler.cc of the ns-3 module by Shu et al., WNS3 2023 (baselines of MSAB)";
 
 static SCHEDULERS: &[SchedulerInfo] = &[
     SchedulerInfo {
@@ -252,25 +256,64 @@ static SCHEDULERS: &[SchedulerInfo] = &[
     },
 ];
 
-/// All schedulers of this crate, the default first.
+static PUBLISHED: &[SchedulerInfo] = &[
+    SchedulerInfo {
+        name: "lrf-ns3",
+        description: "a published baseline: lowest RTT of two paths, one path per acknowledgement",
+        source: NS3,
+        make: || Box::new(Ns3::new(Ns3Rule::LowestRtt)),
+    },
+    SchedulerInfo {
+        name: "round-robin-ns3",
+        description: "a published baseline: the next path with each acknowledgement",
+        source: NS3,
+        make: || Box::new(Ns3::new(Ns3Rule::RoundRobin)),
+    },
+    SchedulerInfo {
+        name: "blest-ns3",
+        description: "a published baseline: BLEST of two paths, one path per acknowledgement",
+        source: NS3,
+        make: || Box::new(Ns3::new(Ns3Rule::Blest)),
+    },
+    SchedulerInfo {
+        name: "ecf-ns3",
+        description: "a published baseline: ECF of two paths, one path per acknowledgement",
+        source: NS3,
+        make: || Box::new(Ns3::new(Ns3Rule::Ecf)),
+    },
+];
+
+/// The schedulers of this crate that are meant to be used, the default first.
 pub fn list() -> &'static [SchedulerInfo] {
     SCHEDULERS
+}
+
+/// Baselines as publications ran them, to judge published gains by. They are known to
+/// [`by_name`], and slower than the schedulers of [`list`] on purpose.
+///
+/// ```
+/// let names: Vec<_> = mpquic_sched::published().iter().map(|info| info.name).collect();
+/// assert!(names.contains(&"lrf-ns3"));
+/// ```
+pub fn published() -> &'static [SchedulerInfo] {
+    PUBLISHED
 }
 
 /// No scheduler has this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "no scheduler is called `{name}`; there are: {}; after a +: {}",
-    names(),
-    policies()
+    "no scheduler is called `{name}`; there are: {}; after a +: {}; published baselines: {}",
+    names(list()),
+    policies(),
+    names(published())
 )]
 pub struct UnknownScheduler {
     /// The name that was asked for.
     pub name: String,
 }
 
-fn names() -> String {
-    let names: Vec<_> = SCHEDULERS.iter().map(|info| info.name).collect();
+fn names(infos: &[SchedulerInfo]) -> String {
+    let names: Vec<_> = infos.iter().map(|info| info.name).collect();
     names.join(", ")
 }
 
@@ -279,7 +322,7 @@ fn policies() -> String {
     names.join(", ")
 }
 
-/// The scheduler with this name (see [`list`]), wrapped in the re-injection policies that follow
+/// The scheduler with this name (see [`list`] and [`published`]), wrapped in the re-injection policies that follow
 /// it, each after a `+` (see [`reinjections`]).
 ///
 /// ```
@@ -295,7 +338,8 @@ pub fn by_name(name: &str) -> Result<Arc<dyn SchedulerFactory>, UnknownScheduler
     let unknown = || UnknownScheduler { name: name.into() };
     let mut parts = name.split('+');
     let first = parts.next();
-    let info = SCHEDULERS.iter().find(|info| Some(info.name) == first);
+    let mut all = SCHEDULERS.iter().chain(PUBLISHED);
+    let info = all.find(|info| Some(info.name) == first);
     let info = info.ok_or_else(unknown)?;
     with_reinjections(factory(info.name, info.make), parts).ok_or_else(unknown)
 }
@@ -312,7 +356,7 @@ mod tests {
 
     #[test]
     fn every_listed_name_builds_a_scheduler_of_that_name() {
-        for info in list() {
+        for info in list().iter().chain(published()) {
             assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
         }
         assert_eq!(default().build().name(), "auto");
@@ -322,7 +366,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_names_there_are() {
         let error = by_name("fastest").unwrap_err().to_string();
         assert!(error.contains("`fastest`"), "{error}");
-        for info in list() {
+        for info in list().iter().chain(published()) {
             assert!(error.contains(info.name), "{error}");
         }
         let error = by_name("lrf+sometimes").unwrap_err().to_string();

@@ -33,6 +33,12 @@
 //! | `nine-tails` | [`NineTails`] | lowest RTT first, and the end of a transfer on all paths |
 //! | `split-ratio` | [`SplitRatio`] | by weights set from outside |
 //!
+//! Baselines as publications ran them, to judge published gains by, not to use ([`published`]):
+//!
+//! | name | type | follows |
+//! |---|---|---|
+//! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3` | [`Ns3`] | one path per acknowledgement |
+//!
 //! Any of them can be wrapped in [`Reinjecting`], which sends bytes again on a better path before
 //! they are lost: by name, as in `blest+deadline` or `lrf+opportunistic+after-schedule` (see
 //! [`reinjections`]).
@@ -45,6 +51,7 @@
 
 mod auto;
 mod backup_only;
+mod baselines;
 mod blest;
 mod catalog;
 mod choice;
@@ -81,8 +88,9 @@ mod weighted_round_robin;
 
 pub use auto::{Auto, AutoConfig};
 pub use backup_only::BackupOnly;
+pub use baselines::{Ns3, Ns3Rule};
 pub use blest::{Blest, BlestForm};
-pub use catalog::{SchedulerInfo, UnknownScheduler, by_name, default, list};
+pub use catalog::{SchedulerInfo, UnknownScheduler, by_name, default, list, published};
 pub use daps::Daps;
 pub use dems::Dems;
 pub use ecf::{Ecf, EcfForm};

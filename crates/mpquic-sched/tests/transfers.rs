@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use mpquic_sched::{by_name, list, reinjections};
+use mpquic_sched::{by_name, list, published, reinjections};
 use mpquic_sim::{LinkConfig, Pair, Setup, Side, Topology};
 
 const MS: Duration = Duration::from_millis(1);
@@ -11,7 +11,8 @@ const SECOND: Duration = Duration::from_secs(1);
 
 fn names() -> Vec<String> {
     let policies: Vec<_> = reinjections().iter().map(|info| info.name).collect();
-    let mut names: Vec<_> = list().iter().map(|info| info.name.to_string()).collect();
+    let all = list().iter().chain(published());
+    let mut names: Vec<_> = all.map(|info| info.name.to_string()).collect();
     for inner in ["lrf", "blest", "pstream", "msab", "dems"] {
         names.push(format!("{inner}+{}", policies.join("+")));
     }

@@ -5,7 +5,7 @@ use proptest::test_runner::TestRunner;
 
 use super::world::{Step, World, any_steps};
 use crate::testing::start;
-use crate::{by_name, list, reinjections};
+use crate::{by_name, list, published, reinjections};
 
 /// Allocations of one scheduler that takes the steps again after it took them twice.
 fn allocations(name: &str, steps: &[Step]) -> u64 {
@@ -30,7 +30,7 @@ fn decisions_do_not_allocate_once_warm() {
         all.extend(steps.new_tree(&mut runner).expect("steps").current());
     }
     let policies: Vec<_> = reinjections().iter().map(|info| info.name).collect();
-    for info in list() {
+    for info in list().iter().chain(published()) {
         let wrapped = format!("{}+{}", info.name, policies.join("+"));
         for name in [info.name, &wrapped] {
             assert_eq!(allocations(name, &all), 0, "{name}");

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::world::{Step, World, any_path, any_steps, check, view};
 use crate::testing::{MTU, chosen, full, path, sends, start, unmeasured};
-use crate::{RoundRobin, by_name, list, reinjections};
+use crate::{RoundRobin, by_name, list, published, reinjections};
 
 fn decide(scheduler: &mut dyn Scheduler, now: Instant, paths: &[PathView]) -> Decision {
     scheduler.select(&view(now, paths, 0))
@@ -30,7 +30,7 @@ fn run(name: &str, now: Instant, steps: &[Step]) -> Result<Vec<Decision>, TestCa
 fn names() -> Vec<String> {
     let policies: Vec<_> = reinjections().iter().map(|info| info.name).collect();
     let wrapped = |name| format!("{name}+{}", policies.join("+"));
-    let names = list().iter().map(|info| info.name);
+    let names = list().iter().chain(published()).map(|info| info.name);
     names
         .clone()
         .map(String::from)

@@ -1,0 +1,250 @@
+//! The schedulers of the ns-3 module for multipath QUIC.
+
+use mpquic_core::PathId;
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
+
+use crate::choice::{fastest_sendable, is_measured, seconds, send_batch, wait_for};
+use crate::plain_cases::PlainCases;
+
+/// The socket's send buffer in the experiments' scripts, bytes.
+const SEND_BUFFER: f64 = 40e6;
+/// BLEST's factor in the experiments' scripts. The code multiplies bytes by it as it is.
+const LAMBDA: f64 = 200.0;
+
+/// How [`Ns3`] chooses one of the first two paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ns3Rule {
+    /// The next of all paths.
+    RoundRobin,
+    /// The one with the lower latest RTT if a byte of its window is free, otherwise the other one.
+    LowestRtt,
+    /// The same, with BLEST's estimate between both.
+    Blest,
+    /// The same, with ECF's comparison between both.
+    Ecf,
+}
+
+/// Chooses one path when an acknowledgement arrives, and gives it everything that its window takes.
+/// The others stay idle until the next acknowledgement, whatever room they have.
+///
+/// Source: `mp-quic-scheduler.cc` and `SendPendingData` in `quic-socket-base.cc` of the ns-3 module
+/// by Shu et al. (WNS3 2023), which Shu's thesis of 2023 (MSAB) compares with. All rules but round
+/// robin look at two paths. A path counts as open if a single byte of its window is free, but is
+/// given whole packets, so that a window that is no multiple of them wastes its turn. Latest RTTs
+/// count, not smoothed ones; the divisions of ECF are of integers, its patience grows to twice the
+/// RTT (not by a quarter), and BLEST multiplies by 200 without scaling. Constants: as in the
+/// experiments' scripts.
+///
+/// Differences: what was lost waits for the next turn like other data, and a path that fails is
+/// replaced at once. MSAB of the same code fills all paths in every turn, as [`Msab`](crate::Msab)
+/// does.
+#[derive(Debug)]
+pub struct Ns3 {
+    rule: Ns3Rule,
+    cases: PlainCases,
+    /// The path whose turn it is, until the next acknowledgement.
+    turn: Option<PathId>,
+    /// Something was acknowledged or lost since the path was chosen.
+    woken: bool,
+    /// ECF has decided to wait.
+    waiting: bool,
+}
+
+impl Ns3 {
+    /// A scheduler with this rule.
+    pub fn new(rule: Ns3Rule) -> Self {
+        Self {
+            rule,
+            cases: PlainCases::default(),
+            turn: None,
+            woken: true,
+            waiting: false,
+        }
+    }
+
+    /// The path that gets this turn.
+    fn choose(&mut self, view: &View<'_>) -> Option<PathId> {
+        let mut usable = view.usable();
+        let (first, second) = (usable.next()?, usable.next());
+        let Some(second) = second else {
+            return Some(first.id);
+        };
+        if self.rule == Ns3Rule::RoundRobin || (self.rule == Ns3Rule::Ecf && !is_measured(second)) {
+            let later = |path: &&PathView| self.turn.is_none_or(|last| path.id > last);
+            return Some(view.usable().find(later).unwrap_or(first).id);
+        }
+        if !is_measured(second) {
+            return Some(second.id);
+        }
+        let (fast, slow) = if first.rtt.latest < second.rtt.latest {
+            (first, second)
+        } else {
+            (second, first)
+        };
+        let use_fast = fast.available_window() > 0
+            || match self.rule {
+                Ns3Rule::RoundRobin | Ns3Rule::LowestRtt => false,
+                Ns3Rule::Blest => blocks(view, fast, slow),
+                Ns3Rule::Ecf => self.waits(view, fast, slow),
+            };
+        Some(if use_fast { fast.id } else { slow.id })
+    }
+
+    /// ECF's comparison, in whole windows.
+    fn waits(&mut self, view: &View<'_>, fast: &PathView, slow: &PathView) -> bool {
+        let rounds = |path: &PathView| (view.queue.unsent / path.window.max(1)) as f64;
+        let (fast_rtt, slow_rtt) = (seconds(fast.rtt.latest), seconds(slow.rtt.latest));
+        let margin = fast.rtt.variance.max(slow.rtt.variance).as_secs_f64();
+        let patience = if self.waiting { 2.0 } else { 1.0 };
+        if (1.0 + rounds(fast)) * fast_rtt >= patience * (slow_rtt + margin) {
+            self.waiting = false;
+            return false;
+        }
+        let waits = rounds(slow) * slow_rtt >= 2.0 * fast_rtt + margin;
+        self.waiting |= waits;
+        waits
+    }
+}
+
+/// BLEST's estimate: true if the slow path is to stay idle.
+fn blocks(view: &View<'_>, fast: &PathView, slow: &PathView) -> bool {
+    let mtu = f64::from(fast.mtu.max(1));
+    let ratio = seconds(slow.rtt.latest) / seconds(fast.rtt.latest);
+    let window = (fast.window / u64::from(fast.mtu.max(1))) as f64;
+    let sent_on_fast = mtu * (window + (ratio - 1.0) / 2.0) * ratio;
+    let room = SEND_BUFFER - view.queue.unsent as f64 - slow.in_flight as f64 - mtu;
+    sent_on_fast * LAMBDA > room
+}
+
+impl Scheduler for Ns3 {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        if let Some(decision) = self.cases.decide(view) {
+            return decision;
+        }
+        let is_usable = |id| view.path(id).is_some_and(|path| path.usable);
+        if std::mem::take(&mut self.woken) || !self.turn.is_some_and(is_usable) {
+            self.turn = self.choose(view);
+        }
+        let turn = self.turn.and_then(|id| view.path(id));
+        let decision = turn.and_then(|path| match path.can_send() {
+            true => Some(send_batch(path)),
+            false => wait_for(path),
+        });
+        // A path that can neither send nor be waited for must not hold up the others.
+        decision
+            .or_else(|| fastest_sendable(view).map(send_batch))
+            .unwrap_or(Decision::Blocked)
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, _: &View<'_>) {
+        self.cases.on_event(event);
+        if let SchedulerEvent::Acked(..) | SchedulerEvent::Lost(_) = event {
+            self.woken = true;
+        }
+    }
+
+    fn needs(&self) -> Needs {
+        Needs::default().with_packet_events()
+    }
+
+    fn name(&self) -> &'static str {
+        match self.rule {
+            Ns3Rule::RoundRobin => "round-robin-ns3",
+            Ns3Rule::LowestRtt => "lrf-ns3",
+            Ns3Rule::Blest => "blest-ns3",
+            Ns3Rule::Ecf => "ecf-ns3",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{Scene, chosen, full, packet, path};
+
+    fn acknowledge(scheduler: &mut Ns3, scene: &Scene) {
+        let acked = SchedulerEvent::Acked(packet(PathId(0), 0), None);
+        scheduler.on_event(&acked, &scene.view());
+    }
+
+    /// The paths of the next decisions, an acknowledgement before each; `None` for waiting.
+    fn turns(scheduler: &mut Ns3, scene: &Scene, count: usize) -> Vec<Option<u32>> {
+        let next = |_| {
+            acknowledge(scheduler, scene);
+            chosen(&scheduler.select(&scene.view()))
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn one_path_has_the_turn_until_the_next_acknowledgement() {
+        let mut scene = Scene::new(vec![path(0, 50), path(1, 10), path(2, 5)]);
+        let mut ns3 = Ns3::new(Ns3Rule::RoundRobin);
+        assert_eq!(turns(&mut ns3, &scene, 4), [0, 1, 2, 0].map(Some));
+        // Whoever has the turn keeps it, and nobody else sends when its window is full.
+        assert_eq!(chosen(&ns3.select(&scene.view())), Some(0));
+        scene.paths[0] = full(path(0, 50));
+        let on = PathId(0);
+        let wait = Decision::Wait { on, until: None };
+        assert_eq!(ns3.select(&scene.view()), wait);
+        acknowledge(&mut ns3, &scene);
+        assert_eq!(chosen(&ns3.select(&scene.view())), Some(1));
+    }
+
+    #[test]
+    fn a_byte_of_room_on_the_fast_path_keeps_the_slow_one_idle() {
+        let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);
+        let mut ns3 = Ns3::new(Ns3Rule::LowestRtt);
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(0)]);
+        scene.paths[1].in_flight -= 1;
+        assert_eq!(turns(&mut ns3, &scene, 1), [None]);
+    }
+
+    #[test]
+    fn a_third_path_is_never_used() {
+        let scene = Scene::new(vec![path(0, 50), full(path(1, 40)), path(2, 5)]);
+        for rule in [Ns3Rule::LowestRtt, Ns3Rule::Blest, Ns3Rule::Ecf] {
+            assert_eq!(turns(&mut Ns3::new(rule), &scene, 3), [Some(0); 3]);
+        }
+    }
+
+    #[test]
+    fn the_latest_rtt_counts() {
+        let mut scene = Scene::new(vec![path(0, 10), path(1, 50)]);
+        scene.paths[1].rtt.latest = Duration::from_millis(5);
+        let mut ns3 = Ns3::new(Ns3Rule::LowestRtt);
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(1)]);
+    }
+
+    #[test]
+    fn ecf_counts_whole_windows_and_doubles_its_patience() {
+        let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);
+        let mut ns3 = Ns3::new(Ns3Rule::Ecf);
+        // Less than a window is no round at all, so the slow path never looks too slow.
+        scene.queue.unsent = 11_999;
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(0)]);
+        // Three windows: 4 * 10 ms against 50 ms, and 3 * 50 ms against 20 ms: wait.
+        scene.queue.unsent = 36_000;
+        assert_eq!(turns(&mut ns3, &scene, 1), [None]);
+        // Nine windows are 100 ms: not less than 50 ms, and no longer less than twice that.
+        scene.queue.unsent = 108_000 - 12_000;
+        assert_eq!(turns(&mut ns3, &scene, 1), [None]);
+        scene.queue.unsent = 108_000;
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(0)]);
+        scene.queue.unsent = 48_000;
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(0)]);
+    }
+
+    #[test]
+    fn blest_multiplies_bytes_by_its_factor() {
+        // 10 packets, 5 RTTs to one: 1200 * (10 + 2) * 5 * 200 = 14.4 MB.
+        let mut scene = Scene::new(vec![path(0, 50), full(path(1, 10))]);
+        let mut ns3 = Ns3::new(Ns3Rule::Blest);
+        scene.queue.unsent = 40_000_000 - 14_400_000 - 1_200;
+        assert_eq!(turns(&mut ns3, &scene, 1), [Some(0)]);
+        scene.queue.unsent += 1;
+        assert_eq!(turns(&mut ns3, &scene, 1), [None]);
+    }
+}
