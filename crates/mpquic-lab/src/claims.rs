@@ -5,38 +5,82 @@ use mpquic_sim::scenario::{Claim, Published};
 
 use crate::numbers::{short, unit};
 
-/// A published claim beside our result.
+/// A published claim beside our results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) metric: String,
     pub(super) published: String,
-    pub(super) ours: String,
-    pub(super) outcome: &'static str,
-    /// Why our result differs; empty if it does not.
+    /// Against the forms of contenders that the publication measured; `None` if the scenario has
+    /// none of them.
+    pub(super) as_published: Option<Verdict>,
+    /// Against ours.
+    pub(super) ours: Verdict,
+    /// Why our results differ; empty if they do not.
     pub(super) reason: String,
+}
+
+/// What our runs say about a claim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Verdict {
+    pub(super) found: String,
+    pub(super) outcome: &'static str,
+    /// It calls for a reason.
+    differs: bool,
 }
 
 /// All claims about `scenario`, which is one of `results`.
 pub(super) fn rows(results: &Results, scenario: &ScenarioResults) -> Vec<Row> {
     let row = |published: &Published| {
-        let finding = results.finding(scenario, published);
-        let differs = matches!(
-            finding.outcome,
-            Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
-        );
+        let as_published = published.of_published(&scenario.as_published);
+        let as_published = as_published.map(|claim| verdict(results, scenario, &claim));
+        let ours = verdict(results, scenario, published);
+        let differs = ours.differs || as_published.as_ref().is_some_and(|v| v.differs);
         Row {
             metric: published.metric.clone(),
             published: claimed(published),
-            ours: ours(scenario, published, &finding),
-            outcome: outcome(&published.claim, finding.outcome),
-            reason: if differs {
-                published.reason.clone()
-            } else {
-                String::new()
+            as_published,
+            ours,
+            reason: match differs {
+                true => published.reason.clone(),
+                false => String::new(),
             },
         }
     };
     scenario.published.iter().map(row).collect()
+}
+
+fn verdict(results: &Results, scenario: &ScenarioResults, published: &Published) -> Verdict {
+    let finding = results.finding(scenario, published);
+    Verdict {
+        found: ours(scenario, published, &finding),
+        outcome: outcome(&published.claim, finding.outcome),
+        differs: matches!(
+            finding.outcome,
+            Outcome::Refuted | Outcome::InPart | Outcome::Open | Outcome::Words
+        ),
+    }
+}
+
+/// How often each outcome occurs among these claims: name, against published forms, against ours.
+/// Where the publication's own forms were not run, a claim counts with ours in both columns.
+pub(super) fn counts(rows: &[Row]) -> Vec<(&'static str, usize, usize)> {
+    let names = [
+        "within 0.10",
+        "confirmed",
+        "in part",
+        "undecided",
+        "differs",
+        "refuted",
+    ];
+    let count = |name: &'static str| {
+        let ours = rows.iter().filter(|row| row.ours.outcome == name).count();
+        let published = rows.iter().filter(|row| {
+            let verdict = row.as_published.as_ref().unwrap_or(&row.ours);
+            verdict.outcome == name
+        });
+        (name, published.count(), ours)
+    };
+    names.map(count).into()
 }
 
 fn outcome(claim: &Claim, outcome: Outcome) -> &'static str {
@@ -137,6 +181,9 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
             let least = finding.values.iter().copied().fold(f64::INFINITY, f64::min);
             let most = finding.values.iter().copied().fold(0.0, f64::max);
             let mut text = scale(finding.mean());
+            if let Some((low, high)) = finding.interval {
+                text += &format!(" [{}, {}]", scale(low), scale(high));
+            }
             if finding.values.len() > 1 {
                 text += &format!(" ({} to {})", scale(least), scale(most));
             }
@@ -148,7 +195,7 @@ fn ours(scenario: &ScenarioResults, published: &Published, finding: &Finding) ->
     }
 }
 
-/// The medians of all contenders from the best to the worst; over several combinations of swept
+/// The medians of the contenders that a claim names (of all if it names none), from the best to the worst; over several combinations of swept
 /// values, relative to the baseline.
 fn medians(scenario: &ScenarioResults, published: &Published) -> String {
     let metric = &published.metric;
@@ -165,8 +212,10 @@ fn medians(scenario: &ScenarioResults, published: &Published) -> String {
         }
         sweeps => scenario.ratio(contender, baseline?, sweeps.iter().copied(), metric),
     };
+    let named = published.claim.contenders();
     let contenders = scenario.contenders.iter().enumerate();
     let mut values: Vec<(&str, f64)> = contenders
+        .filter(|(_, name)| named.is_empty() || named.contains(&name.as_str()))
         .filter_map(|(index, name)| Some((name.as_str(), value(index)?)))
         .collect();
     values.sort_by(|(_, a), (_, b)| a.total_cmp(b));

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use mpquic_sim::experiment::{Experiment, Results, State, Traces, run_all};
-use mpquic_sim::scenario::{Contender, Draw, Scenario, combine};
+use mpquic_sim::scenario::{Contender, Draw, Scenario, with_controllers};
 
 pub use failure::Failure;
 pub use mpquic_sim::Policies;
@@ -85,10 +85,11 @@ struct Run {
     /// Names of scenarios (`etc-*` means several), files with scenarios, or `all`
     #[arg(required = true, value_name = "SCENARIO")]
     scenarios: Vec<String>,
-    /// Compare these schedulers instead of the scenario's own; `all` for all built-in ones
+    /// Compare these schedulers instead of the scenario's own contenders; one that the scenario names
+    /// keeps what it says of it; `all` for all built-in ones
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     schedulers: Vec<String>,
-    /// Compare these controllers instead of the scenario's own; `all` for all built-in ones
+    /// Run the contenders with these controllers instead of their own; `all` for all built-in ones
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     controllers: Vec<String>,
     /// Compare these schedulers with the scenario's own contenders
@@ -221,20 +222,24 @@ impl Run {
     fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         let policies = &scenario.policies;
         if !self.schedulers.is_empty() || !self.controllers.is_empty() {
-            let mut schedulers = select::schedulers(policies, &self.schedulers)?;
-            let mut controllers = select::controllers(policies, &self.controllers)?;
-            let contenders = &scenario.contenders;
-            if schedulers.is_empty() {
-                for Contender { scheduler, .. } in contenders {
-                    if !schedulers.contains(scheduler) {
-                        schedulers.push(scheduler.clone());
-                    }
-                }
+            let schedulers = select::schedulers(policies, &self.schedulers)?;
+            let controllers = select::controllers(policies, &self.controllers)?;
+            let own = &scenario.contenders;
+            let contender = |name: &String| {
+                let known = own.iter().find(|contender| contender.name == *name);
+                known.cloned().unwrap_or_else(|| {
+                    let controller = own.first().map_or("", |first| &first.controller);
+                    Contender::new(name, name, controller)
+                })
+            };
+            let mut contenders = match schedulers.is_empty() {
+                true => own.clone(),
+                false => schedulers.iter().map(contender).collect(),
+            };
+            if !controllers.is_empty() {
+                contenders = with_controllers(&contenders, &controllers);
             }
-            if controllers.is_empty() {
-                controllers.extend(contenders.first().map(|c| c.controller.clone()));
-            }
-            scenario.set_contenders(combine(&schedulers, &controllers));
+            scenario.set_contenders(contenders);
         }
         for scheduler in select::schedulers(&scenario.policies, &self.add)? {
             let contenders = &mut scenario.contenders;

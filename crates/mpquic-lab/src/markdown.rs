@@ -6,15 +6,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults, State};
+use mpquic_sim::scenario::Claim;
 
 use crate::numbers::unit;
 use crate::terminal::print;
 use crate::{Failure, claims, results, table};
 
-/// With this many contenders or more, each gets a row of its own.
+/// With this many contenders or more, each gets a row of its own, unless there are claims in numbers.
 const MANY: usize = 8;
-const HEADER: &str = "| scenario | metric | published | here | | why it differs |\n\
-                      | --- | --- | --- | --- | --- | --- |\n";
+const HEADER: &str = "| scenario | metric | published | against published forms | | against ours | | why it differs |\n\
+                      | --- | --- | --- | --- | --- | --- | --- | --- |\n";
 const BEGIN: &str = "<!-- begin: mpquic lab table -->\n";
 const END: &str = "<!-- end: mpquic lab table -->\n";
 
@@ -59,11 +60,14 @@ pub(super) fn tables(results: &Results) -> String {
             None => papers.push((&scenario.paper, vec![scenario])),
         }
     }
-    let mut text = String::new();
+    let mut text = counted(results);
     for (paper, scenarios) in papers {
         let name = if paper.is_empty() { "Own" } else { paper };
         let _ = writeln!(text, "### {name}\n");
-        let is_long = |scenario: &&&ScenarioResults| scenario.contenders.len() >= MANY;
+        let is_long = |scenario: &&&ScenarioResults| {
+            let mut claims = scenario.published.iter().map(|published| &published.claim);
+            scenario.contenders.len() >= MANY && claims.all(|claim| *claim == Claim::Words)
+        };
         let claims = scenarios.iter().filter(|scenario| !is_long(scenario));
         let claims: String = claims.map(|scenario| rows(results, scenario)).collect();
         if !claims.is_empty() {
@@ -76,6 +80,31 @@ pub(super) fn tables(results: &Results) -> String {
         }
     }
     text
+}
+
+/// How many claims there are of each outcome. Another reading of an experiment counts only if the
+/// first is not there.
+fn counted(results: &Results) -> String {
+    let is_there = |id: &str| results.scenarios.iter().any(|scenario| scenario.id == id);
+    let first = results.scenarios.iter();
+    let first = first.filter(|scenario| !is_there(&scenario.variant_of));
+    let rows: Vec<_> = first
+        .flat_map(|scenario| claims::rows(results, scenario))
+        .collect();
+    let counts = claims::counts(&rows);
+    if counts
+        .iter()
+        .all(|(_, published, ours)| published + ours == 0)
+    {
+        return String::new();
+    }
+    let mut text = String::from(
+        "| claims, each experiment once | against published forms | against ours |\n| --- | --- | --- |\n",
+    );
+    for (name, published, ours) in counts {
+        let _ = writeln!(text, "| {name} | {published} | {ours} |");
+    }
+    text + "\n"
 }
 
 /// All contenders of a scenario, one per row.
@@ -111,12 +140,17 @@ fn rows(results: &Results, scenario: &ScenarioResults) -> String {
         if index == 0 && late > 0 {
             let _ = write!(name, "; {late} of {} runs late", scenario.runs.len());
         }
+        let (found, outcome) = row.as_published.map_or_else(Default::default, |verdict| {
+            (verdict.found, verdict.outcome.to_owned())
+        });
         let cells = [
             name,
             row.metric,
             row.published,
-            row.ours,
-            row.outcome.into(),
+            found,
+            outcome,
+            row.ours.found,
+            row.ours.outcome.into(),
             row.reason,
         ];
         let cells = cells.map(|cell| cell.replace('|', "\\|"));

@@ -53,8 +53,15 @@ pub(super) fn scenario(all: &Results, results: &ScenarioResults) -> String {
     }
     for row in claims::rows(all, results) {
         let _ = writeln!(text, "  published: {}", row.published);
-        let separator = if row.outcome.is_empty() { "" } else { ": " };
-        let _ = writeln!(text, "       here: {}{separator}{}", row.outcome, row.ours);
+        let forms = row
+            .as_published
+            .iter()
+            .map(|verdict| ("its forms", verdict));
+        for (against, verdict) in forms.chain([("     here", &row.ours)]) {
+            let separator = if verdict.outcome.is_empty() { "" } else { ": " };
+            let claims::Verdict { outcome, found, .. } = verdict;
+            let _ = writeln!(text, "  {against}: {outcome}{separator}{found}");
+        }
     }
     text + "\n"
 }

@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::{assert_exit, run, stderr, stdout};
 
-/// A scenario that takes no time: two paths, two schedulers, two runs.
-const SCENARIO: &str = "title = \"a test\"\nschedulers = [\"lrf\", \"round-robin\"]\nruns = 2\n\
+/// A scenario that takes no time: two paths, two schedulers, six runs.
+const SCENARIO: &str = "title = \"a test\"\nschedulers = [\"lrf\", \"round-robin\"]\nruns = 6\n\
     workload = { kind = \"file\", size_kb = 100 }\n\
     [[path]]\nname = \"a\"\nrate_mbit = 10\nowd_ms = 5\n\
     [[path]]\nname = \"b\"\nrate_mbit = 10\nowd_ms = \"5..20\"\n";
@@ -65,7 +65,9 @@ fn the_lab_puts_what_was_published_beside_what_it_found() {
     let file = directory.path().join("own.toml");
     let published = "[[published]]\ncontender = \"round-robin\"\nagainst = \"lrf\"\nratio = 9\n\
                      reason = \"nobody | knows\"\n";
-    fs::write(&file, SCENARIO.to_owned() + published).unwrap();
+    let with_form = "\"round-robin\", \"lrf-ns3\"]\nas_published = [[\"lrf\", \"lrf-ns3\"]]";
+    let scenario = SCENARIO.replace("\"round-robin\"]", with_form) + published;
+    fs::write(&file, scenario).unwrap();
     let output = directory.path().join("results");
     let [file, output] = [&file, &output].map(|path| path.to_str().unwrap());
     assert_exit(&run(&["lab", "run", file, "-o", output, "-q"]), 0);
@@ -76,6 +78,9 @@ fn the_lab_puts_what_was_published_beside_what_it_found() {
     for expected in ["round-robin/lrf 9.000", "| differs |", "nobody \\| knows"] {
         assert!(row.contains(expected), "{row}");
     }
+    // Against lrf-ns3, and against lrf.
+    assert_eq!(row.matches("| differs |").count(), 2, "{row}");
+    assert!(printed.contains("| differs | 1 | 1 |"), "{printed}");
     let page = directory.path().join("page.md");
     let marks = "<!-- begin: mpquic lab table -->\nold\n<!-- end: mpquic lab table -->\n";
     fs::write(&page, format!("before\n{marks}after\n")).unwrap();

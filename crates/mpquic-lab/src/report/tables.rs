@@ -90,12 +90,18 @@ pub(super) fn claims(results: &Results, figure: &[&ScenarioResults]) -> String {
     let mut rows = String::new();
     for scenario in figure {
         for claim in claims::rows(results, scenario) {
+            let (found, outcome) = match &claim.as_published {
+                Some(verdict) => (verdict.found.as_str(), verdict.outcome),
+                None => ("", ""),
+            };
             let cells = [
                 &scenario.id,
                 &claim.metric,
                 &claim.published,
-                &claim.ours,
-                claim.outcome,
+                found,
+                outcome,
+                &claim.ours.found,
+                claim.ours.outcome,
                 &claim.reason,
             ];
             let cells = cells.map(escape);
@@ -107,7 +113,8 @@ pub(super) fn claims(results: &Results, figure: &[&ScenarioResults]) -> String {
     }
     format!(
         "<div class=\"wide\"><table>\n<tr><th>scenario</th><th>metric</th><th>published</th>\
-         <th>here</th><th>outcome</th><th>why it differs</th></tr>\n{rows}</table></div>\n"
+         <th>against published forms</th><th>outcome</th><th>against ours</th><th>outcome</th>\
+         <th>why it differs</th></tr>\n{rows}</table></div>\n"
     )
 }
 

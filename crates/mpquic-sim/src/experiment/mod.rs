@@ -39,6 +39,7 @@ mod informed;
 mod measure;
 mod plan;
 mod player;
+mod resample;
 mod results;
 mod stage;
 mod statistics;
@@ -337,6 +338,8 @@ impl Experiment {
                 .map(|sweep| self.points.labels(sweep))
                 .collect(),
             published: published.collect(),
+            as_published: scenario.as_published.clone(),
+            variant_of: scenario.variant_of.clone(),
             metric,
             runs,
             traces,

@@ -115,6 +115,10 @@ pub struct ScenarioResults {
     pub sweeps: Vec<Vec<(String, String)>>,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
+    /// Contenders, and those that follow the code which the publication measured in their place.
+    pub as_published: Vec<(String, String)>,
+    /// The scenario with the same claims of which this is another reading; empty if there is none.
+    pub variant_of: String,
     /// The runs, by sweep, point, repetition, contender.
     pub runs: Vec<Run>,
     /// Runs over time, in the order of runs; the first of each contender and sweep unless others

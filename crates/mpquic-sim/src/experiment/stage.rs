@@ -429,6 +429,9 @@ fn setup(
         config.min_ack_delay = config
             .min_ack_delay
             .map(|delay| delay.min(transport.max_ack_delay));
+        config.ack_eliciting_threshold = transport.ack_every;
+        config.packet_threshold = transport.packet_threshold;
+        config.time_threshold = transport.time_threshold;
         config.pacing = transport.pacing;
         config.ack_on_fastest_path = transport.ack_on_fastest_path;
         config.contain_panics = false;

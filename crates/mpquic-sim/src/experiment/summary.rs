@@ -34,7 +34,8 @@ pub struct Comparison {
     pub ratio: f64,
     /// The geometric mean of the ratios of single runs.
     pub paired: f64,
-    /// Its 95 % confidence interval.
+    /// Its 95 % confidence interval, by Student's distribution of the logarithms; without bounds for a
+    /// single run.
     pub paired_interval: (f64, f64),
     /// The share of runs in which the contender was better.
     pub better: f64,
@@ -63,7 +64,12 @@ impl Comparison {
             }
         };
         let better = pairs.iter().filter(is_better).count();
-        let (mean, half) = (logarithms.mean, logarithms.confidence);
+        // A single run says nothing about others.
+        let half = match logarithms.count {
+            1 => f64::INFINITY,
+            _ => logarithms.confidence,
+        };
+        let mean = logarithms.mean;
         Some(Self {
             ratio: ours.median / theirs.median,
             paired: mean.exp(),

@@ -1,7 +1,9 @@
 //! Published claims compared with our runs.
 
 use super::is_lower_better;
+use super::resample::{MIN_RUNS, bootstrap, share};
 use super::results::{Results, ScenarioResults};
+use super::statistics::Statistics;
 use super::summary::{Cell, Comparison};
 use crate::scenario::{Claim, Published};
 
@@ -10,16 +12,18 @@ pub const TOLERANCE: f64 = 0.10;
 /// Contenders that differ by less than this count as equal, however significant the difference is.
 const NEGLIGIBLE: f64 = 0.01;
 
-/// Whether our runs confirm a published claim.
+/// Whether our runs confirm a published claim. What could be chance at 95 % confidence, and what
+/// fewer than six runs say of a number, is [`Self::Open`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The claim is in words alone: there is nothing to compare with numbers.
     Words,
     /// A contender or scenario that it mentions was not run.
     NotRun,
-    /// Our result agrees: a ratio within [`TOLERANCE`], the same order, a share at least as large.
+    /// Our result agrees: all of the interval is within [`TOLERANCE`] of a ratio or at least a
+    /// share, or every pair of an order is as claimed.
     Confirmed,
-    /// Part of the claimed order is found here as well.
+    /// Part of the claimed order is found here as well; the rest is not, or is undecided.
     InPart,
     /// The difference could be chance, or is negligible.
     Open,
@@ -34,6 +38,8 @@ pub struct Finding {
     pub outcome: Outcome,
     /// Our number, for claims of a number: one per combination of swept values.
     pub values: Vec<f64>,
+    /// The 95 % interval of [`Self::mean`], for claims of a number or a share.
+    pub interval: Option<(f64, f64)>,
     /// The geometric mean of the ratios of single runs, for claims of a ratio: steadier than the
     /// ratio of medians where runs differ much from each other.
     pub paired: Option<f64>,
@@ -42,32 +48,33 @@ pub struct Finding {
     pub pairs: [usize; 3],
 }
 
+/// Values that agree with a claim: from one to another.
+type Agreeing = (f64, f64);
+
 impl Finding {
     fn bare(outcome: Outcome) -> Self {
         Self {
             outcome,
             values: Vec::new(),
+            interval: None,
             paired: None,
             pairs: [0; 3],
         }
     }
 
     /// The finding for a number per combination of swept values, of which the mean decides.
-    fn of(values: Vec<f64>, agrees: impl Fn(f64) -> bool) -> Self {
-        if values.is_empty() {
+    fn of(values: Vec<f64>, interval: Option<(f64, f64)>, runs: usize, agreeing: Agreeing) -> Self {
+        let Some(interval) = interval.filter(|_| !values.is_empty()) else {
             return Self::bare(Outcome::NotRun);
-        }
-        let mean = values.iter().sum::<f64>() / values.len() as f64;
-        let outcome = if agrees(mean) {
-            Outcome::Confirmed
-        } else {
-            Outcome::Refuted
+        };
+        let outcome = match runs < MIN_RUNS {
+            true => Outcome::Open,
+            false => outcome_of(interval, agreeing),
         };
         Self {
-            outcome,
             values,
-            paired: None,
-            pairs: [0; 3],
+            interval: Some(interval),
+            ..Self::bare(outcome)
         }
     }
 
@@ -75,15 +82,13 @@ impl Finding {
         let outcome = match pairs {
             [0, 0, 0] => Outcome::NotRun,
             [0, _, 0] => Outcome::Open,
-            [holds, open, 0] if holds >= open => Outcome::Confirmed,
+            [_, 0, 0] => Outcome::Confirmed,
             [0, _, _] => Outcome::Refuted,
             _ => Outcome::InPart,
         };
         Self {
-            outcome,
-            values: Vec::new(),
-            paired: None,
             pairs,
+            ..Self::bare(outcome)
         }
     }
 
@@ -93,40 +98,66 @@ impl Finding {
     }
 }
 
+/// What an interval says about a claim.
+fn outcome_of((low, high): (f64, f64), (least, most): Agreeing) -> Outcome {
+    // Slightly more, because decimal fractions are not exact.
+    let (least, most) = (least - 1e-9, most + 1e-9);
+    if low >= least && high <= most {
+        Outcome::Confirmed
+    } else if high < least || low > most {
+        Outcome::Refuted
+    } else {
+        Outcome::Open
+    }
+}
+
+fn near(value: f64) -> Agreeing {
+    (value - TOLERANCE, value + TOLERANCE)
+}
+
+fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    Statistics::of(values).median
+}
+
+/// The mean over groups of pairs of the ratios of their medians.
+fn mean_ratio(groups: &[Vec<(f64, f64)>]) -> f64 {
+    let ratio = |pairs: &Vec<(f64, f64)>| {
+        median(pairs.iter().map(|(ours, _)| *ours)) / median(pairs.iter().map(|(_, other)| *other))
+    };
+    groups.iter().map(ratio).sum::<f64>() / groups.len() as f64
+}
+
 impl Results {
     /// Compares a published claim of one of the scenarios with our runs.
     pub fn finding(&self, of: &ScenarioResults, published: &Published) -> Finding {
-        if let Claim::Change {
+        let Claim::Change {
             contender,
             scenario,
             ratio,
         } = &published.claim
-        {
-            let other = self.scenarios.iter().find(|other| other.id == *scenario);
-            let value = other.and_then(|other| {
-                let median = |of: &ScenarioResults| of.median(contender, &published.metric);
-                Some(median(of)? / median(other)?)
-            });
-            return Finding::of(value.into_iter().collect(), |ours| close(ours, *ratio));
-        }
-        of.finding(published)
+        else {
+            return of.finding(published);
+        };
+        let other = self.scenarios.iter().find(|other| other.id == *scenario);
+        let values = |of: &ScenarioResults| of.values(0, contender, &published.metric);
+        let both = other.and_then(|other| Some([values(of)?, values(other)?]));
+        let Some(both) = both.filter(|both| both.iter().all(|values| !values.is_empty())) else {
+            return Finding::bare(Outcome::NotRun);
+        };
+        let change = |both: &[Vec<f64>]| median(both[0].clone()) / median(both[1].clone());
+        let runs = both.iter().map(Vec::len).min().unwrap_or(0);
+        let interval = bootstrap(&both, change);
+        Finding::of(vec![change(&both)], interval, runs, near(*ratio))
     }
 }
 
-fn close(ours: f64, published: f64) -> bool {
-    // Slightly more, because decimal fractions are not exact.
-    (ours - published).abs() <= TOLERANCE + 1e-9
-}
-
 impl ScenarioResults {
-    fn median(&self, contender: &str, metric: &str) -> Option<f64> {
+    /// A metric of a contender in all runs with one combination of swept values.
+    fn values(&self, sweep: usize, contender: &str, metric: &str) -> Option<Vec<f64>> {
         let contender = self.contender(contender)?;
-        let cell = Cell {
-            sweep: 0,
-            contender,
-        };
-        let statistics = self.summary(cell, metric).statistics;
-        (statistics.count > 0).then_some(statistics.median)
+        let runs = self.runs_of(Cell { sweep, contender });
+        let values = runs.filter_map(|run| run.metrics.get(metric).copied());
+        Some(values.collect())
     }
 
     /// The combinations of swept values a claim is about.
@@ -148,6 +179,17 @@ impl ScenarioResults {
         self.comparison(Cell { sweep, contender }, self.contender(theirs)?, metric)
     }
 
+    /// A metric of two contenders in the same runs, for each combination of swept values that a
+    /// claim is about and that has any.
+    fn pairs_of(&self, published: &Published, ours: &str, theirs: &str) -> Vec<Vec<(f64, f64)>> {
+        let (Some(ours), Some(theirs)) = (self.contender(ours), self.contender(theirs)) else {
+            return Vec::new();
+        };
+        let pairs = |sweep| self.pairs(sweep, ours, theirs, &published.metric);
+        let groups = self.sweeps_of(published).map(pairs);
+        groups.filter(|pairs| !pairs.is_empty()).collect()
+    }
+
     /// Compares a claim that concerns only this scenario with its runs.
     pub fn finding(&self, published: &Published) -> Finding {
         let metric = &published.metric;
@@ -155,66 +197,80 @@ impl ScenarioResults {
         match &published.claim {
             Claim::Words => Finding::bare(Outcome::Words),
             Claim::Change { .. } => Finding::bare(Outcome::NotRun),
-            Claim::Value { contender, value } => {
-                let medians = sweeps().filter_map(|sweep| {
-                    let contender = self.contender(contender)?;
-                    let statistics = self.summary(Cell { sweep, contender }, metric).statistics;
-                    (statistics.count > 0).then_some(statistics.median)
-                });
-                Finding::of(medians.collect(), |ours| close(ours / value, 1.0))
-            }
+            Claim::Value { contender, value } => self.found_value(published, contender, *value),
             Claim::Ratio {
                 contender,
                 against,
                 ratio,
                 or_better,
             } => {
-                let sign = if is_lower_better(metric) { -1.0 } else { 1.0 };
-                let agrees =
-                    |ours: f64| close(ours, *ratio) || (*or_better && sign * (ours - ratio) > 0.0);
-                let found = |sweep| self.compared(sweep, contender, against, metric);
-                let found: Vec<_> = sweeps().filter_map(found).collect();
-                let logarithms = found.iter().map(|comparison| comparison.paired.ln());
-                let mean = logarithms.sum::<f64>() / found.len() as f64;
-                let ratios = found.iter().map(|comparison| comparison.ratio);
-                Finding {
-                    paired: (!found.is_empty()).then(|| mean.exp()),
-                    ..Finding::of(ratios.collect(), agrees)
+                let (mut least, mut most) = near(*ratio);
+                match (or_better, is_lower_better(metric)) {
+                    (false, _) => {}
+                    (true, true) => least = f64::NEG_INFINITY,
+                    (true, false) => most = f64::INFINITY,
                 }
+                self.found_ratio(published, [contender, against], (least, most))
             }
             Claim::Better {
                 contender,
                 against,
                 share,
                 by,
-            } => {
-                let shares = sweeps().filter_map(|sweep| {
-                    self.share_better(sweep, [contender, against], metric, *by)
-                });
-                Finding::of(shares.collect(), |ours| ours >= *share)
-            }
+            } => self.found_share(published, [contender, against], *share, *by),
             Claim::Order(groups) => {
                 let pairs = sweeps().flat_map(|sweep| self.ordered(sweep, groups, metric));
                 count(pairs)
             }
-            Claim::Equal(names) => {
-                let pairs = sweeps().flat_map(|sweep| self.equal(sweep, names, metric));
-                count(pairs)
-            }
+            Claim::Equal(names) => count(self.equal(published, names).into_iter()),
+        }
+    }
+
+    fn found_value(&self, published: &Published, contender: &str, value: f64) -> Finding {
+        let sweeps = self.sweeps_of(published);
+        let groups = sweeps.filter_map(|sweep| self.values(sweep, contender, &published.metric));
+        let groups: Vec<_> = groups.filter(|values| !values.is_empty()).collect();
+        let medians = groups.iter().map(|values| median(values.iter().copied()));
+        let mean = |groups: &[Vec<f64>]| {
+            let medians = groups.iter().map(|values| median(values.iter().copied()));
+            medians.sum::<f64>() / groups.len() as f64
+        };
+        let runs = groups.iter().map(Vec::len).sum();
+        let margin = TOLERANCE * value.abs();
+        let agreeing = (value - margin, value + margin);
+        Finding::of(medians.collect(), bootstrap(&groups, mean), runs, agreeing)
+    }
+
+    fn found_ratio(&self, published: &Published, of: [&str; 2], agreeing: Agreeing) -> Finding {
+        let groups = self.pairs_of(published, of[0], of[1]);
+        let ratios = groups.chunks(1).map(mean_ratio).collect();
+        let runs = groups.iter().map(Vec::len).sum();
+        let logarithm = |pairs: &Vec<(f64, f64)>| {
+            let is_lower_better = is_lower_better(&published.metric);
+            Some(Comparison::of(pairs, is_lower_better)?.paired.ln())
+        };
+        let paired = Statistics::of(groups.iter().filter_map(logarithm));
+        Finding {
+            paired: (paired.count > 0).then(|| paired.mean.exp()),
+            ..Finding::of(ratios, bootstrap(&groups, mean_ratio), runs, agreeing)
         }
     }
 
     /// The share of runs in which the first is better than the second by this much.
-    fn share_better(&self, sweep: usize, of: [&str; 2], metric: &str, by: f64) -> Option<f64> {
-        let [ours, theirs] = of.map(|name| self.contender(name));
-        let pairs = self.pairs(sweep, ours?, theirs?, metric);
-        let gain = |(ours, theirs): &(f64, f64)| match is_lower_better(metric) {
+    fn found_share(&self, published: &Published, of: [&str; 2], wanted: f64, by: f64) -> Finding {
+        let groups = self.pairs_of(published, of[0], of[1]);
+        let gain = |(ours, theirs): &(f64, f64)| match is_lower_better(&published.metric) {
             true => theirs / ours - 1.0,
             false => ours / theirs - 1.0,
         };
         let better = |pair: &&(f64, f64)| gain(pair) > by || (by > 0.0 && gain(pair) >= by);
-        let count = pairs.iter().filter(better).count();
-        (!pairs.is_empty()).then(|| count as f64 / pairs.len() as f64)
+        let hits = |pairs: &Vec<(f64, f64)>| pairs.iter().filter(better).count();
+        let shares = groups
+            .iter()
+            .map(|pairs| hits(pairs) as f64 / pairs.len() as f64);
+        let runs = groups.iter().map(Vec::len).sum();
+        let interval = share(groups.iter().map(hits).sum(), runs);
+        Finding::of(shares.collect(), interval, runs, (wanted, 1.0))
     }
 
     /// For each pair of contenders from different groups: as claimed (0), undecided (1), the other
@@ -240,17 +296,26 @@ impl ScenarioResults {
         pairs
     }
 
-    /// For each pair with the first: equal (0) or not (2).
-    fn equal(&self, sweep: usize, names: &[String], metric: &str) -> Vec<usize> {
+    /// For each pair with the first: equal (0), undecided (1), or not equal (2).
+    fn equal(&self, published: &Published, names: &[String]) -> Vec<usize> {
         let Some((first, others)) = names.split_first() else {
             return Vec::new();
         };
-        let compared = others
+        let kind = |pairs: Vec<(f64, f64)>| {
+            let runs = pairs.len();
+            let groups = [pairs];
+            let interval = bootstrap(&groups, mean_ratio);
+            let found = Finding::of(vec![mean_ratio(&groups)], interval, runs, near(1.0));
+            match found.outcome {
+                Outcome::Confirmed => 0,
+                Outcome::Refuted => 2,
+                _ => 1,
+            }
+        };
+        let groups = others
             .iter()
-            .filter_map(|other| self.compared(sweep, other, first, metric));
-        compared
-            .map(|comparison| if close(comparison.ratio, 1.0) { 0 } else { 2 })
-            .collect()
+            .flat_map(|other| self.pairs_of(published, other, first));
+        groups.map(kind).collect()
     }
 }
 
@@ -271,12 +336,13 @@ mod tests {
 
     const METRIC: &str = "completion_s";
 
-    /// Two combinations of swept values; each contender's times in the runs of both.
+    /// Two combinations of swept values; each contender's times in the runs of both, each twice.
     fn results(times: [(&str, [[f64; 3]; 2]); 3]) -> ScenarioResults {
         let mut runs = Vec::new();
         for (contender, (_, by_sweep)) in times.iter().enumerate() {
             for (sweep, times) in by_sweep.iter().enumerate() {
-                runs.extend(times.iter().enumerate().map(|(run, time)| Run {
+                let twice = times.iter().chain(times);
+                runs.extend(twice.enumerate().map(|(run, time)| Run {
                     contender,
                     sweep,
                     point: 0,
@@ -305,14 +371,18 @@ mod tests {
         ])
     }
 
-    fn finding(at: &str, claim: Claim) -> Finding {
-        three().finding(&Published {
+    fn published(at: &str, claim: Claim) -> Published {
+        Published {
             text: String::new(),
             metric: METRIC.into(),
             at: at.into(),
             reason: String::new(),
             claim,
-        })
+        }
+    }
+
+    fn finding(at: &str, claim: Claim) -> Finding {
+        three().finding(&published(at, claim))
     }
 
     fn order(names: &[&[&str]]) -> Claim {
@@ -328,10 +398,14 @@ mod tests {
             ratio,
             or_better: false,
         };
-        let all = finding("", ratio(0.65));
+        let all = finding("", ratio(0.70));
         assert_eq!(all.outcome, Outcome::Confirmed);
         assert!((all.mean() - (0.5 + 2.0 / 2.05) / 2.0).abs() < 1e-9);
         assert!((all.paired.unwrap() - 0.7070).abs() < 1e-3, "{all:?}");
+        let (low, high) = all.interval.unwrap();
+        assert!(low <= all.mean() && all.mean() <= high && low < high);
+        // 0.738 is within 0.10 of this, but not the whole interval.
+        assert_eq!(finding("", ratio(0.64)).outcome, Outcome::Open);
         let first = finding("a.owd_ms=1", ratio(0.65));
         assert_eq!((first.outcome, first.mean()), (Outcome::Refuted, 0.5));
         assert_eq!(finding("a.owd_ms=9", ratio(1.0)).outcome, Outcome::NotRun);
@@ -359,6 +433,9 @@ mod tests {
         assert_eq!(open.outcome, Outcome::Open);
         let unknown = finding("", order(&[&["x"], &["y"]]));
         assert_eq!(unknown.outcome, Outcome::NotRun);
+        // One pair as claimed is not the order: the other one is undecided.
+        let half = finding("", order(&[&["a"], &["b"]]));
+        assert_eq!((half.pairs, half.outcome), ([1, 1, 0], Outcome::InPart));
     }
 
     #[test]
@@ -369,7 +446,17 @@ mod tests {
             share,
             by,
         };
-        assert_eq!(finding("", better(0.5, 0.2)).outcome, Outcome::Confirmed);
+        // All of six, half of twelve, and none of six runs.
+        for (at, outcome) in [
+            ("a.owd_ms=1", Outcome::Confirmed),
+            ("", Outcome::Open),
+            ("a.owd_ms=2", Outcome::Refuted),
+        ] {
+            assert_eq!(finding(at, better(0.5, 0.2)).outcome, outcome);
+        }
+        // Six of six may be luck where nine of ten are claimed.
+        let nearly = finding("a.owd_ms=1", better(0.9, 0.2));
+        assert_eq!((nearly.mean(), nearly.outcome), (1.0, Outcome::Open));
         assert_eq!(finding("a.owd_ms=1", better(0.9, 1.0)).mean(), 1.0);
         assert_eq!(finding("", better(0.9, 1.1)).mean(), 0.0);
         let equal = |names: &[&str]| Claim::Equal(names.iter().map(|n| (*n).to_owned()).collect());
@@ -385,23 +472,52 @@ mod tests {
     }
 
     #[test]
+    fn a_few_runs_decide_nothing() {
+        let mut few = three();
+        few.runs.retain(|run| run.run < MIN_RUNS - 1);
+        let value = Claim::Value {
+            contender: "a".into(),
+            value: 1.05,
+        };
+        let of = |results: &ScenarioResults| {
+            let claim = published("a.owd_ms=1", value.clone());
+            results.finding(&claim).outcome
+        };
+        assert_eq!(
+            (of(&few), of(&three())),
+            (Outcome::Open, Outcome::Confirmed)
+        );
+        // Nor does one run decide an order, however far apart its times are.
+        few.runs.retain(|run| run.run == 0);
+        let claim = published("", order(&[&["a"], &["c"]]));
+        assert_eq!(few.finding(&claim).pairs, [0, 2, 0]);
+    }
+
+    #[test]
+    fn claims_can_be_held_against_the_published_forms() {
+        let forms = vec![("b".to_owned(), "c".to_owned())];
+        let claim = published("a.owd_ms=2", order(&[&["b"], &["a"]]));
+        assert_eq!(three().finding(&claim).outcome, Outcome::Open);
+        let claim = claim.of_published(&forms).unwrap();
+        assert_eq!(claim.claim, order(&[&["c"], &["a"]]));
+        assert_eq!(three().finding(&claim).outcome, Outcome::Confirmed);
+        let other = published("", order(&[&["x"], &["a"]]));
+        assert_eq!(other.of_published(&forms), None);
+    }
+
+    #[test]
     fn a_change_is_measured_against_another_scenario() {
         let (mut fast, slow) = (three(), three());
         fast.id = "fast".into();
         for run in &mut fast.runs {
             run.metrics.values_mut().for_each(|value| *value *= 0.5);
         }
-        let published = Published {
-            text: String::new(),
-            metric: METRIC.into(),
-            at: String::new(),
-            reason: String::new(),
-            claim: Claim::Change {
-                contender: "a".into(),
-                scenario: "x".into(),
-                ratio: 0.5,
-            },
+        let change = Claim::Change {
+            contender: "a".into(),
+            scenario: "x".into(),
+            ratio: 0.5,
         };
+        let published = published("", change);
         let results = Results {
             scenarios: vec![slow, fast.clone()],
         };

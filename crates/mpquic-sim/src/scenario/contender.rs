@@ -90,7 +90,7 @@ fn read_names(
 }
 
 /// Every scheduler with every controller; their names say what differs.
-pub fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
+fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> {
     let name = |scheduler: &String, controller: &String| match (schedulers.len(), controllers.len())
     {
         (_, 1) => scheduler.clone(),
@@ -105,6 +105,50 @@ pub fn combine(schedulers: &[String], controllers: &[String]) -> Vec<Contender> 
         }
     }
     contenders
+}
+
+/// These contenders with every one of these controllers instead of their own. What differed in the
+/// controller alone becomes one.
+pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec<Contender> {
+    let mut bases: Vec<Contender> = Vec::new();
+    for contender in contenders {
+        let Contender {
+            name,
+            scheduler,
+            controller,
+            ..
+        } = contender;
+        let named_by_controller =
+            name == controller || *name == format!("{scheduler}+{controller}");
+        let base = Contender {
+            name: if named_by_controller { scheduler } else { name }.clone(),
+            controller: String::new(),
+            ..contender.clone()
+        };
+        let same = |other: &Contender| {
+            Contender {
+                name: base.name.clone(),
+                ..other.clone()
+            } == base
+        };
+        if !bases.iter().any(same) {
+            bases.push(base);
+        }
+    }
+    let name = |base: &Contender, controller: &String| match (bases.len(), controllers.len()) {
+        (_, 1) => base.name.clone(),
+        (1, _) => controller.clone(),
+        _ => format!("{}+{controller}", base.name),
+    };
+    let each = |base: &Contender| {
+        let base = base.clone();
+        controllers.iter().map(move |controller| Contender {
+            name: name(&base, controller),
+            controller: controller.clone(),
+            ..base.clone()
+        })
+    };
+    bases.iter().flat_map(each).collect()
 }
 
 /// Reads `schedulers`, `controllers` and the list of `[[contender]]`.

@@ -18,7 +18,7 @@ mod reader;
 mod tests;
 mod workload;
 
-pub use contender::{Competitor, Contender, CrossTraffic, UsedPaths, combine};
+pub use contender::{Competitor, Contender, CrossTraffic, UsedPaths, with_controllers};
 pub use library::{BuiltIn, built_in};
 pub(crate) use links::take_over;
 pub use links::{LinkPair, LinkSpec};

@@ -54,6 +54,10 @@ pub struct Scenario {
     pub transport: Transport,
     /// The published claims about the experiment.
     pub published: Vec<Published>,
+    /// Contenders and those that follow the code which the publication measured in their place.
+    pub as_published: Vec<(String, String)>,
+    /// The scenario with the same claims of which this is another reading; empty if there is none.
+    pub variant_of: String,
     /// Numbers that differ between runs.
     pub parameters: Vec<Parameter>,
     /// The schedulers and controllers that the scenario may name.
@@ -102,6 +106,12 @@ pub struct Transport {
     pub send_buffer: Option<u64>,
     /// Longest delay of acknowledgements.
     pub max_ack_delay: Duration,
+    /// Receivers acknowledge every so many packets at once.
+    pub ack_every: u64,
+    /// A packet counts as lost when one sent so many packets later was acknowledged,
+    pub packet_threshold: u64,
+    /// and when it is overdue by so many round trips.
+    pub time_threshold: f64,
     /// Whether packets are paced.
     pub pacing: bool,
     /// Acknowledgements travel on another path if that is much shorter.
@@ -117,6 +127,9 @@ impl Default for Transport {
             receive_window: None,
             send_buffer: None,
             max_ack_delay: Duration::from_millis(25),
+            ack_every: 2,
+            packet_threshold: 3,
+            time_threshold: 9.0 / 8.0,
             pacing: true,
             ack_on_fastest_path: true,
             show_queues: false,
@@ -135,7 +148,8 @@ pub enum Draw {
 }
 
 impl Scenario {
-    /// Compares these contenders instead of the scenario's own.
+    /// Compares these contenders instead of the scenario's own, and forgets published forms that are not
+    /// among them.
     pub fn set_contenders(&mut self, contenders: Vec<Contender>) {
         if !contenders
             .iter()
@@ -143,6 +157,8 @@ impl Scenario {
         {
             self.baseline = default_baseline(&contenders);
         }
+        let takes_part = |name: &String| contenders.iter().any(|contender| contender.name == *name);
+        self.as_published.retain(|(_, form)| takes_part(form));
         self.contenders = contenders;
     }
 }

@@ -6,7 +6,7 @@ use super::contender::{Contender, read_competitors, read_contenders, read_cross_
 use super::links::LinkPair;
 use super::model::{Draw, PathSpec, Scenario, SharedLink, Swap, Transport, default_baseline};
 use super::number::{Limits, Source};
-use super::published::read_published;
+use super::published::{read_forms, read_published};
 use super::reader::{Item, Result, Table, Text};
 use super::workload::{Kind, Workload, read_pages};
 use crate::policies::Policies;
@@ -70,6 +70,8 @@ impl Scenario {
             cross_traffic: read_cross_traffic(&root, &names)?,
             transport: read_transport(&root)?,
             published: read_published(&root, &contenders)?,
+            as_published: read_forms(&root, &contenders)?,
+            variant_of: text_of("variant_of")?,
             links,
             paths,
             contenders,
@@ -259,6 +261,15 @@ fn read_transport(root: &Table<'_>) -> Result<Transport> {
     }
     if let Some(item) = table.optional("max_ack_delay_ms") {
         transport.max_ack_delay = item.duration(Limits::new(0.0, 1000.0, "ms"), 1e-3)?;
+    }
+    if let Some(item) = table.optional("ack_every") {
+        transport.ack_every = item.integer(1, 1000)?;
+    }
+    if let Some(item) = table.optional("packet_threshold") {
+        transport.packet_threshold = item.integer(3, 1 << 20)?;
+    }
+    if let Some(item) = table.optional("time_threshold") {
+        transport.time_threshold = item.fixed(Limits::new(1.0, 16.0, "round trips"))?;
     }
     if let Some(item) = table.optional("ack_on_fastest_path") {
         transport.ack_on_fastest_path = item.boolean()?;

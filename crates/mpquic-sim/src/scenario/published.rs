@@ -73,6 +73,83 @@ pub enum Claim {
     },
 }
 
+impl Published {
+    /// The same result, claimed of what the publication compared: contenders are replaced by those
+    /// that follow its code ([`Scenario::as_published`](super::Scenario::as_published)). `None` if
+    /// it names none of them.
+    pub fn of_published(&self, forms: &[(String, String)]) -> Option<Self> {
+        let claim = self.claim.renamed(|name| {
+            let form = forms.iter().find(|(ours, _)| ours == name);
+            form.map_or(name, |(_, published)| published).to_owned()
+        });
+        (claim != self.claim).then(|| Self {
+            claim,
+            ..self.clone()
+        })
+    }
+}
+
+impl Claim {
+    /// The contenders that it names.
+    pub fn contenders(&self) -> Vec<&str> {
+        match self {
+            Self::Words => Vec::new(),
+            Self::Value { contender, .. } | Self::Change { contender, .. } => vec![contender],
+            Self::Ratio {
+                contender, against, ..
+            }
+            | Self::Better {
+                contender, against, ..
+            } => vec![contender, against],
+            Self::Order(groups) => groups.iter().flatten().map(String::as_str).collect(),
+            Self::Equal(names) => names.iter().map(String::as_str).collect(),
+        }
+    }
+
+    fn renamed(&self, name: impl Fn(&str) -> String) -> Self {
+        let all = |names: &[String]| names.iter().map(|n| name(n)).collect::<Vec<_>>();
+        let mut claim = self.clone();
+        match &mut claim {
+            Self::Words => {}
+            Self::Value { contender, .. } | Self::Change { contender, .. } => {
+                *contender = name(contender);
+            }
+            Self::Ratio {
+                contender, against, ..
+            }
+            | Self::Better {
+                contender, against, ..
+            } => {
+                *contender = name(contender);
+                *against = name(against);
+            }
+            Self::Order(groups) => groups.iter_mut().for_each(|group| *group = all(group)),
+            Self::Equal(names) => *names = all(names),
+        }
+        claim
+    }
+}
+
+/// Reads `as_published`: pairs of contenders.
+pub(super) fn read_forms(
+    root: &Table<'_>,
+    contenders: &[Contender],
+) -> Result<Vec<(String, String)>> {
+    let Some(item) = root.optional("as_published") else {
+        return Ok(Vec::new());
+    };
+    let pair = |item: &Item<'_>| -> Result<(String, String)> {
+        match item.items()?.as_slice() {
+            [ours, published] => Ok((
+                contender(ours, contenders)?,
+                contender(published, contenders)?,
+            )),
+            _ => Err(item.error("two contenders are needed: ours and the published form of it")),
+        }
+    };
+    item.items()?.iter().map(pair).collect()
+}
+
 /// Reads a field that names a contender.
 fn contender(item: &Item<'_>, contenders: &[Contender]) -> Result<String> {
     let names: Vec<_> = contenders.iter().map(|c| (c.name.as_str(), ())).collect();

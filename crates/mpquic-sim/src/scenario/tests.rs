@@ -217,6 +217,53 @@ fn an_unknown_scheduler_is_answered_with_all_there_are() {
 }
 
 #[test]
+fn published_forms_are_contenders() {
+    let wrong = message(&file("as_published = [[\"lrf\", \"lrf-ns3\"]]"));
+    assert!(
+        wrong.starts_with("lab/x.toml:3: as_published: \"lrf-ns3\""),
+        "{wrong}"
+    );
+    let wrong = message(&file("as_published = [[\"lrf\"]]"));
+    assert!(
+        wrong.contains("two contenders") && wrong.contains("published form"),
+        "{wrong}"
+    );
+}
+
+#[test]
+fn other_controllers_leave_contenders_what_they_are() {
+    let text = file(
+        "as_published = [[\"lrf\", \"slow\"]]\n\
+         [[contender]]\nname = \"slow\"\nscheduler = \"lrf-ns3\"\ncontroller = \"olia\"\n\
+         [[contender]]\nname = \"one\"\nscheduler = \"lrf\"\npaths = \"lowest-delay\"\n\
+         [[contender]]\nname = \"other\"\nscheduler = \"lrf\"\ncontroller = \"newreno\"\n",
+    );
+    let mut scenario = Scenario::parse("x.toml", &text).unwrap();
+    let forms = [("lrf".to_owned(), "slow".to_owned())];
+    assert_eq!(scenario.as_published, forms);
+    let names = |contenders: &[Contender]| -> Vec<String> {
+        contenders.iter().map(|one| one.name.clone()).collect()
+    };
+    let cubic = with_controllers(&scenario.contenders, &["cubic".to_owned()]);
+    // `other` differed from `lrf` in its controller alone.
+    assert_eq!(names(&cubic), ["lrf", "slow", "one"]);
+    assert!(cubic.iter().all(|one| one.controller == "cubic"));
+    assert_eq!(cubic[2].paths, UsedPaths::LowestDelay);
+    assert_eq!(cubic[1].scheduler, "lrf-ns3");
+    let both = ["cubic".to_owned(), "bbr".to_owned()];
+    let two = with_controllers(&cubic[..2], &both);
+    assert_eq!(
+        names(&two),
+        ["lrf+cubic", "lrf+bbr", "slow+cubic", "slow+bbr"]
+    );
+    assert_eq!(names(&with_controllers(&two[..2], &both)), both);
+    scenario.set_contenders(cubic);
+    assert_eq!(scenario.as_published, forms);
+    scenario.set_contenders(two[..1].to_vec());
+    assert_eq!(scenario.as_published, []);
+}
+
+#[test]
 fn directions_and_later_values_override() {
     let text = file("")
         + "loss_pct = 2\n\
