@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use crate::auto::Auto;
 use crate::backup_only::BackupOnly;
-use crate::baselines::{Ns3, Ns3Rule};
+use crate::baselines::{Ns3, Ns3Rule, SocketRule, Sockets};
 use crate::blest::{Blest, BlestForm};
 use crate::daps::Daps;
 use crate::dems::Dems;
@@ -280,6 +280,24 @@ static PUBLISHED: &[SchedulerInfo] = &[
         description: "a published baseline: ECF of two paths, one path per acknowledgement",
         source: NS3,
         make: || Box::new(Ns3::new(Ns3Rule::Ecf)),
+    },
+    SchedulerInfo {
+        name: "lrf-sockets",
+        description: "a published baseline: lowest RTT, packets handed to independent TCP sockets",
+        source: QAWARE,
+        make: || Box::new(Sockets::new(SocketRule::LowestRtt)),
+    },
+    SchedulerInfo {
+        name: "ecf-sockets",
+        description: "a published baseline: ECF, packets handed to independent TCP sockets",
+        source: QAWARE,
+        make: || Box::new(Sockets::new(SocketRule::Ecf)),
+    },
+    SchedulerInfo {
+        name: "qaware-sockets",
+        description: "as simulated: QAware, packets handed to independent TCP sockets",
+        source: QAWARE,
+        make: || Box::new(Sockets::new(SocketRule::QAware)),
     },
 ];
 

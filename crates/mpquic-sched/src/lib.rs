@@ -37,7 +37,8 @@
 //!
 //! | name | type | follows |
 //! |---|---|---|
-//! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3` | [`Ns3`] | one path per acknowledgement |
+//! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3` | [`Ns3`] | the ns-3 module: one path per acknowledgement |
+//! | `lrf-sockets`, `ecf-sockets`, `qaware-sockets` | [`Sockets`] | QAware's simulation: independent TCP connections |
 //!
 //! Any of them can be wrapped in [`Reinjecting`], which sends bytes again on a better path before
 //! they are lost: by name, as in `blest+deadline` or `lrf+opportunistic+after-schedule` (see
@@ -88,7 +89,7 @@ mod weighted_round_robin;
 
 pub use auto::{Auto, AutoConfig};
 pub use backup_only::BackupOnly;
-pub use baselines::{Ns3, Ns3Rule};
+pub use baselines::{Ns3, Ns3Rule, SocketRule, Sockets};
 pub use blest::{Blest, BlestForm};
 pub use catalog::{SchedulerInfo, UnknownScheduler, by_name, default, list, published};
 pub use daps::Daps;

@@ -2,15 +2,9 @@
 
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{
-    carriers, fastest_sendable, is_measured, is_outside_streams, lowest_rtt, payload, seconds,
-    wait_for,
-};
+use crate::choice::{carriers, fastest_sendable, is_outside_streams, seconds};
 use crate::plain_cases::PlainCases;
 use crate::reservations::{Reservations, Run};
-
-/// The most datagrams that one decision assigns to paths; the next decision continues.
-const MAX_PIECES: usize = 1024;
 
 /// Assigns every packet to the path on which it arrives first, counting the packets that wait for
 /// that path already, even if its window is full. A slow path with room then sends data from
@@ -38,40 +32,23 @@ fn arrival(path: &PathView, queued: u64) -> f64 {
     (wait + 0.5) * seconds(path.rtt.smoothed)
 }
 
-/// Assigns data, each piece to the path with the least `time`, until a path that can send has
-/// some; then sends it. Otherwise waits for a path that has some.
+/// Assigns data, each piece to the path with the least `time`, and sends it or waits.
 pub(crate) fn dispatch(
     reservations: &mut Reservations,
     view: &View<'_>,
     mut time: impl FnMut(&PathView, u64, &Run) -> f64,
 ) -> Option<Decision> {
-    let can_send = |path: &&PathView| path.can_send() && is_measured(path);
-    let ready = view.paths.iter().filter(can_send);
-    let mut next = lowest_rtt(ready.filter(|path| reservations.queued(path.id) > 0));
-    for _ in 0..MAX_PIECES {
-        if next.is_some() {
-            break;
-        }
-        let piece = carriers(view).map(payload).min()?;
-        let Some(piece) = reservations.unassigned(view, piece) else {
-            break;
-        };
+    reservations.dispatch(view, |reservations, piece| {
         let times = carriers(view).map(|path| {
             let queued = reservations.queued(path.id);
-            (path, time(path, queued, &piece))
+            (path, time(path, queued, piece))
         });
-        let (path, _) = times.min_by(|(a, first), (b, second)| {
+        let first = times.min_by(|(a, first), (b, second)| {
             let order = first.total_cmp(second);
             order.then_with(|| (a.rtt.smoothed, a.id).cmp(&(b.rtt.smoothed, b.id)))
-        })?;
-        reservations.assign(path.id, piece);
-        next = Some(path).filter(can_send);
-    }
-    if let Some(path) = next {
-        return reservations.send(path);
-    }
-    let waiting = carriers(view).filter(|path| reservations.queued(path.id) > 0);
-    lowest_rtt(waiting.filter(|path| wait_for(path).is_some())).and_then(wait_for)
+        });
+        first.map(|(path, _)| path.id)
+    })
 }
 
 impl Scheduler for Otias {

@@ -1,15 +1,10 @@
 //! Peekaboo: learning when to wait.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use mpquic_core::sched::{
-    DataSelection, Decision, Needs, PacketInfo, PathView, Scheduler, SchedulerEvent, View,
-};
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{
-    carriers, fast_and_chosen, lowest_rtt, seconds, send_batch, uniform, wait_for,
-};
+use crate::choice::{fast_and_chosen, seconds, send_batch, uniform, wait_for};
 use crate::plain_cases::PlainCases;
 
 /// Dimensions of a context.
@@ -20,8 +15,10 @@ const CURIOSITY: f64 = 0.75;
 const KEEP_WAITING: f64 = 0.7;
 /// Probability of following a decision to send.
 const KEEP_SENDING: f64 = 0.9;
-/// How many decisions without a reward are remembered.
-const MAX_PENDING: usize = 256;
+/// How many decisions are watched at a time; further ones teach nothing.
+const MAX_WATCHED: usize = 32;
+/// What bytes count for that are acknowledged in the first, second and third period after a decision.
+const DISCOUNTS: [f64; 3] = [0.9, 0.7, 0.5];
 
 type Context = [f64; DIMENSIONS];
 
@@ -35,21 +32,24 @@ type Context = [f64; DIMENSIONS];
 /// uncertainty; decisions kept with probability 0.7 (wait) and 0.9 (send), which the paper derives
 /// from its environments.
 ///
+/// The reward of a decision is the goodput that follows it: bytes acknowledged on all paths, with less
+/// weight the later they are, divided by what both windows could deliver in the same time. A period
+/// is the longer of two fast and one slow round trip. This follows the port in the ns-3 module of Shu
+/// et al.; how the paper itself defines reward and discount we could not read.
+///
 /// Differences from the ports: the model is solved with the inverse (one port multiplies instead);
-/// contexts and rewards are scaled to about 1, where a port mixes bytes and nanoseconds. The reward
-/// of a decision is the fast path's RTT divided by the time until the packet it led to was
-/// acknowledged, at most 1; nothing for a lost packet. Once waiting, it waits until the fast path
-/// opens. Costs O(d^2) per decision and reward, d = 6.
+/// contexts and rewards are scaled to about 1, where a port mixes bytes and nanoseconds; discounts
+/// count by period, not by acknowledgement. Once waiting, it waits until the fast path opens. Costs
+/// O(d^2) per decision and reward, d = 6.
 #[derive(Debug)]
 pub struct Peekaboo {
     cases: PlainCases,
     wait: Arm,
     send: Arm,
-    /// A decision to wait whose reward the next packet on the fast path will show.
-    waiting: Option<(Context, Instant)>,
-    /// By tag.
-    pending: VecDeque<Pending>,
-    last_tag: u64,
+    /// It waits for the fast path.
+    waiting: bool,
+    /// The oldest first.
+    watched: Vec<Watched>,
 }
 
 /// A linear model of the reward of one answer.
@@ -59,12 +59,39 @@ struct Arm {
     rewards: Context,
 }
 
+/// A decision whose reward is not known yet.
 #[derive(Debug, Clone, Copy)]
-struct Pending {
-    tag: u64,
+struct Watched {
     waited: bool,
     context: Context,
     decided_at: Instant,
+    period: Duration,
+    /// Bytes acknowledged since, discounted.
+    acked: f64,
+    /// What that can be at most.
+    possible: f64,
+}
+
+impl Watched {
+    fn new(waited: bool, context: Context, now: Instant, fast: &PathView, slow: &PathView) -> Self {
+        let period = (2 * fast.rtt.smoothed).max(slow.rtt.smoothed);
+        let rate = |path: &PathView| path.window as f64 / seconds(path.rtt.smoothed);
+        let per_period = (rate(fast) + rate(slow)) * seconds(period);
+        Self {
+            waited,
+            context,
+            decided_at: now,
+            period,
+            acked: 0.0,
+            possible: (per_period * DISCOUNTS.iter().sum::<f64>()).max(1.0),
+        }
+    }
+
+    /// The period that is running, from 0.
+    fn current(&self, now: Instant) -> usize {
+        let elapsed = now.saturating_duration_since(self.decided_at);
+        (elapsed.as_nanos() / self.period.as_nanos().max(1)) as usize
+    }
 }
 
 fn dot(a: &Context, b: &Context) -> f64 {
@@ -124,49 +151,32 @@ fn context(view: &View<'_>, fast: &PathView, slow: &PathView) -> Context {
 }
 
 impl Peekaboo {
-    /// Sends one packet on `path` and remembers for which decision it will show the reward.
-    fn send_for(
-        &mut self,
-        path: &PathView,
-        waited: bool,
-        context: Context,
-        decided_at: Instant,
-    ) -> Decision {
-        self.last_tag += 1;
-        if self.pending.len() >= MAX_PENDING {
-            self.pending.pop_front();
-        }
-        self.pending.push_back(Pending {
-            tag: self.last_tag,
-            waited,
-            context,
-            decided_at,
+    /// Learns from the decisions whose time is over.
+    fn settle(&mut self, now: Instant) {
+        let (wait, send) = (&mut self.wait, &mut self.send);
+        self.watched.retain(|watched| {
+            let is_over = watched.current(now) >= DISCOUNTS.len();
+            if is_over {
+                let arm = if watched.waited {
+                    &mut *wait
+                } else {
+                    &mut *send
+                };
+                arm.learn(
+                    &watched.context,
+                    (watched.acked / watched.possible).min(1.0),
+                );
+            }
+            !is_over
         });
-        Decision::Send {
-            path: path.id,
-            data: DataSelection::Next,
-            max_bytes: 0,
-            tag: self.last_tag,
-        }
     }
 
-    fn on_fate(&mut self, packet: &PacketInfo, view: &View<'_>, acked: bool) {
-        let position = self.pending.binary_search_by_key(&packet.tag, |p| p.tag);
-        let Some(pending) = position.ok().and_then(|index| self.pending.remove(index)) else {
-            return;
-        };
-        let fastest = lowest_rtt(carriers(view)).map(|path| path.rtt.smoothed);
-        let took = view.now.saturating_duration_since(pending.decided_at);
-        let reward = match fastest.filter(|_| acked) {
-            Some(rtt) => (seconds(rtt) / seconds(took.max(Duration::from_micros(1)))).min(1.0),
-            None => 0.0,
-        };
-        let arm = if pending.waited {
-            &mut self.wait
-        } else {
-            &mut self.send
-        };
-        arm.learn(&pending.context, reward);
+    fn on_acked(&mut self, bytes: u64, now: Instant) {
+        self.settle(now);
+        for watched in &mut self.watched {
+            let discount = DISCOUNTS.get(watched.current(now));
+            watched.acked += discount.copied().unwrap_or(0.0) * bytes as f64;
+        }
     }
 
     /// True if the answer is to wait.
@@ -183,9 +193,8 @@ impl Default for Peekaboo {
             cases: PlainCases::default(),
             wait: Arm::new(),
             send: Arm::new(),
-            waiting: None,
-            pending: VecDeque::with_capacity(MAX_PENDING),
-            last_tag: 0,
+            waiting: false,
+            watched: Vec::with_capacity(MAX_WATCHED),
         }
     }
 }
@@ -199,33 +208,35 @@ impl Scheduler for Peekaboo {
             return Decision::Blocked;
         };
         if fast.id == chosen.id {
-            return match self.waiting.take() {
-                Some((context, decided_at)) => self.send_for(fast, true, context, decided_at),
-                None => send_batch(fast),
-            };
+            self.waiting = false;
+            return send_batch(fast);
         }
         let Some(wait) = wait_for(fast) else {
             return Decision::send(chosen.id);
         };
-        if self.waiting.is_some() {
+        if self.waiting {
             return wait;
         }
+        self.settle(view.now);
         let context = context(view, fast, chosen);
-        if self.decides_to_wait(&context, view.random) {
-            self.waiting = Some((context, view.now));
-            return wait;
+        self.waiting = self.decides_to_wait(&context, view.random);
+        if self.watched.len() < MAX_WATCHED {
+            let watched = Watched::new(self.waiting, context, view.now, fast, chosen);
+            self.watched.push(watched);
         }
-        self.send_for(chosen, false, context, view.now)
+        match self.waiting {
+            true => wait,
+            false => Decision::send(chosen.id),
+        }
     }
 
     fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
         self.cases.on_event(event);
         match event {
-            SchedulerEvent::Acked(packet, _) => self.on_fate(packet, view, true),
-            SchedulerEvent::Lost(packet) => self.on_fate(packet, view, false),
+            SchedulerEvent::Acked(packet, _) => self.on_acked(packet.bytes, view.now),
             // Another path may be the fast one after these events.
             SchedulerEvent::PathRemoved(_) | SchedulerEvent::PathSuspect(_) => {
-                self.waiting = None;
+                self.waiting = false;
             }
             _ => {}
         }
@@ -271,37 +282,57 @@ mod tests {
         Scene::new(vec![full(path(0, 10)), path(1, 100)])
     }
 
-    /// Lets the slow path be this good a choice and returns how often it is then used.
-    fn learn(acked_after: Duration) -> usize {
-        let mut peekaboo = Peekaboo::default();
-        let mut used = 0;
+    /// Lets this many bytes be acknowledged in the time after each decision, by whether it was to wait,
+    /// and returns how often the slow path is used once it has learned.
+    fn learn(after_sending: u64, after_waiting: u64) -> usize {
+        let (mut peekaboo, mut used) = (Peekaboo::default(), 0);
+        let mut now = scene().now;
         for count in 0..400 {
             let mut scene = scene();
+            scene.now = now;
             scene.random = u64::wrapping_mul(count, 0x9e37_79b9_7f4a_7c15);
-            let mut decision = peekaboo.select(&scene.view());
-            let slow = chosen(&decision) == Some(1);
+            let slow = chosen(&peekaboo.select(&scene.view())) == Some(1);
             used += usize::from(slow && count >= 200);
-            let mut after = acked_after;
-            if !slow {
-                // The fast path opens and its packet is acknowledged a little later.
-                scene.paths[0] = path(0, 10);
-                decision = peekaboo.select(&scene.view());
-                after = Duration::from_millis(20);
-            }
-            let Decision::Send { path, tag, .. } = decision else {
-                panic!("{decision:?}");
-            };
-            scene.now += after;
-            let acked = SchedulerEvent::Acked(packet(path, tag), None);
-            peekaboo.on_event(&acked, &scene.view());
+            scene.now += Duration::from_millis(50);
+            let mut acked = packet(PathId(0), 0);
+            acked.bytes = if slow { after_sending } else { after_waiting };
+            peekaboo.on_event(&SchedulerEvent::Acked(acked, None), &scene.view());
+            // The fast path opens, and the next decision comes when this one's time is over.
+            scene.paths[0] = path(0, 10);
+            peekaboo.select(&scene.view());
+            now = scene.now + Duration::from_millis(300);
         }
         used
     }
 
     #[test]
     fn it_learns_whether_to_wait() {
-        assert!(learn(Duration::from_millis(12)) > 150);
-        assert!(learn(Duration::from_millis(200)) < 90);
+        assert!(learn(60_000, 30_000) > 150);
+        assert!(learn(30_000, 60_000) < 90);
+    }
+
+    #[test]
+    fn the_reward_is_the_discounted_goodput_of_all_paths() {
+        // Two fast round trips are 20 ms, one slow 100 ms: periods of 100 ms.
+        let scene = scene();
+        let [fast, slow] = [&scene.paths[0], &scene.paths[1]];
+        let mut peekaboo = Peekaboo::default();
+        let context = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0];
+        let watched = Watched::new(true, context, scene.now, fast, slow);
+        // 12,000 bytes every 10 ms and 12,000 every 100 ms, over periods that count 0.9, 0.7, 0.5.
+        assert!((watched.possible - 132_000.0 * 2.1).abs() < 1e-6);
+        peekaboo.watched.push(watched);
+        for (after, bytes) in [(0, 10_000), (99, 20_000), (100, 40_000), (299, 2_000)] {
+            peekaboo.on_acked(bytes, scene.now + Duration::from_millis(after));
+        }
+        assert_eq!(peekaboo.wait.rewards[5], 0.0);
+        peekaboo.on_acked(5_000, scene.now + Duration::from_millis(300));
+        let expected = (0.9 * 30_000.0 + 0.7 * 40_000.0 + 0.5 * 2_000.0) / (132_000.0 * 2.1);
+        assert!((peekaboo.wait.rewards[5] - expected).abs() < 1e-9);
+        assert_eq!(
+            (peekaboo.send.rewards, peekaboo.watched.len()),
+            ([0.0; 6], 0)
+        );
     }
 
     #[test]
@@ -316,14 +347,6 @@ mod tests {
         scene.random = 0;
         assert_eq!(peekaboo.select(&scene.view()), wait);
         scene.paths[0] = path(0, 10);
-        assert!(matches!(
-            peekaboo.select(&scene.view()),
-            Decision::Send {
-                path: PathId(0),
-                tag: 1,
-                ..
-            }
-        ));
         assert_eq!(peekaboo.select(&scene.view()), send_batch(&scene.paths[0]));
     }
 }

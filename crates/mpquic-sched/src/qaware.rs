@@ -60,7 +60,8 @@ impl QAware {
         }
     }
 
-    fn look_at_queues(&mut self, view: &View<'_>) {
+    /// Takes account of how long packets wait in the queues, now and then.
+    pub(crate) fn look_at_queues(&mut self, view: &View<'_>) {
         let known = view.paths.iter().any(|path| path.local_queue.is_some());
         for path in view.paths {
             if known && path.local_queue.is_none() && !self.warned {
@@ -76,6 +77,19 @@ impl QAware {
                 queue.wait = KEEP * queue.wait + (1.0 - KEEP) * drain_time(path, 0);
             }
         }
+    }
+
+    /// The path on which a packet sent now would be acknowledged first.
+    pub(crate) fn first<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a PathView>,
+    ) -> Option<&'a PathView> {
+        let times = paths.map(|path| (self.time(path), path));
+        let first = times.min_by(|(time_a, a), (time_b, b)| {
+            let order = time_a.total_cmp(time_b);
+            order.then_with(|| (a.rtt.smoothed, a.id).cmp(&(b.rtt.smoothed, b.id)))
+        });
+        first.map(|(_, path)| path)
     }
 
     /// Seconds until a packet sent now would be acknowledged.
@@ -114,18 +128,11 @@ impl Scheduler for QAware {
         }
         self.look_at_queues(view);
         let measured = view.sendable().filter(|path| is_measured(path));
-        let first =
-            measured
-                .map(|path| (self.time(path), path))
-                .min_by(|(time_a, a), (time_b, b)| {
-                    let order = time_a.total_cmp(time_b);
-                    order.then_with(|| (a.rtt.smoothed, a.id).cmp(&(b.rtt.smoothed, b.id)))
-                });
-        match first {
+        match self.first(measured) {
             None => Decision::Blocked,
             // Only one packet where the queue is known, because every packet makes it longer.
-            Some((_, path)) if path.local_queue.is_some() => Decision::send(path.id),
-            Some((_, path)) => send_batch(path),
+            Some(path) if path.local_queue.is_some() => Decision::send(path.id),
+            Some(path) => send_batch(path),
         }
     }
 

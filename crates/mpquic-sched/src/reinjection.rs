@@ -22,9 +22,10 @@ pub struct ReinjectionPolicies {
     /// four datagrams or with more than four times the RTT (opportunistic retransmission of
     /// Multipath TCP).
     pub opportunistic: bool,
-    /// Together with `opportunistic`: the path that held the oldest bytes shows the scheduler half
-    /// its window, growing again by a datagram per round trip. Congestion control itself is left
-    /// alone.
+    /// Together with `opportunistic`, and whatever the ratio of the RTTs: if another path that can send
+    /// has a lower RTT, the path that holds the oldest bytes shows the scheduler half its window, at
+    /// most once per round trip and not while it recovers from a loss. It grows again by a datagram
+    /// per round trip. Congestion control itself is left alone.
     pub penalise: bool,
     /// Bytes are older than 1.1 times the lowest RTT, at least 20 ms and at most 500 ms (xquic).
     pub deadline: bool,
@@ -134,18 +135,22 @@ impl Reinjecting {
         self.repeats.repeat(range.path, range, target)
     }
 
-    /// The oldest bytes of all, if flow control waits for them on a bad path.
+    /// The oldest bytes of all, if flow control waits for them on a bad path. The path is penalised
+    /// even if they are not worth repeating.
     fn opportunistic(&mut self, view: &View<'_>) -> Option<Decision> {
         let blocked = view.queue.flow_credit == 0 && view.queue.unsent > 0;
         let range = view.unacked().first().filter(|_| blocked)?;
         let (target, holder) = (best_other(view, range.path)?, view.path(range.path)?);
+        if self.policies.penalise
+            && !holder.in_recovery
+            && target.rtt.smoothed < holder.rtt.smoothed
+        {
+            self.penalise(view.now, holder);
+        }
         let bad = holder.window <= 4 * u64::from(holder.mtu)
             || 4 * target.rtt.smoothed < holder.rtt.smoothed;
         if !bad || !self.repeats.is_due(range.path, range) {
             return None;
-        }
-        if self.policies.penalise && holder.rtt.smoothed > target.rtt.smoothed {
-            self.penalise(view.now, holder);
         }
         Some(self.repeat(range, target.id))
     }

@@ -3,10 +3,12 @@
 use mpquic_core::sched::{DataSelection, Decision, PathView, StreamView, View};
 use mpquic_core::{PathId, PathMap, StreamId};
 
-use crate::choice::find_stream;
+use crate::choice::{carriers, find_stream, is_measured, lowest_rtt, payload, wait_for};
 
 /// The most separate runs of bytes; nothing is reserved beyond that.
 const MAX_RUNS: usize = 256;
+/// The most pieces that one decision assigns to paths; the next decision continues.
+const MAX_PIECES: usize = 1024;
 /// Fewer bytes than this do not get a datagram of their own while others follow.
 const FRAGMENT: u64 = 600;
 
@@ -231,6 +233,37 @@ impl Reservations {
         for run in &mut self.runs {
             run.path = None;
         }
+    }
+
+    /// Assigns data, each piece to the path that `pick` names, until a path that can send has some;
+    /// then sends it. Otherwise waits for a path that has some.
+    pub(crate) fn dispatch(
+        &mut self,
+        view: &View<'_>,
+        mut pick: impl FnMut(&Self, &Run) -> Option<PathId>,
+    ) -> Option<Decision> {
+        let can_send = |path: &&PathView| path.can_send() && is_measured(path);
+        let ready = view.paths.iter().filter(can_send);
+        let mut next = lowest_rtt(ready.filter(|path| self.queued(path.id) > 0));
+        for _ in 0..MAX_PIECES {
+            if next.is_some() {
+                break;
+            }
+            let piece = carriers(view).map(payload).min()?;
+            let Some(piece) = self.unassigned(view, piece) else {
+                break;
+            };
+            let Some(path) = pick(self, &piece) else {
+                break;
+            };
+            self.assign(path, piece);
+            next = view.path(path).filter(can_send);
+        }
+        if let Some(path) = next {
+            return self.send(path);
+        }
+        let waiting = carriers(view).filter(|path| self.queued(path.id) > 0);
+        lowest_rtt(waiting.filter(|path| wait_for(path).is_some())).and_then(wait_for)
     }
 
     /// Sends the first bytes that were assigned to a path.

@@ -4,5 +4,7 @@
 //! Their rules follow published code, which was read and not copied. They are slow on purpose.
 
 mod ns3;
+mod sockets;
 
 pub use ns3::{Ns3, Ns3Rule};
+pub use sockets::{SocketRule, Sockets};

@@ -114,6 +114,25 @@ fn a_penalised_path_looks_smaller_until_it_has_grown_again() {
 }
 
 #[test]
+fn a_path_of_twice_the_round_trip_is_penalised_but_not_relieved() {
+    let mut scene = Scene::new(vec![path(0, 40), path(1, 80)]);
+    scene.unacked = vec![unacked(&scene, 1, 0..1200, 30)];
+    scene.queue.idle = true;
+    scene.queue.flow_credit = 0;
+    let mut layer = layer(&["penalise"]);
+    scene.paths[1].in_recovery = true;
+    assert_eq!(layer.select(&scene.view()), Decision::Blocked);
+    assert_eq!(layer.penalties.len(), 0);
+    scene.paths[1].in_recovery = false;
+    assert_eq!(layer.select(&scene.view()), Decision::Blocked);
+    assert_eq!(layer.penalties.get(PathId(1)).unwrap().window, 6_000);
+    // The faster path is never the one to blame.
+    scene.unacked = vec![unacked(&scene, 0, 0..1200, 30)];
+    layer.select(&scene.view());
+    assert_eq!(layer.penalties.len(), 1);
+}
+
+#[test]
 fn the_scheduler_inside_does_not_hear_of_copies() {
     #[derive(Debug, Default)]
     struct Listener(u32);

@@ -1,0 +1,179 @@
+//! Packets handed to independent TCP connections.
+
+use mpquic_core::PathId;
+use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
+
+use crate::choice::{backlog, carriers, fastest_sendable, is_outside_streams, lowest_rtt};
+use crate::ecf::{self, EcfForm};
+use crate::plain_cases::PlainCases;
+use crate::qaware::{QAware, QAwareForm};
+use crate::reservations::Reservations;
+
+/// The send buffer of a TCP socket of ns-3, bytes.
+const SOCKET_BUFFER: u64 = 131_072;
+
+/// How [`Sockets`] chooses one of the paths whose sockets have room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SocketRule {
+    /// The one with the lowest smoothed RTT.
+    LowestRtt,
+    /// The same; ECF decides whether to wait for a fast path whose socket is full.
+    Ecf,
+    /// QAware's, as printed.
+    QAware,
+}
+
+/// Gives every packet to the socket of one path, whatever its congestion window is, as long as its
+/// send buffer of 128 KiB has room. What was given to a path stays with it.
+///
+/// Source: the simulation of Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A Cross-Layer Approach
+/// to MPTCP Scheduling", IFIP Networking 2018, whose "scheduler assigns packets over independent TCP
+/// streams" (footnote 5). Its code is not public: the size is the default of ns-3, and ECF's rule is
+/// a guess. Inputs: RTT, bytes in flight, unsent bytes of the streams; QAware's also the local queue.
+#[derive(Debug)]
+pub struct Sockets {
+    rule: SocketRule,
+    cases: PlainCases,
+    reservations: Reservations,
+    qaware: QAware,
+    /// ECF has decided to wait.
+    waiting: bool,
+}
+
+impl Sockets {
+    /// A scheduler with this rule.
+    pub fn new(rule: SocketRule) -> Self {
+        Self {
+            rule,
+            cases: PlainCases::default(),
+            reservations: Reservations::default(),
+            qaware: QAware::new(QAwareForm::Paper),
+            waiting: false,
+        }
+    }
+
+    /// The path that gets the next packet; `None` to wait.
+    fn pick(&mut self, view: &View<'_>, reservations: &Reservations) -> Option<PathId> {
+        let has_room = |path: &&PathView| {
+            let held = path.in_flight + reservations.queued(path.id);
+            held + u64::from(path.mtu) <= SOCKET_BUFFER
+        };
+        let open = || carriers(view).filter(has_room);
+        let chosen = match self.rule {
+            SocketRule::QAware => self.qaware.first(open()),
+            SocketRule::LowestRtt => lowest_rtt(open()),
+            SocketRule::Ecf => {
+                let (fast, chosen) = (lowest_rtt(carriers(view))?, lowest_rtt(open())?);
+                let waiting = &mut self.waiting;
+                let waits = fast.id != chosen.id
+                    && ecf::waits(EcfForm::Paper, backlog(view), fast, chosen, waiting);
+                Some(chosen).filter(|_| !waits)
+            }
+        };
+        chosen.map(|path| path.id)
+    }
+}
+
+impl Scheduler for Sockets {
+    fn select(&mut self, view: &View<'_>) -> Decision {
+        if let Some(decision) = self.cases.decide(view) {
+            return decision;
+        }
+        let Some(fastest) = fastest_sendable(view) else {
+            return Decision::Blocked;
+        };
+        if is_outside_streams(view) {
+            return Decision::send(fastest.id);
+        }
+        if self.rule == SocketRule::QAware {
+            self.qaware.look_at_queues(view);
+        }
+        let mut reservations = std::mem::take(&mut self.reservations);
+        reservations.sync(view);
+        let decision = reservations.dispatch(view, |reservations, _| self.pick(view, reservations));
+        self.reservations = reservations;
+        decision.unwrap_or(Decision::send(fastest.id))
+    }
+
+    fn on_event(&mut self, event: &SchedulerEvent, view: &View<'_>) {
+        self.cases.on_event(event);
+        self.qaware.on_event(event, view);
+    }
+
+    fn needs(&self) -> Needs {
+        let needs = Needs::default().with_streams();
+        match self.rule {
+            SocketRule::QAware => needs.with_local_queue(),
+            SocketRule::LowestRtt | SocketRule::Ecf => needs,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self.rule {
+            SocketRule::LowestRtt => "lrf-sockets",
+            SocketRule::Ecf => "ecf-sockets",
+            SocketRule::QAware => "qaware-sockets",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mpquic_core::sched::DataSelection;
+
+    use super::*;
+    use crate::testing::{Scene, full, path, stream};
+
+    /// A fast path whose window is full, a slow one with room, and data for both sockets.
+    fn scene() -> Scene {
+        let mut scene = Scene::new(vec![full(path(0, 10)), path(1, 50)]);
+        scene.streams = vec![stream(0, 0, 1 << 20)];
+        scene
+    }
+
+    /// The path and the offset of what is sent, if something is.
+    fn sends(decision: &Decision) -> Option<(u32, u64)> {
+        match decision {
+            Decision::Send {
+                path,
+                data: DataSelection::StreamAt { offset, .. },
+                ..
+            } => Some((path.0, *offset)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn the_fast_socket_is_filled_before_the_slow_one_is_used() {
+        let scene = scene();
+        let mut sockets = Sockets::new(SocketRule::LowestRtt);
+        // 12,000 bytes are in flight: pieces of 1140 fit while a whole datagram would.
+        let before = (SOCKET_BUFFER - 12_000 - 1200) / 1140 + 1;
+        let decision = sockets.select(&scene.view());
+        assert_eq!(sends(&decision), Some((1, before * 1140)));
+        assert_eq!(sockets.reservations.queued(PathId(0)), before * 1140);
+    }
+
+    #[test]
+    fn little_data_all_waits_for_the_fast_path() {
+        let mut scene = scene();
+        scene.streams = vec![stream(0, 0, 100_000)];
+        let mut sockets = Sockets::new(SocketRule::LowestRtt);
+        let on = PathId(0);
+        let wait = Decision::Wait { on, until: None };
+        assert_eq!(sockets.select(&scene.view()), wait);
+        // The other path was idle all the time.
+        assert_eq!(sockets.reservations.queued(PathId(1)), 0);
+    }
+
+    #[test]
+    fn a_longer_local_queue_moves_packets_to_the_other_socket() {
+        let mut scene = scene();
+        for path in &mut scene.paths {
+            path.local_queue = Some(0);
+        }
+        let mut sockets = Sockets::new(SocketRule::QAware);
+        scene.paths[0].local_queue = Some(6 * 1200);
+        assert_eq!(sends(&sockets.select(&scene.view())), Some((1, 0)));
+    }
+}
