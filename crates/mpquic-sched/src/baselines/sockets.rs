@@ -12,24 +12,24 @@ use crate::reservations::Reservations;
 /// The send buffer of a TCP socket of ns-3, bytes.
 const SOCKET_BUFFER: u64 = 131_072;
 
-/// How [`Sockets`] chooses one of the paths whose sockets have room.
+/// How [`Sockets`] chooses the path of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketRule {
     /// The one with the lowest smoothed RTT.
     LowestRtt,
-    /// The same; ECF decides whether to wait for a fast path whose socket is full.
+    /// The same, but if its socket is full, ECF decides between waiting and the next one with room.
     Ecf,
     /// QAware's, as printed.
     QAware,
 }
 
-/// Gives every packet to the socket of one path, whatever its congestion window is, as long as its
-/// send buffer of 128 KiB has room. What was given to a path stays with it.
+/// Gives every packet to the socket of one path, whatever its congestion window is. What was given to
+/// a path stays with it, and a packet whose socket is full (128 KiB) waits for room there.
 ///
 /// Source: the simulation of Shreedhar, Mohan, Kaul and Kangasharju, "QAware: A Cross-Layer Approach
 /// to MPTCP Scheduling", IFIP Networking 2018, whose "scheduler assigns packets over independent TCP
-/// streams" (footnote 5). Its code is not public: the size is the default of ns-3, and ECF's rule is
-/// a guess. Inputs: RTT, bytes in flight, unsent bytes of the streams; QAware's also the local queue.
+/// streams" (footnote 5). Its code is not public: the size is the default of ns-3, and what happens
+/// when a socket is full is a guess. Inputs: RTT, bytes in flight, unsent bytes of the streams; QAware's also the local queue.
 #[derive(Debug)]
 pub struct Sockets {
     rule: SocketRule,
@@ -58,12 +58,12 @@ impl Sockets {
             let held = path.in_flight + reservations.queued(path.id);
             held + u64::from(path.mtu) <= SOCKET_BUFFER
         };
-        let open = || carriers(view).filter(has_room);
         let chosen = match self.rule {
-            SocketRule::QAware => self.qaware.first(open()),
-            SocketRule::LowestRtt => lowest_rtt(open()),
+            SocketRule::QAware => self.qaware.first(carriers(view)).filter(has_room),
+            SocketRule::LowestRtt => lowest_rtt(carriers(view)).filter(has_room),
             SocketRule::Ecf => {
-                let (fast, chosen) = (lowest_rtt(carriers(view))?, lowest_rtt(open())?);
+                let fast = lowest_rtt(carriers(view))?;
+                let chosen = lowest_rtt(carriers(view).filter(has_room))?;
                 let waiting = &mut self.waiting;
                 let waits = fast.id != chosen.id
                     && ecf::waits(EcfForm::Paper, backlog(view), fast, chosen, waiting);
@@ -144,26 +144,30 @@ mod tests {
     }
 
     #[test]
-    fn the_fast_socket_is_filled_before_the_slow_one_is_used() {
+    fn a_full_socket_is_waited_for_although_another_path_is_idle() {
         let scene = scene();
-        let mut sockets = Sockets::new(SocketRule::LowestRtt);
-        // 12,000 bytes are in flight: pieces of 1140 fit while a whole datagram would.
-        let before = (SOCKET_BUFFER - 12_000 - 1200) / 1140 + 1;
-        let decision = sockets.select(&scene.view());
-        assert_eq!(sends(&decision), Some((1, before * 1140)));
-        assert_eq!(sockets.reservations.queued(PathId(0)), before * 1140);
-    }
-
-    #[test]
-    fn little_data_all_waits_for_the_fast_path() {
-        let mut scene = scene();
-        scene.streams = vec![stream(0, 0, 100_000)];
         let mut sockets = Sockets::new(SocketRule::LowestRtt);
         let on = PathId(0);
         let wait = Decision::Wait { on, until: None };
         assert_eq!(sockets.select(&scene.view()), wait);
-        // The other path was idle all the time.
-        assert_eq!(sockets.reservations.queued(PathId(1)), 0);
+        // 12,000 bytes are in flight: pieces of 1140 fit while a whole datagram would.
+        let pieces = (SOCKET_BUFFER - 12_000 - 1200) / 1140 + 1;
+        assert_eq!(sockets.reservations.queued(PathId(0)), pieces * 1140);
+        // What is left goes where the RTT is lowest from then on.
+        let mut later = scene;
+        later.paths[1] = path(1, 5);
+        assert_eq!(
+            sends(&sockets.select(&later.view())),
+            Some((1, pieces * 1140))
+        );
+    }
+
+    #[test]
+    fn ecf_goes_on_with_the_next_socket() {
+        let scene = scene();
+        let mut sockets = Sockets::new(SocketRule::Ecf);
+        let (_, offset) = sends(&sockets.select(&scene.view())).unwrap();
+        assert_eq!(offset, sockets.reservations.queued(PathId(0)));
     }
 
     #[test]
