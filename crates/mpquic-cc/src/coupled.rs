@@ -20,6 +20,10 @@ const MIN_RTT: f64 = 1e-6;
 pub trait Coupling: fmt::Debug + Send + Sized + 'static {
     /// The algorithm's name.
     const NAME: &'static str;
+    /// Datagrams of the first window; `None` for those of RFC 9002.
+    const INITIAL_DATAGRAMS: Option<f64> = None;
+    /// Datagrams of the largest window.
+    const MAX_DATAGRAMS: f64 = f64::INFINITY;
     /// What it remembers of a path.
     type State: fmt::Debug + Default + Copy + Send;
 
@@ -188,7 +192,11 @@ impl<C: Coupling> Resumable for Coupled<C> {
 
 impl<C: Coupling> Controller for Coupled<C> {
     fn on_path_opened(&mut self, path: PathId, _: Instant, mtu: u16) {
-        self.paths.insert(path, CoupledPath::new(mtu));
+        let mut opened = CoupledPath::new(mtu);
+        if let Some(datagrams) = C::INITIAL_DATAGRAMS {
+            opened.window.set(datagrams * f64::from(mtu));
+        }
+        self.paths.insert(path, opened);
     }
 
     fn on_path_closed(&mut self, path: PathId) {
@@ -218,7 +226,9 @@ impl<C: Coupling> Controller for Coupled<C> {
         state.in_flight = ack.in_flight;
         state.app_limited = ack.app_limited;
         C::on_ack(&mut state.state, &mut state.window, ack);
-        let Some(acked) = state.window.on_ack(ack) else {
+        let acked = state.window.on_ack(ack);
+        state.window.cap(C::MAX_DATAGRAMS);
+        let Some(acked) = acked else {
             return;
         };
         let members = self.members();
@@ -228,6 +238,7 @@ impl<C: Coupling> Controller for Coupled<C> {
         let growth = C::growth(&member, acked, members);
         if let Some(state) = self.paths.get_mut(path) {
             state.window.grow(growth);
+            state.window.cap(C::MAX_DATAGRAMS);
             C::on_grown(&mut state.state, growth);
         }
     }

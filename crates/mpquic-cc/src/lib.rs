@@ -16,6 +16,8 @@
 //! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBRv3 on each path |
 //! | `newreno` | [`Uncoupled`]`<`[`NewReno`]`>` | RFC 9002 section 7 on each path |
 //!
+//! Beside them stands `olia-mpquic` ([`OliaMpquic`]), which publications measured on ([`published`]).
+//!
 //! The window-based ones leave the first slow start by HyStart++ (RFC 9406), before the
 //! bottleneck's queue overflows, and reduce their windows proportionally (RFC 9937).
 //!
@@ -37,6 +39,7 @@ mod cubic;
 mod lia;
 mod new_reno;
 mod olia;
+mod olia_mpquic;
 mod prr;
 mod slow_start;
 mod uncoupled;
@@ -57,6 +60,7 @@ pub use cubic::Cubic;
 pub use lia::Lia;
 pub use new_reno::NewReno;
 pub use olia::Olia;
+pub use olia_mpquic::OliaMpquic;
 pub use uncoupled::{PathController, PathLimits, Uncoupled};
 pub use wvegas::Wvegas;
 
@@ -134,33 +138,55 @@ static CONTROLLERS: [ControllerInfo; 8] = [
     },
 ];
 
-/// All controllers of this crate, the default first.
+static PUBLISHED: [ControllerInfo; 1] = [ControllerInfo {
+    name: "olia-mpquic",
+    description: "a published baseline: OLIA with the initial window, back-off and overflow of mp-quic",
+    source: "github.com/qdeconinck/mp-quic, which the ETC and PStream papers ran on",
+    single_path: "newreno",
+    make: || Box::new(OliaMpquic::default()),
+}];
+
+/// The controllers of this crate that are meant to be used, the default first.
 pub fn list() -> &'static [ControllerInfo] {
     &CONTROLLERS
 }
 
+/// Baselines as publications ran them, to judge published results by. They are known to [`by_name`].
+///
+/// ```
+/// let olia = mpquic_cc::by_name(mpquic_cc::published()[0].name)?;
+/// assert_eq!(olia.build().name(), "olia-mpquic");
+/// # Ok::<(), mpquic_cc::UnknownController>(())
+/// ```
+pub fn published() -> &'static [ControllerInfo] {
+    &PUBLISHED
+}
+
 /// No controller has this name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no congestion controller is called `{name}`; there are: {}", names())]
+#[error(
+    "no congestion controller is called `{name}`; there are: {}; published baselines: {}",
+    names(list()),
+    names(published())
+)]
 pub struct UnknownController {
     /// The name that was asked for.
     pub name: String,
 }
 
-fn names() -> String {
-    let names: Vec<_> = CONTROLLERS.iter().map(|info| info.name).collect();
+fn names(infos: &[ControllerInfo]) -> String {
+    let names: Vec<_> = infos.iter().map(|info| info.name).collect();
     names.join(", ")
 }
 
-/// The controller with this name (see [`list`]).
+/// The controller with this name (see [`list`] and [`published`]).
 ///
 /// # Errors
 ///
 /// [`UnknownController`], whose message lists the names there are.
 pub fn by_name(name: &str) -> Result<Arc<dyn ControllerFactory>, UnknownController> {
-    CONTROLLERS
-        .iter()
-        .find(|info| info.name == name)
+    let mut all = CONTROLLERS.iter().chain(&PUBLISHED);
+    all.find(|info| info.name == name)
         .map(|info| factory(info.name, info.make))
         .ok_or_else(|| UnknownController { name: name.into() })
 }
@@ -192,7 +218,7 @@ mod tests {
     /// RFC 9002 section 7.2: two datagrams of any size may be in flight.
     #[test]
     fn windows_follow_the_largest_datagram() {
-        for info in list() {
+        for info in list().iter().chain(published()) {
             let mut controller = opened(info.name);
             controller.on_mtu_update(PATH, 9000);
             let now = start();
@@ -226,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_listed_name_builds_a_controller_of_that_name() {
-        for info in list() {
+        for info in list().iter().chain(published()) {
             assert_eq!(by_name(info.name).unwrap().build().name(), info.name);
         }
         assert_eq!(default().build().name(), "coupled-bbr");
@@ -236,7 +262,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_names_there_are() {
         let error = by_name("westwood").unwrap_err().to_string();
         assert!(error.contains("`westwood`"), "{error}");
-        for info in list() {
+        for info in list().iter().chain(published()) {
             assert!(error.contains(info.name), "{error}");
         }
     }

@@ -31,14 +31,47 @@ struct LossInterval {
     current: f64,
 }
 
+impl LossIntervals {
+    /// Bytes were acknowledged.
+    pub(crate) fn count(&mut self, bytes: u64) {
+        self.now.current += bytes as f64;
+    }
+
+    /// The larger of the last interval and the running one, bytes.
+    pub(crate) fn longest(&self) -> f64 {
+        self.now.previous.max(self.now.current)
+    }
+
+    /// The window reacted to a congestion event.
+    pub(crate) fn on_reaction(&mut self, reaction: Reaction) {
+        let Self { now, before_cut } = self;
+        match reaction {
+            Reaction::None => {}
+            Reaction::Cut => {
+                *before_cut = *now;
+                // Two losses with nothing delivered between them count as one.
+                if now.current > 0.0 {
+                    now.previous = now.current;
+                    now.current = 0.0;
+                }
+            }
+            Reaction::Collapsed => *now = LossInterval::default(),
+            Reaction::Restored => {
+                let delivered_since = now.current;
+                *now = *before_cut;
+                now.current += delivered_since;
+            }
+        }
+    }
+}
+
 type OliaMember<'a> = Member<'a, LossIntervals>;
 
 /// Ranks paths by the rate Reno would reach on them. The kernel's form: that rate grows with the
 /// root of the loss interval over the RTT, so its square is interval / RTT². (The draft's
 /// interval² / RTT ranks by something else.)
 fn quality(member: &OliaMember<'_>) -> f64 {
-    let interval = member.state.now;
-    interval.previous.max(interval.current) / (member.rtt * member.rtt)
+    member.state.longest() / (member.rtt * member.rtt)
 }
 
 /// The window in whole packets: in bytes, no two windows would ever be equal.
@@ -82,7 +115,7 @@ impl Coupling for OpportunisticLinkedIncreases {
     type State = LossIntervals;
 
     fn on_ack(state: &mut LossIntervals, _: &mut Window, ack: &Acked) {
-        state.now.current += ack.bytes as f64;
+        state.count(ack.bytes);
     }
 
     fn growth(path: &OliaMember<'_>, acked: f64, members: Members<'_, Self>) -> f64 {
@@ -95,24 +128,7 @@ impl Coupling for OpportunisticLinkedIncreases {
     }
 
     fn on_reaction(state: &mut LossIntervals, reaction: Reaction) {
-        let LossIntervals { now, before_cut } = state;
-        match reaction {
-            Reaction::None => {}
-            Reaction::Cut => {
-                *before_cut = *now;
-                // Two losses with nothing delivered between them count as one.
-                if now.current > 0.0 {
-                    now.previous = now.current;
-                    now.current = 0.0;
-                }
-            }
-            Reaction::Collapsed => *now = LossInterval::default(),
-            Reaction::Restored => {
-                let delivered_since = now.current;
-                *now = *before_cut;
-                now.current += delivered_since;
-            }
-        }
+        state.on_reaction(reaction);
     }
 }
 

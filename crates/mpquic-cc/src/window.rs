@@ -257,6 +257,11 @@ impl Window {
         self.bytes = bytes.max(self.minimum());
     }
 
+    /// Keeps the window at or below this many datagrams.
+    pub(crate) fn cap(&mut self, datagrams: f64) {
+        self.bytes = self.bytes.min(datagrams * self.mtu);
+    }
+
     /// Moves the window in congestion avoidance.
     pub(crate) fn grow(&mut self, bytes: f64) {
         self.set(self.bytes + bytes);
