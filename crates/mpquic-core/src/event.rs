@@ -86,6 +86,22 @@ pub enum PathEvent {
     Available,
 }
 
+impl PathEvent {
+    /// The path that it happened to, if it is about one.
+    pub fn path(&self) -> Option<PathId> {
+        match self {
+            Self::Established(path)
+            | Self::Abandoned { path, .. }
+            | Self::Discarded(path)
+            | Self::Suspect(path)
+            | Self::Recovered(path)
+            | Self::RemoteStatus(path, _)
+            | Self::Migrated(path, _) => Some(*path),
+            Self::Available => None,
+        }
+    }
+}
+
 /// What a connection tells its endpoint, from [`Connection::poll_endpoint_event`] to
 /// [`Endpoint::handle_event`]. Its content is opaque, because some of it is secret.
 ///

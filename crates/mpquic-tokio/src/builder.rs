@@ -255,7 +255,7 @@ impl EndpointBuilder {
         state.sockets.set_backups(self.backups);
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
-            tokio::spawn(interface::watch(Arc::downgrade(&state), selection));
+            tokio::spawn(interface::watch(state.clone(), selection));
         }
         for socket in sockets {
             start::read(&state, Arc::new(socket));

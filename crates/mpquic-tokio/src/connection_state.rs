@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use mpquic_core::config::TransportConfig;
 use mpquic_core::{
-    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, PathId, PathState, PathStats,
+    ConnectionError, ConnectionHandle, Datagram, Event, PathEvent, PathState, PathStats,
     StreamEvent, StreamId, VarInt, ZeroRtt,
 };
 use rustc_hash::FxHashMap;
@@ -250,20 +250,6 @@ impl ConnectionState {
 /// The span of a connection: `connection` at the level of debug messages.
 fn span(handle: ConnectionHandle, core: &mpquic_core::Connection) -> Span {
     tracing::debug_span!("connection", id = handle.0, side = ?core.side())
-}
-
-/// The path that an event is about.
-fn path_of(event: &PathEvent) -> Option<PathId> {
-    match event {
-        PathEvent::Established(path)
-        | PathEvent::Abandoned { path, .. }
-        | PathEvent::Discarded(path)
-        | PathEvent::Suspect(path)
-        | PathEvent::Recovered(path)
-        | PathEvent::RemoteStatus(path, _)
-        | PathEvent::Migrated(path, _) => Some(*path),
-        PathEvent::Available => None,
-    }
 }
 
 /// Exclusive access to a connection. When dropped, it wakes the tasks that have to be woken.
@@ -657,7 +643,7 @@ impl Engine {
     }
 
     fn on_path_event(&mut self, notifications: &Notifications, event: PathEvent, now: Instant) {
-        tracing::debug!(path = path_of(&event).map(|path| path.0), ?event, "path");
+        tracing::debug!(path = event.path().map(|path| path.0), ?event, "path");
         if let Some(plan) = &mut self.plan {
             plan.on_event(&event, now);
         }

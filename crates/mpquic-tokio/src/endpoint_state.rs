@@ -30,6 +30,9 @@ pub(crate) struct EndpointState<C> {
     pub(crate) attempts: Notify,
     /// Notified when no connection is left.
     pub(crate) idle: Notify,
+    /// Notified once there is neither a handle nor a connection.
+    #[cfg(feature = "interfaces")]
+    pub(crate) over: Notify,
 }
 
 impl<C> EndpointState<C> {
@@ -58,6 +61,8 @@ impl<C> EndpointState<C> {
             receive_memory: AtomicU64::new(0),
             attempts: Notify::new(),
             idle: Notify::new(),
+            #[cfg(feature = "interfaces")]
+            over: Notify::new(),
         }
     }
 
@@ -219,12 +224,6 @@ impl<C> Registry<C> {
         self.open == 0 && self.starting == 0
     }
 
-    /// True once there is neither a handle nor a connection.
-    #[cfg(feature = "interfaces")]
-    pub(crate) fn is_over(&self) -> bool {
-        self.handles_gone && self.is_idle()
-    }
-
     /// Accepts no further attempts, and refuses those that wait: returns what to send.
     pub(crate) fn close(&mut self, error_code: VarInt, reason: Bytes) -> Vec<(Transmit, Vec<u8>)> {
         self.closed = Some((error_code, reason));
@@ -327,6 +326,8 @@ impl<C> Drop for LockedRegistry<'_, C> {
         if std::mem::take(&mut self.guard.became_idle) {
             self.endpoint.idle.notify_waiters();
             if self.guard.handles_gone {
+                #[cfg(feature = "interfaces")]
+                self.endpoint.over.notify_one();
                 self.endpoint.sockets.remove(|_| true);
             }
         }

@@ -3,18 +3,13 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Weak;
-use std::time::Duration;
+use std::sync::Arc;
 
 use if_addrs::{IfAddr, IfOperStatus};
-use tokio::time::MissedTickBehavior;
 
 use crate::connection_state::SharedEndpoint;
+use crate::interface_changes::InterfaceChanges;
 use crate::{local_addresses, start};
-
-/// How often the list of interfaces is read. That is the longest until a path over a vanished
-/// interface becomes suspect; mostly a failing send or a probe timeout is faster.
-const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Bridges and links to containers and virtual machines, by the start of their names. No server is
 /// behind them.
@@ -35,6 +30,10 @@ const TUNNELS: [&str; 10] = [
     "sit",
     "ip6tnl",
 ];
+
+/// `if_addrs` does not know of an interface with these systems that it is down or that its cable is
+/// unplugged, but knows if neither is so.
+const SAYS_UNKNOWN_OF_DOWN: bool = cfg!(any(target_os = "linux", target_os = "android"));
 
 /// Which interfaces to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,10 +180,11 @@ fn judge(
             IfAddr::V4(v4) => IpAddr::V4(v4.ip),
             IfAddr::V6(v6) => IpAddr::V6(v6.ip),
         };
-        let is_down = matches!(
-            interface.oper_status,
-            IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown
-        );
+        let is_down = match interface.oper_status {
+            IfOperStatus::Down | IfOperStatus::NotPresent | IfOperStatus::LowerLayerDown => true,
+            IfOperStatus::Unknown => SAYS_UNKNOWN_OF_DOWN,
+            _ => false,
+        };
         let is_alike = |address: &InterfaceAddress| {
             address.name == interface.name
                 && address.ip.is_ipv4() == ip.is_ipv4()
@@ -234,53 +234,61 @@ fn choose(
 }
 
 /// Binds and closes sockets as addresses appear and disappear, until the endpoint is gone.
-pub(crate) async fn watch(endpoint: Weak<SharedEndpoint>, selection: Selection) {
-    let mut ticks = tokio::time::interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let Some(endpoint) = endpoint.upgrade() else {
-            return;
-        };
-        if endpoint.lock().is_over() {
-            return;
+pub(crate) async fn watch(endpoint: Arc<SharedEndpoint>, selection: Selection) {
+    let follow = async {
+        let mut changes = InterfaceChanges::new();
+        loop {
+            let all_done = adapt(&endpoint, &selection);
+            changes.next(all_done).await;
         }
-        let now = match usable(&selection) {
-            Ok(now) => now,
-            Err(error) => {
-                tracing::debug!(%error, "cannot list interfaces");
-                continue;
-            }
-        };
-        let is_there = |name: &str, ip: IpAddr| now.iter().any(|a| a.name == name && a.ip == ip);
-        let removed = endpoint.sockets.remove(|socket| {
-            let name = socket.interface();
-            name.is_some_and(|name| !is_there(name, socket.local().ip()))
+    };
+    tokio::select! {
+        () = endpoint.over.notified() => {}
+        () = follow => {}
+    }
+}
+
+/// Binds sockets to the addresses that there are now, and closes those whose address is gone. False
+/// if it did not all work.
+fn adapt(endpoint: &Arc<SharedEndpoint>, selection: &Selection) -> bool {
+    let now = match usable(selection) {
+        Ok(now) => now,
+        Err(error) => {
+            tracing::debug!(%error, "cannot list interfaces");
+            return false;
+        }
+    };
+    let is_there = |name: &str, ip: IpAddr| now.iter().any(|a| a.name == name && a.ip == ip);
+    let removed = endpoint.sockets.remove(|socket| {
+        let name = socket.interface();
+        name.is_some_and(|name| !is_there(name, socket.local().ip()))
+    });
+    let mut changed = !removed.is_empty();
+    let mut all_done = true;
+    let bound = endpoint.sockets.all();
+    for address in &now {
+        let known = bound.iter().any(|socket| {
+            socket.interface() == Some(&address.name) && socket.local().ip() == address.ip
         });
-        let mut changed = !removed.is_empty();
-        let bound = endpoint.sockets.all();
-        for address in &now {
-            let known = bound.iter().any(|socket| {
-                socket.interface() == Some(&address.name) && socket.local().ip() == address.ip
-            });
-            if known {
-                continue;
-            }
-            match start::bind(
-                &endpoint,
-                SocketAddr::new(address.ip, 0),
-                Some(&address.name),
-            ) {
-                Ok(_) => changed = true,
-                // A new IPv6 address may still be tentative: the next tick tries again.
-                Err(error) => tracing::debug!(%error, ?address, "cannot bind"),
-            }
+        if known {
+            continue;
         }
-        if changed {
-            tracing::debug!(addresses = ?now, "local addresses changed");
-            local_addresses::follow(&endpoint);
+        let local = SocketAddr::new(address.ip, 0);
+        match start::bind(endpoint, local, Some(&address.name)) {
+            Ok(_) => changed = true,
+            // A new IPv6 address may still be tentative.
+            Err(error) => {
+                tracing::debug!(%error, ?address, "cannot bind");
+                all_done = false;
+            }
         }
     }
+    if changed {
+        tracing::debug!(addresses = ?now, "local addresses changed");
+        local_addresses::follow(endpoint);
+    }
+    local_addresses::retry(endpoint);
+    all_done
 }
 
 #[cfg(test)]
@@ -315,14 +323,18 @@ mod tests {
     #[test]
     fn one_address_per_interface_and_version() {
         let up = || IfOperStatus::Up;
+        let down = match SAYS_UNKNOWN_OF_DOWN {
+            true => IfOperStatus::Unknown,
+            false => IfOperStatus::Down,
+        };
         let all = vec![
             interface("lo", "127.0.0.1", up()),
             interface("wlan0", "192.168.1.5", up()),
             interface("wlan0", "192.168.1.6", up()),
             interface("wlan0", "fe80::1", up()),
             interface("wlan0", "2001:db8::5", up()),
-            interface("wwan0", "10.0.0.5", IfOperStatus::Unknown),
-            interface("eth0", "10.1.0.5", IfOperStatus::Down),
+            interface("wwan0", "10.0.0.5", up()),
+            interface("eth0", "10.1.0.5", down),
             interface("docker0", "172.17.0.1", up()),
         ];
         let names = |selection: &Selection| -> Vec<String> {

@@ -93,6 +93,8 @@ mod error_queue;
 mod incoming;
 #[cfg(feature = "interfaces")]
 mod interface;
+#[cfg(feature = "interfaces")]
+mod interface_changes;
 mod kernel_socket;
 mod local_addresses;
 #[cfg(any(test, feature = "memory-network"))]

@@ -27,6 +27,25 @@ pub(crate) fn follow(endpoint: &SharedEndpoint) {
     }
 }
 
+/// The routes may have changed: what failed for lack of one is tried again.
+#[cfg(feature = "interfaces")]
+pub(crate) fn retry(endpoint: &SharedEndpoint) {
+    let connections = endpoint.lock().connections();
+    let now = clock::now();
+    for connection in connections {
+        connection.lock().contain(|engine| {
+            let engine = &mut **engine;
+            let mut is_due = engine.sending.retry_at_once(now);
+            if let Some(plan) = &mut engine.plan {
+                is_due |= plan.retry_soon();
+            }
+            if is_due {
+                engine.wake_task();
+            }
+        });
+    }
+}
+
 /// Moves every path of a client from the `old` sockets to a `new` one.
 pub(crate) fn move_paths(endpoint: &SharedEndpoint, old: &[Arc<Socket>], new: &Socket) {
     let locals = endpoint.sockets.all();

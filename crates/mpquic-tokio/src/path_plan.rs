@@ -307,6 +307,21 @@ impl PathPlan {
         self.targets.push(target);
     }
 
+    /// The network changed: failed paths are tried again as if they had failed once. False if there are
+    /// none.
+    #[cfg(feature = "interfaces")]
+    pub(crate) fn retry_soon(&mut self) -> bool {
+        let mut found = false;
+        for target in &mut self.targets {
+            if let Some(rest) = &mut target.rest {
+                rest.end = rest.earliest;
+                target.backoff = FIRST_BACKOFF;
+                found = true;
+            }
+        }
+        found
+    }
+
     /// When a failed path may be tried again.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if !self.confirmed || self.is_blocked {
@@ -453,6 +468,12 @@ mod tests {
             // There is enough to carry.
             let busy = || WORTH_A_TRY;
             assert!(!target.is_due(now, busy) && target.is_due(now + FIRST_BACKOFF, busy));
+        }
+        // The network changed: it need not rest any longer than after its first failure.
+        #[cfg(feature = "interfaces")]
+        {
+            assert!(plan.retry_soon());
+            assert_eq!(plan.next_timeout(), Some(now + FIRST_BACKOFF));
         }
         plan.set_locals(vec![a]);
         assert_eq!(plan.targets.len(), 1);

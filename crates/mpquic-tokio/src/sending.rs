@@ -292,6 +292,15 @@ impl Sending {
         });
     }
 
+    /// Makes [`Self::retry_unreachable`] try all paths at once. False if there are none.
+    #[cfg(feature = "interfaces")]
+    pub(crate) fn retry_at_once(&mut self, now: Instant) -> bool {
+        for (_, until) in &mut self.unreachable {
+            *until = now;
+        }
+        !self.unreachable.is_empty()
+    }
+
     /// When [`Self::retry_unreachable`] has something to do.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.unreachable.iter().map(|(_, until)| *until).min()

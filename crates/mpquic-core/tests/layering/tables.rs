@@ -174,7 +174,11 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "endpoint",
                 "config connecting connection_state datagram_socket incoming local_addresses path_plan socket start",
             ),
-            ("interface", "connection_state local_addresses start"),
+            ("interface_changes", ""),
+            (
+                "interface",
+                "connection_state interface_changes local_addresses start",
+            ),
             (
                 "builder",
                 "backups config connection_state datagram_socket endpoint interface socket start",

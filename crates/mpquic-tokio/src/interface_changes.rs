@@ -1,0 +1,140 @@
+//! [`InterfaceChanges`]: when to look at the network interfaces again.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often to look where the system does not tell, and as long as something did not work that may
+/// work later.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The least time from one look to the next: changes come in flocks.
+const LEAST: Duration = Duration::from_millis(20);
+
+/// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD tell of them;
+/// elsewhere, and where programs may not listen, a second passes instead.
+#[derive(Debug)]
+pub(crate) struct InterfaceChanges {
+    #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
+    events: Option<events::Events>,
+    looked: Instant,
+}
+
+impl InterfaceChanges {
+    /// Changes from now on. Must be called within a tokio runtime.
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
+            events: events::Events::new()
+                .inspect_err(|error| tracing::debug!(%error, "interfaces are polled"))
+                .ok(),
+            looked: Instant::now(),
+        }
+    }
+
+    /// Waits until it is time to look again. Once `all_done` is false, that is a second later even if
+    /// nothing changes. Not cancel-safe.
+    pub(crate) async fn next(&mut self, all_done: bool) {
+        let later = self.looked + INTERVAL;
+        #[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
+        if let Some(events) = &self.events {
+            let told = async {
+                let told = events.told().await;
+                tokio::time::sleep_until(self.looked + LEAST).await;
+                // What came since then is seen by the look to come.
+                told.and_then(|()| events.forget())
+            };
+            let told = match all_done {
+                true => told.await,
+                false => tokio::time::timeout_at(later, told).await.unwrap_or(Ok(())),
+            };
+            if let Err(error) = told {
+                tracing::debug!(%error, "no news of interfaces, they are polled");
+                self.events = None;
+            }
+            self.looked = Instant::now();
+            return;
+        }
+        let _ = all_done;
+        tokio::time::sleep_until(later).await;
+        self.looked = Instant::now();
+    }
+}
+
+#[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
+mod events {
+    use std::io;
+
+    use socket2::Socket;
+    use tokio::net::UdpSocket;
+
+    /// Messages that are thrown away at a time.
+    const MOST: usize = 1024;
+    /// ENOBUFS, which has no `ErrorKind`.
+    const NO_BUFFERS: i32 = if cfg!(target_os = "linux") { 105 } else { 55 };
+
+    /// The kernel writes to this socket whenever something changes. What it writes is not read: the
+    /// list of interfaces tells more, and tells it even if a message was lost.
+    ///
+    /// It is none of UDP, but waiting and receiving are the same for all sockets.
+    #[derive(Debug)]
+    pub(super) struct Events(UdpSocket);
+
+    impl Events {
+        pub(super) fn new() -> io::Result<Self> {
+            let socket = open()?;
+            socket.set_nonblocking(true)?;
+            Ok(Self(UdpSocket::from_std(socket.into())?))
+        }
+
+        /// Waits for a message.
+        pub(super) async fn told(&self) -> io::Result<()> {
+            self.0.readable().await
+        }
+
+        /// Throws away what has been written so far.
+        pub(super) fn forget(&self) -> io::Result<()> {
+            let mut message = [0; 4096];
+            for _ in 0..MOST {
+                match self.0.try_recv(&mut message) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(_) => {}
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::WouldBlock => return Ok(()),
+                        io::ErrorKind::Interrupted => {}
+                        // There was no room for all of them.
+                        _ if error.raw_os_error() == Some(NO_BUFFERS) => {}
+                        _ => return Err(error),
+                    },
+                }
+            }
+            Ok(())
+        }
+    }
+
+    /// `rtnetlink(7)`: links, addresses and routes of both IP versions.
+    #[cfg(target_os = "linux")]
+    fn open() -> io::Result<Socket> {
+        use std::os::fd::AsRawFd as _;
+
+        use nix::sys::socket::{
+            AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket,
+        };
+
+        /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`,
+        /// `RTMGRP_IPV6_ROUTE`.
+        const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+
+        let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
+        let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+        bind(socket.as_raw_fd(), &NetlinkAddr::new(0, GROUPS))?;
+        Ok(socket.into())
+    }
+
+    /// `route(4)`: whatever changes.
+    #[cfg(not(target_os = "linux"))]
+    fn open() -> io::Result<Socket> {
+        /// `PF_ROUTE` on all of these systems.
+        const ROUTE: i32 = 17;
+        Socket::new(ROUTE.into(), socket2::Type::RAW, None)
+    }
+}
