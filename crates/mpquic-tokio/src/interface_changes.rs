@@ -8,6 +8,7 @@ use tokio::time::Instant;
 /// work later.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The least time from one look to the next: changes come in flocks.
+#[cfg(any(target_os = "linux", target_vendor = "apple", target_os = "freebsd"))]
 const LEAST: Duration = Duration::from_millis(20);
 
 /// Waits for changes of links, addresses and routes. Linux, Apple's systems and FreeBSD tell of them;

@@ -258,3 +258,25 @@ async fn a_server_goes_on_if_its_new_socket_has_the_old_address() -> TestResult 
     assert_eq!(within("binding", bound).await?, address);
     exchange(&a, &b, 1 << 20).await
 }
+
+/// What watches the network interfaces ends with its endpoint.
+#[cfg(all(feature = "interfaces", target_os = "linux"))]
+#[tokio::test]
+async fn interfaces_are_watched_as_long_as_there_is_an_endpoint() -> TestResult {
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = tasks();
+    let endpoint = Endpoint::builder().bind_interface("lo").build()?;
+    let sockets = endpoint.local_addrs().len();
+    assert_eq!(tasks(), before + sockets + 1);
+    drop(endpoint);
+    let ended = async {
+        while tasks() > before {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the end of all tasks", ended).await
+}
