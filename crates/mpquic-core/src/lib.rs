@@ -100,7 +100,8 @@ pub use path::handle::PathMut;
 pub use path_map::PathMap;
 pub use quinn_proto::{
     ApplicationClose, Chunk, ClosedStream, ConnectionId, ConnectionIdGenerator, Dir, EcnCodepoint,
-    FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenStore, VarInt, WriteError,
+    FinishError, Side, StdSystemTime, StreamId, TimeSource, TokenMemoryCache, TokenStore, VarInt,
+    WriteError,
 };
 pub use stream::{
     DatagramOptions, ReadStreamError, RecvStream, ResetAtError, SendStream, StreamEvent, Streams,

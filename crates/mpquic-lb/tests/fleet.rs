@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_lb::{Balancer, Config, Server, ServerId};
-use mpquic_tokio::{ClientConfig, Connection, Endpoint, PathState, ServerConfig};
+use mpquic_tokio::{ClientConfig, Connection, Endpoint, ServerConfig};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -132,14 +132,7 @@ async fn connect(address: SocketAddr) -> TestResult<(Endpoint, Connection)> {
     }
     let client = builder.build()?;
     let connection = client.connect(address, "localhost")?.await?;
-    let mut events = connection.path_events();
-    let active = || {
-        let paths = connection.path_stats().into_iter();
-        paths.filter(|path| path.state == PathState::Active).count()
-    };
-    while active() < 3 {
-        events.next().await.ok_or("closed")?;
-    }
+    connection.wait_for_paths(3).await?;
     Ok((client, connection))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mpquic_core::config::{self, InvalidOption, TransportConfig, TransportOptions};
 use mpquic_core::crypto::rustls::{QuicClientConfig, QuicServerConfig, TlsConfigError, provider};
-use mpquic_core::{TimeSource, Version};
+use mpquic_core::{TimeSource, TokenMemoryCache, Version};
 use rustls::RootCertStore;
 #[cfg(feature = "self-signed")]
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -38,6 +38,10 @@ pub enum ConfigError {
     /// A certificate is not valid.
     #[error("not a valid certificate")]
     Certificate(#[from] rustls::Error),
+    /// The operating system has no certificate to trust, for this reason if there is one.
+    #[cfg(feature = "native-roots")]
+    #[error("the operating system trusts no certification authority{}", .0.as_ref().map(|error| format!(": {error}")).unwrap_or_default())]
+    NoNativeRoots(Option<String>),
     /// A self-signed certificate cannot be made for these names.
     #[cfg(feature = "self-signed")]
     #[error("cannot make a self-signed certificate")]
@@ -97,8 +101,10 @@ pub struct ClientConfig {
 impl ClientConfig {
     /// Uses any TLS configuration.
     pub fn new(crypto: Arc<dyn mpquic_core::crypto::ClientCrypto>) -> Self {
+        let mut core = config::ClientConfig::new(crypto, default_transport_config());
+        core.token_store = Some(Arc::new(TokenMemoryCache::default()));
         Self {
-            core: config::ClientConfig::new(crypto, default_transport_config()),
+            core,
             automatic_paths: true,
             server_addresses: Vec::new(),
         }
@@ -108,11 +114,11 @@ impl ClientConfig {
     ///
     /// # Errors
     ///
-    /// If no protocol is named, or TLS refuses the configuration.
+    /// If no certificate is found, no protocol is named, or TLS refuses the configuration. If some of the
+    /// certificates cannot be read, a warning is logged.
     #[cfg(feature = "native-roots")]
     pub fn with_native_roots(alpn: &[&[u8]]) -> Result<Self, ConfigError> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let roots = native_roots(rustls_native_certs::load_native_certs())?;
         Self::with_roots(roots, alpn)
     }
 
@@ -168,7 +174,8 @@ impl ClientConfig {
     }
 
     /// Where the tokens are kept with which a server recognises this client's address on the next
-    /// connection.
+    /// connection: in memory by default, for 256 servers and for as long as there is a clone of this
+    /// configuration.
     #[must_use]
     pub fn token_store(mut self, store: Arc<dyn mpquic_core::TokenStore>) -> Self {
         self.core.token_store = Some(store);
@@ -414,6 +421,23 @@ impl ServerConfig {
     }
 }
 
+/// What the operating system trusts.
+#[cfg(feature = "native-roots")]
+fn native_roots(
+    found: rustls_native_certs::CertificateResult,
+) -> Result<RootCertStore, ConfigError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let first = found.errors.first();
+        return Err(ConfigError::NoNativeRoots(first.map(ToString::to_string)));
+    }
+    for error in found.errors {
+        tracing::warn!(%error, "cannot read all that the operating system trusts");
+    }
+    Ok(roots)
+}
+
 fn protocols<'a>(alpn: &'a [&'a [u8]]) -> Result<&'a [&'a [u8]], ConfigError> {
     match alpn.is_empty() {
         true => Err(ConfigError::NoProtocol),
@@ -450,6 +474,21 @@ mod tests {
             ClientConfig::with_ca_pem(key.as_bytes(), alpn),
             Err(ConfigError::NoCertificate)
         ));
+    }
+
+    /// Nobody learns of an empty store from handshakes that fail.
+    #[cfg(feature = "native-roots")]
+    #[test]
+    fn a_system_that_trusts_nobody_is_told() {
+        let certified = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let mut found = rustls_native_certs::CertificateResult::default();
+        let refused = native_roots(std::mem::take(&mut found)).unwrap_err();
+        let expected = "the operating system trusts no certification authority";
+        assert_eq!(refused.to_string(), expected);
+        found.certs.push(vec![1, 2, 3].into());
+        assert!(native_roots(std::mem::take(&mut found)).is_err());
+        found.certs.push(certified.cert.der().clone());
+        assert_eq!(native_roots(found).unwrap().len(), 1);
     }
 
     #[test]

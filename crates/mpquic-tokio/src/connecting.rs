@@ -78,6 +78,11 @@ impl Attempt {
         }
     }
 
+    /// The server's address.
+    fn remote(&self) -> Option<SocketAddr> {
+        self.connection.first_path().map(|tuple| tuple.remote)
+    }
+
     fn has_answer(&self) -> bool {
         self.connection.lock().core.stats().datagrams_received > 0
     }
@@ -175,8 +180,7 @@ impl Connecting {
 
     /// The peer's address in the first attempt.
     pub fn remote_address(&self) -> Option<SocketAddr> {
-        let attempt = self.attempts.first()?;
-        attempt.connection.first_path().map(|tuple| tuple.remote)
+        self.attempts.first()?.remote()
     }
 
     /// Polls all attempts; an error is final unless another attempt may still succeed.
@@ -195,16 +199,26 @@ impl Connecting {
                     return Poll::Ready(Ok(Connection::new(attempt.connection)));
                 }
                 Poll::Ready(Err(error)) => {
-                    self.attempts.remove(index);
-                    let is_silent = matches!(
-                        error,
-                        ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut
-                    );
-                    if is_silent {
+                    let failed = self.attempts.remove(index).remote();
+                    let may_go_on = match error {
+                        ConnectionError::TimedOut | ConnectionError::HandshakeTimedOut => true,
+                        // Nobody listens at this address, whatever way leads there.
+                        ConnectionError::PortUnreachable => {
+                            self.attempts.retain(|attempt| attempt.remote() != failed);
+                            if let Some(others) = &mut self.others {
+                                let tuples = &mut others.four_tuples;
+                                tuples.retain(|tuple| Some(tuple.remote) != failed);
+                            }
+                            true
+                        }
+                        _ => false,
+                    };
+                    index = 0;
+                    if may_go_on {
                         self.attempts
                             .extend(self.others.as_mut().and_then(|others| others.start()));
                     }
-                    if !is_silent || self.attempts.is_empty() {
+                    if !may_go_on || self.attempts.is_empty() {
                         self.attempts.clear();
                         self.others = None;
                         return Poll::Ready(Err(error));

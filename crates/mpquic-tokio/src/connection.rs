@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use mpquic_core::{
-    ConnectionError, DatagramOptions, Dir, FourTuple, PathId, PathState, PathStatus, StreamId,
-    VarInt, ZeroRtt,
+    ConnectionError, DatagramOptions, Dir, FourTuple, PathEvent, PathId, PathState, PathStatus,
+    StreamId, TransportErrorCode, VarInt, ZeroRtt,
 };
 use thiserror::Error;
 
@@ -102,9 +102,15 @@ pub enum OpenPathError {
     /// The local address cannot be used.
     #[error("cannot use the local address {0}")]
     Local(SocketAddr, #[source] io::Error),
-    /// Path validation failed, or the peer abandoned the path.
-    #[error("the path could not be validated")]
-    Failed,
+    /// The path was abandoned before it was validated. The code is `PATH_UNSTABLE_OR_POOR` if nothing
+    /// came back on it.
+    #[error("the {} abandoned the path: {error_code}", if *by_peer { "peer" } else { "client" })]
+    Failed {
+        /// The code of PATH_ABANDON.
+        error_code: TransportErrorCode,
+        /// True if the peer abandoned it first.
+        by_peer: bool,
+    },
     /// The connection ended.
     #[error("connection lost")]
     ConnectionLost(#[from] ConnectionError),
@@ -416,6 +422,22 @@ impl Connection {
         local: SocketAddr,
         remote: SocketAddr,
     ) -> Result<Path, OpenPathError> {
+        let status = PathStatus::Available;
+        self.open_path_with(local, remote, status).await
+    }
+
+    /// Like [`Self::open_path`], with a status from the start: with [`PathStatus::Backup`], nothing but
+    /// what opens the path travels on it before another one fails.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::open_path`].
+    pub async fn open_path_with(
+        &self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        status: PathStatus,
+    ) -> Result<Path, OpenPathError> {
         let endpoint = &self.0.endpoint;
         let local = match endpoint.sockets.owner(local) {
             Some(socket) if local.port() != 0 => socket.local_towards(remote),
@@ -426,22 +448,67 @@ impl Connection {
             },
         };
         let four_tuple = FourTuple::new(local, remote);
-        let open = |engine: &mut LockedConnection<'_>| open_path(engine, four_tuple).transpose();
+        let mut events = self.path_events();
+        let open =
+            |engine: &mut LockedConnection<'_>| open_path(engine, four_tuple, status).transpose();
         let id = self.0.until(&self.0.notifications.connection, open).await?;
-        let established = |engine: &mut LockedConnection<'_>| {
+        while let Some(event) = events.next().await {
+            if let PathEvent::Abandoned {
+                path,
+                error_code,
+                by_peer,
+            } = event
+                && path == id
+            {
+                return Err(OpenPathError::Failed {
+                    error_code,
+                    by_peer,
+                });
+            }
+            let stats = self.0.lock().core.path_stats(id);
+            let state = stats.map(|stats| stats.state);
+            if let Some(PathState::Active | PathState::Suspect) = state {
+                return Ok(Path::new(self.0.clone(), id));
+            }
+        }
+        Err(self.closed().await.into())
+    }
+
+    /// Waits until at least so many paths are in use: validated, and not suspect. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// If the connection ended before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use mpquic_tokio::Endpoint;
+    /// # async fn example(client: Endpoint) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use tokio::time::timeout;
+    ///
+    /// let connection = client.connect_to("example.com", 4433).await?.await?;
+    /// // Two links are better than one, but one is better than waiting.
+    /// if timeout(Duration::from_secs(1), connection.wait_for_paths(2)).await.is_err() {
+    ///     println!("only {} path", connection.paths().len());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn wait_for_paths(&self, count: usize) -> Result<(), ConnectionError> {
+        let attempt = |engine: &mut LockedConnection<'_>| {
             if let Some(error) = &engine.error {
-                return Some(Err(error.clone().into()));
+                return Some(Err(error.clone()));
             }
-            match engine.core.path_stats(id).map(|stats| stats.state) {
-                Some(PathState::Validating) => None,
-                Some(PathState::Active | PathState::Suspect) => Some(Ok(())),
-                Some(PathState::Abandoned) | None => Some(Err(OpenPathError::Failed)),
-            }
+            let core = &engine.core;
+            let paths = core.paths().filter_map(|id| core.path_stats(id));
+            let active = paths.filter(|path| path.state == PathState::Active).count();
+            (active >= count).then_some(Ok(()))
         };
         self.0
-            .until(&self.0.notifications.connection, established)
-            .await?;
-        Ok(Path::new(self.0.clone(), id))
+            .until(&self.0.notifications.connection, attempt)
+            .await
     }
 
     /// All paths that exist, by ascending ID, abandoned ones included.
@@ -539,16 +606,14 @@ fn try_send_datagram(
 fn open_path(
     engine: &mut LockedConnection<'_>,
     four_tuple: FourTuple,
+    status: PathStatus,
 ) -> Result<Option<PathId>, OpenPathError> {
     use mpquic_core::OpenPathError as E;
     if let Some(error) = &engine.error {
         return Err(error.clone().into());
     }
     let now = clock::now();
-    match engine
-        .core
-        .open_path(now, four_tuple, PathStatus::Available)
-    {
+    match engine.core.open_path(now, four_tuple, status) {
         Ok(id) => {
             if let Some(plan) = &mut engine.plan {
                 plan.on_application(four_tuple, Some(id));

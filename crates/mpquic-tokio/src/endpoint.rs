@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use mpquic_core::{EndpointStats, VarInt};
+use thiserror::Error;
 
 use crate::config::{ClientConfig, ConfigError, ServerConfig};
 use crate::connecting::Connecting;
@@ -71,6 +72,18 @@ pub struct DriverStats {
     /// Bytes of memory that sockets hold to receive into now. They are part of
     /// [`EndpointStats::memory`].
     pub receive_memory: u64,
+}
+
+/// Why [`Endpoint::connect_to`] did not even begin to connect.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectToError {
+    /// The name has no address, or the system cannot tell.
+    #[error("cannot find the address of {0}")]
+    Name(String, #[source] io::Error),
+    /// No connection could be started.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
 }
 
 /// Dropped with the last [`Endpoint`].
@@ -145,12 +158,64 @@ impl Endpoint {
         addr: SocketAddr,
         server_name: &str,
     ) -> Result<Connecting, ConnectError> {
+        let mut others = config.server_addresses.clone();
+        if !config.automatic_paths {
+            others.clear();
+        }
+        self.connect_any(config, addr, &others, server_name)
+    }
+
+    /// Connects with the default client configuration to whichever address of a host answers first: a
+    /// name, which the system resolves and for which the server's certificate must be valid, or an
+    /// IP address. Addresses that do not answer cost 0.3 s, and those where nobody listens nothing, where
+    /// ICMP says so.
+    ///
+    /// Paths lead to the address that answered and to
+    /// [`ClientConfig::server_addresses`], not to the others of the name: these may be other machines.
+    ///
+    /// Must be called within a tokio runtime. Cancel-safe.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectToError::Name`] if the host has no address, and those of [`Self::connect`].
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # use mpquic_tokio::{ClientConfig, Endpoint};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = Endpoint::builder()
+    ///     .all_interfaces()
+    ///     .client(ClientConfig::with_native_roots(&[b"hello"])?)
+    ///     .build()?;
+    /// let connection = client.connect_to("example.com", 4433).await?.await?;
+    /// # drop(connection);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn connect_to(&self, host: &str, port: u16) -> Result<Connecting, ConnectToError> {
+        let config = self.state().lock().default_client.clone();
+        let config = config.ok_or(ConnectError::NoDefaultClientConfig)?;
+        let found = tokio::net::lookup_host((host, port)).await;
+        let failed = |error| ConnectToError::Name(host.to_owned(), error);
+        let mut addresses = found.map_err(failed)?;
+        let none = || failed(io::ErrorKind::NotFound.into());
+        let first = addresses.next().ok_or_else(none)?;
+        let others = Vec::from_iter(addresses);
+        Ok(self.connect_any(config, first, &others, host)?)
+    }
+
+    /// Connects to an address, and tries the others as long as it does not answer.
+    fn connect_any(
+        &self,
+        config: ClientConfig,
+        addr: SocketAddr,
+        others: &[SocketAddr],
+        server_name: &str,
+    ) -> Result<Connecting, ConnectError> {
         let state = self.state();
         let mut remotes = vec![addr];
-        if config.automatic_paths {
-            let others = config.server_addresses.iter();
-            remotes.extend(others.filter(|other| **other != addr));
-        }
+        remotes.extend(others.iter().filter(|other| **other != addr));
         let mut tuples = VecDeque::from(address_pairs(&state.sockets.all(), &remotes));
         let first = tuples.pop_front().ok_or(ConnectError::NoSocket(addr))?;
         if !config.automatic_paths {
@@ -230,6 +295,18 @@ impl Endpoint {
                 return;
             }
             notified.await;
+        }
+    }
+
+    /// Waits until no connection is left that can still be used: each has ended, and its peer was told if
+    /// there was something to tell. Those that closed answer late packets for as long as the process
+    /// lives: unlike [`Self::wait_idle`], this does not wait for that. Cancel-safe.
+    pub async fn wait_all_draining(&self) {
+        let connections = self.state().lock().connections();
+        for connection in connections {
+            let ended = &connection.notifications.connection;
+            let end = connection.until_told(ended, |engine| engine.error.is_some().then_some(()));
+            end.await;
         }
     }
 

@@ -243,9 +243,12 @@ pub(crate) async fn watch(endpoint: Arc<SharedEndpoint>, selection: Selection) {
         }
     };
     tokio::select! {
+        biased;
         () = endpoint.over.notified() => {}
         () = follow => {}
     }
+    // Some may have been bound while the others were closed.
+    endpoint.sockets.remove(|_| true);
 }
 
 /// Binds sockets to the addresses that there are now, and closes those whose address is gone. False

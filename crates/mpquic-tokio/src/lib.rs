@@ -126,7 +126,7 @@ pub use config::{
 pub use connecting::{Connecting, ZeroRttAccepted};
 pub use connection::{Connection, OpenPathError, SendDatagramError};
 pub use datagram_socket::{DatagramSocket, ReceivedBatch, SentBatch};
-pub use endpoint::{DriverStats, Endpoint};
+pub use endpoint::{ConnectToError, DriverStats, Endpoint};
 pub use incoming::{AcceptWithError, Incoming, IncomingFuture, RetryError};
 #[cfg(feature = "interfaces")]
 pub use interface::{InterfaceAddress, LeftOut, interface_addresses, usable_addresses};
@@ -150,7 +150,8 @@ pub use mpquic_core::{
     ConnectionIdGenerator, ConnectionStats, DatagramOptions, Dir, EcnCodepoint, EndpointStats,
     Fault, FourTuple, FrameCounts, FrameKind, MemoryUse, PathEvent, PathId, PathState, PathStats,
     PathStatus, ResetAtError, Resumption, Side, StdSystemTime, StreamId, TimeSource, TlsFailure,
-    TokenStore, TransportError, TransportErrorCode, VarInt, Version, Written, ZeroRtt,
+    TokenMemoryCache, TokenStore, TransportError, TransportErrorCode, VarInt, Version, Written,
+    ZeroRtt,
 };
 /// The traits of schedulers, congestion controllers and memories of paths, for writing your own.
 #[doc(no_inline)]

@@ -33,7 +33,7 @@ const FIRST_PORT: u16 = 49152;
 /// ```
 /// use std::time::Duration;
 ///
-/// use mpquic_tokio::{ClientConfig, Endpoint, MemoryNetwork, PathState, PathStats, ServerConfig};
+/// use mpquic_tokio::{ClientConfig, Endpoint, MemoryNetwork, ServerConfig};
 /// use mpquic_tokio::certificate_fingerprint;
 ///
 /// # #[tokio::main]
@@ -53,11 +53,7 @@ const FIRST_PORT: u16 = 49152;
 /// let connecting = client.connect(server.local_addr()?, "localhost")?;
 /// let incoming = server.accept().await.ok_or("closed")?;
 /// let (connection, at_server) = tokio::try_join!(connecting, async { incoming.await })?;
-/// let mut events = connection.path_events();
-/// let active = |path: &PathStats| path.state == PathState::Active;
-/// while connection.path_stats().iter().filter(|path| active(path)).count() < 2 {
-///     events.next().await.ok_or("closed")?;
-/// }
+/// connection.wait_for_paths(2).await?;
 /// // One of the client's two links fails, and the connection goes on.
 /// wifi.cut_off(true);
 /// let mut stream = connection.open_uni().await?;

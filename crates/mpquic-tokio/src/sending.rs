@@ -355,7 +355,7 @@ mod tests {
         assert_eq!(left, MAX_TRAINS - 13);
         assert_eq!(sizes(1200, &mut left), vec![1200; MAX_TRAINS - 13]);
         assert_eq!(left, 0);
-        assert_eq!(sizes(1200, &mut left), []);
+        assert!(sizes(1200, &mut left).is_empty());
     }
 
     #[test]

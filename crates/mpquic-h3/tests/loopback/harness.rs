@@ -9,8 +9,7 @@ use h3::client::SendRequest;
 use http::{Request, Response};
 use mpquic_h3::{BidiStream, OpenStreams, h3};
 use mpquic_tokio::{
-    ClientConfig, Connection, Endpoint, PathState, ServerConfig, TransportOptions,
-    default_transport,
+    ClientConfig, Connection, Endpoint, ServerConfig, TransportOptions, default_transport,
 };
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -68,18 +67,7 @@ impl Pair {
     }
 
     pub(crate) async fn until_two_paths(&self) -> TestResult {
-        let mut events = self.client.path_events();
-        let active = || {
-            let paths = self.client.path_stats().into_iter();
-            paths.filter(|path| path.state == PathState::Active).count()
-        };
-        let reached = async {
-            while active() < 2 {
-                events.next().await.ok_or("closed")?;
-            }
-            Ok(())
-        };
-        within("the second path", reached).await?
+        Ok(within("the second path", self.client.wait_for_paths(2)).await??)
     }
 
     /// HTTP/3 on both ends.

@@ -11,8 +11,7 @@ use mpquic_proxy::{
     ServerOptions,
 };
 use mpquic_tokio::{
-    ClientConfig, Connection, Endpoint, PathState, ServerConfig, TransportOptions,
-    default_transport,
+    ClientConfig, Connection, Endpoint, ServerConfig, TransportOptions, default_transport,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -125,18 +124,7 @@ impl Setup {
     }
 
     pub(crate) async fn until_two_paths(&self) -> TestResult {
-        let mut events = self.connection.path_events();
-        let active = || {
-            let paths = self.connection.path_stats().into_iter();
-            paths.filter(|path| path.state == PathState::Active).count()
-        };
-        let reached = async {
-            while active() < 2 {
-                events.next().await.ok_or("closed")?;
-            }
-            Ok(())
-        };
-        within("the second path", reached).await?
+        Ok(within("the second path", self.connection.wait_for_paths(2)).await??)
     }
 
     pub(crate) async fn listen(&self, entrance: Entrance) -> Result<Listener, Error> {

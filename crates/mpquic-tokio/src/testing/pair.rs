@@ -13,7 +13,7 @@ use crate::config::{ClientConfig, ServerConfig};
 use crate::connection_state::{ConnectionState, SharedEndpoint};
 use crate::endpoint::Endpoint;
 use crate::socket::Socket;
-use crate::{Connection, PathState, TransportOptions, local_addresses, start};
+use crate::{Connection, TransportOptions, local_addresses, start};
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type TestResult = Result<(), Error>;
@@ -155,14 +155,7 @@ impl Pair {
     ) -> Result<(Connection, Connection), Error> {
         let (a, b) = self.connect().await?;
         for connection in [&a, &b] {
-            let mut events = connection.path_events();
-            let active = || {
-                let stats = connection.path_stats().into_iter();
-                stats.filter(|path| path.state == PathState::Active).count()
-            };
-            while active() < paths {
-                events.next().await.ok_or("closed")?;
-            }
+            connection.wait_for_paths(paths).await?;
         }
         Ok((a, b))
     }

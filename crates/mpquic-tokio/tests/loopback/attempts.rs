@@ -1,6 +1,6 @@
 //! Connection attempts: accepted, refused, retried, early data, and those nobody answers.
 
-use mpquic_tokio::{ConnectionError, ServerConfig, WriteError};
+use mpquic_tokio::{ConnectionError, Endpoint, ServerConfig, WriteError};
 
 use crate::harness::{ALPN, Error, Net, TestResult, exchange, within};
 
@@ -106,5 +106,52 @@ async fn early_streams_are_told_apart() -> TestResult {
     let mut late = a.open_uni().await?;
     late.write_all(b"late").await?;
     assert!(!within("stream", b.accept_uni()).await??.is_0rtt());
+    Ok(())
+}
+
+/// A client that was here before has a token that proves its address (RFC 9000 section 8.1.3), with
+/// nothing to be set for it.
+#[tokio::test]
+async fn clients_are_known_when_they_come_again() -> TestResult {
+    let net = Net::two_paths()?;
+    let to = net.server.local_addr()?;
+    for is_known in [false, true] {
+        let connecting = net.client.connect(to, "localhost")?;
+        let incoming = within("attempt", net.server.accept()).await?;
+        let incoming = incoming.ok_or("closed")?;
+        assert_eq!(incoming.remote_address_validated(), is_known);
+        let (a, b) = tokio::try_join!(connecting, async { incoming.await })?;
+        // The token is sent before.
+        exchange(&a, &b, 1000).await?;
+    }
+    Ok(())
+}
+
+/// A name may have addresses where nobody listens. (`localhost` is `::1` as well on most machines.)
+#[tokio::test]
+async fn a_server_is_found_by_its_name() -> TestResult {
+    let net = Net::two_paths()?;
+    let port = net.server.local_addr()?.port();
+    let client = Endpoint::client("[::]:0".parse()?)?;
+    let config = mpquic_tokio::ClientConfig::dangerous_insecure(ALPN)?;
+    client.set_default_client_config(config);
+    for host in ["localhost", "127.0.0.1"] {
+        let connecting = client.connect_to(host, port).await?;
+        let accept = async {
+            net.server
+                .accept()
+                .await
+                .ok_or("closed")?
+                .await
+                .map_err(Error::from)
+        };
+        let connected = async { Ok(connecting.await?) };
+        let both = async { tokio::try_join!(connected, accept) };
+        let (a, b) = within("handshake", both).await??;
+        exchange(&a, &b, 1000).await?;
+    }
+    let unknown = client.connect_to("no-such-host.invalid", port).await;
+    let message = unknown.err().ok_or("found")?.to_string();
+    assert_eq!(message, "cannot find the address of no-such-host.invalid");
     Ok(())
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mpquic_tokio::{
-    ClientConfig, Connection, Endpoint, PathState, RecvStream, SendStream, ServerConfig,
-    TransportOptions, default_transport,
+    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportOptions,
+    default_transport,
 };
 use sha2::{Digest, Sha256};
 
@@ -121,11 +121,7 @@ pub(crate) async fn until(connection: &Connection, is_so: impl Fn() -> bool) -> 
 }
 
 pub(crate) async fn until_active(connection: &Connection, count: usize) -> TestResult {
-    let active = || {
-        let stats = connection.path_stats().into_iter();
-        stats.filter(|path| path.state == PathState::Active).count()
-    };
-    until(connection, || active() >= count).await
+    Ok(within("so many paths", connection.wait_for_paths(count)).await??)
 }
 
 /// Bytes that differ at every position, cheap to make.

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use mpquic_tokio::{
-    ClientConfig, Connection, DatagramSocket, Endpoint, MemoryNetwork, MemorySocket, PathEvent,
-    PathState, ReceivedBatch, SentBatch, ServerConfig,
+    ClientConfig, Connection, DatagramSocket, Endpoint, MemoryNetwork, MemorySocket, OpenPathError,
+    PathEvent, PathStatus, ReceivedBatch, SentBatch, ServerConfig, TransportErrorCode,
 };
 
 use crate::harness::TestResult;
@@ -46,16 +46,7 @@ async fn connect(
     let connecting = client.connect(server.local_addr()?, "localhost")?;
     let incoming = server.accept().await.ok_or("closed")?;
     let (a, b) = tokio::try_join!(connecting, async { incoming.await })?;
-    let mut events = a.path_events();
-    while a
-        .path_stats()
-        .iter()
-        .filter(|path| path.state == PathState::Active)
-        .count()
-        < paths
-    {
-        events.next().await.ok_or("closed")?;
-    }
+    a.wait_for_paths(paths).await?;
     Ok((a, b))
 }
 
@@ -262,5 +253,70 @@ async fn bound_sockets_are_taken_as_they_are() -> TestResult {
     {
         a.path_events().next().await.ok_or("closed")?;
     }
+    Ok(())
+}
+
+/// A path that is opened as backup carries nothing but what opens it; one on which nothing comes back
+/// is given up, and the reason is told.
+#[tokio::test(start_paused = true)]
+async fn opened_paths_stand_by_or_say_why_they_failed() -> TestResult {
+    let network = MemoryNetwork::new(Duration::from_millis(10));
+    let bind =
+        |address: &str| -> Result<Arc<MemorySocket>, Error> { Ok(network.bind(address.parse()?)?) };
+    let server = server(bind("10.0.0.1:443")?)?;
+    let (first, backup, dead) = (
+        bind("10.1.0.1:1")?,
+        bind("10.2.0.1:1")?,
+        bind("10.3.0.1:1")?,
+    );
+    dead.cut_off(true);
+    let locals = [backup.local_addr()?, dead.local_addr()?];
+    let client = client([first, backup])?;
+    client.add_abstract_socket(dead)?;
+    let config = ClientConfig::dangerous_insecure(ALPN)?.automatic_paths(false);
+    client.set_default_client_config(config);
+    let (a, b) = connect(&client, &server, 1).await?;
+    let (to, standby) = (server.local_addr()?, PathStatus::Backup);
+
+    let path = a.open_path_with(locals[0], to, standby).await?;
+    a.wait_for_paths(2).await?;
+    assert_eq!(path.status()?.0, standby);
+    transfer(&a, &b, 1 << 20, || {}).await?;
+    let sent = path.stats().ok_or("discarded")?.bytes_sent;
+    assert!(sent < 20_000, "{sent} bytes on a path that stands by");
+    let at_server = b.path(path.id()).ok_or("no path")?;
+    assert_eq!(at_server.status()?.1, Some(standby));
+
+    let failed = a.open_path(locals[1], to).await;
+    let expected = TransportErrorCode::PATH_UNSTABLE_OR_POOR;
+    assert!(
+        matches!(failed, Err(OpenPathError::Failed { error_code, by_peer: false }) if error_code == expected),
+        "{failed:?}"
+    );
+    Ok(())
+}
+
+/// Who has closed everything need not stay for the three probe timeouts in which late packets are
+/// answered: after a handshake that failed, those are seconds.
+#[tokio::test(start_paused = true)]
+async fn a_program_may_end_once_all_is_said() -> TestResult {
+    let network = MemoryNetwork::new(Duration::from_millis(10));
+    let server = server(network.bind("10.0.0.1:443".parse()?)?)?;
+    let socket = network.bind("10.1.0.1:1".parse()?)?;
+    let config = ClientConfig::with_pin([0; 32], ALPN)?;
+    let client = Endpoint::builder().abstract_socket(socket).client(config);
+    let client = client.build()?;
+    let connecting = client.connect(server.local_addr()?, "localhost")?;
+    let incoming = server.accept().await.ok_or("closed")?;
+    let (refused, told) = tokio::join!(connecting, incoming);
+    assert!(refused.is_err() && told.is_err());
+    let start = tokio::time::Instant::now();
+    server.close(0u32.into(), b"");
+    for endpoint in [&client, &server] {
+        endpoint.wait_all_draining().await;
+    }
+    assert!(start.elapsed() < Duration::from_millis(1));
+    server.wait_idle().await;
+    assert!(start.elapsed() > Duration::from_millis(100));
     Ok(())
 }
