@@ -19,9 +19,8 @@ pub(crate) struct FlowLimits {
 }
 
 /// The clients that have flows, or had some a moment ago.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Accounts {
-    limits: FlowLimits,
     accounts: Mutex<BTreeMap<String, Account>>,
 }
 
@@ -49,17 +48,12 @@ impl Drop for OpenFlow {
 }
 
 impl Accounts {
-    pub(crate) fn new(limits: FlowLimits) -> Arc<Self> {
-        let accounts = Mutex::default();
-        Arc::new(Self { limits, accounts })
-    }
-
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Account>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a new flow of a client; `None` if it has, or begins, too many.
-    pub(crate) fn begin(self: &Arc<Self>, client: &str) -> Option<OpenFlow> {
+    pub(crate) fn begin(self: &Arc<Self>, client: &str, limits: FlowLimits) -> Option<OpenFlow> {
         let now = Instant::now();
         let mut accounts = self.lock();
         if accounts.len() >= MANY {
@@ -74,7 +68,7 @@ impl Accounts {
             account.since = now;
             account.begun = 0;
         }
-        if account.open >= self.limits.open || account.begun >= self.limits.per_second {
+        if account.open >= limits.open || account.begun >= limits.per_second {
             return None;
         }
         account.open += 1;
@@ -92,34 +86,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn flows_of_a_client_are_bounded() {
-        let accounts = Accounts::new(FlowLimits {
+        let accounts = Arc::<Accounts>::default();
+        let limits = FlowLimits {
             open: 2,
             per_second: 3,
-        });
-        let first = accounts.begin("a").unwrap();
-        let _second = accounts.begin("a").unwrap();
-        assert!(accounts.begin("a").is_none(), "two are open");
-        let other = accounts.begin("b");
+        };
+        let first = accounts.begin("a", limits).unwrap();
+        let _second = accounts.begin("a", limits).unwrap();
+        assert!(accounts.begin("a", limits).is_none(), "two are open");
+        let other = accounts.begin("b", limits);
         assert!(other.is_some(), "another client");
         drop(first);
-        drop(accounts.begin("a").unwrap());
-        assert!(accounts.begin("a").is_none(), "three in a second");
+        drop(accounts.begin("a", limits).unwrap());
+        assert!(accounts.begin("a", limits).is_none(), "three in a second");
         tokio::time::advance(SECOND).await;
-        assert!(accounts.begin("a").is_some());
+        assert!(accounts.begin("a", limits).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_gone_is_forgotten() {
-        let accounts = Accounts::new(FlowLimits {
+        let accounts = Arc::<Accounts>::default();
+        let limits = FlowLimits {
             open: 1,
             per_second: 1,
-        });
-        let kept = accounts.begin("kept");
+        };
+        let kept = accounts.begin("kept", limits);
         for number in 0..3 * MANY {
             if number % MANY == 0 {
                 tokio::time::advance(SECOND).await;
             }
-            drop(accounts.begin(&number.to_string()));
+            drop(accounts.begin(&number.to_string(), limits));
         }
         assert!(accounts.lock().len() <= 2 * MANY);
         assert!(accounts.lock().contains_key("kept"));

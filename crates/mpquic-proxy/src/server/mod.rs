@@ -7,8 +7,8 @@ mod refusal;
 mod udp;
 
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -133,7 +133,7 @@ pub struct ServerStats {
 pub struct Server(Arc<Shared>);
 
 struct Shared {
-    options: ServerOptions,
+    options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
     failures: Failures,
     open_tcp: AtomicU64,
@@ -146,13 +146,9 @@ struct Shared {
 impl Server {
     /// A proxy.
     pub fn new(options: ServerOptions) -> Self {
-        let accounts = Accounts::new(FlowLimits {
-            open: options.max_flows,
-            per_second: options.flows_per_second,
-        });
         Self(Arc::new(Shared {
-            options,
-            accounts,
+            options: RwLock::new(Arc::new(options)),
+            accounts: Arc::default(),
             failures: Failures::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
@@ -160,6 +156,12 @@ impl Server {
             from_targets: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
         }))
+    }
+
+    /// Serves requests to come with other options. Flows that are open go on as they began.
+    pub fn set_options(&self, options: ServerOptions) {
+        let mut current = (self.0.options.write()).unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(options);
     }
 
     /// What HTTP/3 has to announce to clients: extended CONNECT (RFC 9220) and datagrams (RFC 9297). The
@@ -205,6 +207,13 @@ impl Server {
     }
 }
 
+impl Shared {
+    fn options(&self) -> Arc<ServerOptions> {
+        let options = self.options.read();
+        options.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// Counts something as open until it is dropped.
 struct Open<'a>(&'a AtomicU64);
 
@@ -245,21 +254,31 @@ enum Wanted {
 /// A request that is being answered.
 struct Call<'a> {
     connection: &'a ServerConnection,
+    options: Arc<ServerOptions>,
     watch: StreamWatch,
     carried: Carried,
 }
 
 impl ServerConnection {
     /// Answers a request, and carries its flow to its end. Run it on a task of its own.
+    ///
+    /// A request that came as 0-RTT waits until the handshake is complete: somebody may have recorded it
+    /// and play it again (RFC 8470 section 4), which cannot complete one.
     pub async fn answer(&self, request: RequestResolver<mpquic_h3::Connection, Bytes>) {
         let began = Instant::now();
         let Ok(Ok((request, stream))) = timeout(PATIENCE, request.resolve_request()).await else {
             // Dropped, and so reset. What is wrong with it, the client was told by h3.
             return;
         };
+        let handshake = timeout(PATIENCE, self.connection.handshake_confirmed());
+        if !matches!(handshake.await, Ok(Ok(()))) {
+            return;
+        }
+        let options = self.shared.options();
         let id = VarInt::from_u64(stream.send_id().into_inner()).unwrap_or(VarInt::MAX);
         let call = Call {
             connection: self,
+            options: options.clone(),
             watch: self.connection.watch_stream(StreamId::from(id)),
             carried: Carried::default(),
         };
@@ -268,14 +287,14 @@ impl ServerConnection {
             Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
             _ => request.method().as_str(),
         };
-        let user = self.user(&request);
+        let user = self.user(&options, &request);
         let name = user.as_ref().ok().and_then(Option::as_deref);
         let wanted = wanted(&request);
         let target = match &wanted {
             Ok(Wanted::Tcp(target) | Wanted::Udp(target)) => target.to_string(),
             Err(_) => request.uri().to_string(),
         };
-        let admitted = self.admit(&user, wanted);
+        let admitted = self.admit(&options, &user, wanted);
         let status = match admitted {
             Ok((wanted, _open)) => call.serve(wanted, stream).await,
             Err(refused) => call.refuse(refused, stream).await,
@@ -285,7 +304,7 @@ impl ServerConnection {
         let received = count(&call.carried.from_stream);
         (self.shared.from_targets).fetch_add(sent, Ordering::Relaxed);
         (self.shared.to_targets).fetch_add(received, Ordering::Relaxed);
-        if let Some(observer) = &self.shared.options.observer {
+        if let Some(observer) = &options.observer {
             observer.on_over(&Over {
                 method,
                 target: &target,
@@ -300,8 +319,12 @@ impl ServerConnection {
     }
 
     /// The user who asks; `None` if nobody need say who they are.
-    fn user(&self, request: &Request<()>) -> Result<Option<String>, Refused> {
-        let Access::Users(credentials) = &self.shared.options.access else {
+    fn user(
+        &self,
+        options: &ServerOptions,
+        request: &Request<()>,
+    ) -> Result<Option<String>, Refused> {
+        let Access::Users(credentials) = &options.access else {
             return Ok(None);
         };
         let failures = &self.shared.failures;
@@ -327,6 +350,7 @@ impl ServerConnection {
     /// Decides what can be decided before anything is done for a request.
     fn admit(
         &self,
+        options: &ServerOptions,
         user: &Result<Option<String>, Refused>,
         wanted: Result<Wanted, Refused>,
     ) -> Result<(Wanted, OpenFlow), Refused> {
@@ -336,7 +360,11 @@ impl ServerConnection {
             Err(refused) => return Err(*refused),
         };
         let wanted = wanted?;
-        let open = self.shared.accounts.begin(&account);
+        let limits = FlowLimits {
+            open: options.max_flows,
+            per_second: options.flows_per_second,
+        };
+        let open = self.shared.accounts.begin(&account, limits);
         Ok((wanted, open.ok_or(Refused::too_many(1))?))
     }
 }
@@ -392,7 +420,7 @@ impl Call<'_> {
 
     async fn tcp(&self, target: &Target, mut stream: Stream) -> Result<(), (Refused, Stream)> {
         let shared = &self.connection.shared;
-        let options = &shared.options;
+        let options = &self.options;
         let deadline = Instant::now() + options.connect_timeout;
         let connecting = async {
             let resolver = &*options.resolver;
@@ -419,7 +447,7 @@ impl Call<'_> {
 
     async fn udp(&self, target: &Target, mut stream: Stream) -> Result<(), (Refused, Stream)> {
         let shared = &self.connection.shared;
-        let options = &shared.options;
+        let options = &self.options;
         let deadline = Instant::now() + options.connect_timeout;
         let resolver = &*options.resolver;
         let opening = async {

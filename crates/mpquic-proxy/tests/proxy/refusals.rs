@@ -7,6 +7,7 @@ use http::{Method, Request, Response, StatusCode};
 use mpquic_h3::h3;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_proxy::{Access, Client, Credential, Credentials, NoFlow, ServerOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::harness::{Error, Setup, TestResult, echo, exchange, loopback, open, target, within};
@@ -46,6 +47,30 @@ async fn this_machine_is_no_target_unless_allowed() -> TestResult {
         refusal(&setup.client, &format!("127.0.0.1:{port}")).await?,
         status(403)
     );
+    Ok(())
+}
+
+/// As a reload of the proxy's configuration does it: what is open goes on.
+#[tokio::test]
+async fn other_options_are_for_flows_to_come() -> TestResult {
+    let target = target(echo).await?;
+    let setup = Setup::new(open()).await?;
+    let mut begun = setup.forwarded(target).await?;
+    begun.write_all(b"before").await?;
+    let mut heard = [0; 6];
+    within("the echo", begun.read_exact(&mut heard)).await??;
+    let mut options = open();
+    options.rules.deny = vec!["127.0.0.0/8".parse()?];
+    setup.server.set_options(options);
+    let refused = refusal(&setup.client, &target.to_string()).await?;
+    assert_eq!(refused, status(403));
+    assert_eq!(exchange(begun, b"after").await?, b"after");
+    setup.server.set_options(open());
+    assert_eq!(refusal(&setup.client, &target.to_string()).await?, None);
+    let users = Access::Users(Credentials::new(["basic alice:secret".parse()?]));
+    setup.server.set_options(ServerOptions::new(users));
+    let refused = refusal(&setup.client, &target.to_string()).await?;
+    assert_eq!(refused, status(407));
     Ok(())
 }
 
