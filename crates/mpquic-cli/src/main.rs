@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 use mpquic_lab::Policies;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,6 +22,7 @@ mod backup;
 mod bucket;
 mod clients;
 mod clock;
+mod config_file;
 mod cost;
 mod delivery;
 mod demo;
@@ -102,7 +103,10 @@ mod weight;
 const FAREWELL: Duration = Duration::from_millis(100);
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match config_file::parse() {
+        Ok(cli) => cli,
+        Err(failure) => return failure.report(),
+    };
     let default_log = match &cli.command {
         // It would cover the view.
         Command::Serve(args) if args.live.is_shown() => Targets::new(),

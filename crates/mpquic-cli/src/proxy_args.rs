@@ -70,6 +70,11 @@ pub(crate) struct ProxyServer {
     /// signal ends at once
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(crate) drain_timeout: u64,
+    /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
+    /// the command line count more. SIGHUP makes the server read it and the credentials
+    /// again: who may use it, where to, and how many flows; what is open goes on
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) listening: Listening,
 }
@@ -101,6 +106,10 @@ pub(crate) struct ProxyClient {
     pub(crate) forward: Vec<Forward>,
     #[command(flatten)]
     pub(crate) idle: Idle,
+    /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of
+    /// the command line count more
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) reach: Reach,
     #[command(flatten)]

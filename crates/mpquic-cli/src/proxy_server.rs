@@ -1,5 +1,6 @@
 //! `mpquic proxy server`.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,13 +8,16 @@ use mpquic_proxy::{Access, Credentials, MAX_FIELDS, Observe, Over, Rules, Server
 
 use crate::access_log::Entry;
 use crate::addresses::{AddressLimits, Addresses};
+use crate::args::Command;
 use crate::clock;
+use crate::config_file;
 use crate::failure::Failure;
 use crate::http_server::serve_requests;
 use crate::observer::{Observer, Text};
 use crate::options::Alpn;
-use crate::proxy_args::{ProxyServer, read_credentials};
+use crate::proxy_args::{Proxy, ProxyServer, read_credentials};
 use crate::serve;
+use crate::signals::Hangups;
 
 /// Streams that a client may have open beside its flows: requests that are refused.
 const SPARE: u32 = 16;
@@ -52,6 +56,7 @@ impl Observe for Report {
 /// Runs until interrupted, and then until open flows have ended.
 pub(crate) async fn run(args: ProxyServer) -> Result<(), Failure> {
     let report = Arc::new(Report::default());
+    let hangups = Hangups::new();
     let proxy = Server::new(options(&args, report.clone())?);
     let listening = &args.listening;
     let mut transport = listening.connections.transport(listening.max_paths)?;
@@ -73,8 +78,9 @@ pub(crate) async fn run(args: ProxyServer) -> Result<(), Failure> {
         ..AddressLimits::default()
     });
     let observer = server.observer.clone();
+    let served = proxy.clone();
     let serve = move |address: std::net::SocketAddr, connection, draining| {
-        let (addresses, observer, proxy) = (addresses.clone(), observer.clone(), proxy.clone());
+        let (addresses, observer, proxy) = (addresses.clone(), observer.clone(), served.clone());
         async move {
             let Some(_counted) = addresses.connect(address.ip()) else {
                 return serve::turn_away(&connection);
@@ -91,10 +97,34 @@ pub(crate) async fn run(args: ProxyServer) -> Result<(), Failure> {
         }
     };
     let endpoint = server.endpoint.clone();
-    let serving = serve::accept(&endpoint, listening.retry, serve, draining);
+    let serving = async {
+        tokio::select! {
+            () = serve::accept(&endpoint, listening.retry, serve, draining) => {}
+            never = reload(&proxy, &report, hangups) => match never {},
+        }
+    };
     let limit = Duration::from_secs(args.drain_timeout);
     server.run(serving, limit).await;
     Ok(())
+}
+
+/// Reads credentials, rules and limits again whenever that is asked for. What cannot be used changes
+/// nothing, and flows that are open go on.
+async fn reload(proxy: &Server, report: &Arc<Report>, mut hangups: Hangups) -> Infallible {
+    loop {
+        hangups.next().await;
+        let renewed = || match config_file::parse_again()?.command {
+            Command::Proxy(Proxy::Server(args)) => options(&args, report.clone()),
+            _ => Err(Failure::other("another command")),
+        };
+        match renewed() {
+            Ok(options) => {
+                proxy.set_options(options);
+                tracing::info!("read again: credentials, rules and limits of flows");
+            }
+            Err(failure) => tracing::error!("nothing changes: {}", failure.message()),
+        }
+    }
 }
 
 fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {

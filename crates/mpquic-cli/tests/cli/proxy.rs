@@ -149,6 +149,64 @@ fn programs_reach_targets_and_the_server_tells_who_did() {
     }
 }
 
+/// What the file says is read again when that is asked for.
+#[cfg(unix)]
+#[test]
+fn a_file_has_the_options() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (config, users) = (at("proxy.toml"), at("users"));
+    fs::write(&users, "basic alice:secret\n").unwrap();
+    fs::write(at("me"), "basic alice:other\n").unwrap();
+    let text = format!("credentials = {users:?}\nallow = [\"127.0.0.0/8\"]\nmax-flows = 8\n");
+    fs::write(&config, &text).unwrap();
+    let command = ["proxy", "server", "--listen", "127.0.0.1:0", "--config"];
+    let server = Server::launch(&[&command[..], &[&config]].concat());
+    let target = target();
+    let forward = format!("127.0.0.1:0:{target}");
+    let more = ["--http", "0", "-L", &forward, "--credentials", &at("me")];
+    let client = Client::start(&server, 2, &more);
+    let ask = format!("CONNECT {target} HTTP/1.1\r\n\r\nhello");
+    let answer = || exchange(client.entrances[0], ask.as_bytes());
+    wait_until("a refusal", || answer().starts_with(b"HTTP/1.1 502"));
+    // What cannot be used changes nothing, and ends nothing.
+    let hangup = || {
+        let pid = server.child.id().to_string();
+        let mut kill = std::process::Command::new("kill");
+        assert!(kill.args(["-HUP", &pid]).status().unwrap().success());
+    };
+    fs::write(&config, "credentials = 1").unwrap();
+    hangup();
+    assert!(answer().starts_with(b"HTTP/1.1 502"));
+    fs::write(&users, "basic alice:other\n").unwrap();
+    fs::write(&config, text).unwrap();
+    hangup();
+    wait_until("an answer", || {
+        exchange(client.entrances[1], b"hello") == b"hello"
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_file_of_options_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("proxy.toml");
+    let config = config.to_str().unwrap();
+    for (text, told) in [
+        ("open = true\nmax-flow = 1", "unknown key `max-flow`"),
+        ("open = true\nmax-flows = 0", "--max-flows"),
+        ("open = true\ncredentials = \"x\"", "cannot be used with"),
+    ] {
+        fs::write(config, text).unwrap();
+        let output = run(&["proxy", "server", "--config", config]);
+        assert_exit(&output, 2);
+        let told_us = stderr(&output);
+        assert!(
+            told_us.contains(told) && told_us.contains(config),
+            "{told_us}"
+        );
+    }
+}
+
 #[test]
 fn nobody_runs_an_open_proxy_by_mistake() {
     let output = run(&["proxy", "server", "--listen", "127.0.0.1:0"]);
