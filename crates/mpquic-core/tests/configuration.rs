@@ -138,6 +138,15 @@ fn windows_of_a_connection() {
             )],
         },
         Row {
+            option: "max_stream_receive_window",
+            taken: &[|it| it.max_stream_receive_window = Some(it.initial_stream_receive_window)],
+            refused: &[(
+                |it| it.max_stream_receive_window = Some(1),
+                "1",
+                "at least 1048576 (initial_stream_receive_window)",
+            )],
+        },
+        Row {
             option: "initial_receive_window",
             taken: &[|it| it.initial_receive_window = it.max_receive_window],
             refused: &[(

@@ -15,5 +15,6 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     transport.max_concurrent_bidi_streams = flows.into();
     transport.initial_receive_window = transport.max_receive_window;
     let share = transport.max_receive_window / STALLED_FLOWS;
+    transport.max_stream_receive_window = Some(share);
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
 }

@@ -139,6 +139,17 @@ fn windows(options: &TransportOptions) -> Checked {
             return Err(InvalidOption::new(option, window, expected));
         }
     }
+    if let Some(limit) = options.max_stream_receive_window {
+        let least = options.initial_stream_receive_window;
+        if limit < least {
+            let expected = format!("at least {least} (initial_stream_receive_window)");
+            return Err(InvalidOption::new(
+                "max_stream_receive_window",
+                limit,
+                expected,
+            ));
+        }
+    }
     InvalidOption::unless_at_least("send_window", options.send_window, 1)?;
     let Some(limit) = options.memory_limit else {
         return Ok(());

@@ -64,8 +64,13 @@ pub struct TransportOptions {
     /// Concurrent unidirectional streams the peer may open, at most 2^59.
     pub max_concurrent_uni_streams: u64,
     /// Receive window of a stream at the start, bytes; at most `max_receive_window`. It grows up to
-    /// six times the bandwidth-delay product of all paths, within `max_receive_window`.
+    /// six times the bandwidth-delay product of all paths, within `max_stream_receive_window` and
+    /// `max_receive_window`.
     pub initial_stream_receive_window: u64,
+    /// Limit of the receive window of a stream, bytes; at least `initial_stream_receive_window`. `None`,
+    /// the default, is `max_receive_window`: then one stream that is not read may take all that the
+    /// connection has, and the others wait.
+    pub max_stream_receive_window: Option<u64>,
     /// Receive window of the connection at the start, bytes; at most `max_receive_window`.
     pub initial_receive_window: u64,
     /// Limit of every receive window, and so of the memory for data out of order, bytes; at most
@@ -179,6 +184,7 @@ impl TransportOptions {
             max_concurrent_uni_streams: 100,
             initial_stream_receive_window: 1 << 20,
             initial_receive_window: 2 << 20,
+            max_stream_receive_window: None,
             max_receive_window: 64 << 20,
             send_window: 64 << 20,
             memory_limit: None,

@@ -101,6 +101,7 @@ pub(crate) struct StreamSet {
     initial_stream_window: u64,
     /// Receive window of a stream now.
     pub(super) stream_window: u64,
+    max_stream_window: u64,
     pub(super) max_window: u64,
     pub(super) receive_window: WindowTarget,
     /// Streams that the peer may still reset.
@@ -157,6 +158,7 @@ impl StreamSet {
             received_again: 0,
             initial_stream_window: config.initial_stream_receive_window,
             stream_window: config.initial_stream_receive_window,
+            max_stream_window: config.max_stream_receive_window.unwrap_or(u64::MAX),
             max_window: config.max_receive_window,
             receive_window: WindowTarget::new(now),
             resets: TokenBucket::new(MAX_RESETS, RESET_INTERVAL),
@@ -272,7 +274,7 @@ impl StreamSet {
         self.recv_credit.grow(window);
         self.stream_window = self
             .stream_window
-            .max(window)
+            .max(window.min(self.max_stream_window))
             .max(self.initial_stream_window);
     }
 

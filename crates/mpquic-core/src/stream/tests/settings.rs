@@ -124,6 +124,35 @@ fn the_receive_window_follows_its_cap() {
     assert_eq!(max_data(&mut client), None);
 }
 
+/// A stream that is not read gets more only up to its own cap, and leaves the rest to the others.
+#[test]
+fn a_stream_has_a_cap_of_its_own() {
+    for (cap, expected) in [(Some(3000), 3000), (None, 50_000)] {
+        let mut client = client(&checked(TransportOptions {
+            initial_stream_receive_window: 1000,
+            max_stream_receive_window: cap,
+            initial_receive_window: 50_000,
+            max_receive_window: 50_000,
+            ..options()
+        }));
+        let id = client.open(Dir::Bi).expect("credit");
+        client.set_receive_window_target(1_000_000);
+        let blocked = StreamDataBlocked {
+            stream_id: id,
+            maximum_stream_data: 1000,
+        };
+        client.on_stream_data_blocked(&blocked).expect("a stream");
+        let limits = drain(&mut client).into_iter();
+        let limits: Vec<_> = limits
+            .filter_map(|frame| match frame {
+                Frame::MaxStreamData(limit) => Some(limit.maximum_stream_data),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(limits, [expected]);
+    }
+}
+
 #[test]
 fn a_writer_can_ask_for_room_before_it_has_anything() {
     let config = checked(TransportOptions {
