@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, Subcommand};
 use http::Uri;
-use mpquic_proxy::{Credential, Entrance, Rule, Target};
+use mpquic_proxy::{ClassRule, Credential, Entrance, Rule, Target};
 
 use crate::failure::{Cause, Failure};
 use crate::listening::Listening;
@@ -66,6 +66,10 @@ pub(crate) struct ProxyServer {
     pub(crate) target_timeout: u64,
     #[command(flatten)]
     pub(crate) idle: Idle,
+    /// What flows to certain targets are for: CLASS is bulk, interactive or real-time, RULE is like that of
+    /// --allow; repeat for several, the first one that fits counts. Others are guessed from port, size and rate
+    #[arg(long, value_name = "CLASS=RULE")]
+    pub(crate) class: Vec<ClassRule>,
     /// When told to end (SIGTERM or SIGINT), let open flows go on for up to this long; a second
     /// signal ends at once
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=86_400))]
@@ -104,6 +108,11 @@ pub(crate) struct ProxyClient {
     /// `udp:` in front; repeat for several
     #[arg(short = 'L', long, value_name = "[udp:][ADDR:]PORT:HOST:PORT")]
     pub(crate) forward: Vec<Forward>,
+    /// What flows to certain targets are for: CLASS is bulk, interactive or real-time, RULE is NETWORK,
+    /// NETWORK:PORTS or :PORTS; repeat for several, the first one that fits counts. Others are guessed from
+    /// port, size and rate
+    #[arg(long, value_name = "CLASS=RULE")]
+    pub(crate) class: Vec<ClassRule>,
     #[command(flatten)]
     pub(crate) idle: Idle,
     /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of

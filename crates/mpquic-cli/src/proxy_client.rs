@@ -75,6 +75,7 @@ fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
             return Err(Failure::usage(message));
         }
     }
+    options.classes = args.class.clone();
     options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
     options.udp_idle = Duration::from_secs(args.idle.udp_idle);
     Ok(options)

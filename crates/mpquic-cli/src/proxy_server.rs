@@ -141,6 +141,7 @@ fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, F
     options.max_flows = args.max_flows as usize;
     options.flows_per_second = args.max_new_flows;
     options.connect_timeout = Duration::from_secs(args.target_timeout);
+    options.classes = args.class.clone();
     options.tcp_idle = Duration::from_secs(args.idle.tcp_idle);
     options.udp_idle = Duration::from_secs(args.idle.udp_idle);
     options.observer = Some(observer);

@@ -8,7 +8,7 @@ use h3_datagram::datagram::EncodedDatagram;
 use h3_datagram::quic_traits::{
     DatagramConnectionExt, RecvDatagram, SendDatagram, SendDatagramErrorIncoming,
 };
-use mpquic_tokio::SendDatagramError;
+use mpquic_tokio::{DatagramOptions, SendDatagramError};
 
 use crate::connection::Connection;
 use crate::error;
@@ -51,11 +51,25 @@ impl DatagramSender {
     /// If the peer accepts no datagrams, this one is too large, the send buffer is full, or the
     /// connection ended.
     pub fn send(&self, payload: &[u8]) -> Result<(), SendDatagramError> {
+        self.send_with(payload, DatagramOptions::default())
+    }
+
+    /// The same on a certain path, on two paths, or not after a deadline.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::send`], and that the path is closed.
+    pub fn send_with(
+        &self,
+        payload: &[u8],
+        options: DatagramOptions,
+    ) -> Result<(), SendDatagramError> {
         let size = varint_size(self.quarter_stream_id);
         let mut datagram = BytesMut::with_capacity(size + payload.len());
         put_varint(&mut datagram, self.quarter_stream_id);
         datagram.put_slice(payload);
-        self.connection.send_datagram(datagram.freeze())
+        self.connection
+            .send_datagram_with(datagram.freeze(), options)
     }
 
     /// Largest payload that can be sent now, in bytes; `None` if the peer accepts no datagrams.

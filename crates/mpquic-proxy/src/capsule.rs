@@ -140,12 +140,13 @@ pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
     Some(value & (u64::MAX >> (66 - 8 * length)))
 }
 
-/// For lengths: below 2^30.
-fn put_varint(buf: &mut BytesMut, value: u64) {
+/// Appends a number below 2^62.
+pub(crate) fn put_varint(buf: &mut BytesMut, value: u64) {
     match value {
         0..0x40 => buf.put_u8(value as u8),
         0x40..0x4000 => buf.put_u16(value as u16 | 0x4000),
-        _ => buf.put_u32(value as u32 | 0x8000_0000),
+        0x4000..0x4000_0000 => buf.put_u32(value as u32 | 0x8000_0000),
+        _ => buf.put_u64(value | 0xc000_0000_0000_0000),
     }
 }
 

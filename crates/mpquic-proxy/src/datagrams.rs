@@ -9,11 +9,16 @@ use mpquic_h3::h3::quic::StreamId;
 use mpquic_tokio::{Connection, ConnectionError};
 
 use crate::capsule::{take_varint, udp_payload};
+use crate::copies::numbered_payload;
 
 /// Takes the UDP payloads of a flow.
 pub(crate) trait Deliver: Send + Sync {
     /// A payload arrived. It must not wait: what there is no room for is lost, as UDP is.
     fn deliver(&self, payload: &[u8]);
+
+    /// A payload arrived that may come twice, with its number. Nobody sends such a one who was not told
+    /// that it is taken.
+    fn deliver_numbered(&self, _number: u64, _payload: &[u8]) {}
 }
 
 /// The flows of a connection that take datagrams, by the number in front of these (RFC 9297 section
@@ -70,8 +75,9 @@ impl Demux {
         let mut rest = datagram;
         let number = take_varint(&mut rest);
         let flow = number.and_then(|number| self.lock().get(&number).cloned());
-        match (flow, udp_payload(rest)) {
-            (Some(flow), Some(payload)) => flow.deliver(payload),
+        match (flow, udp_payload(rest), numbered_payload(rest)) {
+            (Some(flow), Some(payload), _) => flow.deliver(payload),
+            (Some(flow), None, Some((number, payload))) => flow.deliver_numbered(number, payload),
             // Before its request, after its end, or of an extension that nobody asked for.
             _ => drop(self.strays.fetch_add(1, Ordering::Relaxed)),
         }

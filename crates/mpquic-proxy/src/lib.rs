@@ -93,9 +93,12 @@
 //! | a UDP payload that no path can carry, or that there is no room for | it is lost |
 
 mod capsule;
+mod class;
 mod client;
+mod copies;
 mod credentials;
 mod datagrams;
+mod flow_table;
 mod relay;
 mod rules;
 mod server;
@@ -103,8 +106,10 @@ mod streams;
 mod target;
 mod transport;
 
+pub use class::{Class, ClassRule, InvalidClass, InvalidClassRule};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
 pub use credentials::{Credential, Credentials, InvalidCredential};
+pub use flow_table::FlowStats;
 pub use rules::{InvalidRule, Rule, Rules};
 pub use server::{
     Access, MAX_FIELDS, Observe, Over, Resolve, Resolving, Server, ServerConnection, ServerOptions,

@@ -1,7 +1,7 @@
 //! A TCP connection joined to the stream of a CONNECT request (RFC 9114 section 4.4).
 
 use std::io::{self, IoSlice};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -12,25 +12,13 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Instant;
 
+use crate::flow_table::{Carried, Flow};
 use crate::streams::{Gathered, Incoming, Outgoing};
 
 /// The most that is read from TCP at a time, and so what waits for the stream.
 const PIECE: usize = 64 << 10;
 /// The most pieces of the stream that are written to TCP at a time. Each is of one packet.
 const PIECES: usize = 64;
-
-/// Bytes that were carried.
-#[derive(Debug, Default)]
-pub(crate) struct Carried {
-    pub(crate) to_stream: AtomicU64,
-    pub(crate) from_stream: AtomicU64,
-}
-
-impl Carried {
-    fn total(&self) -> u64 {
-        self.to_stream.load(Ordering::Relaxed) + self.from_stream.load(Ordering::Relaxed)
-    }
-}
 
 /// Why a relay ended early.
 #[derive(Debug)]
@@ -58,15 +46,17 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     (mut send, recv): (S, R),
     watch: &StreamWatch,
     idle: Duration,
-    carried: &Carried,
+    flow: &Flow,
 ) -> Result<(), Broken> {
+    let carried = &flow.carried;
+    let _ = watch.set_priority(flow.class().priority());
     // Whoever speaks first waits for an answer.
     let _ = tcp.set_nodelay(true);
     let mut recv = Gathered::new(recv);
     let (read, write) = tcp.split();
     let both = async {
         tokio::try_join!(
-            to_stream(read, &mut send, watch, carried),
+            to_stream(read, &mut send, watch, flow),
             from_stream(&mut recv, write, carried)
         )
     };
@@ -94,7 +84,7 @@ async fn to_stream(
     mut tcp: ReadHalf<'_>,
     send: &mut impl Outgoing,
     watch: &StreamWatch,
-    carried: &Carried,
+    flow: &Flow,
 ) -> Result<(), Broken> {
     let mut buffer = BytesMut::new();
     loop {
@@ -107,8 +97,11 @@ async fn to_stream(
         if count == 0 {
             return Ok(send.finish().await?);
         }
+        if let Some(class) = flow.on_payload(count, Instant::now()) {
+            let _ = watch.set_priority(class.priority());
+        }
         send.send(buffer.split().freeze()).await?;
-        (carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
+        (flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
     }
 }
 

@@ -98,6 +98,14 @@ impl Rules {
 }
 
 impl Rule {
+    /// True if it is for this port, and for this address; where that is not known, if it is for all.
+    pub(crate) fn names_target(&self, address: Option<IpAddr>, port: u16) -> bool {
+        match address {
+            Some(address) => self.names(address.to_canonical(), port),
+            None => self.network.is_none() && self.ports.contains(&port),
+        }
+    }
+
     fn names(&self, address: IpAddr, port: u16) -> bool {
         let is_inside = |network: &IpNet| network.contains(&address);
         self.ports.contains(&port) && self.network.as_ref().is_none_or(is_inside)

@@ -12,7 +12,7 @@ use mpquic_h3::h3::ConnectionState;
 use mpquic_h3::h3::client::{self as h3_client, RequestStream, SendRequest};
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::ext::Protocol;
-use mpquic_h3::{BidiStream, DatagramSender, OpenStreams, RecvStream, SendStream};
+use mpquic_h3::{BidiStream, OpenStreams, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use thiserror::Error;
 use tokio::net::TcpStream;
@@ -20,9 +20,12 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::capsule::{Capsules, udp_payload};
+use crate::class::{Class, ClassRule, Kind};
+use crate::copies::{self, Seen, UdpSender};
 use crate::credentials::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
-use crate::relay::{Carried, relay, until_idle};
+use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::relay::{relay, until_idle};
 use crate::streams::Incoming;
 use crate::target::Target;
 
@@ -46,6 +49,9 @@ pub struct ClientOptions {
     pub tcp_idle: Duration,
     /// The same for UDP.
     pub udp_idle: Duration,
+    /// What flows to certain targets are for: the first that names one counts, and the proxy is told. What
+    /// none names is guessed, by either side for itself.
+    pub classes: Vec<ClassRule>,
 }
 
 impl ClientOptions {
@@ -56,6 +62,7 @@ impl ClientOptions {
             credential: None,
             tcp_idle: Duration::from_secs(30 * 60),
             udp_idle: Duration::from_secs(2 * 60),
+            classes: Vec::new(),
         }
     }
 }
@@ -101,6 +108,7 @@ struct Shared {
     authorization: Option<HeaderValue>,
     /// `None` without a connection.
     session: watch::Sender<Option<Session>>,
+    flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
     dropped_payloads: AtomicU64,
@@ -131,6 +139,8 @@ type Stream = RequestStream<BidiStream<Bytes>, Bytes>;
 struct Accepted {
     stream: Stream,
     watch: StreamWatch,
+    /// The proxy delivers once what comes twice.
+    takes_copies: bool,
 }
 
 impl Client {
@@ -141,6 +151,7 @@ impl Client {
             options,
             authorization,
             session: watch::Sender::new(None),
+            flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
@@ -166,6 +177,11 @@ impl Client {
             open_udp: count(&self.0.open_udp),
             dropped_payloads: count(&self.0.dropped_payloads),
         }
+    }
+
+    /// The flows that are open.
+    pub fn flows(&self) -> Vec<FlowStats> {
+        self.0.flows.stats()
     }
 
     /// Opens flows over this connection to the proxy until it ends, and tells why it did. It must have
@@ -218,7 +234,12 @@ impl Client {
             for _ in 0..MAX_INTERIM {
                 let response = stream.recv_response().await?;
                 if !response.status().is_informational() {
-                    return Ok::<_, StreamError>(Ok((response, Accepted { stream, watch })));
+                    let accepted = Accepted {
+                        stream,
+                        watch,
+                        takes_copies: copies::are_offered(response.headers()),
+                    };
+                    return Ok::<_, StreamError>(Ok((response, accepted)));
                 }
             }
             Ok(Err(NoFlow::Broken))
@@ -241,7 +262,13 @@ impl Client {
         }
     }
 
-    fn request(&self, uri: http::uri::Builder) -> Result<Request<()>, NoFlow> {
+    /// What flows to a target are for, if that is said.
+    fn said(&self, target: &Target) -> Option<Class> {
+        let classes = self.0.options.classes.iter();
+        classes.filter_map(|rule| rule.class_of(target)).next()
+    }
+
+    fn request(&self, uri: http::uri::Builder, said: Option<Class>) -> Result<Request<()>, NoFlow> {
         // Targets have no characters that a URI could not have.
         let uri = uri
             .build()
@@ -251,6 +278,12 @@ impl Client {
         *request.uri_mut() = uri;
         if let Some(value) = &self.0.authorization {
             (request.headers_mut()).insert(PROXY_AUTHORIZATION, value.clone());
+        }
+        if let Some(class) = said {
+            // RFC 9218 section 4.1
+            let urgency = HeaderValue::try_from(format!("u={}", class.urgency()));
+            let urgency = urgency.unwrap_or(HeaderValue::from_static(""));
+            request.headers_mut().insert("priority", urgency);
         }
         Ok(request)
     }
@@ -263,9 +296,11 @@ impl Client {
     pub async fn connect(&self, target: &Target) -> Result<TcpFlow, NoFlow> {
         let session = self.session()?;
         let uri = http::Uri::builder().authority(target.to_string());
-        let accepted = self.ask(&session, self.request(uri)?).await?;
+        let said = self.said(target);
+        let accepted = self.ask(&session, self.request(uri, said)?).await?;
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
         Ok(TcpFlow {
+            flow: self.0.flows.begin(Kind::Tcp, target, None, said),
             client: self.clone(),
             accepted: Some(accepted),
         })
@@ -286,25 +321,29 @@ impl Client {
             .scheme("https")
             .authority(self.0.options.authority.clone())
             .path_and_query(target.udp_path());
-        let mut request = self.request(uri)?;
+        let said = self.said(target);
+        let mut request = self.request(uri, said)?;
         request.extensions_mut().insert(Protocol::CONNECT_UDP);
         // RFC 9297 section 3.4
         let capsules = HeaderValue::from_static("?1");
         request.headers_mut().insert("capsule-protocol", capsules);
-        let Accepted { stream, watch } = self.ask(&session, request).await?;
-        let carried = Arc::new(Carried::default());
+        copies::offer(request.headers_mut());
+        let accepted = self.ask(&session, request).await?;
+        let Accepted { stream, watch, .. } = accepted;
+        let flow = self.0.flows.begin(Kind::Udp, target, None, said);
         let deliver = Arc::new(Counted {
             inner: deliver,
-            carried: carried.clone(),
+            flow: flow.clone(),
+            seen: Mutex::default(),
         });
         let id = stream.id();
         self.0.open_udp.fetch_add(1, Ordering::Relaxed);
         let (send, recv) = stream.split();
         Ok(UdpFlow {
             client: self.clone(),
-            sender: DatagramSender::new(&session.connection, id),
+            sender: UdpSender::new(&session.connection, id, flow.clone(), accepted.takes_copies),
             ending: Mutex::new(Some(Ending { send, recv, watch })),
-            carried,
+            flow,
             deliver: deliver.clone(),
             _registered: session.demux.register(id, deliver),
         })
@@ -314,6 +353,7 @@ impl Client {
 /// A TCP connection from the proxy to a target. Dropped, it is reset.
 pub struct TcpFlow {
     client: Client,
+    flow: OpenFlow,
     /// `None` once it is joined.
     accepted: Option<Accepted>,
 }
@@ -328,7 +368,7 @@ impl TcpFlow {
     /// Joins it to a local TCP connection, of which `begun` was read already, until both sides have
     /// ended. Ends and resets of either side are told to the other.
     pub async fn join(mut self, tcp: TcpStream, begun: Bytes) {
-        let Some(Accepted { stream, watch }) = self.accepted.take() else {
+        let Some(Accepted { stream, watch, .. }) = self.accepted.take() else {
             return;
         };
         let (mut send, recv) = stream.split();
@@ -336,33 +376,40 @@ impl TcpFlow {
             let _ = tcp.set_zero_linger();
             return;
         }
-        let carried = Carried::default();
         let idle = self.client.0.options.tcp_idle;
-        let ended = relay(tcp, (send, recv), &watch, idle, &carried).await;
+        let ended = relay(tcp, (send, recv), &watch, idle, &self.flow).await;
         tracing::debug!(?ended, "a TCP flow is over");
     }
 }
 
-/// Counts what is delivered.
+/// Counts what is delivered, and delivers it once.
 struct Counted {
     inner: Arc<dyn Deliver>,
-    carried: Arc<Carried>,
+    flow: Arc<Flow>,
+    seen: Mutex<Seen>,
 }
 
 impl Deliver for Counted {
     fn deliver(&self, payload: &[u8]) {
         let bytes = payload.len() as u64;
-        self.carried.from_stream.fetch_add(bytes, Ordering::Relaxed);
+        (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
         self.inner.deliver(payload);
+    }
+
+    fn deliver_numbered(&self, number: u64, payload: &[u8]) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.is_new(number) {
+            self.deliver(payload);
+        }
     }
 }
 
 /// A UDP socket at the proxy.
 pub(super) struct UdpFlow {
     client: Client,
-    sender: DatagramSender,
+    sender: UdpSender,
     ending: Mutex<Option<Ending>>,
-    carried: Arc<Carried>,
+    flow: OpenFlow,
     deliver: Arc<dyn Deliver>,
     _registered: Registered,
 }
@@ -384,8 +431,8 @@ impl UdpFlow {
     /// Sends a payload, behind a byte that is 0: its context ID. One that is too large for the paths, or
     /// that there is no room for, is lost, as UDP is.
     pub(super) fn send(&self, payload: &[u8]) {
-        let bytes = payload.len() as u64;
-        self.carried.to_stream.fetch_add(bytes, Ordering::Relaxed);
+        let bytes = payload.len().saturating_sub(1) as u64;
+        (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
         if self.sender.send(payload).is_err() {
             (self.client.0.dropped_payloads).fetch_add(1, Ordering::Relaxed);
         }
@@ -417,7 +464,7 @@ impl UdpFlow {
         tokio::select! {
             () = reading => {}
             _ = watch.stopped() => {}
-            () = until_idle(self.client.0.options.udp_idle, &self.carried) => {}
+            () = until_idle(self.client.0.options.udp_idle, &self.flow.carried) => {}
         }
         drop(send);
     }

@@ -34,12 +34,12 @@ struct Account {
 
 /// A flow, counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct OpenFlow {
+pub(crate) struct Counted {
     accounts: Arc<Accounts>,
     client: String,
 }
 
-impl Drop for OpenFlow {
+impl Drop for Counted {
     fn drop(&mut self) {
         if let Some(account) = self.accounts.lock().get_mut(&self.client) {
             account.open -= 1;
@@ -53,7 +53,7 @@ impl Accounts {
     }
 
     /// Counts a new flow of a client; `None` if it has, or begins, too many.
-    pub(crate) fn begin(self: &Arc<Self>, client: &str, limits: FlowLimits) -> Option<OpenFlow> {
+    pub(crate) fn begin(self: &Arc<Self>, client: &str, limits: FlowLimits) -> Option<Counted> {
         let now = Instant::now();
         let mut accounts = self.lock();
         if accounts.len() >= MANY {
@@ -73,7 +73,7 @@ impl Accounts {
         }
         account.open += 1;
         account.begun += 1;
-        Some(OpenFlow {
+        Some(Counted {
             accounts: self.clone(),
             client: client.to_owned(),
         })

@@ -21,13 +21,16 @@ use mpquic_h3::{BidiStream, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::time::{Instant, timeout};
 
-use self::accounts::{Accounts, FlowLimits, OpenFlow};
+use self::accounts::{Accounts, Counted, FlowLimits};
 use self::failures::Failures;
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
+use crate::class::{Class, ClassRule, Kind};
+use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
-use crate::relay::{Carried, relay};
+use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::relay::relay;
 use crate::rules::Rules;
 use crate::target::{InvalidTarget, Target};
 
@@ -61,6 +64,9 @@ pub struct ServerOptions {
     pub tcp_idle: Duration,
     /// The same for UDP. RFC 4787 section 4.3 asks for two minutes.
     pub udp_idle: Duration,
+    /// What flows to certain targets are for: the first that names one counts. Of the rest the client may
+    /// tell (RFC 9218), or it is guessed.
+    pub classes: Vec<ClassRule>,
     /// Looks up names.
     pub resolver: Arc<dyn Resolve>,
     /// Is told of every request.
@@ -78,6 +84,7 @@ impl ServerOptions {
             connect_timeout: Duration::from_secs(10),
             tcp_idle: Duration::from_secs(30 * 60),
             udp_idle: Duration::from_secs(2 * 60),
+            classes: Vec::new(),
             resolver: Arc::new(SystemResolver),
             observer: None,
         }
@@ -136,6 +143,7 @@ struct Shared {
     options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
     failures: Failures,
+    flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
     to_targets: AtomicU64,
@@ -150,12 +158,18 @@ impl Server {
             options: RwLock::new(Arc::new(options)),
             accounts: Arc::default(),
             failures: Failures::default(),
+            flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
             to_targets: AtomicU64::new(0),
             from_targets: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
         }))
+    }
+
+    /// The flows that are open, or being opened.
+    pub fn flows(&self) -> Vec<FlowStats> {
+        self.0.flows.stats()
     }
 
     /// Serves requests to come with other options. Flows that are open go on as they began.
@@ -256,7 +270,8 @@ struct Call<'a> {
     connection: &'a ServerConnection,
     options: Arc<ServerOptions>,
     watch: StreamWatch,
-    carried: Carried,
+    /// The client delivers once what comes twice.
+    takes_copies: bool,
 }
 
 impl ServerConnection {
@@ -280,7 +295,7 @@ impl ServerConnection {
             connection: self,
             options: options.clone(),
             watch: self.connection.watch_stream(StreamId::from(id)),
-            carried: Carried::default(),
+            takes_copies: copies::are_offered(request.headers()),
         };
         let protocol = request.extensions().get::<Protocol>();
         let method = match protocol {
@@ -295,13 +310,20 @@ impl ServerConnection {
             Err(_) => request.uri().to_string(),
         };
         let admitted = self.admit(&options, &user, wanted);
-        let status = match admitted {
-            Ok((wanted, _open)) => call.serve(wanted, stream).await,
-            Err(refused) => call.refuse(refused, stream).await,
+        let (status, sent, received) = match admitted {
+            Ok((wanted, _open)) => {
+                let flow = self.begin(&options, &request, &wanted, name);
+                let status = call.serve(wanted, stream, &flow).await;
+                let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+                let carried = &flow.carried;
+                (
+                    status,
+                    count(&carried.to_stream),
+                    count(&carried.from_stream),
+                )
+            }
+            Err(refused) => (call.refuse(refused, stream).await, 0, 0),
         };
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let sent = count(&call.carried.to_stream);
-        let received = count(&call.carried.from_stream);
         (self.shared.from_targets).fetch_add(sent, Ordering::Relaxed);
         (self.shared.to_targets).fetch_add(received, Ordering::Relaxed);
         if let Some(observer) = &options.observer {
@@ -316,6 +338,27 @@ impl ServerConnection {
                 duration: began.elapsed(),
             });
         }
+    }
+
+    /// Puts a flow into the table.
+    fn begin(
+        &self,
+        options: &ServerOptions,
+        request: &Request<()>,
+        wanted: &Wanted,
+        user: Option<&str>,
+    ) -> OpenFlow {
+        let (kind, target) = match wanted {
+            Wanted::Tcp(target) => (Kind::Tcp, target),
+            Wanted::Udp(target) => (Kind::Udp, target),
+        };
+        let mut rules = options.classes.iter();
+        let told = || {
+            let field = request.headers().get("priority")?;
+            Class::from_priority(field.to_str().ok()?)
+        };
+        let said = rules.find_map(|rule| rule.class_of(target)).or_else(told);
+        self.shared.flows.begin(kind, target, user, said)
     }
 
     /// The user who asks; `None` if nobody need say who they are.
@@ -353,7 +396,7 @@ impl ServerConnection {
         options: &ServerOptions,
         user: &Result<Option<String>, Refused>,
         wanted: Result<Wanted, Refused>,
-    ) -> Result<(Wanted, OpenFlow), Refused> {
+    ) -> Result<(Wanted, Counted), Refused> {
         let account = match user {
             Ok(Some(user)) => user.clone(),
             Ok(None) => self.client.to_string(),
@@ -396,10 +439,10 @@ fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
 }
 
 impl Call<'_> {
-    async fn serve(&self, wanted: Wanted, stream: Stream) -> StatusCode {
+    async fn serve(&self, wanted: Wanted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
         let served = match wanted {
-            Wanted::Tcp(target) => self.tcp(&target, stream).await,
-            Wanted::Udp(target) => self.udp(&target, stream).await,
+            Wanted::Tcp(target) => self.tcp(&target, stream, flow).await,
+            Wanted::Udp(target) => self.udp(&target, stream, flow).await,
         };
         match served {
             Ok(()) => StatusCode::OK,
@@ -418,7 +461,12 @@ impl Call<'_> {
         refused.status
     }
 
-    async fn tcp(&self, target: &Target, mut stream: Stream) -> Result<(), (Refused, Stream)> {
+    async fn tcp(
+        &self,
+        target: &Target,
+        mut stream: Stream,
+        flow: &Flow,
+    ) -> Result<(), (Refused, Stream)> {
         let shared = &self.connection.shared;
         let options = &self.options;
         let deadline = Instant::now() + options.connect_timeout;
@@ -439,13 +487,18 @@ impl Call<'_> {
         let _open = Open::new(&shared.open_tcp);
         if stream.send_response(Response::new(())).await.is_ok() {
             let halves: Halves = stream.split();
-            let ended = relay(tcp, halves, &self.watch, options.tcp_idle, &self.carried).await;
+            let ended = relay(tcp, halves, &self.watch, options.tcp_idle, flow).await;
             tracing::debug!(%target, ?ended, "a TCP flow is over");
         }
         Ok(())
     }
 
-    async fn udp(&self, target: &Target, mut stream: Stream) -> Result<(), (Refused, Stream)> {
+    async fn udp(
+        &self,
+        target: &Target,
+        mut stream: Stream,
+        flow: &Arc<Flow>,
+    ) -> Result<(), (Refused, Stream)> {
         let shared = &self.connection.shared;
         let options = &self.options;
         let deadline = Instant::now() + options.connect_timeout;
@@ -460,21 +513,24 @@ impl Call<'_> {
         };
         let _open = Open::new(&shared.open_udp);
         let id = stream.id();
-        let flow = udp::Flow::new(socket, id);
+        let joined = udp::Joined::new(socket, flow.clone());
         // Before the answer: the client may send as soon as it has it.
-        let _registered = self.connection.demux.register(id, flow.clone());
+        let _registered = self.connection.demux.register(id, joined.clone());
         let mut response = Response::new(());
         response
             .headers_mut()
             .insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
+        if self.takes_copies {
+            copies::offer(response.headers_mut());
+        }
         if stream.send_response(response).await.is_ok() {
             let halves: Halves = stream.split();
             let dropped = &shared.dropped_payloads;
-            let (connection, idle) = (&self.connection.connection, options.udp_idle);
-            flow.run(connection, halves, &self.watch, idle, dropped)
-                .await;
+            let connection = &self.connection.connection;
+            let sender = UdpSender::new(connection, id, flow.clone(), self.takes_copies);
+            let idle = options.udp_idle;
+            (joined.run(&sender, halves, &self.watch, idle, dropped)).await;
         }
-        flow.count(&self.carried);
         Ok(())
     }
 }

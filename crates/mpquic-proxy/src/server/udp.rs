@@ -1,19 +1,19 @@
 //! A UDP socket joined to a CONNECT-UDP request (RFC 9298).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use mpquic_h3::DatagramSender;
 use mpquic_h3::h3::error::{Code, StreamError};
-use mpquic_h3::h3::quic::StreamId;
-use mpquic_tokio::{Connection, SendDatagramError, StreamWatch};
+use mpquic_tokio::{SendDatagramError, StreamWatch};
 use tokio::net::UdpSocket;
 
 use crate::capsule::{Capsules, udp_capsule, udp_payload};
+use crate::copies::{Seen, UdpSender};
 use crate::datagrams::Deliver;
-use crate::relay::{Carried, until_idle};
+use crate::flow_table::Flow;
+use crate::relay::until_idle;
 use crate::streams::{Incoming, Outgoing};
 
 /// RFC 9297 section 3.4
@@ -26,48 +26,52 @@ const BUFFER: usize = 2 << 10;
 const LARGEST: usize = 65_527;
 
 /// The socket of a flow.
-pub(super) struct Flow {
+pub(super) struct Joined {
     socket: UdpSocket,
-    /// Of the request.
-    stream: StreamId,
-    carried: Carried,
+    flow: Arc<Flow>,
+    seen: Mutex<Seen>,
 }
 
-impl Deliver for Flow {
+impl Deliver for Joined {
     fn deliver(&self, payload: &[u8]) {
         // What the socket has no room for, or the target refuses, is lost.
         if self.socket.try_send(payload).is_ok() {
             let bytes = payload.len() as u64;
-            self.carried.from_stream.fetch_add(bytes, Ordering::Relaxed);
+            (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn deliver_numbered(&self, number: u64, payload: &[u8]) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.is_new(number) {
+            self.deliver(payload);
         }
     }
 }
 
-impl Flow {
-    pub(super) fn new(socket: UdpSocket, stream: StreamId) -> Arc<Self> {
-        let carried = Carried::default();
+impl Joined {
+    pub(super) fn new(socket: UdpSocket, flow: Arc<Flow>) -> Arc<Self> {
         Arc::new(Self {
             socket,
-            stream,
-            carried,
+            flow,
+            seen: Mutex::default(),
         })
     }
 
     /// Carries payloads both ways until the client ends the request, or nothing came for too long.
     pub(super) async fn run(
         &self,
-        connection: &Connection,
+        sender: &UdpSender,
         (mut send, mut recv): (impl Outgoing, impl Incoming),
         watch: &StreamWatch,
         idle: Duration,
         dropped: &AtomicU64,
     ) {
-        let sender = DatagramSender::new(connection, self.stream);
         let ended = tokio::select! {
-            ended = self.read_target(&sender, &mut send, dropped) => ended,
+            ended = self.read_target(sender, &mut send, dropped) => ended,
             ended = self.read_client(&mut recv) => ended,
             _ = watch.stopped() => Ok(()),
-            () = until_idle(idle, &self.carried) => Ok(()),
+            () = until_idle(idle, &self.flow.carried) => Ok(()),
         };
         match ended {
             Ok(()) => drop(send.finish().await),
@@ -76,16 +80,9 @@ impl Flow {
         recv.stop(Code::H3_NO_ERROR);
     }
 
-    /// Adds what was carried.
-    pub(super) fn count(&self, carried: &Carried) {
-        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (carried.to_stream).fetch_add(of(&self.carried.to_stream), Ordering::Relaxed);
-        (carried.from_stream).fetch_add(of(&self.carried.from_stream), Ordering::Relaxed);
-    }
-
     async fn read_target(
         &self,
-        sender: &DatagramSender,
+        sender: &UdpSender,
         send: &mut impl Outgoing,
         dropped: &AtomicU64,
     ) -> Result<(), Code> {
@@ -110,7 +107,7 @@ impl Flow {
             };
             match sent {
                 Ok(()) => {
-                    (self.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
+                    (self.flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
                 }
                 Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
                 Err(_) => drop(dropped.fetch_add(1, Ordering::Relaxed)),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use mpquic_proxy::{Entrance, NoFlow};
+use mpquic_proxy::{Class, ClientOptions, Entrance, NoFlow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
@@ -52,6 +52,38 @@ async fn payloads_go_both_ways_and_senders_are_told_apart() -> TestResult {
     applications[0].send(&pattern(5000, 9)).await?;
     assert_eq!(ask(&applications[0], b"small").await?, b"small");
     assert_eq!(setup.client.stats().dropped_payloads, 1);
+    Ok(())
+}
+
+/// Payloads of a call travel on both paths, and the application gets each of them once.
+#[tokio::test]
+async fn calls_are_sent_twice_and_delivered_once() -> TestResult {
+    for class in [Class::RealTime, Class::Bulk] {
+        let target = echo().await?;
+        let rule = format!("{class}=:{}", target.port()).parse()?;
+        let of_client = |options: &mut ClientOptions| options.classes = vec![rule];
+        let setup = Setup::with(open(), of_client, |_| {}).await?;
+        setup.until_two_paths().await?;
+        let entrance = setup.listen(Entrance::Udp(target.into())).await?;
+        let application = UdpSocket::bind(loopback()).await?;
+        application.connect(entrance.address()).await?;
+        for number in 0..50 {
+            let payload = pattern(172, number);
+            assert_eq!(ask(&application, &payload).await?, payload);
+        }
+        // Some are lost to a path that is new, and some of anything are sent again.
+        let is_copied = class == Class::RealTime;
+        let copied = setup.connection.stats().bytes_repeated;
+        assert_eq!(copied > 25 * 172, is_copied, "{class}: {copied}");
+        // Copies that come late, too, are heard before this answer.
+        let flows = [setup.client.flows(), setup.server.flows()].concat();
+        let [here, there] = &flows[..] else {
+            panic!("{flows:?}");
+        };
+        assert_eq!((here.class, there.class), (class, class));
+        assert_eq!((here.sent, here.received), (50 * 172, 50 * 172));
+        assert_eq!((there.sent, there.received), (50 * 172, 50 * 172));
+    }
     Ok(())
 }
 

@@ -1,0 +1,346 @@
+//! [`Class`]: what a flow is for, guessed from its port and from what it carries, and what follows from it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::time::Instant;
+
+use crate::rules::{InvalidRule, Rule};
+use crate::target::{Host, Target};
+
+/// What a flow carries is looked at for so long.
+const PERIOD: Duration = Duration::from_secs(1);
+/// A TCP flow that carries more than this in a period is bulk, bytes,
+const BULK: u64 = 256 << 10;
+/// and one that carries less than this is not any more.
+const QUIET: u64 = 16 << 10;
+/// A UDP flow with at least so many payloads in a period, all of them together of at most so many bytes,
+/// is a call or a game: 512 kbit/s.
+const STEADY: u64 = 8;
+const SMALL: u64 = 64 << 10;
+
+/// TCP ports where people wait for each key: SSH, Telnet, remote desktops.
+const INTERACTIVE: [u16; 5] = [22, 23, 3389, 5900, 5901];
+/// UDP ports where each packet is waited for: DNS, NTP, STUN, SIP.
+const REAL_TIME: [u16; 6] = [53, 123, 3478, 3479, 5060, 5061];
+/// UDP ports of tunnels and of QUIC, which send again what is lost: IPsec, WireGuard, HTTP/3.
+const REPEATED: [u16; 4] = [443, 500, 4500, 51820];
+
+/// What a flow is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// As much as possible: streams stand behind those of other classes.
+    Bulk,
+    /// Somebody waits: streams stand before those of bulk flows.
+    Interactive,
+    /// Late is lost: UDP payloads are sent on two paths, where the other side takes them so, and streams
+    /// stand before all others.
+    RealTime,
+}
+
+/// What is no [`Class`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("expected bulk, interactive or real-time")]
+pub struct InvalidClass;
+
+impl Class {
+    /// The priority of a stream of this class.
+    pub(crate) fn priority(self) -> i32 {
+        self as i32
+    }
+
+    /// The urgency with which a request tells it (RFC 9218 section 4.1): 3 is the default, and 0 the most
+    /// urgent.
+    pub(crate) fn urgency(self) -> u8 {
+        match self {
+            Self::RealTime => 0,
+            Self::Interactive => 2,
+            Self::Bulk => 5,
+        }
+    }
+
+    /// The class that a field `Priority` tells, if it is not the default.
+    pub(crate) fn from_priority(field: &str) -> Option<Self> {
+        let members = field.split(',').map(str::trim);
+        let urgency = members
+            .filter_map(|member| member.strip_prefix("u="))
+            .next_back()?;
+        match urgency {
+            "0" | "1" => Some(Self::RealTime),
+            "2" => Some(Self::Interactive),
+            "4" | "5" | "6" | "7" => Some(Self::Bulk),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Class {
+    type Err = InvalidClass;
+
+    fn from_str(text: &str) -> Result<Self, InvalidClass> {
+        match text {
+            "bulk" => Ok(Self::Bulk),
+            "interactive" => Ok(Self::Interactive),
+            "real-time" => Ok(Self::RealTime),
+            _ => Err(InvalidClass),
+        }
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bulk => "bulk",
+            Self::Interactive => "interactive",
+            Self::RealTime => "real-time",
+        })
+    }
+}
+
+/// Says of which class the flows to certain targets are: `CLASS=RULE`, such as `real-time=:5004-5010` or
+/// `bulk=10.0.0.0/8:22`. Where a target is a name, rules with networks do not concern it.
+///
+/// ```
+/// use mpquic_proxy::{Class, ClassRule};
+///
+/// let rule: ClassRule = "bulk=:22".parse()?;
+/// assert_eq!(rule.class_of(&"example.org:22".parse()?), Some(Class::Bulk));
+/// assert_eq!(rule.class_of(&"example.org:23".parse()?), None);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassRule {
+    class: Class,
+    rule: Rule,
+}
+
+/// What is no [`ClassRule`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum InvalidClassRule {
+    /// There is no class before an equals sign.
+    #[error(
+        "expected CLASS=RULE, such as real-time=:5004-5010; a class is bulk, interactive or real-time"
+    )]
+    Class,
+    /// What stands behind it is no rule.
+    #[error("{0}")]
+    Rule(#[from] InvalidRule),
+}
+
+impl FromStr for ClassRule {
+    type Err = InvalidClassRule;
+
+    fn from_str(text: &str) -> Result<Self, InvalidClassRule> {
+        let (class, rule) = text.split_once('=').ok_or(InvalidClassRule::Class)?;
+        Ok(Self {
+            class: class.parse().map_err(|_| InvalidClassRule::Class)?,
+            rule: rule.parse()?,
+        })
+    }
+}
+
+impl ClassRule {
+    /// The class of flows to this target, if the rule is for it.
+    pub fn class_of(&self, target: &Target) -> Option<Class> {
+        let address = match target.host() {
+            Host::Address(address) => Some(*address),
+            Host::Name(_) => None,
+        };
+        (self.rule.names_target(address, target.port())).then_some(self.class)
+    }
+}
+
+/// The transport protocol of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Tcp,
+    Udp,
+}
+
+/// Guesses what a flow is for, from what it carries in one direction.
+#[derive(Debug)]
+pub(crate) struct Guess {
+    kind: Kind,
+    class: Class,
+    /// It was said, or its port tells enough.
+    is_known: bool,
+    began: Instant,
+    bytes: u64,
+    payloads: u64,
+}
+
+impl Guess {
+    /// For a flow to this port; if it was said what it is for, there is nothing to guess.
+    pub(crate) fn new(kind: Kind, port: u16, said: Option<Class>, now: Instant) -> Self {
+        let known = match kind {
+            _ if said.is_some() => said,
+            Kind::Tcp if INTERACTIVE.contains(&port) => Some(Class::Interactive),
+            Kind::Udp if REAL_TIME.contains(&port) => Some(Class::RealTime),
+            Kind::Udp if REPEATED.contains(&port) => Some(Class::Bulk),
+            Kind::Tcp | Kind::Udp => None,
+        };
+        Self {
+            kind,
+            class: known.unwrap_or(Class::Interactive),
+            is_known: known.is_some(),
+            began: now,
+            bytes: 0,
+            payloads: 0,
+        }
+    }
+
+    /// What it is for, as far as is known.
+    pub(crate) fn class(&self) -> Class {
+        self.class
+    }
+
+    /// It carries a payload, or a piece of a stream. Tells the class if that has changed.
+    pub(crate) fn on_payload(&mut self, bytes: usize, now: Instant) -> Option<Class> {
+        if self.is_known {
+            return None;
+        }
+        let elapsed = now.saturating_duration_since(self.began);
+        let before = self.class;
+        if elapsed >= PERIOD {
+            // Nothing of the period after that one is known, if it is over already.
+            self.class = match elapsed < 2 * PERIOD {
+                true => self.of_period(),
+                false => Class::Interactive,
+            };
+            (self.began, self.bytes, self.payloads) = (now, 0, 0);
+        }
+        self.bytes += bytes as u64;
+        self.payloads += 1;
+        let most = match self.kind {
+            Kind::Tcp => BULK,
+            Kind::Udp => SMALL,
+        };
+        if self.bytes > most {
+            self.class = Class::Bulk;
+        }
+        (self.class != before).then_some(self.class)
+    }
+
+    /// What a whole period tells.
+    fn of_period(&self) -> Class {
+        match self.kind {
+            Kind::Tcp if self.class == Class::Bulk && self.bytes >= QUIET => Class::Bulk,
+            Kind::Tcp => Class::Interactive,
+            Kind::Udp if self.bytes > SMALL => Class::Bulk,
+            Kind::Udp if self.payloads >= STEADY => Class::RealTime,
+            Kind::Udp => Class::Interactive,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The class of a flow at the end of each second, of which each has so many payloads of a size.
+    fn seconds(kind: Kind, port: u16, seconds: &[(u32, usize)]) -> Vec<Class> {
+        let mut now = Instant::now();
+        let mut guess = Guess::new(kind, port, None, now);
+        let second = |(payloads, size): &(u32, usize)| {
+            for _ in 0..*payloads {
+                now += PERIOD / *payloads;
+                let before = guess.class();
+                let told = guess.on_payload(*size, now);
+                assert_eq!(told, (guess.class() != before).then_some(guess.class()));
+            }
+            guess.class()
+        };
+        seconds.iter().map(second).collect()
+    }
+
+    #[test]
+    fn behaviour_tells() {
+        use Class::{Bulk, Interactive, RealTime};
+        let calls = seconds(Kind::Udp, 40_000, &[(50, 172), (50, 172), (50, 172)]);
+        assert_eq!(calls[1..], [RealTime, RealTime]);
+        let video = seconds(
+            Kind::Udp,
+            40_000,
+            &[(50, 172), (200, 1200), (200, 1200), (50, 172)],
+        );
+        assert_eq!(video[1..3], [Bulk, Bulk]);
+        let slow = seconds(Kind::Udp, 40_000, &[(2, 100), (2, 100), (2, 100)]);
+        assert_eq!(slow, [Interactive; 3]);
+        let download = [
+            (100, 65_536),
+            (100, 65_536),
+            (4, 1000),
+            (4, 1000),
+            (4, 1000),
+        ];
+        let download = seconds(Kind::Tcp, 443, &download);
+        assert_eq!(download[..2], [Bulk, Bulk]);
+        assert_eq!(download[4], Interactive);
+        let typing = seconds(Kind::Tcp, 443, &[(10, 50), (10, 50), (20, 2000)]);
+        assert_eq!(typing, [Interactive; 3]);
+    }
+
+    #[test]
+    fn after_a_pause_it_is_a_new_flow() {
+        let mut now = Instant::now();
+        let mut guess = Guess::new(Kind::Udp, 40_000, None, now);
+        for _ in 0..100 {
+            now += PERIOD / 50;
+            guess.on_payload(172, now);
+        }
+        assert_eq!(guess.class(), Class::RealTime);
+        now += 10 * PERIOD;
+        assert_eq!(guess.on_payload(172, now), Some(Class::Interactive));
+    }
+
+    #[test]
+    fn ports_and_rules_tell_more() {
+        let now = Instant::now();
+        for (kind, port, said, class) in [
+            (Kind::Udp, 53, None, Class::RealTime),
+            (Kind::Udp, 443, None, Class::Bulk),
+            (Kind::Tcp, 22, None, Class::Interactive),
+            (Kind::Tcp, 22, Some(Class::Bulk), Class::Bulk),
+            (Kind::Udp, 443, Some(Class::RealTime), Class::RealTime),
+        ] {
+            let mut guess = Guess::new(kind, port, said, now);
+            assert_eq!(guess.class(), class);
+            assert_eq!(guess.on_payload(1 << 20, now + PERIOD), None);
+            assert_eq!(guess.class(), class);
+        }
+        let rule = |text: &str| text.parse::<ClassRule>();
+        let target = |text: &str| text.parse::<Target>().unwrap();
+        let network = rule("interactive=10.0.0.0/8").unwrap();
+        assert_eq!(
+            network.class_of(&target("10.1.1.1:5")),
+            Some(Class::Interactive)
+        );
+        assert_eq!(network.class_of(&target("name.example:5")), None);
+        for wrong in ["", "bulk", "slow=:1", "bulk=x"] {
+            assert!(rule(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn requests_tell_it() {
+        for class in [Class::Bulk, Class::Interactive, Class::RealTime] {
+            assert_eq!(
+                Class::from_priority(&format!("u={}", class.urgency())),
+                Some(class)
+            );
+            assert_eq!(class.to_string().parse(), Ok(class));
+        }
+        for (field, class) in [
+            ("u=3, i", None),
+            ("i", None),
+            ("", None),
+            ("i, u=7", Some(Class::Bulk)),
+            ("u=9", None),
+            ("u=1,u=2", Some(Class::Interactive)),
+        ] {
+            assert_eq!(Class::from_priority(field), class, "{field}");
+        }
+    }
+}

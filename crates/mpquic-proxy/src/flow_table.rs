@@ -1,0 +1,158 @@
+//! The flows that are open, for whoever wants to see them.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::class::{Class, Guess, Kind};
+use crate::target::Target;
+
+/// An open flow.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FlowStats {
+    /// True for UDP, false for TCP.
+    pub is_udp: bool,
+    /// Where it goes.
+    pub target: Target,
+    /// Who opened it, where users are known.
+    pub user: Option<String>,
+    /// What it is for, as this side sees it.
+    pub class: Class,
+    /// Payload bytes from this side to the other end of the connection between the proxy and its client,
+    pub sent: u64,
+    /// and from there.
+    pub received: u64,
+    /// How long it has been open.
+    pub age: Duration,
+}
+
+/// Bytes that were carried.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    pub(crate) to_stream: AtomicU64,
+    pub(crate) from_stream: AtomicU64,
+}
+
+impl Carried {
+    /// Those of both directions.
+    pub(crate) fn total(&self) -> u64 {
+        self.to_stream.load(Ordering::Relaxed) + self.from_stream.load(Ordering::Relaxed)
+    }
+}
+
+/// What is known of a flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    kind: Kind,
+    target: Target,
+    user: Option<String>,
+    began: Instant,
+    pub(crate) carried: Carried,
+    guess: Mutex<Guess>,
+    /// The next of its payloads that are sent twice.
+    number: AtomicU64,
+}
+
+impl Flow {
+    fn guess(&self) -> MutexGuard<'_, Guess> {
+        self.guess.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it is for.
+    pub(crate) fn class(&self) -> Class {
+        self.guess().class()
+    }
+
+    /// It sends so many bytes. Tells the class if that has changed.
+    pub(crate) fn on_payload(&self, bytes: usize, now: Instant) -> Option<Class> {
+        self.guess().on_payload(bytes, now)
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn stats(&self) -> FlowStats {
+        FlowStats {
+            is_udp: self.kind == Kind::Udp,
+            target: self.target.clone(),
+            user: self.user.clone(),
+            class: self.class(),
+            sent: self.carried.to_stream.load(Ordering::Relaxed),
+            received: self.carried.from_stream.load(Ordering::Relaxed),
+            age: self.began.elapsed(),
+        }
+    }
+}
+
+/// The open flows, in the order in which they began.
+#[derive(Debug, Default)]
+pub(crate) struct FlowTable {
+    next: AtomicU64,
+    flows: Mutex<BTreeMap<u64, Arc<Flow>>>,
+}
+
+/// A flow that is in the table until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenFlow {
+    table: Arc<FlowTable>,
+    id: u64,
+    flow: Arc<Flow>,
+}
+
+impl Deref for OpenFlow {
+    type Target = Arc<Flow>;
+
+    fn deref(&self) -> &Arc<Flow> {
+        &self.flow
+    }
+}
+
+impl Drop for OpenFlow {
+    fn drop(&mut self) {
+        self.table.lock().remove(&self.id);
+    }
+}
+
+impl FlowTable {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Flow>>> {
+        self.flows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A flow begins. If it was said what it is for, that is not guessed.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        kind: Kind,
+        target: &Target,
+        user: Option<&str>,
+        said: Option<Class>,
+    ) -> OpenFlow {
+        let now = Instant::now();
+        let flow = Arc::new(Flow {
+            kind,
+            target: target.clone(),
+            user: user.map(str::to_owned),
+            began: now,
+            carried: Carried::default(),
+            guess: Mutex::new(Guess::new(kind, target.port(), said, now)),
+            number: AtomicU64::new(0),
+        });
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        self.lock().insert(id, flow.clone());
+        OpenFlow {
+            table: self.clone(),
+            id,
+            flow,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Vec<FlowStats> {
+        let flows: Vec<_> = self.lock().values().cloned().collect();
+        flows.iter().map(|flow| flow.stats()).collect()
+    }
+}
