@@ -74,6 +74,7 @@ mod protocol;
 mod proxy_args;
 mod proxy_client;
 mod proxy_server;
+mod proxy_status;
 mod put;
 mod rate;
 mod rate_limit;
@@ -87,6 +88,7 @@ mod selection;
 mod sending;
 mod serve;
 mod serve_limits;
+mod service_manager;
 mod session;
 mod signals;
 mod sink;
@@ -140,6 +142,7 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Put(args) => until_interrupted(put::run(args)).await,
             Command::Proxy(Proxy::Server(args)) => proxy_server::run(args).await,
             Command::Proxy(Proxy::Client(args)) => until_interrupted(proxy_client::run(args)).await,
+            Command::Proxy(Proxy::Status(args)) => proxy_status::run(&args),
             Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,

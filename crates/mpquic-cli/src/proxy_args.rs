@@ -12,6 +12,7 @@ use crate::failure::{Cause, Failure};
 use crate::listening::Listening;
 use crate::options::parse_url;
 use crate::preference::Preference;
+use crate::proxy_status::{ProxyStatus, StatusSocket};
 use crate::reach::Reach;
 
 /// Carry other programs' TCP connections and UDP over all paths at once
@@ -19,6 +20,7 @@ use crate::reach::Reach;
 pub(crate) enum Proxy {
     Server(ProxyServer),
     Client(ProxyClient),
+    Status(ProxyStatus),
 }
 
 /// Carry on what clients send: run it where the Internet is
@@ -80,6 +82,8 @@ pub(crate) struct ProxyServer {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) status: StatusSocket,
+    #[command(flatten)]
     pub(crate) listening: Listening,
 }
 
@@ -119,6 +123,8 @@ pub(crate) struct ProxyClient {
     /// the command line count more
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) status: StatusSocket,
     #[command(flatten)]
     pub(crate) reach: Reach,
     #[command(flatten)]

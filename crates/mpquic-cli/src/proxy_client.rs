@@ -1,15 +1,19 @@
 //! `mpquic proxy client`.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mpquic_proxy::{Client, ClientOptions, Entrance, Listener};
+use mpquic_tokio::Connection;
 
 use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::options::Alpn;
 use crate::proxy_args::{Forward, ProxyClient, read_credentials};
+use crate::proxy_status::{Role, Status};
 use crate::retry::Retry;
+use crate::service_manager;
 use crate::session::{Purpose, Sessions};
 
 /// Where SOCKS is if no entrance is asked for.
@@ -36,18 +40,31 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     let sessions = Sessions::with(&args.reach, purpose, adapt)?;
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
+    let current = Arc::new(Mutex::new(None::<Connection>));
+    let (watched, shown) = (client.clone(), current.clone());
+    let status = move || {
+        let shown = shown.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Status::new(Role::Client, shown.as_slice(), &watched.flows())
+    };
+    let _answering = args.status.answer(Role::Client, status)?;
+    service_manager::ready();
     let mut retry = Retry::new(FOR_EVER, clock::now());
     let mut advanced = clock::now();
     loop {
         match sessions.connection(&args.url).await {
             Ok(connected) => {
                 let connection = connected.connection;
+                let show = |shown| {
+                    *current.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+                };
+                show(Some(connection.clone()));
                 tracing::info!("connected to {}", args.url);
                 let ended = client.run(connection.clone()).await;
                 let reason = match (connection.close_reason(), ended) {
                     (Some(reason), _) => reason.to_string(),
                     (None, Ok(error) | Err(error)) => error.to_string(),
                 };
+                show(None);
                 sessions.give_up().await;
                 tracing::warn!("the connection to the proxy is lost: {reason}; trying again");
                 advanced = clock::now();

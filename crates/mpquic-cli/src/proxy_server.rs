@@ -16,7 +16,9 @@ use crate::http_server::serve_requests;
 use crate::observer::{Observer, Text};
 use crate::options::Alpn;
 use crate::proxy_args::{Proxy, ProxyServer, read_credentials};
+use crate::proxy_status::{Role, Status};
 use crate::serve;
+use crate::service_manager;
 use crate::signals::Hangups;
 
 /// Streams that a client may have open beside its flows: requests that are refused.
@@ -96,6 +98,14 @@ pub(crate) async fn run(args: ProxyServer) -> Result<(), Failure> {
             serve_requests(&connection, http.build(quic), answer, draining).await
         }
     };
+    let (watched, observed) = (proxy.clone(), server.observer.clone());
+    let status = move || {
+        let connections = observed.connections().into_iter();
+        let connections: Vec<_> = connections.map(|(_, connection)| connection).collect();
+        Status::new(Role::Server, &connections, &watched.flows())
+    };
+    let _answering = args.status.answer(Role::Server, status)?;
+    service_manager::ready();
     let endpoint = server.endpoint.clone();
     let serving = async {
         tokio::select! {

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use mpquic_h3::h3::quic::StreamId;
 use mpquic_tokio::{Connection, ConnectionError};
+use socket2::SockRef;
+use tokio::net::UdpSocket;
 
 use crate::capsule::{take_varint, udp_payload};
 use crate::copies::numbered_payload;
@@ -19,6 +21,17 @@ pub(crate) trait Deliver: Send + Sync {
     /// A payload arrived that may come twice, with its number. Nobody sends such a one who was not told
     /// that it is taken.
     fn deliver_numbered(&self, _number: u64, _payload: &[u8]) {}
+}
+
+/// Bytes that a UDP socket of ours has room for, as far as the system allows: what comes while this
+/// process waits for its turn. The default holds some 90 large packets.
+const ROOM: usize = 1 << 20;
+
+/// Gives a socket room for bursts.
+pub(crate) fn with_room(socket: UdpSocket) -> UdpSocket {
+    // With less it works as well, and loses more.
+    let _ = SockRef::from(&socket).set_recv_buffer_size(ROOM);
+    socket
 }
 
 /// The flows of a connection that take datagrams, by the number in front of these (RFC 9297 section

@@ -186,6 +186,57 @@ fn a_file_has_the_options() {
     });
 }
 
+/// Both sides tell what they have open, and only to their user.
+#[cfg(unix)]
+#[test]
+fn a_proxy_and_its_client_tell_what_is_open() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (here, there) = (at("client"), at("server"));
+    let command = ["proxy", "server", "--listen", "127.0.0.1:0", "--open"];
+    let more = ["--allow", "127.0.0.0/8", "--status-socket", &there];
+    let server = Server::launch(&[&command[..], &more].concat());
+    let target = target();
+    let forward = format!("127.0.0.1:0:{target}");
+    let client = Client::start(&server, 1, &["-L", &forward, "--status-socket", &here]);
+    wait_until("an answer", || {
+        exchange(client.entrances[0], b"hello") == b"hello"
+    });
+    let mut open = TcpStream::connect(client.entrances[0]).unwrap();
+    open.write_all(b"12345").unwrap();
+    for (socket, role, sent) in [(&here, "client", 5), (&there, "server", 0)] {
+        let mode = fs::metadata(socket).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let mut told = serde_json::Value::Null;
+        wait_until("two paths and the flow", || {
+            let output = run(&["proxy", "status", socket, "--json"]);
+            assert_exit(&output, 0);
+            told = serde_json::from_slice(&output.stdout).unwrap();
+            let paths = told["connections"][0]["paths"].as_array();
+            paths.map_or(0, Vec::len) == 2
+                && told["flows"][0]["sent_bytes"] == sent
+                && told["flows"][0]["received_bytes"] == 5 - sent
+        });
+        assert_eq!(told["role"], role);
+        assert_eq!(told["flows"][0]["target"], target.to_string());
+        assert_eq!(told["flows"][0]["class"], "interactive");
+        let output = run(&["proxy", "status", socket]);
+        let table = String::from_utf8(output.stdout).unwrap();
+        assert!(table.contains(&target.to_string()), "{table}");
+    }
+    // A second one is not let in, and does not break the first.
+    let more = ["--open", "--status-socket", &there];
+    let output = run(&[&command[..4], &more].concat());
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("--status-socket"), "{output:?}");
+    assert_exit(&run(&["proxy", "status", &there]), 0);
+    drop(server);
+    let output = run(&["proxy", "status", &there]);
+    assert_exit(&output, 5);
+}
+
 #[test]
 fn what_is_wrong_with_a_file_of_options_is_said() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,7 +9,7 @@ use tokio::net::UdpSocket;
 use super::flows::Client;
 use super::socks::{udp_header, udp_packet};
 use super::udp_flows::UdpFlows;
-use crate::datagrams::Deliver;
+use crate::datagrams::{Deliver, with_room};
 use crate::target::Target;
 
 /// The largest packet that a client sends.
@@ -48,7 +48,7 @@ impl Deliver for Answers {
 impl Association {
     /// For a client of this address; on a port of our own address that it knows.
     pub(crate) async fn bind(ours: IpAddr, client: IpAddr) -> io::Result<Arc<Self>> {
-        let socket = UdpSocket::bind((ours, 0)).await?;
+        let socket = with_room(UdpSocket::bind((ours, 0)).await?);
         Ok(Arc::new(Self {
             socket,
             client,

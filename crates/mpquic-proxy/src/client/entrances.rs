@@ -17,6 +17,7 @@ use super::association::Association;
 use super::flows::{Client, NoFlow};
 use super::socks::{self, Command, Reply};
 use super::{forward, http_proxy};
+use crate::datagrams::with_room;
 use crate::target::Target;
 
 /// Connections of one entrance open at a time. Others wait.
@@ -69,7 +70,7 @@ impl Client {
     pub async fn listen(&self, entrance: Entrance, address: SocketAddr) -> io::Result<Listener> {
         let client = self.clone();
         if let Entrance::Udp(target) = entrance {
-            let socket = UdpSocket::bind(address).await?;
+            let socket = with_room(UdpSocket::bind(address).await?);
             let address = socket.local_addr()?;
             let task = tokio::spawn(forward::udp(socket, target, client));
             return Ok(Listener { address, task });

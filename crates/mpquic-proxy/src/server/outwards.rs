@@ -13,6 +13,7 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::refusal::Refused;
+use crate::datagrams::with_room;
 use crate::rules::Rules;
 use crate::target::{Host, Target};
 
@@ -128,7 +129,7 @@ async fn connected_socket(address: &SocketAddr) -> io::Result<UdpSocket> {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
-    let socket = UdpSocket::bind(any).await?;
+    let socket = with_room(UdpSocket::bind(any).await?);
     socket.connect(address).await?;
     Ok(socket)
 }

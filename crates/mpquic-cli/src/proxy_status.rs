@@ -1,0 +1,365 @@
+//! `mpquic proxy status`: a running proxy, or client of one, tells what it has open, over a Unix socket.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use mpquic_proxy::FlowStats;
+use mpquic_tokio::Connection;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::report::state_name;
+
+/// Show the paths and flows of a proxy, or of a client of one, that runs on this machine
+///
+/// Asks the Unix socket that both make (--status-socket). Prints a row for each path, and one for each flow.
+#[derive(Debug, Args)]
+pub(crate) struct ProxyStatus {
+    /// The socket to ask [default: that of a client, or else of a server, in $RUNTIME_DIRECTORY,
+    /// $XDG_RUNTIME_DIR or /run/mpquic]
+    socket: Option<PathBuf>,
+    /// Print JSON: an object with `role`, `connections`, which have `paths`, and `flows`
+    #[arg(long)]
+    json: bool,
+}
+
+// (A doc comment here would replace the help text of the command.)
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StatusSocket {
+    /// Answer `mpquic proxy status` at this Unix socket, for this user and root only [default:
+    /// proxy-client.sock or proxy-server.sock in $RUNTIME_DIRECTORY or $XDG_RUNTIME_DIR, if that is set]
+    #[arg(long, value_name = "SOCKET")]
+    status_socket: Option<PathBuf>,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Role {
+    Client,
+    Server,
+}
+
+/// What is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    role: Role,
+    connections: Vec<ConnectionRow>,
+    flows: Vec<FlowRow>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct ConnectionRow {
+    peer: Option<String>,
+    multipath: bool,
+    paths: Vec<PathRow>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PathRow {
+    id: u32,
+    local: String,
+    remote: String,
+    state: String,
+    rtt_ms: f64,
+    window_bytes: u64,
+    sent_bytes: u64,
+    received_bytes: u64,
+    sent_packets: u64,
+    lost_packets: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FlowRow {
+    protocol: String,
+    target: String,
+    user: Option<String>,
+    class: String,
+    sent_bytes: u64,
+    received_bytes: u64,
+    seconds: f64,
+}
+
+impl Status {
+    pub(crate) fn new(role: Role, connections: &[Connection], flows: &[FlowStats]) -> Self {
+        Self {
+            role,
+            connections: connections.iter().map(connection_row).collect(),
+            flows: flows.iter().map(flow_row).collect(),
+        }
+    }
+
+    /// A row for each path, and for each flow.
+    fn table(&self) -> String {
+        let role = match self.role {
+            Role::Client => "client",
+            Role::Server => "server",
+        };
+        let (connections, flows) = (self.connections.len(), self.flows.len());
+        let mut text = format!("{role}: {connections} connections, {flows} flows\n");
+        let headings = [
+            "connection",
+            "path",
+            "local",
+            "remote",
+            "state",
+            "rtt ms",
+            "sent",
+            "received",
+            "lost",
+        ];
+        let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        for (number, connection) in self.connections.iter().enumerate() {
+            rows.extend(connection.paths.iter().map(|path| {
+                vec![
+                    match connection.multipath {
+                        true => number.to_string(),
+                        false => format!("{number} (no multipath)"),
+                    },
+                    path.id.to_string(),
+                    path.local.clone(),
+                    path.remote.clone(),
+                    path.state.clone(),
+                    format!("{:.1}", path.rtt_ms),
+                    path.sent_bytes.to_string(),
+                    path.received_bytes.to_string(),
+                    format!("{} of {}", path.lost_packets, path.sent_packets),
+                ]
+            }));
+        }
+        align(&mut text, &rows);
+        let headings = [
+            "flow", "target", "user", "class", "sent", "received", "seconds",
+        ];
+        let mut rows = vec![headings.map(str::to_owned).to_vec()];
+        rows.extend(self.flows.iter().map(|flow| {
+            vec![
+                flow.protocol.clone(),
+                flow.target.clone(),
+                flow.user.clone().unwrap_or_default(),
+                flow.class.clone(),
+                flow.sent_bytes.to_string(),
+                flow.received_bytes.to_string(),
+                format!("{:.0}", flow.seconds),
+            ]
+        }));
+        align(&mut text, &rows);
+        text
+    }
+}
+
+fn connection_row(connection: &Connection) -> ConnectionRow {
+    let row = |path: mpquic_core::PathStats| PathRow {
+        id: path.id.0,
+        local: path.four_tuple.local.to_string(),
+        remote: path.four_tuple.remote.to_string(),
+        state: state_name(path.state).to_owned(),
+        rtt_ms: path.rtt.as_secs_f64() * 1000.0,
+        window_bytes: path.window,
+        sent_bytes: path.bytes_sent,
+        received_bytes: path.bytes_received,
+        sent_packets: path.packets_sent,
+        lost_packets: path.packets_lost,
+    };
+    ConnectionRow {
+        peer: connection.remote_address().map(|peer| peer.to_string()),
+        multipath: connection.is_multipath(),
+        paths: connection.path_stats().into_iter().map(row).collect(),
+    }
+}
+
+fn flow_row(flow: &FlowStats) -> FlowRow {
+    FlowRow {
+        protocol: if flow.is_udp { "udp" } else { "tcp" }.to_owned(),
+        target: flow.target.to_string(),
+        user: flow.user.clone(),
+        class: flow.class.to_string(),
+        sent_bytes: flow.sent,
+        received_bytes: flow.received,
+        seconds: flow.age.as_secs_f64(),
+    }
+}
+
+/// Writes rows with columns of one width.
+fn align(text: &mut String, rows: &[Vec<String>]) {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<_> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+}
+
+/// Asks, and prints the answer.
+pub(crate) fn run(args: &ProxyStatus) -> Result<(), Failure> {
+    let status = socket::ask(args.socket.as_deref())?;
+    match args.json {
+        true => println!(
+            "{}",
+            serde_json::to_string(&status).map_err(Failure::other)?
+        ),
+        false => print!("{}", status.table()),
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+mod socket {
+    use std::fs::{self, Permissions};
+    use std::io::{ErrorKind, Read};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::UnixListener;
+
+    use super::{Role, Status, StatusSocket};
+    use crate::failure::{Cause, Failure};
+
+    /// The longest that it may take to tell.
+    const PATIENCE: Duration = Duration::from_secs(5);
+    /// The longest answer that is read, bytes.
+    const MOST: u64 = 256 << 20;
+
+    fn name(role: Role) -> &'static str {
+        match role {
+            Role::Client => "proxy-client.sock",
+            Role::Server => "proxy-server.sock",
+        }
+    }
+
+    /// Where sockets are unless they are named.
+    fn directory() -> Option<PathBuf> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let directory = variable("RUNTIME_DIRECTORY").or_else(|| variable("XDG_RUNTIME_DIR"));
+        directory.map(PathBuf::from)
+    }
+
+    impl StatusSocket {
+        /// Answers until it is dropped. Where nobody asked for a socket, there need be none.
+        pub(crate) fn answer(
+            &self,
+            role: Role,
+            status: impl Fn() -> Status + Send + 'static,
+        ) -> Result<Option<Answering>, Failure> {
+            let default = || directory().map(|directory| directory.join(name(role)));
+            let Some(path) = self.status_socket.clone().or_else(default) else {
+                return Ok(None);
+            };
+            match bind(&path) {
+                Ok(listener) => {
+                    let task = tokio::spawn(serve(listener, status));
+                    Ok(Some(Answering { path, task }))
+                }
+                Err(failure) if self.status_socket.is_none() => {
+                    tracing::warn!("no `mpquic proxy status`: {}", failure.message());
+                    Ok(None)
+                }
+                Err(failure) => Err(failure),
+            }
+        }
+    }
+
+    /// A socket that answers. Dropped, it is removed.
+    pub(crate) struct Answering {
+        path: PathBuf,
+        task: tokio::task::JoinHandle<()>,
+    }
+
+    impl Drop for Answering {
+        fn drop(&mut self) {
+            self.task.abort();
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+
+    fn bind(path: &Path) -> Result<UnixListener, Failure> {
+        let about = |error: std::io::Error| {
+            Cause::File.failed(format_args!("--status-socket {}: {error}", path.display()))
+        };
+        // What a process left that was killed.
+        let refused = |error: std::io::Error| error.kind() == ErrorKind::ConnectionRefused;
+        if UnixStream::connect(path).err().is_some_and(refused) {
+            fs::remove_file(path).map_err(about)?;
+        }
+        let listener = UnixListener::bind(path).map_err(about)?;
+        fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(about)?;
+        Ok(listener)
+    }
+
+    async fn serve(listener: UnixListener, status: impl Fn() -> Status) {
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let told = serde_json::to_vec(&status()).unwrap_or_default();
+            // One after the other: who does not read makes others wait for a while.
+            let _ = tokio::time::timeout(PATIENCE, stream.write_all(&told)).await;
+        }
+    }
+
+    /// What a socket tells: the one that is named, or the first that answers.
+    pub(super) fn ask(named: Option<&Path>) -> Result<Status, Failure> {
+        let places = [directory(), Some(PathBuf::from("/run/mpquic"))];
+        let sockets = (places.into_iter().flatten())
+            .flat_map(|place| [Role::Client, Role::Server].map(|role| place.join(name(role))));
+        let candidates: Vec<_> = match named {
+            Some(path) => vec![path.to_owned()],
+            None => sockets.collect(),
+        };
+        let mut failed = String::new();
+        for path in &candidates {
+            match read(path) {
+                Ok(told) => return serde_json::from_slice(&told).map_err(Failure::other),
+                Err(error) => failed = format!("{}: {error}", path.display()),
+            }
+        }
+        Err(Cause::Connect.failed(format_args!(
+            "no proxy answers at {failed}; name the socket of its --status-socket"
+        )))
+    }
+
+    fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(2 * PATIENCE))?;
+        let mut told = Vec::new();
+        stream.take(MOST).read_to_end(&mut told)?;
+        Ok(told)
+    }
+}
+
+#[cfg(not(unix))]
+mod socket {
+    use std::path::Path;
+
+    use super::{Role, Status, StatusSocket};
+    use crate::failure::Failure;
+
+    impl StatusSocket {
+        /// There are no such sockets here.
+        pub(crate) fn answer(
+            &self,
+            _: Role,
+            _: impl Fn() -> Status + Send + 'static,
+        ) -> Result<Option<()>, Failure> {
+            match self.status_socket {
+                None => Ok(None),
+                Some(_) => Err(Failure::usage(
+                    "--status-socket needs a system with Unix sockets",
+                )),
+            }
+        }
+    }
+
+    pub(super) fn ask(_: Option<&Path>) -> Result<Status, Failure> {
+        Err(Failure::usage("this needs a system with Unix sockets"))
+    }
+}
