@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use mpquic_core::crypto::rustls::QuicServerConfig;
 use mpquic_tokio::ServerConfig;
+use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
 use sha2::{Digest, Sha256};
 
 use crate::failure::{Cause, Failure};
 use crate::options::Cipher;
-use crate::trust::Fingerprint;
+use crate::trust::{Fingerprint, Shown};
 
 /// The file that has both in it.
 const FILE: &str = "serve.pem";
@@ -103,23 +105,40 @@ impl Identity {
         hash.chain_update(self.key.secret_der()).finalize().into()
     }
 
-    /// A configuration with it for QUIC. Tokens of the time before a restart stay valid.
+    /// A configuration with it for QUIC. Tokens of the time before a restart stay valid. Clients need
+    /// a certificate of `clients`, if there are such.
     pub(crate) fn config(
         &self,
         cipher: Option<Cipher>,
         alpn: &[&[u8]],
+        clients: Option<RootCertStore>,
     ) -> Result<ServerConfig, Failure> {
         let token_key = self.derived_key("mpquic address validation tokens");
         let provider = Arc::new(Cipher::provider(cipher));
-        let crypto = QuicServerConfig::with_provider(
-            provider,
-            self.chain.clone(),
-            self.key.clone_key(),
-            alpn,
-        )
-        .map_err(unusable)?;
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(unusable)?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(roots) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().map_err(Failure::usage)?)
+            }
+        };
+        let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
+        let mut config = config.map_err(unusable)?;
+        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        config.max_early_data_size = u32::MAX;
+        config.key_log = Arc::new(rustls::KeyLogFile::new());
+        let crypto = QuicServerConfig::new(Arc::new(config)).map_err(unusable)?;
         let config = ServerConfig::new(Arc::new(crypto)).map_err(Failure::other)?;
         Ok(config.token_key(token_key))
+    }
+
+    /// As a client shows it.
+    pub(crate) fn into_shown(self) -> Shown {
+        (self.chain, self.key)
     }
 
     /// A configuration with it for TCP.

@@ -21,7 +21,7 @@ use crate::metrics_server;
 use crate::observer::Observer;
 use crate::options::Connections;
 use crate::signals::Signals;
-use crate::trust::Fingerprint;
+use crate::trust::{Fingerprint, roots_in};
 
 /// Port used when none is named.
 const DEFAULT_PORT: u16 = 4433;
@@ -72,6 +72,9 @@ pub(crate) struct Listening {
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) connections: Connections,
+    /// Who has issued the certificates that clients need.
+    #[arg(skip)]
+    pub(crate) client_ca: Option<PathBuf>,
 }
 
 /// A server that listens.
@@ -158,8 +161,12 @@ impl Listening {
         max_connections: u32,
     ) -> Result<ServerConfig, Failure> {
         let transport = transport.build().map_err(Failure::usage)?;
+        let clients = self.client_ca.as_deref();
+        let clients = clients
+            .map(|path| roots_in("--client-ca", path))
+            .transpose()?;
         let config = identity
-            .config(self.connections.cipher, alpn)?
+            .config(self.connections.cipher, alpn, clients)?
             .transport_config(transport)
             .max_connections(max_connections as usize);
         prefer(config, &self.preferred_address)

@@ -35,10 +35,14 @@ pub(crate) enum Proxy {
 #[derive(Debug, Args)]
 pub(crate) struct ProxyServer {
     /// Who may use it: a file with `basic NAME:PASSWORD` or `bearer TOKEN` on each line
-    #[arg(long, value_name = "FILE", required_unless_present = "open")]
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["open", "client_ca"])]
     pub(crate) credentials: Option<PathBuf>,
+    /// Let in only clients with a certificate that was issued by one of the certificates in this file; beside
+    /// --credentials both are needed
+    #[arg(long, value_name = "PEM")]
+    pub(crate) client_ca: Option<PathBuf>,
     /// Let anybody use it: what they do will seem to come from this machine
-    #[arg(long, conflicts_with = "credentials")]
+    #[arg(long, conflicts_with_all = ["credentials", "client_ca"])]
     pub(crate) open: bool,
     /// Allow targets that are not public, as NETWORK, NETWORK:PORTS or :PORTS, such as 10.0.0.0/8,
     /// [fd00::/8]:443 or :8000-8999; repeat for several

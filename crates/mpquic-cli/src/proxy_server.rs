@@ -56,7 +56,8 @@ impl Observe for Report {
 }
 
 /// Runs until interrupted, and then until open flows have ended.
-pub(crate) async fn run(args: ProxyServer) -> Result<(), Failure> {
+pub(crate) async fn run(mut args: ProxyServer) -> Result<(), Failure> {
+    args.listening.client_ca = args.client_ca.take();
     let report = Arc::new(Report::default());
     let hangups = Hangups::new();
     let proxy = Server::new(options(&args, report.clone())?);
@@ -140,7 +141,8 @@ async fn reload(proxy: &Server, report: &Arc<Report>, mut hangups: Hangups) -> I
 fn options(args: &ProxyServer, observer: Arc<Report>) -> Result<ServerOptions, Failure> {
     let access = match &args.credentials {
         Some(path) => Access::Users(Credentials::new(read_credentials(path)?)),
-        None => Access::Anybody,
+        None if args.open => Access::Anybody,
+        None => Access::Certificates,
     };
     let mut options = ServerOptions::new(access);
     options.rules = Rules {

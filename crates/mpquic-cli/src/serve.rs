@@ -320,5 +320,5 @@ pub(crate) fn self_signed(
 ) -> Result<(ServerConfig, Fingerprint), Failure> {
     let identity = Identity::make(addresses)?;
     let fingerprint = identity.fingerprint()?;
-    Ok((identity.config(cipher, alpn)?, fingerprint))
+    Ok((identity.config(cipher, alpn, None)?, fingerprint))
 }

@@ -152,7 +152,8 @@ impl<'a> Sessions<'a> {
         adapt(&mut transport);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
-        let config = ClientConfig::new(Arc::new(verifier.tls(&alpn)?))
+        let shown = args.shown()?;
+        let config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
             .server_addresses(args.server_addr.clone());
         Ok(Self {

@@ -10,7 +10,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, KeyLogFile, RootCertStore, SignatureScheme};
 
 use crate::failure::Failure;
@@ -59,6 +59,9 @@ pub(crate) enum Trust {
     Anybody,
 }
 
+/// What a client shows: a certificate chain, and its key.
+pub(crate) type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
 /// What is known of the server that is being connected to.
 #[derive(Debug, Default)]
 struct Meeting {
@@ -90,7 +93,7 @@ impl Verifier {
                 Some(Arc::new(verifier))
             }
             Trust::System => authorities(system_roots(), &provider)?,
-            Trust::Authorities(path) => authorities(roots_in(path)?, &provider)?,
+            Trust::Authorities(path) => authorities(roots_in("--ca", path)?, &provider)?,
         };
         let pinned = match trust {
             Trust::Pin(fingerprint) => Some(*fingerprint),
@@ -108,12 +111,25 @@ impl Verifier {
 
     /// A TLS configuration that asks this verifier and may send 0-RTT. Honours `SSLKEYLOGFILE`.
     pub(crate) fn tls(self: &Arc<Self>, alpn: &[&[u8]]) -> Result<QuicClientConfig, Failure> {
-        let mut config = rustls::ClientConfig::builder_with_provider(self.provider.clone())
+        self.tls_as(None, alpn)
+    }
+
+    /// The same, for a client that shows servers who it is.
+    pub(crate) fn tls_as(
+        self: &Arc<Self>,
+        shown: Option<Shown>,
+        alpn: &[&[u8]],
+    ) -> Result<QuicClientConfig, Failure> {
+        let config = rustls::ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(Failure::other)?
             .dangerous()
-            .with_custom_certificate_verifier(self.clone())
-            .with_no_client_auth();
+            .with_custom_certificate_verifier(self.clone());
+        let mut config = match shown {
+            Some((chain, key)) => (config.with_client_auth_cert(chain, key))
+                .map_err(|error| Failure::usage(format!("--client-cert: {error}")))?,
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         config.enable_early_data = true;
         config.key_log = Arc::new(KeyLogFile::new());
@@ -246,9 +262,10 @@ fn system_roots() -> RootCertStore {
     roots
 }
 
-fn roots_in(path: &Path) -> Result<RootCertStore, Failure> {
-    let unusable =
-        |error: &dyn std::fmt::Display| Failure::usage(format!("--ca {}: {error}", path.display()));
+pub(crate) fn roots_in(option: &str, path: &Path) -> Result<RootCertStore, Failure> {
+    let unusable = |error: &dyn std::fmt::Display| {
+        Failure::usage(format!("{option} {}: {error}", path.display()))
+    };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(|error| unusable(&error))? {
         let certificate = certificate.map_err(|error| unusable(&error))?;

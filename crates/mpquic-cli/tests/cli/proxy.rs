@@ -258,6 +258,56 @@ fn what_is_wrong_with_a_file_of_options_is_said() {
     }
 }
 
+/// A certificate of an authority that the server trusts for its clients is enough, and it names the user.
+#[test]
+fn certificates_let_clients_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let authority = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let certificate = params.self_signed(&authority).unwrap();
+    fs::write(at("ca.pem"), certificate.pem()).unwrap();
+    let issuer = rcgen::Issuer::new(params, authority);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let own = rcgen::CertificateParams::new(vec!["alice".to_owned()]).unwrap();
+    let own = own.signed_by(&key, &issuer).unwrap();
+    fs::write(at("alice.pem"), own.pem()).unwrap();
+    fs::write(at("alice.key"), key.serialize_pem()).unwrap();
+    let (ca, log) = (at("ca.pem"), at("log"));
+    let command = ["proxy", "server", "--listen", "127.0.0.1:0"];
+    let more = [
+        "--allow",
+        "127.0.0.0/8",
+        "--client-ca",
+        &ca,
+        "--access-log",
+        &log,
+    ];
+    let server = Server::launch(&[&command[..], &more].concat());
+    let target = target();
+    let forward = format!("127.0.0.1:0:{target}");
+    let (cert, key) = (at("alice.pem"), at("alice.key"));
+    let own = ["-L", &forward, "--client-cert", &cert, "--client-key", &key];
+    let client = Client::start(&server, 1, &own);
+    wait_until("an answer", || {
+        exchange(client.entrances[0], b"hello") == b"hello"
+    });
+    wait_until("the user's name", || {
+        let log = fs::read_to_string(&log).unwrap_or_default();
+        log.contains(" - certificate-")
+    });
+    // Another client shows none, and gets no connection.
+    let stranger = Client::start(&server, 1, &["--http", "0"]);
+    let ask = format!("CONNECT {target} HTTP/1.1\r\n\r\nhello");
+    let answer = exchange(stranger.entrances[0], ask.as_bytes());
+    assert!(
+        answer.starts_with(b"HTTP/1.1 503"),
+        "{}",
+        answer.escape_ascii()
+    );
+}
+
 #[test]
 fn nobody_runs_an_open_proxy_by_mistake() {
     let output = run(&["proxy", "server", "--listen", "127.0.0.1:0"]);

@@ -11,8 +11,8 @@ use crate::target::Target;
 
 /// Flows of one socket open at a time. Payloads that would need one more are lost.
 const MOST: usize = 256;
-/// Payloads that wait for a flow to open. More are lost.
-const WAITING: usize = 16;
+/// Bytes of payloads that wait for a flow to open, which takes a round trip. More are lost.
+const WAITING: usize = 256 << 10;
 
 /// Flows by what tells them apart. They end when this is dropped.
 pub(crate) struct UdpFlows<K> {
@@ -56,10 +56,13 @@ impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
                 drop(flows);
                 flow.send(payload);
             }
-            Some(Flow::Opening(waiting)) if waiting.len() < WAITING => {
-                waiting.push(payload.to_vec());
+            Some(Flow::Opening(waiting)) => {
+                // Each takes some memory beside its bytes.
+                let bytes: usize = waiting.iter().map(|payload| payload.len() + 64).sum();
+                if bytes + payload.len() <= WAITING {
+                    waiting.push(payload.to_vec());
+                }
             }
-            Some(Flow::Opening(_)) => {}
             None if !is_full => {
                 flows.insert(key.clone(), Flow::Opening(vec![payload.to_vec()]));
                 drop(flows);

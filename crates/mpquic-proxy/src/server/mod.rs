@@ -18,7 +18,7 @@ use mpquic_h3::h3::error::Code;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
 use mpquic_h3::{BidiStream, RecvStream, SendStream};
-use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
+use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
 use tokio::time::{Instant, timeout};
 
 use self::accounts::{Accounts, Counted, FlowLimits};
@@ -44,6 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub enum Access {
     /// Those who show one of these.
     Users(Credentials),
+    /// Those whose certificate TLS has checked, as the server's TLS configuration says: each certificate is a
+    /// user, who is called `certificate-` and the first 8 digits of its SHA-256.
+    Certificates,
     /// Anybody who reaches it: others can then hide behind its address.
     Anybody,
 }
@@ -361,14 +364,25 @@ impl ServerConnection {
         self.shared.flows.begin(kind, target, user, said)
     }
 
+    /// The name of a user who has a certificate.
+    fn certificate(&self) -> Result<String, Refused> {
+        let chain = self.connection.peer_certificates().unwrap_or_default();
+        let own = chain.first().ok_or(Refused::CREDENTIALS)?;
+        let digits = certificate_fingerprint(own);
+        let digits = digits.iter().take(4).map(|byte| format!("{byte:02x}"));
+        Ok(format!("certificate-{}", digits.collect::<String>()))
+    }
+
     /// The user who asks; `None` if nobody need say who they are.
     fn user(
         &self,
         options: &ServerOptions,
         request: &Request<()>,
     ) -> Result<Option<String>, Refused> {
-        let Access::Users(credentials) = &options.access else {
-            return Ok(None);
+        let credentials = match &options.access {
+            Access::Users(credentials) => credentials,
+            Access::Certificates => return self.certificate().map(Some),
+            Access::Anybody => return Ok(None),
         };
         let failures = &self.shared.failures;
         if let Some(wait) = failures.wait(self.client) {
