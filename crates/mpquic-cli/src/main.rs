@@ -75,6 +75,8 @@ mod proxy_args;
 mod proxy_client;
 mod proxy_server;
 mod proxy_status;
+#[cfg(target_os = "linux")]
+mod proxy_tun;
 mod put;
 mod rate;
 mod rate_limit;
@@ -143,6 +145,8 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Proxy(Proxy::Server(args)) => proxy_server::run(args).await,
             Command::Proxy(Proxy::Client(args)) => until_interrupted(proxy_client::run(args)).await,
             Command::Proxy(Proxy::Status(args)) => proxy_status::run(&args),
+            #[cfg(target_os = "linux")]
+            Command::Proxy(Proxy::Down(args)) => proxy_tun::down(&args),
             Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,

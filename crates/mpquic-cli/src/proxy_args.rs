@@ -13,6 +13,8 @@ use crate::listening::Listening;
 use crate::options::parse_url;
 use crate::preference::Preference;
 use crate::proxy_status::{ProxyStatus, StatusSocket};
+#[cfg(target_os = "linux")]
+use crate::proxy_tun::{ProxyDown, TunArgs};
 use crate::reach::Reach;
 
 /// Carry other programs' TCP connections and UDP over all paths at once
@@ -21,6 +23,8 @@ pub(crate) enum Proxy {
     Server(ProxyServer),
     Client(ProxyClient),
     Status(ProxyStatus),
+    #[cfg(target_os = "linux")]
+    Down(ProxyDown),
 }
 
 /// Carry on what clients send: run it where the Internet is
@@ -121,6 +125,9 @@ pub(crate) struct ProxyClient {
     /// port, size and rate
     #[arg(long, value_name = "CLASS=RULE")]
     pub(crate) class: Vec<ClassRule>,
+    #[cfg(target_os = "linux")]
+    #[command(flatten)]
+    pub(crate) tun: TunArgs,
     #[command(flatten)]
     pub(crate) idle: Idle,
     /// Take options from this TOML file, too: its keys are their names, such as `max-flows = 100`. Those of

@@ -12,9 +12,13 @@ use crate::failure::{Cause, Failure};
 use crate::options::Alpn;
 use crate::proxy_args::{Forward, ProxyClient, read_credentials};
 use crate::proxy_status::{Role, Status};
+#[cfg(target_os = "linux")]
+use crate::proxy_tun::{Device, failed as device_failed};
 use crate::retry::Retry;
 use crate::service_manager;
 use crate::session::{Purpose, Sessions};
+#[cfg(target_os = "linux")]
+use crate::signals::Hangups;
 
 /// Where SOCKS is if no entrance is asked for.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
@@ -37,7 +41,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
         costs: &args.preference.cost,
     };
     let adapt = |transport: &mut _| mpquic_proxy::adapt(transport, NO_FLOWS);
-    let sessions = Sessions::with(&args.reach, purpose, adapt)?;
+    let mut sessions = Sessions::with(&args.reach, purpose, adapt)?;
     let client = Client::new(options(&args)?);
     let _entrances = open(&args, &client).await?;
     let current = Arc::new(Mutex::new(None::<Connection>));
@@ -48,6 +52,33 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
     };
     let _answering = args.status.answer(Role::Client, status)?;
     service_manager::ready();
+    #[cfg(target_os = "linux")]
+    if let Some(name) = &args.tun.tun {
+        let addresses = sessions.addresses(&args.url).await?;
+        sessions.become_way_out(addresses);
+        let mut device = Device::open(name, &args.tun)?;
+        let carrier = device.carry(&client).await?;
+        let route = || device.route();
+        let mut hangups = Hangups::new();
+        return tokio::select! {
+            ended = keep(&args, &sessions, &client, &current, route) => ended,
+            error = carrier.ended() => Err(device_failed(name, &error)),
+            // The terminal is closed: there is something to undo.
+            () = hangups.next() => Err(Failure::other("interrupted")),
+        };
+    }
+    keep(&args, &sessions, &client, &current, || Ok(())).await
+}
+
+/// Keeps a connection to the proxy, until it is not the right one, and shows it. Calls each time that
+/// there is one.
+async fn keep(
+    args: &ProxyClient,
+    sessions: &Sessions<'_>,
+    client: &Client,
+    current: &Mutex<Option<Connection>>,
+    mut connected_again: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let mut retry = Retry::new(FOR_EVER, clock::now());
     let mut advanced = clock::now();
     loop {
@@ -59,6 +90,7 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
                 };
                 show(Some(connection.clone()));
                 tracing::info!("connected to {}", args.url);
+                connected_again()?;
                 let ended = client.run(connection.clone()).await;
                 let reason = match (connection.close_reason(), ended) {
                     (Some(reason), _) => reason.to_string(),
@@ -78,6 +110,14 @@ pub(crate) async fn run(args: ProxyClient) -> Result<(), Failure> {
         let pause = retry.next(advanced, clock::now());
         tokio::time::sleep(pause.map_or(FOR_EVER, |(pause, _)| pause)).await;
     }
+}
+
+/// There is an entrance besides those that are ports.
+fn has_device(args: &ProxyClient) -> bool {
+    #[cfg(target_os = "linux")]
+    return args.tun.tun.is_some();
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 fn options(args: &ProxyClient) -> Result<ClientOptions, Failure> {
@@ -105,7 +145,7 @@ async fn open(args: &ProxyClient, client: &Client) -> Result<Vec<Listener>, Fail
     let forwards = args.forward.iter().cloned();
     let forwards = forwards.map(|Forward { entrance, listen }| (entrance, listen));
     let mut wanted: Vec<_> = socks.chain(http).chain(forwards).collect();
-    if wanted.is_empty() {
+    if wanted.is_empty() && !has_device(args) {
         wanted.push((Entrance::Socks, DEFAULT));
     }
     let mut open = Vec::new();

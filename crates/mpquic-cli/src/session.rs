@@ -77,6 +77,8 @@ pub(crate) struct Sessions<'a> {
     /// Those of the paths there are.
     weights: SplitWeights,
     current: Mutex<Option<Session>>,
+    /// The server's addresses, if what this machine sends from no address in particular leads back to us.
+    way_out: Option<Vec<SocketAddr>>,
     /// The protocol of the last connection, which 0-RTT goes on with.
     protocol: StdMutex<Option<Vec<u8>>>,
 }
@@ -164,8 +166,15 @@ impl<'a> Sessions<'a> {
             config,
             weights,
             current: Mutex::new(None),
+            way_out: None,
             protocol: StdMutex::default(),
         })
+    }
+
+    /// Makes connections to these addresses of the server from now on, as lookups of names will lead back
+    /// to us; and only from sockets with an address of an interface, as others will as well.
+    pub(crate) fn become_way_out(&mut self, addresses: Vec<SocketAddr>) {
+        self.way_out = Some(addresses);
     }
 
     /// A connection to a URL's server: the last one if it leads there and is still open, or a new
@@ -281,6 +290,9 @@ impl<'a> Sessions<'a> {
 
     /// The addresses of a URL's server.
     pub(crate) async fn addresses(&self, url: &Uri) -> Result<Vec<SocketAddr>, Failure> {
+        if let Some(addresses) = &self.way_out {
+            return Ok(addresses.clone());
+        }
         let authority = authority(url)?;
         // --server-addr is for the servers of the command line, not for where they send us.
         let is_asked_for = |asked: &Uri| asked.authority() == Some(authority);
@@ -334,7 +346,7 @@ impl<'a> Sessions<'a> {
         let limit = Duration::from_secs(seconds);
         let connected = tokio::select! {
             connected = tokio::time::timeout(limit, connecting) => connected,
-            () = knock::until_closed(address) => {
+            () = knock::until_closed(address), if self.way_out.is_none() => {
                 return Err(cannot_connect(&ConnectionError::PortUnreachable));
             }
         };
@@ -386,6 +398,7 @@ impl<'a> Sessions<'a> {
             match all.build() {
                 Ok(endpoint) => return Ok(endpoint),
                 // What the system chooses may be what is excluded.
+                Err(error) if self.way_out.is_some() => return Err(unusable(&error)),
                 Err(error) if !args.exclude.is_empty() => {
                     return Err(unusable(&format_args!(
                         "{error}, apart from those of --exclude"

@@ -9,7 +9,8 @@
 //! - [`Server`] answers such requests: to whom ([`Access`]), and where to ([`Rules`]). Nobody and, of
 //!   addresses that are not public, nowhere unless it is said.
 //! - [`Client`] opens flows over a connection, which may be lost and replaced, and has entrances for
-//!   applications ([`Entrance`]): SOCKS 5, HTTP proxy, forwarded ports.
+//!   applications ([`Entrance`]): SOCKS 5, HTTP proxy, forwarded ports; with the feature `tun`, on Linux, a
+//!   network device for all that is routed to it (`Tun`).
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -107,6 +108,8 @@ mod target;
 mod transport;
 
 pub use class::{Class, ClassRule, InvalidClass, InvalidClassRule};
+#[cfg(all(feature = "tun", target_os = "linux"))]
+pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};
 pub use credentials::{Credential, Credentials, InvalidCredential};
 pub use flow_table::FlowStats;

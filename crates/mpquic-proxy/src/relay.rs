@@ -42,7 +42,7 @@ impl From<StreamError> for Broken {
 ///
 /// What waits here is bounded, so a side that reads slowly makes the other one wait.
 pub(crate) async fn relay<S: Outgoing, R: Incoming>(
-    mut tcp: TcpStream,
+    tcp: TcpStream,
     (mut send, recv): (S, R),
     watch: &StreamWatch,
     idle: Duration,
@@ -53,7 +53,11 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
     // Whoever speaks first waits for an answer.
     let _ = tcp.set_nodelay(true);
     let mut recv = Gathered::new(recv);
-    let (read, write) = tcp.split();
+    let mut tcp = Unfinished {
+        tcp,
+        is_finished: false,
+    };
+    let (read, write) = tcp.tcp.split();
     let both = async {
         tokio::try_join!(
             to_stream(read, &mut send, watch, flow),
@@ -64,20 +68,27 @@ pub(crate) async fn relay<S: Outgoing, R: Incoming>(
         ended = both => ended.map(|_| ()),
         () = until_idle(idle, carried) => Err(Broken::Idle),
     };
-    match &ended {
-        Ok(()) => {}
-        Err(Broken::Tcp | Broken::Idle) => {
-            send.reset(Code::H3_CONNECT_ERROR);
-            recv.recv.stop(Code::H3_CONNECT_ERROR);
-        }
-        Err(Broken::Stream) => {
-            // Dropped, the connection is then reset.
-            let _ = tcp.set_zero_linger();
-            send.reset(Code::H3_CONNECT_ERROR);
-            recv.recv.stop(Code::H3_CONNECT_ERROR);
-        }
+    tcp.is_finished = ended.is_ok();
+    if ended.is_err() {
+        send.reset(Code::H3_CONNECT_ERROR);
+        recv.recv.stop(Code::H3_CONNECT_ERROR);
     }
     ended
+}
+
+/// A TCP connection that is reset if this is dropped before both sides have ended: what was heard of the
+/// other side could pass for all of it.
+struct Unfinished {
+    tcp: TcpStream,
+    is_finished: bool,
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = self.tcp.set_zero_linger();
+        }
+    }
 }
 
 async fn to_stream(

@@ -13,6 +13,8 @@ mod operating;
 mod paths;
 mod perf;
 mod proxy;
+#[cfg(target_os = "linux")]
+mod proxy_tun;
 mod put;
 mod rate;
 mod resume;

@@ -8,7 +8,7 @@ use tokio::net::UdpSocket;
 
 use super::flows::Client;
 use super::socks::{udp_header, udp_packet};
-use super::udp_flows::UdpFlows;
+use super::udp_flows::{MOST, UdpFlows};
 use crate::datagrams::{Deliver, with_room};
 use crate::target::Target;
 
@@ -62,7 +62,7 @@ impl Association {
 
     /// Carries packets until it is dropped.
     pub(crate) async fn run(self: Arc<Self>, proxy: &Client) {
-        let flows = UdpFlows::<Target>::new(proxy.clone());
+        let flows = UdpFlows::<Target>::new(proxy.clone(), MOST);
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.socket.recv_from(&mut buffer).await else {

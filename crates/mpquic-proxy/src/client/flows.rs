@@ -35,6 +35,10 @@ const MAX_FIELDS: u32 = 16 << 10;
 const MAX_INTERIM: usize = 16;
 /// The longest that a proxy may take to answer: its own limits are shorter.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The port of DNS. Its clients ask each question from a port of its own, and so by a flow of its own, ...
+const DNS: u16 = 53;
+/// ... which nobody needs longer than this once it was answered: resolvers ask again sooner.
+const DNS_IDLE: Duration = Duration::from_secs(10);
 /// The longest that a proxy may take to say what it can.
 const SETTINGS: Duration = Duration::from_secs(5);
 
@@ -47,7 +51,7 @@ pub struct ClientOptions {
     pub credential: Option<Credential>,
     /// A TCP connection that carries nothing for this long, or up to twice as long, is closed.
     pub tcp_idle: Duration,
-    /// The same for UDP.
+    /// The same for UDP; those to the port of DNS are closed after ten seconds at the latest.
     pub udp_idle: Duration,
     /// What flows to certain targets are for: the first that names one counts, and the proxy is told. What
     /// none names is guessed, by either side for itself.
@@ -341,6 +345,7 @@ impl Client {
         let (send, recv) = stream.split();
         Ok(UdpFlow {
             client: self.clone(),
+            idle: idle(target, self.0.options.udp_idle),
             sender: UdpSender::new(&session.connection, id, flow.clone(), accepted.takes_copies),
             ending: Mutex::new(Some(Ending { send, recv, watch })),
             flow,
@@ -404,9 +409,19 @@ impl Deliver for Counted {
     }
 }
 
+/// How long a flow to this target may carry nothing.
+fn idle(target: &Target, udp_idle: Duration) -> Duration {
+    match target.port() {
+        DNS => udp_idle.min(DNS_IDLE),
+        _ => udp_idle,
+    }
+}
+
 /// A UDP socket at the proxy.
 pub(super) struct UdpFlow {
     client: Client,
+    /// It ends if nothing is carried for this long.
+    idle: Duration,
     sender: UdpSender,
     ending: Mutex<Option<Ending>>,
     flow: OpenFlow,
@@ -464,8 +479,24 @@ impl UdpFlow {
         tokio::select! {
             () = reading => {}
             _ = watch.stopped() => {}
-            () = until_idle(self.client.0.options.udp_idle, &self.flow.carried) => {}
+            () = until_idle(self.idle, &self.flow.carried) => {}
         }
         drop(send);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_do_not_keep_flows_open() {
+        let idle = |target: &str, seconds| {
+            let idle = idle(&target.parse().unwrap(), Duration::from_secs(seconds));
+            idle.as_secs()
+        };
+        assert_eq!(idle("192.0.2.1:443", 120), 120);
+        assert_eq!(idle("192.0.2.1:53", 120), 10);
+        assert_eq!(idle("192.0.2.1:53", 3), 3);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::net::UdpSocket;
 
 use super::flows::Client;
-use super::udp_flows::UdpFlows;
+use super::udp_flows::{MOST, UdpFlows};
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
@@ -29,7 +29,7 @@ impl Deliver for Answers {
 /// Carries what comes to a socket, each sender's by a flow of its own, until it is dropped.
 pub(crate) async fn udp(socket: UdpSocket, target: Target, proxy: Client) {
     let socket = Arc::new(socket);
-    let flows = UdpFlows::<SocketAddr>::new(proxy);
+    let flows = UdpFlows::<SocketAddr>::new(proxy, MOST);
     // The first byte is the context ID, 0.
     let mut buffer = vec![0; 1 + LARGEST];
     loop {

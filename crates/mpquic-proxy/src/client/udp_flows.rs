@@ -2,21 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::flows::{Client, UdpFlow};
+use super::flows::{Client, NoFlow, UdpFlow};
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
-/// Flows of one socket open at a time. Payloads that would need one more are lost.
-const MOST: usize = 256;
+/// Flows of one socket open at a time, unless something else is said. Payloads that would need one
+/// more are lost.
+pub(crate) const MOST: usize = 256;
 /// Bytes of payloads that wait for a flow to open, which takes a round trip. More are lost.
 const WAITING: usize = 256 << 10;
+
+/// What the proxy refused is not asked for again so soon; payloads for it are lost.
+const REFUSED: Duration = Duration::from_secs(1);
 
 /// Flows by what tells them apart. They end when this is dropped.
 pub(crate) struct UdpFlows<K> {
     client: Client,
+    most: usize,
     flows: Mutex<BTreeMap<K, Flow>>,
     /// Dropped with this, which ends the tasks.
     alive: watch::Sender<()>,
@@ -28,9 +34,11 @@ enum Flow {
 }
 
 impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
-    pub(crate) fn new(client: Client) -> Arc<Self> {
+    /// At most so many are open at a time. Payloads that would need one more are lost.
+    pub(crate) fn new(client: Client, most: usize) -> Arc<Self> {
         Arc::new(Self {
             client,
+            most,
             flows: Mutex::default(),
             alive: watch::Sender::new(()),
         })
@@ -49,7 +57,7 @@ impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
         open: impl FnOnce() -> (Target, Arc<dyn Deliver>),
     ) {
         let mut flows = self.lock();
-        let is_full = flows.len() >= MOST;
+        let is_full = flows.len() >= self.most;
         match flows.get_mut(key) {
             Some(Flow::Open(flow)) => {
                 let flow = flow.clone();
@@ -101,7 +109,15 @@ async fn carry<K: Ord + Clone + Send + 'static>(
             }
             flow.ended().await;
         }
-        Err(error) => tracing::info!("no UDP to {target}: {error}"),
+        // There will soon be one again, and that there is none was told already.
+        Err(error @ (NoFlow::Unconnected | NoFlow::Broken)) => {
+            tracing::debug!("no UDP to {target}: {error}");
+        }
+        Err(error) => {
+            tracing::info!("no UDP to {target}: {error}");
+            // Not every payload is worth a request that is refused.
+            tokio::time::sleep(REFUSED).await;
+        }
     }
     if let Some(flows) = flows.upgrade() {
         flows.lock().remove(&key);

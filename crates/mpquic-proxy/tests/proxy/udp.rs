@@ -1,12 +1,15 @@
 //! UDP flows, from end to end.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
 use mpquic_proxy::{Class, ClientOptions, Entrance, NoFlow};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::Instant;
 
-use crate::harness::{Error, Setup, TestResult, connect, loopback, open, pattern, within};
+use crate::harness::{Error, Setup, TestResult, Told, connect, loopback, open, pattern, within};
 
 /// A socket that sends back what it gets.
 async fn echo() -> Result<SocketAddr, Error> {
@@ -84,6 +87,38 @@ async fn calls_are_sent_twice_and_delivered_once() -> TestResult {
         assert_eq!((here.sent, here.received), (50 * 172, 50 * 172));
         assert_eq!((there.sent, there.received), (50 * 172, 50 * 172));
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_refused_is_not_asked_for_with_each_payload() -> TestResult {
+    let mut options = open();
+    let told = Arc::new(Told::default());
+    options.observer = Some(told.clone());
+    let count = || told.0.lock().unwrap().len();
+    let setup = Setup::new(options).await?;
+    let denied = "192.168.0.1:9".parse()?;
+    let entrance = setup.listen(Entrance::Udp(denied)).await?;
+    let application = UdpSocket::bind(loopback()).await?;
+    application.connect(entrance.address()).await?;
+    let begin = Instant::now();
+    application.send(b"first").await?;
+    let refused = async {
+        while count() == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("refusal", refused).await?;
+    let elsewhere = setup.listen(Entrance::Udp(echo().await?.into())).await?;
+    let other = UdpSocket::bind(loopback()).await?;
+    other.connect(elsewhere.address()).await?;
+    for _ in 0..20 {
+        // Before it is answered, the refusal is known.
+        assert_eq!(ask(&other, b"elsewhere").await?, b"elsewhere");
+        application.send(b"more").await?;
+    }
+    // On a machine that stood still it may be asked for again.
+    assert!(count() == 1 || begin.elapsed() > Duration::from_millis(900));
     Ok(())
 }
 

@@ -1,0 +1,166 @@
+//! Where the machine asks for names.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::command::run;
+use crate::failure::{Cause, Failure};
+
+const FILE: &str = "/etc/resolv.conf";
+/// Who has the file lead there keeps servers by device, and forgets those of a device that is gone.
+const RESOLVED: &str = "/run/systemd/resolve";
+
+/// A file that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replaced {
+    path: PathBuf,
+    /// `None` if there was none.
+    before: Option<String>,
+    after: String,
+}
+
+/// How the resolver is told.
+#[derive(Debug)]
+pub(crate) enum Resolver {
+    /// systemd-resolved, for the device.
+    Resolved,
+    /// The file.
+    File(Replaced),
+}
+
+impl Resolver {
+    /// What asking these servers takes.
+    pub(crate) fn plan(servers: &[IpAddr]) -> Result<Self, Failure> {
+        let path = fs::canonicalize(FILE).unwrap_or_else(|_| FILE.into());
+        if path.starts_with(RESOLVED) {
+            return Ok(Self::Resolved);
+        }
+        let before = match fs::read_to_string(&path) {
+            Ok(text) => Some(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot("read", &path, &error)),
+        };
+        let after = text(before.as_deref().unwrap_or_default(), servers);
+        Ok(Self::File(Replaced {
+            path,
+            before,
+            after,
+        }))
+    }
+
+    /// Does it. For a file, what is planned must be written down before.
+    pub(crate) fn set(&self, device: &str, servers: &[IpAddr]) -> Result<(), Failure> {
+        match self {
+            Self::Resolved => {
+                let servers = servers.iter().map(IpAddr::to_string);
+                let mut words = vec!["dns".to_owned(), device.to_owned()];
+                words.extend(servers);
+                run("resolvectl", &words)?;
+                // All names, not only those of some domains.
+                run("resolvectl", &["domain", device, "~."].map(str::to_owned))
+            }
+            Self::File(replaced) => {
+                let path = &replaced.path;
+                // In place: it may be a mount of its own.
+                fs::write(path, &replaced.after).map_err(|error| cannot("write", path, &error))
+            }
+        }
+    }
+}
+
+/// A configuration with these servers, and all else as it was.
+fn text(before: &str, servers: &[IpAddr]) -> String {
+    let mut text = "# Set by mpquic proxy client; `mpquic proxy down` restores it.\n".to_owned();
+    for server in servers {
+        text += &format!("nameserver {server}\n");
+    }
+    let is_server = |line: &&str| line.split_whitespace().next() == Some("nameserver");
+    for line in before.lines().filter(|line| !is_server(line)) {
+        text += line;
+        text += "\n";
+    }
+    text
+}
+
+impl Replaced {
+    /// Whether the file is as we left it.
+    pub(crate) fn is_there(&self) -> bool {
+        fs::read_to_string(&self.path).is_ok_and(|now| now == self.after)
+    }
+
+    /// Puts back what was there, unless somebody has written something else meanwhile.
+    pub(crate) fn restore(&self) -> Result<(), Failure> {
+        let path = &self.path;
+        let now = fs::read_to_string(path).ok();
+        if now == self.before {
+            return Ok(());
+        }
+        // Cut off while it was written: it is ours as well.
+        if !now.is_some_and(|now| self.after.starts_with(&now)) {
+            tracing::warn!(
+                "{} was changed meanwhile: it is left as it is",
+                path.display()
+            );
+            return Ok(());
+        }
+        let done = match &self.before {
+            Some(before) => fs::write(path, before),
+            None => fs::remove_file(path),
+        };
+        done.map_err(|error| cannot("restore", path, &error))
+    }
+}
+
+fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Cause::File.failed(format_args!("cannot {what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_replaced_and_the_rest_stays() {
+        let before = "nameserver 192.168.1.1\nsearch home.arpa\n nameserver ::1\noptions edns0";
+        let servers = ["9.9.9.9".parse().unwrap(), "2620:fe::fe".parse().unwrap()];
+        assert_eq!(
+            text(before, &servers),
+            "# Set by mpquic proxy client; `mpquic proxy down` restores it.\nnameserver 9.9.9.9\n\
+             nameserver 2620:fe::fe\nsearch home.arpa\noptions edns0\n"
+        );
+    }
+
+    #[test]
+    fn what_was_there_comes_back_unless_somebody_else_wrote() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("resolv.conf");
+        let read = || fs::read_to_string(&path).ok();
+        let mut replaced = Replaced {
+            path: path.clone(),
+            before: Some("nameserver 192.168.1.1\n".to_owned()),
+            after: "nameserver 9.9.9.9\n".to_owned(),
+        };
+        for (now, then) in [
+            ("nameserver 9.9.9.9\n", replaced.before.clone()),
+            ("nameserv", replaced.before.clone()),
+            ("", replaced.before.clone()),
+            (
+                "nameserver 8.8.8.8\n",
+                Some("nameserver 8.8.8.8\n".to_owned()),
+            ),
+        ] {
+            fs::write(&path, now).unwrap();
+            replaced.restore().unwrap();
+            assert_eq!(read(), then, "{now:?}");
+        }
+        replaced.before = None;
+        fs::write(&path, &replaced.after).unwrap();
+        replaced.restore().unwrap();
+        assert_eq!(read(), None);
+        replaced.restore().unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! What a client with a device has changed, on disk, so that it can be undone by another process.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::resolver::Replaced;
+
+/// What was changed on the machine, or is about to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The device.
+    pub(crate) name: String,
+    /// The process that has it.
+    pub(crate) process: u32,
+    /// The routing table that leads to it.
+    pub(crate) table: u32,
+    /// The networks of its addresses.
+    pub(crate) sources: Vec<IpNet>,
+    /// What is routed to it.
+    pub(crate) networks: Vec<IpNet>,
+    /// The resolver's configuration, if it was replaced.
+    pub(crate) resolver: Option<Replaced>,
+}
+
+/// A file with a state.
+#[derive(Debug)]
+pub(crate) struct StateFile {
+    path: PathBuf,
+}
+
+/// Where states are: the first directory that can be used. Which one of them a client used depends on
+/// its privileges.
+fn directories() -> Vec<PathBuf> {
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let all = std::iter::once(PathBuf::from("/run")).chain(of_user);
+    all.map(|directory| directory.join("mpquic")).collect()
+}
+
+/// The end of the names of this network namespace's files: others have devices of their own.
+fn suffix() -> io::Result<String> {
+    Ok(format!(
+        ".{}.json",
+        fs::metadata("/proc/self/ns/net")?.ino()
+    ))
+}
+
+impl StateFile {
+    /// Makes the file of a device, which must not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::AlreadyExists`] if it is.
+    pub(crate) fn create(state: &State) -> io::Result<Self> {
+        let name = state.name.clone() + &suffix()?;
+        let mut last = io::ErrorKind::NotFound.into();
+        for directory in directories() {
+            // The resolver's configuration is nobody's secret, but who could write here could undo
+            // anything.
+            let made = (fs::DirBuilder::new().mode(0o755).recursive(true)).create(&directory);
+            let path = directory.join(&name);
+            let file = made.and_then(|()| {
+                (OpenOptions::new().write(true).create_new(true))
+                    .mode(0o644)
+                    .open(&path)
+            });
+            match file {
+                Ok(_) => {
+                    let file = Self { path };
+                    file.write(state)?;
+                    return Ok(file);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// The files of this network namespace.
+    pub(crate) fn all() -> io::Result<Vec<Self>> {
+        let suffix = suffix()?;
+        let entries = directories()
+            .into_iter()
+            .filter_map(|d| fs::read_dir(d).ok());
+        let paths = entries.flatten().flatten().map(|entry| entry.path());
+        let ours = |path: &PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.ends_with(&suffix))
+        };
+        let mut paths: Vec<_> = paths.filter(ours).collect();
+        paths.sort();
+        Ok(paths.into_iter().map(|path| Self { path }).collect())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn read(&self) -> io::Result<State> {
+        Ok(serde_json::from_str(&fs::read_to_string(&self.path)?)?)
+    }
+
+    /// Replaces the state, before what it says is done.
+    pub(crate) fn write(&self, state: &State) -> io::Result<()> {
+        let text = serde_json::to_string(state)?;
+        let next = self.path.with_extension("new");
+        let mut file = fs::File::create(&next)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(next, &self.path)
+    }
+
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+}

@@ -1,0 +1,465 @@
+//! `mpquic proxy client --tun`: programs that know nothing of a proxy, and what is left on the machine.
+//! Needs root, for network namespaces: others are told that it was left out.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::{Server, assert_exit, data, stderr, wait_until};
+
+/// Where the proxy is, for the client.
+const PROXY: &str = "10.77.0.1:0";
+/// Where targets are. They answer nobody but the proxy, which is on the same machine.
+const TARGETS: [&str; 2] = ["203.0.113.1", "2001:db8:113::1"];
+
+#[track_caller]
+fn ip(words: &str) -> String {
+    let output = Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {words}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Namespaces of a client and a server with a link between them, and of a machine that reaches others
+/// by way of the client; gone when dropped.
+struct Network {
+    client: String,
+    server: String,
+    neighbour: String,
+    resolver: String,
+}
+
+impl Network {
+    /// `None` without root.
+    fn new() -> Option<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("left out: it needs root, for network namespaces");
+            return None;
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |side: &str| format!("mpquic-{}-{number}-{side}", std::process::id());
+        let network = Self {
+            resolver: format!("/etc/netns/{}", name("c")),
+            client: name("c"),
+            server: name("s"),
+            neighbour: name("n"),
+        };
+        let (client, server) = (&network.client, &network.server);
+        let neighbour = &network.neighbour;
+        for namespace in [client, server, neighbour] {
+            ip(&format!("netns add {namespace}"));
+            ip(&format!("-n {namespace} link set lo up"));
+        }
+        ip(&format!(
+            "-n {client} link add near type veth peer name far netns {server}"
+        ));
+        ip(&format!("-n {client} address add 10.77.0.2/24 dev near"));
+        ip(&format!("-n {server} address add 10.77.0.1/24 dev far"));
+        ip(&format!(
+            "-n {client} link add lan type veth peer name edge netns {neighbour}"
+        ));
+        ip(&format!("-n {client} address add 192.168.77.1/24 dev lan"));
+        ip(&format!(
+            "-n {neighbour} address add 192.168.77.2/24 dev edge"
+        ));
+        let devices = [
+            (client, "near"),
+            (server, "far"),
+            (client, "lan"),
+            (neighbour, "edge"),
+        ];
+        for (namespace, device) in devices {
+            // No address appears later by itself.
+            ip(&format!(
+                "-n {namespace} link set {device} addrgenmode none up"
+            ));
+        }
+        ip(&format!(
+            "-n {neighbour} route add default via 192.168.77.1"
+        ));
+        Self::within(client, || {
+            fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+            // As strict as it gets, also for the device.
+            for name in ["all", "default", "near", "lan"] {
+                fs::write(format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"), "1").unwrap();
+            }
+        });
+        ip(&format!("-n {client} route add default via 10.77.0.1"));
+        for (target, at_once) in TARGETS.into_iter().zip(["", " nodad"]) {
+            ip(&format!("-n {server} address add {target} dev lo{at_once}"));
+        }
+        fs::create_dir_all(&network.resolver).unwrap();
+        fs::write(network.resolver_file(), "nameserver 10.77.0.1\n").unwrap();
+        Some(network)
+    }
+
+    fn resolver_file(&self) -> String {
+        format!("{}/resolv.conf", self.resolver)
+    }
+
+    /// All that a client may change.
+    fn state(&self) -> String {
+        let client = &self.client;
+        let mut state = fs::read_to_string(self.resolver_file()).unwrap();
+        for what in ["rule", "route show table all", "address"] {
+            for version in [4, 6] {
+                state += &ip(&format!("-{version} -n {client} {what}"));
+            }
+        }
+        state
+    }
+
+    /// What a function gives in a namespace: sockets it makes stay there.
+    fn within<T: Send>(namespace: &str, run: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/{namespace}");
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| {
+                setns(File::open(path).unwrap(), CloneFlags::CLONE_NEWNET).unwrap();
+                run()
+            });
+            running.join().unwrap()
+        })
+    }
+
+    /// A proxy, and behind it targets that say back what they hear once that has ended, and UDP's at
+    /// once; the port is the same for all of them.
+    fn serve(&self) -> (Server, u16) {
+        Self::within(&self.server, || {
+            let listener = TcpListener::bind((TARGETS[0], 0)).unwrap();
+            let port = listener.local_addr().unwrap().port();
+            let second = TcpListener::bind((TARGETS[1], port)).unwrap();
+            for listener in [listener, second] {
+                let socket = UdpSocket::bind(listener.local_addr().unwrap()).unwrap();
+                std::thread::spawn(move || echo(&listener));
+                std::thread::spawn(move || echo_datagrams(&socket));
+            }
+            let allow = ["--allow", "203.0.113.0/24", "--allow", "2001:db8:113::/48"];
+            let listen = ["proxy", "server", "--open", "--listen", PROXY];
+            (Server::launch(&[&listen[..], &allow].concat()), port)
+        })
+    }
+
+    /// The command in the client's namespace, with its own resolver.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("ip");
+        let here = [
+            "netns",
+            "exec",
+            &self.client,
+            env!("CARGO_BIN_EXE_mpquic"),
+            "proxy",
+        ];
+        command.args(here).args(arguments).env_remove("RUST_LOG");
+        command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR"));
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// A client; it has changed what it changes.
+    fn start(&self, server: &Server, more: &[&str]) -> Client {
+        let url = server.url("");
+        let fixed = ["client", &url, "--pin", &server.pin, "--tun"];
+        let mut child = (self.command(&[&fixed[..], more].concat()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "tun on mpquic0");
+        Client(child)
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for namespace in [&self.client, &self.server, &self.neighbour] {
+            let _ = Command::new("ip")
+                .args(["netns", "delete", namespace])
+                .status();
+        }
+        let _ = fs::remove_dir_all(&self.resolver);
+    }
+}
+
+/// A client, told to end when dropped.
+struct Client(Child);
+
+impl Client {
+    /// Ends it, and waits until it has.
+    fn end(mut self, signal: Signal) {
+        // `ip netns exec` becomes the command.
+        self.signal(signal);
+        self.0.wait().unwrap();
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            self.signal(Signal::SIGTERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+fn echo(listener: &TcpListener) {
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        std::thread::spawn(move || {
+            let mut heard = Vec::new();
+            let is_proxy = stream.peer_addr()?.ip() == stream.local_addr()?.ip();
+            if is_proxy && stream.read_to_end(&mut heard).is_ok() {
+                stream.write_all(&heard)?;
+            }
+            std::io::Result::Ok(())
+        });
+    }
+}
+
+fn echo_datagrams(socket: &UdpSocket) {
+    let mut buffer = [0; 2048];
+    loop {
+        let (length, from) = socket.recv_from(&mut buffer).unwrap();
+        if from.ip() == socket.local_addr().unwrap().ip() {
+            let _ = socket.send_to(&buffer[..length], from);
+        }
+    }
+}
+
+/// Asks a target by UDP, as a resolver does: again, if nothing comes.
+fn ask(target: SocketAddr, question: &[u8]) -> Vec<u8> {
+    let any: IpAddr = match target {
+        SocketAddr::V4(_) => [0; 4].into(),
+        SocketAddr::V6(_) => [0; 16].into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).unwrap();
+    socket.connect(target).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    let mut buffer = [0; 2048];
+    for _ in 0..10 {
+        socket.send(question).unwrap();
+        if let Ok(length) = socket.recv(&mut buffer) {
+            return buffer[..length].to_vec();
+        }
+    }
+    panic!("no answer from {target}");
+}
+
+/// What a target says back by TCP, after our end.
+fn exchange(target: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let stream = TcpStream::connect(target).unwrap();
+    let mut answer = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (&stream).write_all(bytes).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+        });
+        (&stream).read_to_end(&mut answer).unwrap();
+    });
+    answer
+}
+
+#[test]
+fn programs_without_a_setting_reach_targets_and_nothing_is_left_behind() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let (server, port) = network.serve();
+    let before = network.state();
+    let client = network.start(&server, &["--dns", "203.0.113.1"]);
+    let resolver = fs::read_to_string(network.resolver_file()).unwrap();
+    assert!(resolver.contains("nameserver 203.0.113.1\n"), "{resolver}");
+    assert!(!resolver.contains("10.77.0.1"), "{resolver}");
+    let content = data(4 << 20);
+    Network::within(&network.client, || {
+        for target in TARGETS {
+            let target = SocketAddr::new(target.parse().unwrap(), port);
+            assert!(exchange(target, &content) == content, "{target}");
+            assert_eq!(ask(target, b"question"), b"question");
+            assert_eq!(ask(target, &content[..1300]), content[..1300]);
+        }
+        // As if the target were connected with us.
+        let refused = TcpStream::connect((TARGETS[0], 1)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        let denied = TcpStream::connect("198.51.100.1:80").unwrap_err();
+        assert_eq!(denied.kind(), ErrorKind::HostUnreachable);
+    });
+
+    // The second is told, and the first goes on; nor does it lose anything to `down`.
+    let second = network.run(&["client", &server.url(""), "--pin", &server.pin, "--tun"]);
+    assert_exit(&second, 1);
+    assert!(stderr(&second).contains("mpquic0 is in use"), "{second:?}");
+    let down = network.run(&["down"]);
+    assert_exit(&down, 1);
+    assert!(stderr(&down).contains("in use by process"), "{down:?}");
+    let target = SocketAddr::new(TARGETS[0].parse().unwrap(), port);
+    Network::within(&network.client, || {
+        assert_eq!(exchange(target, b"hello"), b"hello");
+    });
+
+    // An application whose connection breaks off learns that it did.
+    let mut open = Network::within(&network.client, || TcpStream::connect(target).unwrap());
+    open.write_all(b"hello").unwrap();
+    client.end(Signal::SIGTERM);
+    let error = open.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(network.state(), before);
+}
+
+#[test]
+fn neighbours_are_routed_for_and_what_was_there_before_goes_on() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let (server, port) = network.serve();
+    let listener = Network::within(&network.server, || {
+        TcpListener::bind((TARGETS[0], 0)).unwrap()
+    });
+    let direct = listener.local_addr().unwrap();
+    let mut before = Network::within(&network.client, || TcpStream::connect(direct).unwrap());
+    let (mut far, from) = listener.accept().unwrap();
+    assert_eq!(from.ip().to_string(), "10.77.0.2", "not by the proxy");
+    let _client = network.start(&server, &[]);
+    before.write_all(b"hello").unwrap();
+    let mut heard = [0; 5];
+    far.read_exact(&mut heard).unwrap();
+    far.write_all(&heard).unwrap();
+    before.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, *b"hello");
+    let target = SocketAddr::new(TARGETS[0].parse().unwrap(), port);
+    Network::within(&network.neighbour, || {
+        let content = data(1 << 20);
+        assert!(exchange(target, &content) == content);
+        assert_eq!(ask(target, b"question"), b"question");
+        let refused = TcpStream::connect((TARGETS[0], 1)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    });
+}
+
+#[test]
+fn what_a_killed_client_leaves_is_put_right() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let (server, port) = network.serve();
+    let before = network.state();
+    let more = ["--dns", "203.0.113.1", "--route", "203.0.113.0/24"];
+    let client = network.start(&server, &more);
+    let target = SocketAddr::new(TARGETS[0].parse().unwrap(), port);
+    Network::within(&network.client, || {
+        assert_eq!(exchange(target, b"hello"), b"hello");
+    });
+    // Nothing else is led into the device.
+    let elsewhere = ip(&format!("-n {} route get 198.51.100.1", network.client));
+    assert!(elsewhere.contains("dev near"), "{elsewhere}");
+    client.end(Signal::SIGKILL);
+    assert_ne!(network.state(), before);
+
+    let next = network.run(&["client", &server.url(""), "--pin", &server.pin, "--tun"]);
+    assert_exit(&next, 1);
+    assert!(stderr(&next).contains("mpquic proxy down"), "{next:?}");
+    let down = network.run(&["down"]);
+    assert_exit(&down, 0);
+    assert_eq!(down.stdout, b"undone: mpquic0\n");
+    assert_eq!(network.state(), before);
+    let again = network.run(&["down"]);
+    assert_exit(&again, 0);
+    assert_eq!(again.stdout, b"nothing to undo\n");
+
+    // Somebody else has put things right: that is noticed.
+    let client = network.start(&server, &["--route", "203.0.113.0/24"]);
+    client.end(Signal::SIGKILL);
+    for rule in ["32000", "32001", "32001", "32001"] {
+        ip(&format!(
+            "-n {} rule delete priority {rule}",
+            network.client
+        ));
+    }
+    assert_eq!(network.state(), before);
+
+    for signal in [Signal::SIGINT, Signal::SIGHUP] {
+        let client = network.start(&server, &["--route", "203.0.113.0/24"]);
+        client.end(signal);
+        assert_eq!(network.state(), before);
+    }
+}
+
+#[test]
+fn resets_and_ends_are_told_from_each_other() {
+    let Some(network) = Network::new() else {
+        return;
+    };
+    let (server, _) = network.serve();
+    let _client = network.start(&server, &[]);
+    let (listener, target) = Network::within(&network.server, || {
+        let listener = TcpListener::bind((TARGETS[0], 0)).unwrap();
+        let target = listener.local_addr().unwrap();
+        (listener, target)
+    });
+    let connect = || {
+        let near = Network::within(&network.client, || TcpStream::connect(target).unwrap());
+        let (far, from) = listener.accept().unwrap();
+        assert_eq!(from.ip(), target.ip(), "the proxy's machine");
+        (near, far)
+    };
+    for is_near in [true, false] {
+        let (near, far) = connect();
+        let (mut here, mut there) = if is_near { (near, far) } else { (far, near) };
+        there.write_all(b"unread").unwrap();
+        // With bytes that were not read, closing is a reset.
+        here.peek(&mut [0]).unwrap();
+        drop(here);
+        let error = there.read(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+
+        // An end leaves the other direction open.
+        let (near, far) = connect();
+        let (there, mut last) = if is_near { (near, far) } else { (far, near) };
+        there.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(last.read(&mut [0; 8]).unwrap(), 0);
+        last.write_all(b"still").unwrap();
+        drop(last);
+        here = there;
+        let mut heard = Vec::new();
+        here.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard, b"still");
+    }
+    // What nobody takes waits at its sender.
+    let (near, far) = connect();
+    near.set_nonblocking(true).unwrap();
+    let mut written = 0;
+    wait_until("back-pressure", || {
+        let before = written;
+        while let Ok(count) = (&near).write(&[0; 64 << 10]) {
+            written += count;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        before == written
+    });
+    let mut heard = 0;
+    let mut buffer = vec![0; 1 << 20];
+    near.shutdown(Shutdown::Write).unwrap();
+    loop {
+        match (&far).read(&mut buffer).unwrap() {
+            0 => break,
+            count => heard += count,
+        }
+    }
+    assert_eq!(heard, written);
+}

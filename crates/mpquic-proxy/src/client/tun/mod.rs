@@ -1,0 +1,393 @@
+//! [`Tun`]: a network device whose TCP connections and UDP datagrams go through the proxy.
+//!
+//! The TCP that ends here is the kernel's own: a segment of an application is given another source and
+//! our listener as its destination, and written back to the device; so is what the listener answers, the
+//! other way round. So windows, acknowledgements and repetitions are those of the system, segments of
+//! 64 KiB pass in one piece with their checksums left to be computed by nobody, and behind the listener
+//! there is an ordinary socket. (What was looked at instead: `ipstack` announces windows of 64 KiB at
+//! most and queues packets without a limit; `smoltcp` reserves both buffers of every socket in advance.)
+
+mod checksum;
+mod packet;
+mod tcp_table;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, timeout};
+use tun_rs::{AsyncDevice, DeviceBuilder};
+
+use super::flows::{Client, NoFlow, TcpFlow};
+use super::udp_flows::UdpFlows;
+use crate::datagrams::Deliver;
+use crate::target::Target;
+
+use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable};
+use tcp_table::{Ends, TcpTable, Verdict};
+
+/// The longest frame: a packet's length has 16 bits, which of IPv6 do not count the header.
+const MAX_FRAME: usize = FRAME_HEADER + 40 + u16::MAX as usize;
+/// UDP flows open at a time. Payloads that would need one more are lost.
+const MOST_UDP: usize = 1024;
+/// An application that wants a connection waits so long for one to the proxy.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Resets of connections reach applications within this time.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+/// How often it is looked for what is over.
+const SWEEP: Duration = Duration::from_secs(5);
+
+/// A TUN device of Linux. It vanishes when this, and what [`Client::carry`] made of it, are dropped.
+///
+/// Opening it takes the capability `CAP_NET_ADMIN`. It has neither addresses nor routes: what to give it
+/// is the caller's choice, and `ip address add`, `ip link set` and `ip route add` do it.
+///
+/// ```no_run
+/// use mpquic_proxy::{Client, Tun};
+///
+/// # async fn example(client: Client) -> std::io::Result<()> {
+/// let tun = Tun::open("mpquic0")?;
+/// // ip address add 198.18.0.1/30 dev mpquic0; ip link set mpquic0 mtu 1400 up
+/// let carrier = client.carry(&tun, &["198.18.0.1".parse().unwrap()]).await?;
+/// // ip route add 203.0.113.0/24 dev mpquic0
+/// Err(carrier.ended().await)
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tun {
+    device: Arc<AsyncDevice>,
+}
+
+impl std::fmt::Debug for Tun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tun").finish_non_exhaustive()
+    }
+}
+
+impl Tun {
+    /// Makes a device of this name, at most 15 bytes. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`PermissionDenied`](io::ErrorKind::PermissionDenied) without the capability,
+    /// [`ResourceBusy`](io::ErrorKind::ResourceBusy) if another program has a device of this name,
+    /// [`NotFound`](io::ErrorKind::NotFound) if the system has no TUN devices.
+    pub fn open(name: &str) -> io::Result<Self> {
+        let builder = DeviceBuilder::new().name(name);
+        let builder = builder.with(|linux| {
+            linux.offload(true);
+        });
+        // Up it comes with its addresses.
+        let device = Arc::new(builder.enable(false).build_async()?);
+        Ok(Self { device })
+    }
+}
+
+/// What carries the traffic of a device. Dropped, it stops: connections are reset, which takes the device
+/// a moment longer.
+#[derive(Debug)]
+pub struct Carrier {
+    accepting: JoinSet<()>,
+    /// `None` once it has ended.
+    reading: Option<JoinHandle<io::Error>>,
+}
+
+impl Carrier {
+    /// Waits until the device fails, for example because it was deleted, and tells why.
+    pub async fn ended(mut self) -> io::Error {
+        let ended = match &mut self.reading {
+            Some(reading) => reading.await,
+            None => return io::ErrorKind::BrokenPipe.into(),
+        };
+        self.reading = None;
+        ended.unwrap_or_else(io::Error::other)
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        self.accepting.abort_all();
+        let Some(reading) = self.reading.take() else {
+            return;
+        };
+        // Resets are on their way to the applications.
+        match Handle::try_current() {
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    tokio::time::sleep(LAST_WORDS).await;
+                    reading.abort();
+                });
+            }
+            Err(_) => reading.abort(),
+        }
+    }
+}
+
+/// Where TCP of one IP version ends.
+#[derive(Debug, Clone, Copy)]
+struct Side {
+    listener: SocketAddr,
+    /// Whoever speaks with the listener seems to be here.
+    peer: IpAddr,
+}
+
+/// The address after this one.
+fn next(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits().wrapping_add(1)).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits().wrapping_add(1)).into(),
+    }
+}
+
+impl Client {
+    /// Carries what is routed to a device: TCP by CONNECT, UDP by CONNECT-UDP. Everything else, and
+    /// fragments of IP, is dropped.
+    ///
+    /// The device is up and has these addresses, one of each IP version at most, each with the one after it
+    /// in its network and given to nobody. Packets whose source is none of this machine's addresses are
+    /// those of others that it routes for, and are carried likewise.
+    ///
+    /// # Errors
+    ///
+    /// If the addresses are not the device's.
+    pub async fn carry(&self, tun: &Tun, addresses: &[IpAddr]) -> io::Result<Carrier> {
+        let mut sides = Vec::new();
+        let mut listeners = Vec::new();
+        for address in addresses {
+            let listener = TcpListener::bind((*address, 0)).await?;
+            sides.push(Side {
+                listener: listener.local_addr()?,
+                peer: next(*address),
+            });
+            listeners.push(listener);
+        }
+        let shared = Arc::new(Shared {
+            client: self.clone(),
+            device: tun.device.clone(),
+            sides,
+            tcp: Mutex::default(),
+        });
+        let mut accepting = JoinSet::new();
+        for listener in listeners {
+            accepting.spawn(accept(shared.clone(), listener));
+        }
+        let reading = Some(tokio::spawn(read(shared)));
+        Ok(Carrier { accepting, reading })
+    }
+}
+
+struct Shared {
+    client: Client,
+    device: Arc<AsyncDevice>,
+    sides: Vec<Side>,
+    tcp: Mutex<TcpTable<TcpFlow>>,
+}
+
+impl Shared {
+    fn tcp(&self) -> MutexGuard<'_, TcpTable<TcpFlow>> {
+        self.tcp.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, frame: &[u8]) {
+        // What there is no room for is lost, as on every network.
+        let _ = self.device.try_send(frame);
+    }
+
+    fn side(&self, is_v4: bool) -> Option<Side> {
+        (self.sides.iter().copied()).find(|side| side.listener.is_ipv4() == is_v4)
+    }
+
+    /// Writes a segment of an application to the listener.
+    fn pass(&self, packet: &Packet, frame: &mut [u8], port: u16) {
+        if let Some(side) = self.side(packet.source.is_ipv4()) {
+            packet.redirect(frame, SocketAddr::new(side.peer, port), side.listener);
+            self.write(frame);
+        }
+    }
+}
+
+/// Reads the device until it fails.
+async fn read(shared: Arc<Shared>) -> io::Error {
+    let udp = UdpFlows::new(shared.client.clone(), MOST_UDP);
+    let mut opening = JoinSet::new();
+    let mut buffer = vec![0; MAX_FRAME];
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        let length = tokio::select! {
+            length = shared.device.recv(&mut buffer) => match length {
+                Ok(length) => length,
+                Err(error) => return error,
+            },
+            _ = sweep.tick() => {
+                let silent = shared.tcp().sweep(Instant::now());
+                if silent > 0 {
+                    tracing::warn!(
+                        "{silent} programs asked for a connection and did not take it: does a \
+                         firewall drop what comes in over the device?"
+                    );
+                }
+                continue;
+            }
+        };
+        let frame = &mut buffer[..length];
+        let Some(packet) = Packet::parse(frame) else {
+            continue;
+        };
+        match packet.transport {
+            Transport::Tcp(_) => on_segment(&shared, &mut opening, &packet, frame),
+            Transport::Udp => on_datagrams(&shared, &udp, &packet, frame),
+        }
+    }
+}
+
+fn on_segment(shared: &Arc<Shared>, opening: &mut JoinSet<()>, packet: &Packet, frame: &mut [u8]) {
+    let Transport::Tcp(flags) = packet.transport else {
+        return;
+    };
+    let from_listener = (shared.sides.iter())
+        .any(|side| side.listener == packet.source && side.peer == packet.destination.ip());
+    if from_listener {
+        let ends = shared.tcp().on_answer(packet.destination.port());
+        if let Some(ends) = ends {
+            packet.redirect(frame, ends.target, ends.application);
+            shared.write(frame);
+        }
+        return;
+    }
+    let ends = Ends {
+        application: packet.source,
+        target: packet.destination,
+    };
+    let verdict = shared.tcp().on_segment(ends, flags);
+    match verdict {
+        Verdict::Pass(port) => shared.pass(packet, frame, port),
+        Verdict::Open(port) => {
+            while opening.try_join_next().is_some() {}
+            opening.spawn(open(shared.clone(), *packet, frame.to_vec(), port));
+        }
+        Verdict::Drop => {}
+        Verdict::Unknown => {
+            if let Some(reset) = packet.reset(frame) {
+                shared.write(&reset);
+            }
+        }
+    }
+}
+
+/// Opens a flow for a connection that an application wants, and only then lets the handshake begin; so
+/// that it learns what becomes of it as if it were connected with the target itself.
+async fn open(shared: Arc<Shared>, packet: Packet, mut frame: Vec<u8>, port: u16) {
+    // A short time without the proxy is a network's delay.
+    let _ = timeout(PATIENCE, shared.client.connected()).await;
+    let target = Target::from(packet.destination);
+    match shared.client.connect(&target).await {
+        Ok(flow) => {
+            shared.tcp().on_flow(port, flow, Instant::now());
+            shared.pass(&packet, &mut frame, port);
+        }
+        Err(reason) => {
+            // Of all programs of a machine, these are too many to tell.
+            tracing::debug!("no TCP to {target}: {reason}");
+            shared.tcp().on_no_flow(port);
+            let answer = match refusal(reason) {
+                None => packet.reset(&frame),
+                Some(why) => Some(packet.unreachable(&frame, why)),
+            };
+            if let Some(answer) = answer {
+                shared.write(&answer);
+            }
+        }
+    }
+}
+
+/// How the network tells it; `None` for a reset.
+fn refusal(reason: NoFlow) -> Option<Unreachable> {
+    match reason {
+        NoFlow::ConnectionRefused => None,
+        NoFlow::Unconnected | NoFlow::Broken | NoFlow::NoUdp => Some(Unreachable::Network),
+        NoFlow::Refused(StatusCode::FORBIDDEN) => Some(Unreachable::Prohibited),
+        NoFlow::Refused(_) => Some(Unreachable::Host),
+    }
+}
+
+/// Joins connections that the listener has accepted to their flows.
+async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+    let mut open = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = open.join_next() => continue,
+        };
+        let Ok((tcp, from)) = accepted else {
+            // Out of descriptors, for example: there will be some.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let is_ours = shared.sides.iter().any(|side| side.peer == from.ip());
+        let flow = is_ours.then(|| shared.tcp().on_accepted(from.port()));
+        match flow.flatten() {
+            Some(flow) => {
+                open.spawn(join(shared.clone(), flow, tcp, from.port()));
+            }
+            // Somebody knocks who did not come through the device.
+            None => {
+                let _ = tcp.set_zero_linger();
+            }
+        }
+    }
+}
+
+async fn join(shared: Arc<Shared>, flow: TcpFlow, tcp: TcpStream, port: u16) {
+    flow.join(tcp, Bytes::new()).await;
+    shared.tcp().on_ended(port, Instant::now());
+}
+
+/// Answers of one target, for one application.
+struct Answers {
+    device: Arc<AsyncDevice>,
+    ends: Ends,
+    frame: Mutex<Vec<u8>>,
+}
+
+impl Deliver for Answers {
+    fn deliver(&self, payload: &[u8]) {
+        if payload.len() > MAX_PAYLOAD {
+            return;
+        }
+        let mut frame = self.frame.lock().unwrap_or_else(PoisonError::into_inner);
+        packet::put_datagram(&mut frame, self.ends.target, self.ends.application, payload);
+        // What there is no room for is lost.
+        let _ = self.device.try_send(&frame);
+    }
+}
+
+fn on_datagrams(
+    shared: &Shared,
+    udp: &Arc<UdpFlows<(SocketAddr, SocketAddr)>>,
+    packet: &Packet,
+    frame: &mut [u8],
+) {
+    let ends = Ends {
+        application: packet.source,
+        target: packet.destination,
+    };
+    // The byte before each is the context ID, 0.
+    packet.payloads(frame, |payload| {
+        udp.send(&(ends.application, ends.target), payload, || {
+            let device = shared.device.clone();
+            let frame = Mutex::default();
+            let answers = Answers {
+                device,
+                ends,
+                frame,
+            };
+            (ends.target.into(), Arc::new(answers))
+        });
+    });
+}

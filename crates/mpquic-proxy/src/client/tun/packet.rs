@@ -1,0 +1,436 @@
+//! IP packets as a TUN device has them: what they are, with other addresses, and answers to them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::checksum::{replaced, sum, transport_sum};
+
+/// What stands before each packet of a device with offloads: `struct virtio_net_hdr`, in the machine's
+/// byte order.
+pub(super) const FRAME_HEADER: usize = 10;
+/// The checksum of TCP or UDP is still to be completed: it has the sum of the addresses and the length.
+const NEEDS_CHECKSUM: u8 = 1;
+/// The checksum was found right already.
+const CHECKSUM_IS_RIGHT: u8 = 2;
+/// Several UDP datagrams of equal size behind one header.
+const UDP_SEGMENTS: u8 = 5;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// Extension headers of IPv6 before the transport's. More have no use.
+const MAX_EXTENSIONS: usize = 8;
+/// The least that each network carries (RFC 8200 section 5): ICMPv6 quotes no more.
+const MIN_MTU: usize = 1280;
+const HOP_LIMIT: u8 = 64;
+/// The longest payload of UDP over IPv4.
+pub(super) const MAX_PAYLOAD: usize = u16::MAX as usize - 20 - 8;
+
+/// What TCP's flags say that matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flags(u8);
+
+impl Flags {
+    #[cfg(test)]
+    pub(super) const fn new(flags: u8) -> Self {
+        Self(flags)
+    }
+
+    /// It asks for a connection.
+    pub(super) fn opens(self) -> bool {
+        self.0 & (SYN | ACK) == SYN
+    }
+
+    pub(super) fn resets(self) -> bool {
+        self.0 & RST != 0
+    }
+}
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+/// A packet's transport.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Tcp(Flags),
+    Udp,
+}
+
+/// What a frame holds: a whole TCP segment or UDP datagram, or several in one, where its parts are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Packet {
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+    pub(super) transport: Transport,
+    /// Where the transport's header begins, from the beginning of the frame.
+    start: usize,
+    /// Where the packet ends.
+    end: usize,
+}
+
+/// Why a target is not reached, as ICMP tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unreachable {
+    Network,
+    Host,
+    Prohibited,
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u16> {
+    let word = bytes.get(at..at + 2)?;
+    Some(u16::from_be_bytes([word[0], word[1]]))
+}
+
+/// Source and destination, the protocol and where its header begins, and where the packet ends.
+struct Layout {
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    start: usize,
+    end: usize,
+}
+
+fn layout(ip: &[u8]) -> Option<Layout> {
+    match ip.first()? >> 4 {
+        4 => layout_v4(ip),
+        6 => layout_v6(ip),
+        _ => None,
+    }
+}
+
+fn layout_v4(ip: &[u8]) -> Option<Layout> {
+    let header = ip.first_chunk::<20>()?;
+    let start = usize::from(header[0] & 15) * 4;
+    let end = usize::from(word(ip, 2)?);
+    // Fragments have no transport's header, or half a payload.
+    let is_fragment = word(ip, 6)? & 0x3fff != 0;
+    if start < header.len() || end < start || end > ip.len() || is_fragment {
+        return None;
+    }
+    let address = |at| {
+        ip.get(at..)?
+            .first_chunk::<4>()
+            .copied()
+            .map(Ipv4Addr::from)
+    };
+    Some(Layout {
+        source: address(12)?.into(),
+        destination: address(16)?.into(),
+        protocol: header[9],
+        start,
+        end,
+    })
+}
+
+fn layout_v6(ip: &[u8]) -> Option<Layout> {
+    let header = ip.first_chunk::<40>()?;
+    let end = header.len() + usize::from(word(ip, 4)?);
+    if end > ip.len() {
+        return None;
+    }
+    let address = |at| {
+        ip.get(at..)?
+            .first_chunk::<16>()
+            .copied()
+            .map(Ipv6Addr::from)
+    };
+    let (mut protocol, mut start) = (header[6], header.len());
+    for _ in 0..MAX_EXTENSIONS {
+        match protocol {
+            // Hop-by-hop options, routing, destination options (RFC 8200 section 4). A fragment (44) is
+            // no transport here.
+            0 | 43 | 60 => {
+                let extension = ip.get(start..end)?.first_chunk::<2>()?;
+                protocol = extension[0];
+                start += 8 + 8 * usize::from(extension[1]);
+            }
+            _ => break,
+        }
+    }
+    (start <= end).then_some(Layout {
+        source: address(8)?.into(),
+        destination: address(24)?.into(),
+        protocol,
+        start,
+        end,
+    })
+}
+
+impl Packet {
+    /// Reads a frame. `None` for what is neither TCP nor UDP, is broken, a fragment, or not for one
+    /// host.
+    pub(super) fn parse(frame: &[u8]) -> Option<Self> {
+        let ip = frame.get(FRAME_HEADER..)?;
+        let layout = layout(ip)?;
+        let body = ip.get(layout.start..layout.end)?;
+        let transport = match layout.protocol {
+            TCP => {
+                let header = body.first_chunk::<20>()?;
+                let length = usize::from(header[12] >> 4) * 4;
+                if length < header.len() || length > body.len() {
+                    return None;
+                }
+                Transport::Tcp(Flags(header[13] & (FIN | SYN | RST | ACK)))
+            }
+            UDP if body.len() >= 8 => Transport::Udp,
+            _ => return None,
+        };
+        let is_for_many = match layout.destination {
+            IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
+            IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
+        };
+        if is_for_many {
+            return None;
+        }
+        Some(Self {
+            source: SocketAddr::new(layout.source, word(body, 0)?),
+            destination: SocketAddr::new(layout.destination, word(body, 2)?),
+            transport,
+            start: FRAME_HEADER + layout.start,
+            end: FRAME_HEADER + layout.end,
+        })
+    }
+
+    /// Gives a TCP segment other addresses, of the same IP version as before.
+    pub(super) fn redirect(&self, frame: &mut [u8], source: SocketAddr, destination: SocketAddr) {
+        let is_partial = frame[0] & NEEDS_CHECKSUM != 0;
+        let old = Addresses::new(self.source.ip(), self.destination.ip());
+        let new = Addresses::new(source.ip(), destination.ip());
+        let (old, new) = (old.get(), new.get());
+        let old_ports = ports(self.source, self.destination);
+        let new_ports = ports(source, destination);
+        let (ip, tcp) = frame.split_at_mut(self.start);
+        let ip = &mut ip[FRAME_HEADER..];
+        if self.source.is_ipv4() {
+            let checksum = u16::from_be_bytes([ip[10], ip[11]]);
+            let checksum = !replaced(!checksum, old, new);
+            ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+            ip[12..20].copy_from_slice(new);
+        } else {
+            ip[8..40].copy_from_slice(new);
+        }
+        let checksum = u16::from_be_bytes([tcp[16], tcp[17]]);
+        let checksum = match is_partial {
+            // Who completes it counts the ports.
+            true => replaced(checksum, old, new),
+            false => !replaced(replaced(!checksum, old, new), &old_ports, &new_ports),
+        };
+        tcp[16..18].copy_from_slice(&checksum.to_be_bytes());
+        tcp[..4].copy_from_slice(&new_ports);
+    }
+
+    /// Calls for each payload of a UDP frame; the byte before it is made a zero. Payloads whose checksum
+    /// is wrong are left out.
+    pub(super) fn payloads(&self, frame: &mut [u8], mut each: impl FnMut(&[u8])) {
+        let (flags, kind) = (frame[0], frame[1]);
+        let segment = usize::from(u16::from_ne_bytes([frame[4], frame[5]]));
+        let datagram = &mut frame[self.start..self.end];
+        let length = usize::from(u16::from_be_bytes([datagram[4], datagram[5]]));
+        // One of several datagrams may say the length of a single one.
+        let are_many = kind == UDP_SEGMENTS && segment > 0;
+        let length = if are_many { datagram.len() } else { length };
+        let Some(datagram) = datagram
+            .get_mut(..length)
+            .filter(|datagram| datagram.len() >= 8)
+        else {
+            return;
+        };
+        let has_none = self.source.is_ipv4() && datagram[6..8] == [0, 0];
+        let is_right = flags & (NEEDS_CHECKSUM | CHECKSUM_IS_RIGHT) != 0
+            || has_none
+            || transport_sum(self.source.ip(), self.destination.ip(), UDP, datagram) == 0xffff;
+        if !is_right {
+            return;
+        }
+        let segment = if are_many { segment } else { datagram.len() };
+        let mut begin = 8;
+        loop {
+            let end = (begin + segment).min(datagram.len());
+            datagram[begin - 1] = 0;
+            each(&datagram[begin - 1..end]);
+            begin = end;
+            if begin >= datagram.len() {
+                return;
+            }
+        }
+    }
+
+    /// The answer to a TCP segment that says that there is no such connection (RFC 9293 section 3.5.2).
+    /// `None` to what is such an answer itself.
+    pub(super) fn reset(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        let Transport::Tcp(flags) = self.transport else {
+            return None;
+        };
+        if flags.resets() {
+            return None;
+        }
+        let tcp = frame.get(self.start..self.end)?;
+        let header = tcp.first_chunk::<20>()?;
+        let number = |at: usize| {
+            let bytes = header[at..at + 4].iter();
+            bytes.fold(0, |number, byte| number << 8 | u32::from(*byte))
+        };
+        let data = tcp.len() - usize::from(header[12] >> 4) * 4;
+        let (sequence, acknowledged, reply) = match flags.0 & ACK != 0 {
+            true => (number(8), 0, RST),
+            false => {
+                let counted = u32::from(flags.0 & SYN != 0) + u32::from(flags.0 & FIN != 0);
+                let end = number(4).wrapping_add(data as u32).wrapping_add(counted);
+                (0, end, RST | ACK)
+            }
+        };
+        let mut answer = [0; 20];
+        answer[..4].copy_from_slice(&ports(self.destination, self.source));
+        answer[4..8].copy_from_slice(&sequence.to_be_bytes());
+        answer[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+        answer[12] = 5 << 4;
+        answer[13] = reply;
+        let mut packet = Vec::new();
+        let (from, to) = (self.destination.ip(), self.source.ip());
+        put(&mut packet, (from, to), TCP, 16, &[&answer]);
+        Some(packet)
+    }
+
+    /// The answer by ICMP that the destination is not reached (RFC 792, RFC 4443 section 3.1).
+    pub(super) fn unreachable(&self, frame: &[u8], why: Unreachable) -> Vec<u8> {
+        let (from, to) = (self.destination.ip(), self.source.ip());
+        let ip = &frame[FRAME_HEADER..self.end];
+        let header = self.start - FRAME_HEADER;
+        let (protocol, kind, code, quoted) = match from {
+            IpAddr::V4(_) => {
+                let code = match why {
+                    Unreachable::Network => 0,
+                    Unreachable::Host => 1,
+                    Unreachable::Prohibited => 13,
+                };
+                (ICMP, 3, code, header + 8)
+            }
+            IpAddr::V6(_) => {
+                let code = match why {
+                    Unreachable::Network => 0,
+                    Unreachable::Host => 3,
+                    Unreachable::Prohibited => 1,
+                };
+                (ICMPV6, 1, code, MIN_MTU - 40 - 8)
+            }
+        };
+        let quoted = &ip[..quoted.min(ip.len())];
+        let mut packet = Vec::new();
+        let head = [kind, code, 0, 0, 0, 0, 0, 0];
+        put(&mut packet, (from, to), protocol, 2, &[&head, quoted]);
+        packet
+    }
+}
+
+/// The bytes of two addresses of one IP version, as they stand in a header.
+struct Addresses {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl Addresses {
+    fn new(source: IpAddr, destination: IpAddr) -> Self {
+        let mut bytes = [0; 32];
+        let mut length = 0;
+        for address in [source, destination] {
+            let (octets, size) = match address {
+                IpAddr::V4(v4) => (v4.to_ipv6_mapped().octets(), 4),
+                IpAddr::V6(v6) => (v6.octets(), 16),
+            };
+            bytes[length..length + size].copy_from_slice(&octets[16 - size..]);
+            length += size;
+        }
+        Self { bytes, length }
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+/// The bytes of two ports, as they stand in a header.
+fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
+    let [a, b] = source.port().to_be_bytes();
+    let [c, d] = destination.port().to_be_bytes();
+    [a, b, c, d]
+}
+
+/// Writes a UDP datagram as a frame. The payload is at most [`MAX_PAYLOAD`] long.
+pub(super) fn put_datagram(
+    frame: &mut Vec<u8>,
+    source: SocketAddr,
+    destination: SocketAddr,
+    payload: &[u8],
+) {
+    let mut header = [0; 8];
+    header[..4].copy_from_slice(&ports(source, destination));
+    let length = (header.len() + payload.len()) as u16;
+    header[4..6].copy_from_slice(&length.to_be_bytes());
+    put(
+        frame,
+        (source.ip(), destination.ip()),
+        UDP,
+        6,
+        &[&header, payload],
+    );
+}
+
+/// Writes a frame of these parts; `checksum` is where the transport's checksum stands.
+fn put(
+    frame: &mut Vec<u8>,
+    (source, destination): (IpAddr, IpAddr),
+    protocol: u8,
+    checksum: usize,
+    parts: &[&[u8]],
+) {
+    let length: usize = parts.iter().map(|part| part.len()).sum();
+    frame.clear();
+    frame.resize(FRAME_HEADER, 0);
+    match source {
+        IpAddr::V4(_) => {
+            let mut header = [0; 20];
+            header[0] = 4 << 4 | 5;
+            header[2..4].copy_from_slice(&(20 + length as u16).to_be_bytes());
+            // Don't fragment: so it needs no identification (RFC 6864 section 4.1).
+            header[6] = 0x40;
+            header[8] = HOP_LIMIT;
+            header[9] = protocol;
+            let pair = Addresses::new(source, destination);
+            header[12..20].copy_from_slice(&pair.bytes[..8]);
+            let sum = !sum(&header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            frame.extend(header);
+        }
+        IpAddr::V6(_) => {
+            let mut header = [0; 40];
+            header[0] = 6 << 4;
+            header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
+            header[6] = protocol;
+            header[7] = HOP_LIMIT;
+            let pair = Addresses::new(source, destination);
+            header[8..40].copy_from_slice(&pair.bytes);
+            frame.extend(header);
+        }
+    }
+    let start = frame.len();
+    for part in parts {
+        frame.extend_from_slice(part);
+    }
+    let body = &mut frame[start..];
+    let sum = match protocol {
+        ICMP => sum(body),
+        _ => transport_sum(source, destination, protocol, body),
+    };
+    // RFC 768: a checksum of zero is sent as all ones, which is the same number.
+    let sum = match !sum {
+        0 if protocol == UDP => 0xffff,
+        sum => sum,
+    };
+    body[checksum..checksum + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! [`TcpTable`]: the TCP connections that came through a TUN device, and the port that stands for each
+//! before our listener.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::packet::Flags;
+
+/// Connections that open or are open, at a time. Who wants one more is not answered, and asks again.
+const MOST: usize = 4096;
+/// Those that have ended are known for as long as TCP may repeat its last words (TIME-WAIT of Linux), ...
+const LINGER: Duration = Duration::from_secs(60);
+/// ... and these at most.
+const MOST_ENDED: usize = 16384;
+/// The longest that an application takes for the last step of the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+/// Ports below are nobody's here, so that filters for well-known services do not match.
+const FIRST_PORT: u16 = 1024;
+
+/// Who wants to speak with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Ends {
+    pub(super) application: SocketAddr,
+    pub(super) target: SocketAddr,
+}
+
+/// What becomes of a segment of an application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It goes to the listener, and comes from this port.
+    Pass(u16),
+    /// A flow is to be opened first; the connection has this port.
+    Open(u16),
+    /// It is dropped.
+    Drop,
+    /// There is no such connection.
+    Unknown,
+}
+
+#[derive(Debug)]
+enum State<F> {
+    /// The proxy was asked for a flow.
+    Opening,
+    /// The flow waits for the handshake with the application, which began then.
+    Ready(F, Instant),
+    Open,
+    Ended,
+}
+
+/// The connections; `F` is a flow of the proxy.
+#[derive(Debug)]
+pub(super) struct TcpTable<F> {
+    /// Only looked up.
+    ports: HashMap<Ends, u16>,
+    connections: BTreeMap<u16, (Ends, State<F>)>,
+    /// Those that have ended, in this order, and when.
+    ended: VecDeque<(u16, Instant)>,
+    last_port: u16,
+}
+
+impl<F> Default for TcpTable<F> {
+    fn default() -> Self {
+        Self {
+            ports: HashMap::new(),
+            connections: BTreeMap::new(),
+            ended: VecDeque::new(),
+            last_port: FIRST_PORT,
+        }
+    }
+}
+
+impl<F> TcpTable<F> {
+    /// A segment of an application.
+    pub(super) fn on_segment(&mut self, ends: Ends, flags: Flags) -> Verdict {
+        let Some(&port) = self.ports.get(&ends) else {
+            return match flags.opens() {
+                true => self.open(ends),
+                false => Verdict::Unknown,
+            };
+        };
+        match self.connections.get(&port).map(|(_, state)| state) {
+            Some(State::Opening) => Verdict::Drop,
+            // The application is gone before it was there.
+            Some(State::Ready(..)) if flags.resets() => {
+                self.forget(port);
+                Verdict::Pass(port)
+            }
+            // The same addresses again: another connection.
+            Some(State::Ended) if flags.opens() => {
+                self.forget(port);
+                self.open(ends)
+            }
+            Some(_) => Verdict::Pass(port),
+            None => Verdict::Unknown,
+        }
+    }
+
+    /// Whose segment it is that the listener sends to this port.
+    pub(super) fn on_answer(&self, port: u16) -> Option<Ends> {
+        self.connections.get(&port).map(|(ends, _)| *ends)
+    }
+
+    fn open(&mut self, ends: Ends) -> Verdict {
+        if self.connections.len() - self.ended.len() >= MOST {
+            return Verdict::Drop;
+        }
+        let Some(port) = self.free_port() else {
+            return Verdict::Drop;
+        };
+        self.ports.insert(ends, port);
+        self.connections.insert(port, (ends, State::Opening));
+        Verdict::Open(port)
+    }
+
+    /// The next one that is not in use: there are many more than connections.
+    fn free_port(&mut self) -> Option<u16> {
+        for _ in 0..=u16::MAX {
+            self.last_port = self.last_port.checked_add(1).unwrap_or(FIRST_PORT);
+            if !self.connections.contains_key(&self.last_port) {
+                return Some(self.last_port);
+            }
+        }
+        None
+    }
+
+    /// The flow is there: the handshake with the application may begin.
+    pub(super) fn on_flow(&mut self, port: u16, flow: F, now: Instant) {
+        if let Some((_, state @ State::Opening)) = self.connections.get_mut(&port) {
+            *state = State::Ready(flow, now);
+        }
+    }
+
+    /// There will be none.
+    pub(super) fn on_no_flow(&mut self, port: u16) {
+        self.forget(port);
+    }
+
+    /// The listener has accepted a connection from this port: here is its flow.
+    pub(super) fn on_accepted(&mut self, port: u16) -> Option<F> {
+        let (_, state) = self.connections.get_mut(&port)?;
+        match std::mem::replace(state, State::Open) {
+            State::Ready(flow, _) => Some(flow),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Both sides have ended.
+    pub(super) fn on_ended(&mut self, port: u16, now: Instant) {
+        if let Some((_, state @ State::Open)) = self.connections.get_mut(&port) {
+            *state = State::Ended;
+            self.ended.push_back((port, now));
+            if self.ended.len() > MOST_ENDED
+                && let Some((oldest, _)) = self.ended.pop_front()
+            {
+                self.remove(oldest);
+            }
+        }
+    }
+
+    /// Forgets what has ended long ago, and applications that went silent in the handshake: returns how
+    /// many these were.
+    pub(super) fn sweep(&mut self, now: Instant) -> usize {
+        while let Some(&(port, at)) = self.ended.front()
+            && now.duration_since(at) >= LINGER
+        {
+            self.ended.pop_front();
+            self.remove(port);
+        }
+        let late: Vec<_> = self
+            .connections
+            .iter()
+            .filter(|(_, (_, state))| {
+                matches!(state, State::Ready(_, at) if now.duration_since(*at) >= HANDSHAKE)
+            })
+            .map(|(port, _)| *port)
+            .collect();
+        for port in &late {
+            self.remove(*port);
+        }
+        late.len()
+    }
+
+    fn forget(&mut self, port: u16) {
+        self.ended.retain(|(ended, _)| *ended != port);
+        self.remove(port);
+    }
+
+    fn remove(&mut self, port: u16) {
+        if let Some((ends, _)) = self.connections.remove(&port) {
+            self.ports.remove(&ends);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
