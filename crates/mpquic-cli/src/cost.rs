@@ -69,7 +69,7 @@ impl Policy {
         }
     }
 
-    /// Says what the dearest path may cost, of those that work, at this rate in bytes per second.
+    /// Decides what the dearest path may cost, of those that work, at this rate in bytes per second.
     fn look(&mut self, now: Instant, working: &[u32], rate: f64) -> u32 {
         let of = |is: &dyn Fn(u32) -> bool| {
             let costs = working.iter().copied();
@@ -134,7 +134,8 @@ impl Answers {
     }
 }
 
-/// Decides which paths of a connection are used, on a task that ends with it.
+/// Decides which paths of a connection are used, on a task that ends with it: now and then by what
+/// arrives, and at once where paths come.
 pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<Rate>) {
     let connection = connection.clone();
     tokio::spawn(async move {
@@ -142,38 +143,57 @@ pub(crate) fn follow(connection: &Connection, costs: Vec<Cost>, wanted: Option<R
         let mut answers = Answers::default();
         let mut last = (clock::now(), 0);
         let mut told = BTreeMap::new();
+        let mut events = connection.path_events();
         let mut looks = tokio::time::interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while connection.close_reason().is_none() {
-            looks.tick().await;
-            let now = clock::now();
+            let is_due = tokio::select! {
+                _ = looks.tick() => true,
+                event = events.next() => match event {
+                    Some(_) => false,
+                    None => break,
+                },
+            };
             let stats = connection.path_stats();
             let cost_of = prices(&stats, &costs);
-            let (sent, received) = stats.iter().fold((0, 0), |(sent, received), path| {
-                (sent + path.bytes_sent, received + path.bytes_received)
-            });
-            // Of the direction that counts.
-            let carried: u64 = sent.max(received);
-            let time = (now - last.0).as_secs_f64().max(1e-3);
-            let rate = carried.saturating_sub(last.1) as f64 / time;
-            last = (now, carried);
-            let works = stats.iter();
-            let works = works.filter(|path| answers.works(now, path.id, path.state));
-            let working = works.filter_map(|path| cost_of.get(&path.id).copied());
-            let allowed = policy.look(now, &working.collect::<Vec<_>>(), rate);
-            for path in connection.paths() {
-                let cost = cost_of.get(&path.id()).copied().unwrap_or(0);
-                let status = match cost <= allowed {
-                    true => PathStatus::Available,
-                    false => PathStatus::Backup,
-                };
-                if told.insert(path.id(), status) != Some(status) {
-                    // One that is closed needs none.
-                    let _ = path.set_status(status);
-                }
+            if is_due {
+                let now = clock::now();
+                let (sent, received) = stats.iter().fold((0, 0), |(sent, received), path| {
+                    (sent + path.bytes_sent, received + path.bytes_received)
+                });
+                // Of the direction that counts.
+                let carried: u64 = sent.max(received);
+                let time = (now - last.0).as_secs_f64().max(1e-3);
+                let rate = carried.saturating_sub(last.1) as f64 / time;
+                last = (now, carried);
+                let works = stats.iter();
+                let works = works.filter(|path| answers.works(now, path.id, path.state));
+                let working = works.filter_map(|path| cost_of.get(&path.id).copied());
+                policy.look(now, &working.collect::<Vec<_>>(), rate);
             }
+            tell(&connection, &cost_of, policy.allowed, &mut told);
         }
     });
+}
+
+/// Tells the peer which paths stand by, of those that have not been told.
+fn tell(
+    connection: &Connection,
+    cost_of: &BTreeMap<PathId, u32>,
+    allowed: u32,
+    told: &mut BTreeMap<PathId, PathStatus>,
+) {
+    for path in connection.paths() {
+        let cost = cost_of.get(&path.id()).copied().unwrap_or(0);
+        let status = match cost <= allowed {
+            true => PathStatus::Available,
+            false => PathStatus::Backup,
+        };
+        if told.insert(path.id(), status) != Some(status) {
+            // One that is closed needs none.
+            let _ = path.set_status(status);
+        }
+    }
 }
 
 /// What each path costs.

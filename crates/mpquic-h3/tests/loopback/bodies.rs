@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use mpquic_h3::h3;
-use mpquic_tokio::FrameKind;
+use mpquic_tokio::{FrameKind, default_transport};
 
 use crate::harness::{
     Error, Pair, ServerStream, TestResult, get, ok, pattern, read_request, read_response, within,
@@ -43,7 +43,10 @@ async fn echo(request: Request<()>, mut stream: ServerStream) -> TestResult {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_of_all_sizes_go_both_ways_over_two_paths() -> TestResult {
-    let pair = Pair::new().await?;
+    let mut transport = default_transport();
+    // The default need not use both where one is as fast as the machine.
+    transport.scheduler = mpquic_sched::by_name("round-robin")?;
+    let pair = Pair::with(transport).await?;
     pair.until_two_paths().await?;
     let mut running = pair.http().await?.run(echo);
     for length in LENGTHS {

@@ -40,16 +40,18 @@ impl Pair {
         Self::with(default_transport()).await
     }
 
-    /// A pair whose client has these options.
+    /// A pair with these options.
     pub(crate) async fn with(transport: TransportOptions) -> Result<Self, Error> {
+        let transport = transport.build()?;
         let (config, _) = ServerConfig::self_signed(&["localhost"], &[mpquic_h3::ALPN])?;
+        let config = config.transport_config(transport.clone());
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = Endpoint::server(config, any)?;
         let config = ClientConfig::dangerous_insecure(&[mpquic_h3::ALPN])?;
         let client = Endpoint::builder()
             .bind(any)
             .bind(SocketAddr::from(([127, 0, 0, 2], 0)))
-            .client(config.transport_config(transport.build()?))
+            .client(config.transport_config(transport))
             .build()?;
         let connecting = client.connect(server.local_addr()?, "localhost")?;
         let accept = async {
