@@ -183,6 +183,12 @@ static SCHEDULERS: &[SchedulerInfo] = &[
         make: || Box::new(PStream::default()),
     },
     SchedulerInfo {
+        name: "pstream-windowed",
+        description: "the same, with no path faster than a window per round trip",
+        source: "our own answer to rates that windows do not allow yet",
+        make: || Box::new(PStream::new(true)),
+    },
+    SchedulerInfo {
         name: "fstream",
         description: "every stream as a whole on the path that finishes it first",
         source: "Shi et al., \"FStream: Flexible Stream Scheduling and Prioritizing\", ICPADS 2019",
@@ -257,6 +263,12 @@ static SCHEDULERS: &[SchedulerInfo] = &[
 ];
 
 static PUBLISHED: &[SchedulerInfo] = &[
+    SchedulerInfo {
+        name: "round-robin-packet",
+        description: "a published baseline: every path in turn, one datagram each",
+        source: "De Coninck et al., \"Pluginizing QUIC\", SIGCOMM 2019 (baseline of JDL)",
+        make: || Box::new(RoundRobin::new(1)),
+    },
     SchedulerInfo {
         name: "lrf-ns3",
         description: "a published baseline: lowest RTT of two paths, one path per acknowledgement",

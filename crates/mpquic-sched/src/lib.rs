@@ -20,7 +20,7 @@
 //! | `ecf`, `ecf-kernel` | [`Ecf`] | to wait for the fast path if that delivers the backlog earlier |
 //! | `qaware`, `qaware-paper` | [`QAware`] | the shortest time through local queue and network |
 //! | `sa-ecf` | [`SaEcf`] | earliest completion per stream, streams by weight |
-//! | `pstream` | [`PStream`] | parts of every stream that finish together |
+//! | `pstream`, `pstream-windowed` | [`PStream`] | parts of every stream that finish together |
 //! | `fstream` | [`FStream`] | a path for every whole stream |
 //! | `priority-bucket` | [`PriorityBucket`] | streams by class, on the fastest path with room |
 //! | `daps` | [`Daps`] | paths by a schedule of their delays |
@@ -37,6 +37,7 @@
 //!
 //! | name | type | follows |
 //! |---|---|---|
+//! | `round-robin-packet` | [`RoundRobin`] | PQUIC: one datagram per turn |
 //! | `lrf-ns3`, `round-robin-ns3`, `blest-ns3`, `ecf-ns3` | [`Ns3`] | the ns-3 module: one path per acknowledgement |
 //! | `lrf-sockets`, `ecf-sockets`, `qaware-sockets` | [`Sockets`] | QAware's simulation: independent TCP connections |
 //!

@@ -359,7 +359,10 @@ impl Scheduler for PStream {
     }
 
     fn name(&self) -> &'static str {
-        "pstream"
+        match self.limit_to_window {
+            true => "pstream-windowed",
+            false => "pstream",
+        }
     }
 }
 

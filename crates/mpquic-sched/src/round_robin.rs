@@ -52,6 +52,9 @@ impl Scheduler for RoundRobin {
     }
 
     fn name(&self) -> &'static str {
-        "round-robin"
+        match self.datagrams_per_turn {
+            1 => "round-robin-packet",
+            _ => "round-robin",
+        }
     }
 }

@@ -58,7 +58,10 @@ pub(super) fn share(hits: usize, count: usize) -> Option<(f64, f64)> {
     let middle = found + z * z / (2.0 * n);
     let half = z * (found * (1.0 - found) / n + z * z / (4.0 * n * n)).sqrt();
     let scale = 1.0 + z * z / n;
-    Some(((middle - half) / scale, (middle + half) / scale))
+    Some((
+        (middle - half).max(0.0) / scale,
+        ((middle + half) / scale).min(1.0),
+    ))
 }
 
 #[cfg(test)]
