@@ -179,41 +179,23 @@ pub(crate) mod tests {
     use std::net::SocketAddr;
 
     use mpquic_core::FourTuple;
-    use mpquic_core::qlog::EcnValidation;
 
     use super::*;
     use crate::clock;
 
     pub(crate) fn seen(connection: u64, id: u32, received: u64) -> Seen {
         let address = |last, port| SocketAddr::from(([192, 0, 2, last], port));
+        let four_tuple = FourTuple::new(address(10 + id as u8, 5000), address(1, 443));
+        let mut stats = PathStats::new(PathId(id), four_tuple);
+        stats.rtt = Duration::from_millis(20);
+        stats.window = 120 << 10;
+        stats.bytes_received = received;
+        stats.packets_sent = 1000;
+        stats.packets_lost = 5;
         Seen {
             connection,
             is_backup: false,
-            stats: PathStats {
-                id: PathId(id),
-                four_tuple: FourTuple {
-                    local: address(10 + id as u8, 5000),
-                    remote: address(1, 443),
-                },
-                state: PathState::Active,
-                rtt: Duration::from_millis(20),
-                min_rtt: Duration::from_millis(20),
-                probe_timeout: Duration::from_millis(60),
-                window: 120 << 10,
-                slow_start_threshold: None,
-                pacing_rate: None,
-                in_flight: 0,
-                ecn: EcnValidation::Testing,
-                mtu: 1400,
-                bytes_sent: 0,
-                bytes_received: received,
-                packets_sent: 1000,
-                packets_received: 0,
-                packets_lost: 5,
-                congestion_events: 0,
-                probe_timeouts: 0,
-                resumption: Default::default(),
-            },
+            stats,
         }
     }
 

@@ -254,6 +254,7 @@ pub struct ClosedPath;
 
 /// Counters and measurements of one path.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct PathStats {
     /// The path.
     pub id: PathId,
@@ -297,6 +298,36 @@ pub struct PathStats {
     pub probe_timeouts: u64,
     /// What came of what an earlier connection learnt of it.
     pub resumption: Resumption,
+}
+
+impl PathStats {
+    /// Those of a path in use of which nothing is known yet, for tests of what shows them: 1200 bytes MTU
+    /// and a window of ten datagrams, RTT and probe timeout of RFC 9002 section 6.2.2.
+    pub fn new(id: PathId, four_tuple: FourTuple) -> Self {
+        let rtt = Duration::from_millis(333);
+        Self {
+            id,
+            four_tuple,
+            state: PathState::Active,
+            rtt,
+            min_rtt: rtt,
+            probe_timeout: 3 * rtt,
+            window: 12_000,
+            slow_start_threshold: None,
+            pacing_rate: None,
+            in_flight: 0,
+            ecn: EcnValidation::Testing,
+            mtu: 1200,
+            bytes_sent: 0,
+            bytes_received: 0,
+            packets_sent: 0,
+            packets_received: 0,
+            packets_lost: 0,
+            congestion_events: 0,
+            probe_timeouts: 0,
+            resumption: Resumption::default(),
+        }
+    }
 }
 
 /// The use of what an earlier connection learnt of a path (Careful Resume, RFC 9959).

@@ -31,9 +31,12 @@ use tracing::Span;
 use crate::clock;
 use crate::endpoint_state::EndpointState;
 use crate::error_queue::Unreachable;
+#[cfg(feature = "metrics")]
+use crate::metrics::ConnectionTold;
 use crate::notifications::{Awaited, Notifications, Pollers};
 use crate::path_events::{Listeners, PathEvents};
 use crate::path_plan::PathPlan;
+use crate::path_spans::PathSpans;
 use crate::receive_buffers::{SlabId, SlabsSeen};
 use crate::sending::{Next, Sending};
 use crate::socket::Socket;
@@ -95,6 +98,9 @@ pub(crate) struct Engine {
     /// The paths to open; `None` on a server.
     pub(crate) plan: Option<Box<PathPlan>>,
     listeners: Listeners,
+    path_spans: PathSpans,
+    #[cfg(feature = "metrics")]
+    told: ConnectionTold,
     timer: Timer,
     /// The connection's task.
     task: Option<Waker>,
@@ -159,6 +165,9 @@ impl ConnectionState {
                 pollers: Pollers::default(),
                 plan: plan.map(Box::new),
                 listeners: Listeners::default(),
+                path_spans: PathSpans::default(),
+                #[cfg(feature = "metrics")]
+                told: ConnectionTold::default(),
                 timer: Timer { sleep, armed: None },
                 task: None,
                 task_woken: false,
@@ -541,6 +550,12 @@ impl LockedConnection<'_> {
 }
 
 impl Engine {
+    /// Tells the recorder of metrics what has changed, with `samples` also how the paths are now.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn tell_metrics(&mut self, samples: bool) {
+        self.told.tell(&self.core, samples);
+    }
+
     /// A subscription to path events, from now on.
     pub(crate) fn subscribe(&mut self) -> PathEvents {
         self.listeners.subscribe()
@@ -643,7 +658,11 @@ impl Engine {
     }
 
     fn on_path_event(&mut self, notifications: &Notifications, event: PathEvent, now: Instant) {
-        tracing::debug!(path = event.path().map(|path| path.0), ?event, "path");
+        self.path_spans.show(&event, &self.core);
+        #[cfg(feature = "metrics")]
+        if let PathEvent::Abandoned { .. } = event {
+            self.tell_metrics(false); // Soon nothing will be known of it.
+        }
         if let Some(plan) = &mut self.plan {
             plan.on_event(&event, now);
         }

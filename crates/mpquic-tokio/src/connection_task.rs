@@ -70,6 +70,10 @@ impl Drop for ConnectionTask {
         // The task is dropped early when the runtime ends: the connection must not keep the
         // endpoint alive then.
         let connection = &self.connection;
+        #[cfg(feature = "metrics")]
+        connection
+            .lock()
+            .contain(|engine| engine.tell_metrics(false));
         let mut registry = connection.endpoint.lock();
         registry.forget(connection.handle, connection);
     }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
+#[cfg(feature = "metrics")]
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
@@ -16,6 +18,8 @@ use crate::connection_state::SharedEndpoint;
 use crate::datagram_socket::DatagramSocket;
 use crate::incoming::Incoming;
 use crate::local_addresses;
+#[cfg(feature = "metrics")]
+use crate::metrics;
 use crate::path_plan::address_pairs;
 use crate::socket::Socket;
 use crate::start::{self, ConnectError};
@@ -348,6 +352,25 @@ impl Endpoint {
             panicked_connections: registry.panicked(),
             receive_memory: registry.receive_memory(),
             receive_memory_allocated: state.receive_memory.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Tells the recorder of the crate `metrics` what has changed since the call before: call it every few
+    /// seconds, or whenever figures are asked for. `docs/observability.md` lists them. Several
+    /// endpoints of a process add up. A connection that ends tells the rest itself.
+    #[cfg(feature = "metrics")]
+    pub fn report_metrics(&self) {
+        metrics::describe();
+        {
+            let told = self.state().told.lock();
+            let mut told = told.unwrap_or_else(PoisonError::into_inner);
+            told.tell(&self.stats(), self.open_connections());
+        }
+        let connections = self.state().lock().connections();
+        for connection in connections {
+            connection
+                .lock()
+                .contain(|engine| engine.tell_metrics(true));
         }
     }
 

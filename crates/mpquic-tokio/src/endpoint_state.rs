@@ -12,6 +12,8 @@ use mpquic_core::{ConnectionHandle, EndpointEvent, Incoming, Transmit, VarInt};
 use tokio::sync::Notify;
 
 use crate::config::ClientConfig;
+#[cfg(feature = "metrics")]
+use crate::metrics::EndpointTold;
 use crate::socket::NoSending;
 use crate::sockets::Sockets;
 
@@ -33,6 +35,8 @@ pub(crate) struct EndpointState<C> {
     /// Notified once there is neither a handle nor a connection.
     #[cfg(feature = "interfaces")]
     pub(crate) over: Notify,
+    #[cfg(feature = "metrics")]
+    pub(crate) told: Mutex<EndpointTold>,
 }
 
 impl<C> EndpointState<C> {
@@ -63,6 +67,8 @@ impl<C> EndpointState<C> {
             idle: Notify::new(),
             #[cfg(feature = "interfaces")]
             over: Notify::new(),
+            #[cfg(feature = "metrics")]
+            told: Mutex::default(),
         }
     }
 

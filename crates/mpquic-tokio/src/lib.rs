@@ -63,6 +63,7 @@
 //! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster |
 //! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`], [`interface_addresses`] |
 //! | `memory-network` | `MemoryNetwork`: sockets in memory, for tests |
+//! | `metrics` | [`Endpoint::report_metrics`] |
 //! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
 //! | `self-signed` | `ServerConfig::self_signed` |
 //! | `qlog` | the crate `mpquic-qlog` as `mpquic_tokio::qlog`: logs of connections |
@@ -99,10 +100,13 @@ mod kernel_socket;
 mod local_addresses;
 #[cfg(any(test, feature = "memory-network"))]
 mod memory_network;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod notifications;
 mod path;
 mod path_events;
 mod path_plan;
+mod path_spans;
 mod receive_buffers;
 mod recv_stream;
 mod send_queues;
@@ -180,3 +184,8 @@ pub mod crypto {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example of the documentation, compiled as a test.
+#[cfg(all(doctest, feature = "metrics"))]
+#[doc = include_str!("../../../docs/observability.md")]
+struct Observability;

@@ -137,11 +137,13 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("backups", "socket"),
             ("path_plan", "socket"),
             ("sockets", "backups send_queues socket"),
-            ("endpoint_state", "config socket sockets"),
+            ("metrics", ""),
+            ("path_spans", ""),
+            ("endpoint_state", "config metrics socket sockets"),
             ("sending", "socket sockets"),
             (
                 "connection_state",
-                "clock endpoint_state error_queue notifications path_events path_plan receive_buffers sending socket",
+                "clock endpoint_state error_queue metrics notifications path_events path_plan path_spans receive_buffers sending socket",
             ),
             ("connection_ref", "connection_state"),
             ("connection_task", "connection_state"),
@@ -172,7 +174,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ),
             (
                 "endpoint",
-                "config connecting connection_state datagram_socket incoming local_addresses path_plan socket start",
+                "config connecting connection_state datagram_socket incoming local_addresses metrics path_plan socket start",
             ),
             ("interface_changes", ""),
             (

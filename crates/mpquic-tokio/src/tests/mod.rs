@@ -7,6 +7,8 @@ mod faults;
 mod full_sockets;
 mod icmp;
 mod limits;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod panics;
 mod plan;
 mod reading;

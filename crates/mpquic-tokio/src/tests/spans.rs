@@ -1,4 +1,4 @@
-//! What tracing shows of connections and paths: `docs/embedding.md` lists it.
+//! What tracing shows of connections and paths: `docs/observability.md` lists it.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
+
+use mpquic_core::{FourTuple, PathId};
 
 use crate::testing::{Pair, TestResult};
 
@@ -36,18 +38,24 @@ impl Subscriber for Notes {
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
-        let mut span = attributes.metadata().name().to_owned();
+        let parent = attributes.parent().map(Id::into_u64);
+        let parent = parent.or_else(|| self.current());
+        let mut span = format!("{} in {parent:?}:", attributes.metadata().name());
         attributes.record(&mut Fields(&mut span));
         self.0.spans.lock().unwrap().push(span);
         Id::from_u64(1 + self.0.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record(&self, span: &Id, values: &Record<'_>) {
+        let mut spans = self.0.spans.lock().unwrap();
+        values.record(&mut Fields(&mut spans[span.into_u64() as usize - 1]));
+    }
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let span = self.0.entered.lock().unwrap().last().copied();
+        let parent = event.parent().map(Id::into_u64);
+        let span = parent.or_else(|| self.current());
         let mut text = format!("in {span:?}:");
         event.record(&mut Fields(&mut text));
         self.0.events.lock().unwrap().push(text);
@@ -62,20 +70,30 @@ impl Subscriber for Notes {
     }
 }
 
+impl Notes {
+    /// The span that is entered.
+    fn current(&self) -> Option<u64> {
+        self.0.entered.lock().unwrap().last().copied()
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn each_connection_has_a_span_and_its_paths_are_named() -> TestResult {
+async fn connections_and_paths_have_spans() -> TestResult {
     let notes = Notes::default();
     let _guard = tracing::subscriber::set_default(notes.clone());
     let pair = Pair::with_paths(2)?;
     let (a, _b) = pair.connect_over(2).await?;
+    let path = a.path(PathId(1)).and_then(|path| path.four_tuple());
+    let FourTuple { local, remote } = path.ok_or("no path")?;
     a.close(0u32.into(), b"");
     let spans = notes.0.spans.lock().unwrap();
-    assert_eq!(
-        spans[..],
-        ["connection id=0 side=Client", "connection id=0 side=Server"]
-    );
+    assert_eq!(spans[0], "connection in None: id=0 side=Client");
+    assert_eq!(spans[1], "connection in None: id=0 side=Server");
     let events = notes.0.events.lock().unwrap();
-    for span in [1, 2] {
+    for (connection, local, remote) in [(1, local, remote), (2, remote, local)] {
+        let path = format!("path in Some({connection}): id=1 local={local} remote={remote}");
+        let span = spans.iter().position(|span| *span == path);
+        let span = 1 + span.ok_or_else(|| format!("{path}: {spans:#?}"))?;
         let told = format!("in Some({span}): message=path path=1 event=Established(PathId(1))");
         assert!(events.contains(&told), "{told}: {events:#?}");
     }

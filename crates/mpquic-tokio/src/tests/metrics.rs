@@ -1,0 +1,116 @@
+//! What the recorder of the crate `metrics` is told; `docs/observability.md` lists it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ::metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+
+use crate::testing::{Pair, TestResult};
+
+/// Keeps what it is told, by name and labels.
+#[derive(Default)]
+struct Kept {
+    counters: Mutex<BTreeMap<String, Arc<AtomicU64>>>,
+    samples: Mutex<BTreeMap<String, Arc<Samples>>>,
+}
+
+#[derive(Default)]
+struct Samples(Mutex<Vec<f64>>);
+
+impl HistogramFn for Samples {
+    fn record(&self, value: f64) {
+        self.0.lock().unwrap().push(value);
+    }
+}
+
+fn named(key: &Key) -> String {
+    let labels = key
+        .labels()
+        .map(|label| format!(" {}={}", label.key(), label.value()));
+    format!("{}{}", key.name(), labels.collect::<String>())
+}
+
+impl Recorder for Kept {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let mut counters = self.counters.lock().unwrap();
+        Counter::from_arc(counters.entry(named(key)).or_default().clone())
+    }
+
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let mut counters = self.counters.lock().unwrap();
+        Gauge::from_arc(counters.entry(named(key)).or_default().clone())
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let mut samples = self.samples.lock().unwrap();
+        Histogram::from_arc(samples.entry(named(key)).or_default().clone())
+    }
+}
+
+impl Kept {
+    fn counter(&self, name: &str) -> u64 {
+        let counters = self.counters.lock().unwrap();
+        counters
+            .get(name)
+            .map_or(0, |value| value.load(Ordering::Relaxed))
+    }
+}
+
+/// Each byte is told once, also of a path and a connection that are gone when figures are asked for.
+#[tokio::test(start_paused = true)]
+async fn a_recorder_is_told_all_there_was_and_nothing_twice() -> TestResult {
+    let kept = Kept::default();
+    let _guard = ::metrics::set_default_local_recorder(&kept);
+    let pair = Pair::with_paths(2)?;
+    let (a, b) = pair.connect_over(2).await?;
+    let client = &pair.client.endpoint;
+    let locals: Vec<_> = a
+        .path_stats()
+        .iter()
+        .map(|path| path.four_tuple.local)
+        .collect();
+    let ips: Vec<_> = locals.iter().map(|local| local.ip().to_string()).collect();
+    let told = |ip: &str| kept.counter(&format!("mpquic_path_bytes_sent_total local={ip}"));
+    assert!(ips.iter().all(|ip| told(ip) == 0), "nobody asked");
+
+    for _ in 0..2 {
+        client.report_metrics();
+        for path in a.path_stats() {
+            assert_eq!(
+                told(&path.four_tuple.local.ip().to_string()),
+                path.bytes_sent
+            );
+        }
+    }
+    assert_eq!(kept.counter("mpquic_endpoint_outgoing_handshakes_total"), 1);
+    let open = f64::from_bits(kept.counter("mpquic_endpoint_connections"));
+    assert_eq!(open, 1.0);
+    let rtts = format!("mpquic_path_rtt_seconds local={}", ips[0]);
+    let samples = kept.samples.lock().unwrap()[&rtts].0.lock().unwrap().len();
+    assert_eq!(samples, 2);
+
+    let mut stream = a.open_uni().await?;
+    stream.write_all(&[7; 100_000]).await?;
+    stream.finish()?;
+    b.accept_uni().await?.read_to_end(100_000).await?;
+    a.close(0u32.into(), b"");
+    client.wait_idle().await;
+    client.report_metrics();
+    let sum: u64 = ips.iter().map(|ip| told(ip)).sum();
+    let all = a.stats().bytes_sent;
+    assert!(all > 100_000);
+    // What closes a connection is nobody's.
+    assert!(sum <= all && sum + 1500 > all, "{sum} of {all}");
+    assert_eq!(
+        f64::from_bits(kept.counter("mpquic_endpoint_connections")),
+        0.0
+    );
+    Ok(())
+}
