@@ -5,7 +5,7 @@ use std::time::Instant;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{carriers, fastest_sendable, is_outside_streams};
+use crate::choice::carriers;
 use crate::plain_cases::PlainCases;
 use crate::reservations::Reservations;
 
@@ -172,15 +172,10 @@ impl Daps {
 
 impl Scheduler for Daps {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(fastest) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let fastest = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(fastest.id);
-        }
         self.note_windows(view);
         let mut reservations = std::mem::take(&mut self.reservations);
         reservations.sync(view);

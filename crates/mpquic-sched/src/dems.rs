@@ -5,9 +5,7 @@ use mpquic_core::sched::{
     DataSelection, Decision, Needs, PathView, Scheduler, SchedulerEvent, StreamView, View,
 };
 
-use crate::choice::{
-    carriers, fastest_sendable, is_outside_streams, one_way_delay, payload, rate, wait_for,
-};
+use crate::choice::{carriers, fastest_sendable, one_way_delay, payload, rate, wait_for};
 use crate::plain_cases::PlainCases;
 use crate::repeats::Repeats;
 
@@ -104,15 +102,10 @@ impl Scheduler for Dems {
             let repeat = done.then(|| self.repeat_tail(view)).flatten();
             return repeat.unwrap_or(Decision::Blocked);
         }
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(sendable) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let sendable = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(sendable.id);
-        }
         let by_delay = |a: &&PathView, b: &&PathView| {
             let order = one_way_delay(a).total_cmp(&one_way_delay(b));
             order.then(a.id.cmp(&b.id))

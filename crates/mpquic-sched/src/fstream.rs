@@ -5,10 +5,7 @@ use mpquic_core::sched::{
 };
 use mpquic_core::{PathId, StreamId};
 
-use crate::choice::{
-    UsablePaths, carriers, fastest_sendable, find_stream, is_outside_streams, one_way_delay, rate,
-    wait_for, weight,
-};
+use crate::choice::{UsablePaths, carriers, find_stream, one_way_delay, rate, wait_for, weight};
 use crate::plain_cases::PlainCases;
 use crate::pstream::rate_share;
 
@@ -107,15 +104,10 @@ impl FStream {
 
 impl Scheduler for FStream {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(fastest) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let fastest = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(fastest.id);
-        }
         self.sync(view);
         let streams = || {
             let streams = view.streams.iter();

@@ -2,7 +2,7 @@
 
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{carriers, fastest_sendable, is_outside_streams, seconds};
+use crate::choice::{carriers, seconds};
 use crate::plain_cases::PlainCases;
 use crate::reservations::{Reservations, Run};
 
@@ -53,15 +53,10 @@ pub(crate) fn dispatch(
 
 impl Scheduler for Otias {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(fastest) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let fastest = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(fastest.id);
-        }
         self.reservations.sync(view);
         dispatch(&mut self.reservations, view, |path, queued, _| {
             arrival(path, queued)

@@ -3,7 +3,7 @@
 use mpquic_core::sched::{DataSelection, Decision, PathSet, PathView, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{is_measured, send_batch};
+use crate::choice::{fastest_sendable, is_measured, is_outside_streams, send_batch};
 
 /// At most this many datagrams (an initial window) of a path without an RTT sample are copied.
 const MAX_COPIES: u64 = 10;
@@ -36,6 +36,22 @@ impl PlainCases {
             Some(path) if usable == 1 => Some(send_batch(path)),
             Some(_) if measured => None,
             Some(path) => Some(self.send_unmeasured(view, path)),
+        }
+    }
+
+    /// For schedulers that plan which path carries which bytes of streams: the fastest path that can
+    /// send, or, as the error, the answer if there is nothing to plan.
+    pub(crate) fn fastest_for_plans<'a>(
+        &mut self,
+        view: &View<'a>,
+    ) -> Result<&'a PathView, Decision> {
+        if let Some(decision) = self.decide(view) {
+            return Err(decision);
+        }
+        let fastest = fastest_sendable(view).ok_or(Decision::Blocked)?;
+        match is_outside_streams(view) {
+            true => Err(Decision::send(fastest.id)),
+            false => Ok(fastest),
         }
     }
 

@@ -4,7 +4,7 @@ use mpquic_core::sched::{
     DataSelection, Decision, Needs, Scheduler, SchedulerEvent, StreamView, View,
 };
 
-use crate::choice::{fastest_sendable, is_outside_streams, weight};
+use crate::choice::weight;
 use crate::plain_cases::PlainCases;
 
 /// A stream of known size up to this is served one bucket earlier.
@@ -31,15 +31,10 @@ fn bucket(stream: &StreamView) -> u32 {
 
 impl Scheduler for PriorityBucket {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(path) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let path = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(path.id);
-        }
         // IDs grow in the order streams are opened.
         let first = view
             .streams

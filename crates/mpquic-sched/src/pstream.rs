@@ -7,8 +7,8 @@ use mpquic_core::{PathId, StreamId};
 use smallvec::SmallVec;
 
 use crate::choice::{
-    UsablePaths, carriers, fastest_sendable, find_stream, is_outside_streams, lowest_rtt,
-    one_way_delay, rate, seconds, uniform, wait_for, weight,
+    UsablePaths, carriers, find_stream, lowest_rtt, one_way_delay, rate, seconds, uniform,
+    wait_for, weight,
 };
 use crate::plain_cases::PlainCases;
 
@@ -314,15 +314,10 @@ impl PStream {
 
 impl Scheduler for PStream {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(fastest) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let fastest = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(fastest.id);
-        }
         self.sync(view);
         let Some(path) = self.next_path(view) else {
             let planned = view

@@ -5,9 +5,7 @@ use mpquic_core::sched::{
 };
 use mpquic_core::{PathId, PathMap, StreamId};
 
-use crate::choice::{
-    carriers, fastest_sendable, is_outside_streams, one_way_delay, payload, rate, wait_for,
-};
+use crate::choice::{carriers, one_way_delay, payload, rate, wait_for};
 use crate::plain_cases::PlainCases;
 
 /// Part of an observed error by which the gap is corrected.
@@ -112,15 +110,10 @@ impl Stms {
 
 impl Scheduler for Stms {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(sendable) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let sendable = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(sendable.id);
-        }
         let by_delay = |a: &&PathView, b: &&PathView| {
             let order = one_way_delay(a).total_cmp(&one_way_delay(b));
             order.then(a.id.cmp(&b.id))

@@ -5,7 +5,7 @@ use std::time::Duration;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 use mpquic_core::{PathId, PathMap};
 
-use crate::choice::{carriers, fastest_sendable, is_outside_streams, one_way_delay, seconds};
+use crate::choice::{carriers, one_way_delay, seconds};
 use crate::otias::dispatch;
 use crate::plain_cases::PlainCases;
 use crate::reservations::Reservations;
@@ -80,15 +80,10 @@ impl Sttf {
 
 impl Scheduler for Sttf {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(fastest) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let fastest = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(fastest.id);
-        }
         self.note_rtts(view);
         self.reservations.sync(view);
         let windows = &mut self.windows;

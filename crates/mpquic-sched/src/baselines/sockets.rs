@@ -3,7 +3,7 @@
 use mpquic_core::PathId;
 use mpquic_core::sched::{Decision, Needs, PathView, Scheduler, SchedulerEvent, View};
 
-use crate::choice::{backlog, carriers, fastest_sendable, is_outside_streams, lowest_rtt};
+use crate::choice::{backlog, carriers, lowest_rtt};
 use crate::ecf::{self, EcfForm};
 use crate::plain_cases::PlainCases;
 use crate::qaware::{QAware, QAwareForm};
@@ -76,15 +76,10 @@ impl Sockets {
 
 impl Scheduler for Sockets {
     fn select(&mut self, view: &View<'_>) -> Decision {
-        if let Some(decision) = self.cases.decide(view) {
-            return decision;
-        }
-        let Some(fastest) = fastest_sendable(view) else {
-            return Decision::Blocked;
+        let fastest = match self.cases.fastest_for_plans(view) {
+            Ok(path) => path,
+            Err(decision) => return decision,
         };
-        if is_outside_streams(view) {
-            return Decision::send(fastest.id);
-        }
         if self.rule == SocketRule::QAware {
             self.qaware.look_at_queues(view);
         }
