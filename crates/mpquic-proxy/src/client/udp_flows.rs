@@ -29,8 +29,25 @@ pub(crate) struct UdpFlows<K> {
 }
 
 enum Flow {
-    Opening(Vec<Vec<u8>>),
+    Opening(Waiting),
     Open(Arc<UdpFlow>),
+    /// A moment ago.
+    Refused,
+}
+
+/// Payloads that wait for a flow to open.
+#[derive(Default)]
+struct Waiting {
+    payloads: Vec<Vec<u8>>,
+    /// With the memory that each takes beside its bytes.
+    bytes: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, payload: &[u8]) {
+        self.bytes += payload.len() + 64;
+        self.payloads.push(payload.to_vec());
+    }
 }
 
 impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
@@ -64,15 +81,14 @@ impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
                 drop(flows);
                 flow.send(payload);
             }
-            Some(Flow::Opening(waiting)) => {
-                // Each takes some memory beside its bytes.
-                let bytes: usize = waiting.iter().map(|payload| payload.len() + 64).sum();
-                if bytes + payload.len() <= WAITING {
-                    waiting.push(payload.to_vec());
-                }
+            Some(Flow::Opening(waiting)) if waiting.bytes + payload.len() <= WAITING => {
+                waiting.push(payload);
             }
+            Some(Flow::Opening(_) | Flow::Refused) => {}
             None if !is_full => {
-                flows.insert(key.clone(), Flow::Opening(vec![payload.to_vec()]));
+                let mut waiting = Waiting::default();
+                waiting.push(payload);
+                flows.insert(key.clone(), Flow::Opening(waiting));
                 drop(flows);
                 let (target, deliver) = open();
                 let flows = Arc::downgrade(self);
@@ -104,7 +120,7 @@ async fn carry<K: Ord + Clone + Send + 'static>(
             if let Some(flows) = flows.upgrade() {
                 let opening = flows.lock().insert(key.clone(), Flow::Open(flow.clone()));
                 if let Some(Flow::Opening(waiting)) = opening {
-                    waiting.iter().for_each(|payload| flow.send(payload));
+                    (waiting.payloads.iter()).for_each(|payload| flow.send(payload));
                 }
             }
             flow.ended().await;
@@ -116,6 +132,9 @@ async fn carry<K: Ord + Clone + Send + 'static>(
         Err(error) => {
             tracing::info!("no UDP to {target}: {error}");
             // Not every payload is worth a request that is refused.
+            if let Some(flows) = flows.upgrade() {
+                flows.lock().insert(key.clone(), Flow::Refused);
+            }
             tokio::time::sleep(REFUSED).await;
         }
     }
