@@ -10,7 +10,7 @@ use mpquic_tokio::{ClientConfig, Endpoint, ServerConfig, default_transport};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::time::timeout;
 
-use crate::harness::{Error, TestResult, loopback, open, within};
+use crate::harness::{Error, TestResult, answer, loopback, open, within};
 
 /// A proxy that takes requests before the handshake is complete.
 async fn proxy() -> Result<SocketAddr, Error> {
@@ -26,16 +26,8 @@ async fn proxy() -> Result<SocketAddr, Error> {
             let Ok((connection, _)) = connecting.into_0rtt() else {
                 return Err("a server can always answer".into());
             };
-            let requests = proxy.connection(&connection);
-            tokio::spawn(async move {
-                let quic = mpquic_h3::Connection::new(connection);
-                let mut http = Server::http().build(quic).await?;
-                while let Some(request) = http.accept().await? {
-                    let requests = requests.clone();
-                    tokio::spawn(async move { requests.answer(request).await });
-                }
-                Ok::<_, Error>(())
-            });
+            let proxy = proxy.clone();
+            tokio::spawn(async move { answer(connection, &proxy).await });
         }
         Ok::<_, Error>(())
     });

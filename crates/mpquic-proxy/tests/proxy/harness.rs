@@ -158,15 +158,20 @@ async fn serve(endpoint: Endpoint, server: Server) -> TestResult {
         let server = server.clone();
         tokio::spawn(async move {
             let connection = incoming.await?;
-            let requests = server.connection(&connection);
-            let quic = mpquic_h3::Connection::new(connection);
-            let mut http = Server::http().build(quic).await?;
-            while let Some(request) = http.accept().await? {
-                let requests = requests.clone();
-                tokio::spawn(async move { requests.answer(request).await });
-            }
-            Ok::<_, Error>(())
+            answer(connection, &server).await
         });
+    }
+    Ok(())
+}
+
+/// Answers the requests of a connection.
+pub(crate) async fn answer(connection: Connection, server: &Server) -> TestResult {
+    let requests = server.connection(&connection);
+    let quic = mpquic_h3::Connection::new(connection);
+    let mut http = Server::http().build(quic).await?;
+    while let Some(request) = http.accept().await? {
+        let requests = requests.clone();
+        tokio::spawn(async move { requests.answer(request).await });
     }
     Ok(())
 }
