@@ -114,21 +114,7 @@ impl Identity {
         clients: Option<RootCertStore>,
     ) -> Result<ServerConfig, Failure> {
         let token_key = self.derived_key("mpquic address validation tokens");
-        let provider = Arc::new(Cipher::provider(cipher));
-        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(unusable)?;
-        let builder = match clients {
-            None => builder.with_no_client_auth(),
-            Some(roots) => {
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-                builder.with_client_cert_verifier(verifier.build().map_err(Failure::usage)?)
-            }
-        };
-        let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
-        let mut config = config.map_err(unusable)?;
-        config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+        let mut config = self.tls_config(cipher, alpn, clients)?;
         config.max_early_data_size = u32::MAX;
         config.key_log = Arc::new(rustls::KeyLogFile::new());
         let crypto = QuicServerConfig::new(Arc::new(config)).map_err(unusable)?;
@@ -147,14 +133,32 @@ impl Identity {
         cipher: Option<Cipher>,
         alpn: &[&[u8]],
     ) -> Result<Arc<rustls::ServerConfig>, Failure> {
-        let builder =
-            rustls::ServerConfig::builder_with_provider(Arc::new(Cipher::provider(cipher)));
-        let builder = builder.with_protocol_versions(&[&rustls::version::TLS13]);
-        let builder = builder.map_err(unusable)?.with_no_client_auth();
+        Ok(Arc::new(self.tls_config(cipher, alpn, None)?))
+    }
+
+    /// What both have in common.
+    fn tls_config(
+        &self,
+        cipher: Option<Cipher>,
+        alpn: &[&[u8]],
+        clients: Option<RootCertStore>,
+    ) -> Result<rustls::ServerConfig, Failure> {
+        let provider = Arc::new(Cipher::provider(cipher));
+        let builder = rustls::ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(unusable)?;
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(roots) => {
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                builder.with_client_cert_verifier(verifier.build().map_err(Failure::usage)?)
+            }
+        };
         let config = builder.with_single_cert(self.chain.clone(), self.key.clone_key());
         let mut config = config.map_err(unusable)?;
         config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
-        Ok(Arc::new(config))
+        Ok(config)
     }
 }
 
