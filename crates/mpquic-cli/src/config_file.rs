@@ -39,6 +39,14 @@ pub(crate) fn parse_again() -> Result<Cli, Failure> {
 /// Adds the options of the file that the words name, unless they are there. What is wrong with the words
 /// themselves is found later.
 fn complete(mut words: Vec<OsString>) -> Result<(Vec<OsString>, Option<PathBuf>), Failure> {
+    // Most command lines name none, and need not be read twice.
+    let names_file = |word: &OsString| {
+        word.to_str()
+            .is_some_and(|word| word.starts_with("--config"))
+    };
+    if !words.iter().any(names_file) {
+        return Ok((words, None));
+    }
     let command = Cli::command().ignore_errors(true);
     let Ok(matches) = command.clone().try_get_matches_from(&words) else {
         return Ok((words, None));
