@@ -16,6 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::failure::{Cause, Failure};
 use crate::options::Cipher;
+use crate::reach::Reach;
 use crate::trust::{Fingerprint, Shown};
 
 /// The file that has both in it.
@@ -122,9 +123,13 @@ impl Identity {
         Ok(config.token_key(token_key))
     }
 
-    /// As a client shows it.
-    pub(crate) fn into_shown(self) -> Shown {
-        (self.chain, self.key)
+    /// What a client shows to servers that ask who it is.
+    pub(crate) fn shown_by(client: &Reach) -> Result<Option<Shown>, Failure> {
+        let (Some(cert), Some(key)) = (&client.client_cert, &client.client_key) else {
+            return Ok(None);
+        };
+        let Self { chain, key, .. } = Self::read(cert, key)?;
+        Ok(Some((chain, key)))
     }
 
     /// A configuration with it for TCP.

@@ -6,10 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::failure::Failure;
-use crate::identity::Identity;
 use crate::options::{Connections, Local, TrustArgs, parse_interface, parse_local};
-use crate::trust::Shown;
 
 // (A doc comment here would replace the help text of the command.)
 #[derive(Debug, Args)]
@@ -37,24 +34,14 @@ pub(crate) struct Reach {
     pub(crate) trust: TrustArgs,
     /// Show servers that ask for one this certificate: a chain, the own one first
     #[arg(long, value_name = "PEM", requires = "client_key")]
-    client_cert: Option<PathBuf>,
+    pub(crate) client_cert: Option<PathBuf>,
     /// Private key of the certificate
     #[arg(long, value_name = "PEM", requires = "client_cert")]
-    client_key: Option<PathBuf>,
+    pub(crate) client_key: Option<PathBuf>,
     /// Where servers are remembered that were trusted with --first-use: a line of HOST:PORT and
     /// fingerprint each [default: known_hosts in $XDG_STATE_HOME/mpquic or ~/.local/state/mpquic]
     #[arg(long, value_name = "FILE", requires = "first_use")]
     pub(crate) known_hosts: Option<PathBuf>,
-}
-
-impl Reach {
-    /// What servers are shown that ask who the client is.
-    pub(crate) fn shown(&self) -> Result<Option<Shown>, Failure> {
-        match (&self.client_cert, &self.client_key) {
-            (Some(cert), Some(key)) => Ok(Some(Identity::read(cert, key)?.into_shown())),
-            _ => Ok(None),
-        }
-    }
 }
 
 // How long a transfer is kept up. (See above.)

@@ -19,6 +19,7 @@ use crate::cost::{self, Cost};
 use crate::drain::CLOSE_TIME;
 use crate::drill;
 use crate::failure::{Cause, Failure};
+use crate::identity::Identity;
 use crate::knock;
 use crate::known_hosts::KnownHosts;
 use crate::options::{Alpn, Cipher, DATAGRAM_BUFFER, Local};
@@ -154,7 +155,7 @@ impl<'a> Sessions<'a> {
         adapt(&mut transport);
         let transport = transport.build().map_err(Failure::usage)?;
         let alpn: Vec<_> = purpose.alpn.iter().map(|alpn| alpn.bytes()).collect();
-        let shown = args.shown()?;
+        let shown = Identity::shown_by(args)?;
         let config = ClientConfig::new(Arc::new(verifier.tls_as(shown, &alpn)?))
             .transport_config(transport)
             .server_addresses(args.server_addr.clone());
