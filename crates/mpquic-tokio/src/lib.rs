@@ -63,7 +63,7 @@
 //! | `aws-lc-rs` (default), `ring` | the library that encrypts: choose one of the two. With both, aws-lc-rs is used, which is faster |
 //! | `interfaces` (default) | [`EndpointBuilder::all_interfaces`], [`EndpointBuilder::bind_interface`], [`usable_addresses`], [`interface_addresses`] |
 //! | `memory-network` | `MemoryNetwork`: sockets in memory, for tests |
-//! | `metrics` | [`Endpoint::report_metrics`] |
+//! | `metrics` | `Endpoint::report_metrics` |
 //! | `native-roots` (default) | [`ClientConfig::with_native_roots`] |
 //! | `self-signed` | `ServerConfig::self_signed` |
 //! | `qlog` | the crate `mpquic-qlog` as `mpquic_tokio::qlog`: logs of connections |
