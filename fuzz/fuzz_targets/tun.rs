@@ -91,7 +91,10 @@ fn check_frame(input: &Input) {
             assert_eq!(moved.transport, packet.transport);
             moved.redirect(&mut frame, source, destination);
             let differ = frame.iter().zip(&input.frame).filter(|(a, b)| a != b);
-            assert!(differ.count() <= 4, "but for the two zeros of two checksums");
+            assert!(
+                differ.count() <= 4,
+                "but for the two zeros of two checksums"
+            );
         }
         Transport::Udp => {
             let mut all = Vec::new();
