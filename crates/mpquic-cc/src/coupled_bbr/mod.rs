@@ -224,8 +224,7 @@ impl CoupledBbr {
         if !state.bbr.has_round_ended() {
             return None;
         }
-        let members = self.paths.iter().filter(|(_, path)| path.group == leader);
-        let in_flight: u64 = members.map(|(_, path)| path.in_flight).sum();
+        let in_flight: u64 = self.members(leader).map(|path| path.in_flight).sum();
         Some(Round {
             now: ack.now,
             is_cruising: state.bbr.phase() == Phase::Cruise,
@@ -242,10 +241,13 @@ impl CoupledBbr {
         self.paths.get(path).map(|path| path.group)
     }
 
+    fn members(&self, group: PathId) -> impl Iterator<Item = &CoupledPath> {
+        self.paths.values().filter(move |path| path.group == group)
+    }
+
     /// The paths of a group, summed up.
     fn sum(&self, group: PathId, value: impl Fn(&Bbr) -> f64) -> f64 {
-        let members = self.paths.iter().filter(|(_, path)| path.group == group);
-        members.map(|(_, path)| value(&path.bbr)).sum()
+        self.members(group).map(|path| value(&path.bbr)).sum()
     }
 
     /// The factor to apply to the largest bandwidths, because paths may have had theirs at
@@ -257,18 +259,24 @@ impl CoupledBbr {
         };
         let sum = self.sum(first.group, Bbr::largest_bandwidth);
         let joint = first.joint_bandwidth.get();
-        if joint > 0.0 && sum > joint {
-            joint / sum
-        } else {
-            1.0
+        if joint == 0.0 {
+            return 1.0;
         }
+        // What one path had was there for all of them.
+        let members = self.members(first.group);
+        let largest = members.map(|path| path.bbr.largest_bandwidth());
+        let joint = largest.fold(joint, f64::max);
+        (joint / sum.max(joint)).min(1.0)
     }
 
-    /// Sums up what the paths of a bottleneck deliver.
-    fn update_joint_bandwidth(&mut self, path: PathId) {
+    /// Sums up what the paths of a bottleneck deliver, unless the application is the limit of one.
+    fn update_joint_bandwidth(&mut self, path: PathId, now: Instant) {
         let Some(group) = self.group_of(path) else {
             return;
         };
+        if !self.members(group).all(|path| path.is_active(now)) {
+            return;
+        }
         let rate = self.sum(group, Bbr::last_rate);
         if let Some(first) = self.paths.get_mut(group) {
             let joint = &mut first.joint_bandwidth;
@@ -278,10 +286,12 @@ impl CoupledBbr {
     }
 
     /// True if a probe of `path` now would disturb a trial, or if another path should start the
-    /// probe.
+    /// probe. A trial of a path that is silent or has little to send shows nothing.
     fn must_wait(&self, path: PathId, now: Instant) -> bool {
+        let is_active = |path| self.paths.get(path).is_some_and(|path| path.is_active(now));
         let spoils = self.detector.prober().is_some_and(|prober| {
             prober != path
+                && is_active(prober)
                 && (self.detector.is_open(path, prober)
                     || self.group_of(path) == self.group_of(prober))
         });
@@ -448,7 +458,7 @@ impl Controller for CoupledBbr {
             acked: ack.bytes,
             is_steady: state.is_steady(),
         };
-        self.update_joint_bandwidth(path);
+        self.update_joint_bandwidth(path, ack.now);
         self.update_rivals(path, ack, seen.rtt);
         self.on_phase(path, before, ack.now);
         if self.detector.on_ack(path, &seen) {

@@ -16,8 +16,12 @@ struct Paths {
     controller: CoupledBbr,
     now: Instant,
     delivered: u64,
-    /// Bytes in flight reported.
+    /// Bytes in flight reported,
     in_flight: u64,
+    /// bytes per second,
+    rate: u64,
+    /// and whether the application was the limit.
+    app_limited: bool,
 }
 
 impl Paths {
@@ -33,6 +37,8 @@ impl Paths {
             now,
             delivered: 0,
             in_flight: 20_000,
+            rate: 1_000_000,
+            app_limited: false,
         };
         let cruises = |paths: &Self| {
             let mut phases = (0..count).map(|path| paths.phase(path));
@@ -77,7 +83,10 @@ impl Paths {
         ack.rtt = crate::testing::rtt(RTT);
         ack.rtt.samples = self.delivered + 1;
         let before = self.delivered.saturating_sub(40_000);
-        ack.delivery_rate = Some(DeliveryRate::new(1_000_000, before, self.delivered));
+        let mut rate = DeliveryRate::new(self.rate, before, self.delivered);
+        rate.app_limited = self.app_limited;
+        ack.delivery_rate = Some(rate);
+        ack.app_limited = self.app_limited;
         self.controller
             .on_packet_sent(path, &sent(self.now, 1200, self.in_flight));
         self.controller.on_ack(path, &ack);
@@ -196,20 +205,28 @@ fn a_silent_path_is_not_waited_for() {
     }
 }
 
+/// Nor for a path that has nothing to send, which fills no queue.
 #[test]
-fn a_trial_ends_when_its_path_falls_silent() {
-    let mut paths = Paths::new(2, false);
-    paths.until(Phase::Refill);
-    let prober = paths.controller.detector.prober().unwrap();
-    let other = PathId(1 - prober.0);
-    let mut has_probed = false;
-    for _ in 0..15_000 {
-        paths.now += MS;
-        paths.delivered += 1000;
-        paths.acknowledge(other);
-        has_probed |= paths.phase(other.0) == Phase::Up;
+fn a_probe_that_shows_nothing_keeps_no_other_path_from_probing() {
+    for is_silent in [true, false] {
+        let mut paths = Paths::new(2, false);
+        paths.until(Phase::Refill);
+        let prober = paths.controller.detector.prober().unwrap();
+        let other = PathId(1 - prober.0);
+        let mut has_probed = false;
+        for _ in 0..4000 {
+            paths.now += MS;
+            paths.delivered += 1000;
+            paths.app_limited = true;
+            if !is_silent {
+                paths.acknowledge(prober);
+            }
+            paths.app_limited = false;
+            paths.acknowledge(other);
+            has_probed |= paths.phase(other.0) == Phase::Up;
+        }
+        assert!(has_probed, "{is_silent}");
     }
-    assert!(has_probed);
 }
 
 #[test]
@@ -235,6 +252,25 @@ fn the_share_is_what_paths_had_at_one_time() {
     path.joint_bandwidth = MaxBandwidth::starting_from(1.5e6, path.bbr.cycles());
     // A megabyte each, but never more than one and a half together.
     assert!((paths.controller.share(PathId(1)) - 0.75).abs() < 1e-9);
+}
+
+/// Most of the time the application is the limit, and at moments when it is not, little arrives: a round trip
+/// that ends in a burst of losses, or a handful of packets.
+#[test]
+fn an_application_that_is_the_limit_loses_no_bandwidth() {
+    for (count, shared) in [(1, false), (2, true)] {
+        let mut paths = Paths::new(count, shared);
+        let before = paths.controller.pacing_rate(PathId(0)).unwrap();
+        for step in 0..20_000 {
+            paths.app_limited = step % 100 < 50;
+            paths.rate = if paths.app_limited { 1_000_000 } else { 20_000 };
+            paths.step();
+            let share = paths.controller.share(PathId(0));
+            assert!(share >= 1.0 / f64::from(count), "{step}: {share}");
+        }
+        let after = paths.controller.pacing_rate(PathId(0)).unwrap();
+        assert!(after * 2 > before, "{before} {after} {count}");
+    }
 }
 
 #[test]
