@@ -1,6 +1,7 @@
 //! A TCP connection joined to the stream of a CONNECT request (RFC 9114 section 4.4).
 
 use std::io::{self, IoSlice};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -99,9 +100,8 @@ async fn to_stream(
 ) -> Result<(), Broken> {
     let mut buffer = BytesMut::new();
     loop {
-        buffer.reserve(PIECE);
         let count = tokio::select! {
-            count = tcp.read_buf(&mut buffer) => count.map_err(|_| Broken::Tcp)?,
+            count = read(&mut tcp, &mut buffer) => count.map_err(|_| Broken::Tcp)?,
             // Who reads no more wants the connection closed.
             _ = watch.stopped() => return Err(Broken::Stream),
         };
@@ -114,6 +114,20 @@ async fn to_stream(
         send.send(buffer.split().freeze()).await?;
         (flow.carried.to_stream).fetch_add(count as u64, Ordering::Relaxed);
     }
+}
+
+/// Reads what is there, 0 bytes at the end. While nothing is there no memory is kept for it: thousands of
+/// flows that wait would have 64 KiB each.
+async fn read(tcp: &mut ReadHalf<'_>, buffer: &mut BytesMut) -> io::Result<usize> {
+    std::future::poll_fn(|cx| {
+        buffer.reserve(PIECE);
+        let read = pin!(tcp.read_buf(buffer)).poll(cx);
+        if read.is_pending() {
+            *buffer = BytesMut::new();
+        }
+        read
+    })
+    .await
 }
 
 async fn from_stream<R: Incoming>(
@@ -178,5 +192,35 @@ pub(crate) async fn until_idle(idle: Duration, carried: &Carried) {
         }
         seen = now;
         since = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_waits_for_bytes_keeps_no_memory_for_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(connecting, listener.accept());
+        let (mut near, mut far) = (near.unwrap(), far.unwrap().0);
+        let (mut tcp, _) = near.split();
+        let mut buffer = BytesMut::new();
+        for _ in 0..2 {
+            {
+                let mut waiting = pin!(read(&mut tcp, &mut buffer));
+                let mut cx = Context::from_waker(Waker::noop());
+                assert!(waiting.as_mut().poll(&mut cx).is_pending());
+            }
+            assert_eq!(buffer.capacity(), 0);
+            far.write_all(b"some").await.unwrap();
+            assert_eq!(read(&mut tcp, &mut buffer).await.unwrap(), 4);
+            assert_eq!(buffer.split().freeze(), b"some"[..]);
+        }
     }
 }
