@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use http::Response;
 use mpquic_h3::h3::error::{Code, ConnectionError, StreamError};
 use mpquic_h3::h3::server::{self, RequestResolver, RequestStream};
-use mpquic_h3::{RecvStream, SendStream, h3};
+use mpquic_h3::{Priorities, RecvStream, SendStream, Urgency, h3};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt};
 use tokio::sync::mpsc;
 
@@ -17,7 +17,6 @@ use crate::drain::Draining;
 use crate::drain::ENDS;
 use crate::http_service::{self, Exchange};
 use crate::http_upload::RequestBody;
-use crate::urgency;
 
 /// The longest wait for requests that were sent before the client heard of the server's end.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -38,9 +37,10 @@ pub(crate) async fn serve(session: QuicSession, draining: Draining) -> String {
     let quic = mpquic_h3::Connection::new(session.connection.clone()).max_frame_size(MAX_FIELDS);
     let mut builder = server::builder();
     builder.max_field_section_size(MAX_FIELDS.into());
+    let priorities = quic.priorities();
     let answer = |request| {
-        let session = session.clone();
-        async move { receive(&session, request).await }
+        let (session, priorities) = (session.clone(), priorities.clone());
+        async move { receive(&session, &priorities, request).await }
     };
     serve_requests(&session.connection, builder.build(quic), answer, draining).await
 }
@@ -150,7 +150,7 @@ async fn reject(request: Request) {
 }
 
 /// Receives a request and answers it.
-async fn receive(session: &QuicSession, request: Request) {
+async fn receive(session: &QuicSession, priorities: &Priorities, request: Request) {
     let (request, stream) = match session.limits.progress(request.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(StreamError::RemoteTerminate { .. })) => {
@@ -160,11 +160,7 @@ async fn receive(session: &QuicSession, request: Request) {
         Ok(Err(_)) | Err(_) => return,
     };
     let watch = watch(&session.connection, &stream);
-    let priority = urgency::stream_priority(request.headers());
-    if priority != 0 {
-        // One that is closed needs none.
-        let _ = watch.set_priority(priority);
-    }
+    priorities.set(stream.id(), Urgency::of_request(request.headers()));
     let (send, mut recv) = stream.split();
     let mut answer = Answer {
         send,

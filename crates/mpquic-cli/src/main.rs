@@ -100,7 +100,6 @@ mod testing;
 mod tree;
 mod trust;
 mod upload;
-mod urgency;
 mod weight;
 
 /// How long an interrupted command takes to close its connections.

@@ -8,6 +8,7 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming};
 use mpquic_tokio::{WriteError, ZeroRtt};
 
 use crate::error;
+use crate::priorities::Priorities;
 use crate::streams::{BidiStream, RecvStream, SendStream};
 
 /// Longest frame unless [`Connection::max_frame_size`] says otherwise, bytes.
@@ -19,6 +20,7 @@ const MAX_FRAME_SIZE: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Connection {
     open: OpenStreams,
+    priorities: Priorities,
 }
 
 /// Opens streams on a connection.
@@ -40,6 +42,7 @@ impl Connection {
     /// Wraps a connection that negotiated [`ALPN`](crate::ALPN).
     pub fn new(connection: mpquic_tokio::Connection) -> Self {
         Self {
+            priorities: Priorities::new(connection.clone()),
             open: OpenStreams {
                 connection,
                 max_frame_size: MAX_FRAME_SIZE,
@@ -64,6 +67,11 @@ impl Connection {
     pub fn early(mut self) -> Self {
         self.open.early = true;
         self
+    }
+
+    /// For a server: which answers leave first.
+    pub fn priorities(&self) -> Priorities {
+        self.priorities.clone()
     }
 
     pub(crate) fn handle(&self) -> &mpquic_tokio::Connection {
@@ -91,8 +99,11 @@ impl<B: Buf> quic::Connection<B> for Connection {
             ..
         } = &mut self.open;
         let accepted = connection.poll_accept_uni(cx);
+        let priorities = &self.priorities;
         accepted
-            .map_ok(|stream| RecvStream::unidirectional(connection, stream, *max_frame_size))
+            .map_ok(|stream| {
+                RecvStream::unidirectional(connection, stream, *max_frame_size, priorities)
+            })
             .map_err(error::of_connection)
     }
 
@@ -107,7 +118,10 @@ impl<B: Buf> quic::Connection<B> for Connection {
         } = &mut self.open;
         let accepted = connection.poll_accept_bi(cx);
         accepted
-            .map_ok(|streams| BidiStream::accepted(connection, streams, *max_frame_size))
+            .map_ok(|streams| {
+                self.priorities.on_request(streams.0.id().into());
+                BidiStream::accepted(connection, streams, *max_frame_size)
+            })
             .map_err(error::of_connection)
     }
 

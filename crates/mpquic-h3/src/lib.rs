@@ -84,6 +84,32 @@
 //! response which it has not read to its end cancels it with the same code; a server asks for no
 //! more of the request, with `H3_NO_ERROR`.
 //!
+//! # What becomes of priorities
+//!
+//! Streams have the priority that a client tells with PRIORITY_UPDATE (RFC 9218 section 7.2), before or
+//! after its request, with nothing to do for a server. [`Priorities::set`] is for what the fields of a
+//! request say: call it once the request is there.
+//!
+//! ```
+//! # use bytes::Bytes;
+//! # use mpquic_h3::{Urgency, h3};
+//! # type Error = Box<dyn std::error::Error + Send + Sync>;
+//! # async fn serve(connection: mpquic_tokio::Connection) -> Result<(), Error> {
+//! let quic = mpquic_h3::Connection::new(connection);
+//! let priorities = quic.priorities();
+//! let mut requests = h3::server::Connection::<_, Bytes>::new(quic).await?;
+//! while let Some(request) = requests.accept().await? {
+//!     let (request, stream) = request.resolve_request().await?;
+//!     let urgency = Urgency::of_request(request.headers());
+//!     priorities.set(stream.id(), urgency);
+//!     // The answer follows.
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Clients send no PRIORITY_UPDATE: `h3` 0.0.8 keeps the control stream to itself.
+//!
 //! # What becomes of CONNECT
 //!
 //! `h3` 0.0.8 writes `:scheme` and `:path` into every request. They are taken out of CONNECT requests that are not
@@ -107,15 +133,19 @@ mod connect;
 mod connection;
 mod datagrams;
 mod error;
+mod priorities;
 mod streams;
 mod units;
+mod urgency;
 mod varint;
 
 pub use connection::{Connection, OpenStreams};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
 pub use h3;
 pub use h3_datagram;
+pub use priorities::Priorities;
 pub use streams::{BidiStream, RecvStream, SendStream};
+pub use urgency::Urgency;
 
 /// The name of HTTP/3 for application-layer protocol negotiation.
 pub const ALPN: &[u8] = b"h3";

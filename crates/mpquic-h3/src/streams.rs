@@ -8,10 +8,12 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
+use mpquic_tokio::Side;
 
 use crate::connect::corrected;
 use crate::error;
-use crate::units::{FrameTooLong, Units};
+use crate::priorities::Priorities;
+use crate::units::{FrameTooLong, PriorityUpdate, Unit, Units};
 
 /// A stream for a request and its response.
 #[derive(Debug)]
@@ -65,6 +67,8 @@ pub struct RecvStream {
     connection: mpquic_tokio::Connection,
     stream: mpquic_tokio::RecvStream,
     units: Units,
+    /// Whom PRIORITY_UPDATE frames are for, where a server may get them: on the control stream.
+    priorities: Option<Priorities>,
     /// What the peer is told if the stream is dropped before its end.
     on_drop: Code,
     /// Nothing need be said on drop.
@@ -115,6 +119,7 @@ impl<B> BidiStream<B> {
                 connection: connection.clone(),
                 stream: recv,
                 units: Units::of_request(max_frame_size),
+                priorities: None,
                 on_drop,
                 ended: false,
             },
@@ -210,28 +215,38 @@ impl RecvStream {
         connection: &mpquic_tokio::Connection,
         stream: mpquic_tokio::RecvStream,
         max_frame_size: u64,
+        priorities: &Priorities,
     ) -> Self {
+        let is_of_client = stream.id().initiator() == Side::Client;
         Self {
             connection: connection.clone(),
             stream,
             units: Units::of_unidirectional(max_frame_size),
+            priorities: is_of_client.then(|| priorities.clone()),
             on_drop: Code::H3_NO_ERROR,
             ended: false,
         }
     }
 
-    /// A stream that ended within a DATA frame has lost something (RFC 9114 section 7.1); h3 would
-    /// take it for the end of the body.
-    fn cut_short(&self) -> StreamErrorIncoming {
-        const REASON: &str = "a stream ended within a frame";
-        let code = error::code(Code::H3_FRAME_ERROR.value());
-        self.connection.close(code, REASON.as_bytes());
+    /// Closes the connection, for the peer broke the rules.
+    fn fail(&self, code: Code, reason: &'static str) -> StreamErrorIncoming {
+        let code = error::code(code.value());
+        self.connection.close(code, reason.as_bytes());
         StreamErrorIncoming::ConnectionErrorIncoming {
             connection_error: ConnectionErrorIncoming::Undefined(Arc::new(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                REASON,
+                io::ErrorKind::InvalidData,
+                reason,
             ))),
         }
+    }
+
+    fn on_priority_update(&self, update: &PriorityUpdate) -> Result<(), StreamErrorIncoming> {
+        let updated = match &self.priorities {
+            Some(_) if !self.units.has_begun() => Err(Code::H3_MISSING_SETTINGS),
+            Some(priorities) => priorities.on_update(update),
+            None => Err(Code::H3_FRAME_UNEXPECTED),
+        };
+        updated.map_err(|code| self.fail(code, "a PRIORITY_UPDATE frame is wrong"))
     }
 
     fn stop(&mut self, code: Code) {
@@ -267,7 +282,11 @@ impl quic::RecvStream for RecvStream {
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         loop {
             match self.units.next() {
-                Ok(Some(unit)) => return Poll::Ready(Ok(Some(unit))),
+                Ok(Some(Unit::Bytes(unit))) => return Poll::Ready(Ok(Some(unit))),
+                Ok(Some(Unit::PriorityUpdate(update))) => {
+                    self.on_priority_update(&update)?;
+                    continue;
+                }
                 Ok(None) => {}
                 Err(FrameTooLong) => {
                     self.stop(Code::H3_EXCESSIVE_LOAD);
@@ -281,7 +300,10 @@ impl quic::RecvStream for RecvStream {
                 Ok(None) => {
                     self.ended = true;
                     return Poll::Ready(match self.units.is_in_data() {
-                        true => Err(self.cut_short()),
+                        // RFC 9114 section 7.1: something was lost. h3 would take it for the end.
+                        true => {
+                            Err(self.fail(Code::H3_FRAME_ERROR, "a stream ended within a frame"))
+                        }
                         false => Ok(self.units.end()),
                     });
                 }

@@ -3,9 +3,12 @@
 //! Each time `h3` wants a frame, or a piece of a body, it reads once and takes one from the front of
 //! what it has read so far. Frames but DATA it takes only whole. So it is given, at a time, the
 //! header of a DATA frame, some of its payload, or another frame as a whole: then it never collects
-//! more than it takes, whatever the peer sends.
+//! more than it takes, whatever the peer sends. PRIORITY_UPDATE frames, which `h3` does not know, are
+//! taken out.
 
 use bytes::{Buf, Bytes, BytesMut};
+
+use crate::varint::Varint;
 
 /// Frame type of DATA (RFC 9114 section 7.2.1), the only frame whose payload is not collected.
 const DATA: u64 = 0x00;
@@ -14,14 +17,19 @@ const WEBTRANSPORT: u64 = 0x41;
 /// Stream type of the control stream (RFC 9114 section 6.2.1), the only unidirectional one whose
 /// frames are read.
 const CONTROL: u64 = 0x00;
+/// Frame types of PRIORITY_UPDATE (RFC 9218 section 7.2), for requests and for pushes.
+const UPDATE_REQUEST: u64 = 0xf0700;
+const UPDATE_PUSH: u64 = 0xf0701;
 
 /// The units of one stream.
 #[derive(Debug)]
 pub(crate) struct Units {
     max_frame_size: u64,
     next: Next,
-    /// DATA frames may come, for the fields were there.
-    in_body: bool,
+    /// It has requests' frames, and no others.
+    is_request: bool,
+    /// A frame but DATA was there: the fields of a request, or the settings.
+    has_begun: bool,
     varint: Varint,
     /// The beginning of a unit. It is a copy: what it came in may be much larger.
     begun: BytesMut,
@@ -35,15 +43,33 @@ enum Next {
     /// The type of a unidirectional stream.
     StreamType,
     FrameType,
-    FrameLength {
-        is_data: bool,
-    },
+    /// The length of a frame of this type.
+    FrameLength(u64),
     /// So many bytes of a DATA frame.
     Data(u64),
-    /// So many bytes of another frame.
-    Payload(u64),
+    /// So many bytes of a frame of another type.
+    Payload {
+        kind: u64,
+        left: u64,
+    },
     /// Anything but frames, up to the end of the stream.
     Unframed,
+}
+
+/// What is taken off a stream at a time.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// It is for h3.
+    Bytes(Bytes),
+    PriorityUpdate(PriorityUpdate),
+}
+
+/// A PRIORITY_UPDATE frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PriorityUpdate {
+    /// It is about a push, not a request.
+    pub(crate) of_push: bool,
+    pub(crate) payload: Bytes,
 }
 
 /// A frame that is longer than the limit.
@@ -56,7 +82,8 @@ impl Units {
         Self {
             max_frame_size,
             next: Next::FrameType,
-            in_body: false,
+            is_request: true,
+            has_begun: false,
             varint: Varint::default(),
             begun: BytesMut::new(),
             rest: Bytes::new(),
@@ -67,6 +94,7 @@ impl Units {
     pub(crate) fn of_unidirectional(max_frame_size: u64) -> Self {
         Self {
             next: Next::StreamType,
+            is_request: false,
             ..Self::of_request(max_frame_size)
         }
     }
@@ -78,32 +106,32 @@ impl Units {
     }
 
     /// The next unit; `None` if more has to arrive first.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
+    pub(crate) fn next(&mut self) -> Result<Option<Unit>, FrameTooLong> {
         while !self.rest.is_empty() {
             match self.next {
-                Next::Unframed => return Ok(Some(std::mem::take(&mut self.rest))),
+                Next::Unframed => {
+                    return Ok(Some(Unit::Bytes(std::mem::take(&mut self.rest))));
+                }
                 Next::Data(left) => {
                     let (here, later) = self.here(left);
                     self.next = later.map_or(Next::FrameType, Next::Data);
-                    return Ok(Some(self.rest.split_to(here)));
+                    return Ok(Some(Unit::Bytes(self.rest.split_to(here))));
                 }
-                Next::Payload(left) => {
+                Next::Payload { kind, left } => {
                     let (here, later) = self.here(left);
                     self.begin(here);
-                    let Some(later) = later else {
-                        self.next = Next::FrameType;
-                        self.in_body = true;
-                        return Ok(self.end());
+                    let Some(left) = later else {
+                        return Ok(Some(self.frame(kind)));
                     };
-                    self.next = Next::Payload(later);
+                    self.next = Next::Payload { kind, left };
                 }
-                Next::StreamType | Next::FrameType | Next::FrameLength { .. } => {
+                Next::StreamType | Next::FrameType | Next::FrameLength(_) => {
                     let (length, value) = self.varint.read(&self.rest);
                     self.begin(length);
                     if let Some(value) = value
-                        && self.on_number(value)?
+                        && let Some(unit) = self.on_number(value)?
                     {
-                        return Ok(self.end());
+                        return Ok(Some(unit));
                     }
                 }
             }
@@ -116,10 +144,29 @@ impl Units {
         matches!(self.next, Next::Data(_))
     }
 
+    /// True once a frame was there that is not DATA.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// The beginning of a unit that does not come to its end.
     pub(crate) fn end(&mut self) -> Option<Bytes> {
+        let is_for_h3 = !matches!(self.next, Next::Payload { kind, .. } if is_update(kind));
         let unit = self.begun.split().freeze();
-        (!unit.is_empty()).then_some(unit)
+        (is_for_h3 && !unit.is_empty()).then_some(unit)
+    }
+
+    /// A frame but DATA is complete.
+    fn frame(&mut self, kind: u64) -> Unit {
+        self.next = Next::FrameType;
+        let begun = self.begun.split().freeze();
+        if is_update(kind) {
+            let of_push = kind == UPDATE_PUSH;
+            let payload = begun;
+            return Unit::PriorityUpdate(PriorityUpdate { of_push, payload });
+        }
+        self.has_begun = true;
+        Unit::Bytes(begun)
     }
 
     /// Of so many bytes, those that are there, and how many are left then, if any.
@@ -137,61 +184,42 @@ impl Units {
         }
     }
 
-    /// A number is complete; true if a unit is, too.
-    fn on_number(&mut self, value: u64) -> Result<bool, FrameTooLong> {
+    /// A number is complete, and perhaps a unit.
+    fn on_number(&mut self, value: u64) -> Result<Option<Unit>, FrameTooLong> {
         let (next, is_unit) = match self.next {
             Next::StreamType if value == CONTROL => (Next::FrameType, true),
-            Next::FrameType if value != WEBTRANSPORT => {
-                let is_data = value == DATA;
-                (Next::FrameLength { is_data }, false)
+            Next::FrameType if value != WEBTRANSPORT => (Next::FrameLength(value), false),
+            Next::FrameLength(DATA) if value == 0 => {
+                if self.is_request && self.has_begun {
+                    // It says nothing, but h3 would take it for the end of the body.
+                    self.begun.clear();
+                }
+                (Next::FrameType, !self.begun.is_empty())
             }
-            Next::FrameLength { is_data: true } if value == 0 && self.in_body => {
-                // It says nothing, but h3 would take it for the end of the body.
-                self.begun.clear();
-                (Next::FrameType, false)
+            Next::FrameLength(DATA) => (Next::Data(value), true),
+            Next::FrameLength(_) if value > self.max_frame_size => return Err(FrameTooLong),
+            Next::FrameLength(kind) => {
+                if is_update(kind) {
+                    self.begun.clear();
+                }
+                if value == 0 {
+                    return Ok(Some(self.frame(kind)));
+                }
+                (Next::Payload { kind, left: value }, false)
             }
-            Next::FrameLength { .. } if value == 0 => (Next::FrameType, true),
-            Next::FrameLength { is_data: true } => (Next::Data(value), true),
-            Next::FrameLength { is_data: false } if value > self.max_frame_size => {
-                return Err(FrameTooLong);
-            }
-            Next::FrameLength { is_data: false } => (Next::Payload(value), false),
             Next::StreamType
             | Next::FrameType
             | Next::Data(_)
-            | Next::Payload(_)
+            | Next::Payload { .. }
             | Next::Unframed => (Next::Unframed, true),
         };
         self.next = next;
-        Ok(is_unit)
+        Ok(is_unit.then(|| Unit::Bytes(self.begun.split().freeze())))
     }
 }
 
-/// A variable-length integer (RFC 9000 section 16), of which a part may have arrived.
-#[derive(Debug, Default)]
-struct Varint {
-    value: u64,
-    /// Bytes that are missing, once the first has arrived.
-    missing: u8,
-}
-
-impl Varint {
-    /// Reads bytes until the number is complete; returns how many, and the number if it is.
-    fn read(&mut self, bytes: &[u8]) -> (usize, Option<u64>) {
-        for (index, &byte) in bytes.iter().enumerate() {
-            if self.missing == 0 {
-                self.missing = (1 << (byte >> 6)) - 1;
-                self.value = u64::from(byte & 0x3f);
-            } else {
-                self.missing -= 1;
-                self.value = self.value << 8 | u64::from(byte);
-            }
-            if self.missing == 0 {
-                return (index + 1, Some(self.value));
-            }
-        }
-        (bytes.len(), None)
-    }
+fn is_update(kind: u64) -> bool {
+    matches!(kind, UPDATE_REQUEST | UPDATE_PUSH)
 }
 
 #[cfg(test)]
@@ -208,13 +236,20 @@ mod tests {
         frame
     }
 
+    fn for_h3(unit: Unit) -> Bytes {
+        match unit {
+            Unit::Bytes(bytes) => bytes,
+            Unit::PriorityUpdate(update) => panic!("{update:?}"),
+        }
+    }
+
     /// The units of a stream that arrives in pieces of this size.
     fn units(mut units: Units, bytes: &[u8], size: usize) -> Result<Vec<Bytes>, FrameTooLong> {
         let mut all = Vec::new();
         for piece in bytes.chunks(size) {
             units.push(Bytes::copy_from_slice(piece));
             while let Some(unit) = units.next()? {
-                all.push(unit);
+                all.push(for_h3(unit));
             }
         }
         all.extend(units.end());
@@ -244,8 +279,10 @@ mod tests {
         assert!(units == expected, "all but the empty frame");
         // Where DATA is a fault, the fault is seen.
         assert!(check(Units::of_request, &empty).unwrap() == [&empty]);
-        let control = [&[0][..], &empty].concat();
-        assert!(check(Units::of_unidirectional, &control).unwrap() == [&[0][..], &empty]);
+        let settings = frame(4, 2, 2);
+        let control = [&[0][..], &empty, &settings, &empty].concat();
+        let units = check(Units::of_unidirectional, &control).unwrap();
+        assert!(units == [&[0][..], &empty, &settings, &empty]);
     }
 
     /// What arrives in single bytes is not handed out in single bytes, but for DATA.
@@ -263,12 +300,47 @@ mod tests {
         let stream = Bytes::from(frame(0, 5000, 3000));
         units.push(stream.clone());
         assert!(units.next().unwrap().is_some(), "the header");
-        let body = units.next().unwrap().unwrap();
+        let body = for_h3(units.next().unwrap().unwrap());
         assert_eq!(body.as_ptr(), stream[5..].as_ptr());
         let more = Bytes::from(vec![1; 2000]);
         units.push(more.clone());
-        assert_eq!(units.next().unwrap().unwrap().as_ptr(), more.as_ptr());
+        let next = for_h3(units.next().unwrap().unwrap());
+        assert_eq!(next.as_ptr(), more.as_ptr());
         assert_eq!(units.next(), Ok(None));
+    }
+
+    #[test]
+    fn priority_updates_are_taken_out() {
+        let update = |kind: u8, payload: &[u8]| {
+            let length = u8::try_from(payload.len()).unwrap();
+            [&[0x80, 0x0f, 0x07, kind, length][..], payload].concat()
+        };
+        let (settings, goaway) = (frame(4, 2, 2), frame(7, 1, 1));
+        let (of_request, of_push) = (update(0, b"\x04u=1"), update(1, b""));
+        let cut = &of_request[..7];
+        let stream = [&[0][..], &settings, &of_request, &goaway, &of_push, cut].concat();
+        for size in 1..=stream.len() {
+            let mut units = Units::of_unidirectional(LIMIT);
+            let (mut for_h3, mut updates) = (Vec::new(), Vec::new());
+            for piece in stream.chunks(size) {
+                units.push(Bytes::copy_from_slice(piece));
+                while let Some(unit) = units.next().unwrap() {
+                    match unit {
+                        Unit::Bytes(bytes) => for_h3.extend(bytes),
+                        Unit::PriorityUpdate(update) => updates.push(update),
+                    }
+                }
+            }
+            assert!(for_h3 == [&[0][..], &settings, &goaway].concat(), "{size}");
+            assert_eq!(units.end(), None, "{size}: half an update is not for h3");
+            let updates = updates
+                .iter()
+                .map(|update| (update.of_push, &update.payload[..]));
+            assert!(
+                updates.eq([(false, &b"\x04u=1"[..]), (true, b"")]),
+                "{size}"
+            );
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Variable-length integers (RFC 9000 section 16), as they are written.
+//! Variable-length integers (RFC 9000 section 16).
 
 use bytes::{BufMut, BytesMut};
 
@@ -17,6 +17,33 @@ pub(crate) fn put_varint(buf: &mut BytesMut, value: u64) {
     let size = varint_size(value);
     let prefix = u64::from(size.ilog2()) << (8 * size - 2);
     buf.put_uint(prefix | value, size);
+}
+
+/// A variable-length integer (RFC 9000 section 16), of which a part may have arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Varint {
+    value: u64,
+    /// Bytes that are missing, once the first has arrived.
+    missing: u8,
+}
+
+impl Varint {
+    /// Reads bytes until the number is complete; returns how many, and the number if it is.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> (usize, Option<u64>) {
+        for (index, &byte) in bytes.iter().enumerate() {
+            if self.missing == 0 {
+                self.missing = (1 << (byte >> 6)) - 1;
+                self.value = u64::from(byte & 0x3f);
+            } else {
+                self.missing -= 1;
+                self.value = self.value << 8 | u64::from(byte);
+            }
+            if self.missing == 0 {
+                return (index + 1, Some(self.value));
+            }
+        }
+        (bytes.len(), None)
+    }
 }
 
 #[cfg(test)]

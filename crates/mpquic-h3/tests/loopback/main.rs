@@ -6,3 +6,4 @@ mod connect;
 mod datagrams;
 mod harness;
 mod limits;
+mod priorities;

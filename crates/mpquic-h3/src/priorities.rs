@@ -1,0 +1,116 @@
+//! [`Priorities`]: which answers leave first.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use h3::error::Code;
+use h3::quic::StreamId;
+use mpquic_tokio::{Connection, VarInt};
+
+use crate::units::PriorityUpdate;
+use crate::urgency::Urgency;
+use crate::varint::Varint;
+
+/// Most streams of which it is remembered what the client said.
+const MAX_UPDATES: usize = 128;
+/// The bits of a stream ID that tell its kind (RFC 9000 section 2.1). Those of a request are 0.
+const KIND: u64 = 0b11;
+
+/// Decides for a server which answers leave first (RFC 9218); see
+/// [`Connection::priorities`](crate::Connection::priorities).
+///
+/// Clients say with PRIORITY_UPDATE frames (section 7.2) how urgent an answer has become, or will be.
+/// Streams have the priority that was told last, whether or not the application does anything. What
+/// a request's fields say is for the application to read: `h3` alone knows them.
+///
+/// What was told is remembered for 128 streams, of more those with the highest IDs.
+#[derive(Debug, Clone)]
+pub struct Priorities {
+    connection: Connection,
+    updates: Arc<Mutex<BTreeMap<u64, Urgency>>>,
+}
+
+impl Priorities {
+    pub(crate) fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            updates: Arc::default(),
+        }
+    }
+
+    /// Gives the stream of an answer the priority that its request asked for, or another one that
+    /// the client told since. Returns what it is.
+    pub fn set(&self, stream: StreamId, asked: Urgency) -> Urgency {
+        let (updates, id) = (self.updates(), stream.into_inner());
+        let told = updates.get(&id).copied();
+        let urgency = told.unwrap_or(asked);
+        if urgency != Urgency::default() || told.is_some() {
+            self.apply(id, urgency);
+        }
+        urgency
+    }
+
+    /// A request has come.
+    pub(crate) fn on_request(&self, id: u64) {
+        if let Some(&urgency) = self.updates().get(&id) {
+            self.apply(id, urgency);
+        }
+    }
+
+    /// The client tells how urgent an answer is. An error is what the connection is closed with.
+    pub(crate) fn on_update(&self, update: &PriorityUpdate) -> Result<(), Code> {
+        let (id, urgency) = read(update)?;
+        let mut updates = self.updates();
+        remember(&mut updates, id, urgency);
+        self.apply(id, urgency);
+        Ok(())
+    }
+
+    /// A stream that is not there yet has to wait, and one that is closed needs no priority.
+    fn apply(&self, id: u64, urgency: Urgency) {
+        if let Ok(id) = VarInt::from_u64(id) {
+            let stream = self.connection.watch_stream(id.into());
+            let _ = stream.set_priority(urgency.stream_priority());
+        }
+    }
+
+    fn updates(&self) -> MutexGuard<'_, BTreeMap<u64, Urgency>> {
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn remember(updates: &mut BTreeMap<u64, Urgency>, id: u64, urgency: Urgency) {
+    updates.insert(id, urgency);
+    if updates.len() > MAX_UPDATES {
+        updates.pop_first();
+    }
+}
+
+/// The ID of a stream, and how urgent its answer is.
+fn read(update: &PriorityUpdate) -> Result<(u64, Urgency), Code> {
+    let PriorityUpdate { of_push, payload } = update;
+    let (length, id) = Varint::default().read(payload);
+    let id = id.ok_or(Code::H3_FRAME_ERROR)?;
+    // Nothing is ever pushed.
+    if *of_push || id & KIND != 0 {
+        return Err(Code::H3_ID_ERROR);
+    }
+    let value = payload.get(length..).unwrap_or_default();
+    let value = std::str::from_utf8(value).unwrap_or_default();
+    Ok((id, Urgency::of_value(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_many_streams_is_forgotten() {
+        let mut updates = BTreeMap::new();
+        for request in 0..10_000 {
+            remember(&mut updates, 4 * request, Urgency::default());
+            assert!(updates.len() <= MAX_UPDATES);
+        }
+        assert!(updates.contains_key(&(4 * 9_999)));
+    }
+}
