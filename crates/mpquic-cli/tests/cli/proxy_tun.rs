@@ -1,5 +1,5 @@
 //! `mpquic proxy client --tun`: programs that know nothing of a proxy, and what is left on the machine.
-//! Needs root, for network namespaces, and fails without it: `-- --skip proxy_tun` leaves it out.
+//! Needs root, for network namespaces, so it is not run unless asked for: `-- --ignored proxy_tun`.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -40,7 +40,7 @@ impl Network {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         assert!(
             nix::unistd::geteuid().is_root(),
-            "this test needs root, for network namespaces: run it as root, or leave it out with `-- --skip proxy_tun`"
+            "this test needs root, for network namespaces"
         );
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = |side: &str| format!("mpquic-{}-{number}-{side}", std::process::id());
@@ -275,6 +275,7 @@ fn exchange(target: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn programs_without_a_setting_reach_targets_and_nothing_is_left_behind() {
     let network = Network::new();
     let (server, port) = network.serve();
@@ -320,6 +321,7 @@ fn programs_without_a_setting_reach_targets_and_nothing_is_left_behind() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn neighbours_are_routed_for_and_what_was_there_before_goes_on() {
     let network = Network::new();
     let (server, port) = network.serve();
@@ -348,6 +350,7 @@ fn neighbours_are_routed_for_and_what_was_there_before_goes_on() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn what_a_killed_client_leaves_is_put_right() {
     let network = Network::new();
     let (server, port) = network.serve();
@@ -394,6 +397,7 @@ fn what_a_killed_client_leaves_is_put_right() {
 }
 
 #[test]
+#[ignore = "needs root, for network namespaces"]
 fn resets_and_ends_are_told_from_each_other() {
     let network = Network::new();
     let (server, _) = network.serve();
