@@ -50,7 +50,9 @@ mod transfers;
 pub use application::Application;
 pub use host::{AcceptPolicy, Host, Hosted, OnResume};
 pub use lab::{Lab, TimedOut};
-pub use link::{Backlog, Change, Jitter, Link, LinkConfig, LinkCounters, Loss, Variation};
+pub use link::{
+    Backlog, Change, Jitter, Link, LinkConfig, LinkCounters, Loss, RateTrace, Variation,
+};
 pub use nat::Nat;
 pub use network::{Hop, HostId, LinkId, NatId, Network};
 pub use null_crypto::NullCrypto;

@@ -80,7 +80,7 @@ impl Policies {
     }
 
     /// The single-path controller to compare this one with: the algorithm it couples, or itself.
-    pub(crate) fn single_path<'a>(&self, controller: &'a str) -> &'a str {
+    pub fn single_path<'a>(&self, controller: &'a str) -> &'a str {
         let built_in = || {
             mpquic_cc::list()
                 .iter()

@@ -478,6 +478,7 @@ fn used_paths(scenario: &Scenario, used: UsedPaths, values: &[f64]) -> Vec<usize
             }
             paths
         }
+        UsedPaths::Only(path) => vec![path],
         UsedPaths::LowestDelay => paths
             .iter()
             .copied()

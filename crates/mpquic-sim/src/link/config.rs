@@ -1,5 +1,6 @@
 //! [`LinkConfig`]: what a link does to packets, now and later.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Parameters of one direction. Probabilities are shares from 0 to 1.
@@ -41,6 +42,8 @@ pub struct LinkConfig {
     pub outage: bool,
     /// What changes later, by time since the link was made.
     pub schedule: Vec<(Duration, Change)>,
+    /// Rates as somebody recorded them.
+    pub trace: Option<RateTrace>,
     /// Regular random variation around the values in force.
     pub variation: Option<Variation>,
 }
@@ -63,6 +66,7 @@ impl LinkConfig {
             mtu: 1500,
             outage: false,
             schedule: Vec::new(),
+            trace: None,
             variation: None,
         }
     }
@@ -150,6 +154,13 @@ impl LinkConfig {
     pub fn outage(self, from: Duration, to: Duration) -> Self {
         self.at(from, Change::Outage(true))
             .at(to, Change::Outage(false))
+    }
+
+    /// Takes the rates of a trace, one after the other, instead of its own.
+    #[must_use]
+    pub fn trace(mut self, trace: RateTrace) -> Self {
+        self.trace = Some(trace);
+        self
     }
 
     /// Varies rate, delay and loss regularly.
@@ -334,6 +345,15 @@ pub enum Change {
     Mtu(usize),
     /// Whether the link drops everything.
     Outage(bool),
+}
+
+/// Rates at equal intervals, which begin anew after the last one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RateTrace {
+    /// How long each rate is in force.
+    pub every: Duration,
+    /// The rates in Mbit/s, above zero.
+    pub mbit: Arc<[f64]>,
 }
 
 /// Regular variation, uniform around the values in force (as in the ns-3 experiments).

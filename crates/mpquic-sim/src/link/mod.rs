@@ -18,7 +18,7 @@ mod counters;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Backlog, Change, Jitter, LinkConfig, Loss, Variation};
+pub use config::{Backlog, Change, Jitter, LinkConfig, Loss, RateTrace, Variation};
 pub use counters::LinkCounters;
 
 use crate::packet::Packet;
@@ -41,6 +41,8 @@ pub struct Link {
     /// Parameters in force.
     current: LinkConfig,
     next_change: usize,
+    /// When the rate of the trace changes, and which comes then.
+    next_step: Option<(Instant, usize)>,
     next_variation: Option<Instant>,
     random: Xoshiro256PlusPlus,
     variation_random: Xoshiro256PlusPlus,
@@ -66,6 +68,7 @@ impl Link {
                 schedule: Vec::new(),
                 ..config.clone()
             },
+            next_step: config.trace.as_ref().map(|_| (now, 0)),
             base: config,
             next_change: 0,
             next_variation: variation.map(|_| now),
@@ -195,10 +198,9 @@ impl Link {
     fn next_scheduled(&self) -> Option<Instant> {
         let change = self.base.schedule.get(self.next_change);
         let change = change.map(|(time, _)| self.start + *time);
-        match (change, self.next_variation) {
-            (Some(change), Some(variation)) => Some(change.min(variation)),
-            (change, variation) => change.or(variation),
-        }
+        let step = self.next_step.map(|(time, _)| time);
+        let all = [change, step, self.next_variation];
+        all.into_iter().flatten().min()
     }
 
     fn run_schedule(&mut self, time: Instant) {
@@ -211,6 +213,20 @@ impl Link {
             let mut config = self.current.clone();
             config.apply(&change);
             self.set(time, config);
+        }
+        if let Some((at, step)) = self.next_step.filter(|(at, _)| *at <= time)
+            && let Some(trace) = self.base.trace.clone()
+        {
+            let rate = trace.mbit.get(step).copied();
+            let after = (step + 1) % trace.mbit.len().max(1);
+            self.next_step = Some((at + trace.every.max(Duration::from_millis(1)), after));
+            if let Some(rate) = rate {
+                let change = Change::Rate(rate);
+                self.base.apply(&change);
+                let mut config = self.current.clone();
+                config.apply(&change);
+                self.set(time, config);
+            }
         }
         if let Some(variation) = self.base.variation
             && self.next_variation.is_some_and(|next| next <= time)

@@ -54,6 +54,25 @@ fn rate_and_delay_set_arrival_times() {
 }
 
 #[test]
+fn a_trace_sets_the_rate_again_and_again() {
+    let t = start();
+    let trace = RateTrace {
+        every: 10 * MS,
+        mbit: [8.0, 4.0].into(),
+    };
+    let config = LinkConfig::new(1.0, MS).trace(trace);
+    let mut link = Link::new(config.queue(Backlog::UNLIMITED), 1, t);
+    for i in 0..30 {
+        link.send(t, packet(1000, i));
+    }
+    // 1 ms each for ten, then 2 ms each for five, and so on.
+    let out = drain(&mut link);
+    let at = |index: usize| out[index].0 - t;
+    let times = [0, 9, 10, 14, 15, 24, 25, 29].map(at);
+    assert_eq!(times, [2, 11, 13, 21, 22, 31, 33, 41].map(|ms| ms * MS));
+}
+
+#[test]
 fn the_default_queue_holds_fifty_milliseconds_or_a_round_trip() {
     let t = start();
     for (delay, packets) in [(MS, 50), (100 * MS, 200)] {

@@ -48,6 +48,8 @@ pub enum UsedPaths {
     LowestDelay,
     /// The one with the highest rate, without multipath.
     HighestRate,
+    /// The one with this index, without multipath.
+    Only(usize),
 }
 
 const USED_PATHS: [(&str, UsedPaths); 3] = [
@@ -151,8 +153,8 @@ pub fn with_controllers(contenders: &[Contender], controllers: &[String]) -> Vec
     bases.iter().flat_map(each).collect()
 }
 
-/// Reads `schedulers`, `controllers` and the list of `[[contender]]`.
-pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
+/// Reads `schedulers`, `controllers` and the list of `[[contender]]`, which may name one of these paths.
+pub(super) fn read_contenders(root: &Table<'_>, paths: &[String]) -> Result<Vec<Contender>> {
     let schedulers = read_names(
         root.optional("schedulers"),
         Policies::scheduler_names,
@@ -173,6 +175,9 @@ pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
         }
         return Ok(contenders);
     };
+    let only = paths.iter().enumerate();
+    let only = only.map(|(index, name)| (name.as_str(), UsedPaths::Only(index)));
+    let used: Vec<_> = USED_PATHS.into_iter().chain(only).collect();
     for table in item.tables()? {
         let name = table.required("name")?;
         let table = table.named(&format!("contender {}", name.text()?));
@@ -186,7 +191,7 @@ pub(super) fn read_contenders(root: &Table<'_>) -> Result<Vec<Contender>> {
             let item = table.optional(key);
             item.map_or(Ok(default.to_owned()), |item| check(&item, item.text()?))
         };
-        let paths = table.optional("paths").map(|item| item.choice(&USED_PATHS));
+        let paths = table.optional("paths").map(|item| item.choice(&used));
         let flag = |key, default| {
             let item = table.optional(key);
             item.map_or(Ok(default), |item| item.boolean())

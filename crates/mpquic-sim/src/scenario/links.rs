@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::number::{Limits, Number};
 use super::reader::{Item, Result, Table};
-use crate::link::{Backlog, Change, Jitter, LinkConfig, Loss, Variation};
+use crate::link::{Backlog, Change, Jitter, LinkConfig, Loss, RateTrace, Variation};
 
 const RATE: Limits = Limits::new(0.001, 1e6, "Mbit/s").or_infinite();
 const TIME: Limits = Limits::new(0.0, 1e5, "ms");
@@ -29,6 +29,7 @@ pub struct LinkSpec {
     fields: Fields,
     changes: Vec<(Duration, Fields)>,
     outages: Vec<(Duration, Option<Duration>)>,
+    trace: Option<RateTrace>,
     vary: Option<Vary>,
 }
 
@@ -284,6 +285,7 @@ impl LinkPair {
             fields,
             changes: Vec::new(),
             outages: Vec::new(),
+            trace: None,
             vary: redraw_every.map(|every| Vary {
                 every,
                 rate: fields.redraw.0,
@@ -296,10 +298,36 @@ impl LinkPair {
             up: spec(directions[0]),
             down: spec(directions[1]),
         };
+        pair.read_trace(table)?;
         pair.read_vary(table)?;
         pair.read_changes(table, name)?;
         pair.read_outages(table)?;
         Ok(pair)
+    }
+
+    fn read_trace(&mut self, table: &Table<'_>) -> Result<()> {
+        let Some(item) = table.optional("trace") else {
+            return Ok(());
+        };
+        for trace in item.tables()? {
+            let trace = trace.named(&format!("{}trace", table.place()));
+            let every = trace.required("every_ms")?;
+            let every = every.duration(Limits::new(1.0, 1e6, "ms"), 1e-3)?;
+            let rates = trace.required("rate_mbit")?;
+            let rates = rates.items()?.into_iter().map(|item| item.fixed(RATE));
+            let (up, down) = read_direction(&trace)?;
+            trace.finish()?;
+            let read = RateTrace {
+                every,
+                mbit: rates.collect::<Result<_>>()?,
+            };
+            for (spec, concerned) in [(&mut self.up, up), (&mut self.down, down)] {
+                if concerned {
+                    spec.trace = Some(read.clone());
+                }
+            }
+        }
+        Ok(())
     }
 
     fn read_vary(&mut self, table: &Table<'_>) -> Result<()> {
@@ -426,6 +454,7 @@ impl LinkSpec {
                 .schedule
                 .extend(to.map(|to| (to, Change::Outage(false))));
         }
+        config.trace.clone_from(&self.trace);
         config.variation = self.vary.map(|vary| Variation {
             every: vary.every,
             rate: vary.rate,

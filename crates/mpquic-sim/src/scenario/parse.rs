@@ -35,7 +35,7 @@ impl Scenario {
         let paths = read_paths(&root, &links)?;
         let names: Vec<_> = paths.iter().map(|path| path.name.clone()).collect();
         let pages = read_pages(&root)?;
-        let contenders = read_contenders(&root)?;
+        let contenders = read_contenders(&root, &names)?;
         let text_of = |key| -> Result<String> {
             let item = root.optional(key);
             Ok(item.map_or(Ok(""), |item| item.text())?.to_owned())

@@ -295,6 +295,29 @@ fn directions_and_later_values_override() {
 }
 
 #[test]
+fn traces_and_single_paths_are_read() {
+    let text = file("[[contender]]\nname = \"b alone\"\nscheduler = \"lrf\"\npaths = \"b\"\n")
+        + "[[path]]\nname = \"b\"\nrate_mbit = 3\nowd_ms = 1\n\
+           trace = { every_ms = 200, rate_mbit = [2, 4.5], dir = \"s2c\" }\n";
+    let scenario = Scenario::parse("x.toml", &text).unwrap();
+    let alone = scenario.contenders.last().unwrap();
+    assert_eq!(alone.paths, UsedPaths::Only(1));
+    let [up, down] = scenario.paths[1].links.links(&[], 1);
+    assert_eq!(up.trace, None);
+    let trace = down.trace.unwrap();
+    assert_eq!((trace.every, &trace.mbit[..]), (200 * MS, &[2.0, 4.5][..]));
+    for (wrong, expected) in [
+        ("rate_mbit = [2, 4.5]", "rate_mbit = [2, 0]"),
+        ("every_ms = 200", "every_ms = 0"),
+        ("paths = \"b\"", "paths = \"c\""),
+    ] {
+        let changed = text.replace(wrong, expected);
+        assert_ne!(changed, text);
+        assert!(Scenario::parse("x.toml", &changed).is_err(), "{expected}");
+    }
+}
+
+#[test]
 fn values_are_equal_for_equal_positions_and_within_their_ranges() {
     let text = file("draw = \"space-filling\"\npoints = 5\nruns = 2\nsweep = \"product\"")
         + "[[path]]\nname = \"b\"\nrate_mbit = [1, 2]\nrtt_ms = \"10..20\"\nloss_pct = \"0..1\"\n";
