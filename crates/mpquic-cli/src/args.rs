@@ -22,6 +22,7 @@ use crate::proxy_args::Proxy;
 use crate::put::Put;
 use crate::rate::{Limit, Rate};
 use crate::reach::{Patience, Reach};
+use crate::record::Record;
 use crate::serve_limits::LimitArgs;
 
 /// Transfers over several network paths at once, by multipath QUIC (RFC 10069).
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Put(Put),
     Perf(Perf),
     Paths(Paths),
+    Record(Record),
+    Advise(mpquic_lab::Advise),
     #[command(subcommand)]
     Proxy(Proxy),
     Demo(Demo),

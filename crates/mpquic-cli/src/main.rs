@@ -68,6 +68,7 @@ mod perf_latency;
 mod perf_report;
 mod perf_server;
 mod perf_stream;
+mod policy_file;
 mod preference;
 mod progress;
 mod protocol;
@@ -81,6 +82,9 @@ mod put;
 mod rate;
 mod rate_limit;
 mod reach;
+mod record;
+mod record_log;
+mod record_tap;
 mod redirect;
 mod relay;
 mod report;
@@ -149,6 +153,8 @@ fn run(command: Command) -> Result<(), Failure> {
             Command::Paths(args) => until_interrupted(paths::run(args)).await,
             Command::Perf(args) => until_interrupted(perf::run(args)).await,
             Command::Demo(args) => until_interrupted(demo::run(args)).await,
+            Command::Record(args) => until_interrupted(record::run(args)).await,
+            Command::Advise(args) => Ok(args.run(&Policies::built_in())?),
             Command::Lab(args) => Ok(args.run(&Policies::built_in())?),
             Command::Completions(args) => manual::completions(&args, Cli::command()),
             Command::Man(args) => manual::man(&args, Cli::command()),

@@ -16,6 +16,7 @@ use rustls::crypto::CryptoProvider;
 
 use crate::drill::Step;
 use crate::failure::Failure;
+use crate::policy_file::PolicyFile;
 use crate::trust::{Fingerprint, Trust};
 
 // Options of connections that `serve` and `get` share. (A doc comment on a flattened struct would
@@ -52,6 +53,9 @@ pub(crate) struct Policy {
     /// Congestion controller; `mpquic controllers` lists them
     #[arg(long, value_name = "NAME", default_value = "coupled-bbr", value_parser = parse_controller)]
     pub(crate) cc: Controller,
+    /// Take both from this file, which `mpquic advise` writes. They are those of what this side sends
+    #[arg(long = "policy", value_name = "FILE", conflicts_with_all = ["scheduler", "cc"])]
+    pub(crate) file: Option<PolicyFile>,
     /// Start each path as if no earlier connection had used it; otherwise one that carried data in the
     /// last hour starts quicker (Careful Resume, RFC 9959)
     #[arg(long)]
@@ -63,7 +67,11 @@ pub(crate) const DATAGRAM_BUFFER: usize = 1 << 20;
 
 impl Policy {
     pub(crate) fn transport(&self, max_paths: u32) -> TransportOptions {
-        let mut transport = TransportOptions::new(self.scheduler.0.clone(), self.cc.0.clone());
+        let (scheduler, controller) = match &self.file {
+            Some(file) => (&file.scheduler, &file.controller),
+            None => (&self.scheduler.0, &self.cc.0),
+        };
+        let mut transport = TransportOptions::new(scheduler.clone(), controller.clone());
         transport.max_concurrent_paths = max_paths;
         if self.no_path_memory {
             transport.path_memory = None;

@@ -96,12 +96,13 @@ struct Reached {
 }
 
 /// Where a connection may start.
-struct Start {
+pub(crate) struct Start {
     interface: Option<String>,
     address: Option<IpAddr>,
     /// What to bind to; `None` for what the system chooses.
-    local: Option<Local>,
-    left_out: Option<String>,
+    pub(crate) local: Option<Local>,
+    /// Why it is not used, if so.
+    pub(crate) left_out: Option<String>,
 }
 
 /// Lists once, or again and again.
@@ -178,7 +179,7 @@ async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
 
 /// Where connections may start: from the addresses that were named, or from all of this machine. A
 /// server on the same machine is reached as the system likes.
-fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -> Vec<Start> {
+pub(crate) fn starts(reach: &Reach, listed: Vec<InterfaceAddress>, here: bool) -> Vec<Start> {
     if !reach.local.is_empty() {
         let named = reach.local.iter().map(|local| match local {
             Local::Address(address) => Start {
@@ -226,11 +227,7 @@ async fn try_from(
     start: &Start,
     servers: &[SocketAddr],
 ) -> Result<Reached, Failure> {
-    let is_reachable = |server: &&SocketAddr| {
-        let is_v4 = start.address.map(|address| address.is_ipv4());
-        is_v4.is_none_or(|is_v4| is_v4 == server.is_ipv4())
-    };
-    let Some(server) = servers.iter().find(is_reachable) else {
+    let Some(server) = servers.iter().find(|server| start.reaches(**server)) else {
         return Err(Cause::Connect.failed("the server has no address of this IP version"));
     };
     let began = Instant::now();
@@ -313,6 +310,22 @@ impl Noise {
 }
 
 impl Start {
+    /// True if the server's address is of the same IP version.
+    pub(crate) fn reaches(&self, server: SocketAddr) -> bool {
+        let is_v4 = self.address.map(|address| address.is_ipv4());
+        is_v4.is_none_or(|is_v4| is_v4 == server.is_ipv4())
+    }
+
+    /// What `--local` calls it; an address was asked for as such.
+    pub(crate) fn name(&self) -> String {
+        match (&self.local, &self.interface, self.address) {
+            (Some(Local::Address(address)), ..) => address.to_string(),
+            (_, Some(interface), _) => interface.clone(),
+            (_, None, Some(address)) => address.to_string(),
+            (_, None, None) => "any".to_owned(),
+        }
+    }
+
     fn row(self, round: Option<u64>, tried: Option<Result<Reached, Failure>>) -> Row {
         Row {
             round,

@@ -102,7 +102,7 @@ impl Test {
     }
 }
 
-fn parse_server(text: &str) -> Result<Uri, String> {
+pub(crate) fn parse_server(text: &str) -> Result<Uri, String> {
     let expected = "expected HOST[:PORT] or https://HOST[:PORT]";
     let url = match text.contains("://") {
         true => text.to_owned(),
@@ -126,7 +126,7 @@ fn parse_server(text: &str) -> Result<Uri, String> {
     }
 }
 
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     duration(text, 0.1..=86_400.0)
 }
 

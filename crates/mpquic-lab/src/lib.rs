@@ -24,20 +24,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use mpquic_sim::experiment::{Experiment, Results, State, Traces, run_all};
+use mpquic_sim::experiment::{Experiment, Results, Traces, run_all};
 use mpquic_sim::scenario::{Contender, Draw, Scenario, with_controllers};
 
+pub use advise::Advise;
 pub use failure::Failure;
 pub use mpquic_sim::Policies;
+use progress::progress_bar;
+pub use recording::{PathRecording, recorded};
+use results::all_went_well;
 use terminal::print;
 
+mod advise;
 mod claims;
 mod compare;
 mod failure;
 mod markdown;
 mod numbers;
 mod output;
+mod progress;
+mod recording;
 mod report;
 mod results;
 mod select;
@@ -304,31 +310,4 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         output::write(output, &results)?;
     }
     all_went_well(&results)
-}
-
-/// Fails if any run failed, with the reason of the first.
-fn all_went_well(results: &Results) -> Result<(), Failure> {
-    let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
-    let mut reasons = runs().filter_map(|run| match &run.state {
-        State::Failed(reason) => Some(reason),
-        State::Finished | State::Unfinished => None,
-    });
-    let Some(first) = reasons.next() else {
-        return Ok(());
-    };
-    let failed = 1 + reasons.count();
-    let problem = format!("{failed} of {} runs failed: {first}", runs().count());
-    Err(Failure::other(problem))
-}
-
-fn progress_bar(runs: u64, quiet: bool) -> ProgressBar {
-    let target = if quiet {
-        ProgressDrawTarget::hidden()
-    } else {
-        ProgressDrawTarget::stderr()
-    };
-    let template = "{bar:30} {pos}/{len} runs  {elapsed} of about {duration}  {msg}";
-    let style = ProgressStyle::with_template(template);
-    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(Some(runs), target).with_style(style)
 }

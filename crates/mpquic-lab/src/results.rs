@@ -4,12 +4,27 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use mpquic_sim::experiment::{Results, Run, ScenarioResults, Trace};
+use mpquic_sim::experiment::{Results, Run, ScenarioResults, State, Trace};
 
 use crate::Failure;
 
 /// The name of the file that holds all results.
 pub(crate) const FILE: &str = "results.json";
+
+/// Fails if any run failed, with the reason of the first.
+pub(crate) fn all_went_well(results: &Results) -> Result<(), Failure> {
+    let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
+    let mut reasons = runs().filter_map(|run| match &run.state {
+        State::Failed(reason) => Some(reason),
+        State::Finished | State::Unfinished => None,
+    });
+    let Some(first) = reasons.next() else {
+        return Ok(());
+    };
+    let failed = 1 + reasons.count();
+    let problem = format!("{failed} of {} runs failed: {first}", runs().count());
+    Err(Failure::other(problem))
+}
 
 /// Results as one JSON object.
 pub(crate) fn json(results: &Results) -> Result<String, Failure> {

@@ -17,6 +17,7 @@ mod proxy;
 mod proxy_tun;
 mod put;
 mod rate;
+mod record;
 mod resume;
 mod tree;
 

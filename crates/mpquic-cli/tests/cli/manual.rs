@@ -19,6 +19,8 @@ fn every_command_has_a_man_page() {
         ("mpquic-serve.1", "\\-\\-allow\\-put"),
         ("mpquic-perf.1", "\\-\\-datagram\\-rate"),
         ("mpquic-paths.1", "\\-\\-watch"),
+        ("mpquic-record.1", "\\-\\-time"),
+        ("mpquic-advise.1", "\\-\\-controllers"),
         ("mpquic-lab-run.1", "\\-\\-schedulers"),
     ] {
         assert!(pages.iter().any(|page| page == name), "{pages:?}");

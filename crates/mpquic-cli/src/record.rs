@@ -1,0 +1,178 @@
+//! `mpquic record`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use http::Uri;
+use mpquic_lab::PathRecording;
+use mpquic_tokio::interface_addresses;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::clock;
+use crate::failure::{Cause, Failure};
+use crate::options::Alpn;
+use crate::paths::{Start, starts};
+use crate::perf_args::{parse_seconds, parse_server};
+use crate::perf_stream::{Client, HEADER};
+use crate::reach::{Reach, Stall};
+use crate::record_log;
+use crate::record_tap::Tap;
+use crate::screen;
+use crate::session::{Purpose, Sessions, is_ours, leave};
+
+/// How long round trips are measured without load, at most.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long after an answer the next round trip begins, without load and with it.
+const IDLE_PAUSE: Duration = Duration::from_millis(10);
+const LOADED_PAUSE: Duration = Duration::from_millis(20);
+
+/// Measure what the paths to a server are like, for `mpquic advise`
+///
+/// The server is `mpquic serve --perf`. From each usable address, or from those of --local, a connection
+/// of its own is made, one after the other: round trips without load, then a download that takes all it
+/// can get. What that shows of rate, delay, loss and queue becomes a scenario, for `mpquic advise` and
+/// `mpquic lab run`. A path with a long round trip needs more time to come up to speed: see --time.
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    /// The server, as HOST[:PORT] or https://HOST[:PORT]; the port is 4433 unless named
+    #[arg(value_name = "SERVER", value_parser = parse_server, required_unless_present = "log")]
+    server: Option<Uri>,
+    /// Measure nothing: take what this qlog file of a client shows of a download that kept all paths
+    /// busy (`mpquic get --qlog-dir DIR`)
+    #[arg(long, value_name = "QLOG", conflicts_with = "server")]
+    log: Option<PathBuf>,
+    /// How long each path is loaded
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = parse_seconds)]
+    time: Duration,
+    /// How much the scenario transfers, MB
+    #[arg(long, value_name = "MB", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    size: u32,
+    /// Write the scenario to this file [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Do not tell what is going on
+    #[arg(short, long)]
+    quiet: bool,
+    #[command(flatten)]
+    stall: Stall,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+/// Measures one path after the other, and writes what was found.
+pub(crate) async fn run(args: Record) -> Result<(), Failure> {
+    let recordings = match (&args.server, &args.log) {
+        (_, Some(log)) => record_log::read(log)?,
+        (Some(server), None) => measure(&args, server).await?,
+        (None, None) => Vec::new(),
+    };
+    let scenario = mpquic_lab::recorded(&recordings, args.size)?;
+    match &args.output {
+        None => screen::print(scenario.trim_end()),
+        Some(file) => std::fs::write(file, scenario).map_err(|error| {
+            Cause::File.failed(format_args!("cannot write {}: {error}", file.display()))
+        })?,
+    }
+    Ok(())
+}
+
+async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Failure> {
+    let listed = interface_addresses()
+        .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))?;
+    let tap = Tap::default();
+    let purpose = Purpose {
+        urls: std::slice::from_ref(server),
+        alpn: &[Alpn::Perf],
+        early_data: false,
+        quiet: true,
+        datagrams: false,
+        rate: None,
+        backup: &[],
+        weights: &[],
+        costs: &[],
+    };
+    let sessions = Sessions::with(&args.reach, purpose, |transport| {
+        transport.qlog = Some(tap.before(transport.qlog.take()));
+    })?;
+    let addresses = sessions.addresses(server).await;
+    let addresses = addresses.map_err(|failure| failure.about(server))?;
+    let here = addresses.iter().any(|address| is_ours(address.ip()));
+    let starts = starts(&args.reach, listed, here).into_iter();
+    let starts: Vec<_> = starts.filter(|start| start.left_out.is_none()).collect();
+    let mut recordings = Vec::new();
+    let mut failure = None;
+    for start in &starts {
+        let name = start.name();
+        if !args.quiet {
+            let seconds = (IDLE.min(args.time) + args.time).as_secs_f64();
+            screen::say(format_args!("measuring {name} for {seconds:.1} s"));
+        }
+        let Some(address) = addresses.iter().find(|address| start.reaches(**address)) else {
+            continue;
+        };
+        let session = (&sessions, server, start, *address);
+        match measure_path(args, session, &tap, &name).await {
+            Ok(recording) => recordings.push(recording),
+            // Not every address leads there.
+            Err(error) => {
+                screen::say(format_args!("{name} is left out: {}", error.message()));
+                failure = Some(error);
+            }
+        }
+    }
+    match (recordings.is_empty(), failure) {
+        (false, _) => Ok(recordings),
+        (true, Some(failure)) => Err(failure.about(server)),
+        (true, None) => Err(Cause::Connect
+            .failed("no address of this machine leads there; see --local and `mpquic paths`")
+            .about(server)),
+    }
+}
+
+/// Measures the path from one address.
+async fn measure_path(
+    args: &Record,
+    (sessions, server, start, address): (&Sessions<'_>, &Uri, &Start, SocketAddr),
+    tap: &Tap,
+    name: &str,
+) -> Result<PathRecording, Failure> {
+    let from = start.local.as_ref();
+    let (endpoint, connection) = sessions.connect_from(server, from, address).await?;
+    let client = Client {
+        connection: connection.clone(),
+        stall: args.stall.limit(),
+    };
+    let mut idle = Vec::new();
+    let until = Instant::now() + IDLE.min(args.time);
+    while Instant::now() < until {
+        idle.push(client.ask(HEADER as u64, 1).await?);
+        sleep(IDLE_PAUSE).await;
+    }
+    let mut recording = PathRecording::new(name, address.is_ipv4());
+    for rtt in idle {
+        recording.on_idle_rtt(rtt.as_secs_f64() * 1e3);
+    }
+    tap.begin(clock::now(), recording);
+    let began = Instant::now();
+    let until = began + args.time;
+    let round_trips = async {
+        let mut round_trips = Vec::new();
+        while Instant::now() < until {
+            let rtt = client.ask(HEADER as u64, 1).await?;
+            round_trips.push((began.elapsed(), rtt));
+            sleep_until(until.min(Instant::now() + LOADED_PAUSE)).await;
+        }
+        Ok(round_trips)
+    };
+    let loaded = tokio::try_join!(client.download(until, |_| {}), round_trips);
+    let recording = tap.end();
+    leave(&endpoint, &connection, 0u32.into()).await;
+    let ((), round_trips) = loaded?;
+    let mut recording = recording.ok_or_else(|| Failure::other("nothing was recorded"))?;
+    for (at, rtt) in round_trips {
+        recording.on_loaded_rtt(at.as_secs_f64(), rtt.as_secs_f64() * 1e3);
+    }
+    Ok(recording)
+}

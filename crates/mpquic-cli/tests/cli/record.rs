@@ -1,0 +1,193 @@
+//! `mpquic record`, `mpquic advise`, and the policies that these lead to.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::{Server, assert_exit, data, directories, run, stderr, stdout};
+
+/// The value of a key of each path of a scenario.
+fn of_paths(scenario: &str, key: &str) -> Vec<String> {
+    let start = format!("{key} = ");
+    let values = scenario
+        .lines()
+        .filter_map(|line| line.strip_prefix(&start));
+    values
+        .map(|value| value.trim_matches('"').to_owned())
+        .collect()
+}
+
+#[test]
+fn what_was_measured_can_be_run() {
+    let server = Server::perf(&["--client-rate", "20M"]);
+    let target = tempfile::tempdir().unwrap();
+    let file = target.path().join("here.toml");
+    let file = file.to_str().unwrap();
+    let address = server.address.to_string();
+    let two = [
+        "--local",
+        "127.0.0.1",
+        "--local",
+        "127.0.0.2",
+        "--pin",
+        &server.pin,
+    ];
+    let recorded = [
+        "record", &address, "--time", "0.8", "--size", "1", "-o", file,
+    ];
+    let output = run(&[&recorded[..], &two].concat());
+    assert_exit(&output, 0);
+    assert!(
+        stderr(&output).contains("measuring 127.0.0.2"),
+        "{output:?}"
+    );
+    let scenario = fs::read_to_string(file).unwrap();
+    assert_eq!(of_paths(&scenario, "name"), ["127-0-0-1", "127-0-0-2"]);
+    for rate in of_paths(&scenario, "rate_mbit") {
+        let rate: f64 = rate.parse().unwrap();
+        // Headers count as well.
+        assert!((5.0..25.0).contains(&rate), "{scenario}");
+    }
+    let output = run(&["lab", "run", file, "--runs", "1", "-q"]);
+    assert_exit(&output, 0);
+    assert!(
+        stdout(&output).contains("1 MB over 127-0-0-1 and"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_log_shows_the_paths_of_a_download() {
+    let (served, target) = directories(&data(1_500_000));
+    let server = Server::start(served.path(), &[]);
+    let logs = target.path().join("logs");
+    let file = target.path().join("file");
+    let [logs, file] = [&logs, &file].map(|path| path.to_str().unwrap());
+    let more = ["--rate", "16M", "--qlog-dir", logs, "-o", file];
+    assert_exit(&server.get("/file", &more), 0);
+    let entry = fs::read_dir(logs).unwrap().next().unwrap().unwrap().path();
+    let output = run(&["record", "--log", entry.to_str().unwrap()]);
+    assert_exit(&output, 0);
+    let scenario = stdout(&output);
+    let rates = of_paths(&scenario, "rate_mbit");
+    let sum: f64 = rates.iter().map(|rate| rate.parse::<f64>().unwrap()).sum();
+    assert!(
+        !rates.is_empty() && (8.0..32.0).contains(&sum),
+        "{scenario}"
+    );
+
+    for (content, expected) in [
+        ("hello", "no qlog file (JSON-SEQ): line 1"),
+        ("", "not the log of a client"),
+        (
+            "{\"trace\":{\"vantage_point\":{\"type\":\"server\"}}}",
+            "not the log of a client",
+        ),
+        (
+            "{\"trace\":{\"vantage_point\":{\"type\":\"client\"}}}",
+            "it shows no download",
+        ),
+    ] {
+        fs::write(file, content).unwrap();
+        let output = run(&["record", "--log", file]);
+        assert_exit(&output, 3);
+        assert!(stderr(&output).contains(expected), "{output:?}");
+    }
+    let output = run(&["record"]);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("<SERVER>"), "{output:?}");
+}
+
+/// Two links, of which the second is hardly worth having, or is the only good one.
+fn scenario(directory: &Path, rates: [f64; 2]) -> String {
+    let [first, second] = rates;
+    let file = directory.join("two.toml");
+    let text = format!(
+        "schedulers = [\"lrf\"]\nruns = 3\nworkload = {{ kind = \"file\", size_kb = 500 }}\n\
+         [[path]]\nname = \"wifi\"\nrate_mbit = {first}\nrtt_ms = 20\n\
+         [[path]]\nname = \"lte\"\nrate_mbit = {second}\nrtt_ms = 30\n"
+    );
+    fs::write(&file, text).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn advice_is_given_in_words_and_as_a_policy() {
+    let (served, target) = directories(b"x");
+    let policy = target.path().join("policy.toml");
+    let policy = policy.to_str().unwrap();
+    let few = ["--schedulers", "lrf", "--controllers", "cubic", "-q"];
+    let file = scenario(target.path(), [20.0, 20.0]);
+    let output = run(&[&["advise", &file, "-o", policy], &few[..]].concat());
+    assert_exit(&output, 0);
+    let words = stdout(&output);
+    for expected in [
+        "Use the scheduler ",
+        "times as good as the best over a single path",
+        "% of all",
+    ] {
+        assert!(words.contains(expected), "{words}");
+    }
+    // The default was tried, too: two schedulers over both paths, one over each, two controllers.
+    assert_eq!(
+        words
+            .lines()
+            .filter(|line| line.starts_with("  auto, "))
+            .count(),
+        6,
+        "{words}"
+    );
+    assert_eq!(
+        words
+            .lines()
+            .filter(|line| line.starts_with("  lrf, "))
+            .count(),
+        2,
+        "{words}"
+    );
+
+    // Who sends uses it, or says what is wrong with it.
+    let server = Server::start(served.path(), &["--policy", policy]);
+    let fetched = target.path().join("fetched");
+    let fetched = fetched.to_str().unwrap();
+    assert_exit(
+        &server.get("/file", &["--policy", policy, "-o", fetched]),
+        0,
+    );
+    let output = server.get("/file", &["--policy", policy, "--cc", "olia"]);
+    assert_exit(&output, 2);
+    assert!(
+        stderr(&output).contains("cannot be used with"),
+        "{output:?}"
+    );
+    for (content, expected) in [
+        ("scheduler = \"lrf\"", "expected `scheduler` and `cc`"),
+        ("scheduler = \"lrv\"\ncc = \"olia\"", "lrv"),
+        ("scheduler = \"lrf\"\ncc = \"cubik\"", "cubik"),
+    ] {
+        fs::write(policy, content).unwrap();
+        let output = server.get("/file", &["--policy", policy]);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(expected), "{output:?}");
+    }
+}
+
+#[test]
+fn one_good_path_is_enough() {
+    let target = tempfile::tempdir().unwrap();
+    let few = ["--schedulers", "auto", "--controllers", "coupled-bbr", "-q"];
+    let file = scenario(target.path(), [50.0, 0.05]);
+    let output = run(&[&["advise", &file, "--json"], &few[..]].concat());
+    assert_exit(&output, 0);
+    let advice: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(advice["one_path"], "wifi", "{advice}");
+    assert_eq!(advice["tried"].as_array().unwrap().len(), 3);
+
+    let file = target.path().join("two.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("rtt_ms = 30", "rtt_ms = [30, 40]")).unwrap();
+    let output = run(&[&["advise", file.to_str().unwrap()], &few[..]].concat());
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("lists of values"), "{output:?}");
+}

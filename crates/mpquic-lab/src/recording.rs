@@ -1,0 +1,469 @@
+//! From what was seen of real paths to a scenario.
+
+use std::fmt::Write as _;
+
+use mpquic_sim::experiment::{Statistics, quantile};
+
+use crate::Failure;
+
+/// Arrivals are counted in intervals of so many seconds,
+const INTERVAL: f64 = 0.02;
+/// and rates are those of so many intervals.
+const WINDOW: usize = 10;
+/// Fewer windows than this say nothing.
+const LEAST_WINDOWS: usize = 2;
+/// A path is up to speed from the first window on that reaches this part of what it reaches later.
+const UP_TO_SPEED: f64 = 0.9;
+/// A path has one rate if the middle four fifths of what its windows show lie within this share of it;
+/// others have a trace.
+const STEADY: f64 = 0.25;
+/// Round trips that are longer than the shortest by less than this (ms), or by a smaller share, say
+/// nothing of a queue.
+const NO_QUEUE: (f64, f64) = (1.0, 0.05);
+/// A queue of less than this (ms) is not told from chance.
+const LEAST_QUEUE: f64 = 5.0;
+/// What a queue of a scenario holds at least unless it is told otherwise, ms.
+const DEFAULT_QUEUE: f64 = 50.0;
+/// A path jitters if its round trips without load differ by more than this (ms), and by more than this
+/// share.
+const JITTER: (f64, f64) = (1.0, 0.05);
+/// The width of the middle half of the sum of two uniform jitters, in units of one of them.
+const MIDDLE_HALF: f64 = 1.172;
+/// UDP payload of datagrams in scenarios.
+const MTU: std::ops::RangeInclusive<u64> = 1200..=1452;
+
+/// What was seen of a path, first without load and then while a download over it took all it could
+/// get.
+///
+/// ```
+/// use mpquic_lab::PathRecording;
+///
+/// let mut path = PathRecording::new("wlan0", true);
+/// path.on_idle_rtt(20.0);
+/// for number in 0..5000 {
+///     // With headers, 1250 bytes each millisecond: 10 Mbit/s.
+///     path.on_packet(number as f64 / 1e3, number, 1222);
+/// }
+/// let scenario = mpquic_lab::recorded(&[path], 20)?;
+/// assert!(scenario.contains("rate_mbit = 10.0"));
+/// # Ok::<(), mpquic_lab::Failure>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct PathRecording {
+    name: String,
+    /// Bytes of IP and UDP headers.
+    headers: u64,
+    /// The most bytes of UDP payload that arrived in one packet.
+    mtu: u64,
+    idle_rtts: Vec<f64>,
+    /// With the time at which they ended, seconds.
+    loaded_rtts: Vec<(f64, f64)>,
+    /// In intervals.
+    arrivals: Vec<Arrivals>,
+    largest: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Arrivals {
+    bytes: u64,
+    packets: u64,
+    /// Packets that did not arrive before a later one; less those that arrived after all.
+    missing: i64,
+}
+
+/// A link, as far as a recording shows it.
+#[derive(Debug, Clone, PartialEq)]
+struct Estimate {
+    /// Of IP packets.
+    rate_mbit: f64,
+    /// The rates of windows, if they differ.
+    trace: Option<Vec<f64>>,
+    rtt_ms: f64,
+    jitter_ms: Option<f64>,
+    loss_pct: f64,
+    queue_ms: Option<f64>,
+    /// False if nothing shows that more would not have arrived.
+    is_filled: bool,
+}
+
+/// A part of the load.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    mbit: f64,
+    packets: u64,
+    missing: i64,
+    /// The longest wait in the queue, ms; `None` if no round trip ended in it.
+    wait: Option<f64>,
+}
+
+impl PathRecording {
+    /// Nothing has been seen yet of a path of this name.
+    pub fn new(name: &str, is_ipv4: bool) -> Self {
+        Self {
+            name: name.to_owned(),
+            headers: if is_ipv4 { 28 } else { 48 },
+            mtu: 0,
+            idle_rtts: Vec::new(),
+            loaded_rtts: Vec::new(),
+            arrivals: Vec::new(),
+            largest: None,
+        }
+    }
+
+    /// Adds a round trip without load, in milliseconds.
+    pub fn on_idle_rtt(&mut self, milliseconds: f64) {
+        self.idle_rtts.push(milliseconds);
+    }
+
+    /// Adds a round trip, in milliseconds, that ended so many seconds after the load began.
+    pub fn on_loaded_rtt(&mut self, seconds: f64, milliseconds: f64) {
+        self.loaded_rtts.push((seconds, milliseconds));
+    }
+
+    /// A packet with this number and so many bytes of UDP payload arrived so many seconds after the load
+    /// began. Numbers that are left out are of packets that were lost.
+    pub fn on_packet(&mut self, seconds: f64, number: u64, payload: u64) {
+        let index = (seconds.max(0.0) / INTERVAL) as usize;
+        // A day; only a damaged log has more.
+        if index > 86_400 * 50 {
+            return;
+        }
+        if index >= self.arrivals.len() {
+            self.arrivals.resize(index + 1, Arrivals::default());
+        }
+        let arrivals = &mut self.arrivals[index];
+        self.mtu = self.mtu.max(payload);
+        arrivals.bytes += payload + self.headers;
+        arrivals.packets += 1;
+        match self.largest {
+            Some(largest) if number < largest => arrivals.missing -= 1,
+            Some(largest) => {
+                arrivals.missing += (number - largest).saturating_sub(1).min(1 << 20) as i64;
+            }
+            None => {}
+        }
+        self.largest = Some(self.largest.unwrap_or(0).max(number));
+    }
+
+    fn shortest_rtt(&self) -> Option<f64> {
+        let loaded = self.loaded_rtts.iter().map(|(_, rtt)| *rtt);
+        let all = self.idle_rtts.iter().copied().chain(loaded);
+        all.min_by(f64::total_cmp)
+    }
+
+    fn windows(&self, shortest: f64) -> Vec<Window> {
+        let seconds = INTERVAL * WINDOW as f64;
+        // What is over before its time says nothing of the rate.
+        let whole = self.arrivals.chunks_exact(WINDOW).enumerate();
+        let window = |(index, intervals): (usize, &[Arrivals])| {
+            let times = index as f64 * seconds..(index + 1) as f64 * seconds;
+            let ended = self.loaded_rtts.iter();
+            let waits = ended.filter(|(at, _)| times.contains(at));
+            let waits = waits.map(|(_, rtt)| rtt - shortest);
+            let bytes: u64 = intervals.iter().map(|interval| interval.bytes).sum();
+            Window {
+                mbit: bytes as f64 * 8e-6 / seconds,
+                packets: intervals.iter().map(|interval| interval.packets).sum(),
+                missing: intervals.iter().map(|interval| interval.missing).sum(),
+                wait: waits.max_by(f64::total_cmp),
+            }
+        };
+        whole.map(window).collect()
+    }
+
+    /// What the link is like; `None` if too little was seen.
+    fn estimate(&self) -> Option<Estimate> {
+        let shortest = self.shortest_rtt()?;
+        let mut windows = self.windows(shortest);
+        let mut rates: Vec<_> = windows.iter().map(|window| window.mbit).collect();
+        rates.sort_by(f64::total_cmp);
+        let fast = UP_TO_SPEED * quantile(&rates, 0.75);
+        let start = windows.iter().position(|window| window.mbit >= fast)?;
+        // The queue that built up meanwhile belongs to the start.
+        let start_waits: Vec<_> = windows.drain(..start).map(|window| window.wait).collect();
+        if fast <= 0.0 || windows.len() < LEAST_WINDOWS {
+            return None;
+        }
+        let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
+        let is_busy = |window: &Window| window.wait.is_some_and(|wait| wait > least);
+        let busy = windows.iter().filter(|window| is_busy(window)).count();
+        let is_filled = 4 * busy >= windows.len();
+        let counted = |window: &&Window| !is_filled || is_busy(window);
+        let mut rates: Vec<_> = windows.iter().filter(counted).map(|w| w.mbit).collect();
+        rates.sort_by(f64::total_cmp);
+        let spread = Statistics::of(rates.iter().copied());
+        let is_steady = spread.ninetieth - spread.tenth <= STEADY * spread.mean;
+        let waits = windows.iter().map(|window| window.wait).chain(start_waits);
+        let longest = waits.flatten().max_by(f64::total_cmp).unwrap_or(0.0);
+        let (loss, overflowed) = losses(&windows, longest);
+        let (rtt_ms, jitter_ms) = self.delay(shortest);
+        Some(Estimate {
+            rate_mbit: match is_steady {
+                true => quantile(&rates, 0.5),
+                false => spread.mean,
+            },
+            trace: (!is_steady).then(|| trace(&windows, is_filled.then_some(least))),
+            rtt_ms,
+            jitter_ms,
+            loss_pct: 100.0 * loss,
+            queue_ms: (overflowed || longest > DEFAULT_QUEUE.max(rtt_ms)).then_some(longest),
+            is_filled,
+        })
+    }
+
+    /// The round trip, and how much one way differs, if it does.
+    fn delay(&self, shortest: f64) -> (f64, Option<f64>) {
+        let mut rtts = self.idle_rtts.clone();
+        rtts.sort_by(f64::total_cmp);
+        if rtts.len() < 8 {
+            return (shortest, None);
+        }
+        let width = quantile(&rtts, 0.75) - quantile(&rtts, 0.25);
+        let median = quantile(&rtts, 0.5);
+        match width > JITTER.0.max(JITTER.1 * median) {
+            true => (median, Some((width / MIDDLE_HALF).min(median / 2.0))),
+            false => (shortest, None),
+        }
+    }
+}
+
+/// The share of packets that were lost while the queue was not full, and whether it overflowed.
+fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
+    let has_queue = longest >= LEAST_QUEUE;
+    let is_full = |window: &Window| window.wait.is_some_and(|wait| wait > longest / 2.0);
+    let (mut full, mut others) = (Vec::new(), Vec::new());
+    for (index, window) in windows.iter().enumerate() {
+        // What a queue dropped shows when what was behind it has arrived.
+        let near = &windows[index.saturating_sub(1)..=index];
+        match has_queue && near.iter().any(is_full) {
+            true => full.push(window),
+            false => others.push(window),
+        }
+    }
+    let missing = |windows: &[&Window]| windows.iter().map(|window| window.missing).sum::<i64>();
+    let packets = |windows: &[&Window]| windows.iter().map(|window| window.packets).sum::<u64>();
+    let share = |windows: &[&Window]| {
+        let missing = missing(windows).max(0) as f64;
+        missing / (missing + packets(windows) as f64).max(1.0)
+    };
+    // A queue that is full all the time leaves nothing to compare with.
+    let loss = share(&others);
+    (loss, !full.is_empty() && share(&full) > 2.0 * loss + 1e-4)
+}
+
+/// The rates of windows. One in which the queue was empty has that of the window before, if that was more.
+fn trace(windows: &[Window], least_wait: Option<f64>) -> Vec<f64> {
+    let mut rate: f64 = 0.0;
+    let rates = windows.iter().map(|window| {
+        let is_busy = least_wait.is_none_or(|least| window.wait.is_some_and(|wait| wait > least));
+        rate = match is_busy {
+            true => window.mbit,
+            false => window.mbit.max(rate),
+        };
+        // A link of a scenario never stands still.
+        rate.max(0.01)
+    });
+    rates.collect()
+}
+
+/// The scenario of a file of so many MB over these paths: they, as they were seen, with the default
+/// policies.
+///
+/// # Errors
+///
+/// [`Failure::Failed`] if too little was seen of a path.
+pub fn recorded(paths: &[PathRecording], size_mb: u32) -> Result<String, Failure> {
+    let names: Vec<_> = (0..paths.len()).map(|index| name(paths, index)).collect();
+    let mtu = paths.iter().map(|path| path.mtu).min().unwrap_or(0);
+    let mtu = mtu.clamp(*MTU.start(), *MTU.end());
+    let mut text = format!(
+        "# Links as they were measured from the server to the client; the way back is taken to be like\n\
+         # it. `mpquic advise` and `mpquic lab run` read this file.\n\
+         title = \"{size_mb} MB over {}\"\nschedulers = [\"auto\"]\nruns = 6\nlimit_s = 3600\n\n\
+         [workload]\nkind = \"file\"\nsize_mb = {size_mb}\n\n[transport]\nmtu = {mtu}\n",
+        names.join(" and ")
+    );
+    for (path, name) in paths.iter().zip(&names) {
+        let estimate = path.estimate().ok_or_else(|| {
+            let message = format!(
+                "too little arrived over {} to say what it is like",
+                path.name
+            );
+            Failure::other(message)
+        })?;
+        text += &estimate.link(name);
+    }
+    Ok(text)
+}
+
+/// A name that scenarios take and that no path before has.
+fn name(paths: &[PathRecording], index: usize) -> String {
+    let plain = |path: &PathRecording| -> String {
+        let characters = path.name.chars();
+        let is_plain = |c: &char| c.is_ascii_alphanumeric() || "-_".contains(*c);
+        let plain = characters.map(|c| if is_plain(&c) { c } else { '-' });
+        plain.collect()
+    };
+    let own = plain(&paths[index]);
+    match paths[..index].iter().any(|other| plain(other) == own) || own.is_empty() {
+        true => format!("{own}_{}", index + 1),
+        false => own,
+    }
+}
+
+impl Estimate {
+    /// A `[[path]]`.
+    fn link(&self, name: &str) -> String {
+        let mut text = String::from("\n[[path]]\n");
+        if !self.is_filled {
+            text += "# Its queue stayed empty: it may be able to carry more.\n";
+        }
+        let _ = writeln!(text, "name = \"{name}\"");
+        let _ = writeln!(text, "rate_mbit = {:.3}", self.rate_mbit);
+        if let Some(trace) = &self.trace {
+            let rates: Vec<_> = trace.iter().map(|rate| format!("{rate:.3}")).collect();
+            let every = 1e3 * INTERVAL * WINDOW as f64;
+            let _ = writeln!(
+                text,
+                "trace = {{ every_ms = {every:.0}, rate_mbit = [{}] }}",
+                rates.join(", ")
+            );
+        }
+        let _ = writeln!(text, "rtt_ms = {:.2}", self.rtt_ms);
+        if let Some(jitter) = self.jitter_ms {
+            let _ = writeln!(text, "jitter_ms = {jitter:.2}");
+        }
+        let _ = writeln!(text, "loss_pct = {:.3}", self.loss_pct);
+        if let Some(queue) = self.queue_ms {
+            let _ = writeln!(text, "queue_ms = {queue:.1}");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten seconds at a rate, after a second at a tenth of it, through a queue that is half full but
+    /// for every fifth second.
+    fn recording(mbit: impl Fn(f64) -> f64, queue_ms: f64, every_nth_lost: u64) -> PathRecording {
+        let mut path = PathRecording::new("a b", true);
+        for _ in 0..20 {
+            path.on_idle_rtt(20.0);
+        }
+        let (mut time, mut number) = (0.0, 0);
+        while time < 11.0 {
+            let rate = mbit(time) * if time < 1.0 { 0.1 } else { 1.0 };
+            time += 1250.0 * 8e-6 / rate;
+            number += 1;
+            if number % every_nth_lost != 0 {
+                path.on_packet(time, number, 1222);
+            }
+        }
+        for tick in 0..1100 {
+            let time = f64::from(tick) / 100.0;
+            let wait = match () {
+                () if time < 1.0 => 0.0,
+                () if (time as u32).is_multiple_of(5) => queue_ms,
+                () => 0.4 * queue_ms,
+            };
+            path.on_loaded_rtt(time, 20.0 + wait);
+        }
+        path
+    }
+
+    #[test]
+    fn a_steady_link_is_found_again() {
+        let path = recording(|_| 10.0, 100.0, 200);
+        let estimate = path.estimate().unwrap();
+        // Of what was sent, one in 200 was lost, after it had used its share of the rate.
+        assert!(
+            (estimate.rate_mbit / 9.95 - 1.0).abs() < 0.01,
+            "{estimate:?}"
+        );
+        assert!((estimate.loss_pct - 0.5).abs() < 0.1, "{estimate:?}");
+        assert_eq!((estimate.rtt_ms, estimate.jitter_ms), (20.0, None));
+        // Longer than what is the default.
+        assert_eq!(estimate.queue_ms, Some(100.0));
+        assert!(estimate.is_filled && estimate.trace.is_none());
+        assert_eq!(
+            recording(|_| 10.0, 40.0, 200).estimate().unwrap().queue_ms,
+            None
+        );
+    }
+
+    #[test]
+    fn what_varies_becomes_a_trace() {
+        let rate = |time: f64| {
+            if (time as u32).is_multiple_of(2) {
+                20.0
+            } else {
+                5.0
+            }
+        };
+        let estimate = recording(rate, 30.0, u64::MAX).estimate().unwrap();
+        let trace = estimate.trace.unwrap();
+        assert_eq!(trace.len(), 45, "{trace:?}");
+        let fast = trace.iter().filter(|rate| **rate > 18.0).count();
+        let slow = trace.iter().filter(|rate| **rate < 6.0).count();
+        assert!(fast >= 24 && slow >= 19, "{trace:?}");
+        assert_eq!(estimate.loss_pct, 0.0);
+    }
+
+    #[test]
+    fn losses_with_a_full_queue_are_of_the_queue() {
+        let mut path = recording(|_| 10.0, 40.0, u64::MAX);
+        // From 5 s to 6 s, the queue is full.
+        for _ in 0..50 {
+            let largest = path.largest.unwrap();
+            path.on_packet(5.5, largest + 2, 1222);
+        }
+        let estimate = path.estimate().unwrap();
+        assert_eq!((estimate.loss_pct, estimate.queue_ms), (0.0, Some(40.0)));
+    }
+
+    #[test]
+    fn jitter_shows_without_load() {
+        let mut path = recording(|_| 10.0, 30.0, u64::MAX);
+        path.idle_rtts = (0..101).map(|n| 20.0 + f64::from(n) / 10.0).collect();
+        let estimate = path.estimate().unwrap();
+        assert_eq!(estimate.rtt_ms, 25.0);
+        assert!((estimate.jitter_ms.unwrap() - 5.0 / MIDDLE_HALF).abs() < 0.1);
+    }
+
+    #[test]
+    fn the_scenario_can_be_read() {
+        let steady = recording(|_| 10.0, 100.0, 200);
+        let rate = |time: f64| {
+            if (time as u32).is_multiple_of(2) {
+                20.0
+            } else {
+                5.0
+            }
+        };
+        let varying = recording(rate, 30.0, u64::MAX);
+        let text = recorded(&[steady, varying], 5).unwrap();
+        let scenario = mpquic_sim::scenario::Scenario::parse("x.toml", &text).unwrap();
+        let names: Vec<_> = scenario
+            .paths
+            .iter()
+            .map(|path| path.name.as_str())
+            .collect();
+        assert_eq!(names, ["a-b", "a-b_2"], "{text}");
+        assert_eq!(scenario.transport.mtu, 1222);
+        let [_, down] = scenario.paths[1].links.links(&[], 1);
+        assert_eq!(down.trace.unwrap().mbit.len(), 45);
+    }
+
+    #[test]
+    fn too_little_is_an_error() {
+        let mut path = PathRecording::new("a", false);
+        assert!(recorded(std::slice::from_ref(&path), 1).is_err());
+        path.on_idle_rtt(1.0);
+        path.on_packet(0.0, 1, 100);
+        path.on_packet(f64::INFINITY, 2, 100);
+        path.on_packet(f64::NAN, u64::MAX, 100);
+        assert!(recorded(&[path], 1).is_err());
+    }
+}
