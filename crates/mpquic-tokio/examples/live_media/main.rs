@@ -73,8 +73,7 @@ const fn way(name: &'static str, scheduler: &'static str, twice: Twice) -> Way {
         name,
         paths: 2,
         scheduler,
-        // The default takes longer to use one link more when the other fails: see the last way.
-        controller: "bbr",
+        controller: "coupled-bbr",
         twice,
     }
 }
@@ -97,8 +96,8 @@ const WAYS: [Way; 7] = [
     SELECTIVE,
     way("auto, all twice", "auto", Twice::Everything),
     Way {
-        name: "auto, keys twice, late ones again, coupled-bbr",
-        controller: "coupled-bbr",
+        name: "auto, keys twice, late ones again, bbr",
+        controller: "bbr",
         ..SELECTIVE
     },
 ];
