@@ -14,7 +14,6 @@ use crate::outbox::Train;
 use crate::packet::delivery::{Delivery, StreamDelivery};
 use crate::sched::{DataSelection, SchedulerEvent};
 use crate::stream::SentDatagram;
-use crate::stream::set::StreamSet;
 
 /// The most copies that wait for the window of one path.
 const MAX_COPIES: usize = 256;
@@ -75,24 +74,17 @@ impl Copies {
         self.repeats > 0
     }
 
-    /// A copy whose path has room. One whose original arrived is dropped.
-    pub(crate) fn next(&mut self, views: &Views, streams: &StreamSet) -> Option<Assignment> {
-        while let Some(index) = self
-            .waiting
-            .iter()
-            .position(|copy| views.can_send(copy.path))
-        {
-            let PendingCopy { path, data, tag } = self.waiting.remove(index)?;
-            let StreamBytes { id, offsets } = data;
-            if streams.is_unacked(id, offsets.clone()) {
-                return Some(Assignment {
-                    data: Some(DataSelection::Range { id, offsets }),
-                    tag,
-                    ..Assignment::next(path)
-                });
-            }
-        }
-        None
+    /// A copy whose path has room. What has arrived of it by then is not written.
+    pub(crate) fn next(&mut self, views: &Views) -> Option<Assignment> {
+        let mut waiting = self.waiting.iter();
+        let index = waiting.position(|copy| views.can_send(copy.path))?;
+        let PendingCopy { path, data, tag } = self.waiting.remove(index)?;
+        let StreamBytes { id, offsets } = data;
+        Some(Assignment {
+            data: Some(DataSelection::Range { id, offsets }),
+            tag,
+            ..Assignment::next(path)
+        })
     }
 
     pub(crate) fn on_event(&mut self, event: &SchedulerEvent) {

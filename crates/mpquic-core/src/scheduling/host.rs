@@ -170,7 +170,7 @@ impl SchedulerHost {
 
     /// What to try next.
     fn next(&mut self, now: Instant, demand: Demand, parts: &mut Parts<'_>) -> Option<Assignment> {
-        if let Some(copy) = self.copies.next(&self.views, parts.streams) {
+        if let Some(copy) = self.copies.next(&self.views) {
             return Some(copy);
         }
         if !std::mem::take(&mut self.was_bound)
