@@ -9,9 +9,13 @@ use compare_peer::tls;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contestant {
     Mpquic,
+    /// mpquic with mpquic-h3 and h3
+    MpquicH3,
     Quinn,
     /// quinn with cryptography of aws-lc-rs
     QuinnAwsLc,
+    /// The same with h3-quinn and h3
+    QuinnAwsLcH3,
     Noq,
     /// noq with cryptography of aws-lc-rs
     NoqAwsLc,
@@ -47,8 +51,8 @@ impl Contestant {
     /// The package with its program, and the program.
     pub(crate) fn package(self) -> &'static str {
         match self {
-            Self::Mpquic => "peer-mpquic",
-            Self::Quinn | Self::QuinnAwsLc => "peer-quinn",
+            Self::Mpquic | Self::MpquicH3 => "peer-mpquic",
+            Self::Quinn | Self::QuinnAwsLc | Self::QuinnAwsLcH3 => "peer-quinn",
             Self::Noq | Self::NoqAwsLc => "peer-noq",
             Self::S2nQuic => "peer-s2n-quic",
             Self::Quiche => "peer-quiche",
@@ -57,10 +61,19 @@ impl Contestant {
         }
     }
 
+    /// Whether its streams are requests of HTTP/3.
+    pub(crate) fn is_http3(self) -> bool {
+        matches!(self, Self::MpquicH3 | Self::QuinnAwsLcH3)
+    }
+
     /// Which of the things that its program can be.
     pub(crate) fn variant(self) -> Option<String> {
         match self {
-            Self::Mpquic | Self::QuinnAwsLc | Self::NoqAwsLc => Some(tls::AWS_LC.to_owned()),
+            Self::Mpquic
+            | Self::MpquicH3
+            | Self::QuinnAwsLc
+            | Self::QuinnAwsLcH3
+            | Self::NoqAwsLc => Some(tls::AWS_LC.to_owned()),
             _ => self.is_limit().then(|| self.to_string()),
         }
     }
@@ -69,8 +82,10 @@ impl Contestant {
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Mpquic => "mpquic",
+            Self::MpquicH3 => "mpquic, HTTP/3",
             Self::Quinn => "quinn 0.11, ring",
             Self::QuinnAwsLc => "quinn 0.11, aws-lc",
+            Self::QuinnAwsLcH3 => "quinn 0.11, aws-lc, HTTP/3",
             Self::Noq => "noq 1.4, ring",
             Self::NoqAwsLc => "noq 1.4, aws-lc",
             Self::S2nQuic => "s2n-quic 1.91",

@@ -128,6 +128,7 @@ pub(crate) fn measure(
 ) -> Result<Outcome> {
     let mut options = options.clone();
     options.variant = contestant.variant();
+    options.http3 = contestant.is_http3();
     let start = |side: Side<'_>, role: &[&str]| {
         let mut command = placement.command(&side);
         command.arg(program(contestant)?);

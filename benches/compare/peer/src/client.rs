@@ -85,7 +85,7 @@ async fn exchange<C: Connection>(connection: &C, wanted: u64, rest: u64) -> Resu
             send.write(piece).await?;
         }
     }
-    send.finish()?;
+    send.finish().await?;
     expect(receive, wanted).await
 }
 
@@ -136,7 +136,7 @@ async fn requests<C: Connection>(connection: &C, count: u64) -> Result<()> {
 async fn datagrams<C: Connection>(connection: &C, duration: Duration) -> Result<()> {
     let (mut send, receive) = connection.open().await?;
     send.write(request(DATAGRAMS, 0)).await?;
-    send.finish()?;
+    send.finish().await?;
     let first = connection.receive_datagram().await?.get_u64();
     let meter = Meter::start()?;
     let end = Instant::now() + duration;

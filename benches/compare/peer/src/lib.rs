@@ -10,8 +10,11 @@ use std::net::SocketAddr;
 
 use clap::{Parser, Subcommand};
 
+use http3::OverHttp3;
+
 mod client;
 pub mod event;
+mod http3;
 pub mod options;
 pub mod report;
 pub mod request;
@@ -20,6 +23,7 @@ mod socket;
 mod stack;
 pub mod tls;
 
+pub use http3::Http3;
 pub use options::{Options, Workload};
 pub use socket::socket;
 pub use stack::{Connection, ReceiveStream, SendStream, Stack};
@@ -73,12 +77,31 @@ pub fn ready(address: SocketAddr) {
 
 /// Runs a peer on tokio: one thread for tasks, sockets and timers.
 pub fn run<S: Stack>() -> Result<()> {
+    run_program::<S>(Program::parse(|workload, options| match options.http3 {
+        true => Some("no HTTP/3"),
+        false => S::lacks(workload),
+    }))
+}
+
+/// The same, with HTTP/3 on top if the options ask for it.
+pub fn run_with_http3<S: Stack<Connection: Http3>>() -> Result<()> {
+    let lacks = |workload, options: &Options| match options.http3 {
+        true => OverHttp3::<S>::lacks(workload),
+        false => S::lacks(workload),
+    };
+    let program = Program::parse(lacks);
+    match program.options.http3 {
+        true => run_program::<OverHttp3<S>>(program),
+        false => run_program::<S>(program),
+    }
+}
+
+fn run_program<S: Stack>(program: Program) -> Result<()> {
     let Program {
         workload,
         options,
         role,
-        ..
-    } = Program::parse(|workload, _| S::lacks(workload));
+    } = program;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

@@ -89,6 +89,9 @@ pub struct Options {
     /// Address of clients; further paths have those that follow
     #[arg(long, default_value_t = Ipv4Addr::LOCALHOST)]
     pub client_address: Ipv4Addr,
+    /// Over HTTP/3
+    #[arg(long, hide = true)]
+    pub http3: bool,
     /// Which of several things that a program can be
     #[arg(long, hide = true)]
     pub variant: Option<String>,
@@ -163,7 +166,8 @@ impl Options {
         let named = named.chain(variant.map(|variant| ("variant", variant)));
         let named = named.flat_map(|(name, value)| [format!("--{name}"), value]);
         let defaults = self.defaults.then(|| "--defaults".to_owned());
-        named.chain(defaults).collect()
+        let http3 = self.http3.then(|| "--http3".to_owned());
+        named.chain(defaults).chain(http3).collect()
     }
 }
 

@@ -47,7 +47,7 @@ async fn answer<C: Connection>(
             for piece in pieces(wanted) {
                 send.write(piece).await?;
             }
-            send.finish()
+            send.finish().await
         }
     }
 }

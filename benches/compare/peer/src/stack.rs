@@ -67,7 +67,7 @@ pub trait SendStream: Send + 'static {
     fn write(&mut self, piece: Bytes) -> impl Future<Output = Result<()>> + Send;
 
     /// Ends the stream.
-    fn finish(&mut self) -> Result<()>;
+    fn finish(&mut self) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// Receiving part of a stream.

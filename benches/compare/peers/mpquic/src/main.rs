@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
-use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
+use compare_peer::{Connection, Http3, ReceiveStream, SendStream, Stack};
 use compare_peer::{Options, Result, Workload, tls};
 use mpquic_tokio::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use mpquic_tokio::{
@@ -15,7 +15,7 @@ use mpquic_tokio::{
 };
 
 fn main() -> Result<()> {
-    compare_peer::run::<Mpquic>()
+    compare_peer::run_with_http3::<Mpquic>()
 }
 
 struct Mpquic(Endpoint);
@@ -129,6 +129,14 @@ impl Connection for Peer {
     }
 }
 
+impl Http3 for Peer {
+    type Quic = mpquic_h3::Connection;
+
+    fn quic(&self) -> mpquic_h3::Connection {
+        mpquic_h3::Connection::new(self.0.clone())
+    }
+}
+
 struct Sending(mpquic_tokio::SendStream);
 
 impl SendStream for Sending {
@@ -136,7 +144,7 @@ impl SendStream for Sending {
         Ok(self.0.write_chunk(piece).await?)
     }
 
-    fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<()> {
         Ok(self.0.finish()?)
     }
 }

@@ -193,7 +193,7 @@ impl SendStream for Sending {
         Ok(self.0.write_chunk(piece).await?)
     }
 
-    fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<()> {
         Ok(self.0.finish()?)
     }
 }

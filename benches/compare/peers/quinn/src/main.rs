@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use compare_peer::options::{IDLE_TIMEOUT, MAX_STREAMS};
-use compare_peer::{Connection, ReceiveStream, SendStream, Stack};
+use compare_peer::{Connection, Http3, ReceiveStream, SendStream, Stack};
 use compare_peer::{Options, Result, Workload, tls};
 use quinn::congestion::CubicConfig;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
@@ -15,7 +15,7 @@ use quinn::{ClientConfig, Endpoint, EndpointConfig, ServerConfig};
 use quinn::{MtuDiscoveryConfig, TokioRuntime, TransportConfig, VarInt};
 
 fn main() -> Result<()> {
-    compare_peer::run::<Quinn>()
+    compare_peer::run_with_http3::<Quinn>()
 }
 
 struct Quinn(Endpoint);
@@ -129,6 +129,14 @@ impl Connection for Peer {
     }
 }
 
+impl Http3 for Peer {
+    type Quic = h3_quinn::Connection;
+
+    fn quic(&self) -> h3_quinn::Connection {
+        h3_quinn::Connection::new(self.0.clone())
+    }
+}
+
 struct Sending(quinn::SendStream);
 
 impl SendStream for Sending {
@@ -136,7 +144,7 @@ impl SendStream for Sending {
         Ok(self.0.write_chunk(piece).await?)
     }
 
-    fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<()> {
         Ok(self.0.finish()?)
     }
 }

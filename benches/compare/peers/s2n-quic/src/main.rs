@@ -208,7 +208,7 @@ impl SendStream for Sending {
         Ok(self.0.send(piece).await?)
     }
 
-    fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<()> {
         Ok(self.0.finish()?)
     }
 }

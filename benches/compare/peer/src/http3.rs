@@ -1,0 +1,232 @@
+//! The same workloads over HTTP/3: each stream is a POST request, and what would be on the stream its
+//! body and that of the answer. The crate h3 does it, over whatever stack has its traits.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use h3::{client, quic, server};
+use http::{Request, Response};
+use tokio::sync::Mutex;
+
+use crate::{Connection, Options, ReceiveStream, Result, SendStream, Stack, Workload};
+
+/// A connection that h3 can drive.
+pub trait Http3: Connection {
+    /// With the traits of h3.
+    type Quic: quic::Connection<
+            Bytes,
+            OpenStreams: Clone + Send + Sync + 'static,
+            RecvStream: Send + 'static,
+        > + quic::OpenStreams<
+            Bytes,
+            SendStream: Send + 'static,
+            BidiStream: quic::BidiStream<
+                Bytes,
+                SendStream: Send + 'static,
+                RecvStream: quic::RecvStream<Buf: Send> + Send + 'static,
+            > + Send
+                            + 'static,
+        > + Send
+        + 'static;
+
+    /// The connection, for h3.
+    fn quic(&self) -> Self::Quic;
+}
+
+type Bidi<Q> = <Q as quic::OpenStreams<Bytes>>::BidiStream;
+type SendHalf<Q> = <Bidi<Q> as quic::BidiStream<Bytes>>::SendStream;
+type ReceiveHalf<Q> = <Bidi<Q> as quic::BidiStream<Bytes>>::RecvStream;
+type Opener<Q> = <Q as quic::Connection<Bytes>>::OpenStreams;
+
+/// A stack with HTTP/3 on top.
+pub(crate) struct OverHttp3<S>(S);
+
+impl<S: Stack<Connection: Http3>> Stack for OverHttp3<S> {
+    type Connection = Session<S::Connection>;
+    type Incoming = Pin<Box<dyn Future<Output = Result<Self::Connection>> + Send>>;
+
+    fn lacks(workload: Workload) -> Option<&'static str> {
+        match workload {
+            Workload::Datagrams => Some("not over HTTP/3"),
+            _ => S::lacks(workload),
+        }
+    }
+
+    fn server(workload: Workload, options: &Options) -> Result<Self> {
+        Ok(Self(S::server(workload, options)?))
+    }
+
+    fn client(workload: Workload, options: &Options) -> Result<Self> {
+        Ok(Self(S::client(workload, options)?))
+    }
+
+    fn address(&self) -> Result<SocketAddr> {
+        self.0.address()
+    }
+
+    async fn accept(&mut self) -> Result<Self::Incoming> {
+        let incoming = self.0.accept().await?;
+        Ok(Box::pin(async move {
+            let connection = incoming.await?;
+            let requests = server::Connection::new(connection.quic()).await?;
+            Ok(Session {
+                connection,
+                role: Role::Server(Arc::new(Mutex::new(requests))),
+            })
+        }))
+    }
+
+    async fn connect(&self, server: SocketAddr) -> Result<Self::Connection> {
+        let connection = self.0.connect(server).await?;
+        let (mut driver, requests) = client::new(connection.quic()).await?;
+        tokio::spawn(async move { driver.wait_idle().await });
+        Ok(Session {
+            connection,
+            role: Role::Client(requests),
+        })
+    }
+}
+
+/// HTTP/3 with the other side.
+pub(crate) struct Session<C: Http3> {
+    connection: C,
+    role: Role<C::Quic>,
+}
+
+enum Role<Q: quic::Connection<Bytes>> {
+    Client(client::SendRequest<Opener<Q>, Bytes>),
+    Server(Arc<Mutex<server::Connection<Q, Bytes>>>),
+}
+
+impl<C: Http3> Clone for Session<C> {
+    fn clone(&self) -> Self {
+        let role = match &self.role {
+            Role::Client(requests) => Role::Client(requests.clone()),
+            Role::Server(requests) => Role::Server(requests.clone()),
+        };
+        Self {
+            connection: self.connection.clone(),
+            role,
+        }
+    }
+}
+
+impl<C: Http3> Connection for Session<C> {
+    type Send = Sending<C::Quic>;
+    type Receive = Receiving<C::Quic>;
+
+    async fn open(&self) -> Result<(Self::Send, Self::Receive)> {
+        let Role::Client(requests) = &self.role else {
+            return Err("servers send no requests".into());
+        };
+        let request = Request::post("https://localhost/").body(())?;
+        let stream = requests.clone().send_request(request).await?;
+        let (send, receive) = stream.split();
+        Ok((
+            Sending::Request(send),
+            Receiving::Answer(receive, Begun(false)),
+        ))
+    }
+
+    async fn accept(&self) -> Result<(Self::Send, Self::Receive)> {
+        let Role::Server(requests) = &self.role else {
+            return Err("clients get no requests".into());
+        };
+        let request = requests.lock().await.accept().await?.ok_or("the end")?;
+        let (_, stream) = request.resolve_request().await?;
+        let (send, receive) = stream.split();
+        Ok((
+            Sending::Answer(send, Begun(false)),
+            Receiving::Request(receive),
+        ))
+    }
+
+    async fn send_datagram(&self, _: Bytes) -> Result<()> {
+        Err("not over HTTP/3".into())
+    }
+
+    async fn receive_datagram(&self) -> Result<Bytes> {
+        Err("not over HTTP/3".into())
+    }
+
+    fn received_by_path(&self) -> Vec<u64> {
+        self.connection.received_by_path()
+    }
+
+    fn close(&self) {
+        self.connection.close();
+    }
+}
+
+/// The fields of an answer were there.
+pub(crate) struct Begun(bool);
+
+pub(crate) enum Sending<Q: quic::OpenStreams<Bytes, BidiStream: quic::BidiStream<Bytes>>> {
+    Request(client::RequestStream<SendHalf<Q>, Bytes>),
+    Answer(server::RequestStream<SendHalf<Q>, Bytes>, Begun),
+}
+
+impl<Q> SendStream for Sending<Q>
+where
+    Q: quic::OpenStreams<Bytes, BidiStream: quic::BidiStream<Bytes, SendStream: Send + 'static>>
+        + 'static,
+{
+    async fn write(&mut self, piece: Bytes) -> Result<()> {
+        match self {
+            Self::Request(stream) => stream.send_data(piece).await?,
+            Self::Answer(stream, begun) => {
+                if !std::mem::replace(&mut begun.0, true) {
+                    stream.send_response(Response::new(())).await?;
+                }
+                stream.send_data(piece).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn finish(&mut self) -> Result<()> {
+        match self {
+            Self::Request(stream) => stream.finish().await?,
+            Self::Answer(stream, _) => stream.finish().await?,
+        }
+        Ok(())
+    }
+}
+
+pub(crate) enum Receiving<Q: quic::OpenStreams<Bytes, BidiStream: quic::BidiStream<Bytes>>> {
+    Request(server::RequestStream<ReceiveHalf<Q>, Bytes>),
+    Answer(client::RequestStream<ReceiveHalf<Q>, Bytes>, Begun),
+}
+
+impl<Q> ReceiveStream for Receiving<Q>
+where
+    Q: quic::OpenStreams<
+            Bytes,
+            BidiStream: quic::BidiStream<
+                Bytes,
+                RecvStream: quic::RecvStream<Buf: Send> + Send + 'static,
+            >,
+        > + 'static,
+{
+    async fn read(&mut self, pieces: &mut [Bytes]) -> Result<Option<usize>> {
+        let piece = match self {
+            Self::Request(stream) => stream.recv_data().await?.map(bytes),
+            Self::Answer(stream, begun) => {
+                if !std::mem::replace(&mut begun.0, true) {
+                    stream.recv_response().await?;
+                }
+                stream.recv_data().await?.map(bytes)
+            }
+        };
+        Ok(piece.map(|piece| {
+            pieces[0] = piece;
+            1
+        }))
+    }
+}
+
+fn bytes(mut piece: impl Buf) -> Bytes {
+    piece.copy_to_bytes(piece.remaining())
+}
