@@ -12,6 +12,10 @@ pub(crate) struct Backups {
 }
 
 impl Backups {
+    pub(crate) fn any(&self) -> bool {
+        !self.interfaces.is_empty() || !self.addresses.is_empty()
+    }
+
     pub(crate) fn contains(&self, socket: &Socket) -> bool {
         let is_named = |name: &str| self.interfaces.iter().any(|backup| backup == name);
         socket.interface().is_some_and(is_named) || self.addresses.contains(&socket.local().ip())

@@ -247,24 +247,88 @@ impl EndpointBuilder {
             sockets.push(bind_any(self.socket_buffer)?);
         }
         self.bind_preferred(&mut sockets)?;
-        let server = self.server.as_ref().map(ServerConfig::checked);
-        let server = server.transpose().map_err(refused)?;
-        let seed = random().map_err(io::Error::other)?;
-        let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
-        let state = Arc::new(SharedEndpoint::new(core, self.client, self.socket_buffer));
+        let state = state(
+            config,
+            self.server.as_ref(),
+            self.client,
+            self.socket_buffer,
+        )?;
         state.sockets.set_backups(self.backups);
         #[cfg(feature = "interfaces")]
         if let Some(selection) = self.interfaces {
             tokio::spawn(interface::watch(state.clone(), selection));
         }
-        for socket in sockets {
-            start::read(&state, Arc::new(socket));
-        }
+        read(&state, sockets);
         Ok(Endpoint::new(state))
     }
 }
 
+/// An endpoint without sockets.
+pub(crate) fn state(
+    config: EndpointConfig,
+    server: Option<&ServerConfig>,
+    client: Option<ClientConfig>,
+    socket_buffer: usize,
+) -> io::Result<Arc<SharedEndpoint>> {
+    let server = server.map(ServerConfig::checked);
+    let server = server.transpose().map_err(refused)?;
+    let seed = random().map_err(io::Error::other)?;
+    let core = mpquic_core::Endpoint::new(Arc::new(config), server, seed);
+    Ok(Arc::new(SharedEndpoint::new(core, client, socket_buffer)))
+}
+
+/// Starts to read an endpoint's sockets.
+pub(crate) fn read(endpoint: &Arc<SharedEndpoint>, sockets: Vec<Socket>) {
+    for socket in sockets {
+        start::read(endpoint, Arc::new(socket));
+    }
+}
+
+/// What workers have in common.
+pub(crate) struct Common {
+    pub(crate) server: ServerConfig,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) options: EndpointOptions,
+    pub(crate) socket_buffer: usize,
+}
+
 impl EndpointBuilder {
+    /// For workers. Fails if they need something else, or cannot have something.
+    pub(crate) fn into_common(mut self) -> io::Result<Common> {
+        let invalid = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        let options = self.endpoint_options()?;
+        #[cfg(feature = "interfaces")]
+        let interfaces = self.interfaces.is_some();
+        #[cfg(not(feature = "interfaces"))]
+        let interfaces = false;
+        if interfaces || !self.bound.is_empty() || !self.abstracts.is_empty() {
+            return invalid("workers bind their sockets themselves: give them addresses");
+        }
+        if self.client.is_some() || self.backups.any() {
+            return invalid("workers are servers: build another endpoint for clients");
+        }
+        if self.receivers != 1 {
+            return invalid("receivers are for one endpoint: each worker has one");
+        }
+        if self.addresses.is_empty() {
+            return invalid("workers need an address: call bind");
+        }
+        let Some(server) = self.server else {
+            return invalid("workers are servers: call server");
+        };
+        server.check_before_binding().map_err(refused)?;
+        if server.core.preferred_address_v4.is_some() || server.core.preferred_address_v6.is_some()
+        {
+            return invalid("workers have no preferred address");
+        }
+        Ok(Common {
+            server,
+            addresses: self.addresses,
+            options,
+            socket_buffer: self.socket_buffer,
+        })
+    }
+
     /// Options of the core's endpoint, which [`Self::build`] checks.
     fn endpoint_options(&mut self) -> io::Result<EndpointOptions> {
         if self.receivers == 0 {
@@ -351,7 +415,7 @@ impl EndpointBuilder {
 }
 
 /// An option has a value that it cannot have.
-fn refused(error: InvalidOption) -> io::Error {
+pub(crate) fn refused(error: InvalidOption) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, error)
 }
 

@@ -122,6 +122,8 @@ mod stream_watch;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod worker_socket;
+mod workers;
 
 pub use builder::EndpointBuilder;
 pub use config::{
@@ -142,6 +144,7 @@ pub use recv_stream::{ReadError, ReadExactError, ReadToEndError, RecvStream, Res
 pub use send_stream::{BindStreamError, SendStream, StoppedError, WriteError};
 pub use start::ConnectError;
 pub use stream_watch::StreamWatch;
+pub use workers::Worker;
 
 pub use mpquic_core::config::{
     AckFrequencyOptions, ConnectionIds, EndpointConfig, EndpointOptions, InvalidOption,

@@ -13,6 +13,7 @@ use crate::datagram_socket::DatagramSocket;
 use crate::error_queue::Unreachable;
 use crate::kernel_socket::KernelSocket;
 use crate::socket_io::Io;
+use crate::worker_socket::{Group, WorkerSocket};
 
 /// A UDP socket with segmentation offload, ECN and packet information.
 #[derive(Debug)]
@@ -85,11 +86,17 @@ impl Socket {
 
     /// Binds to an address that other sockets of this process share.
     pub(crate) fn bind_shared(local: SocketAddr, buffer_size: usize) -> io::Result<Self> {
-        let socket = new_socket(local, buffer_size)?;
-        #[cfg(unix)]
-        socket.set_reuse_port(true)?;
-        socket.bind(&local.into())?;
-        Self::from_std(socket.into(), None)
+        Self::from_std(bind_shared(local, buffer_size)?, None)
+    }
+
+    /// Makes one of a socket that is bound to an address which it shares with those of other workers.
+    pub(crate) fn of_worker(
+        socket: std::net::UdpSocket,
+        worker: usize,
+        group: Arc<Group>,
+    ) -> io::Result<Self> {
+        let socket = WorkerSocket::new(socket, worker, group)?;
+        Self::new(Io::Worker(socket), None)
     }
 
     /// Makes one of a socket that the application has bound.
@@ -287,6 +294,18 @@ impl Socket {
             _ => remote,
         }
     }
+}
+
+/// Binds to an address that other sockets of this process share.
+pub(crate) fn bind_shared(
+    local: SocketAddr,
+    buffer_size: usize,
+) -> io::Result<std::net::UdpSocket> {
+    let socket = new_socket(local, buffer_size)?;
+    #[cfg(unix)]
+    socket.set_reuse_port(true)?;
+    socket.bind(&local.into())?;
+    Ok(socket.into())
 }
 
 fn new_socket(local: SocketAddr, buffer_size: usize) -> io::Result<socket2::Socket> {

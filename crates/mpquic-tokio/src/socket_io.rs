@@ -14,11 +14,13 @@ use crate::error_queue::Unreachable;
 use crate::kernel_socket::KernelSocket;
 #[cfg(test)]
 use crate::testing::Port;
+use crate::worker_socket::WorkerSocket;
 
 /// A socket of the kernel, or one that the application has made.
 #[derive(Debug)]
 pub(crate) enum Io {
     Kernel(KernelSocket),
+    Worker(WorkerSocket),
     Abstract(Arc<dyn DatagramSocket>),
     /// Commanded by a test.
     #[cfg(test)]
@@ -29,6 +31,7 @@ impl Io {
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Kernel(socket) => socket.local_addr(),
+            Self::Worker(socket) => socket.kernel.local_addr(),
             Self::Abstract(socket) => socket.local_addr(),
             #[cfg(test)]
             Self::Simulated(port) => Ok(port.local()),
@@ -39,6 +42,7 @@ impl Io {
     pub(crate) fn max_segments(&self) -> usize {
         match self {
             Self::Kernel(socket) => socket.max_segments(),
+            Self::Worker(socket) => socket.kernel.max_segments(),
             Self::Abstract(socket) => socket.max_segments().max(1),
             #[cfg(test)]
             Self::Simulated(port) => port.max_segments(),
@@ -49,6 +53,7 @@ impl Io {
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
             Self::Kernel(socket) => socket.readable().await,
+            Self::Worker(socket) => socket.readable().await,
             Self::Abstract(socket) => poll_fn(|cx| socket.poll_readable(cx)).await,
             #[cfg(test)]
             Self::Simulated(port) => port.readable().await,
@@ -73,6 +78,7 @@ impl Io {
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
             Self::Kernel(socket) => socket.writable().await,
+            Self::Worker(socket) => socket.kernel.writable().await,
             Self::Abstract(socket) => socket.writable().await,
             #[cfg(test)]
             Self::Simulated(port) => {
@@ -90,6 +96,7 @@ impl Io {
     ) -> io::Result<usize> {
         match self {
             Self::Kernel(socket) => socket.receive(buffers, meta),
+            Self::Worker(socket) => socket.receive(buffers, meta),
             Self::Abstract(socket) => receive(&**socket, buffers, meta),
             #[cfg(test)]
             Self::Simulated(port) => port.receive(buffers, meta),
@@ -100,6 +107,7 @@ impl Io {
     pub(crate) fn send(&self, transmit: &Transmit<'_>) -> io::Result<()> {
         match self {
             Self::Kernel(socket) => socket.send(transmit),
+            Self::Worker(socket) => socket.kernel.send(transmit),
             Self::Abstract(socket) => socket.try_send(&batch(transmit)),
             #[cfg(test)]
             Self::Simulated(port) => port.send(transmit),

@@ -106,10 +106,15 @@ impl ConnectionIds {
         self.length
     }
 
+    /// A generator, for whoever makes connection IDs of these: each needs a seed of its own.
+    pub fn generator(&self, seed: [u8; 32]) -> Box<dyn ConnectionIdGenerator> {
+        (self.factory)(seed)
+    }
+
     /// A source of connection IDs for the endpoint or for one connection.
     pub(crate) fn source(&self, seed: [u8; 32]) -> CidSource {
         CidSource {
-            generator: (self.factory)(seed),
+            generator: self.generator(seed),
             length: self.length,
         }
     }

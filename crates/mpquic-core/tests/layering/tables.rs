@@ -129,10 +129,14 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
             ("path_events", ""),
             ("receive_buffers", ""),
             ("send_queues", ""),
-            ("socket_io", "datagram_socket error_queue kernel_socket"),
+            ("worker_socket", "kernel_socket"),
+            (
+                "socket_io",
+                "datagram_socket error_queue kernel_socket worker_socket",
+            ),
             (
                 "socket",
-                "datagram_socket error_queue kernel_socket socket_io",
+                "datagram_socket error_queue kernel_socket socket_io worker_socket",
             ),
             ("backups", "socket"),
             ("path_plan", "socket"),
@@ -186,6 +190,7 @@ pub(crate) const ROOMS: &[(&str, &[Row])] = &[
                 "backups config connection_state datagram_socket endpoint interface socket start",
             ),
             ("stream_watch", "connection connection_ref send_stream"),
+            ("workers", "builder config endpoint socket worker_socket"),
         ],
     ),
 ];

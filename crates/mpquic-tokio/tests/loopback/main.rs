@@ -16,3 +16,4 @@ mod quinn;
 mod slow_tls;
 mod sockets;
 mod tls;
+mod workers;

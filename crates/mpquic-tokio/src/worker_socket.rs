@@ -1,0 +1,375 @@
+//! [`WorkerSocket`]: one of several sockets with the same address, each of which belongs to a worker.
+//!
+//! The last byte of a connection ID tells whose connection it is. On Linux the kernel goes by it; what reaches the
+//! socket of another worker nevertheless, or on other systems, is handed over.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSliceMut, Read};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quinn_udp::RecvMeta;
+use tokio::sync::Notify;
+
+use crate::kernel_socket::KernelSocket;
+
+/// The most bytes that wait to be taken over by a worker. More are lost, as in a socket's buffer.
+const MAX_WAITING: usize = 8 << 20;
+/// Set in the first byte of packets with a long header (RFC 8999 section 5.1).
+const LONG: u8 = 0x80;
+/// In a long header: where the length of the destination connection ID is, which follows.
+const LENGTH_AT: usize = 5;
+
+/// The worker that has the connection with this connection ID, of so many.
+pub(crate) fn worker_of(connection_id: &[u8], workers: usize) -> Option<usize> {
+    let last = connection_id.last()?;
+    usize::from(*last).checked_rem(workers)
+}
+
+/// What the sockets of one address have in common.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// Bytes of our connection IDs.
+    id_length: usize,
+    /// What others received for a worker.
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    datagrams: Mutex<Datagrams>,
+    /// There are some. Spares its worker the lock where there are none.
+    any: AtomicBool,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Datagrams {
+    meta: VecDeque<RecvMeta>,
+    /// Their contents, one after the other.
+    contents: VecDeque<u8>,
+}
+
+impl Waiting {
+    fn lock(&self) -> MutexGuard<'_, Datagrams> {
+        let datagrams = self.datagrams.lock();
+        datagrams.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds datagrams of one sender.
+    fn push<'a>(&self, meta: &RecvMeta, datagrams: impl Iterator<Item = &'a [u8]>) {
+        let mut waiting = self.lock();
+        let before = waiting.meta.len();
+        for datagram in datagrams {
+            if waiting.contents.len() + datagram.len() > MAX_WAITING {
+                break;
+            }
+            waiting.contents.extend(datagram);
+            waiting.meta.push_back(RecvMeta {
+                len: datagram.len(),
+                stride: datagram.len(),
+                ..*meta
+            });
+        }
+        if waiting.meta.len() > before {
+            self.any.store(true, Ordering::Release);
+            drop(waiting);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Fills buffers as a socket would, and returns how many.
+    fn take(&self, buffers: &mut [IoSliceMut<'_>], meta: &mut [RecvMeta]) -> usize {
+        if !self.any.load(Ordering::Acquire) {
+            return 0;
+        }
+        let mut waiting = self.lock();
+        let mut count = 0;
+        for (buffer, slot) in buffers.iter_mut().zip(meta) {
+            let Some(next) = waiting.meta.pop_front() else {
+                break;
+            };
+            *slot = next;
+            // Every buffer has room for the largest datagram.
+            let length = next.len.min(buffer.len());
+            slot.len = waiting.contents.read(&mut buffer[..length]).unwrap_or(0);
+            count += 1;
+        }
+        self.any.store(!waiting.meta.is_empty(), Ordering::Release);
+        count
+    }
+}
+
+impl Group {
+    /// Sockets of so many workers, whose connection IDs have this length.
+    pub(crate) fn new(workers: usize, id_length: usize) -> Self {
+        Self {
+            id_length,
+            waiting: (0..workers).map(|_| Waiting::default()).collect(),
+        }
+    }
+
+    /// The worker that a datagram is for; `None` if any will do, for it begins a connection.
+    fn worker_for(&self, datagram: &[u8]) -> Option<usize> {
+        let first = datagram.first()?;
+        let begin = match first & LONG {
+            0 => 1,
+            _ if usize::from(*datagram.get(LENGTH_AT)?) == self.id_length => LENGTH_AT + 1,
+            _ => return None,
+        };
+        let id = datagram.get(begin..begin + self.id_length)?;
+        worker_of(id, self.waiting.len())
+    }
+
+    /// Lets the kernel give each socket what is for its worker. The sockets were bound in the order of the
+    /// workers.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn steer(&self, one: &UdpSocket) -> io::Result<()> {
+        use nix::libc::{
+            BPF_A, BPF_ABS, BPF_ALU, BPF_B, BPF_JA, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD,
+            BPF_MOD, BPF_RET, sock_filter, sock_fprog,
+        };
+        let step = |code: u32, k: u32, jt: u8, jf: u8| sock_filter {
+            code: code as u16,
+            jt,
+            jf,
+            k,
+        };
+        let byte = |at: usize| step(BPF_LD | BPF_B | BPF_ABS, at as u32, 0, 0);
+        // The same as `worker_for`. A number that no socket has lets the kernel go by the addresses.
+        let mut program = [
+            byte(0),
+            step(BPF_JMP | BPF_JSET | BPF_K, LONG.into(), 2, 0),
+            byte(self.id_length),
+            step(BPF_JMP | BPF_JA, 3, 0, 0),
+            byte(LENGTH_AT),
+            step(BPF_JMP | BPF_JEQ | BPF_K, self.id_length as u32, 0, 3),
+            byte(LENGTH_AT + self.id_length),
+            step(BPF_ALU | BPF_MOD | BPF_K, self.waiting.len() as u32, 0, 0),
+            step(BPF_RET | BPF_A, 0, 0, 0),
+            step(BPF_RET | BPF_K, u32::MAX, 0, 0),
+        ];
+        let program = sock_fprog {
+            len: program.len() as u16,
+            filter: program.as_mut_ptr(),
+        };
+        let option = nix::sys::socket::sockopt::AttachReusePortCbpf;
+        Ok(nix::sys::socket::setsockopt(one, option, &program)?)
+    }
+}
+
+/// A socket of the kernel, and what other sockets of the address received for its worker.
+#[derive(Debug)]
+pub(crate) struct WorkerSocket {
+    pub(crate) kernel: KernelSocket,
+    worker: usize,
+    group: Arc<Group>,
+}
+
+impl WorkerSocket {
+    /// The socket of a worker, which is bound already.
+    pub(crate) fn new(socket: UdpSocket, worker: usize, group: Arc<Group>) -> io::Result<Self> {
+        Ok(Self {
+            kernel: KernelSocket::new(socket)?,
+            worker,
+            group,
+        })
+    }
+
+    fn waiting(&self) -> &Waiting {
+        &self.group.waiting[self.worker]
+    }
+
+    /// Waits for datagrams, from wherever.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        tokio::select! {
+            readable = self.kernel.readable() => readable,
+            () = self.waiting().arrived.notified() => Ok(()),
+        }
+    }
+
+    /// Fills buffers with received datagrams and returns how many were filled. Those that are empty held
+    /// what was for other workers.
+    pub(crate) fn receive(
+        &self,
+        buffers: &mut [IoSliceMut<'_>],
+        meta: &mut [RecvMeta],
+    ) -> io::Result<usize> {
+        let taken = self.waiting().take(buffers, meta);
+        let (Some(buffers), Some(meta)) = (buffers.get_mut(taken..), meta.get_mut(taken..)) else {
+            return Ok(taken);
+        };
+        if buffers.is_empty() {
+            return Ok(taken);
+        }
+        match self.kernel.receive(buffers, meta) {
+            Ok(received) => {
+                for (buffer, meta) in buffers.iter().zip(meta).take(received) {
+                    self.hand_over(buffer, meta);
+                }
+                Ok(taken + received)
+            }
+            Err(_) if taken > 0 => Ok(taken),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives other workers what is theirs of one buffer. If anything is, then this one takes its own
+    /// part from there as well.
+    fn hand_over(&self, buffer: &[u8], meta: &mut RecvMeta) {
+        let contents = buffer.get(..meta.len).unwrap_or_default();
+        let datagrams = || contents.chunks(meta.stride.max(1));
+        let worker_for = |datagram: &[u8]| self.group.worker_for(datagram).unwrap_or(self.worker);
+        if datagrams().all(|datagram| worker_for(datagram) == self.worker) {
+            return;
+        }
+        for (worker, waiting) in self.group.waiting.iter().enumerate() {
+            let theirs = datagrams().filter(|datagram| worker_for(datagram) == worker);
+            waiting.push(meta, theirs);
+        }
+        meta.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::future::{Future, poll_fn};
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const WORKERS: usize = 3;
+    const LENGTH: usize = 8;
+    /// Far longer than anything here takes.
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// A packet with a short header, and one of a connection that begins.
+    fn short(last: u8) -> Vec<u8> {
+        [&[0x40, 1, 2, 3, 4, 5, 6, 7, last][..], &[9; 30]].concat()
+    }
+
+    fn long(id: &[u8]) -> Vec<u8> {
+        [&[0xc0, 0, 0, 0, 1, id.len() as u8], id, &[0; 30]].concat()
+    }
+
+    /// Their sockets, in order.
+    fn workers(is_steered: bool) -> io::Result<(Vec<WorkerSocket>, std::net::SocketAddr)> {
+        let group = Arc::new(Group::new(WORKERS, LENGTH));
+        let mut address = "127.0.0.1:0".parse().expect("an address");
+        let mut sockets = Vec::new();
+        for _ in 0..WORKERS {
+            let socket = crate::socket::bind_shared(address, 1 << 20)?;
+            address = socket.local_addr()?;
+            sockets.push(socket);
+        }
+        if is_steered {
+            #[cfg(target_os = "linux")]
+            group.steer(&sockets[0])?;
+        }
+        let workers = sockets.into_iter().enumerate();
+        let workers =
+            workers.map(|(worker, socket)| WorkerSocket::new(socket, worker, group.clone()));
+        Ok((workers.collect::<io::Result<_>>()?, address))
+    }
+
+    /// What each of the workers gets, so many datagrams together.
+    async fn receive(sockets: &[WorkerSocket], count: usize) -> Vec<Vec<Vec<u8>>> {
+        let got = RefCell::new(vec![Vec::new(); sockets.len()]);
+        let total = || got.borrow().iter().map(Vec::len).sum::<usize>();
+        let all = async {
+            while total() < count {
+                for (socket, got) in sockets.iter().zip(&mut *got.borrow_mut()) {
+                    let mut memory = [0; 1 << 16];
+                    let mut meta = [RecvMeta::default()];
+                    match socket.receive(&mut [IoSliceMut::new(&mut memory)], &mut meta) {
+                        Ok(_) => {
+                            let datagrams = memory[..meta[0].len].chunks(meta[0].stride.max(1));
+                            got.extend(datagrams.map(<[u8]>::to_vec));
+                        }
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                    }
+                }
+                // Any of them wakes this task.
+                let mut waiting: Vec<_> =
+                    sockets.iter().map(|it| Box::pin(it.readable())).collect();
+                poll_fn(
+                    |cx| match waiting.iter_mut().any(|it| it.as_mut().poll(cx).is_ready()) {
+                        true => Poll::Ready(()),
+                        false => Poll::Pending,
+                    },
+                )
+                .await;
+            }
+        };
+        timeout(PATIENCE, all).await.expect("all datagrams");
+        got.into_inner()
+    }
+
+    #[tokio::test]
+    async fn each_worker_gets_what_is_its_own() -> io::Result<()> {
+        let (sockets, address) = workers(false)?;
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        // From one address, the kernel gives all to one socket.
+        for last in 0..12 {
+            client.send_to(&short(last), address)?;
+            client.send_to(&long(&[5, 5, 5, 5, 5, 5, 5, last]), address)?;
+        }
+        let got = receive(&sockets, 24).await;
+        for (worker, got) in got.iter().enumerate() {
+            let lasts: Vec<u8> = (0..12)
+                .filter(|it| usize::from(*it) % WORKERS == worker)
+                .collect();
+            let expected = lasts
+                .iter()
+                .flat_map(|last| [short(*last), long(&[5, 5, 5, 5, 5, 5, 5, *last])]);
+            assert_eq!(*got, expected.collect::<Vec<_>>(), "worker {worker}");
+        }
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_steers() -> io::Result<()> {
+        let (sockets, address) = workers(true)?;
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        for last in 0..12 {
+            client.send_to(&short(last), address)?;
+            client.send_to(&long(&[5, 5, 5, 5, 5, 5, 5, last]), address)?;
+        }
+        // Each reads its own socket alone.
+        for (worker, socket) in sockets.iter().enumerate() {
+            let got = receive(std::slice::from_ref(socket), 8).await.concat();
+            let is_own = |it: &Vec<u8>| socket.group.worker_for(it) == Some(worker);
+            assert!(got.iter().all(is_own), "worker {worker}");
+        }
+        // What begins a connection goes by addresses, all to one.
+        for byte in 0..12 {
+            client.send_to(&long(&[byte; LENGTH + 1]), address)?;
+        }
+        let got = receive(&sockets, 12).await;
+        assert!(
+            got.iter().any(|got| got.len() == 12),
+            "spread over the workers"
+        );
+        Ok(())
+    }
+
+    /// A worker that does not read costs a limited amount of memory.
+    #[test]
+    fn what_waits_is_bounded() {
+        let waiting = Waiting::default();
+        let datagram = [0; 1000];
+        let meta = RecvMeta::default();
+        waiting.push(
+            &meta,
+            std::iter::repeat_n(&datagram[..], 2 * MAX_WAITING / 1000),
+        );
+        let count = waiting.lock().meta.len();
+        assert_eq!(count, MAX_WAITING / 1000);
+    }
+}

@@ -1,0 +1,199 @@
+//! [`Worker`]: a part of a server with a thread, a socket and connections of its own.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpquic_core::config::{ConnectionIds, EndpointConfig, InvalidOption};
+use mpquic_core::{ConnectionId, ConnectionIdGenerator};
+
+use crate::builder::{self, Common, EndpointBuilder, refused};
+use crate::config::{ServerConfig, random};
+use crate::endpoint::Endpoint;
+use crate::socket::{self, Socket};
+use crate::worker_socket::{Group, worker_of};
+
+/// The most workers: their numbers come from one byte of connection IDs.
+const MAX_WORKERS: usize = 128;
+/// A generator makes a connection ID for a worker in far fewer attempts, unless it makes none: of 128
+/// workers, one has all of so many against it with a probability of 10^-14.
+const ATTEMPTS: usize = 4096;
+
+/// A part of a server, for one thread: [`EndpointBuilder::workers`] makes them.
+#[derive(Debug)]
+#[must_use = "call start"]
+pub struct Worker {
+    number: usize,
+    config: EndpointConfig,
+    server: ServerConfig,
+    socket_buffer: usize,
+    sockets: Vec<(UdpSocket, Arc<Group>)>,
+}
+
+impl EndpointBuilder {
+    /// Binds the sockets of a server that is spread over so many workers, from 1 to 128. Each has a socket for each
+    /// address of [`Self::bind`], and becomes an endpoint of its own ([`Worker::start`]), best in a runtime
+    /// with a single thread: workers share nothing that they would wait for. All use one server configuration with its
+    /// tokens and TLS sessions, and each has a part of [`Self::memory_limit`]; other limits are
+    /// for each of them.
+    ///
+    /// A connection stays with its worker, which its connection IDs tell: they are drawn until one suits, so that
+    /// generators of your own have to vary the last byte, and make as many for each as there are workers. On Linux the kernel
+    /// gives datagrams to the right socket; elsewhere workers hand over what others received for them.
+    /// Workers are servers: for connections as a client, build another endpoint.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Self::build`], and [`InvalidInput`](io::ErrorKind::InvalidInput) without a server or an address,
+    /// with anything else to bind or a role that workers cannot have, and if the generator of connection IDs makes
+    /// none for a worker.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mpquic_tokio::{Endpoint, ServerConfig};
+    /// use tokio::runtime::Builder;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (config, _) = ServerConfig::self_signed(&["localhost"], &[b"hello"])?;
+    /// let builder = Endpoint::builder().bind("127.0.0.1:0".parse()?).server(config);
+    /// let mut threads = Vec::new();
+    /// for worker in builder.workers(2)? {
+    ///     threads.push(std::thread::spawn(move || {
+    ///         let runtime = Builder::new_current_thread().enable_all().build()?;
+    ///         runtime.block_on(async {
+    ///             let endpoint = worker.start()?;
+    /// #           endpoint.close(0u32.into(), b"");
+    ///             while let Some(incoming) = endpoint.accept().await {
+    ///                 tokio::spawn(async move { incoming.await?.closed().await; Ok::<_, mpquic_tokio::ConnectionError>(()) });
+    ///             }
+    ///             Ok::<(), std::io::Error>(())
+    ///         })
+    ///     }));
+    /// }
+    /// # for thread in threads { thread.join().map_err(|_| "panicked")??; }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn workers(self, count: usize) -> io::Result<Vec<Worker>> {
+        if !(1..=MAX_WORKERS).contains(&count) {
+            let error = InvalidOption::new("workers", count, "from 1 to 128");
+            return Err(refused(error));
+        }
+        let Common {
+            server,
+            addresses,
+            mut options,
+            socket_buffer,
+        } = self.into_common()?;
+        options.memory_limit /= count as u64;
+        let all = options.connection_ids;
+        let mut workers = Vec::new();
+        for number in 0..count {
+            options.connection_ids = ids_of(all.clone(), number, count)?;
+            workers.push(Worker {
+                number,
+                config: options.clone().build().map_err(refused)?,
+                server: server.clone(),
+                socket_buffer,
+                sockets: Vec::new(),
+            });
+        }
+        for mut address in addresses {
+            let group = Arc::new(Group::new(count, all.length()));
+            for worker in &mut workers {
+                let socket = socket::bind_shared(address, socket_buffer)?;
+                // The other sockets share the port that the first one was given.
+                address = socket.local_addr()?;
+                worker.sockets.push((socket, group.clone()));
+            }
+            #[cfg(target_os = "linux")]
+            if let Some((socket, _)) = workers.first().and_then(|worker| worker.sockets.last())
+                && let Err(error) = group.steer(socket)
+            {
+                tracing::debug!(%error, "the kernel does not steer, workers do");
+            }
+        }
+        Ok(workers)
+    }
+}
+
+impl Worker {
+    /// The addresses that all workers have, in the order of [`EndpointBuilder::bind`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn local_addrs(&self) -> io::Result<Vec<SocketAddr>> {
+        let sockets = self.sockets.iter();
+        sockets.map(|(socket, _)| socket.local_addr()).collect()
+    }
+
+    /// Begins to read from its sockets. Must be called within the tokio runtime where this worker's connections
+    /// are to be.
+    ///
+    /// # Errors
+    ///
+    /// If an option of the server has a value that it cannot have, or the system provides no randomness.
+    pub fn start(self) -> io::Result<Endpoint> {
+        let number = self.number;
+        let sockets = self.sockets.into_iter();
+        let sockets = sockets.map(|(socket, group)| Socket::of_worker(socket, number, group));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        let server = Some(&self.server);
+        let state = builder::state(self.config, server, None, self.socket_buffer)?;
+        builder::read(&state, sockets);
+        Ok(Endpoint::new(state))
+    }
+}
+
+/// Connection IDs of one worker.
+fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<ConnectionIds> {
+    let made = all.generator(random().map_err(io::Error::other)?);
+    let mut trial = Own {
+        made,
+        number,
+        count,
+    };
+    if worker_of(&trial.generate_cid(), count) != Some(number) {
+        let error = format!(
+            "connection_ids makes none of which the last byte, divided by {count}, leaves {number}"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, error));
+    }
+    let ids = ConnectionIds::new(move |seed| Own {
+        made: all.generator(seed),
+        number,
+        count,
+    });
+    ids.map_err(refused)
+}
+
+/// Draws until a connection ID belongs to a worker.
+struct Own {
+    made: Box<dyn ConnectionIdGenerator>,
+    number: usize,
+    count: usize,
+}
+
+impl ConnectionIdGenerator for Own {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut id = self.made.generate_cid();
+        for _ in 1..ATTEMPTS {
+            if worker_of(&id, self.count) == Some(self.number) {
+                break;
+            }
+            id = self.made.generate_cid();
+        }
+        id
+    }
+
+    fn cid_len(&self) -> usize {
+        self.made.cid_len()
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        self.made.cid_lifetime()
+    }
+}

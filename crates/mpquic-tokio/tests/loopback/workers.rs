@@ -1,0 +1,163 @@
+//! Servers of several workers, a thread each.
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread::{self, JoinHandle};
+
+use mpquic_tokio::{
+    ConnectionId, ConnectionIdGenerator, ConnectionIds, Endpoint, EndpointBuilder, ServerConfig,
+    Worker, default_transport,
+};
+use tokio::runtime::Builder;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+use crate::harness::{ALPN, Error, TestResult, address_like, client, within};
+
+const WORKERS: usize = 3;
+
+fn server() -> Result<EndpointBuilder, Error> {
+    let (config, _) = ServerConfig::self_signed(&["localhost"], ALPN)?;
+    Ok(Endpoint::builder()
+        .bind(address_like("127.0.0.1")?)
+        .server(config))
+}
+
+/// Echoes on a thread of its own until it is closed. Its endpoint comes out of the channel.
+fn run(worker: Worker, started: mpsc::Sender<Endpoint>) -> JoinHandle<io::Result<()>> {
+    thread::spawn(move || {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let endpoint = worker.start()?;
+            started.send(endpoint.clone()).await.expect("received");
+            while let Some(incoming) = endpoint.accept().await {
+                // A proof of the address: the token reaches the worker that gave it, by whatever socket.
+                if !incoming.remote_address_validated() {
+                    incoming.retry().expect("it was not asked before");
+                    continue;
+                }
+                tokio::spawn(async move {
+                    let connection = incoming.await?;
+                    while let Ok((mut send, mut recv)) = connection.accept_bi().await {
+                        send.write_all(&recv.read_to_end(1 << 16).await?).await?;
+                        send.finish()?;
+                    }
+                    Ok::<(), Error>(())
+                });
+            }
+            endpoint.wait_idle().await;
+            Ok(())
+        })
+    })
+}
+
+/// Connects over two paths and gets a message back, and another one after the first socket has changed.
+async fn echo(server: SocketAddr) -> TestResult {
+    let client = Endpoint::builder()
+        .bind(address_like("127.0.0.1")?)
+        .bind(address_like("127.0.0.2")?)
+        .client(client(default_transport())?)
+        .build()?;
+    let connection = client.connect(server, "localhost")?.await?;
+    connection.wait_for_paths(2).await?;
+    for size in [1 << 16, 1 << 10] {
+        let (mut send, mut recv) = connection.open_bi().await?;
+        let message = vec![7; size];
+        send.write_all(&message).await?;
+        send.finish()?;
+        assert!(recv.read_to_end(1 << 16).await? == message);
+        let local = client.local_addr()?;
+        client.rebind_local(
+            local,
+            std::net::UdpSocket::bind(address_like("127.0.0.1")?)?,
+        )?;
+    }
+    connection.close(0u32.into(), b"");
+    client.wait_all_draining().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_stay_with_their_workers() -> TestResult {
+    let workers = server()?.workers(WORKERS)?;
+    let address = workers[0].local_addrs()?[0];
+    let (started, mut endpoints) = mpsc::channel(WORKERS);
+    let run = |worker| run(worker, started.clone());
+    let threads: Vec<_> = workers.into_iter().map(run).collect();
+    let mut servers = Vec::new();
+    for _ in 0..WORKERS {
+        servers.push(endpoints.recv().await.ok_or("a worker failed")?);
+    }
+    let mut clients = JoinSet::new();
+    for _ in 0..40 {
+        clients.spawn(async move { within("an echo", echo(address)).await? });
+    }
+    while let Some(done) = clients.join_next().await {
+        done??;
+    }
+    for server in &servers {
+        let stats = server.stats();
+        // By chance, a worker has none in one of three million runs.
+        assert!(stats.accepted_handshakes > 0, "{stats:?}");
+        assert_eq!((stats.stateless_resets, stats.datagrams_dropped), (0, 0));
+        server.close(0u32.into(), b"");
+    }
+    for thread in threads {
+        thread.join().expect("no panic")?;
+    }
+    Ok(())
+}
+
+/// Always ends with the same byte.
+struct Fixed(u8);
+
+impl ConnectionIdGenerator for Fixed {
+    fn generate_cid(&mut self) -> ConnectionId {
+        self.0 = self.0.wrapping_add(1);
+        ConnectionId::new(&[self.0, 1, 2, 3, 4, 0])
+    }
+
+    fn cid_len(&self) -> usize {
+        6
+    }
+
+    fn cid_lifetime(&self) -> Option<std::time::Duration> {
+        None
+    }
+}
+
+#[tokio::test]
+async fn what_workers_cannot_do_is_refused() -> TestResult {
+    let address = address_like("127.0.0.1")?;
+    let fixed = ConnectionIds::new(|_| Fixed(0))?;
+    let cases = [
+        (server()?, 0, "workers is 0, but must be from 1 to 128"),
+        (server()?, 129, "workers is 129, but must be from 1 to 128"),
+        (
+            server()?.receivers(2),
+            2,
+            "receivers are for one endpoint: each worker has one",
+        ),
+        (
+            Endpoint::builder().bind(address),
+            2,
+            "workers are servers: call server",
+        ),
+        (
+            server()?.client(client(default_transport())?),
+            2,
+            "workers are servers: build another endpoint for clients",
+        ),
+        (
+            server()?.connection_ids(fixed),
+            2,
+            "connection_ids makes none of which the last byte, divided by 2, leaves 1",
+        ),
+    ];
+    for (builder, count, expected) in cases {
+        let error = builder.workers(count).err().ok_or("it was taken")?;
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), expected);
+    }
+    Ok(())
+}
