@@ -1,7 +1,10 @@
-//! CONNECT requests as RFC 9114 section 4.4 wants them.
+//! CONNECT requests as RFC 9114 section 4.4 wants them, and those for CONNECT-IP.
 //!
 //! h3 0.0.8 writes `:scheme` and `:path` into every request. A CONNECT request must have neither, unless
 //! it is an extended one (RFC 9220); with them it is malformed, and other servers refuse it.
+//!
+//! And it knows some values of `:protocol` only, `connect-ip` (RFC 9484) not among them. So to h3 such a
+//! request is one for `connect-udp` that has the field [`CONNECT_IP`], which never travels.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,6 +14,32 @@ use crate::varint::put_varint;
 const HEADERS: u8 = 0x01;
 /// Bytes of the prefix of a field section that refers to no dynamic table (RFC 9204 section 4.5.1).
 const PREFIX: usize = 2;
+
+/// The field, and its value, that make an extended CONNECT request for `connect-udp` one for `connect-ip`
+/// (RFC 9484), of which `h3` 0.0.8 knows nothing. Give it to a request that is sent; one that was received has it.
+///
+/// ```
+/// use http::{HeaderValue, Method, Request};
+/// use mpquic_h3::{CONNECT_IP, h3::ext::Protocol};
+///
+/// let mut request = Request::builder()
+///     .method(Method::CONNECT)
+///     .uri("https://proxy.example/.well-known/masque/ip/*/*/")
+///     .header(CONNECT_IP.0, CONNECT_IP.1)
+///     .body(())?;
+/// request.extensions_mut().insert(Protocol::CONNECT_UDP);
+/// # Ok::<_, http::Error>(())
+/// ```
+pub const CONNECT_IP: (&str, &str) = ("mpquic-protocol", "connect-ip");
+
+/// A string, and what it is in Huffman's code (RFC 7541 appendix B).
+type Text = (&'static [u8], &'static [u8]);
+const NAME: Text = (b":protocol", b"\xb9\x5d\x87\x49\xc8\x7a\x3f");
+const IP: Text = (b"connect-ip", b"\x21\xea\xa8\xa4\x4a\xc6\xaf");
+const MARK: Text = (
+    b"mpquic-protocol",
+    b"\xa6\xbe\xd6\x98\x8b\x57\x61\xd2\x72\x1e\x8f",
+);
 
 /// Lines of the static table (RFC 9204 appendix A).
 const PATH: u64 = 1;
@@ -25,22 +54,96 @@ enum Line {
     /// The name is that of this line.
     StaticName(u64),
     /// A pseudo-header field that the static table has not: only `:protocol` is one.
-    Pseudo,
+    Pseudo {
+        /// It says `connect-ip`.
+        is_ip: bool,
+    },
+    /// The field [`CONNECT_IP`], whatever its value.
+    Mark,
     Other,
 }
 
 /// Corrects the frame that begins a request: takes `:scheme` and `:path` out of it if it is a CONNECT
-/// request without `:protocol`.
+/// request without `:protocol`; makes it one for `connect-ip` if it is marked.
 pub(crate) fn corrected(frame: Bytes) -> Bytes {
-    without_scheme_and_path(&frame).unwrap_or(frame)
+    without_scheme_and_path(&frame)
+        .or_else(|| with_protocol(&frame, false))
+        .unwrap_or(frame)
+}
+
+/// True for a HEADERS frame.
+pub(crate) fn is_headers(frame: &[u8]) -> bool {
+    frame.first() == Some(&HEADERS)
+}
+
+/// Changes a frame that begins a request of the peer's: if it is for `connect-ip`, it is marked.
+pub(crate) fn marked(frame: Bytes) -> Bytes {
+    with_protocol(&frame, true).unwrap_or(frame)
+}
+
+/// The field lines of a HEADERS frame, and what stands before them.
+fn section(frame: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = frame.strip_prefix(&[HEADERS])?;
+    let length = 1usize << (rest.first()? >> 6);
+    rest.get(length..)?.split_at_checked(PREFIX)
+}
+
+/// A HEADERS frame with this field section.
+fn headers(section: &[u8]) -> Bytes {
+    let mut frame = BytesMut::with_capacity(section.len() + 9);
+    frame.put_u8(HEADERS);
+    put_varint(&mut frame, section.len() as u64);
+    frame.put_slice(section);
+    frame.freeze()
+}
+
+/// The frame with another value of `:protocol`; `None` if that stays. What is received and says `connect-ip`
+/// is marked, what is sent is so if it has the mark.
+fn with_protocol(frame: &[u8], is_received: bool) -> Option<Bytes> {
+    let (prefix, mut lines) = section(frame)?;
+    let mut changed = prefix.to_vec();
+    let (mut place, mut is_marked, mut is_ip) = (None, false, false);
+    while !lines.is_empty() {
+        let start = lines;
+        match take_line(&mut lines)? {
+            Line::Pseudo { is_ip: says } => {
+                is_ip |= says;
+                place = Some(changed.len());
+            }
+            // From the peer it would say nothing.
+            Line::Mark => is_marked = true,
+            _ => changed.extend_from_slice(&start[..start.len() - lines.len()]),
+        }
+    }
+    let place = place?;
+    let value = match is_received {
+        true if is_ip => b"connect-udp",
+        false if is_marked => IP.0,
+        _ => return None,
+    };
+    let mut line = Vec::new();
+    put_line(&mut line, NAME.0, value);
+    changed.splice(place..place, line);
+    if is_received {
+        put_line(&mut changed, MARK.0, IP.0);
+    }
+    Some(headers(&changed))
+}
+
+/// A field line with a name and a value of its own (RFC 9204 section 4.5.6), each shorter than 127 bytes.
+fn put_line(lines: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    match name.len() {
+        short @ 0..7 => lines.push(0b0010_0000 | short as u8),
+        long => lines.extend([0b0010_0111, (long - 7) as u8]),
+    }
+    lines.extend_from_slice(name);
+    lines.push(value.len() as u8);
+    lines.extend_from_slice(value);
 }
 
 /// `None` if the frame is fine as it is.
 fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
-    let rest = frame.strip_prefix(&[HEADERS])?;
-    let length = 1usize << (rest.first()? >> 6);
-    let section = rest.get(length..)?;
-    let (prefix, mut lines) = section.split_at_checked(PREFIX)?;
+    let (prefix, mut lines) = section(frame)?;
     let mut kept = prefix.to_vec();
     let mut is_connect = false;
     while !lines.is_empty() {
@@ -48,7 +151,7 @@ fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
         let line = take_line(&mut lines)?;
         is_connect |= line == Line::Static(METHOD_CONNECT);
         match line {
-            Line::Pseudo => return None,
+            Line::Pseudo { .. } => return None,
             Line::Static(line) | Line::StaticName(line)
                 if line == PATH || SCHEMES.contains(&line) => {}
             _ => kept.extend_from_slice(&start[..start.len() - lines.len()]),
@@ -57,11 +160,7 @@ fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
     if !is_connect {
         return None;
     }
-    let mut corrected = BytesMut::with_capacity(frame.len());
-    corrected.put_u8(HEADERS);
-    put_varint(&mut corrected, kept.len() as u64);
-    corrected.put_slice(&kept);
-    Some(corrected.freeze())
+    Some(headers(&kept))
 }
 
 /// Takes a field line off the front (RFC 9204 section 4.5); `None` for one that refers to the dynamic
@@ -78,17 +177,28 @@ fn take_line(rest: &mut &[u8]) -> Option<Line> {
         _ if first & 0b1110_0000 == 0b0010_0000 => {
             let is_huffman = first & 0b0000_1000 != 0;
             let name = take_string(rest, 3)?;
-            take_string(rest, 7)?;
+            let value_is_huffman = rest.first()? & 0b1000_0000 != 0;
+            let value = take_string(rest, 7)?;
             let first = *name.first()?;
             // RFC 7541 appendix B: a colon is the seven bits 1011100.
             let is_pseudo = match is_huffman {
                 true => first >> 1 == 0b101_1100,
                 false => first == b':',
             };
-            Some(if is_pseudo { Line::Pseudo } else { Line::Other })
+            let is_ip = says(IP, value_is_huffman, value);
+            Some(match is_pseudo {
+                true => Line::Pseudo { is_ip },
+                false if says(MARK, is_huffman, name) => Line::Mark,
+                false => Line::Other,
+            })
         }
         _ => None,
     }
+}
+
+/// True if a string is this text.
+fn says(text: Text, is_huffman: bool, string: &[u8]) -> bool {
+    string == if is_huffman { text.1 } else { text.0 }
 }
 
 /// A string behind a length with a prefix of so many bits.
@@ -150,6 +260,63 @@ mod tests {
         for path in [ROOT, FILE] {
             let written = frame(&[CONNECT, HTTPS, AUTHORITY, path, FIELD]);
             assert_eq!(corrected(written), frame(&[CONNECT, AUTHORITY, FIELD]));
+        }
+    }
+
+    /// A line with a name and a value, each as it is or in Huffman's code.
+    fn line(name: Text, value: Text, is_huffman: bool) -> Vec<u8> {
+        let (name, value) = match is_huffman {
+            true => (name.1, value.1),
+            false => (name.0, value.0),
+        };
+        let mut line = Vec::new();
+        put_line(&mut line, name, value);
+        if is_huffman {
+            line[0] |= 0b1000;
+            let at = line.len() - value.len() - 1;
+            line[at] |= 0b1000_0000;
+        }
+        line
+    }
+
+    #[test]
+    fn connect_ip_is_marked_for_h3_and_not_on_the_way() {
+        const UDP: Text = (b"connect-udp", b"\x21\xea\xa8\xa4\x4a\xd6\xc9\x5f");
+        for is_huffman in [false, true] {
+            let udp = line(NAME, UDP, is_huffman);
+            let (ip, mark) = (line(NAME, IP, is_huffman), line(MARK, IP, is_huffman));
+            let on_the_way = frame(&[
+                CONNECT,
+                HTTPS,
+                AUTHORITY,
+                FILE,
+                &line(NAME, IP, false),
+                FIELD,
+            ]);
+            let written = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, &mark, FIELD]);
+            assert_eq!(corrected(written.clone()), on_the_way);
+            let read = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &ip, FIELD]);
+            let for_h3 = frame(&[
+                CONNECT,
+                HTTPS,
+                AUTHORITY,
+                FILE,
+                &line(NAME, UDP, false),
+                FIELD,
+                &line(MARK, IP, false),
+            ]);
+            assert_eq!(marked(read.clone()), for_h3);
+            // Nobody who says so gets anything else by it.
+            let twice = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &ip, FIELD, &mark]);
+            assert_eq!(marked(twice), for_h3);
+            for unchanged in [
+                frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, FIELD]),
+                frame(&[CONNECT, AUTHORITY, FIELD]),
+                frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]),
+                read.slice(..read.len() - 1),
+            ] {
+                assert_eq!(marked(unchanged.clone()), unchanged);
+            }
         }
     }
 

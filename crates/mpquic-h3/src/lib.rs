@@ -113,7 +113,8 @@
 //! # What becomes of CONNECT
 //!
 //! `h3` 0.0.8 writes `:scheme` and `:path` into every request. They are taken out of CONNECT requests that are not
-//! extended ones, so that such a request is what RFC 9114 section 4.4 asks for.
+//! extended ones, so that such a request is what RFC 9114 section 4.4 asks for. Nor does it know `connect-ip`
+//! (RFC 9484): [`CONNECT_IP`] says how such requests are sent and recognised.
 //!
 //! # What is limited
 //!
@@ -139,6 +140,7 @@ mod units;
 mod urgency;
 mod varint;
 
+pub use connect::CONNECT_IP;
 pub use connection::{Connection, OpenStreams};
 pub use datagrams::{DatagramSender, RecvDatagrams, SendDatagrams};
 pub use h3;

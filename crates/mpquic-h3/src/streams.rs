@@ -10,7 +10,7 @@ use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use mpquic_tokio::Side;
 
-use crate::connect::corrected;
+use crate::connect::{corrected, is_headers, marked};
 use crate::error;
 use crate::priorities::Priorities;
 use crate::units::{FrameTooLong, PriorityUpdate, Unit, Units};
@@ -69,6 +69,8 @@ pub struct RecvStream {
     units: Units,
     /// Whom PRIORITY_UPDATE frames are for, where a server may get them: on the control stream.
     priorities: Option<Priorities>,
+    /// The peer's request was not handed out yet.
+    begins_request: bool,
     /// What the peer is told if the stream is dropped before its end.
     on_drop: Code,
     /// Nothing need be said on drop.
@@ -99,7 +101,9 @@ impl<B> BidiStream<B> {
         max_frame_size: u64,
     ) -> Self {
         // RFC 9114 section 4.1: a server may do without the rest of a request.
-        Self::new(connection, streams, max_frame_size, Code::H3_NO_ERROR)
+        let mut stream = Self::new(connection, streams, max_frame_size, Code::H3_NO_ERROR);
+        stream.recv.begins_request = true;
+        stream
     }
 
     fn new(
@@ -120,6 +124,7 @@ impl<B> BidiStream<B> {
                 stream: recv,
                 units: Units::of_request(max_frame_size),
                 priorities: None,
+                begins_request: false,
                 on_drop,
                 ended: false,
             },
@@ -223,9 +228,16 @@ impl RecvStream {
             stream,
             units: Units::of_unidirectional(max_frame_size),
             priorities: is_of_client.then(|| priorities.clone()),
+            begins_request: false,
             on_drop: Code::H3_NO_ERROR,
             ended: false,
         }
+    }
+
+    /// A unit of a stream whose request was not handed out yet. Frames of reserved types may come before it.
+    fn first(&mut self, unit: Bytes) -> Bytes {
+        self.begins_request = !is_headers(&unit);
+        marked(unit)
     }
 
     /// Closes the connection, for the peer broke the rules.
@@ -282,7 +294,12 @@ impl quic::RecvStream for RecvStream {
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         loop {
             match self.units.next() {
-                Ok(Some(Unit::Bytes(unit))) => return Poll::Ready(Ok(Some(unit))),
+                Ok(Some(Unit::Bytes(unit))) => {
+                    return Poll::Ready(Ok(Some(match self.begins_request {
+                        true => self.first(unit),
+                        false => unit,
+                    })));
+                }
                 Ok(Some(Unit::PriorityUpdate(update))) => {
                     self.on_priority_update(&update)?;
                     continue;
