@@ -225,6 +225,35 @@ fn list(args: &List) -> Result<(), Failure> {
 }
 
 impl Run {
+    /// The command that repeats one of the scenarios.
+    fn command(&self, id: &str) -> String {
+        let file = if select::built_in(id).is_ok() {
+            ""
+        } else {
+            ".toml"
+        };
+        let mut command = format!("mpquic lab run {id}{file}");
+        let lists = [
+            ("schedulers", &self.schedulers),
+            ("controllers", &self.controllers),
+            ("add", &self.add),
+        ];
+        for (name, values) in lists.into_iter().filter(|(_, values)| !values.is_empty()) {
+            let _ = write!(command, " --{name} {}", values.join(","));
+        }
+        let numbers = [
+            ("runs", self.runs),
+            ("points", self.points),
+            ("seed", self.seed),
+        ];
+        for (name, value) in numbers {
+            if let Some(value) = value {
+                let _ = write!(command, " --{name} {value}");
+            }
+        }
+        command + if self.quick { " --quick" } else { "" }
+    }
+
     fn change(&self, scenario: &mut Scenario) -> Result<(), Failure> {
         let policies = &scenario.policies;
         if !self.schedulers.is_empty() || !self.controllers.is_empty() {
@@ -295,7 +324,8 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         bar.set_message(experiment.scenario().id.clone());
         bar.inc(1);
     };
-    run_all(&experiments, jobs, &progress, &mut |_, done| {
+    run_all(&experiments, jobs, &progress, &mut |_, mut done| {
+        done.command = args.command(&done.id);
         results.scenarios.push(done);
         if let (false, Ok(()), Some(done)) = (args.json, &printed, results.scenarios.last()) {
             printed = bar.suspend(|| print(&table::scenario(&results, done)));

@@ -22,6 +22,8 @@ const STEADY: f64 = 0.25;
 const NO_QUEUE: (f64, f64) = (1.0, 0.05);
 /// A queue of less than this (ms) is not told from chance.
 const LEAST_QUEUE: f64 = 5.0;
+/// Losses in an interval are a burst if they are more than this, and by this factor more than usual.
+const BURST: f64 = 4.0;
 /// What a queue of a scenario holds at least unless it is told otherwise, ms.
 const DEFAULT_QUEUE: f64 = 50.0;
 /// A path jitters if its round trips without load differ by more than this (ms), and by more than this
@@ -92,6 +94,8 @@ struct Window {
     mbit: f64,
     packets: u64,
     missing: i64,
+    /// Those of the missing ones that were lost in a burst.
+    burst: i64,
     /// The longest wait in the queue, ms; `None` if no round trip ended in it.
     wait: Option<f64>,
 }
@@ -155,16 +159,21 @@ impl PathRecording {
         let seconds = INTERVAL * WINDOW as f64;
         // What is over before its time says nothing of the rate.
         let whole = self.arrivals.chunks_exact(WINDOW).enumerate();
+        let missing: i64 = self.arrivals.iter().map(|interval| interval.missing).sum();
+        let usual = missing.max(0) as f64 / self.arrivals.len().max(1) as f64;
+        let is_burst = |interval: &&Arrivals| interval.missing as f64 > BURST * (1.0 + usual);
         let window = |(index, intervals): (usize, &[Arrivals])| {
             let times = index as f64 * seconds..(index + 1) as f64 * seconds;
             let ended = self.loaded_rtts.iter();
             let waits = ended.filter(|(at, _)| times.contains(at));
             let waits = waits.map(|(_, rtt)| rtt - shortest);
+            let bursts = intervals.iter().filter(is_burst);
             let bytes: u64 = intervals.iter().map(|interval| interval.bytes).sum();
             Window {
                 mbit: bytes as f64 * 8e-6 / seconds,
                 packets: intervals.iter().map(|interval| interval.packets).sum(),
                 missing: intervals.iter().map(|interval| interval.missing).sum(),
+                burst: bursts.map(|interval| interval.missing).sum(),
                 wait: waits.max_by(f64::total_cmp),
             }
         };
@@ -240,15 +249,21 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
             false => others.push(window),
         }
     }
-    let missing = |windows: &[&Window]| windows.iter().map(|window| window.missing).sum::<i64>();
-    let packets = |windows: &[&Window]| windows.iter().map(|window| window.packets).sum::<u64>();
-    let share = |windows: &[&Window]| {
-        let missing = missing(windows).max(0) as f64;
-        missing / (missing + packets(windows) as f64).max(1.0)
+    let share = |windows: &[&Window], with_bursts: bool| {
+        let missing = |window: &&Window| match with_bursts {
+            true => window.missing,
+            false => window.missing - window.burst,
+        };
+        let missing = windows.iter().map(missing).sum::<i64>().max(0) as f64;
+        let packets = windows.iter().map(|window| window.packets).sum::<u64>();
+        missing / (missing + packets as f64).max(1.0)
     };
-    // A queue that is full all the time leaves nothing to compare with.
-    let loss = share(&others);
-    (loss, !full.is_empty() && share(&full) > 2.0 * loss + 1e-4)
+    // Where there is a queue, it is that which drops many at a time, even if no round trip saw it full.
+    let loss = share(&others, !has_queue);
+    (
+        loss,
+        !full.is_empty() && share(&full, true) > 2.0 * loss + 1e-4,
+    )
 }
 
 /// The rates of windows. One in which the queue was empty has that of the window before, if that was more.
@@ -421,6 +436,17 @@ mod tests {
         }
         let estimate = path.estimate().unwrap();
         assert_eq!((estimate.loss_pct, estimate.queue_ms), (0.0, Some(40.0)));
+    }
+
+    #[test]
+    fn bursts_are_of_a_queue_if_there_is_one() {
+        for (queue_ms, expected) in [(40.0, 0.0), (0.0, 0.5)] {
+            let mut path = recording(|_| 10.0, queue_ms, u64::MAX);
+            let largest = path.largest.unwrap();
+            path.on_packet(7.5, largest + 51, 1222);
+            let loss = path.estimate().unwrap().loss_pct;
+            assert!((loss - expected).abs() < 0.05, "{queue_ms}: {loss}");
+        }
     }
 
     #[test]

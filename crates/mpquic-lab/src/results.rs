@@ -89,16 +89,24 @@ fn fits_together(scenario: &ScenarioResults) -> bool {
     };
     let is_trace = |trace: &Trace| {
         let samples = trace.received.first().map_or(0, Vec::len);
-        let counters = [&trace.received, &trace.path_bytes, &trace.window];
+        let counters = [
+            &trace.received,
+            &trace.path_bytes,
+            &trace.window,
+            &trace.lost,
+        ];
         let mut lengths = counters.into_iter().flatten().map(Vec::len);
         is_cell(trace.contender, trace.sweep)
             && lengths.all(|length| length == samples)
             && trace.rtt_ms.iter().all(|values| values.len() == samples)
+            && trace.silent.iter().all(|values| values.len() == samples)
             && [
                 trace.path_bytes.len(),
                 trace.window.len(),
                 trace.rtt_ms.len(),
-            ] == [paths; 3]
+                trace.lost.len(),
+                trace.silent.len(),
+            ] == [paths; 5]
     };
     scenario.runs.iter().all(is_run) && scenario.traces.iter().all(is_trace)
 }

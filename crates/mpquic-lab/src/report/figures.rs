@@ -157,6 +157,18 @@ fn mean(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Option<(f64, f6
     (statistics.count > 0).then_some((statistics.mean, statistics.confidence))
 }
 
+/// The runs of a cell, if they are too few for a distribution.
+fn few_runs(scenario: &ScenarioResults, cell: Cell, metric: &str) -> Vec<f64> {
+    let runs = scenario.runs_of(cell);
+    let runs: Vec<_> = runs
+        .filter_map(|run| run.metrics.get(metric).copied())
+        .collect();
+    match runs.len() {
+        2..=MIN_RUNS_FOR_DISTRIBUTION => runs,
+        _ => Vec::new(),
+    }
+}
+
 fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) -> String {
     let mut groups = Vec::new();
     let mut bars: Vec<Bars> = contenders
@@ -184,6 +196,8 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
                 bars.values.push(value);
                 let published = cell.and_then(|cell| published(scenario, metric, cell));
                 bars.published.push(published);
+                let runs = cell.map_or(Vec::new(), |cell| few_runs(scenario, cell, metric));
+                bars.runs.push(runs);
             }
         }
     }
@@ -201,6 +215,7 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
             [] => what,
         },
         y: axis_label(metric),
+        contenders: true,
         ..Plot::default()
     };
     // Bars narrower than a few pixels cannot be told apart.
@@ -213,6 +228,7 @@ fn bar_chart(scenarios: &[&ScenarioResults], contenders: &[&str], metric: &str) 
             .map(|bars| Bars {
                 values: bars.values[range.clone()].to_vec(),
                 published: bars.published[range.clone()].to_vec(),
+                runs: bars.runs[range.clone()].to_vec(),
                 ..bars.clone()
             })
             .collect();
@@ -254,6 +270,7 @@ fn line_chart(scenario: &ScenarioResults, contenders: &[&str], metric: &str) -> 
         x: format!("{label} [{unit}]"),
         y: axis_label(metric),
         logarithmic: true,
+        contenders: true,
         ..Plot::default()
     };
     figure(&plot, &svg::lines(&plot, &lines))
@@ -294,6 +311,7 @@ fn distribution(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -
         x: axis_label(&scenario.metric),
         y: "share of runs".into(),
         steps: true,
+        contenders: true,
         ..Plot::default()
     };
     figure(&plot, &svg::lines(&plot, &lines))
@@ -333,6 +351,7 @@ fn ratios(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> Stri
         ),
         y: "share of runs".into(),
         steps: true,
+        contenders: true,
         ..Plot::default()
     };
     figure(&plot, &svg::lines(&plot, &lines))
@@ -359,13 +378,14 @@ fn fairness(scenario: &ScenarioResults, contenders: &[&str]) -> String {
                 name: name.clone(),
                 series: series(contenders, name),
                 values: (0..flows.len()).map(rate).collect(),
-                published: Vec::new(),
+                ..Bars::default()
             }
         };
         let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
         let plot = Plot {
             title: title(scenario, Some(sweep), "throughput of each connection"),
             y: "throughput [Mbit/s]".into(),
+            contenders: true,
             ..Plot::default()
         };
         html += &figure(&plot, &svg::bars(&plot, &flows, &bars));
@@ -380,13 +400,14 @@ fn jain(scenario: &ScenarioResults, contenders: &[&str], sweep: usize) -> String
         name: name.clone(),
         series: series(contenders, name),
         values: vec![mean(scenario, Cell { sweep, contender }, "jain_index")],
-        published: Vec::new(),
+        ..Bars::default()
     };
     let bars: Vec<_> = scenario.contenders.iter().enumerate().map(bars).collect();
     let what = "Jain's index of fairness; 1 is an equal share for each";
     let plot = Plot {
         title: title(scenario, Some(sweep), what),
         y: "Jain's index".into(),
+        contenders: true,
         ..Plot::default()
     };
     figure(&plot, &svg::bars(&plot, &[String::new()], &bars))

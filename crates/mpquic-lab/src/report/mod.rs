@@ -1,7 +1,8 @@
 //! `mpquic lab report`: results as one HTML page.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mpquic_sim::experiment::{Results, ScenarioResults};
@@ -12,6 +13,8 @@ use svg::escape;
 use tables::distinct;
 
 mod figures;
+mod gallery;
+mod setting;
 mod svg;
 mod tables;
 mod traces;
@@ -25,20 +28,50 @@ pub(super) struct Report {
     /// Where to write; `-` is standard output
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
+    /// Write a page for each scenario to this directory instead, and index.html, which leads to them
+    #[arg(long, value_name = "DIR", conflicts_with = "output")]
+    gallery: Option<PathBuf>,
+    /// Write each chart to this directory instead, as an SVG file that needs nothing else
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["output", "gallery"])]
+    charts: Option<PathBuf>,
 }
 
 pub(super) fn run(args: &Report) -> Result<(), Failure> {
     let results = results::read_all(&args.results)?;
+    if let Some(directory) = &args.gallery {
+        return write_gallery(directory, results);
+    }
     let page = html(&results);
+    if let Some(directory) = &args.charts {
+        return gallery::write_charts(directory, &page, STYLE);
+    }
     if args.output.as_os_str() == "-" {
         return print(&page);
     }
-    std::fs::write(&args.output, page).map_err(|error| Failure::in_file(&args.output, error))?;
+    fs::write(&args.output, page).map_err(|error| Failure::in_file(&args.output, error))?;
     eprintln!("written: {}", args.output.display());
     Ok(())
 }
 
+/// Writes a page for each scenario, and one that leads to them.
+fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
+    fs::create_dir_all(directory).map_err(|error| Failure::in_file(directory, error))?;
+    let write = |name: &str, page: String| {
+        let file = directory.join(name);
+        fs::write(&file, page).map_err(|error| Failure::in_file(&file, error))
+    };
+    write("index.html", page("mpquic lab", &gallery::cards(&results)))?;
+    for scenario in results.scenarios {
+        let name = format!("{}.html", scenario.id);
+        let scenarios = vec![scenario];
+        write(&name, html(&Results { scenarios }))?;
+    }
+    eprintln!("written: {}", directory.join("index.html").display());
+    Ok(())
+}
+
 const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("script.js");
 
 /// The scenarios that reproduce one figure of one paper.
 type Figure<'a> = Vec<&'a ScenarioResults>;
@@ -65,14 +98,8 @@ fn group(results: &Results) -> Vec<Figure<'_>> {
 
 /// The page.
 pub(super) fn html(results: &Results) -> String {
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width\"/>\n\
-         <title>mpquic lab report</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
-         <h1>mpquic lab report</h1>\n"
-    );
-    page += &tables::summary(results);
-    page += &tables::overview(results);
+    let mut body = tables::summary(results);
+    body += &tables::overview(results);
     let mut paper = None;
     for figure in &group(results) {
         let first = figure[0];
@@ -82,12 +109,22 @@ pub(super) fn html(results: &Results) -> String {
             } else {
                 &first.paper
             };
-            let _ = writeln!(page, "<h2>{}</h2>", escape(name));
+            let _ = writeln!(body, "<h2>{}</h2>", escape(name));
             paper = Some(&first.paper);
         }
-        page += &section(results, figure);
+        body += &section(results, figure);
     }
-    page + "</body>\n</html>\n"
+    page("mpquic lab report", &body)
+}
+
+/// A page that needs nothing else.
+fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"/>\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{title}</h1>\n{body}<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+    )
 }
 
 fn section(results: &Results, figure: &Figure<'_>) -> String {
@@ -105,6 +142,9 @@ fn section(results: &Results, figure: &Figure<'_>) -> String {
     };
     let names = figure.iter().flat_map(|scenario| &scenario.contenders);
     let contenders = distinct(names);
+    if let [scenario] = figure.as_slice() {
+        html += &setting::setting(scenario);
+    }
     html += &tables::claims(results, figure);
     html += &legend(&contenders);
     html += "<div class=\"charts\">\n";
@@ -114,6 +154,7 @@ fn section(results: &Results, figure: &Figure<'_>) -> String {
         if figure.len() > 1 {
             let (id, title) = (escape(&scenario.id), escape(&scenario.title));
             let _ = writeln!(html, "<h4 id=\"{id}\">{id}: {title}</h4>");
+            html += &setting::setting(scenario);
         }
         html += &tables::failures(scenario);
         html += &traces::details(scenario, &contenders);
@@ -125,7 +166,12 @@ fn section(results: &Results, figure: &Figure<'_>) -> String {
 fn legend(names: &[&str]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     for (index, name) in names.iter().enumerate() {
-        let _ = write!(html, "<li>{}{}</li>", svg::swatch(index), escape(name));
+        let _ = write!(
+            html,
+            "<li><button data-s=\"{index}\" aria-pressed=\"true\">{}{}</button></li>",
+            svg::swatch(index),
+            escape(name)
+        );
     }
     html + "</ul>\n"
 }

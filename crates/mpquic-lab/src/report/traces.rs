@@ -3,7 +3,7 @@
 use mpquic_sim::experiment::{ScenarioResults, Trace};
 
 use super::figures::{figure, series, title};
-use super::svg::{self, Line, Plot};
+use super::svg::{self, Area, Line, Plot};
 
 /// The most points in a line; more could not be told apart.
 const POINTS: usize = 120;
@@ -103,9 +103,69 @@ fn goodput(
         title: title(scenario, Some(sweep), what),
         x: "time [s]".into(),
         y: "goodput [Mbit/s]".into(),
+        contenders: true,
         ..Plot::default()
     };
     figure(&plot, &svg::lines(&plot, &lines))
+}
+
+/// What each path carries, on top of each other, with losses and silence marked, for one contender.
+fn shares(scenario: &ScenarioResults, trace: &Trace) -> String {
+    let name = &scenario.contenders[trace.contender];
+    let paths = scenario.paths.iter().enumerate();
+    let used = paths.filter(|(path, _)| trace.path_bytes[*path].last() > Some(&0));
+    let areas = used.map(|(path, name)| Area {
+        name: name.clone(),
+        series: path,
+        points: rate(trace, &trace.path_bytes[path]),
+        strokes: losses(trace, path),
+        bars: silences(trace, path),
+    });
+    let areas: Vec<_> = areas.collect();
+    let what = format!("what each path carries, {name} (strokes: losses, bars: no answer)");
+    let plot = Plot {
+        title: title(scenario, Some(trace.sweep), &what),
+        x: "time [s]".into(),
+        y: "received [Mbit/s]".into(),
+        ..Plot::default()
+    };
+    figure(&plot, &svg::areas(&plot, &areas))
+}
+
+/// When packets of a path were declared lost, and how many.
+fn losses(trace: &Trace, path: usize) -> Vec<(f64, String)> {
+    let lost = &trace.lost[path];
+    let stride = lost.len().div_ceil(POINTS).max(1);
+    let samples: Vec<_> = lost.iter().step_by(stride).collect();
+    let pairs = samples.windows(2).zip(1..);
+    let grown = pairs.filter(|(pair, _)| pair[1] > pair[0]);
+    grown
+        .map(|(pair, index)| {
+            let at = f64::from(index) * stride as f64 * trace.interval_s;
+            let count = pair[1].saturating_sub(*pair[0]);
+            (at, format!("{count} lost"))
+        })
+        .collect()
+}
+
+/// From when to when a path did not answer.
+fn silences(trace: &Trace, path: usize) -> Vec<(f64, f64)> {
+    let mut silences: Vec<(f64, f64)> = Vec::new();
+    let mut before = false;
+    for (index, silent) in trace.silent[path].iter().enumerate() {
+        let at = index as f64 * trace.interval_s;
+        match (before, *silent) {
+            (false, true) => silences.push((at, at)),
+            (true, _) => {
+                if let Some(last) = silences.last_mut() {
+                    last.1 = at;
+                }
+            }
+            (false, false) => {}
+        }
+        before = *silent;
+    }
+    silences
 }
 
 /// Bytes and windows of the paths, for one contender.
@@ -128,7 +188,7 @@ fn paths(scenario: &ScenarioResults, trace: &Trace) -> String {
         ("received per path", "received [MB]", lines(&bytes)),
         ("congestion windows", "window [kB]", lines(&window)),
     ];
-    let mut html = String::new();
+    let mut html = shares(scenario, trace);
     for (what, axis, lines) in charts {
         let plot = Plot {
             title: title(scenario, Some(trace.sweep), &format!("{what}, {name}")),

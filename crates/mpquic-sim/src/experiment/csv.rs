@@ -145,5 +145,9 @@ fn write_trace(csv: &mut String, scenario: &ScenarioResults, trace: &Trace) {
             integers(&trace.window[path]),
         );
         series(format!("{name}.rtt_ms"), trace.rtt_ms[path].clone());
+        series(format!("{name}.lost"), integers(&trace.lost[path]));
+        let silent = trace.silent[path].iter();
+        let silent = silent.map(|silent| f64::from(u8::from(*silent)));
+        series(format!("{name}.silent"), silent.collect());
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::Published;
+use crate::scenario::{Published, Words};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +82,10 @@ pub struct Trace {
     pub window: Vec<Vec<u64>>,
     /// Smoothed RTT, per path.
     pub rtt_ms: Vec<Vec<f64>>,
+    /// Packets that the sender had declared lost by then, per path.
+    pub lost: Vec<Vec<u64>>,
+    /// Whether the sender suspected the path, because it did not answer, per path.
+    pub silent: Vec<Vec<bool>>,
 }
 
 /// All runs of a scenario.
@@ -97,6 +101,12 @@ pub struct ScenarioResults {
     pub figure: String,
     /// The seed from which everything random was derived.
     pub seed: u64,
+    /// What it is about, in words.
+    pub words: Words,
+    /// The command that repeats it; empty if it was not run by a command.
+    pub command: String,
+    /// The version of mpquic that ran it.
+    pub version: String,
     /// Virtual time after which a run counted as unfinished.
     pub limit_s: f64,
     /// The metric by which contenders are compared.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use mpquic_core::PathState;
+
 use super::case::Case;
 use super::measure::received;
 use super::results::Trace;
@@ -23,6 +25,8 @@ struct Sample {
     path_bytes: Vec<u64>,
     window: Vec<u64>,
     rtt_ms: Vec<f64>,
+    lost: Vec<u64>,
+    silent: Vec<bool>,
 }
 
 /// Samples a run over time.
@@ -41,6 +45,8 @@ impl Tracer {
             path_bytes: vec![0; paths],
             window: vec![0; paths],
             rtt_ms: vec![0.0; paths],
+            lost: vec![0; paths],
+            silent: vec![false; paths],
         };
         Self {
             interval: INTERVAL,
@@ -63,10 +69,17 @@ impl Tracer {
         for path in 0..self.paths {
             let [sender, receiver] = stats.get(&path).cloned().unwrap_or_default();
             // A closed path keeps the values it had.
-            let last = self
-                .samples
-                .last()
-                .map_or(0, |sample| sample.path_bytes[path]);
+            let before = |of: fn(&Sample) -> &Vec<u64>| {
+                let last = self.samples.last();
+                last.map_or(0, |sample| of(sample)[path])
+            };
+            let last = before(|sample| &sample.path_bytes);
+            let lost = sender.as_ref().map(|stats| stats.packets_lost);
+            sample
+                .lost
+                .push(lost.unwrap_or_else(|| before(|sample| &sample.lost)));
+            let state = sender.as_ref().map(|stats| stats.state);
+            sample.silent.push(state == Some(PathState::Suspect));
             let bytes = receiver.map_or(last, |stats| stats.bytes_received);
             sample.path_bytes.push(bytes);
             sample
@@ -156,6 +169,10 @@ impl Tracer {
                 .map(|sample| sample.rtt_ms[path])
                 .collect()
         };
+        let silent = |path: usize| {
+            let samples = self.samples.iter();
+            samples.map(|sample| sample.silent[path]).collect()
+        };
         Trace {
             contender: case.contender,
             sweep: case.position.sweep,
@@ -168,6 +185,8 @@ impl Tracer {
             path_bytes: per_path(|sample| &sample.path_bytes),
             window: per_path(|sample| &sample.window),
             rtt_ms: (0..self.paths).map(rtt).collect(),
+            lost: per_path(|sample| &sample.lost),
+            silent: (0..self.paths).map(silent).collect(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Links of a scenario: what the fields of a `[[path]]` or `[[link]]` mean.
 
+mod words;
+
 use std::time::Duration;
 
 use super::number::{Limits, Number};

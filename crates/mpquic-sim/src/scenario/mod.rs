@@ -16,6 +16,7 @@ mod published;
 mod reader;
 #[cfg(test)]
 mod tests;
+mod words;
 mod workload;
 
 pub use contender::{Competitor, Contender, CrossTraffic, UsedPaths, with_controllers};
@@ -28,4 +29,5 @@ pub use number::{Number, Parameter, Source};
 pub use points::{Points, Position};
 pub use published::{Claim, Published};
 pub use reader::ScenarioError;
+pub use words::Words;
 pub use workload::{Kind, Page, PageObject, Size, Workload};

@@ -62,6 +62,31 @@ impl Number {
             Self::Varied(index) => values[index],
         }
     }
+
+    /// "10", "20 to 40" or "1, 2 or 5", each value multiplied.
+    pub(super) fn words(self, parameters: &[Parameter], factor: f64) -> String {
+        let short = |value: f64| ((value * factor * 1e4).round() / 1e4).to_string();
+        let parameter = match self {
+            Self::Fixed(value) => return short(value),
+            Self::Varied(index) => parameters.get(index),
+        };
+        match parameter.map(|parameter| &parameter.source) {
+            None => String::new(),
+            Some(Source::Uniform(low, high)) => format!("{} to {}", short(*low), short(*high)),
+            Some(Source::Binomial(trials, share)) => {
+                format!("about {} (binomial)", short(f64::from(*trials) * share))
+            }
+            Some(Source::Swept(values)) => {
+                let values: Vec<_> = values.iter().map(|(value, _)| short(*value)).collect();
+                match values.as_slice() {
+                    [first @ .., last] if !first.is_empty() => {
+                        format!("{} or {last}", first.join(", "))
+                    }
+                    _ => values.concat(),
+                }
+            }
+        }
+    }
 }
 
 /// How a parameter gets its values.

@@ -80,6 +80,11 @@ pub struct Size {
 }
 
 impl Size {
+    /// The number as the scenario gives it, and its unit in bytes.
+    pub(super) fn parts(self) -> (Number, f64) {
+        (self.number, self.unit)
+    }
+
     /// Bytes, for these values of the parameters.
     pub fn bytes(self, values: &[f64]) -> u64 {
         ((self.number.at(values) * self.unit).round() as u64).max(1)

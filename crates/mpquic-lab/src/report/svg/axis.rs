@@ -33,7 +33,20 @@ impl Axis {
         }
     }
 
+    /// Where it begins and ends in the chart, at which values, and whether it is logarithmic.
+    pub(super) fn scale(&self) -> String {
+        let (from, to, low, high) = (self.from, self.to, self.low, self.high);
+        format!(
+            "{from:.1} {to:.1} {low} {high} {}",
+            u8::from(self.logarithmic)
+        )
+    }
+
+    /// From zero, unless it is logarithmic.
     pub(super) fn including_zero(mut self) -> Self {
+        if self.logarithmic {
+            return self;
+        }
         self.low = self.low.min(0.0);
         self.high += (self.high - self.low) * 0.05;
         self

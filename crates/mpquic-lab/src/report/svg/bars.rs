@@ -23,6 +23,8 @@ pub(in super::super) struct Bars {
     pub(in super::super) values: Vec<Option<(f64, f64)>>,
     /// What was published, in the same units.
     pub(in super::super) published: Vec<Option<f64>>,
+    /// Single runs, which are shown as dots.
+    pub(in super::super) runs: Vec<Vec<f64>>,
 }
 
 /// Groups of bars.
@@ -30,7 +32,8 @@ pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> S
     let tops = bars.iter().flat_map(|bars| {
         let values = bars.values.iter().flatten();
         let tops = values.map(|(value, half)| value + half);
-        tops.chain(bars.published.iter().flatten().copied())
+        let others = bars.published.iter().flatten();
+        tops.chain(others.chain(bars.runs.iter().flatten()).copied())
     });
     let y = Axis::new(tops, HEIGHT - BOTTOM, TOP).including_zero();
     let mut svg = open(plot);
@@ -43,6 +46,7 @@ pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> S
         let centre = LEFT + group_width * (group as f64 + 0.5);
         let first = centre - width * bars.len() as f64 / 2.0;
         for (index, bars) in bars.into_iter().enumerate() {
+            plot.begin(&mut svg, bars.series);
             bar(
                 &mut svg,
                 &y,
@@ -51,6 +55,7 @@ pub(in super::super) fn bars(plot: &Plot, groups: &[String], bars: &[Bars]) -> S
                 first + width * index as f64,
                 width,
             );
+            plot.end(&mut svg);
         }
         group_label(&mut svg, name, centre, group_width);
     }
@@ -75,6 +80,15 @@ fn bar(svg: &mut String, y: &Axis, bars: &Bars, group: usize, x: f64, width: f64
         short(half)
     );
     error_bar(svg, y, x + width * 0.78, value, half, "");
+    for run in bars.runs.get(group).into_iter().flatten() {
+        let (x, y) = (x + width * 0.6, y.at(*run));
+        let _ = writeln!(
+            svg,
+            "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.8\">\
+             <title>a run: {}</title></circle>",
+            short(*run)
+        );
+    }
     if let Some(published) = bars.published.get(group).copied().flatten() {
         mark_published(svg, (x + width / 2.0, y.at(published)), published);
     }

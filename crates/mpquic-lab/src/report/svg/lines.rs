@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::axis::Axis;
 use super::plot::{
     BOTTOM, CHARACTER, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH, classes, error_bar, escape,
-    horizontal_axis, mark_published, open, vertical_axis,
+    horizontal_axis, mark_published, open_over, vertical_axis,
 };
 
 /// Names at the ends of lines are this far apart.
@@ -49,11 +49,13 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
     let bounds = lines.iter().flat_map(Line::tops);
     let published = lines.iter().flat_map(|line| &line.published);
     let bounds = bounds.chain(points().chain(published).map(|point| point.1));
-    let y = Axis::new(bounds, HEIGHT - BOTTOM, TOP).including_zero();
-    let mut svg = open(plot);
+    let y = Axis::new(bounds, HEIGHT - BOTTOM, TOP).or_logarithmic(plot.logarithmic);
+    let y = y.including_zero();
+    let mut svg = open_over(plot, &x, &y);
     vertical_axis(&mut svg, &y, &plot.y, right);
     horizontal_axis(&mut svg, &x, &plot.x);
     for line in lines {
+        plot.begin(&mut svg, line.series);
         let mut path = String::new();
         for (index, (px, py)) in line.points.iter().enumerate() {
             let (px, py) = (x.at(*px), y.at(*py));
@@ -86,14 +88,16 @@ pub(in super::super) fn lines(plot: &Plot, lines: &[Line]) -> String {
         for (px, py) in &line.published {
             mark_published(&mut svg, (x.at(*px), y.at(*py)), *py);
         }
+        plot.end(&mut svg);
     }
     if named {
-        names(&mut svg, lines, &x, &y);
+        names(&mut svg, lines, &x, &y, plot);
     }
     svg + "</svg>\n"
 }
 
-fn name_width(lines: &[Line]) -> f64 {
+/// The width that the names of lines need.
+pub(super) fn name_width(lines: &[Line]) -> f64 {
     let longest = lines
         .iter()
         .map(|line| shortened(&line.name).chars().count())
@@ -109,7 +113,7 @@ fn shortened(name: &str) -> String {
 }
 
 /// Writes the name of each line at its end, moved up or down where others are in the way.
-fn names(svg: &mut String, lines: &[Line], x: &Axis, y: &Axis) {
+pub(super) fn names(svg: &mut String, lines: &[Line], x: &Axis, y: &Axis, plot: &Plot) {
     let ends = lines.iter().filter_map(|line| {
         let (px, py) = line.points.last()?;
         Some((line, x.at(*px), y.at(*py)))
@@ -129,6 +133,7 @@ fn names(svg: &mut String, lines: &[Line], x: &Axis, y: &Axis) {
     }
     let right = ends.iter().map(|(_, end, _)| *end).fold(LEFT, f64::max);
     for ((line, end, from), height) in ends.into_iter().zip(heights) {
+        plot.begin(svg, line.series);
         let _ = writeln!(
             svg,
             "<path class=\"leader {0}\" d=\"M{end:.1} {from:.1}L{1:.1} {height:.1}\"/>\
@@ -139,6 +144,7 @@ fn names(svg: &mut String, lines: &[Line], x: &Axis, y: &Axis) {
             height + 3.5,
             escape(&shortened(&line.name))
         );
+        plot.end(svg);
     }
 }
 

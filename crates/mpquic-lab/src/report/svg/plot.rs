@@ -15,7 +15,7 @@ pub(super) const BOTTOM: f64 = 42.0;
 pub(super) const CHARACTER: f64 = 5.8;
 
 /// Number of colours.
-pub(super) const COLOURS: usize = 8;
+pub(in super::super) const COLOURS: usize = 8;
 /// Number of dash patterns for lines.
 const DASHES: usize = 4;
 
@@ -30,6 +30,24 @@ pub(in super::super) struct Plot {
     pub(in super::super) logarithmic: bool,
     /// Steps instead of straight lines.
     pub(in super::super) steps: bool,
+    /// What it compares are contenders, which can be hidden.
+    pub(in super::super) contenders: bool,
+}
+
+impl Plot {
+    /// Begins what belongs to a contender, for the page's script.
+    pub(super) fn begin(&self, svg: &mut String, series: usize) {
+        if self.contenders {
+            let _ = writeln!(svg, "<g data-s=\"{series}\">");
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn end(&self, svg: &mut String) {
+        if self.contenders {
+            svg.push_str("</g>\n");
+        }
+    }
 }
 
 /// Escapes a text for HTML.
@@ -57,9 +75,19 @@ pub(in super::super) fn swatch(series: usize) -> String {
 }
 
 pub(super) fn open(plot: &Plot) -> String {
+    open_with(plot, "")
+}
+
+/// The same, for a chart in which the page's script reads off values.
+pub(super) fn open_over(plot: &Plot, x: &Axis, y: &Axis) -> String {
+    let scales = format!(" data-x=\"{}\" data-y=\"{}\"", x.scale(), y.scale());
+    open_with(plot, &scales)
+}
+
+fn open_with(plot: &Plot, more: &str) -> String {
     let title = escape(&plot.title);
     format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\"{more}>\
          <title>{title}</title>\n"
     )
 }

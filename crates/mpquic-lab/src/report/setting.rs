@@ -1,0 +1,59 @@
+//! What an experiment is about: the network drawn, the transfer in words, and how to repeat it.
+
+use std::fmt::Write as _;
+
+use mpquic_sim::experiment::ScenarioResults;
+
+use super::svg::{COLOURS, escape};
+
+/// The network, the transfer and the command of a scenario.
+pub(super) fn setting(scenario: &ScenarioResults) -> String {
+    let mut html = "<div class=\"setting\">\n".to_owned();
+    html += &network(scenario);
+    let words = &scenario.words;
+    let _ = writeln!(html, "<p>Transferred: {}.</p>", escape(&words.workload));
+    for other in &words.others {
+        let _ = writeln!(html, "<p>Also there: {}.</p>", escape(other));
+    }
+    if !scenario.command.is_empty() {
+        let _ = writeln!(
+            html,
+            "<p class=\"command\"><code>{}</code> (seed {}, mpquic {})</p>",
+            escape(&scenario.command),
+            scenario.seed,
+            escape(&scenario.version)
+        );
+    }
+    html + "</div>\n"
+}
+
+/// Client and server, and between them a line for each path, in its colour, with what it is like.
+pub(super) fn network(scenario: &ScenarioResults) -> String {
+    let words = &scenario.words;
+    let mut html = "<div class=\"network\"><div class=\"host\">client</div>\n<ul>".to_owned();
+    for (index, name) in scenario.paths.iter().enumerate() {
+        let like = words.paths.get(index).map_or("", |words| words);
+        let links = words.links.iter();
+        let through = links.filter(|(_, _, paths)| paths.contains(&index));
+        let through: Vec<_> = through.map(|(name, ..)| name.as_str()).collect();
+        let through = match through.is_empty() {
+            true => String::new(),
+            false => format!(", then through {}", escape(&through.join(" and "))),
+        };
+        let _ = writeln!(
+            html,
+            "<li class=\"c{}\"><b>{}</b> {}{through}</li>",
+            index % COLOURS,
+            escape(name),
+            escape(like)
+        );
+    }
+    for (name, like, _) in &words.links {
+        let (name, like) = (escape(name), escape(like));
+        let _ = writeln!(
+            html,
+            "<li class=\"shared\"><b>{name}</b>, shared: {like}</li>"
+        );
+    }
+    html + "</ul>\n<div class=\"host\">server</div></div>\n"
+}
