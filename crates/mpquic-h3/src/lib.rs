@@ -116,6 +116,13 @@
 //! extended ones, so that such a request is what RFC 9114 section 4.4 asks for. Nor does it know `connect-ip`
 //! (RFC 9484): [`CONNECT_IP`] says how such requests are sent and recognised.
 //!
+//! # What peers may not do
+//!
+//! A peer that breaks the rules of RFC 9114 hears which one by the code with which the connection is closed. What `h3`
+//! 0.0.8 does not look at stands here: frames before the settings, the length of GOAWAY, CANCEL_PUSH and MAX_PUSH_ID and
+//! their IDs, push streams of clients. Not looked at is what nobody reads: instructions on the QPACK streams,
+//! whose table has no room, the end of these, and frames behind the trailers of a request.
+//!
 //! # What is limited
 //!
 //! Each frame that is not DATA is collected until it is whole; [`Connection::max_frame_size`] bounds
@@ -132,6 +139,7 @@
 
 mod connect;
 mod connection;
+mod control;
 mod datagrams;
 mod error;
 mod priorities;

@@ -7,7 +7,6 @@ use h3::error::Code;
 use h3::quic::StreamId;
 use mpquic_tokio::{Connection, VarInt};
 
-use crate::units::PriorityUpdate;
 use crate::urgency::Urgency;
 use crate::varint::Varint;
 
@@ -58,8 +57,8 @@ impl Priorities {
     }
 
     /// The client tells how urgent an answer is. An error is what the connection is closed with.
-    pub(crate) fn on_update(&self, update: &PriorityUpdate) -> Result<(), Code> {
-        let (id, urgency) = read(update)?;
+    pub(crate) fn on_update(&self, is_of_push: bool, payload: &[u8]) -> Result<(), Code> {
+        let (id, urgency) = read(is_of_push, payload)?;
         let mut updates = self.updates();
         remember(&mut updates, id, urgency);
         self.apply(id, urgency);
@@ -87,12 +86,11 @@ fn remember(updates: &mut BTreeMap<u64, Urgency>, id: u64, urgency: Urgency) {
 }
 
 /// The ID of a stream, and how urgent its answer is.
-fn read(update: &PriorityUpdate) -> Result<(u64, Urgency), Code> {
-    let PriorityUpdate { of_push, payload } = update;
+fn read(is_of_push: bool, payload: &[u8]) -> Result<(u64, Urgency), Code> {
     let (length, id) = Varint::default().read(payload);
     let id = id.ok_or(Code::H3_FRAME_ERROR)?;
     // Nothing is ever pushed.
-    if *of_push || id & KIND != 0 {
+    if is_of_push || id & KIND != 0 {
         return Err(Code::H3_ID_ERROR);
     }
     let value = payload.get(length..).unwrap_or_default();

@@ -11,9 +11,10 @@ use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, Wri
 use mpquic_tokio::Side;
 
 use crate::connect::{corrected, is_headers, marked};
+use crate::control::{Control, is_priority_update};
 use crate::error;
 use crate::priorities::Priorities;
-use crate::units::{FrameTooLong, PriorityUpdate, Unit, Units};
+use crate::units::{Frame, FrameTooLong, Unit, Units};
 
 /// A stream for a request and its response.
 #[derive(Debug)]
@@ -67,8 +68,8 @@ pub struct RecvStream {
     connection: mpquic_tokio::Connection,
     stream: mpquic_tokio::RecvStream,
     units: Units,
-    /// Whom PRIORITY_UPDATE frames are for, where a server may get them: on the control stream.
-    priorities: Option<Priorities>,
+    /// Of a unidirectional stream.
+    control: Option<Control>,
     /// The peer's request was not handed out yet.
     begins_request: bool,
     /// What the peer is told if the stream is dropped before its end.
@@ -123,7 +124,7 @@ impl<B> BidiStream<B> {
                 connection: connection.clone(),
                 stream: recv,
                 units: Units::of_request(max_frame_size),
-                priorities: None,
+                control: None,
                 begins_request: false,
                 on_drop,
                 ended: false,
@@ -227,7 +228,7 @@ impl RecvStream {
             connection: connection.clone(),
             stream,
             units: Units::of_unidirectional(max_frame_size),
-            priorities: is_of_client.then(|| priorities.clone()),
+            control: Some(Control::new(is_of_client.then(|| priorities.clone()))),
             begins_request: false,
             on_drop: Code::H3_NO_ERROR,
             ended: false,
@@ -252,13 +253,23 @@ impl RecvStream {
         }
     }
 
-    fn on_priority_update(&self, update: &PriorityUpdate) -> Result<(), StreamErrorIncoming> {
-        let updated = match &self.priorities {
-            Some(_) if !self.units.has_begun() => Err(Code::H3_MISSING_SETTINGS),
-            Some(priorities) => priorities.on_update(update),
-            None => Err(Code::H3_FRAME_UNEXPECTED),
+    /// What of a unit is for h3.
+    fn check(&mut self, unit: Unit) -> Result<Option<Bytes>, StreamErrorIncoming> {
+        let checked = match (&unit, &mut self.control) {
+            (Unit::Frame(frame), Some(control)) => control.on_frame(frame),
+            (Unit::Frame(frame), None) if is_priority_update(frame) => {
+                Err(Code::H3_FRAME_UNEXPECTED)
+            }
+            (Unit::StreamType { kind, .. }, Some(control)) => {
+                control.on_stream_type(*kind).map(|()| true)
+            }
+            _ => Ok(true),
         };
-        updated.map_err(|code| self.fail(code, "a PRIORITY_UPDATE frame is wrong"))
+        let is_for_h3 = checked.map_err(|code| self.fail(code, "a stream or frame is wrong"))?;
+        let (Unit::Bytes(bytes)
+        | Unit::StreamType { bytes, .. }
+        | Unit::Frame(Frame { bytes, .. })) = unit;
+        Ok(is_for_h3.then_some(bytes))
     }
 
     fn stop(&mut self, code: Code) {
@@ -294,16 +305,13 @@ impl quic::RecvStream for RecvStream {
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
         loop {
             match self.units.next() {
-                Ok(Some(Unit::Bytes(unit))) => {
-                    return Poll::Ready(Ok(Some(match self.begins_request {
-                        true => self.first(unit),
-                        false => unit,
-                    })));
-                }
-                Ok(Some(Unit::PriorityUpdate(update))) => {
-                    self.on_priority_update(&update)?;
-                    continue;
-                }
+                Ok(Some(unit)) => match self.check(unit)? {
+                    Some(bytes) if self.begins_request => {
+                        return Poll::Ready(Ok(Some(self.first(bytes))));
+                    }
+                    Some(bytes) => return Poll::Ready(Ok(Some(bytes))),
+                    None => continue,
+                },
                 Ok(None) => {}
                 Err(FrameTooLong) => {
                     self.stop(Code::H3_EXCESSIVE_LOAD);

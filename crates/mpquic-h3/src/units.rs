@@ -3,8 +3,7 @@
 //! Each time `h3` wants a frame, or a piece of a body, it reads once and takes one from the front of
 //! what it has read so far. Frames but DATA it takes only whole. So it is given, at a time, the
 //! header of a DATA frame, some of its payload, or another frame as a whole: then it never collects
-//! more than it takes, whatever the peer sends. PRIORITY_UPDATE frames, which `h3` does not know, are
-//! taken out.
+//! more than it takes, whatever the peer sends.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -17,9 +16,6 @@ const WEBTRANSPORT: u64 = 0x41;
 /// Stream type of the control stream (RFC 9114 section 6.2.1), the only unidirectional one whose
 /// frames are read.
 const CONTROL: u64 = 0x00;
-/// Frame types of PRIORITY_UPDATE (RFC 9218 section 7.2), for requests and for pushes.
-const UPDATE_REQUEST: u64 = 0xf0700;
-const UPDATE_PUSH: u64 = 0xf0701;
 
 /// The units of one stream.
 #[derive(Debug)]
@@ -50,6 +46,7 @@ enum Next {
     /// So many bytes of a frame of another type.
     Payload {
         kind: u64,
+        header: usize,
         left: u64,
     },
     /// Anything but frames, up to the end of the stream.
@@ -59,17 +56,29 @@ enum Next {
 /// What is taken off a stream at a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
-    /// It is for h3.
+    /// The type of a unidirectional stream.
+    StreamType {
+        kind: u64,
+        bytes: Bytes,
+    },
+    /// A frame but DATA.
+    Frame(Frame),
     Bytes(Bytes),
-    PriorityUpdate(PriorityUpdate),
 }
 
-/// A PRIORITY_UPDATE frame.
+/// A frame with its header.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct PriorityUpdate {
-    /// It is about a push, not a request.
-    pub(crate) of_push: bool,
-    pub(crate) payload: Bytes,
+pub(crate) struct Frame {
+    pub(crate) kind: u64,
+    pub(crate) bytes: Bytes,
+    /// Bytes of the header.
+    header: usize,
+}
+
+impl Frame {
+    pub(crate) fn payload(&self) -> &[u8] {
+        self.bytes.get(self.header..).unwrap_or_default()
+    }
 }
 
 /// A frame that is longer than the limit.
@@ -117,13 +126,13 @@ impl Units {
                     self.next = later.map_or(Next::FrameType, Next::Data);
                     return Ok(Some(Unit::Bytes(self.rest.split_to(here))));
                 }
-                Next::Payload { kind, left } => {
+                Next::Payload { kind, header, left } => {
                     let (here, later) = self.here(left);
                     self.begin(here);
                     let Some(left) = later else {
-                        return Ok(Some(self.frame(kind)));
+                        return Ok(Some(self.frame(kind, header)));
                     };
-                    self.next = Next::Payload { kind, left };
+                    self.next = Next::Payload { kind, header, left };
                 }
                 Next::StreamType | Next::FrameType | Next::FrameLength(_) => {
                     let (length, value) = self.varint.read(&self.rest);
@@ -144,29 +153,22 @@ impl Units {
         matches!(self.next, Next::Data(_))
     }
 
-    /// True once a frame was there that is not DATA.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun
-    }
-
     /// The beginning of a unit that does not come to its end.
     pub(crate) fn end(&mut self) -> Option<Bytes> {
-        let is_for_h3 = !matches!(self.next, Next::Payload { kind, .. } if is_update(kind));
         let unit = self.begun.split().freeze();
-        (is_for_h3 && !unit.is_empty()).then_some(unit)
+        (!unit.is_empty()).then_some(unit)
     }
 
     /// A frame but DATA is complete.
-    fn frame(&mut self, kind: u64) -> Unit {
+    fn frame(&mut self, kind: u64, header: usize) -> Unit {
         self.next = Next::FrameType;
-        let begun = self.begun.split().freeze();
-        if is_update(kind) {
-            let of_push = kind == UPDATE_PUSH;
-            let payload = begun;
-            return Unit::PriorityUpdate(PriorityUpdate { of_push, payload });
-        }
         self.has_begun = true;
-        Unit::Bytes(begun)
+        let bytes = self.begun.split().freeze();
+        Unit::Frame(Frame {
+            kind,
+            bytes,
+            header,
+        })
     }
 
     /// Of so many bytes, those that are there, and how many are left then, if any.
@@ -187,7 +189,14 @@ impl Units {
     /// A number is complete, and perhaps a unit.
     fn on_number(&mut self, value: u64) -> Result<Option<Unit>, FrameTooLong> {
         let (next, is_unit) = match self.next {
-            Next::StreamType if value == CONTROL => (Next::FrameType, true),
+            Next::StreamType => {
+                self.next = match value {
+                    CONTROL => Next::FrameType,
+                    _ => Next::Unframed,
+                };
+                let bytes = self.begun.split().freeze();
+                return Ok(Some(Unit::StreamType { kind: value, bytes }));
+            }
             Next::FrameType if value != WEBTRANSPORT => (Next::FrameLength(value), false),
             Next::FrameLength(DATA) if value == 0 => {
                 if self.is_request && self.has_begun {
@@ -199,27 +208,19 @@ impl Units {
             Next::FrameLength(DATA) => (Next::Data(value), true),
             Next::FrameLength(_) if value > self.max_frame_size => return Err(FrameTooLong),
             Next::FrameLength(kind) => {
-                if is_update(kind) {
-                    self.begun.clear();
+                let (header, left) = (self.begun.len(), value);
+                if left == 0 {
+                    return Ok(Some(self.frame(kind, header)));
                 }
-                if value == 0 {
-                    return Ok(Some(self.frame(kind)));
-                }
-                (Next::Payload { kind, left: value }, false)
+                (Next::Payload { kind, header, left }, false)
             }
-            Next::StreamType
-            | Next::FrameType
-            | Next::Data(_)
-            | Next::Payload { .. }
-            | Next::Unframed => (Next::Unframed, true),
+            Next::FrameType | Next::Data(_) | Next::Payload { .. } | Next::Unframed => {
+                (Next::Unframed, true)
+            }
         };
         self.next = next;
         Ok(is_unit.then(|| Unit::Bytes(self.begun.split().freeze())))
     }
-}
-
-fn is_update(kind: u64) -> bool {
-    matches!(kind, UPDATE_REQUEST | UPDATE_PUSH)
 }
 
 #[cfg(test)]
@@ -238,8 +239,9 @@ mod tests {
 
     fn for_h3(unit: Unit) -> Bytes {
         match unit {
-            Unit::Bytes(bytes) => bytes,
-            Unit::PriorityUpdate(update) => panic!("{update:?}"),
+            Unit::Bytes(bytes)
+            | Unit::StreamType { bytes, .. }
+            | Unit::Frame(Frame { bytes, .. }) => bytes,
         }
     }
 
@@ -310,36 +312,23 @@ mod tests {
     }
 
     #[test]
-    fn priority_updates_are_taken_out() {
-        let update = |kind: u8, payload: &[u8]| {
-            let length = u8::try_from(payload.len()).unwrap();
-            [&[0x80, 0x0f, 0x07, kind, length][..], payload].concat()
-        };
-        let (settings, goaway) = (frame(4, 2, 2), frame(7, 1, 1));
-        let (of_request, of_push) = (update(0, b"\x04u=1"), update(1, b""));
-        let cut = &of_request[..7];
-        let stream = [&[0][..], &settings, &of_request, &goaway, &of_push, cut].concat();
+    fn frames_are_told_by_their_type_and_payload() {
+        let wide = [&[0x80, 0x0f, 0x07, 0, 3][..], b"abc"].concat();
+        let stream = [&[0][..], &frame(4, 0, 0), &wide, &frame(7, 2, 2)].concat();
         for size in 1..=stream.len() {
             let mut units = Units::of_unidirectional(LIMIT);
-            let (mut for_h3, mut updates) = (Vec::new(), Vec::new());
+            let mut frames = Vec::new();
             for piece in stream.chunks(size) {
                 units.push(Bytes::copy_from_slice(piece));
                 while let Some(unit) = units.next().unwrap() {
                     match unit {
-                        Unit::Bytes(bytes) => for_h3.extend(bytes),
-                        Unit::PriorityUpdate(update) => updates.push(update),
+                        Unit::Frame(frame) => frames.push(frame),
+                        other => assert!(matches!(other, Unit::StreamType { kind: 0, .. })),
                     }
                 }
             }
-            assert!(for_h3 == [&[0][..], &settings, &goaway].concat(), "{size}");
-            assert_eq!(units.end(), None, "{size}: half an update is not for h3");
-            let updates = updates
-                .iter()
-                .map(|update| (update.of_push, &update.payload[..]));
-            assert!(
-                updates.eq([(false, &b"\x04u=1"[..]), (true, b"")]),
-                "{size}"
-            );
+            let frames = frames.iter().map(|frame| (frame.kind, frame.payload()));
+            assert!(frames.eq([(4, &b""[..]), (0xf0700, b"abc"), (7, b"\xff\xff")]));
         }
     }
 

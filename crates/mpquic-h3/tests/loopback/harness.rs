@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h3::client::SendRequest;
+use h3::error::Code;
 use http::{Request, Response};
 use mpquic_h3::{BidiStream, OpenStreams, h3};
 use mpquic_tokio::{
-    ClientConfig, Connection, Endpoint, ServerConfig, TransportOptions, default_transport,
+    ClientConfig, Connection, ConnectionError, Endpoint, ServerConfig, TransportOptions,
+    default_transport,
 };
 
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -24,6 +26,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 pub(crate) async fn within<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Error> {
     let result = tokio::time::timeout(LIMIT, future).await;
     result.map_err(|_| format!("{what} took too long").into())
+}
+
+/// The code with which the other side closed a connection.
+pub(crate) async fn closed(connection: &Connection) -> Result<Code, Error> {
+    match within("the end", connection.closed()).await? {
+        ConnectionError::ApplicationClosed(close) => Ok(close.error_code.into_inner().into()),
+        other => Err(other.into()),
+    }
 }
 
 /// Both ends of a connection over two paths, before HTTP/3 begins.

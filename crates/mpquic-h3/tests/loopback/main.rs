@@ -7,3 +7,4 @@ mod datagrams;
 mod harness;
 mod limits;
 mod priorities;
+mod rules;

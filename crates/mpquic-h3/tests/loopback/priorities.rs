@@ -7,11 +7,11 @@ use std::time::Duration;
 use h3::error::Code;
 use h3::quic::StreamId;
 use mpquic_h3::{Priorities, Urgency, h3};
-use mpquic_tokio::{Connection, ConnectionError, RecvStream, SendStream, default_transport};
+use mpquic_tokio::{RecvStream, SendStream, default_transport};
 
 use crate::harness::{
-    ClientDriver, Error, Pair, ServerRequests, ServerStream, TestResult, accept, ok, pattern,
-    within,
+    ClientDriver, Error, Pair, ServerRequests, ServerStream, TestResult, accept, closed, ok,
+    pattern, within,
 };
 
 /// A HEADERS frame: GET, https, /, and the authority `a`, by the static table of QPACK.
@@ -163,14 +163,6 @@ async fn what_is_told_before_the_request_counts() -> TestResult {
     let second = request_id(1);
     assert_eq!(setting.priorities.set(second, asked).get(), 2);
     Ok(())
-}
-
-/// The code with which the other side closed a connection.
-async fn closed(connection: &Connection) -> Result<Code, Error> {
-    match within("the end", connection.closed()).await? {
-        ConnectionError::ApplicationClosed(close) => Ok(close.error_code.into_inner().into()),
-        other => Err(other.into()),
-    }
 }
 
 /// RFC 9218 section 7.2, RFC 9114 sections 6.2.1 and 7.1.

@@ -1,0 +1,91 @@
+//! [`Control`]: what a peer may say on its unidirectional streams.
+//!
+//! `h3` looks at most of it. Here is what it does not look at, or does not know.
+
+use h3::error::Code;
+
+use crate::priorities::Priorities;
+use crate::units::Frame;
+use crate::varint::Varint;
+
+/// Frame types of the control stream (RFC 9114 section 7.2).
+const CANCEL_PUSH: u64 = 0x03;
+const SETTINGS: u64 = 0x04;
+const GOAWAY: u64 = 0x07;
+const MAX_PUSH_ID: u64 = 0x0d;
+/// PRIORITY_UPDATE (RFC 9218 section 7.2), for requests and for pushes.
+const UPDATE_REQUEST: u64 = 0xf0700;
+const UPDATE_PUSH: u64 = 0xf0701;
+
+/// Stream type of a push (RFC 9114 section 6.2.2).
+const PUSH: u64 = 0x01;
+
+/// The rules of one unidirectional stream.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// Of a server.
+    priorities: Option<Priorities>,
+    had_settings: bool,
+    max_push_id: u64,
+}
+
+impl Control {
+    /// For a stream of a client, with the server's priorities, or for one of a server.
+    pub(crate) fn new(priorities: Option<Priorities>) -> Self {
+        Self {
+            priorities,
+            had_settings: false,
+            max_push_id: 0,
+        }
+    }
+
+    /// The stream is of this type. An error is what the connection is closed with.
+    pub(crate) fn on_stream_type(&self, kind: u64) -> Result<(), Code> {
+        match self.priorities.is_some() && kind == PUSH {
+            true => Err(Code::H3_STREAM_CREATION_ERROR),
+            false => Ok(()),
+        }
+    }
+
+    /// True if the frame is for h3. An error is what the connection is closed with.
+    pub(crate) fn on_frame(&mut self, frame: &Frame) -> Result<bool, Code> {
+        self.had_settings |= frame.kind == SETTINGS;
+        if !self.had_settings {
+            return Err(Code::H3_MISSING_SETTINGS);
+        }
+        match frame.kind {
+            UPDATE_REQUEST | UPDATE_PUSH => {
+                let priorities = self.priorities.as_ref();
+                let priorities = priorities.ok_or(Code::H3_FRAME_UNEXPECTED)?;
+                let is_of_push = frame.kind == UPDATE_PUSH;
+                priorities.on_update(is_of_push, frame.payload())?;
+                return Ok(false);
+            }
+            GOAWAY => drop(number(frame)?),
+            // Nothing is ever pushed.
+            CANCEL_PUSH => return Err(number(frame).err().unwrap_or(Code::H3_ID_ERROR)),
+            MAX_PUSH_ID => {
+                let max = number(frame)?;
+                if max < self.max_push_id {
+                    return Err(Code::H3_ID_ERROR);
+                }
+                self.max_push_id = max;
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+}
+
+/// Whether a frame is for the control stream of a client only, and h3 does not know it.
+pub(crate) fn is_priority_update(frame: &Frame) -> bool {
+    matches!(frame.kind, UPDATE_REQUEST | UPDATE_PUSH)
+}
+
+/// The number that is all of a payload (RFC 9114 section 7.1).
+fn number(frame: &Frame) -> Result<u64, Code> {
+    match Varint::default().read(frame.payload()) {
+        (length, Some(number)) if length == frame.payload().len() => Ok(number),
+        _ => Err(Code::H3_FRAME_ERROR),
+    }
+}
