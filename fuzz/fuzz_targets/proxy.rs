@@ -1,6 +1,6 @@
 //! What strangers send to a proxy: capsules in pieces, SOCKS messages, targets. Capsules come out as a
-//! model finds them that has all bytes at once; what is read of SOCKS stays the same when more bytes
-//! follow, and a target survives each of its forms.
+//! model finds them that has all bytes at once; what those of CONNECT-IP say survives being written; what is read
+//! of SOCKS stays the same when more bytes follow, and a target survives each of its forms.
 
 #![no_main]
 
@@ -13,6 +13,8 @@ use target::Target;
 #[path = "../../crates/mpquic-proxy/src/capsule.rs"]
 #[allow(dead_code, reason = "the proxy needs all of it")]
 mod capsule;
+#[path = "../../crates/mpquic-proxy/src/ip_capsule.rs"]
+mod ip_capsule;
 #[path = "../../crates/mpquic-proxy/src/client/socks.rs"]
 #[allow(dead_code, reason = "the proxy needs all of it")]
 mod socks;
@@ -40,6 +42,7 @@ struct Input {
 
 fuzz_target!(|input: Input| {
     check_capsules(&input);
+    check_capsules_of_ip(&input);
     check_socks(&input.message);
     check_target(&input.name);
 });
@@ -70,6 +73,37 @@ fn check_capsules(input: &Input) {
             assert!(datagram.ends_with(payload) && payload.len() < datagram.len());
         }
     }
+}
+
+fn check_capsules_of_ip(input: &Input) {
+    let mut capsules = Capsules::of_ip();
+    for part in &input.capsules {
+        let (Part::Datagram(bytes) | Part::Bytes(bytes)) = part;
+        capsules.push(Bytes::copy_from_slice(bytes));
+        loop {
+            match capsules.take() {
+                Ok(Some((kind, value))) => check_told(kind, &value),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+    // Also what no capsule leads to.
+    for kind in 1..=3 {
+        check_told(kind, &input.message);
+    }
+}
+
+fn check_told(kind: u64, value: &[u8]) {
+    let Ok(Some(told)) = ip_capsule::parse(kind, value) else {
+        return;
+    };
+    let mut capsules = Capsules::of_ip();
+    capsules.push(told.to_capsule());
+    let (again, written) = capsules.take().unwrap().unwrap();
+    // Numbers may have been longer than they need be.
+    assert!(again == kind && written.len() <= value.len() && capsules.may_end());
+    assert_eq!(ip_capsule::parse(kind, &written), Ok(Some(told)));
 }
 
 /// The datagrams of a whole stream, and whether it ends between two capsules.

@@ -6,11 +6,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use arbitrary::Arbitrary;
+use ip::echo::Echo;
+use ip::header::{hop_limit, layout};
 use libfuzzer_sys::fuzz_target;
 use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable, put_datagram};
 
-#[path = "../../crates/mpquic-proxy/src/client/tun/checksum.rs"]
-mod checksum;
+#[path = "../../crates/mpquic-proxy/src/ip/mod.rs"]
+#[allow(dead_code, reason = "the proxy needs all of it")]
+mod ip;
 #[path = "../../crates/mpquic-proxy/src/client/tun/packet.rs"]
 #[allow(dead_code, reason = "the proxy needs all of it")]
 mod packet;
@@ -25,6 +28,7 @@ struct Input {
 
 fuzz_target!(|input: Input| {
     check_frame(&input);
+    check_echo(&input.frame);
     check_payload(&input);
 });
 
@@ -105,6 +109,23 @@ fn check_frame(input: &Input) {
             let has = |all: &[u8]| input.frame.windows(all.len()).any(|part| part == all);
             assert!(all.is_empty() || has(&all));
         }
+    }
+}
+
+/// What is read as an echo message is written as one that is read likewise.
+fn check_echo(packet: &[u8]) {
+    let Some(found) = layout(packet) else {
+        return;
+    };
+    assert!(hop_limit(packet).is_some() && found.start <= found.end && found.end <= packet.len());
+    if let Some(echo) = Echo::of_packet(packet, &found) {
+        let mut written = Vec::new();
+        echo.put(&mut written, (found.source, found.destination));
+        let again = layout(&written).unwrap();
+        assert_eq!(Echo::of_packet(&written, &again), Some(echo));
+        let is_v4 = found.source.is_ipv4();
+        let message = echo.to_message(is_v4);
+        assert_eq!(Echo::of_message(&message, is_v4), Some(echo));
     }
 }
 

@@ -1,5 +1,5 @@
-// A client and a server of CONNECT (RFC 9114 section 4.4) and CONNECT-UDP (RFC 9298) on quic-go, to try the
-// proxy and its client of mpquic with another stack.
+// A client and a server of CONNECT (RFC 9114 section 4.4) and CONNECT-UDP (RFC 9298) on quic-go, and a client of CONNECT-IP
+// (RFC 9484) on connect-ip-go, to try the proxy and its client of mpquic with another stack.
 package main
 
 import (
@@ -19,8 +19,10 @@ import (
 	"strings"
 	"time"
 
+	connectip "github.com/quic-go/connect-ip-go"
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"github.com/yosida95/uritemplate/v3"
 )
 
 const (
@@ -30,7 +32,9 @@ const (
 	// Payloads that go through CONNECT-UDP, and how large they are.
 	payloads    = 100
 	payloadSize = 1000
-	patience    = 20 * time.Second
+	// Questions that go through CONNECT-IP.
+	pings    = 20
+	patience = 20 * time.Second
 )
 
 func main() {
@@ -212,6 +216,10 @@ func ask(args []string) error {
 		return err
 	}
 	fmt.Printf("CONNECT-UDP: %d payloads there and back\n", payloads)
+	if err := ping(ctx, client, *proxy, *credentials); err != nil {
+		return err
+	}
+	fmt.Printf("CONNECT-IP: %d pings\n", pings)
 	return connection.CloseWithError(0x100, "")
 }
 
@@ -275,4 +283,67 @@ func echoDatagrams(ctx context.Context, stream *http3.RequestStream) error {
 		}
 	}
 	return stream.Close()
+}
+
+// Pings this machine by way of the proxy, from the address that the proxy assigns.
+func ping(ctx context.Context, client *http3.ClientConn, proxy, credentials string) error {
+	everything := uritemplate.MustNew("https://" + proxy + "/.well-known/masque/ip/*/*/")
+	asked, err := connectip.NewRequest(ctx, everything)
+	if err != nil {
+		return err
+	}
+	asked.Header().Set("Proxy-Authorization", credentials)
+	flow, _, err := connectip.NewClientConn(client).Dial(asked)
+	if err != nil {
+		return err
+	}
+	defer flow.Close()
+	assigned, err := flow.ReceiveAddressAssignment(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := flow.Routes(ctx); err != nil {
+		return err
+	}
+	source := assigned[0].IPPrefix.Addr().As4()
+	target := [4]byte{127, 0, 0, 1}
+	for number := range pings {
+		question := echo(8, source, target, number)
+		if _, err := flow.WritePacket(question); err != nil {
+			return err
+		}
+		buffer := make([]byte, 2048)
+		length, err := flow.ReadPacket(buffer)
+		if err != nil {
+			return err
+		}
+		// The hop limit, and with it the checksum of the header, are others on the way.
+		expected := echo(0, target, source, number)
+		if length != len(expected) || !bytes.Equal(buffer[12:length], expected[12:]) {
+			return fmt.Errorf("not the answer: %x", buffer[:length])
+		}
+	}
+	return nil
+}
+
+// A packet with an echo message of ICMP: a question (8) or its answer (0).
+func echo(kind byte, source, target [4]byte, number int) []byte {
+	message := []byte{kind, 0, 0, 0, 0x12, 0x34, 0, byte(number), 'p', 'i', 'n', 'g'}
+	checksum(message, 2)
+	header := []byte{0x45, 0, 0, byte(20 + len(message)), 0, 0, 0x40, 0, 64, 1, 0, 0}
+	header = append(append(header, source[:]...), target[:]...)
+	checksum(header, 10)
+	return append(header, message...)
+}
+
+// Writes the checksum of RFC 1071 of an even number of bytes.
+func checksum(part []byte, at int) {
+	sum := uint32(0)
+	for place := 0; place < len(part); place += 2 {
+		sum += uint32(part[place])<<8 | uint32(part[place+1])
+	}
+	for sum > 0xffff {
+		sum = sum>>16 + sum&0xffff
+	}
+	part[at], part[at+1] = byte(^sum>>8), byte(^sum)
 }

@@ -165,7 +165,11 @@ fn figures(proxy: &Server) -> String {
     let stats = proxy.stats();
     let mut text = Text::default();
     text.family("mpquic_proxy_flows", "gauge", "Open flows to targets.");
-    for (kind, count) in [("tcp", stats.open_tcp), ("udp", stats.open_udp)] {
+    for (kind, count) in [
+        ("tcp", stats.open_tcp),
+        ("udp", stats.open_udp),
+        ("ip", stats.open_ip),
+    ] {
         text.sample(&format!("{{kind=\"{kind}\"}}"), count as f64);
     }
     let help = "Payload bytes of flows that are over.";
@@ -176,7 +180,7 @@ fn figures(proxy: &Server) -> String {
     ] {
         text.sample(&format!("{{direction=\"{direction}\"}}"), count as f64);
     }
-    let help = "UDP payloads that were too large for the paths, or had no room.";
+    let help = "UDP payloads and IP packets that were too large for the paths, or had no room.";
     let name = "mpquic_proxy_dropped_payloads_total";
     text.figure(name, "counter", help, stats.dropped_payloads);
     text.0

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
-use mpquic_proxy::FlowStats;
+use mpquic_proxy::{FlowKind, FlowStats, Target};
 use mpquic_tokio::Connection;
 use serde::{Deserialize, Serialize};
 
@@ -171,8 +171,16 @@ fn connection_row(connection: &Connection) -> ConnectionRow {
 
 fn flow_row(flow: &FlowStats) -> FlowRow {
     FlowRow {
-        protocol: if flow.is_udp { "udp" } else { "tcp" }.to_owned(),
-        target: flow.target.to_string(),
+        protocol: match flow.kind {
+            FlowKind::Tcp => "tcp",
+            FlowKind::Udp => "udp",
+            FlowKind::Ip => "ip",
+        }
+        .to_owned(),
+        target: flow
+            .target
+            .as_ref()
+            .map_or("*".to_owned(), Target::to_string),
         user: flow.user.clone(),
         class: flow.class.to_string(),
         sent_bytes: flow.sent,

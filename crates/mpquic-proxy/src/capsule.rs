@@ -1,14 +1,19 @@
-//! Capsules (RFC 9297 section 3), and the payloads of CONNECT-UDP's HTTP datagrams (RFC 9298 section 5).
+//! Capsules (RFC 9297 section 3), and the payloads of HTTP datagrams of CONNECT-UDP (RFC 9298 section 5) and
+//! CONNECT-IP (RFC 9484 section 6).
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Capsule type DATAGRAM (RFC 9297 section 3.5), the only one that means something here.
-const DATAGRAM: u64 = 0x00;
+/// Capsule type DATAGRAM (RFC 9297 section 3.5).
+pub(crate) const DATAGRAM: u64 = 0x00;
+/// ADDRESS_ASSIGN, ADDRESS_REQUEST and ROUTE_ADVERTISEMENT (RFC 9484 section 4.7).
+const OF_IP: [u64; 3] = [0x01, 0x02, 0x03];
+/// The longest of these that is taken.
+const MAX_OF_IP: u64 = 16 << 10;
 /// Longest payload that is taken: a context ID, and what a UDP packet carries at most. Capsules that
 /// are longer are skipped, as too large a packet would be lost.
 const MAX_DATAGRAM: u64 = 8 + 65_527;
-/// The context ID of UDP payloads (RFC 9298 section 4).
-const UDP_PAYLOAD: u64 = 0;
+/// The context ID of UDP payloads (RFC 9298 section 4), and of IP packets (RFC 9484 section 6).
+const PAYLOAD: u64 = 0;
 
 /// Reads the capsules of a stream, which come in pieces of any size.
 ///
@@ -21,14 +26,20 @@ pub(crate) struct Capsules {
     begun: BytesMut,
     /// What has arrived behind it.
     rest: Bytes,
+    /// The capsules of CONNECT-IP are taken, too.
+    of_ip: bool,
 }
+
+/// A capsule that cannot be skipped is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLong;
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum State {
     #[default]
     Header,
-    /// So many bytes of a datagram are to come.
-    Datagram(usize),
+    /// So many bytes of a capsule of this type are to come.
+    Taken(u64, usize),
     /// So many bytes of something else.
     Skip(u64),
 }
@@ -42,31 +53,51 @@ impl Capsules {
 
     /// The payload of the next DATAGRAM capsule; `None` if more has to arrive first.
     pub(crate) fn next(&mut self) -> Option<Bytes> {
+        // Without those of CONNECT-IP none is too long, and there are no others.
+        self.take().ok()?.map(|(_, payload)| payload)
+    }
+
+    /// The same for streams of CONNECT-IP, whose capsules are taken, too.
+    pub(crate) fn of_ip() -> Self {
+        Self {
+            of_ip: true,
+            ..Self::default()
+        }
+    }
+
+    /// Type and payload of the next capsule that means something; `None` if more has to arrive first.
+    pub(crate) fn take(&mut self) -> Result<Option<(u64, Bytes)>, TooLong> {
         loop {
             match self.state {
                 State::Header => {
-                    let (kind, length) = self.header()?;
+                    let Some((kind, length)) = self.header() else {
+                        return Ok(None);
+                    };
                     self.state = match usize::try_from(length) {
                         Ok(here) if kind == DATAGRAM && length <= MAX_DATAGRAM => {
-                            State::Datagram(here)
+                            State::Taken(kind, here)
                         }
-                        _ => State::Skip(length),
+                        _ if kind == DATAGRAM || !self.of_ip || !OF_IP.contains(&kind) => {
+                            State::Skip(length)
+                        }
+                        Ok(here) if length <= MAX_OF_IP => State::Taken(kind, here),
+                        _ => return Err(TooLong),
                     };
                 }
-                State::Datagram(length) => {
+                State::Taken(kind, length) => {
                     let missing = length - self.begun.len();
                     if self.rest.len() < missing {
                         self.begun.extend_from_slice(&self.rest);
                         self.rest.clear();
-                        return None;
+                        return Ok(None);
                     }
                     self.state = State::Header;
                     let end = self.rest.split_to(missing);
                     if self.begun.is_empty() {
-                        return Some(end);
+                        return Ok(Some((kind, end)));
                     }
                     self.begun.extend_from_slice(&end);
-                    return Some(self.begun.split().freeze());
+                    return Ok(Some((kind, self.begun.split().freeze())));
                 }
                 State::Skip(length) => {
                     let here = self
@@ -77,7 +108,7 @@ impl Capsules {
                     let left = length - here as u64;
                     if left > 0 {
                         self.state = State::Skip(left);
-                        return None;
+                        return Ok(None);
                     }
                     self.state = State::Header;
                 }
@@ -113,22 +144,22 @@ impl Capsules {
     }
 }
 
-/// A DATAGRAM capsule with a UDP payload.
+/// A DATAGRAM capsule with a UDP payload, or an IP packet.
 pub(crate) fn udp_capsule(payload: &[u8]) -> Bytes {
     let length = payload.len() + 1;
     let mut capsule = BytesMut::with_capacity(length + 9);
     capsule.put_u8(DATAGRAM as u8);
     put_varint(&mut capsule, length as u64);
-    capsule.put_u8(UDP_PAYLOAD as u8);
+    capsule.put_u8(PAYLOAD as u8);
     capsule.put_slice(payload);
     capsule.freeze()
 }
 
-/// The UDP payload of an HTTP datagram; `None` if it is one of another kind, which nobody has
+/// The UDP payload, or the IP packet, of an HTTP datagram; `None` if it is one of another kind, which nobody has
 /// registered, or has no context ID.
 pub(crate) fn udp_payload(datagram: &[u8]) -> Option<&[u8]> {
     let mut rest = datagram;
-    (take_varint(&mut rest)? == UDP_PAYLOAD).then_some(rest)
+    (take_varint(&mut rest)? == PAYLOAD).then_some(rest)
 }
 
 /// A variable-length integer (RFC 9000 section 16) at the front, which is taken off; `None` if it is cut.
@@ -205,6 +236,27 @@ mod tests {
         capsules.push(Bytes::from_static(b"\0\xff\xff\xff\xff\xff\xff\xff\xff123"));
         assert_eq!(capsules.next(), None);
         assert_eq!(capsules.begun.capacity(), 0);
+    }
+
+    #[test]
+    fn capsules_of_ip_are_taken_where_they_mean_something() {
+        let stream = b"\x01\x02ab\x00\x02\x00c\x04\x01x\x40\x03\x00";
+        let mut capsules = Capsules::of_ip();
+        let mut found = Vec::new();
+        for byte in stream {
+            capsules.push(Bytes::copy_from_slice(&[*byte]));
+            found.extend(capsules.take().unwrap());
+        }
+        let found: Vec<_> = found
+            .iter()
+            .map(|(kind, value)| (*kind, &value[..]))
+            .collect();
+        assert_eq!(found, [(1, &b"ab"[..]), (0, b"\0c"), (3, b"")]);
+        assert_eq!(read(stream, 5).0, [&b"\0c"[..]]);
+        // What has to be understood is not skipped.
+        let mut capsules = Capsules::of_ip();
+        capsules.push(Bytes::from_static(b"\x01\x80\0\x40\x01"));
+        assert_eq!(capsules.take(), Err(TooLong));
     }
 
     #[test]

@@ -152,17 +152,21 @@ impl ClassRule {
     }
 }
 
-/// The transport protocol of a flow.
+/// What a flow carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum FlowKind {
+    /// A TCP connection, by CONNECT.
     Tcp,
+    /// UDP, by CONNECT-UDP.
     Udp,
+    /// IP packets that are neither, by CONNECT-IP.
+    Ip,
 }
 
 /// Guesses what a flow is for, from what it carries in one direction.
 #[derive(Debug)]
 pub(crate) struct Guess {
-    kind: Kind,
+    kind: FlowKind,
     class: Class,
     /// It was said, or its port tells enough.
     is_known: bool,
@@ -173,13 +177,13 @@ pub(crate) struct Guess {
 
 impl Guess {
     /// For a flow to this port; if it was said what it is for, there is nothing to guess.
-    pub(crate) fn new(kind: Kind, port: u16, said: Option<Class>, now: Instant) -> Self {
+    pub(crate) fn new(kind: FlowKind, port: u16, said: Option<Class>, now: Instant) -> Self {
         let known = match kind {
             _ if said.is_some() => said,
-            Kind::Tcp if INTERACTIVE.contains(&port) => Some(Class::Interactive),
-            Kind::Udp if REAL_TIME.contains(&port) => Some(Class::RealTime),
-            Kind::Udp if REPEATED.contains(&port) => Some(Class::Bulk),
-            Kind::Tcp | Kind::Udp => None,
+            FlowKind::Tcp if INTERACTIVE.contains(&port) => Some(Class::Interactive),
+            FlowKind::Udp if REAL_TIME.contains(&port) => Some(Class::RealTime),
+            FlowKind::Udp if REPEATED.contains(&port) => Some(Class::Bulk),
+            FlowKind::Tcp | FlowKind::Udp | FlowKind::Ip => None,
         };
         Self {
             kind,
@@ -214,8 +218,8 @@ impl Guess {
         self.bytes += bytes as u64;
         self.payloads += 1;
         let most = match self.kind {
-            Kind::Tcp => BULK,
-            Kind::Udp => SMALL,
+            FlowKind::Tcp => BULK,
+            FlowKind::Udp | FlowKind::Ip => SMALL,
         };
         if self.bytes > most {
             self.class = Class::Bulk;
@@ -226,11 +230,12 @@ impl Guess {
     /// What a whole period tells.
     fn of_period(&self) -> Class {
         match self.kind {
-            Kind::Tcp if self.class == Class::Bulk && self.bytes >= QUIET => Class::Bulk,
-            Kind::Tcp => Class::Interactive,
-            Kind::Udp if self.bytes > SMALL => Class::Bulk,
-            Kind::Udp if self.payloads >= STEADY => Class::RealTime,
-            Kind::Udp => Class::Interactive,
+            FlowKind::Tcp if self.class == Class::Bulk && self.bytes >= QUIET => Class::Bulk,
+            FlowKind::Tcp => Class::Interactive,
+            FlowKind::Ip => Class::Interactive,
+            FlowKind::Udp if self.bytes > SMALL => Class::Bulk,
+            FlowKind::Udp if self.payloads >= STEADY => Class::RealTime,
+            FlowKind::Udp => Class::Interactive,
         }
     }
 }
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     /// The class of a flow at the end of each second, of which each has so many payloads of a size.
-    fn seconds(kind: Kind, port: u16, seconds: &[(u32, usize)]) -> Vec<Class> {
+    fn seconds(kind: FlowKind, port: u16, seconds: &[(u32, usize)]) -> Vec<Class> {
         let mut now = Instant::now();
         let mut guess = Guess::new(kind, port, None, now);
         let second = |(payloads, size): &(u32, usize)| {
@@ -258,15 +263,15 @@ mod tests {
     #[test]
     fn behaviour_tells() {
         use Class::{Bulk, Interactive, RealTime};
-        let calls = seconds(Kind::Udp, 40_000, &[(50, 172), (50, 172), (50, 172)]);
+        let calls = seconds(FlowKind::Udp, 40_000, &[(50, 172), (50, 172), (50, 172)]);
         assert_eq!(calls[1..], [RealTime, RealTime]);
         let video = seconds(
-            Kind::Udp,
+            FlowKind::Udp,
             40_000,
             &[(50, 172), (200, 1200), (200, 1200), (50, 172)],
         );
         assert_eq!(video[1..3], [Bulk, Bulk]);
-        let slow = seconds(Kind::Udp, 40_000, &[(2, 100), (2, 100), (2, 100)]);
+        let slow = seconds(FlowKind::Udp, 40_000, &[(2, 100), (2, 100), (2, 100)]);
         assert_eq!(slow, [Interactive; 3]);
         let download = [
             (100, 65_536),
@@ -275,17 +280,17 @@ mod tests {
             (4, 1000),
             (4, 1000),
         ];
-        let download = seconds(Kind::Tcp, 443, &download);
+        let download = seconds(FlowKind::Tcp, 443, &download);
         assert_eq!(download[..2], [Bulk, Bulk]);
         assert_eq!(download[4], Interactive);
-        let typing = seconds(Kind::Tcp, 443, &[(10, 50), (10, 50), (20, 2000)]);
+        let typing = seconds(FlowKind::Tcp, 443, &[(10, 50), (10, 50), (20, 2000)]);
         assert_eq!(typing, [Interactive; 3]);
     }
 
     #[test]
     fn after_a_pause_it_is_a_new_flow() {
         let mut now = Instant::now();
-        let mut guess = Guess::new(Kind::Udp, 40_000, None, now);
+        let mut guess = Guess::new(FlowKind::Udp, 40_000, None, now);
         for _ in 0..100 {
             now += PERIOD / 50;
             guess.on_payload(172, now);
@@ -299,11 +304,11 @@ mod tests {
     fn ports_and_rules_tell_more() {
         let now = Instant::now();
         for (kind, port, said, class) in [
-            (Kind::Udp, 53, None, Class::RealTime),
-            (Kind::Udp, 443, None, Class::Bulk),
-            (Kind::Tcp, 22, None, Class::Interactive),
-            (Kind::Tcp, 22, Some(Class::Bulk), Class::Bulk),
-            (Kind::Udp, 443, Some(Class::RealTime), Class::RealTime),
+            (FlowKind::Udp, 53, None, Class::RealTime),
+            (FlowKind::Udp, 443, None, Class::Bulk),
+            (FlowKind::Tcp, 22, None, Class::Interactive),
+            (FlowKind::Tcp, 22, Some(Class::Bulk), Class::Bulk),
+            (FlowKind::Udp, 443, Some(Class::RealTime), Class::RealTime),
         ] {
             let mut guess = Guess::new(kind, port, said, now);
             assert_eq!(guess.class(), class);

@@ -1,7 +1,9 @@
 //! HTTP datagrams of many requests on one connection: each payload goes to its flow at once, without a
 //! queue or a task in between.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,6 +23,14 @@ pub(crate) trait Deliver: Send + Sync {
     /// A payload arrived that may come twice, with its number. Nobody sends such a one who was not told
     /// that it is taken.
     fn deliver_numbered(&self, _number: u64, _payload: &[u8]) {}
+
+    /// What to send for a payload, which stands behind a byte; `None` to send nothing.
+    fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        Some(Cow::Borrowed(payload))
+    }
+
+    /// The proxy has assigned addresses, and withdrawn all others.
+    fn on_assigned(&self, _addresses: &[IpAddr]) {}
 }
 
 /// Bytes that a UDP socket of ours has room for, as far as the system allows: what comes while this

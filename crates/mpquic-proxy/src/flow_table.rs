@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::class::{Class, Guess, Kind};
+use crate::class::{Class, FlowKind, Guess};
 use crate::target::Target;
 
 /// An open flow.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct FlowStats {
-    /// True for UDP, false for TCP.
-    pub is_udp: bool,
-    /// Where it goes.
-    pub target: Target,
+    /// What it carries.
+    pub kind: FlowKind,
+    /// Where it goes; `None` for IP packets, which go anywhere.
+    pub target: Option<Target>,
     /// Who opened it, where users are known.
     pub user: Option<String>,
     /// What it is for, as this side sees it.
@@ -48,8 +48,8 @@ impl Carried {
 /// What is known of a flow.
 #[derive(Debug)]
 pub(crate) struct Flow {
-    kind: Kind,
-    target: Target,
+    kind: FlowKind,
+    target: Option<Target>,
     user: Option<String>,
     began: Instant,
     pub(crate) carried: Carried,
@@ -79,7 +79,7 @@ impl Flow {
 
     fn stats(&self) -> FlowStats {
         FlowStats {
-            is_udp: self.kind == Kind::Udp,
+            kind: self.kind,
             target: self.target.clone(),
             user: self.user.clone(),
             class: self.class(),
@@ -127,19 +127,19 @@ impl FlowTable {
     /// A flow begins. If it was said what it is for, that is not guessed.
     pub(crate) fn begin(
         self: &Arc<Self>,
-        kind: Kind,
-        target: &Target,
+        kind: FlowKind,
+        target: Option<&Target>,
         user: Option<&str>,
         said: Option<Class>,
     ) -> OpenFlow {
         let now = Instant::now();
         let flow = Arc::new(Flow {
             kind,
-            target: target.clone(),
+            target: target.cloned(),
             user: user.map(str::to_owned),
             began: now,
             carried: Carried::default(),
-            guess: Mutex::new(Guess::new(kind, target.port(), said, now)),
+            guess: Mutex::new(Guess::new(kind, target.map_or(0, Target::port), said, now)),
             number: AtomicU64::new(0),
         });
         let id = self.next.fetch_add(1, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 //! once.
 //!
 //! The protocol is HTTP/3's own: a TCP connection is a CONNECT request (RFC 9114 section 4.4), a UDP flow a
-//! CONNECT-UDP request (RFC 9298) with HTTP datagrams (RFC 9297), so both sides work with those of others.
+//! CONNECT-UDP request (RFC 9298) with HTTP datagrams (RFC 9297), so both sides work with those of others;
+//! so is `ping`, by CONNECT-IP (RFC 9484).
 //! TCP is terminated at the near end and carried as a stream, which the transport spreads over all paths and
 //! puts in order again: a single TCP connection gets the sum of the links.
 //!
@@ -100,6 +101,21 @@ mod copies;
 mod credentials;
 mod datagrams;
 mod flow_table;
+#[cfg_attr(
+    not(all(feature = "tun", target_os = "linux")),
+    allow(dead_code, reason = "devices need all of it")
+)]
+mod ip;
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "IP packets are carried on Linux")
+)]
+mod ip_capsule;
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "IP packets are carried on Linux")
+)]
+mod ip_scope;
 mod relay;
 mod rules;
 mod server;
@@ -107,7 +123,7 @@ mod streams;
 mod target;
 mod transport;
 
-pub use class::{Class, ClassRule, InvalidClass, InvalidClassRule};
+pub use class::{Class, ClassRule, FlowKind, InvalidClass, InvalidClassRule};
 #[cfg(all(feature = "tun", target_os = "linux"))]
 pub use client::{Carrier, Tun};
 pub use client::{Client, ClientOptions, ClientStats, Entrance, Listener, NoFlow, TcpFlow};

@@ -173,7 +173,7 @@ fn parse_port(text: &str) -> Result<u16, InvalidTarget> {
 }
 
 /// `None` if an escape is cut or is not ASCII: hosts are.
-fn percent_decode(text: &str) -> Option<String> {
+pub(crate) fn percent_decode(text: &str) -> Option<String> {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text.chars();
     while let Some(next) = rest.next() {

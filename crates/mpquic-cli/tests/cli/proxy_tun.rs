@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockProtocol, SockType};
 use nix::unistd::Pid;
 
 use crate::{Server, assert_exit, data, stderr, wait_until};
@@ -260,6 +261,36 @@ fn ask(target: SocketAddr, question: &[u8]) -> Vec<u8> {
     panic!("no answer from {target}");
 }
 
+/// Asks whether a host is there, as `ping` does, until it says so.
+fn ping(target: &str) {
+    let target: IpAddr = target.parse().unwrap();
+    // Types of a question and of its answer, and where that begins: behind the header of IPv4.
+    let (family, protocol, question, answer, begin) = match target {
+        IpAddr::V4(_) => (AddressFamily::Inet, SockProtocol::Icmp, 8, 0, 20),
+        IpAddr::V6(_) => (AddressFamily::Inet6, SockProtocol::IcmpV6, 128, 129, 0),
+    };
+    let socket = socket::socket(family, SockType::Raw, SockFlag::empty(), protocol).unwrap();
+    let socket = UdpSocket::from(socket);
+    (socket.set_read_timeout(Some(Duration::from_secs(1)))).unwrap();
+    let mut message = [question, 0, 0, 0, 0x12, 0x34, 0, 1];
+    if target.is_ipv4() {
+        let sum = !(0x0800u16 + 0x1234 + 1);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+    }
+    let mut buffer = [0; 2048];
+    for _ in 0..10 {
+        socket.send_to(&message, (target, 0)).unwrap();
+        // Such a socket hears all messages.
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let heard = &buffer[begin..length];
+            if from.ip() == target && heard[0] == answer && heard[4..] == message[4..] {
+                return;
+            }
+        }
+    }
+    panic!("{target} does not answer");
+}
+
 /// What a target says back by TCP, after our end.
 fn exchange(target: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let stream = TcpStream::connect(target).unwrap();
@@ -292,6 +323,7 @@ fn programs_without_a_setting_reach_targets_and_nothing_is_left_behind() {
             assert_eq!(ask(target, b"question"), b"question");
             assert_eq!(ask(target, &content[..1300]), content[..1300]);
         }
+        TARGETS.into_iter().for_each(ping);
         // As if the target were connected with us.
         let refused = TcpStream::connect((TARGETS[0], 1)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
@@ -344,6 +376,7 @@ fn neighbours_are_routed_for_and_what_was_there_before_goes_on() {
         let content = data(1 << 20);
         assert!(exchange(target, &content) == content);
         assert_eq!(ask(target, b"question"), b"question");
+        ping(TARGETS[0]);
         let refused = TcpStream::connect((TARGETS[0], 1)).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     });

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::net::UdpSocket;
 
-use super::flows::Client;
+use super::datagram_flows::{DatagramFlows, MOST};
+use super::flows::{Client, Wanted};
 use super::socks::{udp_header, udp_packet};
-use super::udp_flows::{MOST, UdpFlows};
 use crate::datagrams::{Deliver, with_room};
 use crate::target::Target;
 
@@ -62,7 +62,7 @@ impl Association {
 
     /// Carries packets until it is dropped.
     pub(crate) async fn run(self: Arc<Self>, proxy: &Client) {
-        let flows = UdpFlows::<Target>::new(proxy.clone(), MOST);
+        let flows = DatagramFlows::<Target>::new(proxy.clone(), MOST);
         let mut buffer = vec![0; LARGEST];
         loop {
             let Ok((length, from)) = self.socket.recv_from(&mut buffer).await else {
@@ -84,7 +84,7 @@ impl Association {
                     header: header.len(),
                     packet: Mutex::new(header),
                 };
-                (target.clone(), Arc::new(answers))
+                (Wanted::Udp(target.clone()), Arc::new(answers))
             });
         }
     }

@@ -1,5 +1,8 @@
 //! [`Client`]: flows through a proxy, over a connection that may come and go.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -19,12 +22,14 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use crate::capsule::{Capsules, udp_payload};
-use crate::class::{Class, ClassRule, Kind};
+use crate::capsule::{Capsules, DATAGRAM, udp_payload};
+use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, Seen, UdpSender};
 use crate::credentials::Credential;
 use crate::datagrams::{Deliver, Demux, Registered};
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::ip_capsule::{Told, parse};
+use crate::ip_scope::EVERYTHING;
 use crate::relay::{relay, until_idle};
 use crate::streams::Incoming;
 use crate::target::Target;
@@ -99,7 +104,9 @@ pub struct ClientStats {
     pub open_tcp: u64,
     /// Open UDP flows.
     pub open_udp: u64,
-    /// UDP payloads that were too large for the paths, or had no room.
+    /// Open flows of IP packets.
+    pub open_ip: u64,
+    /// UDP payloads and IP packets that were too large for the paths, or had no room.
     pub dropped_payloads: u64,
 }
 
@@ -115,6 +122,7 @@ struct Shared {
     flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
+    open_ip: AtomicU64,
     dropped_payloads: AtomicU64,
 }
 
@@ -158,6 +166,7 @@ impl Client {
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
+            open_ip: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
         }))
     }
@@ -179,6 +188,7 @@ impl Client {
         ClientStats {
             open_tcp: count(&self.0.open_tcp),
             open_udp: count(&self.0.open_udp),
+            open_ip: count(&self.0.open_ip),
             dropped_payloads: count(&self.0.dropped_payloads),
         }
     }
@@ -304,54 +314,122 @@ impl Client {
         let accepted = self.ask(&session, self.request(uri, said)?).await?;
         self.0.open_tcp.fetch_add(1, Ordering::Relaxed);
         Ok(TcpFlow {
-            flow: self.0.flows.begin(Kind::Tcp, target, None, said),
+            flow: self.0.flows.begin(FlowKind::Tcp, Some(target), None, said),
             client: self.clone(),
             accepted: Some(accepted),
         })
     }
 
-    /// Opens a UDP socket at the proxy that sends to a target and receives from it. What comes back is
-    /// given to `deliver`.
-    pub(super) async fn connect_udp(
+    /// Opens a flow of datagrams. What comes back is given to `deliver`.
+    pub(super) async fn connect_datagrams(
         &self,
-        target: &Target,
+        wanted: &Wanted,
         deliver: Arc<dyn Deliver>,
-    ) -> Result<UdpFlow, NoFlow> {
+    ) -> Result<DatagramFlow, NoFlow> {
         let session = self.session()?;
         if !session.carries_udp().await {
             return Err(NoFlow::NoUdp);
         }
+        let (path, target) = match wanted {
+            Wanted::Udp(target) => (target.udp_path(), Some(target)),
+            Wanted::Ip => (EVERYTHING.to_owned(), None),
+        };
         let uri = http::Uri::builder()
             .scheme("https")
             .authority(self.0.options.authority.clone())
-            .path_and_query(target.udp_path());
-        let said = self.said(target);
+            .path_and_query(path);
+        let said = target.and_then(|target| self.said(target));
         let mut request = self.request(uri, said)?;
         request.extensions_mut().insert(Protocol::CONNECT_UDP);
+        let fields = request.headers_mut();
         // RFC 9297 section 3.4
-        let capsules = HeaderValue::from_static("?1");
-        request.headers_mut().insert("capsule-protocol", capsules);
-        copies::offer(request.headers_mut());
+        fields.insert("capsule-protocol", HeaderValue::from_static("?1"));
+        match wanted {
+            Wanted::Udp(_) => copies::offer(fields),
+            Wanted::Ip => {
+                let (field, value) = mpquic_h3::CONNECT_IP;
+                fields.insert(field, HeaderValue::from_static(value));
+            }
+        }
         let accepted = self.ask(&session, request).await?;
         let Accepted { stream, watch, .. } = accepted;
-        let flow = self.0.flows.begin(Kind::Udp, target, None, said);
+        let flow = self.0.flows.begin(wanted.kind(), target, None, said);
         let deliver = Arc::new(Counted {
             inner: deliver,
             flow: flow.clone(),
             seen: Mutex::default(),
         });
         let id = stream.id();
-        self.0.open_udp.fetch_add(1, Ordering::Relaxed);
+        let registered = session.demux.register(id, deliver.clone());
         let (send, recv) = stream.split();
-        Ok(UdpFlow {
+        let mut ending = Ending {
+            send,
+            recv,
+            watch,
+            capsules: match wanted {
+                Wanted::Udp(_) => Capsules::default(),
+                Wanted::Ip => Capsules::of_ip(),
+            },
+        };
+        if let Wanted::Ip = wanted {
+            // Before it has addresses, nothing can be sent.
+            let assigned = timeout(SETTINGS, ending.read(&*deliver, true)).await;
+            if !matches!(assigned, Ok(true)) {
+                return Err(NoFlow::Broken);
+            }
+        }
+        wanted.count(&self.0).fetch_add(1, Ordering::Relaxed);
+        Ok(DatagramFlow {
             client: self.clone(),
-            idle: idle(target, self.0.options.udp_idle),
+            wanted: wanted.clone(),
+            idle: target.map_or(self.0.options.udp_idle, |target| {
+                idle(target, self.0.options.udp_idle)
+            }),
             sender: UdpSender::new(&session.connection, id, flow.clone(), accepted.takes_copies),
-            ending: Mutex::new(Some(Ending { send, recv, watch })),
+            ending: Mutex::new(Some(ending)),
             flow,
-            deliver: deliver.clone(),
-            _registered: session.demux.register(id, deliver),
+            deliver,
+            _registered: registered,
         })
+    }
+}
+
+/// What a flow of datagrams is for.
+#[derive(Debug, Clone)]
+pub(super) enum Wanted {
+    /// UDP payloads of this target.
+    Udp(Target),
+    /// IP packets, to and from anywhere.
+    #[cfg_attr(
+        not(all(feature = "tun", target_os = "linux")),
+        expect(dead_code, reason = "only devices have them")
+    )]
+    Ip,
+}
+
+impl Wanted {
+    fn kind(&self) -> FlowKind {
+        match self {
+            Self::Udp(_) => FlowKind::Udp,
+            Self::Ip => FlowKind::Ip,
+        }
+    }
+
+    /// How many are open.
+    fn count<'a>(&self, shared: &'a Shared) -> &'a AtomicU64 {
+        match self {
+            Self::Udp(_) => &shared.open_udp,
+            Self::Ip => &shared.open_ip,
+        }
+    }
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(target) => write!(f, "UDP to {target}"),
+            Self::Ip => f.write_str("ping"),
+        }
     }
 }
 
@@ -407,6 +485,14 @@ impl Deliver for Counted {
             self.deliver(payload);
         }
     }
+
+    fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        self.inner.prepare(payload)
+    }
+
+    fn on_assigned(&self, addresses: &[IpAddr]) {
+        self.inner.on_assigned(addresses);
+    }
 }
 
 /// How long a flow to this target may carry nothing.
@@ -417,15 +503,16 @@ fn idle(target: &Target, udp_idle: Duration) -> Duration {
     }
 }
 
-/// A UDP socket at the proxy.
-pub(super) struct UdpFlow {
+/// A flow of datagrams.
+pub(super) struct DatagramFlow {
     client: Client,
+    wanted: Wanted,
     /// It ends if nothing is carried for this long.
     idle: Duration,
     sender: UdpSender,
     ending: Mutex<Option<Ending>>,
     flow: OpenFlow,
-    deliver: Arc<dyn Deliver>,
+    deliver: Arc<Counted>,
     _registered: Registered,
 }
 
@@ -434,21 +521,72 @@ struct Ending {
     send: RequestStream<SendStream<Bytes>, Bytes>,
     recv: RequestStream<RecvStream, Bytes>,
     watch: StreamWatch,
+    capsules: Capsules,
 }
 
-impl Drop for UdpFlow {
-    fn drop(&mut self) {
-        self.client.0.open_udp.fetch_sub(1, Ordering::Relaxed);
+impl Ending {
+    /// Reads capsules until the proxy ends the flow, or says what is none: false; or until it has assigned
+    /// addresses, if that is waited for: true.
+    async fn read(&mut self, deliver: &dyn Deliver, until_assigned: bool) -> bool {
+        loop {
+            while let Some((kind, value)) = match self.capsules.take() {
+                Ok(taken) => taken,
+                Err(_) => return self.refuse(Code::H3_EXCESSIVE_LOAD),
+            } {
+                if kind == DATAGRAM {
+                    if let Some(payload) = udp_payload(&value) {
+                        deliver.deliver(payload);
+                    }
+                    continue;
+                }
+                match parse(kind, &value) {
+                    Ok(Some(Told::Assigned(addresses))) => {
+                        let addresses: Vec<_> =
+                            addresses.iter().map(|assigned| assigned.address).collect();
+                        deliver.on_assigned(&addresses);
+                        if until_assigned {
+                            return true;
+                        }
+                    }
+                    // Where nothing leads, it is lost there as well as here.
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "a capsule of CONNECT-IP");
+                        return self.refuse(Code::H3_MESSAGE_ERROR);
+                    }
+                }
+            }
+            match self.recv.recv().await {
+                Ok(Some(piece)) => self.capsules.push(piece),
+                Ok(None) | Err(_) => return false,
+            }
+        }
+    }
+
+    fn refuse(&mut self, code: Code) -> bool {
+        self.recv.stop(code);
+        self.send.stop_stream(code);
+        false
     }
 }
 
-impl UdpFlow {
-    /// Sends a payload, behind a byte that is 0: its context ID. One that is too large for the paths, or
-    /// that there is no room for, is lost, as UDP is.
+impl Drop for DatagramFlow {
+    fn drop(&mut self) {
+        let open = self.wanted.count(&self.client.0);
+        open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl DatagramFlow {
+    /// Sends a payload, behind a byte that is 0. One that is too large for the paths, or that there is no
+    /// room for, is lost, as UDP is.
     pub(super) fn send(&self, payload: &[u8]) {
+        let Some(payload) = self.deliver.prepare(payload) else {
+            return;
+        };
         let bytes = payload.len().saturating_sub(1) as u64;
         (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
-        if self.sender.send(payload).is_err() {
+        if self.sender.send(&payload).is_err() {
             (self.client.0.dropped_payloads).fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -457,31 +595,15 @@ impl UdpFlow {
     /// are delivered meanwhile. Call it once.
     pub(super) async fn ended(&self) {
         let ending = (self.ending.lock().unwrap_or_else(PoisonError::into_inner)).take();
-        let Some(Ending {
-            send,
-            mut recv,
-            watch,
-        }) = ending
-        else {
+        let Some(mut ending) = ending else {
             return;
         };
-        let reading = async {
-            let mut capsules = Capsules::default();
-            while let Ok(Some(piece)) = recv.recv().await {
-                capsules.push(piece);
-                while let Some(datagram) = capsules.next() {
-                    if let Some(payload) = udp_payload(&datagram) {
-                        self.deliver.deliver(payload);
-                    }
-                }
-            }
-        };
+        let watch = ending.watch.clone();
         tokio::select! {
-            () = reading => {}
+            _ = ending.read(&*self.deliver, false) => {}
             _ = watch.stopped() => {}
             () = until_idle(self.idle, &self.flow.carried) => {}
         }
-        drop(send);
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::net::UdpSocket;
 
-use super::flows::Client;
-use super::udp_flows::{MOST, UdpFlows};
+use super::datagram_flows::{DatagramFlows, MOST};
+use super::flows::{Client, Wanted};
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
@@ -29,7 +29,7 @@ impl Deliver for Answers {
 /// Carries what comes to a socket, each sender's by a flow of its own, until it is dropped.
 pub(crate) async fn udp(socket: UdpSocket, target: Target, proxy: Client) {
     let socket = Arc::new(socket);
-    let flows = UdpFlows::<SocketAddr>::new(proxy, MOST);
+    let flows = DatagramFlows::<SocketAddr>::new(proxy, MOST);
     // The first byte is the context ID, 0.
     let mut buffer = vec![0; 1 + LARGEST];
     loop {
@@ -39,7 +39,10 @@ pub(crate) async fn udp(socket: UdpSocket, target: Target, proxy: Client) {
         };
         flows.send(&from, &buffer[..=length], || {
             let socket = socket.clone();
-            (target.clone(), Arc::new(Answers { socket, to: from }))
+            (
+                Wanted::Udp(target.clone()),
+                Arc::new(Answers { socket, to: from }),
+            )
         });
     }
 }

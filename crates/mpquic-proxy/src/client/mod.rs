@@ -1,6 +1,7 @@
 //! The client's side.
 
 mod association;
+mod datagram_flows;
 mod entrances;
 mod flows;
 mod forward;
@@ -8,7 +9,6 @@ mod http_proxy;
 mod socks;
 #[cfg(all(feature = "tun", target_os = "linux"))]
 mod tun;
-mod udp_flows;
 
 pub use entrances::{Entrance, Listener};
 pub use flows::{Client, ClientOptions, ClientStats, NoFlow, TcpFlow};

@@ -1,12 +1,16 @@
-//! The server's side: answers CONNECT and CONNECT-UDP requests.
+//! The server's side: answers CONNECT, CONNECT-UDP and CONNECT-IP requests.
 
 mod accounts;
 mod failures;
+#[cfg(target_os = "linux")]
+mod ip;
 mod outwards;
 mod refusal;
 mod udp;
 
 use std::net::IpAddr;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicU16;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -14,6 +18,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::PROXY_AUTHORIZATION;
 use http::{Method, Request, Response, StatusCode};
+#[cfg(target_os = "linux")]
+use mpquic_h3::DatagramSender;
 use mpquic_h3::h3::error::Code;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::h3::server::{self as h3_server, RequestResolver, RequestStream};
@@ -25,11 +31,12 @@ use self::accounts::{Accounts, Counted, FlowLimits};
 use self::failures::Failures;
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
-use crate::class::{Class, ClassRule, Kind};
+use crate::class::{Class, ClassRule, FlowKind};
 use crate::copies::{self, UdpSender};
 use crate::credentials::Credentials;
 use crate::datagrams::Demux;
 use crate::flow_table::{Flow, FlowStats, FlowTable, OpenFlow};
+use crate::ip_scope::{InvalidScope, IpScope};
 use crate::relay::relay;
 use crate::rules::Rules;
 use crate::target::{InvalidTarget, Target};
@@ -98,9 +105,9 @@ impl ServerOptions {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Over<'a> {
-    /// `CONNECT`, `CONNECT-UDP`, or what else it was.
+    /// `CONNECT`, `CONNECT-UDP`, `CONNECT-IP`, or what else it was.
     pub method: &'a str,
-    /// Where the flow went, or what else was asked for.
+    /// Where the flow went; the path of a CONNECT-IP request, or what else was asked for.
     pub target: &'a str,
     /// The client's address, without port.
     pub client: IpAddr,
@@ -130,11 +137,13 @@ pub struct ServerStats {
     pub open_tcp: u64,
     /// Open UDP sockets to targets.
     pub open_udp: u64,
+    /// Open flows of IP packets.
+    pub open_ip: u64,
     /// Payload bytes to targets, of flows that are over.
     pub to_targets: u64,
     /// Payload bytes from targets, of flows that are over.
     pub from_targets: u64,
-    /// UDP payloads from targets that were too large for the paths, or had no room.
+    /// UDP payloads and IP packets from targets that were too large for the paths, or had no room.
     pub dropped_payloads: u64,
 }
 
@@ -149,6 +158,13 @@ struct Shared {
     flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
     open_udp: AtomicU64,
+    open_ip: AtomicU64,
+    /// Sockets for ICMP are told from each other by this.
+    #[cfg(target_os = "linux")]
+    next_identifier: AtomicU16,
+    /// It was told that there are none.
+    #[cfg(target_os = "linux")]
+    no_icmp: std::sync::Once,
     to_targets: AtomicU64,
     from_targets: AtomicU64,
     dropped_payloads: AtomicU64,
@@ -164,6 +180,11 @@ impl Server {
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
             open_udp: AtomicU64::new(0),
+            open_ip: AtomicU64::new(0),
+            #[cfg(target_os = "linux")]
+            next_identifier: AtomicU16::new(std::process::id() as u16),
+            #[cfg(target_os = "linux")]
+            no_icmp: std::sync::Once::new(),
             to_targets: AtomicU64::new(0),
             from_targets: AtomicU64::new(0),
             dropped_payloads: AtomicU64::new(0),
@@ -217,6 +238,7 @@ impl Server {
         ServerStats {
             open_tcp: count(&shared.open_tcp),
             open_udp: count(&shared.open_udp),
+            open_ip: count(&shared.open_ip),
             to_targets: count(&shared.to_targets),
             from_targets: count(&shared.from_targets),
             dropped_payloads: count(&shared.dropped_payloads),
@@ -266,6 +288,7 @@ type Halves = (
 enum Wanted {
     Tcp(Target),
     Udp(Target),
+    Ip(IpScope),
 }
 
 /// A request that is being answered.
@@ -300,8 +323,8 @@ impl ServerConnection {
             watch: self.connection.watch_stream(StreamId::from(id)),
             takes_copies: copies::are_offered(request.headers()),
         };
-        let protocol = request.extensions().get::<Protocol>();
-        let method = match protocol {
+        let method = match request.extensions().get::<Protocol>() {
+            Some(_) if is_for_ip(&request) => "CONNECT-IP",
             Some(protocol) if *protocol == Protocol::CONNECT_UDP => "CONNECT-UDP",
             _ => request.method().as_str(),
         };
@@ -310,6 +333,7 @@ impl ServerConnection {
         let wanted = wanted(&request);
         let target = match &wanted {
             Ok(Wanted::Tcp(target) | Wanted::Udp(target)) => target.to_string(),
+            Ok(Wanted::Ip(_)) => request.uri().path().to_owned(),
             Err(_) => request.uri().to_string(),
         };
         let admitted = self.admit(&options, &user, wanted);
@@ -352,15 +376,17 @@ impl ServerConnection {
         user: Option<&str>,
     ) -> OpenFlow {
         let (kind, target) = match wanted {
-            Wanted::Tcp(target) => (Kind::Tcp, target),
-            Wanted::Udp(target) => (Kind::Udp, target),
+            Wanted::Tcp(target) => (FlowKind::Tcp, Some(target)),
+            Wanted::Udp(target) => (FlowKind::Udp, Some(target)),
+            Wanted::Ip(_) => (FlowKind::Ip, None),
         };
         let mut rules = options.classes.iter();
         let told = || {
             let field = request.headers().get("priority")?;
             Class::from_priority(field.to_str().ok()?)
         };
-        let said = rules.find_map(|rule| rule.class_of(target)).or_else(told);
+        let said = target.and_then(|target| rules.find_map(|rule| rule.class_of(target)));
+        let said = said.or_else(told);
         self.shared.flows.begin(kind, target, user, said)
     }
 
@@ -426,12 +452,24 @@ impl ServerConnection {
     }
 }
 
+/// True for CONNECT-IP, which `h3` does not know.
+fn is_for_ip(request: &Request<()>) -> bool {
+    let (field, value) = mpquic_h3::CONNECT_IP;
+    (request.headers().get(field)).is_some_and(|found| found == value)
+}
+
 fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
     if request.method() != Method::CONNECT {
         return Err(Refused::METHOD);
     }
     let uri = request.uri();
     match request.extensions().get::<Protocol>() {
+        Some(_) if is_for_ip(request) => match IpScope::from_path(uri.path()) {
+            Ok(scope) => Ok(Wanted::Ip(scope)),
+            Err(InvalidScope::Path) => Err(Refused::NOT_FOUND),
+            Err(InvalidScope::Variable) => Err(Refused::BAD_REQUEST),
+            Err(InvalidScope::Name) => Err(Refused::PROTOCOL),
+        },
         Some(protocol) if *protocol == Protocol::CONNECT_UDP => {
             match Target::from_udp_path(uri.path()) {
                 Ok(target) => Ok(Wanted::Udp(target)),
@@ -457,6 +495,7 @@ impl Call<'_> {
         let served = match wanted {
             Wanted::Tcp(target) => self.tcp(&target, stream, flow).await,
             Wanted::Udp(target) => self.udp(&target, stream, flow).await,
+            Wanted::Ip(scope) => self.ip(scope, stream, flow).await,
         };
         match served {
             Ok(()) => StatusCode::OK,
@@ -544,6 +583,56 @@ impl Call<'_> {
             let sender = UdpSender::new(connection, id, flow.clone(), self.takes_copies);
             let idle = options.udp_idle;
             (joined.run(&sender, halves, &self.watch, idle, dropped)).await;
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    async fn ip(
+        &self,
+        _scope: IpScope,
+        stream: Stream,
+        _flow: &Arc<Flow>,
+    ) -> Result<(), (Refused, Stream)> {
+        Err((Refused::PROTOCOL, stream))
+    }
+
+    #[cfg(target_os = "linux")]
+    async fn ip(
+        &self,
+        scope: IpScope,
+        mut stream: Stream,
+        flow: &Arc<Flow>,
+    ) -> Result<(), (Refused, Stream)> {
+        let shared = &self.connection.shared;
+        let options = &self.options;
+        let identifier = shared.next_identifier.fetch_add(1, Ordering::Relaxed);
+        let opened = ip::Outside::open(scope, options.rules.clone(), flow.clone(), identifier);
+        let outside = match opened {
+            Ok(outside) => outside,
+            Err(error) => {
+                shared.no_icmp.call_once(|| {
+                    tracing::warn!(
+                        "no ping for clients, for there are no sockets for ICMP: {error}; \
+                         `sysctl net.ipv4.ping_group_range='0 2147483647'` lets everybody have them, and \
+                         the capability CAP_NET_RAW this process"
+                    );
+                });
+                return Err((Refused::NO_ICMP, stream));
+            }
+        };
+        let _open = Open::new(&shared.open_ip);
+        let id = stream.id();
+        // Before the answer: the client may send as soon as it has it.
+        let _registered = self.connection.demux.register(id, outside.clone());
+        let mut response = Response::new(());
+        let fields = response.headers_mut();
+        fields.insert(udp::CAPSULE_PROTOCOL, udp::TRUE);
+        if stream.send_response(response).await.is_ok() {
+            let halves: Halves = stream.split();
+            let sender = DatagramSender::new(&self.connection.connection, id);
+            let (dropped, idle) = (&shared.dropped_payloads, options.udp_idle);
+            (outside.run(&sender, halves, &self.watch, idle, dropped)).await;
         }
         Ok(())
     }

@@ -32,6 +32,12 @@ impl Refused {
     pub(crate) const BAD_REQUEST: Self = Self::new(StatusCode::BAD_REQUEST, "http_request_error");
     pub(crate) const METHOD: Self = Self::new(StatusCode::METHOD_NOT_ALLOWED, "http_request_error");
     pub(crate) const PROTOCOL: Self = Self::new(StatusCode::NOT_IMPLEMENTED, "http_request_error");
+    /// The system gives no sockets for ICMP.
+    #[cfg(target_os = "linux")]
+    pub(crate) const NO_ICMP: Self = Self::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "proxy_configuration_error",
+    );
     pub(crate) const NOT_FOUND: Self = Self::new(StatusCode::NOT_FOUND, "http_request_error");
 
     pub(crate) const fn new(status: StatusCode, error: &'static str) -> Self {

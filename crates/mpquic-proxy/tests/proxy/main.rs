@@ -3,6 +3,8 @@
 mod early;
 mod entrances;
 mod harness;
+#[cfg(target_os = "linux")]
+mod ip;
 mod refusals;
 mod tcp;
 mod udp;

@@ -1,4 +1,4 @@
-//! [`Tun`]: a network device whose TCP connections and UDP datagrams go through the proxy.
+//! [`Tun`]: a network device whose TCP connections, UDP datagrams and other packets go through the proxy.
 //!
 //! The TCP that ends here is the kernel's own: a segment of an application is given another source and
 //! our listener as its destination, and written back to the device; so is what the listener answers, the
@@ -7,7 +7,7 @@
 //! there is an ordinary socket. (What was looked at instead: `ipstack` announces windows of 64 KiB at
 //! most and queues packets without a limit; `smoltcp` reserves both buffers of every socket in advance.)
 
-mod checksum;
+mod outside;
 mod packet;
 mod tcp_table;
 
@@ -24,11 +24,12 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 use tun_rs::{AsyncDevice, DeviceBuilder};
 
-use super::flows::{Client, NoFlow, TcpFlow};
-use super::udp_flows::UdpFlows;
+use super::datagram_flows::DatagramFlows;
+use super::flows::{Client, NoFlow, TcpFlow, Wanted};
 use crate::datagrams::Deliver;
 use crate::target::Target;
 
+use outside::Outside;
 use packet::{FRAME_HEADER, MAX_PAYLOAD, Packet, Transport, Unreachable};
 use tcp_table::{Ends, TcpTable, Verdict};
 
@@ -146,8 +147,9 @@ fn next(address: IpAddr) -> IpAddr {
 }
 
 impl Client {
-    /// Carries what is routed to a device: TCP by CONNECT, UDP by CONNECT-UDP. Everything else, and
-    /// fragments of IP, is dropped.
+    /// Carries what is routed to a device: TCP by CONNECT, UDP by CONNECT-UDP, and all other packets by
+    /// CONNECT-IP, of ICMP the questions of `ping`. What has no single destination, and fragments of IP, is
+    /// dropped.
     ///
     /// The device is up and has these addresses, one of each IP version at most, each with the one after it
     /// in its network and given to nobody. Packets whose source is none of this machine's addresses are
@@ -214,7 +216,8 @@ impl Shared {
 
 /// Reads the device until it fails.
 async fn read(shared: Arc<Shared>) -> io::Error {
-    let udp = UdpFlows::new(shared.client.clone(), MOST_UDP);
+    let udp = DatagramFlows::new(shared.client.clone(), MOST_UDP);
+    let outside = Outside::new(shared.client.clone(), shared.device.clone());
     let mut opening = JoinSet::new();
     let mut buffer = vec![0; MAX_FRAME];
     let mut sweep = tokio::time::interval(SWEEP);
@@ -237,6 +240,7 @@ async fn read(shared: Arc<Shared>) -> io::Error {
         };
         let frame = &mut buffer[..length];
         let Some(packet) = Packet::parse(frame) else {
+            outside.on_frame(frame);
             continue;
         };
         match packet.transport {
@@ -369,7 +373,7 @@ impl Deliver for Answers {
 
 fn on_datagrams(
     shared: &Shared,
-    udp: &Arc<UdpFlows<(SocketAddr, SocketAddr)>>,
+    udp: &Arc<DatagramFlows<(SocketAddr, SocketAddr)>>,
     packet: &Packet,
     frame: &mut [u8],
 ) {
@@ -387,7 +391,7 @@ fn on_datagrams(
                 ends,
                 frame,
             };
-            (ends.target.into(), Arc::new(answers))
+            (Wanted::Udp(ends.target.into()), Arc::new(answers))
         });
     });
 }

@@ -1,8 +1,9 @@
 //! IP packets as a TUN device has them: what they are, with other addresses, and answers to them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use super::checksum::{replaced, sum, transport_sum};
+use crate::ip::checksum::{replaced, transport_sum};
+use crate::ip::header::{self, Addresses, ICMP, ICMPV6, TCP, UDP, is_for_one, layout, word};
 
 /// What stands before each packet of a device with offloads: `struct virtio_net_hdr`, in the machine's
 /// byte order.
@@ -14,16 +15,8 @@ const CHECKSUM_IS_RIGHT: u8 = 2;
 /// Several UDP datagrams of equal size behind one header.
 const UDP_SEGMENTS: u8 = 5;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
-
-/// Extension headers of IPv6 before the transport's. More have no use.
-const MAX_EXTENSIONS: usize = 8;
 /// The least that each network carries (RFC 8200 section 5): ICMPv6 quotes no more.
 const MIN_MTU: usize = 1280;
-const HOP_LIMIT: u8 = 64;
 /// The longest payload of UDP over IPv4.
 pub(super) const MAX_PAYLOAD: usize = u16::MAX as usize - 20 - 8;
 
@@ -79,86 +72,6 @@ pub(super) enum Unreachable {
     Prohibited,
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
-    let word = bytes.get(at..at + 2)?;
-    Some(u16::from_be_bytes([word[0], word[1]]))
-}
-
-/// Source and destination, the protocol and where its header begins, and where the packet ends.
-struct Layout {
-    source: IpAddr,
-    destination: IpAddr,
-    protocol: u8,
-    start: usize,
-    end: usize,
-}
-
-fn layout(ip: &[u8]) -> Option<Layout> {
-    match ip.first()? >> 4 {
-        4 => layout_v4(ip),
-        6 => layout_v6(ip),
-        _ => None,
-    }
-}
-
-fn layout_v4(ip: &[u8]) -> Option<Layout> {
-    let header = ip.first_chunk::<20>()?;
-    let start = usize::from(header[0] & 15) * 4;
-    let end = usize::from(word(ip, 2)?);
-    // Fragments have no transport's header, or half a payload.
-    let is_fragment = word(ip, 6)? & 0x3fff != 0;
-    if start < header.len() || end < start || end > ip.len() || is_fragment {
-        return None;
-    }
-    let address = |at| {
-        ip.get(at..)?
-            .first_chunk::<4>()
-            .copied()
-            .map(Ipv4Addr::from)
-    };
-    Some(Layout {
-        source: address(12)?.into(),
-        destination: address(16)?.into(),
-        protocol: header[9],
-        start,
-        end,
-    })
-}
-
-fn layout_v6(ip: &[u8]) -> Option<Layout> {
-    let header = ip.first_chunk::<40>()?;
-    let end = header.len() + usize::from(word(ip, 4)?);
-    if end > ip.len() {
-        return None;
-    }
-    let address = |at| {
-        ip.get(at..)?
-            .first_chunk::<16>()
-            .copied()
-            .map(Ipv6Addr::from)
-    };
-    let (mut protocol, mut start) = (header[6], header.len());
-    for _ in 0..MAX_EXTENSIONS {
-        match protocol {
-            // Hop-by-hop options, routing, destination options (RFC 8200 section 4). A fragment (44) is
-            // no transport here.
-            0 | 43 | 60 => {
-                let extension = ip.get(start..end)?.first_chunk::<2>()?;
-                protocol = extension[0];
-                start += 8 + 8 * usize::from(extension[1]);
-            }
-            _ => break,
-        }
-    }
-    (start <= end).then_some(Layout {
-        source: address(8)?.into(),
-        destination: address(24)?.into(),
-        protocol,
-        start,
-        end,
-    })
-}
-
 impl Packet {
     /// Reads a frame. `None` for what is neither TCP nor UDP, is broken, a fragment, or not for one
     /// host.
@@ -178,11 +91,7 @@ impl Packet {
             UDP if body.len() >= 8 => Transport::Udp,
             _ => return None,
         };
-        let is_for_many = match layout.destination {
-            IpAddr::V4(v4) => v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
-            IpAddr::V6(v6) => v6.is_multicast() || v6.is_unspecified(),
-        };
-        if is_for_many {
+        if !is_for_one(layout.destination) {
             return None;
         }
         Some(Self {
@@ -325,32 +234,6 @@ impl Packet {
     }
 }
 
-/// The bytes of two addresses of one IP version, as they stand in a header.
-struct Addresses {
-    bytes: [u8; 32],
-    length: usize,
-}
-
-impl Addresses {
-    fn new(source: IpAddr, destination: IpAddr) -> Self {
-        let mut bytes = [0; 32];
-        let mut length = 0;
-        for address in [source, destination] {
-            let (octets, size) = match address {
-                IpAddr::V4(v4) => (v4.to_ipv6_mapped().octets(), 4),
-                IpAddr::V6(v6) => (v6.octets(), 16),
-            };
-            bytes[length..length + size].copy_from_slice(&octets[16 - size..]);
-            length += size;
-        }
-        Self { bytes, length }
-    }
-
-    fn get(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
 /// The bytes of two ports, as they stand in a header.
 fn ports(source: SocketAddr, destination: SocketAddr) -> [u8; 4] {
     let [a, b] = source.port().to_be_bytes();
@@ -381,55 +264,14 @@ pub(super) fn put_datagram(
 /// Writes a frame of these parts; `checksum` is where the transport's checksum stands.
 fn put(
     frame: &mut Vec<u8>,
-    (source, destination): (IpAddr, IpAddr),
+    ends: (IpAddr, IpAddr),
     protocol: u8,
     checksum: usize,
     parts: &[&[u8]],
 ) {
-    let length: usize = parts.iter().map(|part| part.len()).sum();
     frame.clear();
     frame.resize(FRAME_HEADER, 0);
-    match source {
-        IpAddr::V4(_) => {
-            let mut header = [0; 20];
-            header[0] = 4 << 4 | 5;
-            header[2..4].copy_from_slice(&(20 + length as u16).to_be_bytes());
-            // Don't fragment: so it needs no identification (RFC 6864 section 4.1).
-            header[6] = 0x40;
-            header[8] = HOP_LIMIT;
-            header[9] = protocol;
-            let pair = Addresses::new(source, destination);
-            header[12..20].copy_from_slice(&pair.bytes[..8]);
-            let sum = !sum(&header);
-            header[10..12].copy_from_slice(&sum.to_be_bytes());
-            frame.extend(header);
-        }
-        IpAddr::V6(_) => {
-            let mut header = [0; 40];
-            header[0] = 6 << 4;
-            header[4..6].copy_from_slice(&(length as u16).to_be_bytes());
-            header[6] = protocol;
-            header[7] = HOP_LIMIT;
-            let pair = Addresses::new(source, destination);
-            header[8..40].copy_from_slice(&pair.bytes);
-            frame.extend(header);
-        }
-    }
-    let start = frame.len();
-    for part in parts {
-        frame.extend_from_slice(part);
-    }
-    let body = &mut frame[start..];
-    let sum = match protocol {
-        ICMP => sum(body),
-        _ => transport_sum(source, destination, protocol, body),
-    };
-    // RFC 768: a checksum of zero is sent as all ones, which is the same number.
-    let sum = match !sum {
-        0 if protocol == UDP => 0xffff,
-        sum => sum,
-    };
-    body[checksum..checksum + 2].copy_from_slice(&sum.to_be_bytes());
+    header::put(frame, ends, protocol, checksum, parts);
 }
 
 // Named, for the fuzz target has this file elsewhere in its tree.

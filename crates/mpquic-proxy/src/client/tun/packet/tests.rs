@@ -1,4 +1,6 @@
 use super::*;
+use crate::ip::checksum::sum;
+use crate::ip::header::Layout;
 
 fn socket(text: &str) -> SocketAddr {
     text.parse().unwrap()

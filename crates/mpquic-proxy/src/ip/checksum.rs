@@ -20,13 +20,13 @@ fn fold(mut sum: u64) -> u16 {
 }
 
 /// The sum of these bytes: 0xffff if they have a checksum among them that is right.
-pub(super) fn sum(bytes: &[u8]) -> u16 {
+pub(crate) fn sum(bytes: &[u8]) -> u16 {
     fold(add(0, bytes))
 }
 
 /// The sum of what TCP, UDP and ICMPv6 count besides their own bytes (RFC 9293 section 3.1, RFC 8200
 /// section 8.1), and of those.
-pub(super) fn transport_sum(
+pub(crate) fn transport_sum(
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
@@ -43,7 +43,7 @@ pub(super) fn transport_sum(
 }
 
 /// A sum after some of its words were replaced.
-pub(super) fn replaced(sum: u16, old: &[u8], new: &[u8]) -> u16 {
+pub(crate) fn replaced(sum: u16, old: &[u8], new: &[u8]) -> u16 {
     // Ones' complement: to take a word away is to add its inverse.
     let words = old.len().div_ceil(2) as u64;
     let taken = words * 0xffff - add(0, old);

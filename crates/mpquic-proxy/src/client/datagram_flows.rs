@@ -1,4 +1,4 @@
-//! [`UdpFlows`]: the UDP flows of one local socket.
+//! [`DatagramFlows`]: the UDP flows of one local socket, or the flows of a device.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::flows::{Client, NoFlow, UdpFlow};
+use super::flows::{Client, DatagramFlow, NoFlow, Wanted};
 use crate::datagrams::Deliver;
-use crate::target::Target;
 
 /// Flows of one socket open at a time, unless something else is said. Payloads that would need one
 /// more are lost.
@@ -20,7 +19,7 @@ const WAITING: usize = 256 << 10;
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// Flows by what tells them apart. They end when this is dropped.
-pub(crate) struct UdpFlows<K> {
+pub(crate) struct DatagramFlows<K> {
     client: Client,
     most: usize,
     flows: Mutex<BTreeMap<K, Flow>>,
@@ -30,7 +29,7 @@ pub(crate) struct UdpFlows<K> {
 
 enum Flow {
     Opening(Waiting),
-    Open(Arc<UdpFlow>),
+    Open(Arc<DatagramFlow>),
     /// A moment ago.
     Refused,
 }
@@ -50,7 +49,7 @@ impl Waiting {
     }
 }
 
-impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
+impl<K: Ord + Clone + Send + 'static> DatagramFlows<K> {
     /// At most so many are open at a time. Payloads that would need one more are lost.
     pub(crate) fn new(client: Client, most: usize) -> Arc<Self> {
         Arc::new(Self {
@@ -71,7 +70,7 @@ impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
         self: &Arc<Self>,
         key: &K,
         payload: &[u8],
-        open: impl FnOnce() -> (Target, Arc<dyn Deliver>),
+        open: impl FnOnce() -> (Wanted, Arc<dyn Deliver>),
     ) {
         let mut flows = self.lock();
         let is_full = flows.len() >= self.most;
@@ -90,9 +89,9 @@ impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
                 waiting.push(payload);
                 flows.insert(key.clone(), Flow::Opening(waiting));
                 drop(flows);
-                let (target, deliver) = open();
+                let (wanted, deliver) = open();
                 let flows = Arc::downgrade(self);
-                let opening = carry(flows, self.client.clone(), key.clone(), target, deliver);
+                let opening = carry(flows, self.client.clone(), key.clone(), wanted, deliver);
                 let mut alive = self.alive.subscribe();
                 tokio::spawn(async move {
                     tokio::select! {
@@ -108,13 +107,13 @@ impl<K: Ord + Clone + Send + 'static> UdpFlows<K> {
 
 /// Opens a flow and waits for its end.
 async fn carry<K: Ord + Clone + Send + 'static>(
-    flows: Weak<UdpFlows<K>>,
+    flows: Weak<DatagramFlows<K>>,
     client: Client,
     key: K,
-    target: Target,
+    wanted: Wanted,
     deliver: Arc<dyn Deliver>,
 ) {
-    match client.connect_udp(&target, deliver).await {
+    match client.connect_datagrams(&wanted, deliver).await {
         Ok(flow) => {
             let flow = Arc::new(flow);
             if let Some(flows) = flows.upgrade() {
@@ -127,10 +126,10 @@ async fn carry<K: Ord + Clone + Send + 'static>(
         }
         // There will soon be one again, and that there is none was told already.
         Err(error @ (NoFlow::Unconnected | NoFlow::Broken)) => {
-            tracing::debug!("no UDP to {target}: {error}");
+            tracing::debug!("no {wanted}: {error}");
         }
         Err(error) => {
-            tracing::info!("no UDP to {target}: {error}");
+            tracing::info!("no {wanted}: {error}");
             // Not every payload is worth a request that is refused.
             if let Some(flows) = flows.upgrade() {
                 flows.lock().insert(key.clone(), Flow::Refused);

@@ -1,0 +1,273 @@
+//! Packets that are neither TCP nor UDP: they leave by CONNECT-IP, from an address that the proxy assigns.
+//!
+//! Who sent a packet is remembered, so that the answer finds the way back.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tun_rs::AsyncDevice;
+
+use super::packet::FRAME_HEADER;
+use crate::client::datagram_flows::DatagramFlows;
+use crate::client::flows::{Client, Wanted};
+use crate::datagrams::Deliver;
+use crate::ip::checksum::replaced;
+use crate::ip::echo::{Echo, Kind};
+use crate::ip::header::{Addresses, ICMP, ICMPV6, Layout, TCP, UDP, is_for_one, layout};
+
+/// Exchanges that are remembered. Packets that begin one more are lost.
+const MOST: usize = 1024;
+/// One that is silent for this long is over, if there is need of room.
+const SILENT: Duration = Duration::from_secs(30);
+/// Where the addresses begin in a header.
+const PLACE_V4: usize = 12;
+const PLACE_V6: usize = 8;
+
+/// What packets there and back have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Exchange {
+    protocol: u8,
+    remote: IpAddr,
+    /// Of ICMP's echo; else 0.
+    identifier: u16,
+}
+
+impl Exchange {
+    /// That of a packet from or to a remote host. `None` for messages of ICMP that are no echo of this
+    /// kind.
+    fn of(packet: &[u8], ip: &Layout, remote: IpAddr, kind: Kind) -> Option<Self> {
+        let identifier = match ip.protocol {
+            TCP | UDP => return None,
+            ICMP | ICMPV6 => {
+                let echo = Echo::of_packet(packet, ip)?;
+                (echo.kind == kind).then_some(echo.identifier)?
+            }
+            _ => 0,
+        };
+        Some(Self {
+            protocol: ip.protocol,
+            remote,
+            identifier,
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    assigned: Vec<IpAddr>,
+    /// Who sent the last packet, and when.
+    senders: BTreeMap<Exchange, (IpAddr, Instant)>,
+}
+
+/// Gives packets other addresses, and those that come back the old ones.
+#[derive(Debug, Default)]
+struct Translation(Mutex<State>);
+
+impl Translation {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The packet as it leaves; `None` if it cannot.
+    fn outwards(&self, packet: &[u8], now: Instant) -> Option<Vec<u8>> {
+        let ip = layout(packet)?;
+        let exchange = Exchange::of(packet, &ip, ip.destination, Kind::Request)?;
+        let mut state = self.lock();
+        let is_like = |own: &&IpAddr| own.is_ipv4() == ip.source.is_ipv4();
+        let own = *state.assigned.iter().find(is_like)?;
+        if state.senders.len() >= MOST && !state.senders.contains_key(&exchange) {
+            (state.senders).retain(|_, (_, last)| now < *last + SILENT);
+            if state.senders.len() >= MOST {
+                return None;
+            }
+        }
+        state.senders.insert(exchange, (ip.source, now));
+        Some(moved(packet, &ip, 0, own))
+    }
+
+    /// The packet as it is for the one who waits for it; `None` if nobody does.
+    fn inwards(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        let ip = layout(packet)?;
+        let exchange = Exchange::of(packet, &ip, ip.source, Kind::Reply)?;
+        let state = self.lock();
+        (state.assigned.contains(&ip.destination)).then_some(())?;
+        let (sender, _) = *state.senders.get(&exchange)?;
+        Some(moved(packet, &ip, 1, sender))
+    }
+}
+
+/// A packet with another source (0) or destination (1) of the same IP version.
+fn moved(packet: &[u8], ip: &Layout, which: usize, address: IpAddr) -> Vec<u8> {
+    let ends = [ip.source, ip.destination];
+    let mut after = ends;
+    after[which] = address;
+    let (old, new) = (
+        Addresses::new(ends[0], ends[1]),
+        Addresses::new(after[0], after[1]),
+    );
+    let mut packet = packet.to_vec();
+    let change = |packet: &mut [u8], at: usize| {
+        if let Some(sum) = packet.get_mut(at..at + 2) {
+            let before = u16::from_be_bytes([sum[0], sum[1]]);
+            let after = !replaced(!before, old.get(), new.get());
+            sum.copy_from_slice(&after.to_be_bytes());
+        }
+    };
+    let place = match address {
+        IpAddr::V4(_) => {
+            change(&mut packet, 10);
+            PLACE_V4
+        }
+        IpAddr::V6(_) => {
+            // It counts the addresses (RFC 4443 section 2.3), as ICMP of IPv4 does not.
+            if ip.protocol == ICMPV6 {
+                change(&mut packet, ip.start + 2);
+            }
+            PLACE_V6
+        }
+    };
+    let new = new.get();
+    packet[place..place + new.len()].copy_from_slice(new);
+    packet
+}
+
+/// What comes back, for the device.
+struct Answers {
+    device: Arc<AsyncDevice>,
+    translation: Translation,
+}
+
+impl Deliver for Answers {
+    fn deliver(&self, packet: &[u8]) {
+        if let Some(packet) = self.translation.inwards(packet) {
+            let frame = [&[0; FRAME_HEADER][..], &packet].concat();
+            // What there is no room for is lost.
+            let _ = self.device.try_send(&frame);
+        }
+    }
+
+    fn prepare<'a>(&self, payload: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+        let packet = self
+            .translation
+            .outwards(payload.get(1..)?, Instant::now())?;
+        let mut payload = packet;
+        payload.insert(0, 0);
+        Some(Cow::Owned(payload))
+    }
+
+    fn on_assigned(&self, addresses: &[IpAddr]) {
+        self.translation.lock().assigned = addresses.to_vec();
+    }
+}
+
+/// Where such packets leave a device.
+pub(super) struct Outside {
+    flows: Arc<DatagramFlows<()>>,
+    device: Arc<AsyncDevice>,
+}
+
+impl Outside {
+    pub(super) fn new(client: Client, device: Arc<AsyncDevice>) -> Self {
+        let flows = DatagramFlows::new(client, 1);
+        Self { flows, device }
+    }
+
+    /// Sends on what may be sent on. A flow is opened only for such packets.
+    pub(super) fn on_frame(&self, frame: &[u8]) {
+        let packet = frame.get(FRAME_HEADER..).unwrap_or_default();
+        let Some(ip) = layout(packet) else {
+            return;
+        };
+        let may_leave = is_for_one(ip.destination)
+            && Exchange::of(packet, &ip, ip.destination, Kind::Request).is_some();
+        if !may_leave {
+            return;
+        }
+        let payload = [&[0][..], packet.get(..ip.end).unwrap_or_default()].concat();
+        self.flows.send(&(), &payload, || {
+            let answers = Answers {
+                device: self.device.clone(),
+                translation: Translation::default(),
+            };
+            (Wanted::Ip, Arc::new(answers))
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn echo(kind: Kind, identifier: u16, from: &str, to: &str) -> Vec<u8> {
+        let echo = Echo {
+            kind,
+            identifier,
+            sequence: 3,
+            data: b"payload",
+        };
+        let mut packet = Vec::new();
+        echo.put(&mut packet, (from.parse().unwrap(), to.parse().unwrap()));
+        packet
+    }
+
+    #[test]
+    fn answers_find_who_has_asked() {
+        let now = Instant::now();
+        let translation = Translation::default();
+        let [request, reply] = [Kind::Request, Kind::Reply];
+        let first = echo(request, 7, "192.168.1.2", "203.0.113.1");
+        assert_eq!(translation.outwards(&first, now), None, "no address");
+        let own = ["198.19.0.1", "fd00::9"];
+        translation.lock().assigned = own.map(|own| own.parse().unwrap()).to_vec();
+        for (identifier, near, far) in [
+            (7, "192.168.1.2", "203.0.113.1"),
+            (8, "192.168.1.3", "203.0.113.1"),
+            (7, "192.168.1.3", "203.0.113.2"),
+            (7, "fd77::2", "2001:db8::1"),
+        ] {
+            let outside = own[usize::from(near.contains(':'))];
+            let sent = translation.outwards(&echo(request, identifier, near, far), now);
+            // Right to the last checksum.
+            assert_eq!(sent, Some(echo(request, identifier, outside, far)));
+        }
+        for (identifier, near, far) in [
+            (8, "192.168.1.3", "203.0.113.1"),
+            (7, "192.168.1.2", "203.0.113.1"),
+            (7, "fd77::2", "2001:db8::1"),
+        ] {
+            let outside = own[usize::from(near.contains(':'))];
+            let come = translation.inwards(&echo(reply, identifier, far, outside));
+            assert_eq!(come, Some(echo(reply, identifier, far, near)));
+        }
+        for unwanted in [
+            echo(reply, 9, "203.0.113.1", own[0]),
+            echo(reply, 7, "203.0.113.9", own[0]),
+            echo(reply, 7, "203.0.113.1", "198.19.0.2"),
+            echo(request, 7, "203.0.113.1", own[0]),
+        ] {
+            assert_eq!(translation.inwards(&unwanted), None);
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let now = Instant::now();
+        let translation = Translation::default();
+        translation.lock().assigned = vec!["198.19.0.1".parse().unwrap()];
+        let ask = |identifier, now| {
+            let packet = echo(Kind::Request, identifier, "192.168.1.2", "203.0.113.1");
+            translation.outwards(&packet, now).is_some()
+        };
+        for identifier in 0..MOST as u16 {
+            assert!(ask(identifier, now));
+        }
+        assert!(!ask(5000, now));
+        assert!(ask(5, now + SILENT), "an old one goes on");
+        assert!(ask(5000, now + SILENT));
+        assert_eq!(translation.lock().senders.len(), 2);
+    }
+}

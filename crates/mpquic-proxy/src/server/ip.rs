@@ -1,0 +1,433 @@
+//! The far side of CONNECT-IP (RFC 9484): packets of one client that leave from this machine.
+//!
+//! What leaves is ICMP's echo, by sockets of the system for that: it takes neither a device nor routes nor
+//! a translation of addresses by the kernel, and mostly no privilege. Every client is told the same address
+//! of its own, for nobody else ever sees it; the sequence number of what leaves says whose answer comes.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use mpquic_h3::DatagramSender;
+use mpquic_h3::h3::error::Code;
+use mpquic_tokio::{SendDatagramError, StreamWatch};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+use crate::capsule::{Capsules, DATAGRAM, udp_capsule, udp_payload};
+use crate::datagrams::Deliver;
+use crate::flow_table::Flow;
+use crate::ip::echo::{Echo, Kind};
+use crate::ip::header::{hop_limit, is_for_one, layout};
+use crate::ip_capsule::{Address, Told, parse};
+use crate::ip_scope::IpScope;
+use crate::relay::until_idle;
+use crate::rules::Rules;
+use crate::streams::{Incoming, Outgoing};
+
+/// The addresses of every client. RFC 2544 has the first set aside for tests of devices; the second has a random
+/// number as RFC 4193 wants it.
+const ADDRESS_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1));
+const ADDRESS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63a5, 0, 0, 0, 1));
+/// Questions that wait for an answer. One more takes the place of the oldest.
+const WAITING: usize = 1024;
+/// Capsules that wait to be sent.
+const CAPSULES: usize = 16;
+/// Answers are as long as questions, which come in QUIC packets.
+const BUFFER: usize = 2 << 10;
+
+/// A question on its way.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    number: u16,
+    target: IpAddr,
+    identifier: u16,
+    sequence: u16,
+}
+
+/// The questions that wait for answers.
+#[derive(Debug, Default)]
+struct Questions {
+    next: u16,
+    /// Each at its number modulo its length.
+    waiting: Vec<Option<Question>>,
+    /// That the socket has.
+    hop_limit: u8,
+}
+
+impl Questions {
+    /// Remembers a question, and gives it a number.
+    fn begin(&mut self, target: IpAddr, echo: &Echo<'_>) -> u16 {
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.waiting.resize(WAITING, None);
+        self.waiting[usize::from(number) % WAITING] = Some(Question {
+            number,
+            target,
+            identifier: echo.identifier,
+            sequence: echo.sequence,
+        });
+        number
+    }
+
+    /// Forgets the question that is answered from there.
+    fn take(&mut self, number: u16, from: IpAddr) -> Option<Question> {
+        let place = self.waiting.get_mut(usize::from(number) % WAITING)?;
+        place.take_if(|question| question.number == number && question.target == from)
+    }
+}
+
+/// A socket for ICMP of one IP version.
+struct Way {
+    socket: UdpSocket,
+    /// Whose messages are ours, on a socket that hears all; else the system sees to that.
+    identifier: Option<u16>,
+    questions: Mutex<Questions>,
+}
+
+impl Way {
+    /// A socket of the kind that needs no privilege where the system's administrator allows it; else
+    /// one that takes CAP_NET_RAW.
+    fn open(is_v4: bool, identifier: u16) -> io::Result<Self> {
+        let (domain, protocol) = match is_v4 {
+            true => (Domain::IPV4, Protocol::ICMPV4),
+            false => (Domain::IPV6, Protocol::ICMPV6),
+        };
+        let (socket, identifier) = match Socket::new(domain, Type::DGRAM, Some(protocol)) {
+            Ok(socket) => (socket, None),
+            Err(_) => {
+                let raw = Socket::new(domain, Type::RAW, Some(protocol))?;
+                (raw, Some(identifier))
+            }
+        };
+        socket.set_nonblocking(true)?;
+        Ok(Self {
+            // It is sent to and received from like one.
+            socket: UdpSocket::from_std(socket.into())?,
+            identifier,
+            questions: Mutex::default(),
+        })
+    }
+
+    /// Sends a question on. What the socket has no room for is lost.
+    fn send(&self, target: IpAddr, echo: &Echo<'_>, hop_limit: u8) -> bool {
+        let mut questions = (self.questions.lock()).unwrap_or_else(PoisonError::into_inner);
+        if questions.hop_limit != hop_limit {
+            let socket = SockRef::from(&self.socket);
+            let set = match target.is_ipv4() {
+                true => socket.set_ttl_v4(hop_limit.into()),
+                false => socket.set_unicast_hops_v6(hop_limit.into()),
+            };
+            questions.hop_limit = set.map_or(0, |()| hop_limit);
+        }
+        let own = Echo {
+            identifier: self.identifier.unwrap_or(0),
+            sequence: questions.begin(target, echo),
+            ..*echo
+        };
+        let message = own.to_message(target.is_ipv4());
+        (self
+            .socket
+            .try_send_to(&message, SocketAddr::new(target, 0)))
+        .is_ok()
+    }
+
+    /// Waits for an answer, and writes it as the packet that its client waits for.
+    async fn answer(&self, buffer: &mut [u8], packet: &mut Vec<u8>, client: IpAddr) {
+        loop {
+            let Ok((length, from)) = self.socket.recv_from(buffer).await else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            let (is_v4, from) = (client.is_ipv4(), from.ip());
+            let message = match is_v4 && self.identifier.is_some() {
+                // A raw socket of IPv4 has the header in front.
+                true => layout(&buffer[..length]).and_then(|ip| buffer.get(ip.start..ip.end)),
+                false => Some(&buffer[..length]),
+            };
+            let echo = message.and_then(|message| Echo::of_message(message, is_v4));
+            let is_ours = |echo: &Echo<'_>| {
+                echo.kind == Kind::Reply && self.identifier.is_none_or(|own| own == echo.identifier)
+            };
+            // What fills the buffer may have been longer.
+            let Some(echo) = echo.filter(is_ours).filter(|_| length < buffer.len()) else {
+                continue;
+            };
+            let question = (self.questions.lock())
+                .unwrap_or_else(PoisonError::into_inner)
+                .take(echo.sequence, from);
+            if let Some(question) = question {
+                let answer = Echo {
+                    identifier: question.identifier,
+                    sequence: question.sequence,
+                    ..echo
+                };
+                packet.clear();
+                // The context ID.
+                packet.push(0);
+                return answer.put(packet, (from, client));
+            }
+        }
+    }
+}
+
+/// The ways out of one request.
+pub(super) struct Outside {
+    v4: Option<Way>,
+    v6: Option<Way>,
+    scope: IpScope,
+    rules: Rules,
+    flow: Arc<Flow>,
+}
+
+impl Deliver for Outside {
+    fn deliver(&self, packet: &[u8]) {
+        if self.leave(packet).is_some_and(|is_sent| is_sent) {
+            let bytes = packet.len() as u64;
+            (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Outside {
+    /// Opens the sockets. The identifier is for sockets that hear the answers of others, too.
+    ///
+    /// # Errors
+    ///
+    /// If the system allows none.
+    pub(super) fn open(
+        scope: IpScope,
+        rules: Rules,
+        flow: Arc<Flow>,
+        identifier: u16,
+    ) -> io::Result<Arc<Self>> {
+        let v4 = Way::open(true, identifier);
+        let v6 = Way::open(false, identifier);
+        let (v4, v6) = match (v4, v6) {
+            (Err(error), Err(_)) => return Err(error),
+            (v4, v6) => (v4.ok(), v6.ok()),
+        };
+        Ok(Arc::new(Self {
+            v4,
+            v6,
+            scope,
+            rules,
+            flow,
+        }))
+    }
+
+    fn ways(&self) -> [(IpAddr, Option<&Way>); 2] {
+        [
+            (ADDRESS_V4, self.v4.as_ref()),
+            (ADDRESS_V6, self.v6.as_ref()),
+        ]
+    }
+
+    /// Sends a packet on, if that may be. `None` for one that may not.
+    fn leave(&self, packet: &[u8]) -> Option<bool> {
+        let ip = layout(packet)?;
+        let way = |(address, way)| (address == ip.source).then_some(way);
+        // RFC 9484 section 4.7.1: from another address nothing may come.
+        let way = self.ways().into_iter().find_map(way)??;
+        let target = ip.destination;
+        let may_leave = is_for_one(target)
+            && self.scope.allows(target)
+            && self.rules.allow(&SocketAddr::new(target, 0));
+        let echo = Echo::of_packet(packet, &ip).filter(|echo| echo.kind == Kind::Request)?;
+        // RFC 9484 section 4.9: it is forwarded like by any router.
+        let hops = hop_limit(packet).filter(|hops| *hops > 1)?;
+        may_leave.then(|| way.send(target, &echo, hops - 1))
+    }
+
+    /// What the client is told first: its addresses, and what it reaches.
+    fn told(&self) -> [Told; 2] {
+        let there = |(address, way): (IpAddr, Option<&Way>)| way.map(|_| address);
+        let addresses: Vec<_> = self.ways().into_iter().filter_map(there).collect();
+        let routes = addresses.iter().map(|address| address.is_ipv4());
+        let routes = routes.filter_map(|is_v4| self.scope.route(is_v4)).collect();
+        let assigned = addresses.into_iter().map(|address| own(0, address));
+        [Told::Assigned(assigned.collect()), Told::Routes(routes)]
+    }
+
+    /// The answer to a request for addresses: those that are there, and for all others none.
+    fn assigned(&self, requested: &[Address]) -> Told {
+        let mut left: Vec<_> = (self.ways().into_iter())
+            .filter_map(|(address, way)| way.map(|_| address))
+            .collect();
+        let mut assigned = Vec::new();
+        for asked in requested {
+            let is_v4 = asked.address.is_ipv4();
+            let fitting = left.iter().position(|address| address.is_ipv4() == is_v4);
+            let address = match fitting {
+                Some(place) => left.remove(place),
+                // RFC 9484 section 4.7.2: so a request is declined.
+                None if is_v4 => Ipv4Addr::UNSPECIFIED.into(),
+                None => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            assigned.push(own(asked.request, address));
+        }
+        // What was assigned before goes on, or it would be withdrawn.
+        assigned.extend(left.into_iter().map(|address| own(0, address)));
+        Told::Assigned(assigned)
+    }
+
+    /// Carries packets both ways until the client ends the request, or nothing came for too long.
+    pub(super) async fn run(
+        &self,
+        sender: &DatagramSender,
+        (mut send, mut recv): (impl Outgoing, impl Incoming),
+        watch: &StreamWatch,
+        idle: Duration,
+        dropped: &AtomicU64,
+    ) {
+        let (told, mut to_tell) = mpsc::channel::<Bytes>(CAPSULES);
+        for first in self.told() {
+            // There is room.
+            let _ = told.try_send(first.to_capsule());
+        }
+        let telling = async {
+            while let Some(capsule) = to_tell.recv().await {
+                (send.send(capsule).await).map_err(|_| Code::H3_CONNECT_ERROR)?;
+            }
+            Ok(())
+        };
+        let ended = tokio::select! {
+            ended = telling => ended,
+            ended = self.read_outside(ADDRESS_V4, self.v4.as_ref(), sender, &told, dropped) => ended,
+            ended = self.read_outside(ADDRESS_V6, self.v6.as_ref(), sender, &told, dropped) => ended,
+            ended = self.read_client(&mut recv, &told) => ended,
+            _ = watch.stopped() => Ok(()),
+            () = until_idle(idle, &self.flow.carried) => Ok(()),
+        };
+        match ended {
+            Ok(()) => drop(send.finish().await),
+            Err(code) => send.reset(code),
+        }
+        recv.stop(Code::H3_NO_ERROR);
+    }
+
+    async fn read_outside(
+        &self,
+        client: IpAddr,
+        way: Option<&Way>,
+        sender: &DatagramSender,
+        told: &mpsc::Sender<Bytes>,
+        dropped: &AtomicU64,
+    ) -> Result<(), Code> {
+        let Some(way) = way else {
+            return std::future::pending().await;
+        };
+        let (mut buffer, mut packet) = (vec![0; BUFFER], Vec::new());
+        loop {
+            way.answer(&mut buffer, &mut packet, client).await;
+            let sent = match sender.send(&packet) {
+                // Of no size that a packet of the paths has: the stream carries any.
+                Err(SendDatagramError::TooLarge) => {
+                    told.try_send(udp_capsule(&packet[1..])).is_ok()
+                }
+                Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
+                sent => sent.is_ok(),
+            };
+            match sent {
+                true => {
+                    let bytes = packet.len() as u64 - 1;
+                    (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
+                }
+                false => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+            }
+        }
+    }
+
+    /// Reads capsules until the client ends its side.
+    async fn read_client(
+        &self,
+        recv: &mut impl Incoming,
+        told: &mpsc::Sender<Bytes>,
+    ) -> Result<(), Code> {
+        let mut capsules = Capsules::of_ip();
+        loop {
+            let piece = recv.recv().await.map_err(|_| Code::H3_CONNECT_ERROR)?;
+            let Some(piece) = piece else {
+                return match capsules.may_end() {
+                    true => Ok(()),
+                    // RFC 9297 section 3.3
+                    false => Err(Code::H3_MESSAGE_ERROR),
+                };
+            };
+            capsules.push(piece);
+            loop {
+                let taken = capsules.take().map_err(|_| Code::H3_EXCESSIVE_LOAD)?;
+                let Some((kind, value)) = taken else {
+                    break;
+                };
+                if kind == DATAGRAM {
+                    if let Some(packet) = udp_payload(&value) {
+                        self.deliver(packet);
+                    }
+                    continue;
+                }
+                match parse(kind, &value) {
+                    Ok(Some(Told::Requested(requested))) => {
+                        let answer = self.assigned(&requested).to_capsule();
+                        let sent = told.send(answer).await;
+                        sent.map_err(|_| Code::H3_CONNECT_ERROR)?;
+                    }
+                    // Nothing is ever sent to where only the client could lead it.
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "a capsule of CONNECT-IP");
+                        return Err(Code::H3_MESSAGE_ERROR);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A single address that is assigned.
+fn own(request: u64, address: IpAddr) -> Address {
+    Address {
+        request,
+        address,
+        length: if address.is_ipv4() { 32 } else { 128 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_those_of_questions() {
+        let mut questions = Questions::default();
+        let target = |number: usize| IpAddr::from(Ipv4Addr::from_bits(number as u32));
+        let echo = |identifier| Echo {
+            kind: Kind::Request,
+            identifier,
+            sequence: 1,
+            data: b"",
+        };
+        // Of different programs, with the same number.
+        let first = questions.begin(target(1), &echo(7));
+        let second = questions.begin(target(1), &echo(8));
+        assert_eq!(questions.take(second, target(1)).unwrap().identifier, 8);
+        assert!(questions.take(second, target(1)).is_none(), "once");
+        assert!(questions.take(first, target(2)).is_none(), "from elsewhere");
+        assert_eq!(questions.take(first, target(1)).unwrap().identifier, 7);
+        // The oldest are forgotten, also when numbers begin again.
+        let begun: Vec<_> = (0..70_000)
+            .map(|number| (questions.begin(target(number), &echo(9)), target(number)))
+            .collect();
+        assert_eq!(questions.waiting.len(), WAITING);
+        let (forgotten, kept) = begun.split_at(begun.len() - WAITING);
+        let (number, target) = forgotten[forgotten.len() - 1];
+        assert!(questions.take(number, target).is_none());
+        for (number, target) in kept {
+            assert!(questions.take(*number, *target).is_some());
+        }
+    }
+}
