@@ -68,7 +68,7 @@ pub(crate) struct ProxyServer {
     /// Flows open at a time of one user (with --open: of one address)
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_flows: u32,
-    /// New flows of one user in a second
+    /// Flows of one user that may begin in a second; more wait for their turn
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) max_new_flows: u32,
     /// Give up a target that does not answer within this time, lookup of its name included

@@ -11,13 +11,6 @@ const SECOND: Duration = Duration::from_secs(1);
 /// With more accounts than this, those of no interest any more are forgotten.
 const MANY: usize = 1024;
 
-/// What one client may have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct FlowLimits {
-    pub(crate) open: usize,
-    pub(crate) per_second: u32,
-}
-
 /// The clients that have flows, or had some a moment ago.
 #[derive(Debug, Default)]
 pub(crate) struct Accounts {
@@ -52,8 +45,8 @@ impl Accounts {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new flow of a client; `None` if it has, or begins, too many.
-    pub(crate) fn begin(self: &Arc<Self>, client: &str, limits: FlowLimits) -> Option<Counted> {
+    /// Counts a new flow of a client as open; `None` if it has that many.
+    pub(crate) fn begin(self: &Arc<Self>, client: &str, most: usize) -> Option<Counted> {
         let now = Instant::now();
         let mut accounts = self.lock();
         if accounts.len() >= MANY {
@@ -64,19 +57,41 @@ impl Accounts {
             since: now,
             begun: 0,
         });
-        if now >= account.since + SECOND {
-            account.since = now;
-            account.begun = 0;
-        }
-        if account.open >= limits.open || account.begun >= limits.per_second {
+        if account.open >= most {
             return None;
         }
         account.open += 1;
-        account.begun += 1;
         Some(Counted {
             accounts: self.clone(),
             client: client.to_owned(),
         })
+    }
+}
+
+impl Counted {
+    /// Waits until it may begin: not more than so many do in a second. Flows come all at once when a
+    /// connection has stood still for a moment, and are no fewer if they are refused. Those that wait are open.
+    pub(crate) async fn turn(&self, per_second: u32) {
+        while let Some(until) = self.is_early(per_second) {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// Begins it, or tells when to try again.
+    fn is_early(&self, per_second: u32) -> Option<Instant> {
+        let now = Instant::now();
+        let mut accounts = self.accounts.lock();
+        // It is there as long as it has an open flow.
+        let account = accounts.get_mut(&self.client)?;
+        if now >= account.since + SECOND {
+            account.since = now;
+            account.begun = 0;
+        }
+        if account.begun >= per_second {
+            return Some(account.since + SECOND);
+        }
+        account.begun += 1;
+        None
     }
 }
 
@@ -87,35 +102,41 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn flows_of_a_client_are_bounded() {
         let accounts = Arc::<Accounts>::default();
-        let limits = FlowLimits {
-            open: 2,
-            per_second: 3,
-        };
-        let first = accounts.begin("a", limits).unwrap();
-        let _second = accounts.begin("a", limits).unwrap();
-        assert!(accounts.begin("a", limits).is_none(), "two are open");
-        let other = accounts.begin("b", limits);
+        let first = accounts.begin("a", 2).unwrap();
+        let _second = accounts.begin("a", 2).unwrap();
+        assert!(accounts.begin("a", 2).is_none(), "two are open");
+        let other = accounts.begin("b", 2);
         assert!(other.is_some(), "another client");
         drop(first);
-        drop(accounts.begin("a", limits).unwrap());
-        assert!(accounts.begin("a", limits).is_none(), "three in a second");
-        tokio::time::advance(SECOND).await;
-        assert!(accounts.begin("a", limits).is_some());
+        assert!(accounts.begin("a", 2).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_than_may_begin_in_a_second_wait_for_the_next() {
+        let accounts = Arc::<Accounts>::default();
+        let begun = Instant::now();
+        let open: Vec<_> = (0..10).map(|_| accounts.begin("a", 100)).collect();
+        let mut seconds = Vec::new();
+        for flow in open.iter().flatten() {
+            flow.turn(4).await;
+            seconds.push(begun.elapsed().as_secs());
+        }
+        assert_eq!(seconds, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
+        let other = accounts.begin("b", 100).unwrap();
+        let before = Instant::now();
+        other.turn(4).await;
+        assert_eq!(before.elapsed(), Duration::ZERO, "another client");
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_is_gone_is_forgotten() {
         let accounts = Arc::<Accounts>::default();
-        let limits = FlowLimits {
-            open: 1,
-            per_second: 1,
-        };
-        let kept = accounts.begin("kept", limits);
+        let kept = accounts.begin("kept", 1);
         for number in 0..3 * MANY {
             if number % MANY == 0 {
                 tokio::time::advance(SECOND).await;
             }
-            drop(accounts.begin(&number.to_string(), limits));
+            drop(accounts.begin(&number.to_string(), 1));
         }
         assert!(accounts.lock().len() <= 2 * MANY);
         assert!(accounts.lock().contains_key("kept"));

@@ -27,7 +27,7 @@ use mpquic_h3::{BidiStream, RecvStream, SendStream};
 use mpquic_tokio::{Connection, StreamId, StreamWatch, VarInt, certificate_fingerprint};
 use tokio::time::{Instant, timeout};
 
-use self::accounts::{Accounts, Counted, FlowLimits};
+use self::accounts::{Accounts, Counted};
 use self::failures::Failures;
 pub use self::outwards::{Resolve, Resolving, SystemResolver};
 use self::refusal::Refused;
@@ -66,7 +66,7 @@ pub struct ServerOptions {
     pub rules: Rules,
     /// Flows of one user open at a time (where anybody may use the proxy: of one address).
     pub max_flows: usize,
-    /// New flows of one user in a second.
+    /// Flows of one user that may begin in a second. More wait for their turn.
     pub flows_per_second: u32,
     /// The longest that a name's lookup and a connection to a target may take together.
     pub connect_timeout: Duration,
@@ -338,7 +338,8 @@ impl ServerConnection {
         };
         let admitted = self.admit(&options, &user, wanted);
         let (status, sent, received) = match admitted {
-            Ok((wanted, _open)) => {
+            Ok((wanted, open)) => {
+                open.turn(options.flows_per_second).await;
                 let flow = self.begin(&options, &request, &wanted, name);
                 let status = call.serve(wanted, stream, &flow).await;
                 let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -443,11 +444,7 @@ impl ServerConnection {
             Err(refused) => return Err(*refused),
         };
         let wanted = wanted?;
-        let limits = FlowLimits {
-            open: options.max_flows,
-            per_second: options.flows_per_second,
-        };
-        let open = self.shared.accounts.begin(&account, limits);
+        let open = (self.shared.accounts).begin(&account, options.max_flows);
         Ok((wanted, open.ok_or(Refused::too_many(1))?))
     }
 }
