@@ -101,7 +101,7 @@ pub(crate) fn mark(paths: &mut [PathReport], connection: &Connection) {
         let path = connection.path(PathId(report.id));
         let status = path.and_then(|path| path.status().ok());
         if status.is_some_and(|(ours, _)| ours == PathStatus::Backup) {
-            report.state = "backup";
+            report.state = "backup".into();
         }
     }
 }

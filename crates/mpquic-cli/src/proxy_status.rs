@@ -8,8 +8,9 @@ use mpquic_proxy::{FlowKind, FlowStats, Target};
 use mpquic_tokio::Connection;
 use serde::{Deserialize, Serialize};
 
+use crate::backup;
 use crate::failure::Failure;
-use crate::report::state_name;
+use crate::report::{self, PathReport};
 
 /// Show the paths and flows of a proxy, or of a client of one, that runs on this machine
 ///
@@ -19,7 +20,7 @@ pub(crate) struct ProxyStatus {
     /// The socket to ask [default: that of a client, or else of a server, in $RUNTIME_DIRECTORY,
     /// $XDG_RUNTIME_DIR or /run/mpquic]
     socket: Option<PathBuf>,
-    /// Print JSON: an object with `role`, `connections`, which have `paths`, and `flows`
+    /// Print JSON: an object with `role`, `connections`, which have `paths` like those of `mpquic get --json`, and `flows`
     #[arg(long)]
     json: bool,
 }
@@ -53,21 +54,7 @@ pub(crate) struct Status {
 struct ConnectionRow {
     peer: Option<String>,
     multipath: bool,
-    paths: Vec<PathRow>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct PathRow {
-    id: u32,
-    local: String,
-    remote: String,
-    state: String,
-    rtt_ms: f64,
-    window_bytes: u64,
-    sent_bytes: u64,
-    received_bytes: u64,
-    sent_packets: u64,
-    lost_packets: u64,
+    paths: Vec<PathReport>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -76,8 +63,8 @@ struct FlowRow {
     target: String,
     user: Option<String>,
     class: String,
-    sent_bytes: u64,
-    received_bytes: u64,
+    bytes_sent: u64,
+    bytes_received: u64,
     seconds: f64,
 }
 
@@ -120,11 +107,11 @@ impl Status {
                     path.id.to_string(),
                     path.local.clone(),
                     path.remote.clone(),
-                    path.state.clone(),
+                    path.state.to_string(),
                     format!("{:.1}", path.rtt_ms),
-                    path.sent_bytes.to_string(),
-                    path.received_bytes.to_string(),
-                    format!("{} of {}", path.lost_packets, path.sent_packets),
+                    path.bytes_sent.to_string(),
+                    path.bytes_received.to_string(),
+                    path.lost.to_string(),
                 ]
             }));
         }
@@ -139,8 +126,8 @@ impl Status {
                 flow.target.clone(),
                 flow.user.clone().unwrap_or_default(),
                 flow.class.clone(),
-                flow.sent_bytes.to_string(),
-                flow.received_bytes.to_string(),
+                flow.bytes_sent.to_string(),
+                flow.bytes_received.to_string(),
                 format!("{:.0}", flow.seconds),
             ]
         }));
@@ -150,22 +137,12 @@ impl Status {
 }
 
 fn connection_row(connection: &Connection) -> ConnectionRow {
-    let row = |path: mpquic_core::PathStats| PathRow {
-        id: path.id.0,
-        local: path.four_tuple.local.to_string(),
-        remote: path.four_tuple.remote.to_string(),
-        state: state_name(path.state).to_owned(),
-        rtt_ms: path.rtt.as_secs_f64() * 1000.0,
-        window_bytes: path.window,
-        sent_bytes: path.bytes_sent,
-        received_bytes: path.bytes_received,
-        sent_packets: path.packets_sent,
-        lost_packets: path.packets_lost,
-    };
+    let mut paths = report::paths(&[], &connection.path_stats());
+    backup::mark(&mut paths, connection);
     ConnectionRow {
         peer: connection.remote_address().map(|peer| peer.to_string()),
         multipath: connection.is_multipath(),
-        paths: connection.path_stats().into_iter().map(row).collect(),
+        paths,
     }
 }
 
@@ -183,8 +160,8 @@ fn flow_row(flow: &FlowStats) -> FlowRow {
             .map_or("*".to_owned(), Target::to_string),
         user: flow.user.clone(),
         class: flow.class.to_string(),
-        sent_bytes: flow.sent,
-        received_bytes: flow.received,
+        bytes_sent: flow.sent,
+        bytes_received: flow.received,
         seconds: flow.age.as_secs_f64(),
     }
 }

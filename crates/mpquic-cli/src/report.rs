@@ -1,9 +1,10 @@
 //! The result of a transfer: as JSON for programs, as a table for people.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use mpquic_core::{ConnectionStats, PathState, PathStats};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// One finished transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -46,8 +47,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// A path's part in a transfer. Of several connections, that of the last one.
-
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PathReport {
     pub(crate) id: u32,
     pub(crate) local: String,
@@ -60,12 +60,12 @@ pub(crate) struct PathReport {
     pub(crate) lost: u64,
     /// Congestion window, bytes.
     pub(crate) cwnd: u64,
-    pub(crate) state: &'static str,
+    pub(crate) state: Cow<'static, str>,
     /// It started with what an earlier connection learnt of it (RFC 9959).
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) resumed: bool,
     /// That was too much.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) resume_failed: bool,
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn paths(before: &[PathStats], after: &[PathStats]) -> Vec<PathReport
             rtt_ms: path.rtt.as_secs_f64() * 1e3,
             lost: since(|path| path.packets_lost),
             cwnd: path.window,
-            state: state_name(path.state),
+            state: state_name(path.state).into(),
             resumed: path.resumption.used,
             resume_failed: path.resumption.retreated,
         }
@@ -247,7 +247,7 @@ mod tests {
             rtt_ms: 1.5,
             lost: 0,
             cwnd: 12_000,
-            state: "active",
+            state: "active".into(),
             resumed: false,
             resume_failed: false,
         };

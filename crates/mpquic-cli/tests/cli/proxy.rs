@@ -216,10 +216,16 @@ fn a_proxy_and_its_client_tell_what_is_open() {
             told = serde_json::from_slice(&output.stdout).unwrap();
             let paths = told["connections"][0]["paths"].as_array();
             paths.map_or(0, Vec::len) == 2
-                && told["flows"][0]["sent_bytes"] == sent
-                && told["flows"][0]["received_bytes"] == 5 - sent
+                && told["flows"][0]["bytes_sent"] == sent
+                && told["flows"][0]["bytes_received"] == 5 - sent
         });
         assert_eq!(told["role"], role);
+        // As `mpquic get --json` has them.
+        let path = &told["connections"][0]["paths"][0];
+        assert!(
+            path["cwnd"].as_u64() > Some(0) && path["state"] == "active",
+            "{told}"
+        );
         assert_eq!(told["flows"][0]["target"], target.to_string());
         assert_eq!(told["flows"][0]["class"], "interactive");
         let output = run(&["proxy", "status", socket]);
