@@ -20,6 +20,8 @@ pub(super) fn unit(metric: &str) -> (&str, &'static str) {
         ("_s", "s"),
         ("_ms", "ms"),
         ("_mbit", "Mbit/s"),
+        ("_mb", "MB"),
+        ("_kb", "kB"),
         ("_pct", "%"),
     ];
     let found = units

@@ -24,6 +24,8 @@ const NO_QUEUE: (f64, f64) = (1.0, 0.05);
 const LEAST_QUEUE: f64 = 5.0;
 /// Losses in an interval are a burst if they are more than this, and by this factor more than usual.
 const BURST: f64 = 4.0;
+/// So many packets may be missing because they were too large: probes for the path's MTU.
+const PROBES: i64 = 4;
 /// What a queue of a scenario holds at least unless it is told otherwise, ms.
 const DEFAULT_QUEUE: f64 = 50.0;
 /// A path jitters if its round trips without load differ by more than this (ms), and by more than this
@@ -254,7 +256,8 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
             true => window.missing,
             false => window.missing - window.burst,
         };
-        let missing = windows.iter().map(missing).sum::<i64>().max(0) as f64;
+        let missing = windows.iter().map(missing).sum::<i64>() - PROBES;
+        let missing = missing.max(0) as f64;
         let packets = windows.iter().map(|window| window.packets).sum::<u64>();
         missing / (missing + packets as f64).max(1.0)
     };
@@ -447,6 +450,16 @@ mod tests {
             let loss = path.estimate().unwrap().loss_pct;
             assert!((loss - expected).abs() < 0.05, "{queue_ms}: {loss}");
         }
+    }
+
+    #[test]
+    fn probes_for_the_mtu_are_no_losses() {
+        let mut path = recording(|_| 10.0, 0.0, u64::MAX);
+        for _ in 0..3 {
+            let largest = path.largest.unwrap();
+            path.on_packet(7.5, largest + 2, 1222);
+        }
+        assert_eq!(path.estimate().unwrap().loss_pct, 0.0);
     }
 
     #[test]
