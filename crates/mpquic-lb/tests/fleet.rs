@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use mpquic_lb::{Balancer, Config, Server, ServerId};
-use mpquic_tokio::{ClientConfig, Connection, Endpoint, ServerConfig};
+use mpquic_tokio::{
+    ClientConfig, Connection, ConnectionError, Endpoint, EndpointOptions, ServerConfig,
+};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -29,7 +31,30 @@ struct Backend {
     address: SocketAddr,
 }
 
+impl Backend {
+    fn start(accepting: &ServerConfig, id: ServerId, ids: Server) -> TestResult<Self> {
+        // A server that starts again ends what its predecessor has left.
+        let shared = EndpointOptions::new([6; 32]).build()?;
+        let endpoint = Endpoint::builder()
+            .endpoint_config(shared)
+            .connection_ids(ids.connection_ids())
+            .bind("127.0.0.1:0".parse()?)
+            .server(accepting.clone())
+            .build()?;
+        let address = endpoint.local_addr()?;
+        tokio::spawn(echo(endpoint.clone()));
+        Ok(Self {
+            id,
+            ids,
+            endpoint,
+            address,
+        })
+    }
+}
+
 struct Fleet {
+    /// What all servers share.
+    accepting: ServerConfig,
     backends: Vec<Backend>,
     forwarder: Forwarder,
 }
@@ -68,25 +93,15 @@ impl Fleet {
         for number in 0..servers {
             let id = ServerId::new(&[7, number])?;
             let ids = Server::new(config(0)?, id, u64::from(number) << 20)?;
-            let endpoint = Endpoint::builder()
-                .connection_ids(ids.connection_ids())
-                .bind("127.0.0.1:0".parse()?)
-                .server(accepting.clone())
-                .build()?;
-            let address = endpoint.local_addr()?;
-            balancer.add_server(0, id, address)?;
-            tokio::spawn(echo(endpoint.clone()));
-            backends.push(Backend {
-                id,
-                ids,
-                endpoint,
-                address,
-            });
+            let backend = Backend::start(&accepting, id, ids)?;
+            balancer.add_server(0, id, backend.address)?;
+            backends.push(backend);
         }
         let forwarder = Forwarder::bind("127.0.0.1:0".parse()?, balancer).await?;
         let running = forwarder.clone();
         tokio::spawn(async move { running.run().await });
         Ok(Self {
+            accepting,
             backends,
             forwarder,
         })
@@ -237,5 +252,29 @@ async fn a_server_is_drained_and_replaced() -> TestResult {
     within("messages", exchange_all(&later)).await??;
     assert!(stayed.len() >= 30 - had && had > 0);
     fleet.assert_none_misrouted();
+    Ok(())
+}
+
+/// A server that starts again ends what it no longer knows of, also where its predecessor could not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_starts_again_resets_old_connections() -> TestResult {
+    let mut fleet = Fleet::new(1).await?;
+    let connections = within("connecting", fleet.connect(3)).await??;
+    let old = fleet.backends.remove(0);
+    let new = Backend::start(&fleet.accepting, old.id, old.ids.clone())?;
+    fleet.forwarder.with_balancer(|balancer| {
+        // What the old one says reaches nobody.
+        balancer.remove_server(old.address);
+        balancer.add_server(0, new.id, new.address)
+    })?;
+    old.endpoint.close(0_u32.into(), b"unheard");
+    for (_, connection) in &connections {
+        let asked = within("the reset", exchange(connection.clone(), 1)).await?;
+        assert!(asked.is_err(), "by whom was it answered?");
+        assert_eq!(connection.close_reason(), Some(ConnectionError::Reset));
+    }
+    assert!(new.endpoint.stats().stateless_resets >= 3);
+    let later = within("connecting", fleet.connect(3)).await??;
+    within("messages", exchange_all(&later)).await??;
     Ok(())
 }
