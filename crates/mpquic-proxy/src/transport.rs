@@ -1,6 +1,6 @@
 //! What connections of proxies need of the transport.
 
-use mpquic_tokio::TransportOptions;
+use mpquic_tokio::{Connection, TransportOptions};
 
 /// Bytes of DATAGRAMs that may wait to be read.
 const DATAGRAM_BUFFER: usize = 1 << 20;
@@ -17,4 +17,11 @@ pub fn adapt(transport: &mut TransportOptions, flows: u32) {
     let share = transport.max_receive_window / STALLED_FLOWS;
     transport.max_stream_receive_window = Some(share);
     transport.initial_stream_receive_window = transport.initial_stream_receive_window.min(share);
+}
+
+/// Has a connection find out how large the packets of its paths may be, before there is anything to carry.
+/// It would only begin with the first UDP payload, and all large ones would be lost until it is known.
+pub(crate) fn seek_large_packets(connection: &Connection) {
+    // Who asks wants to know, and so it is looked for.
+    let _ = connection.max_datagram_size();
 }

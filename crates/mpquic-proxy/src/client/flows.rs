@@ -33,6 +33,7 @@ use crate::ip_scope::EVERYTHING;
 use crate::relay::{relay, until_idle};
 use crate::streams::Incoming;
 use crate::target::Target;
+use crate::transport::seek_large_packets;
 
 /// Longest fields of an answer, bytes.
 const MAX_FIELDS: u32 = 16 << 10;
@@ -205,6 +206,7 @@ impl Client {
     ///
     /// If HTTP/3 cannot begin.
     pub async fn run(&self, connection: Connection) -> Result<ConnectionError, ConnectionError> {
+        seek_large_packets(&connection);
         let quic = mpquic_h3::Connection::new(connection.clone()).max_frame_size(MAX_FIELDS);
         let mut builder = h3_client::builder();
         builder

@@ -40,6 +40,7 @@ use crate::ip_scope::{InvalidScope, IpScope};
 use crate::relay::relay;
 use crate::rules::Rules;
 use crate::target::{InvalidTarget, Target};
+use crate::transport::seek_large_packets;
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
@@ -218,6 +219,7 @@ impl Server {
     /// Serves a connection: it is given here and to `h3`, and `h3` gives the requests. Call it once for
     /// each connection, within a tokio runtime.
     pub fn connection(&self, connection: &Connection) -> ServerConnection {
+        seek_large_packets(connection);
         let demux = Arc::new(Demux::default());
         let (reading, datagrams) = (demux.clone(), connection.clone());
         // Ends with the connection.

@@ -58,6 +58,32 @@ async fn payloads_go_both_ways_and_senders_are_told_apart() -> TestResult {
     Ok(())
 }
 
+/// How large packets may be is found out before there is anything to carry: the first payloads of a flow
+/// are as large as all others.
+#[tokio::test]
+async fn the_first_payload_may_be_large() -> TestResult {
+    let setup = Setup::new(open()).await?;
+    setup.until_two_paths().await?;
+    let large = async {
+        while !(setup.connection.path_stats().iter()).all(|path| path.mtu > 1400) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("large packets", large).await?;
+    let entrance = setup.listen(Entrance::Udp(echo().await?.into())).await?;
+    let application = UdpSocket::bind(loopback()).await?;
+    application.connect(entrance.address()).await?;
+    application.send(&pattern(1300, 1)).await?;
+    let received = async {
+        while !(setup.server.flows().iter()).any(|flow| flow.received == 1300) {
+            tokio::task::yield_now().await;
+        }
+    };
+    within("the payload", received).await?;
+    assert_eq!(setup.client.stats().dropped_payloads, 0);
+    Ok(())
+}
+
 /// Payloads of a call travel on both paths, and the application gets each of them once.
 #[tokio::test]
 async fn calls_are_sent_twice_and_delivered_once() -> TestResult {
