@@ -93,7 +93,9 @@ impl Waiting {
             *slot = next;
             // Every buffer has room for the largest datagram.
             let length = next.len.min(buffer.len());
-            slot.len = waiting.contents.read(&mut buffer[..length]).unwrap_or(0);
+            // `read` would end where the ring does.
+            let is_whole = waiting.contents.read_exact(&mut buffer[..length]).is_ok();
+            slot.len = if is_whole { length } else { 0 };
             count += 1;
         }
         self.any.store(!waiting.meta.is_empty(), Ordering::Release);
@@ -357,6 +359,25 @@ mod tests {
             "spread over the workers"
         );
         Ok(())
+    }
+
+    /// Datagrams leave as they came, also when some always wait, so that they go around the ring's end.
+    #[test]
+    fn what_waits_stays_whole() {
+        let waiting = Waiting::default();
+        let datagram = |number: usize| vec![number as u8; 1 + number * 7 % 1200];
+        let push = |number| waiting.push(&RecvMeta::default(), [&datagram(number)[..]].into_iter());
+        (0..5).for_each(push);
+        let mut memory = [0; 1500];
+        for number in 0..2000 {
+            push(number + 5);
+            let mut meta = [RecvMeta::default()];
+            assert_eq!(
+                waiting.take(&mut [IoSliceMut::new(&mut memory)], &mut meta),
+                1
+            );
+            assert_eq!(memory[..meta[0].len], datagram(number), "{number}");
+        }
     }
 
     /// A worker that does not read costs a limited amount of memory.
