@@ -13,7 +13,7 @@ use crate::datagram_socket::DatagramSocket;
 use crate::error_queue::Unreachable;
 use crate::kernel_socket::KernelSocket;
 use crate::socket_io::Io;
-use crate::worker_socket::{Group, WorkerSocket};
+use crate::worker_socket::{Place, WorkerSocket};
 
 /// A UDP socket with segmentation offload, ECN and packet information.
 #[derive(Debug)]
@@ -90,12 +90,8 @@ impl Socket {
     }
 
     /// Makes one of a socket that is bound to an address which it shares with those of other workers.
-    pub(crate) fn of_worker(
-        socket: std::net::UdpSocket,
-        worker: usize,
-        group: Arc<Group>,
-    ) -> io::Result<Self> {
-        let socket = WorkerSocket::new(socket, worker, group)?;
+    pub(crate) fn of_worker(socket: std::net::UdpSocket, place: Place) -> io::Result<Self> {
+        let socket = WorkerSocket::new(socket, place)?;
         Self::new(Io::Worker(socket), None)
     }
 

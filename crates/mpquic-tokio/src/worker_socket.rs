@@ -41,6 +41,8 @@ struct Waiting {
     datagrams: Mutex<Datagrams>,
     /// There are some. Spares its worker the lock where there are none.
     any: AtomicBool,
+    /// Nobody takes them any more.
+    is_gone: AtomicBool,
     arrived: Notify,
 }
 
@@ -60,6 +62,9 @@ impl Waiting {
     /// Adds datagrams of one sender.
     fn push<'a>(&self, meta: &RecvMeta, datagrams: impl Iterator<Item = &'a [u8]>) {
         let mut waiting = self.lock();
+        if self.is_gone.load(Ordering::Acquire) {
+            return;
+        }
         let before = waiting.meta.len();
         for datagram in datagrams {
             if waiting.contents.len() + datagram.len() > MAX_WAITING {
@@ -101,6 +106,12 @@ impl Waiting {
         self.any.store(!waiting.meta.is_empty(), Ordering::Release);
         count
     }
+
+    /// Takes nothing any more.
+    fn leave(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        *self.lock() = Datagrams::default();
+    }
 }
 
 impl Group {
@@ -112,7 +123,8 @@ impl Group {
         }
     }
 
-    /// The worker that a datagram is for; `None` if any will do, for it begins a connection.
+    /// The worker that a datagram is for; `None` if any will do, for it begins a connection or its worker is
+    /// gone.
     fn worker_for(&self, datagram: &[u8]) -> Option<usize> {
         let first = datagram.first()?;
         let begin = match first & LONG {
@@ -121,7 +133,9 @@ impl Group {
             _ => return None,
         };
         let id = datagram.get(begin..begin + self.id_length)?;
-        worker_of(id, self.waiting.len())
+        let worker = worker_of(id, self.waiting.len())?;
+        let is_gone = self.waiting[worker].is_gone.load(Ordering::Acquire);
+        (!is_gone).then_some(worker)
     }
 
     /// Lets the kernel give each socket what is for its worker. The sockets were bound in the order of the
@@ -161,33 +175,51 @@ impl Group {
     }
 }
 
-/// A socket of the kernel, and what other sockets of the address received for its worker.
+/// A worker's place in a group. Once it is dropped, others keep what they receive for this worker: with a
+/// connection ID that a client made up, it may begin a connection.
 #[derive(Debug)]
-pub(crate) struct WorkerSocket {
-    pub(crate) kernel: KernelSocket,
-    worker: usize,
+pub(crate) struct Place {
     group: Arc<Group>,
+    worker: usize,
 }
 
-impl WorkerSocket {
-    /// The socket of a worker, which is bound already.
-    pub(crate) fn new(socket: UdpSocket, worker: usize, group: Arc<Group>) -> io::Result<Self> {
-        Ok(Self {
-            kernel: KernelSocket::new(socket)?,
-            worker,
-            group,
-        })
+impl Place {
+    pub(crate) fn new(group: Arc<Group>, worker: usize) -> Self {
+        Self { group, worker }
     }
 
     fn waiting(&self) -> &Waiting {
         &self.group.waiting[self.worker]
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiting().leave();
+    }
+}
+
+/// A socket of the kernel, and what other sockets of the address received for its worker.
+#[derive(Debug)]
+pub(crate) struct WorkerSocket {
+    pub(crate) kernel: KernelSocket,
+    place: Place,
+}
+
+impl WorkerSocket {
+    /// The socket of a worker, which is bound already.
+    pub(crate) fn new(socket: UdpSocket, place: Place) -> io::Result<Self> {
+        Ok(Self {
+            kernel: KernelSocket::new(socket)?,
+            place,
+        })
     }
 
     /// Waits for datagrams, from wherever.
     pub(crate) async fn readable(&self) -> io::Result<()> {
         tokio::select! {
             readable = self.kernel.readable() => readable,
-            () = self.waiting().arrived.notified() => Ok(()),
+            () = self.place.waiting().arrived.notified() => Ok(()),
         }
     }
 
@@ -198,7 +230,7 @@ impl WorkerSocket {
         buffers: &mut [IoSliceMut<'_>],
         meta: &mut [RecvMeta],
     ) -> io::Result<usize> {
-        let taken = self.waiting().take(buffers, meta);
+        let taken = self.place.waiting().take(buffers, meta);
         let (Some(buffers), Some(meta)) = (buffers.get_mut(taken..), meta.get_mut(taken..)) else {
             return Ok(taken);
         };
@@ -222,11 +254,12 @@ impl WorkerSocket {
     fn hand_over(&self, buffer: &[u8], meta: &mut RecvMeta) {
         let contents = buffer.get(..meta.len).unwrap_or_default();
         let datagrams = || contents.chunks(meta.stride.max(1));
-        let worker_for = |datagram: &[u8]| self.group.worker_for(datagram).unwrap_or(self.worker);
-        if datagrams().all(|datagram| worker_for(datagram) == self.worker) {
+        let Place { group, worker: own } = &self.place;
+        let worker_for = |datagram: &[u8]| group.worker_for(datagram).unwrap_or(*own);
+        if datagrams().all(|datagram| worker_for(datagram) == *own) {
             return;
         }
-        for (worker, waiting) in self.group.waiting.iter().enumerate() {
+        for (worker, waiting) in group.waiting.iter().enumerate() {
             let theirs = datagrams().filter(|datagram| worker_for(datagram) == worker);
             waiting.push(meta, theirs);
         }
@@ -274,8 +307,8 @@ mod tests {
             group.steer(&sockets[0])?;
         }
         let workers = sockets.into_iter().enumerate();
-        let workers =
-            workers.map(|(worker, socket)| WorkerSocket::new(socket, worker, group.clone()));
+        let workers = workers
+            .map(|(worker, socket)| WorkerSocket::new(socket, Place::new(group.clone(), worker)));
         Ok((workers.collect::<io::Result<_>>()?, address))
     }
 
@@ -334,6 +367,35 @@ mod tests {
         Ok(())
     }
 
+    /// Others keep what is for a worker that is gone, and nothing waits for it.
+    #[tokio::test]
+    async fn nothing_waits_for_a_worker_that_is_gone() -> io::Result<()> {
+        let (mut sockets, address) = workers(false)?;
+        let group = sockets[0].place.group.clone();
+        let push = || group.waiting[1].push(&RecvMeta::default(), [&short(1)[..]].into_iter());
+        let waiting = || group.waiting[1].lock().meta.len();
+        push();
+        assert_eq!(waiting(), 1);
+        drop(sockets.remove(1));
+        assert_eq!(waiting(), 0);
+        // Somebody found out too late.
+        push();
+        assert_eq!(waiting(), 0);
+
+        let client = UdpSocket::bind("127.0.0.1:0")?;
+        for last in 0..12 {
+            client.send_to(&short(last), address)?;
+        }
+        let got = receive(&sockets, 12).await;
+        let lasts = |got: &[Vec<u8>], of| {
+            let lasts = got.iter().map(|it| it[LENGTH] % WORKERS as u8);
+            lasts.filter(|it| *it == of).count()
+        };
+        assert_eq!((lasts(&got[0], 0), lasts(&got[1], 2)), (4, 4));
+        assert_eq!(lasts(&got.concat(), 1), 4);
+        Ok(())
+    }
+
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_kernel_steers() -> io::Result<()> {
@@ -346,7 +408,7 @@ mod tests {
         // Each reads its own socket alone.
         for (worker, socket) in sockets.iter().enumerate() {
             let got = receive(std::slice::from_ref(socket), 8).await.concat();
-            let is_own = |it: &Vec<u8>| socket.group.worker_for(it) == Some(worker);
+            let is_own = |it: &Vec<u8>| socket.place.group.worker_for(it) == Some(worker);
             assert!(got.iter().all(is_own), "worker {worker}");
         }
         // What begins a connection goes by addresses, all to one.

@@ -12,7 +12,7 @@ use crate::builder::{self, Common, EndpointBuilder, refused};
 use crate::config::{ServerConfig, random};
 use crate::endpoint::Endpoint;
 use crate::socket::{self, Socket};
-use crate::worker_socket::{Group, worker_of};
+use crate::worker_socket::{Group, Place, worker_of};
 
 /// The most workers: their numbers come from one byte of connection IDs.
 const MAX_WORKERS: usize = 128;
@@ -28,7 +28,7 @@ pub struct Worker {
     config: EndpointConfig,
     server: ServerConfig,
     socket_buffer: usize,
-    sockets: Vec<(UdpSocket, Arc<Group>)>,
+    sockets: Vec<(UdpSocket, Place)>,
 }
 
 impl EndpointBuilder {
@@ -41,6 +41,7 @@ impl EndpointBuilder {
     /// A connection stays with its worker, which its connection IDs tell: they are drawn until one suits, so that
     /// generators of your own have to vary the last byte, and make as many for each as there are workers. On Linux the kernel
     /// gives datagrams to the right socket; elsewhere workers hand over what others received for them.
+    /// Once a worker or its endpoint is dropped, others take new connections.
     /// Workers are servers: for connections as a client, build another endpoint.
     ///
     /// # Errors
@@ -106,7 +107,8 @@ impl EndpointBuilder {
                 let socket = socket::bind_shared(address, socket_buffer)?;
                 // The other sockets share the port that the first one was given.
                 address = socket.local_addr()?;
-                worker.sockets.push((socket, group.clone()));
+                let place = Place::new(group.clone(), worker.number);
+                worker.sockets.push((socket, place));
             }
             #[cfg(target_os = "linux")]
             if let Some((socket, _)) = workers.first().and_then(|worker| worker.sockets.last())
@@ -137,9 +139,8 @@ impl Worker {
     ///
     /// If an option of the server has a value that it cannot have, or the system provides no randomness.
     pub fn start(self) -> io::Result<Endpoint> {
-        let number = self.number;
         let sockets = self.sockets.into_iter();
-        let sockets = sockets.map(|(socket, group)| Socket::of_worker(socket, number, group));
+        let sockets = sockets.map(|(socket, place)| Socket::of_worker(socket, place));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         let server = Some(&self.server);
         let state = builder::state(self.config, server, None, self.socket_buffer)?;

@@ -23,6 +23,9 @@ fn server() -> Result<EndpointBuilder, Error> {
         .server(config))
 }
 
+/// A worker that was started, and its thread.
+type Running = (Endpoint, JoinHandle<io::Result<()>>);
+
 /// Echoes on a thread of its own until it is closed. Its endpoint comes out of the channel.
 fn run(worker: Worker, started: mpsc::Sender<Endpoint>) -> JoinHandle<io::Result<()>> {
     thread::spawn(move || {
@@ -77,33 +80,64 @@ async fn echo(server: SocketAddr) -> TestResult {
     Ok(())
 }
 
-#[tokio::test]
-async fn connections_stay_with_their_workers() -> TestResult {
-    let workers = server()?.workers(WORKERS)?;
-    let address = workers[0].local_addrs()?[0];
-    let (started, mut endpoints) = mpsc::channel(WORKERS);
-    let run = |worker| run(worker, started.clone());
-    let threads: Vec<_> = workers.into_iter().map(run).collect();
-    let mut servers = Vec::new();
-    for _ in 0..WORKERS {
-        servers.push(endpoints.recv().await.ok_or("a worker failed")?);
+/// Runs workers on threads of their own, and returns their endpoints.
+async fn run_all(workers: impl Iterator<Item = Worker>) -> Result<Vec<Running>, Error> {
+    let mut running = Vec::new();
+    for worker in workers {
+        let (started, mut endpoint) = mpsc::channel(1);
+        let thread = run(worker, started);
+        running.push((endpoint.recv().await.ok_or("a worker failed")?, thread));
     }
+    Ok(running)
+}
+
+/// As many clients at a time.
+async fn echoes(server: SocketAddr, count: usize) -> TestResult {
     let mut clients = JoinSet::new();
-    for _ in 0..40 {
-        clients.spawn(async move { within("an echo", echo(address)).await? });
+    for _ in 0..count {
+        clients.spawn(async move { within("an echo", echo(server)).await? });
     }
     while let Some(done) = clients.join_next().await {
         done??;
     }
-    for server in &servers {
+    Ok(())
+}
+
+#[tokio::test]
+async fn connections_stay_with_their_workers() -> TestResult {
+    let workers = server()?.workers(WORKERS)?;
+    let address = workers[0].local_addrs()?[0];
+    let running = run_all(workers.into_iter()).await?;
+    echoes(address, 40).await?;
+    for (server, _) in &running {
         let stats = server.stats();
         // By chance, a worker has none in one of three million runs.
         assert!(stats.accepted_handshakes > 0, "{stats:?}");
         assert_eq!((stats.stateless_resets, stats.datagrams_dropped), (0, 0));
         server.close(0u32.into(), b"");
     }
-    for thread in threads {
+    for (_, thread) in running {
         thread.join().expect("no panic")?;
+    }
+    Ok(())
+}
+
+/// New connections go to workers that are there: not to one that was never started, nor to one that has ended.
+#[tokio::test]
+async fn workers_that_are_gone_have_no_new_connections() -> TestResult {
+    let mut workers = server()?.workers(WORKERS)?.into_iter();
+    let unstarted = workers.next().ok_or("no worker")?;
+    let address = unstarted.local_addrs()?[0];
+    drop(unstarted);
+    let mut running = run_all(workers).await?;
+    echoes(address, 20).await?;
+    while let Some((server, thread)) = running.pop() {
+        server.close(0u32.into(), b"");
+        drop(server);
+        thread.join().expect("no panic")?;
+        if !running.is_empty() {
+            echoes(address, 20).await?;
+        }
     }
     Ok(())
 }
