@@ -14,7 +14,8 @@ use tokio::sync::Notify;
 
 use crate::kernel_socket::KernelSocket;
 
-/// The most bytes that wait to be taken over by a worker. More are lost, as in a socket's buffer.
+/// The most bytes that wait to be taken over by a worker, with what is kept about each datagram. More are lost, as
+/// in a socket's buffer.
 const MAX_WAITING: usize = 8 << 20;
 /// Set in the first byte of packets with a long header (RFC 8999 section 5.1).
 const LONG: u8 = 0x80;
@@ -59,15 +60,21 @@ impl Waiting {
         datagrams.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds datagrams of one sender.
+    /// Adds datagrams of one sender, if there are any.
     fn push<'a>(&self, meta: &RecvMeta, datagrams: impl Iterator<Item = &'a [u8]>) {
+        let mut datagrams = datagrams.peekable();
+        if datagrams.peek().is_none() {
+            return;
+        }
         let mut waiting = self.lock();
         if self.is_gone.load(Ordering::Acquire) {
             return;
         }
         let before = waiting.meta.len();
         for datagram in datagrams {
-            if waiting.contents.len() + datagram.len() > MAX_WAITING {
+            let bytes = waiting.contents.len() + datagram.len();
+            let metas = waiting.meta.len() + 1;
+            if bytes + metas * size_of::<RecvMeta>() > MAX_WAITING {
                 break;
             }
             waiting.contents.extend(datagram);
@@ -453,6 +460,37 @@ mod tests {
             std::iter::repeat_n(&datagram[..], 2 * MAX_WAITING / 1000),
         );
         let count = waiting.lock().meta.len();
-        assert_eq!(count, MAX_WAITING / 1000);
+        assert_eq!(count, MAX_WAITING / (1000 + size_of::<RecvMeta>()));
+        // Small ones cost more than their contents.
+        let waiting = Waiting::default();
+        waiting.push(&meta, std::iter::repeat_n(&datagram[..1], MAX_WAITING / 2));
+        let count = waiting.lock().meta.len();
+        assert_eq!(count, MAX_WAITING / (1 + size_of::<RecvMeta>()));
+    }
+
+    /// A worker for which there is nothing is not disturbed: its lock may be taken.
+    #[tokio::test]
+    async fn only_those_who_get_something_are_disturbed() -> io::Result<()> {
+        let (sockets, _) = workers(false)?;
+        let [receiver, waiting, other] = &sockets[..] else {
+            unreachable!("there are three");
+        };
+        let datagram = short(1);
+        let mut meta = RecvMeta::default();
+        (meta.len, meta.stride) = (datagram.len(), datagram.len());
+        let (done, is_done) = std::sync::mpsc::channel();
+        let in_time = std::thread::scope(|scope| {
+            let other = other.place.waiting().lock();
+            scope.spawn(move || {
+                receiver.hand_over(&datagram, &mut meta);
+                done.send(meta.len)
+            });
+            let in_time = is_done.recv_timeout(PATIENCE);
+            drop(other);
+            in_time
+        });
+        assert_eq!(in_time, Ok(0));
+        assert_eq!(waiting.place.waiting().lock().meta.len(), 1);
+        Ok(())
     }
 }
