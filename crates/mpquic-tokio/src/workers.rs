@@ -156,6 +156,7 @@ fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<Connect
         made,
         number,
         count,
+        attempts: ATTEMPTS,
     };
     if worker_of(&trial.generate_cid(), count) != Some(number) {
         let error = format!(
@@ -167,27 +168,29 @@ fn ids_of(all: ConnectionIds, number: usize, count: usize) -> io::Result<Connect
         made: all.generator(seed),
         number,
         count,
+        attempts: ATTEMPTS,
     });
     ids.map_err(refused)
 }
 
-/// Draws until a connection ID belongs to a worker.
+/// Draws until a connection ID belongs to a worker. If none does, gives an empty one, which nobody uses: it is not
+/// as long as promised.
 struct Own {
     made: Box<dyn ConnectionIdGenerator>,
     number: usize,
     count: usize,
+    /// How often to draw next time. After a failure that is once, until one belongs to the worker again: whoever
+    /// wants a connection ID asks several times.
+    attempts: usize,
 }
 
 impl ConnectionIdGenerator for Own {
     fn generate_cid(&mut self) -> ConnectionId {
-        let mut id = self.made.generate_cid();
-        for _ in 1..ATTEMPTS {
-            if worker_of(&id, self.count) == Some(self.number) {
-                break;
-            }
-            id = self.made.generate_cid();
-        }
-        id
+        let own = (0..self.attempts)
+            .map(|_| self.made.generate_cid())
+            .find(|id| worker_of(id, self.count) == Some(self.number));
+        self.attempts = if own.is_some() { ATTEMPTS } else { 1 };
+        own.unwrap_or_else(|| ConnectionId::new(&[]))
     }
 
     fn cid_len(&self) -> usize {
@@ -196,5 +199,55 @@ impl ConnectionIdGenerator for Own {
 
     fn cid_lifetime(&self) -> Option<Duration> {
         self.made.cid_lifetime()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Ends with 1 in the draws with these numbers, otherwise with 0.
+    struct Rare(Arc<AtomicUsize>, &'static [usize]);
+
+    impl ConnectionIdGenerator for Rare {
+        fn generate_cid(&mut self) -> ConnectionId {
+            let draw = self.0.fetch_add(1, Ordering::Relaxed);
+            ConnectionId::new(&[0, 0, 0, u8::from(self.1.contains(&draw))])
+        }
+
+        fn cid_len(&self) -> usize {
+            4
+        }
+
+        fn cid_lifetime(&self) -> Option<Duration> {
+            None
+        }
+    }
+
+    /// A worker issues no connection ID that leads to another one, and does not look for its own for ever.
+    #[test]
+    fn no_connection_id_is_of_another_worker() -> io::Result<()> {
+        let draws = Arc::new(AtomicUsize::new(0));
+        let counted = draws.clone();
+        // The first one is the trial.
+        const OWN: &[usize] = &[0, 1, 5, ATTEMPTS + 9];
+        let all = ConnectionIds::new(move |_| Rare(counted.clone(), OWN)).map_err(refused)?;
+        let mut own = ids_of(all, 1, 2)?.generator([0; 32]);
+        let mut next = || {
+            let id = own.generate_cid();
+            (id.to_vec(), draws.load(Ordering::Relaxed))
+        };
+        assert_eq!(next(), (vec![0, 0, 0, 1], 2));
+        assert_eq!(next(), (vec![0, 0, 0, 1], 6));
+        assert_eq!(next(), (vec![], 6 + ATTEMPTS));
+        // Whoever asks again gets an answer at once, until there are some again.
+        for more in 1..=3 {
+            assert_eq!(next(), (vec![], 6 + ATTEMPTS + more));
+        }
+        assert_eq!(next(), (vec![0, 0, 0, 1], ATTEMPTS + 10));
+        assert_eq!(next(), (vec![], 2 * ATTEMPTS + 10));
+        Ok(())
     }
 }
