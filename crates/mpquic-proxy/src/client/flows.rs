@@ -39,7 +39,8 @@ use crate::transport::seek_large_packets;
 const MAX_FIELDS: u32 = 16 << 10;
 /// Interim responses before the one that counts.
 const MAX_INTERIM: usize = 16;
-/// The longest that a proxy may take to answer: its own limits are shorter.
+/// The longest that a proxy may take to answer. Ours lets a flow wait 30 s for its turn, and then takes 10 s for
+/// the target unless it is told otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The port of DNS. Its clients ask each question from a port of its own, and so by a flow of its own, ...
 const DNS: u16 = 53;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 /// New flows are counted for so long.
 const SECOND: Duration = Duration::from_secs(1);
+/// The longest that a flow waits for its turn.
+const WAIT: Duration = Duration::from_secs(30);
 /// With more accounts than this, those of no interest any more are forgotten.
 const MANY: usize = 1024;
 
@@ -71,10 +73,14 @@ impl Accounts {
 impl Counted {
     /// Waits until it may begin: not more than so many do in a second. Flows come all at once when a
     /// connection has stood still for a moment, and are no fewer if they are refused. Those that wait are open.
-    pub(crate) async fn turn(&self, per_second: u32) {
-        while let Some(until) = self.is_early(per_second) {
-            tokio::time::sleep_until(until).await;
-        }
+    /// False if its turn did not come in time.
+    pub(crate) async fn turn(&self, per_second: u32) -> bool {
+        let waiting = async {
+            while let Some(until) = self.is_early(per_second) {
+                tokio::time::sleep_until(until).await;
+            }
+        };
+        timeout(WAIT, waiting).await.is_ok()
     }
 
     /// Begins it, or tells when to try again.
@@ -118,14 +124,26 @@ mod tests {
         let open: Vec<_> = (0..10).map(|_| accounts.begin("a", 100)).collect();
         let mut seconds = Vec::new();
         for flow in open.iter().flatten() {
-            flow.turn(4).await;
+            assert!(flow.turn(4).await);
             seconds.push(begun.elapsed().as_secs());
         }
         assert_eq!(seconds, [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
         let other = accounts.begin("b", 100).unwrap();
         let before = Instant::now();
-        other.turn(4).await;
+        assert!(other.turn(4).await);
         assert_eq!(before.elapsed(), Duration::ZERO, "another client");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whose_turn_is_too_far_off_does_not_wait_for_it() {
+        let accounts = Arc::<Accounts>::default();
+        let begun = Instant::now();
+        let open: Vec<_> = (0..100).map(|_| accounts.begin("a", 100)).collect();
+        let turns = open.iter().flatten().map(|flow| flow.turn(1));
+        let had = futures_util::future::join_all(turns).await;
+        assert_eq!(begun.elapsed(), WAIT);
+        let had = had.iter().filter(|had| **had).count();
+        assert!((30..=31).contains(&had), "{had}");
     }
 
     #[tokio::test(start_paused = true)]

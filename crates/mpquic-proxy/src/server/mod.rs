@@ -67,7 +67,7 @@ pub struct ServerOptions {
     pub rules: Rules,
     /// Flows of one user open at a time (where anybody may use the proxy: of one address).
     pub max_flows: usize,
-    /// Flows of one user that may begin in a second. More wait for their turn.
+    /// Flows of one user that may begin in a second. More wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
     /// The longest that a name's lookup and a connection to a target may take together.
     pub connect_timeout: Duration,
@@ -340,18 +340,7 @@ impl ServerConnection {
         };
         let admitted = self.admit(&options, &user, wanted);
         let (status, sent, received) = match admitted {
-            Ok((wanted, open)) => {
-                open.turn(options.flows_per_second).await;
-                let flow = self.begin(&options, &request, &wanted, name);
-                let status = call.serve(wanted, stream, &flow).await;
-                let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-                let carried = &flow.carried;
-                (
-                    status,
-                    count(&carried.to_stream),
-                    count(&carried.from_stream),
-                )
-            }
+            Ok(admitted) => call.carry(admitted, stream, &request, name).await,
             Err(refused) => (call.refuse(refused, stream).await, 0, 0),
         };
         (self.shared.from_targets).fetch_add(sent, Ordering::Relaxed);
@@ -490,6 +479,31 @@ fn wanted(request: &Request<()>) -> Result<Wanted, Refused> {
 }
 
 impl Call<'_> {
+    /// Waits for the flow's turn, and carries it to its end. The status, and the payload bytes to the client and
+    /// from it.
+    async fn carry(
+        &self,
+        (wanted, open): (Wanted, Counted),
+        stream: Stream,
+        request: &Request<()>,
+        user: Option<&str>,
+    ) -> (StatusCode, u64, u64) {
+        let options = &*self.options;
+        let has_come = tokio::select! {
+            has_come = open.turn(options.flows_per_second) => has_come,
+            // It is not wanted any more.
+            _ = self.watch.stopped() => return (StatusCode::OK, 0, 0),
+        };
+        if !has_come {
+            return (self.refuse(Refused::too_many(1), stream).await, 0, 0);
+        }
+        let flow = self.connection.begin(options, request, &wanted, user);
+        let status = self.serve(wanted, stream, &flow).await;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let (sent, received) = (&flow.carried.to_stream, &flow.carried.from_stream);
+        (status, count(sent), count(received))
+    }
+
     async fn serve(&self, wanted: Wanted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
         let served = match wanted {
             Wanted::Tcp(target) => self.tcp(&target, stream, flow).await,

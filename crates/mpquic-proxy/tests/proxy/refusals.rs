@@ -1,16 +1,21 @@
 //! What gets no flow, and what the client is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::select_all;
 use http::{Method, Request, Response, StatusCode};
 use mpquic_h3::h3;
 use mpquic_h3::h3::ext::Protocol;
-use mpquic_proxy::{Access, Client, Credential, Credentials, NoFlow, ServerOptions};
+use mpquic_proxy::{Access, Client, Credential, Credentials, NoFlow, ServerOptions, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
-use crate::harness::{Error, Setup, TestResult, echo, exchange, loopback, open, target, within};
+use crate::harness::{
+    Error, Setup, TestResult, Told, echo, exchange, loopback, open, target, within,
+};
 
 async fn refusal(client: &Client, target: &str) -> Result<Option<NoFlow>, Error> {
     let target = target.parse()?;
@@ -156,6 +161,33 @@ async fn flows_of_one_client_are_bounded() -> TestResult {
         }
     };
     within("room", again).await
+}
+
+/// As flows do that come all at once, and are given up before it is their turn.
+#[tokio::test]
+async fn who_does_not_wait_any_more_gives_up_the_place() -> TestResult {
+    let told = Arc::<Told>::default();
+    let mut options = open();
+    (options.max_flows, options.flows_per_second) = (1, 0);
+    options.observer = Some(told.clone());
+    let setup = Setup::new(options).await?;
+    let target: Target = "127.0.0.1:1".parse()?;
+    let both = [(), ()].map(|()| Box::pin(setup.client.connect(&target)));
+    let (refused, _, waiting) = within("one refused", select_all(both)).await?;
+    assert_eq!(refused.err(), status(429));
+    drop(waiting);
+    let statuses = || -> Vec<u16> { told.0.lock().unwrap().iter().map(|line| line.3).collect() };
+    let given_up = async {
+        while statuses().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Sooner than its turn would be known not to come.
+    timeout(Duration::from_secs(10), given_up).await?;
+    let mut statuses = statuses();
+    statuses.sort();
+    assert_eq!(statuses, [200, 429]);
+    Ok(())
 }
 
 /// The answer to a request of any kind.
