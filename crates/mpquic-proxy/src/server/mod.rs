@@ -44,6 +44,9 @@ use crate::transport::seek_large_packets;
 
 /// Longest request fields, bytes.
 pub const MAX_FIELDS: u32 = 16 << 10;
+/// CONNECT-IP flows of one user open at a time: a client needs one. Each has two sockets for ICMP, and where the system
+/// allows only raw ones, these hear all that comes to this machine.
+const MAX_IP_FLOWS: usize = 4;
 /// The longest that a request's fields, or a refusal, may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -65,7 +68,7 @@ pub struct ServerOptions {
     pub access: Access,
     /// Where flows may go.
     pub rules: Rules,
-    /// Flows of one user open at a time (where anybody may use the proxy: of one address).
+    /// Flows of one user open at a time (where anybody may use the proxy: of one address). Of CONNECT-IP, four.
     pub max_flows: usize,
     /// Flows of one user that may begin in a second. More wait for their turn, 30 seconds at most.
     pub flows_per_second: u32,
@@ -155,6 +158,8 @@ pub struct Server(Arc<Shared>);
 struct Shared {
     options: RwLock<Arc<ServerOptions>>,
     accounts: Arc<Accounts>,
+    /// Of CONNECT-IP alone.
+    ip_accounts: Arc<Accounts>,
     failures: Failures,
     flows: Arc<FlowTable>,
     open_tcp: AtomicU64,
@@ -177,6 +182,7 @@ impl Server {
         Self(Arc::new(Shared {
             options: RwLock::new(Arc::new(options)),
             accounts: Arc::default(),
+            ip_accounts: Arc::default(),
             failures: Failures::default(),
             flows: Arc::default(),
             open_tcp: AtomicU64::new(0),
@@ -291,6 +297,13 @@ enum Wanted {
     Tcp(Target),
     Udp(Target),
     Ip(IpScope),
+}
+
+/// A request that may have its flow, which counts as open until this is dropped.
+struct Admitted {
+    wanted: Wanted,
+    open: Counted,
+    _open_ip: Option<Counted>,
 }
 
 /// A request that is being answered.
@@ -428,15 +441,25 @@ impl ServerConnection {
         options: &ServerOptions,
         user: &Result<Option<String>, Refused>,
         wanted: Result<Wanted, Refused>,
-    ) -> Result<(Wanted, Counted), Refused> {
+    ) -> Result<Admitted, Refused> {
         let account = match user {
             Ok(Some(user)) => user.clone(),
             Ok(None) => self.client.to_string(),
             Err(refused) => return Err(*refused),
         };
         let wanted = wanted?;
-        let open = (self.shared.accounts).begin(&account, options.max_flows);
-        Ok((wanted, open.ok_or(Refused::too_many(1))?))
+        let begin = |accounts: &Arc<Accounts>, most| {
+            let open = accounts.begin(&account, most);
+            open.ok_or(Refused::too_many(1))
+        };
+        Ok(Admitted {
+            open: begin(&self.shared.accounts, options.max_flows)?,
+            _open_ip: match wanted {
+                Wanted::Ip(_) => Some(begin(&self.shared.ip_accounts, MAX_IP_FLOWS)?),
+                Wanted::Tcp(_) | Wanted::Udp(_) => None,
+            },
+            wanted,
+        })
     }
 }
 
@@ -483,32 +506,34 @@ impl Call<'_> {
     /// from it.
     async fn carry(
         &self,
-        (wanted, open): (Wanted, Counted),
+        admitted: Admitted,
         stream: Stream,
         request: &Request<()>,
         user: Option<&str>,
     ) -> (StatusCode, u64, u64) {
         let options = &*self.options;
         let has_come = tokio::select! {
-            has_come = open.turn(options.flows_per_second) => has_come,
+            has_come = admitted.open.turn(options.flows_per_second) => has_come,
             // It is not wanted any more.
             _ = self.watch.stopped() => return (StatusCode::OK, 0, 0),
         };
         if !has_come {
             return (self.refuse(Refused::too_many(1), stream).await, 0, 0);
         }
-        let flow = self.connection.begin(options, request, &wanted, user);
-        let status = self.serve(wanted, stream, &flow).await;
+        let flow = self
+            .connection
+            .begin(options, request, &admitted.wanted, user);
+        let status = self.serve(&admitted.wanted, stream, &flow).await;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (sent, received) = (&flow.carried.to_stream, &flow.carried.from_stream);
         (status, count(sent), count(received))
     }
 
-    async fn serve(&self, wanted: Wanted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
+    async fn serve(&self, wanted: &Wanted, stream: Stream, flow: &Arc<Flow>) -> StatusCode {
         let served = match wanted {
-            Wanted::Tcp(target) => self.tcp(&target, stream, flow).await,
-            Wanted::Udp(target) => self.udp(&target, stream, flow).await,
-            Wanted::Ip(scope) => self.ip(scope, stream, flow).await,
+            Wanted::Tcp(target) => self.tcp(target, stream, flow).await,
+            Wanted::Udp(target) => self.udp(target, stream, flow).await,
+            Wanted::Ip(scope) => self.ip(*scope, stream, flow).await,
         };
         match served {
             Ok(()) => StatusCode::OK,

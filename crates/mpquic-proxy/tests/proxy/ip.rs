@@ -3,14 +3,17 @@
 //! `-- --ignored ip::`.
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use futures_util::future::select_all;
 use http::{Method, Request, StatusCode};
 use mpquic_h3::h3::client::RequestStream;
 use mpquic_h3::h3::error::StreamError;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::{BidiStream, CONNECT_IP, DatagramSender, h3};
 use mpquic_tokio::Connection;
+use tokio::time::timeout;
 
 use crate::harness::{Error, Setup, TestResult, open, within};
 
@@ -165,6 +168,21 @@ async fn broken_capsules_end_the_request() -> TestResult {
             other => panic!("{other:?}"),
         }
     }
+    Ok(())
+}
+
+/// Whether or not there are sockets for ICMP: none gets its turn here.
+#[tokio::test]
+async fn one_client_has_few_flows() -> TestResult {
+    let mut options = open();
+    options.flows_per_second = 0;
+    let setup = Setup::new(options).await?;
+    let path = "/.well-known/masque/ip/*/*/";
+    let five = [(); 5].map(|()| Box::pin(ask(&setup, path)));
+    // Sooner than their turn would be known not to come.
+    let first = timeout(Duration::from_secs(10), select_all(five)).await?;
+    let (status, _, _) = first.0?;
+    assert_eq!(status, 429);
     Ok(())
 }
 
