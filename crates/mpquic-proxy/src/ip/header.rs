@@ -76,13 +76,14 @@ fn layout_v6(ip: &[u8]) -> Option<Layout> {
     let (mut protocol, mut start) = (header[6], header.len());
     for _ in 0..MAX_EXTENSIONS {
         match protocol {
-            // Hop-by-hop options, routing, destination options (RFC 8200 section 4). A fragment (44) is
-            // no transport here.
+            // Hop-by-hop options, routing, destination options (RFC 8200 section 4).
             0 | 43 | 60 => {
                 let extension = ip.get(start..end)?.first_chunk::<2>()?;
                 protocol = extension[0];
                 start += 8 + 8 * usize::from(extension[1]);
             }
+            // A fragment.
+            44 => return None,
             _ => break,
         }
     }
@@ -186,5 +187,25 @@ pub(crate) fn hop_limit(packet: &[u8]) -> Option<u8> {
     match packet.first()? >> 4 {
         4 => packet.get(8).copied(),
         _ => packet.get(7).copied(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fragments_of_ipv6_are_none_of_its_packets() {
+        let ends = (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into());
+        let options = [17, 0, 1, 4, 0, 0, 0, 0];
+        let mut packet = Vec::new();
+        put(&mut packet, ends, 60, 6, &[&options, &[0; 8]]);
+        let whole = layout(&packet).unwrap();
+        assert_eq!((whole.protocol, whole.start), (UDP, 48));
+        // The same in front of, or behind, other headers.
+        packet[6] = 44;
+        assert!(layout(&packet).is_none());
+        (packet[6], packet[40]) = (60, 44);
+        assert!(layout(&packet).is_none());
     }
 }
