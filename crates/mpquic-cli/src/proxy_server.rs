@@ -180,7 +180,7 @@ fn figures(proxy: &Server) -> String {
     ] {
         text.sample(&format!("{{direction=\"{direction}\"}}"), count as f64);
     }
-    let help = "UDP payloads and IP packets that were too large for the paths, or had no room.";
+    let help = "UDP payloads and IP packets that were too large, or had no room.";
     let name = "mpquic_proxy_dropped_payloads_total";
     text.figure(name, "counter", help, stats.dropped_payloads);
     text.0

@@ -37,8 +37,10 @@ const ADDRESS_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd6d, 0x7071, 0x7569, 0x63
 const WAITING: usize = 1024;
 /// Capsules that wait to be sent.
 const CAPSULES: usize = 16;
-/// Answers are as long as questions, which come in QUIC packets.
-const BUFFER: usize = 2 << 10;
+/// The longest message of ICMP that leaves. Capsules may have longer ones, but no link does.
+const LONGEST: usize = 2 << 10;
+/// Room for the answer, which is as long, with a header of IPv4 and its options, and a byte that tells if it is longer.
+const BUFFER: usize = LONGEST + 60 + 1;
 
 /// A question on its way.
 #[derive(Debug, Clone, Copy)]
@@ -144,17 +146,9 @@ impl Way {
                 continue;
             };
             let (is_v4, from) = (client.is_ipv4(), from.ip());
-            let message = match is_v4 && self.identifier.is_some() {
-                // A raw socket of IPv4 has the header in front.
-                true => layout(&buffer[..length]).and_then(|ip| buffer.get(ip.start..ip.end)),
-                false => Some(&buffer[..length]),
-            };
-            let echo = message.and_then(|message| Echo::of_message(message, is_v4));
-            let is_ours = |echo: &Echo<'_>| {
-                echo.kind == Kind::Reply && self.identifier.is_none_or(|own| own == echo.identifier)
-            };
+            let echo = reply(&buffer[..length], is_v4, self.identifier);
             // What fills the buffer may have been longer.
-            let Some(echo) = echo.filter(is_ours).filter(|_| length < buffer.len()) else {
+            let Some(echo) = echo.filter(|_| length < buffer.len()) else {
                 continue;
             };
             let question = (self.questions.lock())
@@ -175,6 +169,18 @@ impl Way {
     }
 }
 
+/// The answer in what a socket heard; `None` if it is something else. On a raw socket, only messages with this
+/// identifier are ours.
+fn reply(heard: &[u8], is_v4: bool, own: Option<u16>) -> Option<Echo<'_>> {
+    let echo = match is_v4 && own.is_some() {
+        // A raw socket of IPv4 has the header in front, and is given what is damaged, too.
+        true => Echo::of_packet(heard, &layout(heard)?),
+        false => Echo::of_message(heard, is_v4),
+    };
+    let is_ours = |identifier| own.is_none_or(|own| own == identifier);
+    echo.filter(|echo| echo.kind == Kind::Reply && is_ours(echo.identifier))
+}
+
 /// The ways out of one request.
 pub(super) struct Outside {
     v4: Option<Way>,
@@ -182,13 +188,19 @@ pub(super) struct Outside {
     scope: IpScope,
     rules: Rules,
     flow: Arc<Flow>,
+    /// Packets that were lost here.
+    dropped: Arc<AtomicU64>,
 }
 
 impl Deliver for Outside {
     fn deliver(&self, packet: &[u8]) {
-        if self.leave(packet).is_some_and(|is_sent| is_sent) {
-            let bytes = packet.len() as u64;
-            (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
+        let bytes = packet.len() as u64;
+        match self.leave(packet) {
+            Some(true) => {
+                (self.flow.carried.from_stream).fetch_add(bytes, Ordering::Relaxed);
+            }
+            Some(false) => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
+            None => {}
         }
     }
 }
@@ -202,7 +214,7 @@ impl Outside {
     pub(super) fn open(
         scope: IpScope,
         rules: Rules,
-        flow: Arc<Flow>,
+        (flow, dropped): (Arc<Flow>, Arc<AtomicU64>),
         identifier: u16,
     ) -> io::Result<Arc<Self>> {
         let v4 = Way::open(true, identifier);
@@ -217,6 +229,7 @@ impl Outside {
             scope,
             rules,
             flow,
+            dropped,
         }))
     }
 
@@ -227,7 +240,8 @@ impl Outside {
         ]
     }
 
-    /// Sends a packet on, if that may be. `None` for one that may not.
+    /// Sends a packet on, if that may be. `None` for one that may not, false for one that could not be sent, or is
+    /// too long for its answer to come back.
     fn leave(&self, packet: &[u8]) -> Option<bool> {
         let ip = layout(packet)?;
         let way = |(address, way)| (address == ip.source).then_some(way);
@@ -240,7 +254,8 @@ impl Outside {
         let echo = Echo::of_packet(packet, &ip).filter(|echo| echo.kind == Kind::Request)?;
         // RFC 9484 section 4.9: it is forwarded like by any router.
         let hops = hop_limit(packet).filter(|hops| *hops > 1)?;
-        may_leave.then(|| way.send(target, &echo, hops - 1))
+        let is_short = ip.end - ip.start <= LONGEST;
+        may_leave.then(|| is_short && way.send(target, &echo, hops - 1))
     }
 
     /// What the client is told first: its addresses, and what it reaches.
@@ -282,7 +297,6 @@ impl Outside {
         (mut send, mut recv): (impl Outgoing, impl Incoming),
         watch: &StreamWatch,
         idle: Duration,
-        dropped: &AtomicU64,
     ) {
         let (told, mut to_tell) = mpsc::channel::<Bytes>(CAPSULES);
         for first in self.told() {
@@ -297,8 +311,8 @@ impl Outside {
         };
         let ended = tokio::select! {
             ended = telling => ended,
-            ended = self.read_outside(ADDRESS_V4, self.v4.as_ref(), sender, &told, dropped) => ended,
-            ended = self.read_outside(ADDRESS_V6, self.v6.as_ref(), sender, &told, dropped) => ended,
+            ended = self.read_outside(ADDRESS_V4, self.v4.as_ref(), sender, &told) => ended,
+            ended = self.read_outside(ADDRESS_V6, self.v6.as_ref(), sender, &told) => ended,
             ended = self.read_client(&mut recv, &told) => ended,
             _ = watch.stopped() => Ok(()),
             () = until_idle(idle, &self.flow.carried) => Ok(()),
@@ -316,7 +330,6 @@ impl Outside {
         way: Option<&Way>,
         sender: &DatagramSender,
         told: &mpsc::Sender<Bytes>,
-        dropped: &AtomicU64,
     ) -> Result<(), Code> {
         let Some(way) = way else {
             return std::future::pending().await;
@@ -325,8 +338,9 @@ impl Outside {
         loop {
             way.answer(&mut buffer, &mut packet, client).await;
             let sent = match sender.send(&packet) {
-                // Of no size that a packet of the paths has: the stream carries any.
-                Err(SendDatagramError::TooLarge) => {
+                // Of no size that a packet of the paths has, or the client takes no datagrams: the stream
+                // carries any.
+                Err(SendDatagramError::TooLarge | SendDatagramError::UnsupportedByPeer) => {
                     told.try_send(udp_capsule(&packet[1..])).is_ok()
                 }
                 Err(SendDatagramError::ConnectionLost(_)) => return Err(Code::H3_CONNECT_ERROR),
@@ -337,7 +351,7 @@ impl Outside {
                     let bytes = packet.len() as u64 - 1;
                     (self.flow.carried.to_stream).fetch_add(bytes, Ordering::Relaxed);
                 }
-                false => drop(dropped.fetch_add(1, Ordering::Relaxed)),
+                false => drop(self.dropped.fetch_add(1, Ordering::Relaxed)),
             }
         }
     }
@@ -400,6 +414,29 @@ fn own(request: u64, address: IpAddr) -> Address {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_raw_sockets_hear_is_checked() {
+        let echo = |kind| Echo {
+            kind,
+            identifier: 7,
+            sequence: 1,
+            data: b"data",
+        };
+        let mut heard = Vec::new();
+        let ends = (Ipv4Addr::LOCALHOST.into(), ADDRESS_V4);
+        echo(Kind::Reply).put(&mut heard, ends);
+        assert_eq!(reply(&heard, true, Some(7)), Some(echo(Kind::Reply)));
+        assert_eq!(reply(&heard, true, Some(8)), None, "another's");
+        *heard.last_mut().unwrap() ^= 1;
+        assert_eq!(reply(&heard, true, Some(7)), None, "damaged");
+        heard.clear();
+        echo(Kind::Request).put(&mut heard, ends);
+        assert_eq!(reply(&heard, true, Some(7)), None, "a question");
+        // Others have the system look.
+        let message = echo(Kind::Reply).to_message(true);
+        assert_eq!(reply(&message, true, None), Some(echo(Kind::Reply)));
+    }
 
     #[test]
     fn answers_are_those_of_questions() {

@@ -147,7 +147,8 @@ pub struct ServerStats {
     pub to_targets: u64,
     /// Payload bytes from targets, of flows that are over.
     pub from_targets: u64,
-    /// UDP payloads and IP packets from targets that were too large for the paths, or had no room.
+    /// UDP payloads and IP packets from targets that were too large for the paths, or had no room; and IP packets
+    /// to targets that could not be sent, or were too long for their answers.
     pub dropped_payloads: u64,
 }
 
@@ -173,7 +174,7 @@ struct Shared {
     no_icmp: std::sync::Once,
     to_targets: AtomicU64,
     from_targets: AtomicU64,
-    dropped_payloads: AtomicU64,
+    dropped_payloads: Arc<AtomicU64>,
 }
 
 impl Server {
@@ -194,7 +195,7 @@ impl Server {
             no_icmp: std::sync::Once::new(),
             to_targets: AtomicU64::new(0),
             from_targets: AtomicU64::new(0),
-            dropped_payloads: AtomicU64::new(0),
+            dropped_payloads: Arc::default(),
         }))
     }
 
@@ -645,7 +646,8 @@ impl Call<'_> {
         let shared = &self.connection.shared;
         let options = &self.options;
         let identifier = shared.next_identifier.fetch_add(1, Ordering::Relaxed);
-        let opened = ip::Outside::open(scope, options.rules.clone(), flow.clone(), identifier);
+        let counters = (flow.clone(), shared.dropped_payloads.clone());
+        let opened = ip::Outside::open(scope, options.rules.clone(), counters, identifier);
         let outside = match opened {
             Ok(outside) => outside,
             Err(error) => {
@@ -669,8 +671,7 @@ impl Call<'_> {
         if stream.send_response(response).await.is_ok() {
             let halves: Halves = stream.split();
             let sender = DatagramSender::new(&self.connection.connection, id);
-            let (dropped, idle) = (&shared.dropped_payloads, options.udp_idle);
-            (outside.run(&sender, halves, &self.watch, idle, dropped)).await;
+            (outside.run(&sender, halves, &self.watch, options.udp_idle)).await;
         }
         Ok(())
     }

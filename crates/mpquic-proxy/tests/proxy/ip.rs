@@ -12,7 +12,7 @@ use mpquic_h3::h3::client::RequestStream;
 use mpquic_h3::h3::error::StreamError;
 use mpquic_h3::h3::ext::Protocol;
 use mpquic_h3::{BidiStream, CONNECT_IP, DatagramSender, h3};
-use mpquic_tokio::Connection;
+use mpquic_tokio::{Connection, TransportOptions};
 use tokio::time::timeout;
 
 use crate::harness::{Error, Setup, TestResult, open, within};
@@ -36,11 +36,15 @@ fn sum(bytes: &[u8]) -> u16 {
 
 /// A question as `ping` asks it, behind its context ID.
 fn question(source: [u8; 4], target: [u8; 4], hops: u8, sequence: u8) -> Vec<u8> {
-    let mut icmp = [&[8, 0, 0, 0, 0x12, 0x34, 0, sequence][..], b"abcdef"].concat();
+    question_with(b"abcdef", source, target, hops, sequence)
+}
+
+fn question_with(data: &[u8], source: [u8; 4], target: [u8; 4], hops: u8, sequence: u8) -> Vec<u8> {
+    let mut icmp = [&[8, 0, 0, 0, 0x12, 0x34, 0, sequence][..], data].concat();
     let checksum = sum(&icmp).to_be_bytes();
     icmp[2..4].copy_from_slice(&checksum);
-    let length = (20 + icmp.len()) as u8;
-    let mut ip = vec![0x45, 0, 0, length, 0, 0, 0x40, 0, hops, 1, 0, 0];
+    let [high, low] = (20 + icmp.len() as u16).to_be_bytes();
+    let mut ip = vec![0x45, 0, high, low, 0, 0, 0x40, 0, hops, 1, 0, 0];
     ip.extend([source, target].concat());
     let checksum = sum(&ip).to_be_bytes();
     ip[10..12].copy_from_slice(&checksum);
@@ -87,7 +91,9 @@ async fn read(stream: &mut Stream, length: usize) -> Result<Vec<u8>, Error> {
 #[tokio::test]
 #[ignore = "needs sockets for ICMP"]
 async fn echo_goes_there_and_back_and_nothing_else_does() -> TestResult {
-    let setup = Setup::new(open()).await?;
+    let mut options = open();
+    options.rules.deny = vec!["127.0.0.2".parse()?];
+    let setup = Setup::new(options).await?;
     let (status, mut stream, connection) = ask(&setup, "/.well-known/masque/ip/*/*/").await?;
     assert_eq!(status, 200);
     let told = read(&mut stream, 9).await?;
@@ -102,7 +108,7 @@ async fn echo_goes_there_and_back_and_nothing_else_does() -> TestResult {
     *broken.last_mut().unwrap() ^= 1;
     for wrong in [
         question([198, 19, 0, 2], here, 64, 1),
-        question(OURS, [192, 168, 0, 1], 64, 2),
+        question(OURS, [127, 0, 0, 2], 64, 2),
         question(OURS, here, 1, 3),
         question(OURS, [224, 0, 0, 1], 64, 4),
         broken,
@@ -140,6 +146,41 @@ async fn echo_goes_there_and_back_and_nothing_else_does() -> TestResult {
     }
     stream.finish().await?;
     while within("end", stream.recv_data()).await??.is_some() {}
+    Ok(())
+}
+
+/// A capsule of the type DATAGRAM.
+fn capsule(datagram: &[u8]) -> Bytes {
+    let length = (datagram.len() as u16 | 0x4000).to_be_bytes();
+    Bytes::from([&[0], &length[..], datagram].concat())
+}
+
+/// Also to who takes no DATAGRAM frames: capsules carry both, and what may leave is bounded.
+#[tokio::test]
+#[ignore = "needs sockets for ICMP"]
+async fn capsules_carry_what_datagrams_do_not() -> TestResult {
+    let without = |transport: &mut TransportOptions| transport.datagram_receive_buffer = None;
+    let setup = Setup::with(open(), |_| {}, without).await?;
+    let (_, mut stream, _connection) = ask(&setup, "/.well-known/masque/ip/*/1/").await?;
+    let here = Ipv4Addr::LOCALHOST.octets();
+    // The first is a byte too long.
+    for (length, sequence) in [(2041, 1), (2040, 2)] {
+        let question = question_with(&vec![7; length], OURS, here, 64, sequence);
+        stream.send_data(capsule(&question)).await?;
+    }
+    let answer = [&here[..], &OURS, &[0, 0]].concat();
+    let mut told = Vec::new();
+    while !told.windows(answer.len()).any(|part| part == answer) {
+        told.extend(read(&mut stream, 1).await?);
+    }
+    while !told.ends_with(&[7; 2040]) {
+        told.extend(read(&mut stream, 1).await?);
+    }
+    assert_eq!(setup.server.stats().dropped_payloads, 1);
+    let [flow] = &setup.server.flows()[..] else {
+        panic!("one flow");
+    };
+    assert_eq!((flow.received, flow.sent), (2068, 2068));
     Ok(())
 }
 
