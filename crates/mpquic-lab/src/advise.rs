@@ -110,7 +110,7 @@ impl Advise {
     /// [`Failure`], to be shown to the user.
     pub fn run(&self, policies: &Policies) -> Result<(), Failure> {
         let named = select::scenarios(policies, std::slice::from_ref(&self.scenario))?;
-        let Ok([mut scenario]) = <[_; 1]>::try_from(named) else {
+        let Ok([select::Named { mut scenario, .. }]) = <[_; 1]>::try_from(named) else {
             return Err(Failure::usage("name one scenario"));
         };
         let with = |default: &str, mut names: Vec<String>| {

@@ -226,13 +226,8 @@ fn list(args: &List) -> Result<(), Failure> {
 
 impl Run {
     /// The command that repeats one of the scenarios.
-    fn command(&self, id: &str) -> String {
-        let file = if select::built_in(id).is_ok() {
-            ""
-        } else {
-            ".toml"
-        };
-        let mut command = format!("mpquic lab run {id}{file}");
+    fn command(&self, scenario: &str) -> String {
+        let mut command = format!("mpquic lab run {}", quoted(scenario));
         let lists = [
             ("schedulers", &self.schedulers),
             ("controllers", &self.controllers),
@@ -302,13 +297,31 @@ impl Run {
     }
 }
 
+/// A word as a shell reads it back.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-_./+:,@%=".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
-    let mut experiments = Vec::new();
-    for mut scenario in select::scenarios(policies, &args.scenarios)? {
+    let (mut experiments, mut names) = (Vec::new(), Vec::new());
+    for select::Named { name, mut scenario } in select::scenarios(policies, &args.scenarios)? {
+        if !results::is_id(&scenario.id) {
+            let problem = format!(
+                "`{}` is no name of a scenario: {}",
+                scenario.id,
+                results::ID
+            );
+            return Err(Failure::usage(problem + "; rename its file"));
+        }
         args.change(&mut scenario)?;
         let mut experiment = Experiment::new(scenario);
         experiment.set_traces(args.traces.into());
         experiments.push(experiment);
+        names.push(name);
     }
     if let Some(output) = &args.output {
         // A directory that cannot be made should be reported before the runs, not after them.
@@ -324,8 +337,8 @@ fn run_scenarios(args: &Run, policies: &Policies) -> Result<(), Failure> {
         bar.set_message(experiment.scenario().id.clone());
         bar.inc(1);
     };
-    run_all(&experiments, jobs, &progress, &mut |_, mut done| {
-        done.command = args.command(&done.id);
+    run_all(&experiments, jobs, &progress, &mut |index, mut done| {
+        done.command = args.command(&names[index]);
         results.scenarios.push(done);
         if let (false, Ok(()), Some(done)) = (args.json, &printed, results.scenarios.last()) {
             printed = bar.suspend(|| print(&table::scenario(&results, done)));

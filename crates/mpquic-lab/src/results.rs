@@ -11,6 +11,15 @@ use crate::Failure;
 /// The name of the file that holds all results.
 pub(crate) const FILE: &str = "results.json";
 
+/// What [`is_id`] asks of a scenario's name.
+pub(crate) const ID: &str = "names are letters, digits, `.`, `-` and `_`, with no dot in front";
+
+/// True if files and links can be named after the scenario of this name.
+pub(crate) fn is_id(name: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || ".-_".contains(c);
+    !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain)
+}
+
 /// Fails if any run failed, with the reason of the first.
 pub(crate) fn all_went_well(results: &Results) -> Result<(), Failure> {
     let runs = || results.scenarios.iter().flat_map(|scenario| &scenario.runs);
@@ -66,6 +75,9 @@ pub(crate) fn read(path: &Path) -> Result<Results, Failure> {
         }
     };
     let scenarios = &results.scenarios;
+    if let Some(scenario) = scenarios.iter().find(|scenario| !is_id(&scenario.id)) {
+        return wrong(format!("`{}` is no name of a scenario: {ID}", scenario.id));
+    }
     if let Some(scenario) = scenarios.iter().find(|scenario| scenario.runs.is_empty()) {
         return wrong(format!("{} has no runs; run it again", scenario.id));
     }

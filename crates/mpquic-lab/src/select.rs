@@ -37,39 +37,57 @@ pub(super) fn all(policies: &Policies) -> Result<Vec<Scenario>, Failure> {
     files.map(|file| parse(policies, file)).collect()
 }
 
+/// A scenario, and what names it alone on a command line.
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) scenario: Scenario,
+}
+
+impl Named {
+    fn built_in(scenario: Scenario) -> Self {
+        let name = scenario.id.clone();
+        Self { name, scenario }
+    }
+}
+
 /// The scenarios named: built-in ones by name or pattern, files, or `all`.
-pub(super) fn scenarios(policies: &Policies, names: &[String]) -> Result<Vec<Scenario>, Failure> {
-    let mut scenarios: Vec<Scenario> = Vec::new();
+pub(super) fn scenarios(policies: &Policies, names: &[String]) -> Result<Vec<Named>, Failure> {
+    let mut scenarios: Vec<Named> = Vec::new();
     for name in names {
         let mut found = named(policies, name)?;
-        found.retain(|new| !scenarios.iter().any(|other| other.id == new.id));
+        let is_new = |id: &str| scenarios.iter().all(|other| other.scenario.id != id);
+        found.retain(|new| is_new(&new.scenario.id));
         scenarios.extend(found);
     }
     Ok(scenarios)
 }
 
-fn named(policies: &Policies, name: &str) -> Result<Vec<Scenario>, Failure> {
+fn named(policies: &Policies, name: &str) -> Result<Vec<Named>, Failure> {
     let is_file = name.ends_with(".toml") || Path::new(name).is_file();
     if is_file {
         let text =
             fs::read_to_string(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-        let scenario = Scenario::parse_with(policies, name, &text);
-        return Ok(vec![scenario.map_err(Failure::usage)?]);
+        let scenario = Scenario::parse_with(policies, name, &text).map_err(Failure::usage)?;
+        let name = name.to_owned();
+        return Ok(vec![Named { name, scenario }]);
     }
+    let named = |scenarios: Vec<Scenario>| scenarios.into_iter().map(Named::built_in).collect();
     if name == "all" {
-        return all(policies);
+        return Ok(named(all(policies)?));
     }
     if !name.contains('*') {
-        return Ok(vec![parse(policies, built_in(name)?)?]);
+        return Ok(named(vec![parse(policies, built_in(name)?)?]));
     }
     let pattern = name.to_lowercase();
     let fitting = scenario::built_in()
         .iter()
         .filter(|file| fits(&pattern, file.id));
-    let fitting: Result<Vec<_>, _> = fitting.map(|file| parse(policies, file)).collect();
-    match fitting {
-        Ok(fitting) if fitting.is_empty() => Err(unknown(name)),
-        fitting => fitting,
+    let fitting: Vec<_> = fitting
+        .map(|file| parse(policies, file))
+        .collect::<Result<_, _>>()?;
+    match fitting.is_empty() {
+        true => Err(unknown(name)),
+        false => Ok(named(fitting)),
     }
 }
 

@@ -244,14 +244,75 @@ fn lines_end_where_the_traces_do() {
 
 #[test]
 fn equal_results_give_equal_pages() {
-    let (first, second) = (directory(), directory());
-    assert_eq!(read(&first, "report.html"), read(&second, "report.html"));
+    let first = directory();
+    let before = read(&first, "report.html");
     let results = first.path().join("results");
+    // The command on the page names the file, so it is the same file that runs once more.
+    let file = first.path().join("own.toml");
+    lab(&["run", "-q", text(&file), "-o", text(&results)]).unwrap();
+    assert_eq!(read(&first, "report.html"), before);
     let page = first.path().join("again.html");
     lab(&["report", text(&results), "-o", text(&page)]).unwrap();
     assert_eq!(
         fs::read_to_string(page).unwrap(),
         read(&first, "report.html")
+    );
+}
+
+#[test]
+fn names_that_lead_elsewhere_are_refused() {
+    let directory = directory();
+    let results = read(&directory, "results.json");
+    let file = directory.path().join("other.json");
+    let gallery = directory.path().join("gallery");
+    let report = |id: &str| {
+        let renamed = results.replace("\"id\":\"own\"", &format!("\"id\":\"{id}\""));
+        fs::write(&file, renamed).unwrap();
+        lab(&["report", text(&file), "--gallery", text(&gallery)])
+    };
+    for id in [
+        "../own",
+        "/own",
+        "a#b",
+        "javascript:a",
+        "a b",
+        ".own",
+        "",
+        "Index",
+    ] {
+        let Err(Failure::Usage(problem)) = report(id) else {
+            panic!("{id} was taken");
+        };
+        assert!(problem.contains(&format!("`{id}`")), "{problem}");
+    }
+    assert!(!gallery.exists());
+    report("own-2.b_ü").unwrap();
+    assert!(gallery.join("own-2.b_ü.html").exists());
+
+    // Nor are they run, as their results could not be read.
+    let scenario = directory.path().join("a b.toml");
+    fs::write(&scenario, SCENARIO).unwrap();
+    let problem = lab(&["run", "-q", text(&scenario)])
+        .unwrap_err()
+        .to_string();
+    assert!(problem.contains("`a b`"), "{problem}");
+}
+
+#[test]
+fn the_command_names_the_scenario_as_it_was_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let folder = directory.path().join("it's here");
+    fs::create_dir(&folder).unwrap();
+    // A file that has the name of a built-in scenario.
+    let file = folder.join("etc-l-hhlh.toml");
+    fs::write(&file, SCENARIO).unwrap();
+    let output = directory.path().join("results");
+    lab(&["run", "-q", text(&file), "--runs", "1", "-o", text(&output)]).unwrap();
+    let quoted = text(&file).replace('\'', r"'\\''");
+    let expected = format!("\"command\":\"mpquic lab run '{quoted}' --runs 1\"");
+    assert!(
+        read(&directory, "results.json").contains(&expected),
+        "{expected}"
     );
 }
 
@@ -268,15 +329,19 @@ fn the_gallery_leads_to_all_scenarios_and_charts_stand_alone() {
         .collect();
     assert_eq!(links, ["own.html"]);
     let page = fs::read_to_string(gallery.join("own.html")).unwrap();
-    let command = "mpquic lab run own.toml";
+    let command = format!(
+        "mpquic lab run {}",
+        directory.path().join("own.toml").display()
+    );
     let network = [
         "4 Mbit/s, 5 ms one way",
         "2 or 4 Mbit/s, 5 to 20 ms one way",
     ];
     let transfer = "as much as possible for 1 s, from the server to the client";
-    for expected in network
-        .into_iter()
-        .chain([command, transfer, "reno: another connection"])
+    for expected in
+        network
+            .into_iter()
+            .chain([command.as_str(), transfer, "reno: another connection"])
     {
         assert!(page.contains(expected), "{expected}");
     }

@@ -55,6 +55,12 @@ pub(super) fn run(args: &Report) -> Result<(), Failure> {
 
 /// Writes a page for each scenario, and one that leads to them.
 fn write_gallery(directory: &Path, results: Results) -> Result<(), Failure> {
+    let mut ids = results.scenarios.iter().map(|scenario| &scenario.id);
+    if let Some(id) = ids.find(|id| id.eq_ignore_ascii_case("index")) {
+        let problem =
+            format!("the page of the scenario `{id}` would be that of the gallery: rename it");
+        return Err(Failure::usage(problem));
+    }
     fs::create_dir_all(directory).map_err(|error| Failure::in_file(directory, error))?;
     let write = |name: &str, page: String| {
         let file = directory.join(name);
