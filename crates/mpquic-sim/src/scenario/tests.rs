@@ -306,6 +306,9 @@ fn traces_and_single_paths_are_read() {
     assert_eq!(up.trace, None);
     let trace = down.trace.unwrap();
     assert_eq!((trace.every, &trace.mbit[..]), (200 * MS, &[2.0, 4.5][..]));
+    let words = scenario.words();
+    let expected = "3.25 Mbit/s in the mean, as recorded, 1 ms one way; from the client: 3 Mbit/s";
+    assert!(words.paths[1].starts_with(expected), "{words:?}");
     for (wrong, expected) in [
         ("rate_mbit = [2, 4.5]", "rate_mbit = [2, 0]"),
         ("every_ms = 200", "every_ms = 0"),

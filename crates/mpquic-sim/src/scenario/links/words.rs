@@ -19,7 +19,14 @@ impl LinkPair {
 impl LinkSpec {
     fn words(&self, parameters: &[Parameter]) -> String {
         let fields = &self.fields;
-        let rate = fields.rate.map(|rate| rate.words(parameters, 1.0));
+        let rate = match &self.trace {
+            Some(trace) => {
+                let mean = trace.mbit.iter().sum::<f64>() / trace.mbit.len() as f64;
+                Some(Number::Fixed(mean))
+            }
+            None => fields.rate,
+        };
+        let rate = rate.map(|rate| rate.words(parameters, 1.0));
         let mut words = match rate.as_deref() {
             None | Some("inf") => "no limit of the rate".to_owned(),
             Some(rate) => format!("{rate} Mbit/s"),
