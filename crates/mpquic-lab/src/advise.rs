@@ -369,7 +369,7 @@ impl Advice {
         if self.one_path.is_some() {
             return format!(
                 "One path is enough: the others add nothing to {name}. A client uses only this one \
-                 with `--local {name}`.\n"
+                 if its `--local` names the interface or the address of this path.\n"
             );
         }
         let factor = match is_lower_better(&self.metric) {

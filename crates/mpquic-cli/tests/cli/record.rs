@@ -191,3 +191,9 @@ fn one_good_path_is_enough() {
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("lists of values"), "{output:?}");
 }
+    let words = stdout(&run(&[&["advise", &file], &few[..]].concat()));
+    // A path's name in a scenario need not be one that `--local` takes.
+    assert!(
+        words.contains("to wifi. A client uses only this one if its `--local` names"),
+        "{words}"
+    );
