@@ -12,9 +12,22 @@ use serde_json::Value;
 use crate::failure::{Cause, Failure};
 
 /// Begins every record (RFC 7464).
-const RECORD_SEPARATOR: char = '\u{1e}';
+const RECORD_SEPARATOR: u8 = 0x1e;
 /// A packet of so many bytes is one of bulk data, with which the load begins.
 const BULK: u64 = 1000;
+/// More paths than this, larger packets (bytes), and events (ms) that are further from the first or took
+/// longer than this are in no log that is whole: they would take memory without bound.
+const MAX_PATHS: usize = 64;
+const MAX_PACKET: u64 = 65_535;
+const MAX_TIME: f64 = 3_600_000.0;
+
+/// The paths as far as the file is read.
+#[derive(Default)]
+struct Log {
+    /// When the first event was, milliseconds.
+    first: Option<f64>,
+    paths: BTreeMap<u64, Seen>,
+}
 
 /// A path while the file is read.
 #[derive(Default)]
@@ -32,20 +45,28 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
         Cause::File.failed(format_args!("{}: {what}", file.display()))
     };
     let lines = File::open(file).map_err(|error| about(&error))?;
-    let mut paths = BTreeMap::new();
+    let mut log = Log::default();
     let mut is_client = None;
-    for (index, line) in BufReader::new(lines).lines().enumerate() {
-        let line = line.map_err(|error| about(&error))?;
-        let text = line.trim_matches(|c: char| c == RECORD_SEPARATOR || c.is_whitespace());
-        if text.is_empty() {
+    // What is wrong with the line before, unless nothing follows: the last one may be cut short.
+    let mut damage = None;
+    for (line, bytes) in (1..).zip(BufReader::new(lines).split(b'\n')) {
+        let bytes = bytes.map_err(|error| about(&error))?;
+        let text = bytes.trim_ascii();
+        let text = text.strip_prefix(&[RECORD_SEPARATOR]).unwrap_or(text);
+        if text.trim_ascii().is_empty() {
             continue;
         }
-        let record: Value = match serde_json::from_str(text) {
+        if let Some(damage) = damage {
+            return Err(about(&damage));
+        }
+        let record: Value = match serde_json::from_slice(text) {
             Ok(record) => record,
-            // The last one may be cut short.
-            Err(_) if is_client.is_some() => continue,
+            Err(error) if is_client.is_some() => {
+                damage = Some(format!("line {line} is damaged: {error}"));
+                continue;
+            }
             Err(error) => {
-                let what = format!("no qlog file (JSON-SEQ): line {}: {error}", index + 1);
+                let what = format!("no qlog file (JSON-SEQ): line {line}: {error}");
                 return Err(about(&what));
             }
         };
@@ -53,16 +74,16 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
             is_client = Some(record["trace"]["vantage_point"]["type"] == "client");
             continue;
         }
-        add(&mut paths, &record);
+        log.add(&record)
+            .map_err(|what| about(&format_args!("line {line}: {what}")))?;
     }
     if is_client != Some(true) {
         return Err(about(
             &"not the log of a client; what arrives shows there (mpquic get --qlog-dir)",
         ));
     }
-    let recordings = paths
-        .into_iter()
-        .filter_map(|(id, seen)| seen.recording(id));
+    let paths = log.paths.into_iter();
+    let recordings = paths.filter_map(|(id, seen)| seen.recording(id));
     let recordings: Vec<_> = recordings.collect();
     match recordings.is_empty() {
         true => Err(about(&"it shows no download")),
@@ -70,40 +91,65 @@ pub(crate) fn read(file: &Path) -> Result<Vec<PathRecording>, Failure> {
     }
 }
 
-/// Takes note of what an event tells.
-fn add(paths: &mut BTreeMap<u64, Seen>, record: &Value) {
-    let data = &record["data"];
-    let Some(milliseconds) = record["time"].as_f64() else {
-        return;
-    };
-    let seconds = milliseconds / 1e3;
-    match record["name"].as_str() {
-        Some("quic:packet_received") if data["header"]["packet_type"] == "1RTT" => {
-            let header = &data["header"];
-            let path = header["path_id"].as_u64().unwrap_or(0);
-            let number = header["packet_number"].as_u64();
-            let bytes = data["raw"]["length"].as_u64();
-            if let (Some(number), Some(bytes)) = (number, bytes) {
-                let seen = paths.entry(path).or_default();
-                seen.packets.push((seconds, number, bytes));
-            }
+impl Log {
+    /// Takes note of what an event tells.
+    fn add(&mut self, record: &Value) -> Result<(), String> {
+        let data = &record["data"];
+        let Some(milliseconds) = record["time"].as_f64() else {
+            return Ok(());
+        };
+        let since = milliseconds - *self.first.get_or_insert(milliseconds);
+        if since.abs() > MAX_TIME {
+            return Err(format!(
+                "its time, {milliseconds} ms, is more than an hour from the first"
+            ));
         }
-        Some("quic:recovery_metrics_updated") => {
-            let path = data["path_id"].as_u64().unwrap_or(0);
-            if let Some(rtt) = data["latest_rtt"].as_f64() {
-                paths.entry(path).or_default().rtts.push((seconds, rtt));
+        let seconds = milliseconds / 1e3;
+        match record["name"].as_str() {
+            Some("quic:packet_received") if data["header"]["packet_type"] == "1RTT" => {
+                let header = &data["header"];
+                let number = header["packet_number"].as_u64();
+                let bytes = data["raw"]["length"].as_u64();
+                if let (Some(number), Some(bytes)) = (number, bytes) {
+                    if bytes > MAX_PACKET {
+                        return Err(format!(
+                            "a packet of {bytes} bytes; {MAX_PACKET} is the most"
+                        ));
+                    }
+                    let seen = self.path(&header["path_id"])?;
+                    seen.packets.push((seconds, number, bytes));
+                }
             }
-        }
-        Some("quic:tuple_assigned") => {
-            let path = data["path_id"].as_u64().unwrap_or(0);
-            let local = &data["tuple_local"];
-            let address = ["ip_v4", "ip_v6"].map(|key| local[key].as_str());
-            let address = address.into_iter().flatten().next();
-            if let Some(Ok(address)) = address.map(str::parse) {
-                paths.entry(path).or_default().local = Some(address);
+            Some("quic:recovery_metrics_updated") => {
+                if let Some(rtt) = data["latest_rtt"].as_f64() {
+                    if !(0.0..=MAX_TIME).contains(&rtt) {
+                        return Err(format!("a round trip of {rtt} ms; it is 0 to an hour"));
+                    }
+                    self.path(&data["path_id"])?.rtts.push((seconds, rtt));
+                }
             }
+            Some("quic:tuple_assigned") => {
+                let local = &data["tuple_local"];
+                let address = ["ip_v4", "ip_v6"].map(|key| local[key].as_str());
+                let address = address.into_iter().flatten().next();
+                if let Some(Ok(address)) = address.map(str::parse) {
+                    self.path(&data["path_id"])?.local = Some(address);
+                }
+            }
+            _ => {}
         }
-        _ => {}
+        Ok(())
+    }
+
+    /// The path with this ID; without one, the first.
+    fn path(&mut self, id: &Value) -> Result<&mut Seen, String> {
+        let id = id.as_u64().unwrap_or(0);
+        if self.paths.len() == MAX_PATHS && !self.paths.contains_key(&id) {
+            return Err(format!(
+                "path {id} is one more than the {MAX_PATHS} that can be read"
+            ));
+        }
+        Ok(self.paths.entry(id).or_default())
     }
 }
 

@@ -33,6 +33,8 @@ const DEFAULT_QUEUE: f64 = 50.0;
 const JITTER: (f64, f64) = (1.0, 0.05);
 /// The width of the middle half of the sum of two uniform jitters, in units of one of them.
 const MIDDLE_HALF: f64 = 1.172;
+/// No UDP datagram has a larger payload, bytes.
+const MAX_PAYLOAD: u64 = 65_535;
 /// UDP payload of datagrams in scenarios.
 const MTU: std::ops::RangeInclusive<u64> = 1200..=1452;
 
@@ -127,11 +129,12 @@ impl PathRecording {
     }
 
     /// A packet with this number and so many bytes of UDP payload arrived so many seconds after the load
-    /// began. Numbers that are left out are of packets that were lost.
+    /// began. Numbers that are left out are of packets that were lost. What is larger than any packet, or
+    /// more than a day after the beginning, is ignored.
     pub fn on_packet(&mut self, seconds: f64, number: u64, payload: u64) {
         let index = (seconds.max(0.0) / INTERVAL) as usize;
         // A day; only a damaged log has more.
-        if index > 86_400 * 50 {
+        if index > 86_400 * 50 || payload > MAX_PAYLOAD {
             return;
         }
         if index >= self.arrivals.len() {
@@ -493,6 +496,17 @@ mod tests {
         assert_eq!(scenario.transport.mtu, 1222);
         let [_, down] = scenario.paths[1].links.links(&[], 1);
         assert_eq!(down.trace.unwrap().mbit.len(), 45);
+    }
+
+    #[test]
+    fn what_cannot_be_a_packet_is_ignored() {
+        let mut path = recording(|_| 10.0, 30.0, u64::MAX);
+        let before = path.estimate();
+        for number in 0..3 {
+            path.on_packet(5.0, number, u64::MAX - 28);
+            path.on_packet(5.0, number, MAX_PAYLOAD + 1);
+        }
+        assert_eq!(path.estimate(), before);
     }
 
     #[test]

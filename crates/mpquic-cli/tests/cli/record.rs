@@ -99,6 +99,68 @@ fn a_log_shows_the_paths_of_a_download() {
     assert!(stderr(&output).contains("<SERVER>"), "{output:?}");
 }
 
+/// A record of a log that tells of a packet.
+fn packet(time: u64, path: u64, number: u64, bytes: u64) -> String {
+    format!(
+        "{{\"time\":{time},\"name\":\"quic:packet_received\",\"data\":{{\"raw\":{{\"length\":{bytes}}},\
+         \"header\":{{\"packet_type\":\"1RTT\",\"path_id\":{path},\"packet_number\":{number}}}}}}}"
+    )
+}
+
+#[test]
+fn damaged_logs_are_refused_at_the_line() {
+    let target = tempfile::tempdir().unwrap();
+    let file = target.path().join("client.sqlog");
+    let record = |records: &[String]| {
+        let head = "{\"trace\":{\"vantage_point\":{\"type\":\"client\"}}}".to_owned();
+        let rtt =
+            "{\"time\":0,\"name\":\"quic:recovery_metrics_updated\",\"data\":{\"latest_rtt\":20}}";
+        let load = (0..2000).map(|number| packet(number, 0, number, 1222));
+        let lines = [head, rtt.to_owned()].into_iter().chain(load);
+        let lines: Vec<_> = lines.chain(records.iter().cloned()).collect();
+        fs::write(&file, lines.join("\n\u{1e}")).unwrap();
+        run(&["record", "--log", file.to_str().unwrap()])
+    };
+    let cut = || "{\"time\":2000,\"na".to_owned();
+    // Only the last line may be cut short.
+    for whole in [&[][..], &[cut()], &[cut(), "\n".to_owned()]] {
+        let output = record(whole);
+        assert_exit(&output, 0);
+        assert_eq!(of_paths(&stdout(&output), "rate_mbit"), ["10.000"]);
+    }
+    let many: Vec<_> = (0..65).map(|path| packet(2000, path, 5000, 1222)).collect();
+    let rtt = packet(2000, 0, 5000, 1)
+        .replace("packet_received", "recovery_metrics_updated")
+        .replace("\"raw\"", "\"latest_rtt\":-1,\"raw\"");
+    for (records, expected) in [
+        (
+            &[cut(), packet(2000, 0, 2000, 1222)][..],
+            "line 2003 is damaged",
+        ),
+        (
+            &[
+                packet(2000, 0, 2000, 1 << 63),
+                packet(2000, 0, 2001, 1 << 63),
+            ],
+            "line 2003: a packet of",
+        ),
+        (
+            &[packet(2000, 0, 2000, 65_536)],
+            "line 2003: a packet of 65536 bytes",
+        ),
+        (
+            &[packet(3_600_001, 0, 2000, 1222)],
+            "line 2003: its time, 3600001 ms",
+        ),
+        (&[rtt], "line 2003: a round trip of -1 ms"),
+        (&many, "line 2067: path 64"),
+    ] {
+        let output = record(records);
+        assert_exit(&output, 3);
+        assert!(stderr(&output).contains(expected), "{output:?}");
+    }
+}
+
 /// Two links, of which the second is hardly worth having, or is the only good one.
 fn scenario(directory: &Path, rates: [f64; 2]) -> String {
     let [first, second] = rates;
@@ -182,6 +244,12 @@ fn one_good_path_is_enough() {
     assert_exit(&output, 0);
     let advice: Value = serde_json::from_str(&stdout(&output)).unwrap();
     assert_eq!(advice["one_path"], "wifi", "{advice}");
+    let words = stdout(&run(&[&["advise", &file], &few[..]].concat()));
+    // A path's name in a scenario need not be one that `--local` takes.
+    assert!(
+        words.contains("to wifi. A client uses only this one if its `--local` names"),
+        "{words}"
+    );
     assert_eq!(advice["tried"].as_array().unwrap().len(), 3);
 
     let file = target.path().join("two.toml");
@@ -191,9 +259,3 @@ fn one_good_path_is_enough() {
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("lists of values"), "{output:?}");
 }
-    let words = stdout(&run(&[&["advise", &file], &few[..]].concat()));
-    // A path's name in a scenario need not be one that `--local` takes.
-    assert!(
-        words.contains("to wifi. A client uses only this one if its `--local` names"),
-        "{words}"
-    );
