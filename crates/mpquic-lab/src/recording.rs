@@ -35,6 +35,11 @@ const JITTER: (f64, f64) = (1.0, 0.05);
 const MIDDLE_HALF: f64 = 1.172;
 /// No UDP datagram has a larger payload, bytes.
 const MAX_PAYLOAD: u64 = 65_535;
+/// Silence longer than so many round trips is an outage; during less, a sender may have waited for
+/// acknowledgements.
+const OUTAGE: f64 = 2.0;
+/// The rate of an outage, Mbit/s: a link of a scenario never stands still.
+const STANDSTILL: f64 = 0.01;
 /// UDP payload of datagrams in scenarios.
 const MTU: std::ops::RangeInclusive<u64> = 1200..=1452;
 
@@ -100,8 +105,10 @@ struct Window {
     missing: i64,
     /// Those of the missing ones that were lost in a burst.
     burst: i64,
-    /// The longest wait in the queue, ms; `None` if no round trip ended in it.
+    /// The longest wait in the queue, ms; `None` if no round trip was under way in it.
     wait: Option<f64>,
+    /// Nothing arrived, although it was asked for.
+    is_outage: bool,
 }
 
 impl PathRecording {
@@ -160,18 +167,47 @@ impl PathRecording {
         all.min_by(f64::total_cmp)
     }
 
+    /// Which windows are part of an outage.
+    fn outages(&self, shortest: f64) -> Vec<bool> {
+        let mut outages = vec![false; self.arrivals.len() / WINDOW];
+        let is_silent = |interval: &Arrivals| interval.packets == 0;
+        let runs = self.arrivals.chunk_by(|a, b| is_silent(a) == is_silent(b));
+        let mut start = 0;
+        for run in runs {
+            let end = start + run.len();
+            let milliseconds = 1e3 * INTERVAL * run.len() as f64;
+            if is_silent(&run[0]) && milliseconds > OUTAGE * shortest {
+                let whole = outages.iter_mut().take(end / WINDOW);
+                whole
+                    .skip(start.div_ceil(WINDOW))
+                    .for_each(|outage| *outage = true);
+            }
+            start = end;
+        }
+        outages
+    }
+
     fn windows(&self, shortest: f64) -> Vec<Window> {
         let seconds = INTERVAL * WINDOW as f64;
         // What is over before its time says nothing of the rate.
         let whole = self.arrivals.chunks_exact(WINDOW).enumerate();
         let missing: i64 = self.arrivals.iter().map(|interval| interval.missing).sum();
         let usual = missing.max(0) as f64 / self.arrivals.len().max(1) as f64;
+        let outages = self.outages(shortest);
+        // What took so long because of an outage did not wait in a queue.
+        let round_trips = self.loaded_rtts.iter().filter(|(at, rtt)| {
+            let [first, last] = [at - rtt / 1e3, *at].map(|at| (at / seconds) as usize);
+            let spanned = outages.iter().take(last.saturating_add(1)).skip(first);
+            !spanned.into_iter().any(|is_outage| *is_outage)
+        });
+        let round_trips: Vec<_> = round_trips.collect();
         let is_burst = |interval: &&Arrivals| interval.missing as f64 > BURST * (1.0 + usual);
         let window = |(index, intervals): (usize, &[Arrivals])| {
             let times = index as f64 * seconds..(index + 1) as f64 * seconds;
-            let ended = self.loaded_rtts.iter();
-            let waits = ended.filter(|(at, _)| times.contains(at));
-            let waits = waits.map(|(_, rtt)| rtt - shortest);
+            let under_way = round_trips
+                .iter()
+                .filter(|(at, rtt)| *at >= times.start && at - rtt / 1e3 < times.end);
+            let waits = under_way.map(|(_, rtt)| rtt - shortest);
             let bursts = intervals.iter().filter(is_burst);
             let bytes: u64 = intervals.iter().map(|interval| interval.bytes).sum();
             Window {
@@ -180,6 +216,7 @@ impl PathRecording {
                 missing: intervals.iter().map(|interval| interval.missing).sum(),
                 burst: bursts.map(|interval| interval.missing).sum(),
                 wait: waits.max_by(f64::total_cmp),
+                is_outage: outages[index],
             }
         };
         whole.map(window).collect()
@@ -201,12 +238,13 @@ impl PathRecording {
         let least = NO_QUEUE.0.max(NO_QUEUE.1 * shortest);
         let is_busy = |window: &Window| window.wait.is_some_and(|wait| wait > least);
         let busy = windows.iter().filter(|window| is_busy(window)).count();
-        let is_filled = 4 * busy >= windows.len();
-        let counted = |window: &&Window| !is_filled || is_busy(window);
+        let outages = windows.iter().filter(|window| window.is_outage).count();
+        let is_filled = 4 * busy >= windows.len() - outages;
+        let counted = |window: &&Window| !is_filled || is_busy(window) || window.is_outage;
         let mut rates: Vec<_> = windows.iter().filter(counted).map(|w| w.mbit).collect();
         rates.sort_by(f64::total_cmp);
         let spread = Statistics::of(rates.iter().copied());
-        let is_steady = spread.ninetieth - spread.tenth <= STEADY * spread.mean;
+        let is_steady = outages == 0 && spread.ninetieth - spread.tenth <= STEADY * spread.mean;
         let waits = windows.iter().map(|window| window.wait).chain(start_waits);
         let longest = waits.flatten().max_by(f64::total_cmp).unwrap_or(0.0);
         let (loss, overflowed) = losses(&windows, longest);
@@ -276,13 +314,15 @@ fn losses(windows: &[Window], longest: f64) -> (f64, bool) {
 fn trace(windows: &[Window], least_wait: Option<f64>) -> Vec<f64> {
     let mut rate: f64 = 0.0;
     let rates = windows.iter().map(|window| {
+        if window.is_outage {
+            return STANDSTILL;
+        }
         let is_busy = least_wait.is_none_or(|least| window.wait.is_some_and(|wait| wait > least));
         rate = match is_busy {
             true => window.mbit,
             false => window.mbit.max(rate),
         };
-        // A link of a scenario never stands still.
-        rate.max(0.01)
+        rate.max(STANDSTILL)
     });
     rates.collect()
 }
@@ -430,6 +470,44 @@ mod tests {
         let slow = trace.iter().filter(|rate| **rate < 6.0).count();
         assert!(fast >= 24 && slow >= 19, "{trace:?}");
         assert_eq!(estimate.loss_pct, 0.0);
+    }
+
+    #[test]
+    fn round_trips_count_while_they_are_under_way() {
+        let rate = |time: f64| [20.0, 5.0][time as usize % 2];
+        let mut path = recording(rate, 300.0, u64::MAX);
+        // One after the other: in every other window, none ends.
+        path.loaded_rtts = (1..28).map(|n| (0.4 * f64::from(n), 320.0)).collect();
+        let trace = path.estimate().unwrap().trace.unwrap();
+        for (index, mbit) in trace.iter().enumerate() {
+            // From the third second on, five windows each.
+            let expected = rate(2.0 + (index / 5) as f64);
+            assert!((mbit / expected - 1.0).abs() < 0.1, "{index}: {trace:?}");
+        }
+    }
+
+    #[test]
+    fn an_outage_is_in_the_trace() {
+        let with_silence = |delay: f64| {
+            let mut path = recording(|_| 10.0, 100.0, u64::MAX);
+            path.arrivals[250..280].fill(Arrivals::default());
+            path.loaded_rtts.retain(|(at, _)| !(5.0..5.6).contains(at));
+            // It began before the outage, and waited for its end.
+            path.loaded_rtts.push((5.6, 620.0));
+            let delayed = path.loaded_rtts.iter_mut().map(|(_, rtt)| rtt);
+            delayed
+                .chain(&mut path.idle_rtts)
+                .for_each(|rtt| *rtt += delay);
+            path.estimate().unwrap()
+        };
+        let estimate = with_silence(0.0);
+        assert_eq!(estimate.queue_ms, Some(100.0), "{estimate:?}");
+        let trace = estimate.trace.unwrap();
+        let outage: Vec<_> = (0..trace.len()).filter(|i| trace[*i] < 1.0).collect();
+        assert_eq!(outage, [20, 21, 22], "{trace:?}");
+        assert!(trace.iter().all(|mbit| *mbit == STANDSTILL || *mbit > 9.0));
+        // Within two round trips, a sender may wait for acknowledgements.
+        assert_eq!(with_silence(600.0).trace, None);
     }
 
     #[test]
