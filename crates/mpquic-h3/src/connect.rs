@@ -53,8 +53,8 @@ enum Line {
     Static(u64),
     /// The name is that of this line.
     StaticName(u64),
-    /// A pseudo-header field that the static table has not: only `:protocol` is one.
-    Pseudo {
+    /// `:protocol`, which the static table has not.
+    Protocol {
         /// It says `connect-ip`.
         is_ip: bool,
     },
@@ -76,7 +76,7 @@ pub(crate) fn is_headers(frame: &[u8]) -> bool {
     frame.first() == Some(&HEADERS)
 }
 
-/// Changes a frame that begins a request of the peer's: if it is for `connect-ip`, it is marked.
+/// Changes a frame that begins a request of the peer's: it is marked if it is for `connect-ip`, and only then.
 pub(crate) fn marked(frame: Bytes) -> Bytes {
     with_protocol(&frame, true).unwrap_or(frame)
 }
@@ -97,33 +97,36 @@ fn headers(section: &[u8]) -> Bytes {
     frame.freeze()
 }
 
-/// The frame with another value of `:protocol`; `None` if that stays. What is received and says `connect-ip`
-/// is marked, what is sent is so if it has the mark.
+/// The frame with another value of `:protocol`, or without a mark that the peer made; `None` if it stays. What is
+/// received and says `connect-ip` is marked, what is sent says so if it has the mark.
 fn with_protocol(frame: &[u8], is_received: bool) -> Option<Bytes> {
     let (prefix, mut lines) = section(frame)?;
     let mut changed = prefix.to_vec();
     let (mut place, mut is_marked, mut is_ip) = (None, false, false);
     while !lines.is_empty() {
         let start = lines;
-        match take_line(&mut lines)? {
-            Line::Pseudo { is_ip: says } => {
-                is_ip |= says;
-                place = Some(changed.len());
-            }
-            // From the peer it would say nothing.
-            Line::Mark => is_marked = true,
-            _ => changed.extend_from_slice(&start[..start.len() - lines.len()]),
+        let line = take_line(&mut lines)?;
+        let before = changed.len();
+        if line == Line::Mark {
+            // From the peer it says nothing.
+            is_marked = true;
+            continue;
+        }
+        changed.extend_from_slice(&start[..start.len() - lines.len()]);
+        if let Line::Protocol { is_ip: says } = line {
+            is_ip |= says;
+            place = Some(before..changed.len());
         }
     }
-    let place = place?;
     let value = match is_received {
         true if is_ip => b"connect-udp",
+        true if is_marked => return Some(headers(&changed)),
         false if is_marked => IP.0,
         _ => return None,
     };
     let mut line = Vec::new();
     put_line(&mut line, NAME.0, value);
-    changed.splice(place..place, line);
+    changed.splice(place?, line);
     if is_received {
         put_line(&mut changed, MARK.0, IP.0);
     }
@@ -151,7 +154,7 @@ fn without_scheme_and_path(frame: &[u8]) -> Option<Bytes> {
         let line = take_line(&mut lines)?;
         is_connect |= line == Line::Static(METHOD_CONNECT);
         match line {
-            Line::Pseudo { .. } => return None,
+            Line::Protocol { .. } => return None,
             Line::Static(line) | Line::StaticName(line)
                 if line == PATH || SCHEMES.contains(&line) => {}
             _ => kept.extend_from_slice(&start[..start.len() - lines.len()]),
@@ -179,17 +182,13 @@ fn take_line(rest: &mut &[u8]) -> Option<Line> {
             let name = take_string(rest, 3)?;
             let value_is_huffman = rest.first()? & 0b1000_0000 != 0;
             let value = take_string(rest, 7)?;
-            let first = *name.first()?;
-            // RFC 7541 appendix B: a colon is the seven bits 1011100.
-            let is_pseudo = match is_huffman {
-                true => first >> 1 == 0b101_1100,
-                false => first == b':',
-            };
             let is_ip = says(IP, value_is_huffman, value);
-            Some(match is_pseudo {
-                true => Line::Pseudo { is_ip },
-                false if says(MARK, is_huffman, name) => Line::Mark,
-                false => Line::Other,
+            Some(if says(NAME, is_huffman, name) {
+                Line::Protocol { is_ip }
+            } else if says(MARK, is_huffman, name) {
+                Line::Mark
+            } else {
+                Line::Other
             })
         }
         _ => None,
@@ -253,6 +252,7 @@ mod tests {
     const FILE: &[u8] = b"\x51\x02/a";
     const AUTHORITY: &[u8] = b"\x50\x05a:443";
     const FIELD: &[u8] = b"\x21a\x01b";
+    const UNKNOWN: &[u8] = b"\x27\x01:unknown\x01x";
     const PROTOCOL: &[u8] = b"\x27\x02:protocol\x01x";
 
     #[test]
@@ -309,8 +309,25 @@ mod tests {
             // Nobody who says so gets anything else by it.
             let twice = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &ip, FIELD, &mark]);
             assert_eq!(marked(twice), for_h3);
+            let only_marked = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &mark, &udp, FIELD, &mark]);
+            let without = frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, FIELD]);
+            assert_eq!(marked(only_marked), without);
+            let get = frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD, &mark]);
+            assert_eq!(marked(get), frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]));
+            // What has no business there stays, for h3 to refuse.
+            let other = [CONNECT, HTTPS, AUTHORITY, FILE, UNKNOWN];
+            assert_eq!(
+                marked(frame(&[&other[..], &[&ip]].concat())),
+                frame(
+                    &[
+                        &other[..],
+                        &[&line(NAME, UDP, false), &line(MARK, IP, false)]
+                    ]
+                    .concat()
+                )
+            );
             for unchanged in [
-                frame(&[CONNECT, HTTPS, AUTHORITY, FILE, &udp, FIELD]),
+                without,
                 frame(&[CONNECT, AUTHORITY, FIELD]),
                 frame(&[GET, HTTPS, AUTHORITY, FILE, FIELD]),
                 read.slice(..read.len() - 1),
