@@ -37,6 +37,11 @@ use rivals::{Rivals, Round, Strangers};
 const PROBES_PER_TRIAL: u32 = 4;
 /// How long to wait for other paths, at most, in round trips of the slowest.
 const PATIENCE: u32 = 3;
+/// While the application was the limit of a path within this time, what arrives at the few moments when it is
+/// not tells little. What one path has had was there for all of its bottleneck,
+const LIMITED: Duration = Duration::from_millis(300);
+/// and of that they keep as much as BBR does after losses (`Beta`).
+const KEPT: f64 = 0.7;
 /// A path without acknowledgements for this many of its round trips is not waited for.
 const SILENCE: u32 = 2;
 
@@ -59,6 +64,8 @@ struct CoupledPath {
     probes: u32,
     last_ack: Instant,
     app_limited: bool,
+    /// When it last was.
+    limited_at: Option<Instant>,
     smoothed_rtt: Duration,
     /// Bytes in flight.
     in_flight: u64,
@@ -80,6 +87,7 @@ impl CoupledPath {
             probes: 0,
             last_ack: now,
             app_limited: false,
+            limited_at: None,
             smoothed_rtt: Duration::ZERO,
             in_flight: 0,
             rivals: Rivals::default(),
@@ -157,7 +165,7 @@ impl CoupledBbr {
                     .clone()
                     .any(|(_, other)| other.bbr.phase() == Phase::Up && !other.bbr.is_saturated()),
             count: 1.0 + others.clone().count() as f64,
-            share: self.share(path),
+            share: self.share(path, now),
         }
     }
 
@@ -250,34 +258,42 @@ impl CoupledBbr {
         self.members(group).map(|path| value(&path.bbr)).sum()
     }
 
-    /// The factor to apply to the largest bandwidths, because paths may have had theirs at
-    /// different times.
-    fn share(&self, path: PathId) -> f64 {
-        let first = self.group_of(path).and_then(|group| self.paths.get(group));
-        let Some(first) = first else {
-            return 1.0;
-        };
-        let sum = self.sum(first.group, Bbr::largest_bandwidth);
-        let joint = first.joint_bandwidth.get();
-        if joint == 0.0 {
-            return 1.0;
-        }
-        // What one path had was there for all of them.
-        let members = self.members(first.group);
-        let largest = members.map(|path| path.bbr.largest_bandwidth());
-        let joint = largest.fold(joint, f64::max);
-        (joint / sum.max(joint)).min(1.0)
+    /// A path, and the other active ones of its bottleneck.
+    fn company_of(&self, path: PathId, now: Instant) -> impl Iterator<Item = &CoupledPath> {
+        let own = self.paths.get(path).into_iter();
+        own.chain(self.others(path, now).map(|(_, other)| other))
     }
 
-    /// Sums up what the paths of a bottleneck deliver, unless the application is the limit of one.
-    fn update_joint_bandwidth(&mut self, path: PathId, now: Instant) {
-        let Some(group) = self.group_of(path) else {
+    /// The factor to apply to the largest bandwidths, because paths may have had theirs at
+    /// different times.
+    fn share(&self, path: PathId, now: Instant) -> f64 {
+        let largest = self.company_of(path, now);
+        let largest = largest.map(|path| path.bbr.largest_bandwidth());
+        let (sum, most) = largest.fold((0.0_f64, 0.0_f64), |(sum, most), rate| {
+            (sum + rate, most.max(rate))
+        });
+        let leader = self.group_of(path).and_then(|group| self.paths.get(group));
+        let joint = leader.map_or(0.0, |leader| leader.joint_bandwidth.get());
+        let was_limited =
+            |path: &CoupledPath| path.limited_at.is_some_and(|at| now <= at + LIMITED);
+        let joint = match self.paths.get(path).is_some_and(was_limited) {
+            true => joint.max(KEPT * most),
+            false => joint,
+        };
+        if joint > 0.0 && sum > joint {
+            joint / sum
+        } else {
+            1.0
+        }
+    }
+
+    /// Sums up what the active paths of a bottleneck deliver.
+    fn update_joint_bandwidth(&mut self, path: PathId, ack: &Acked) {
+        let Some(group) = self.group_of(path).filter(|_| !ack.app_limited) else {
             return;
         };
-        if !self.members(group).all(|path| path.is_active(now)) {
-            return;
-        }
-        let rate = self.sum(group, Bbr::last_rate);
+        let company = self.company_of(path, ack.now);
+        let rate = company.map(|path| path.bbr.last_rate()).sum();
         if let Some(first) = self.paths.get_mut(group) {
             let joint = &mut first.joint_bandwidth;
             joint.follow(first.bbr.cycles());
@@ -446,6 +462,9 @@ impl Controller for CoupledBbr {
         };
         state.last_ack = ack.now;
         state.app_limited = ack.app_limited;
+        if ack.app_limited {
+            state.limited_at = Some(ack.now);
+        }
         state.in_flight = ack.in_flight;
         state.smoothed_rtt = ack.rtt.smoothed;
         let before = state.bbr.phase();
@@ -458,7 +477,7 @@ impl Controller for CoupledBbr {
             acked: ack.bytes,
             is_steady: state.is_steady(),
         };
-        self.update_joint_bandwidth(path, ack.now);
+        self.update_joint_bandwidth(path, ack);
         self.update_rivals(path, ack, seen.rtt);
         self.on_phase(path, before, ack.now);
         if self.detector.on_ack(path, &seen) {
