@@ -22,6 +22,9 @@ mod hex;
 #[path = "../../crates/mpquic-cli/src/options.rs"]
 mod options;
 #[expect(dead_code, reason = "options are read, not used")]
+#[path = "../../crates/mpquic-cli/src/policy_file.rs"]
+mod policy_file;
+#[expect(dead_code, reason = "options are read, not used")]
 #[path = "../../crates/mpquic-cli/src/reach.rs"]
 mod reach;
 #[expect(dead_code, reason = "options are read, not used")]
