@@ -108,7 +108,10 @@ fn a_redundant_stream_is_sent_twice_within_the_budget() {
     const SIZE: u64 = 1_000_000;
     const FREE: u64 = 64 << 10;
     for percent in [100, 20, 0] {
-        let mut pair = pair(Setup::new().transport(|options| options.max_redundancy = percent));
+        // One that repeats nothing of its own accord.
+        let scheduler = mpquic_sched::by_name("lrf").unwrap();
+        let setup = Setup::with_policies(scheduler, mpquic_cc::default());
+        let mut pair = pair(setup.transport(|options| options.max_redundancy = percent));
         let before = pair.client().stats();
         let id = pair.send(Side::Client, SIZE).unwrap();
         pair.client().send_stream(id).set_redundant(true).unwrap();
