@@ -7,7 +7,7 @@ use mpquic_tokio::{Connection, EndpointBuilder, InterfaceAddress, PathId, interf
 
 use crate::failure::Failure;
 use crate::options::Local;
-use crate::origin::starts_from;
+use crate::origin::{listed, starts_from};
 use crate::reach::Reach;
 use crate::report::PathReport;
 
@@ -16,8 +16,7 @@ pub(crate) fn check(reach: &Reach, option: &str, backups: &[Local]) -> Result<()
     if backups.is_empty() {
         return Ok(());
     }
-    let listed = interface_addresses()
-        .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))?;
+    let listed = listed()?;
     let unused = backups.iter().find_map(|backup| {
         let why = why_unused(reach, backup, &listed)?;
         Some((backup, why))

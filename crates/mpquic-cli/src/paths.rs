@@ -8,12 +8,13 @@ use clap::Args;
 use futures_util::future::join_all;
 use http::Uri;
 use mpquic_core::qlog::EcnValidation;
-use mpquic_tokio::{Connection, InterfaceAddress, SendStream, interface_addresses};
+use mpquic_tokio::{Connection, InterfaceAddress, SendStream};
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, sleep, timeout};
 
 use crate::failure::{Cause, Failure, one_line};
 use crate::options::{Alpn, Local, parse_url};
+use crate::origin::listed;
 use crate::reach::Reach;
 use crate::session::{Purpose, Sessions, is_ours, leave};
 
@@ -125,25 +126,14 @@ pub(crate) async fn run(args: Paths) -> Result<(), Failure> {
 }
 
 async fn look(args: &Paths, round: Option<u64>) -> Result<(), Failure> {
-    let listed = interface_addresses()
-        .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))?;
+    let listed = listed()?;
     let Some(url) = &args.url else {
         let rows = starts(&args.reach, listed, false).into_iter();
         let rows: Vec<_> = rows.map(|start| start.row(round, None)).collect();
         print(&rows, args.json);
         return Ok(());
     };
-    let purpose = Purpose {
-        urls: std::slice::from_ref(url),
-        alpn: &[Alpn::H3, Alpn::HqInterop, Alpn::Perf],
-        early_data: false,
-        quiet: true,
-        datagrams: false,
-        rate: None,
-        backup: &[],
-        weights: &[],
-        costs: &[],
-    };
+    let purpose = Purpose::look(url, &[Alpn::H3, Alpn::HqInterop, Alpn::Perf]);
     let sessions = Sessions::new(&args.reach, purpose)?;
     let servers = sessions.addresses(url).await;
     let servers = servers.map_err(|failure| failure.about(url))?;

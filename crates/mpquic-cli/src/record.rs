@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use http::Uri;
 use mpquic_lab::PathRecording;
-use mpquic_tokio::interface_addresses;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock;
 use crate::failure::{Cause, Failure};
 use crate::options::Alpn;
+use crate::origin::listed;
 use crate::paths::{Start, starts};
 use crate::perf_args::{parse_seconds, parse_server};
 use crate::perf_stream::{Client, HEADER};
@@ -79,20 +79,9 @@ pub(crate) async fn run(args: Record) -> Result<(), Failure> {
 }
 
 async fn measure(args: &Record, server: &Uri) -> Result<Vec<PathRecording>, Failure> {
-    let listed = interface_addresses()
-        .map_err(|error| Failure::other(format!("cannot list the interfaces: {error}")))?;
+    let listed = listed()?;
     let tap = Tap::default();
-    let purpose = Purpose {
-        urls: std::slice::from_ref(server),
-        alpn: &[Alpn::Perf],
-        early_data: false,
-        quiet: true,
-        datagrams: false,
-        rate: None,
-        backup: &[],
-        weights: &[],
-        costs: &[],
-    };
+    let purpose = Purpose::look(server, &[Alpn::Perf]);
     let sessions = Sessions::with(&args.reach, purpose, |transport| {
         transport.qlog = Some(tap.before(transport.qlog.take()));
     })?;

@@ -67,6 +67,23 @@ pub(crate) struct Purpose<'a> {
     pub(crate) costs: &'a [Cost],
 }
 
+impl<'a> Purpose<'a> {
+    /// To find out about the paths to a server: nothing is asked of them.
+    pub(crate) fn look(server: &'a Uri, alpn: &'a [Alpn]) -> Self {
+        Self {
+            urls: std::slice::from_ref(server),
+            alpn,
+            early_data: false,
+            quiet: true,
+            datagrams: false,
+            rate: None,
+            backup: &[],
+            weights: &[],
+            costs: &[],
+        }
+    }
+}
+
 /// Makes connections as they are needed.
 pub(crate) struct Sessions<'a> {
     reach: &'a Reach,

@@ -24,6 +24,15 @@ pub(crate) trait Incoming: Send {
     fn stop(&mut self, code: Code);
 }
 
+/// A flow is over: its stream ends, or is reset with what went wrong.
+pub(crate) async fn end(ended: Result<(), Code>, mut send: impl Outgoing, mut recv: impl Incoming) {
+    match ended {
+        Ok(()) => drop(send.finish().await),
+        Err(code) => send.reset(code),
+    }
+    recv.stop(Code::H3_NO_ERROR);
+}
+
 macro_rules! halves {
     ($side:ident) => {
         impl Outgoing for $side::RequestStream<SendStream<Bytes>, Bytes> {

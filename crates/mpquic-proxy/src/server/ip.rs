@@ -27,7 +27,7 @@ use crate::ip_capsule::{Address, Told, parse};
 use crate::ip_scope::IpScope;
 use crate::relay::until_idle;
 use crate::rules::Rules;
-use crate::streams::{Incoming, Outgoing};
+use crate::streams::{Incoming, Outgoing, end};
 
 /// The addresses of every client. RFC 2544 has the first set aside for tests of devices; the second has a random
 /// number as RFC 4193 wants it.
@@ -317,11 +317,7 @@ impl Outside {
             _ = watch.stopped() => Ok(()),
             () = until_idle(idle, &self.flow.carried) => Ok(()),
         };
-        match ended {
-            Ok(()) => drop(send.finish().await),
-            Err(code) => send.reset(code),
-        }
-        recv.stop(Code::H3_NO_ERROR);
+        end(ended, send, recv).await;
     }
 
     async fn read_outside(

@@ -14,7 +14,7 @@ use crate::copies::{Seen, UdpSender};
 use crate::datagrams::Deliver;
 use crate::flow_table::Flow;
 use crate::relay::until_idle;
-use crate::streams::{Incoming, Outgoing};
+use crate::streams::{Incoming, Outgoing, end};
 
 /// RFC 9297 section 3.4
 pub(super) const CAPSULE_PROTOCOL: HeaderName = HeaderName::from_static("capsule-protocol");
@@ -73,11 +73,7 @@ impl Joined {
             _ = watch.stopped() => Ok(()),
             () = until_idle(idle, &self.flow.carried) => Ok(()),
         };
-        match ended {
-            Ok(()) => drop(send.finish().await),
-            Err(code) => send.reset(code),
-        }
-        recv.stop(Code::H3_NO_ERROR);
+        end(ended, send, recv).await;
     }
 
     async fn read_target(
